@@ -13,13 +13,12 @@ use super::{Ended, Stop, github, note, print, print_as_made};
 use regatta_core::record::entries::Entries;
 use regatta_core::record::run_file::RunWriter;
 use regatta_core::record::side::Side;
-use regatta_core::record::spent::Phase;
-use regatta_core::record::types::{Judged, Run, RunEnd, Stretch};
+use regatta_core::record::types::{Judged, Run, RunEnd};
 use regatta_judge as judge;
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_measure::experiment::stored::Base;
 use regatta_measure::experiment::{Measured, Ready};
-use regatta_measure::laps::Laps;
+use regatta_measure::laps::{Laps, Spent};
 use regatta_report::summary::took;
 use regatta_report::{self as report, Format, Report, files, terminal};
 
@@ -120,13 +119,14 @@ pub fn conclude(measured: Measured, answers: &Answers) -> Ended {
     let read = Side::read(writer.path(), &ready.label());
     let (run, side) = read.map_err(Stop::not_judged)?;
     let judgement = judge::judge(&side, base.as_ref().map(|base| &base.side), &options);
-    laps.end(Phase::Judging);
+    let mut spent = ready.spent;
+    spent.judging += laps.end();
     let told = Told {
         judgement: &judgement,
         run,
         side: &side,
         base: base.as_ref(),
-        before: &ready.judging,
+        spent,
         measured: Some(&ready),
         quiet: ready.quiet(),
     };
@@ -147,8 +147,8 @@ pub struct Told<'a> {
     pub side: &'a Side,
     /// What it was held against.
     pub base: Option<&'a Base>,
-    /// What judging took before.
-    pub before: &'a [Stretch],
+    /// What it took until now.
+    pub spent: Spent,
     /// What was measured for it, where something was.
     pub measured: Option<&'a Ready>,
     /// True where nothing is to be said on standard error.
@@ -173,7 +173,7 @@ impl Told<'_> {
             mut run,
             side,
             base,
-            before,
+            mut spent,
             measured,
             quiet,
         } = self;
@@ -183,14 +183,13 @@ impl Told<'_> {
                 note(text);
             }
         };
-        let mut end = RunEnd {
+        let end = RunEnd {
             finished: Timestamp::now(),
             judged: Some(Judged {
                 base: base.map(|base| base.id.clone()),
                 outcome: judgement.verdict.outcome,
                 reasons: judgement.verdict.reasons.clone(),
             }),
-            spent: before.to_vec(),
         };
         run.end = Some(end.clone());
         let report = Report {
@@ -201,9 +200,8 @@ impl Told<'_> {
             base: base.map(|base| &base.side),
         };
         let written = write(folder, &report);
-        laps.end(Phase::Reporting);
-        end.spent.extend(laps.stretch());
-        let written = written.and_then(|_| writer.finish(end.clone()).map_err(Stop::not_judged));
+        spent.reporting += laps.end();
+        let written = written.and_then(|_| writer.finish(end).map_err(Stop::not_judged));
         let page = folder.join("index.html");
         match &written {
             Ok(()) => say(format!("report: {}", page.display())),
@@ -214,12 +212,11 @@ impl Told<'_> {
         }
         let told = answers.tell(&report);
         if let Some(ready) = measured {
-            let mut spent = ready.spent.clone();
-            for stretch in &end.spent {
-                spent.add_all(&stretch.phases);
-            }
-            let base = ready.spent_on_base.as_ref();
-            say(took(ready.began.elapsed().into(), &spent, base));
+            say(took(
+                ready.began.elapsed().into(),
+                spent,
+                ready.spent_on_base,
+            ));
         }
         let all = std::iter::once(written).chain(told);
         ended(judgement, all)

@@ -21,13 +21,13 @@ macro_rules! exits {
 
 /// The program under test; `REGATTA_PROGRAM` names another than the one that was built.
 pub fn regatta() -> PathBuf {
-    let built = || assert_cmd::cargo::cargo_bin!("regatta").to_owned();
+    let built = || Path::new(env!("CARGO_BIN_EXE_regatta")).to_owned();
     std::env::var_os("REGATTA_PROGRAM").map_or_else(built, PathBuf::from)
 }
 
 /// The fake worker's executable, which `cargo test` builds among the examples.
 pub fn fake_worker() -> PathBuf {
-    let regatta = assert_cmd::cargo::cargo_bin!("regatta");
+    let regatta = Path::new(env!("CARGO_BIN_EXE_regatta"));
     let path = regatta.with_file_name("examples").join("fake-worker");
     assert!(
         path.exists(),

@@ -19,7 +19,7 @@ fn a_worker_in_perl_conforms() {
 
 #[test]
 fn a_worker_in_rust_conforms() {
-    let regatta = Path::new(assert_cmd::cargo::cargo_bin!("regatta"));
+    let regatta = Path::new(Path::new(env!("CARGO_BIN_EXE_regatta")));
     let worker = regatta.with_file_name("examples").join("naive-worker");
     let (code, stdout, stderr) = check(&[worker.to_str().unwrap()]);
     assert_eq!(code, 0, "{stdout}{stderr}");
@@ -28,7 +28,7 @@ fn a_worker_in_rust_conforms() {
 
 #[test]
 fn the_built_in_worker_conforms() {
-    let regatta = assert_cmd::cargo::cargo_bin!("regatta");
+    let regatta = Path::new(env!("CARGO_BIN_EXE_regatta"));
     let regatta = regatta.to_str().unwrap();
     let (code, stdout, stderr) = check(&[regatta, "worker", "serve", "cpu"]);
     assert_eq!(code, 0, "{stdout}{stderr}");

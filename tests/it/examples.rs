@@ -73,7 +73,7 @@ fn cpp_runs() {
 #[test]
 fn rust_runs() {
     let place = place_of("rust");
-    let worker = assert_cmd::cargo::cargo_bin!("regatta")
+    let worker = Path::new(env!("CARGO_BIN_EXE_regatta"))
         .with_file_name("examples")
         .join("naive-worker");
     place.edit(

@@ -86,7 +86,7 @@ fn the_page_works_as_it_is_written() {
     let folder = |path: &Path| path.parent().unwrap().display().to_string();
     let path = format!(
         "{}:{}:{}",
-        folder(assert_cmd::cargo::cargo_bin!("regatta")),
+        folder(Path::new(env!("CARGO_BIN_EXE_regatta"))),
         folder(&std::path::absolute(python).unwrap()),
         std::env::var("PATH").unwrap_or_default()
     );

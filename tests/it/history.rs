@@ -165,7 +165,7 @@ fn what_is_damaged_is_named_and_the_rest_is_used() {
     let lines: Vec<&str> = text.lines().collect();
     fs::write(&file, format!("{}\n", lines[1])).unwrap();
     let (_, stderr) = exits!(place, 2, ["history"]);
-    assert!(stderr.contains("holds something unknown"), "{stderr}");
+    assert!(stderr.contains("its first line is missing"), "{stderr}");
     fs::write(&file, "").unwrap();
     exits!(place, 2, ["history"]);
     exits!(place, 0, ["history", "add", "reports/s"]);

@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::common::Place;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use regatta_core::record::types::Run;
 
 const SLOWER: [&str; 4] = ["gate", "./s.toml", "--set", "fake/steady.slower_percent=50"];

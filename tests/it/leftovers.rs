@@ -292,7 +292,7 @@ fn a_stopped_trace_leaves_nothing() {
 #[test]
 fn a_hangup_that_the_caller_ignores_is_none() {
     let place = place("told('self'); select(undef, undef, undef, 0.01) until -e 'go'; exit 11;");
-    let regatta = assert_cmd::cargo::cargo_bin!("regatta");
+    let regatta = std::path::Path::new(env!("CARGO_BIN_EXE_regatta"));
     let script = format!("trap '' HUP; exec {} run ./s.toml", regatta.display());
     let harness = place
         .command("sh")
@@ -315,7 +315,7 @@ fn a_hangup_that_the_caller_ignores_is_none() {
 #[test]
 fn a_caller_that_ignores_its_children_does_no_harm() {
     let place = place("exit 11;");
-    let regatta = assert_cmd::cargo::cargo_bin!("regatta");
+    let regatta = std::path::Path::new(env!("CARGO_BIN_EXE_regatta"));
     let output = place
         .command("perl")
         .args(["-e", "$SIG{CHLD} = 'IGNORE'; exec @ARGV"])

@@ -177,7 +177,7 @@ fn a_shard_that_was_killed_goes_on() {
     let long = ["--invocations", "60"];
     shards(&place, &[1, 2, 4], &long);
     let words = ["run", "./s.toml", "--shard", "3/4", long[0], long[1]];
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("regatta"))
+    let mut child = Command::new(std::path::Path::new(env!("CARGO_BIN_EXE_regatta")))
         .args(words)
         .current_dir(place.path())
         .env("REGATTA_GROUND", "any")

@@ -115,7 +115,7 @@ fn a_plan_says_each_problem_once_and_ids_on_request() {
 
 /// regatta on a terminal of 80 columns, as `script` makes one; what it printed.
 fn on_a_terminal(place: &Place, arguments: &str, variables: &[(&str, &str)]) -> String {
-    let regatta = assert_cmd::cargo::cargo_bin!("regatta");
+    let regatta = std::path::Path::new(env!("CARGO_BIN_EXE_regatta"));
     let output = place
         .command("script")
         .args([

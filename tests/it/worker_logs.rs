@@ -128,7 +128,7 @@ fn a_file_in_place_of_the_logs_is_named() {
 #[test]
 fn a_folder_that_is_gone_is_named() {
     let place = Place::new();
-    let regatta = assert_cmd::cargo::cargo_bin!("regatta");
+    let regatta = std::path::Path::new(env!("CARGO_BIN_EXE_regatta"));
     let script = format!(
         "mkdir gone && cd gone && rmdir ../gone && exec {} worker check -- ./w",
         regatta.display()

@@ -71,30 +71,7 @@ impl Browser {
         let text = fs::read_to_string(page).unwrap();
         fs::write(folder.path().join("page.html"), self.probed(&text, ask)).unwrap();
         // A window is never narrow; a frame is as narrow as it is told to be.
-        let harness = format!(
-            r#"<!doctype html><body><script>
-const widths = {widths:?}, all = [];
-addEventListener("message", (event) => {{
-  all.push(event.data);
-  document.querySelector("iframe").remove();
-  next();
-}});
-function next() {{
-  const width = widths[all.length];
-  if (width === undefined) {{
-    const found = document.createElement("pre");
-    found.id = "found";
-    found.textContent = `[${{all.join(",")}}]`;
-    document.body.append(found);
-    return;
-  }}
-  const frame = document.createElement("iframe");
-  Object.assign(frame, {{ src: "page.html", width, height: 900 }});
-  document.body.append(frame);
-}}
-next();
-</script></body>"#
-        );
+        let harness = include_str!("harness.html").replace("WIDTHS", &format!("{widths:?}"));
         let path = folder.path().join("harness.html");
         fs::write(&path, harness).unwrap();
         let mut arguments = vec![

@@ -21,14 +21,8 @@ const NAMES: [&str; 7] = [
     "\u{1f980}µ→",
 ];
 
-/// Parts of them that must be on the page as text.
-pub const SEEN: [&str; 5] = [
-    "</script><img src=x onerror=\"window.injected=true\">",
-    "' \" & <b onclick=x>",
-    "__proto__",
-    "#&%=+,word=regressed",
-    "\u{1f980}µ→",
-];
+/// Those of them that must be on the page as text.
+pub const SEEN: [&str; 5] = [NAMES[0], NAMES[1], NAMES[3], NAMES[4], NAMES[6]];
 
 /// Writes it into `base` or `head` of a folder.
 pub fn write(folder: &Path, which: Which) {

@@ -28,8 +28,8 @@ use std::process::{Command, exit};
 use std::thread::sleep;
 use std::time::Duration;
 
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use regatta_core::machine::{Activity, CountedCall, RecordedCall, Structure};
 use regatta_worker::attention::{Direction, Dtype, ParamValue, work};
 use regatta_worker::protocol::{

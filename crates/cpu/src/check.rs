@@ -212,32 +212,3 @@ pub fn probes(result: &Tensor) -> Vec<Option<f64>> {
     }
     probes
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use regatta_worker::attention::Case;
-
-    #[test]
-    fn references_of_small_problems_stay_and_of_large_ones_a_few() {
-        let problem = |id: &str| id.parse::<Case>().unwrap().problem;
-        let small: Vec<Problem> = (8..20)
-            .map(|seq| problem(&format!("cpu/naive:h2,s{seq},d8,both")))
-            .collect();
-        let mut references = References::default();
-        let first = references.of(&small[0], 1).unwrap().0;
-        let parts = references.part(&small[0], 1).unwrap();
-        for other in &small[1..] {
-            references.of(other, 1).unwrap();
-            references.part(other, 1).unwrap();
-        }
-        assert!(Arc::ptr_eq(&first, &references.of(&small[0], 1).unwrap().0));
-        assert!(Arc::ptr_eq(&parts, &references.part(&small[0], 1).unwrap()));
-        let other_seed = references.of(&small[0], 2).unwrap().0;
-        assert!(!Arc::ptr_eq(&first, &other_seed));
-        let large = problem("cpu/naive:b64,h64,s1024,d64");
-        let mut held = small.clone();
-        make_room(&mut held, &large, |problem| problem);
-        assert_eq!(held, small[..KEPT - 1]);
-    }
-}

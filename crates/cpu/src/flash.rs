@@ -180,15 +180,3 @@ impl Kernel for Flash {
         });
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_rows_are_cut_finer() {
-        assert_eq!(query_tile(8 * 2048, 2), 256);
-        assert_eq!(query_tile(2048, 8), 128);
-        assert_eq!(query_tile(2048, 64), 32);
-    }
-}

@@ -84,18 +84,3 @@ fn copied(elements: usize) -> impl FnMut() -> Duration {
         took
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_measured_is_told() {
-        let found = peak(&[Dtype::Bf16]);
-        assert!(found.tflops.is_empty());
-        let found = peak(&Dtype::ALL);
-        assert_eq!(found.tflops.len(), 1);
-        assert_eq!(found.clone().sound(), found);
-        assert!(found.gbps.is_some());
-    }
-}

@@ -150,24 +150,6 @@ fn the_split_that_was_asked_for_is_reported() {
 }
 
 #[test]
-fn copies_are_counted() {
-    let mut worker = CpuWorker::new();
-    for (direction, access, copies) in [
-        ("fwd", "views", 0),
-        ("fwd", "copies", 4),
-        ("bwd", "copies", 8),
-        ("both", "copies", 8),
-    ] {
-        let problem = format!("h2,s70,d8,bf16,{direction}").replace(",fwd", "");
-        let params = [("access", access)];
-        let request = request("flash", problem.parse().unwrap(), &params);
-        let prepared = worker.prepare(&request).unwrap();
-        assert_eq!(prepared.effective["access"], ParamValue::from(access));
-        assert_eq!(worker.census().unwrap().counts["copies"], copies);
-    }
-}
-
-#[test]
 fn what_cannot_be_served_is_refused_with_the_reason() {
     let mut worker = CpuWorker::new();
     let small = || Problem::new(16, 8);
@@ -196,27 +178,6 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
             assert!(matches!(error, Refusal::Failed(_)), "{variant}: {error}");
         }
     }
-}
-
-#[test]
-fn measuring_needs_a_case() {
-    let mut worker = CpuWorker::new();
-    let measure = Measure {
-        warmup: 1,
-        samples: 3,
-        min_samples: 1,
-        budget_ms: 10_000,
-        cache: Cache::Hot,
-        graph: false,
-    };
-    assert!(worker.measure(&measure).is_err());
-    assert!(worker.census().is_err());
-    worker
-        .prepare(&request("flash", Problem::new(16, 8), &[]))
-        .unwrap();
-    assert_eq!(worker.measure(&measure).unwrap().device_ns.len(), 3);
-    worker.release();
-    assert!(worker.measure(&measure).is_err());
 }
 
 fn three_sets(samples: u32) -> Measure {
@@ -278,15 +239,6 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
             }
         }
     }
-}
-
-#[test]
-fn with_one_set_nothing_changes_and_nothing_is_checked_again() {
-    let mut worker = CpuWorker::new();
-    let case = request("flash", Problem::new(16, 8), &[]);
-    worker.prepare(&case).unwrap();
-    let measured = worker.measure(&three_sets(3)).unwrap();
-    assert_eq!((measured.input_sets, measured.checked), (1, None));
 }
 
 /// A kernel that computes nothing: what is in the results is from calls before.

@@ -249,16 +249,6 @@ mod tests {
         assert!(align_of::<TensorMap>() >= 64);
     }
 
-    #[test]
-    fn strides_follow_the_layout() {
-        let strides = |layout| {
-            let tensor = DeviceTensor::new(0, 10, 4, 8, layout);
-            (tensor.batch, tensor.seq, tensor.head)
-        };
-        assert_eq!(strides(Layout::Bshd), (320, 32, 8));
-        assert_eq!(strides(Layout::Bhsd), (320, 8, 80));
-    }
-
     /// As `attention::Mask` sees it, query by query.
     #[test]
     fn the_band_is_the_mask() {

@@ -105,20 +105,14 @@ mod tests {
                 &[8, 4][..],
                 "mine takes 2 arguments, and `arguments` of its contract lists 3",
             ),
-            (&[8, 4, 4, 4], "mine takes 4 arguments"),
             (
                 &[8, 8, 4],
                 "8 bytes as argument 2, and the `int` of its contract has 4",
             ),
             (
-                &[8, 4, 8],
-                "8 bytes as argument 3, and the `float` of its contract has 4",
-            ),
-            (
                 &[4, 4, 4],
                 "4 bytes as argument 1, and the tensor of its contract has 8",
             ),
-            (&[8, 4, 2], "2 bytes as argument 3, and the `float`"),
         ] {
             let error = told(taken).unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -17,19 +17,3 @@ pub fn state_of(state: regatta_probe::State) -> DeviceState {
         other_processes: state.other_processes,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clocks_state_is_the_protocols() {
-        let state = state_of(regatta_probe::State {
-            throttle_reasons: Some(0x1 | 0x4),
-            power_mw: Some(690_500),
-            ..regatta_probe::State::default()
-        });
-        assert_eq!((state.power_w, state.sm_mhz), (Some(690.5), None));
-        assert_eq!(state.throttle_reasons, ["idle", "software power cap"]);
-    }
-}

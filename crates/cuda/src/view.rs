@@ -121,7 +121,6 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_worker::attention::Layout;
 
     fn problem(id: &str) -> Problem {
         id.parse().unwrap()
@@ -163,26 +162,6 @@ mod tests {
                 planes(&p, &[View::whole(&p)]),
                 (0..all).collect::<Vec<u32>>()
             );
-        }
-    }
-
-    #[test]
-    fn a_view_begins_at_its_first_element_in_either_layout() {
-        let p = problem("b2,h6,kv3,s10,d8,bf16");
-        let view = View {
-            batch: 1,
-            batches: 1,
-            kv_head: 2,
-            kv_heads: 1,
-        };
-        assert_eq!((view.problem(&p).heads, view.problem(&p).kv_heads), (2, 1));
-        for (layout, head) in [(Layout::Bshd, 8), (Layout::Bhsd, 80)] {
-            let q = DeviceTensor::new(1 << 20, 10, 6, 8, layout);
-            let k = DeviceTensor::new(1 << 20, 10, 3, 8, layout);
-            let at = |tensor: DeviceTensor| tensor.data - (1 << 20);
-            // A sequence of q has 480 elements, one of k 240; the head is the fourth of q.
-            assert_eq!(at(view.tensor(&p, &q, Heads::Query)), 2 * (480 + 4 * head));
-            assert_eq!(at(view.tensor(&p, &k, Heads::Key)), 2 * (240 + 2 * head));
         }
     }
 }

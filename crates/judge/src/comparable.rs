@@ -217,112 +217,89 @@ mod tests {
     use crate::testing::header;
     use regatta_core::suite::Override;
 
-    fn fields(differences: &[Difference]) -> Vec<&str> {
-        differences.iter().map(|d| d.field.as_str()).collect()
+    fn fields(differences: &[Difference]) -> String {
+        let fields: Vec<&str> = differences.iter().map(|d| d.field.as_str()).collect();
+        fields.join(" ")
+    }
+
+    /// Changes a head, and says what is hard and what is soft of that.
+    fn found(same_suite: bool, change: impl Fn(&mut RunHeader)) -> (String, String) {
+        let (base, mut head) = (header(), header());
+        change(&mut head);
+        let found = differences(&base, &head, same_suite);
+        (fields(&found.hard), fields(&found.soft))
+    }
+
+    #[track_caller]
+    fn are(found: (String, String), hard: &str, soft: &str) {
+        assert_eq!(found, (hard.to_owned(), soft.to_owned()));
     }
 
     #[test]
-    fn a_run_is_comparable_to_itself() {
-        let header = header();
-        assert_eq!(differences(&header, &header, true), Differences::default());
-    }
-
-    #[test]
-    fn machine_method_schema_and_cache_are_hard() {
-        let base = header();
-        let mut head = base.clone();
-        head.schema += 1;
-        head.method += 1;
-        head.settings.cache = regatta_core::suite::Cache::Hot;
-        head.settings.graph = true;
-        head.machine
-            .hard
-            .insert("driver".to_owned(), "570".to_owned());
-        head.machine.hard.remove("cores");
-        head.workers[0].device = "another".to_owned();
-        let found = differences(&base, &head, true);
-        assert_eq!(
-            fields(&found.hard),
-            [
-                "schema",
-                "method",
-                "cache",
-                "graph",
-                "cores",
-                "driver",
-                "cpu.device"
-            ]
-        );
-        assert_eq!(found.hard[4].head, ABSENT);
-        assert!(found.soft.is_empty());
+    fn what_a_time_depends_on_is_hard_and_what_may_explain_it_soft() {
+        are(found(true, |_| ()), "", "");
+        let all = found(true, |head| {
+            head.schema += 1;
+            head.method += 1;
+            head.settings.cache = regatta_core::suite::Cache::Hot;
+            head.settings.graph = true;
+            let hard = &mut head.machine.hard;
+            hard.insert("driver".to_owned(), "570".to_owned());
+            hard.remove("cores");
+            head.workers[0].device = "another".to_owned();
+        });
+        let hard = "schema method cache graph cores driver cpu.device";
+        are(all, hard, "");
+        let all = found(true, |head| {
+            head.tool = "9".to_owned();
+            head.git = None;
+            head.settings.samples += 1;
+            let versions = &mut head.workers[0].versions;
+            versions.insert("rust".to_owned(), "9".to_owned());
+            head.machine.soft.insert("host".to_owned(), "b".to_owned());
+            head.suite.overrides.push(Override {
+                variant: "cpu/flash".parse().unwrap(),
+                parameter: "threads".to_owned(),
+                from: None,
+                to: "1".into(),
+            });
+        });
+        let soft = "tool revision cpu.versions.rust overrides settings.samples host";
+        are(all, "", soft);
+        // Another suite is hard only where one was promised.
+        let other = |head: &mut RunHeader| head.suite.name = "other".to_owned();
+        are(found(true, other), "suite", "");
+        are(found(false, other), "", "suite");
+        let lone = found(true, |head| head.workers[0].name = "torch".to_owned());
+        are(lone, "", "cpu torch");
     }
 
     #[test]
     fn readings_of_two_clocks_are_not_compared() {
-        let base = header();
-        let mut head = base.clone();
-        let versions = &mut head.workers[0].versions;
-        versions.insert("clock".to_owned(), "events".to_owned());
-        assert!(differences(&base, &head, true).hard.is_empty());
-        let versions = &mut head.workers[0].versions;
-        versions.insert("clock".to_owned(), "probe 0.1".to_owned());
-        let found = differences(&base, &head, true);
-        assert_eq!(fields(&found.hard), ["cpu.clock"]);
-    }
-
-    #[test]
-    fn versions_revision_settings_and_overrides_are_soft() {
-        let mut base = header();
-        let mut head = base.clone();
-        head.tool = "9".to_owned();
-        head.git = None;
-        head.settings.samples += 1;
-        head.workers[0]
-            .versions
-            .insert("rust".to_owned(), "9".to_owned());
-        let packages = |version: &str| BTreeMap::from([("numpy".to_owned(), version.to_owned())]);
-        base.workers[0].packages = packages("2.3");
-        head.workers[0].packages = packages("2.4");
-        head.workers[0].name = "cpu".to_owned();
-        head.machine.soft.insert("host".to_owned(), "b".to_owned());
-        head.suite.overrides.push(Override {
-            variant: "cpu/flash".parse().unwrap(),
-            parameter: "threads".to_owned(),
-            from: None,
-            to: "1".into(),
-        });
-        let found = differences(&base, &head, true);
-        assert!(found.hard.is_empty());
+        let clock = |text: &str| {
+            let found = found(true, |head| {
+                let versions = &mut head.workers[0].versions;
+                versions.insert("clock".to_owned(), text.to_owned());
+            });
+            found.0
+        };
+        // Who does not say has events.
         assert_eq!(
-            fields(&found.soft),
-            [
-                "tool",
-                "revision",
-                "cpu.versions.rust",
-                "overrides",
-                "settings.samples",
-                "host",
-                "cpu.packages.numpy"
-            ]
+            (clock("events").as_str(), clock("probe 0.1").as_str()),
+            ("", "cpu.clock")
         );
     }
 
     #[test]
-    fn another_suite_is_hard_only_where_one_was_promised() {
-        let base = header();
-        let mut head = base.clone();
-        head.suite.name = "other".to_owned();
-        assert_eq!(fields(&differences(&base, &head, false).soft), ["suite"]);
-        assert_eq!(fields(&differences(&base, &head, true).hard), ["suite"]);
-    }
-
-    #[test]
-    fn a_worker_on_one_side_only_is_said() {
-        let base = header();
-        let mut head = base.clone();
-        head.workers[0].name = "torch".to_owned();
-        let found = differences(&base, &head, true);
-        assert!(found.hard.is_empty());
-        assert_eq!(fields(&found.soft), ["cpu", "torch"]);
+    fn packages_are_compared_where_both_sides_tell_them() {
+        let with = |version: Option<&str>| {
+            let mut header = header();
+            let told = version.map(|version| ("numpy".to_owned(), version.to_owned()));
+            header.workers[0].packages = told.into_iter().collect();
+            header
+        };
+        let soft = |base, head| fields(&differences(&with(base), &with(head), true).soft);
+        assert_eq!(soft(Some("2.3"), Some("2.4")), "cpu.packages.numpy");
+        assert_eq!(soft(None, Some("2.4")), "");
     }
 }

@@ -181,50 +181,43 @@ mod tests {
     }
 
     #[test]
-    fn two_measured_sides_are_compared() {
+    fn a_case_is_what_its_two_sides_are() {
+        use Word::{Added, Measured, NotMeasured, Removed, Unsupported};
+        let (fine, no, crashed) = (timed(&[1.0]), refused("y"), failed("x"));
+        let (fine, no, crashed) = (Some(&fine), Some(&no), Some(&crashed));
+        for (base, head, has_base, word, reason) in [
+            (None, crashed, false, NotMeasured, "failed: x"),
+            (fine, crashed, true, NotMeasured, "failed: x"),
+            (crashed, crashed, true, NotMeasured, "failed: x"),
+            (fine, no, true, NotMeasured, "no longer supported: y"),
+            (None, no, true, Unsupported, "y"),
+            (no, no, true, Unsupported, "y"),
+            (crashed, no, true, Unsupported, "y"),
+            (None, fine, true, Added, ""),
+            (None, fine, false, Measured, ""),
+            (fine, None, true, Removed, ""),
+            (
+                no,
+                fine,
+                true,
+                Measured,
+                "the base has no time for it: unsupported: y",
+            ),
+            // A base that failed is nothing to pass by.
+            (
+                crashed,
+                fine,
+                true,
+                NotMeasured,
+                "the base has no time for it: failed: x",
+            ),
+        ] {
+            let found = said(standing(base, head, has_base));
+            assert_eq!(found, (word, reason.to_owned()));
+        }
         let record = timed(&[1.0]);
-        let standing = standing(Some(&record), Some(&record), true);
-        assert_eq!(standing, Standing::Both(&record, &record));
-    }
-
-    #[test]
-    fn a_case_that_failed_is_not_measured_whatever_it_was_before() {
-        let (crashed, fine) = (failed("segmentation fault"), timed(&[1.0]));
-        for base in [None, Some(&fine), Some(&crashed)] {
-            let (word, reason) = said(standing(base, Some(&crashed), base.is_some()));
-            assert_eq!(word, Word::NotMeasured);
-            assert_eq!(reason, "failed: segmentation fault");
-        }
-    }
-
-    #[test]
-    fn a_variant_that_stopped_supporting_a_case_is_incomplete() {
-        let (fine, no) = (timed(&[1.0]), refused("head_dim 256"));
-        let (word, reason) = said(standing(Some(&fine), Some(&no), true));
-        assert_eq!(word, Word::NotMeasured);
-        assert_eq!(reason, "no longer supported: head_dim 256");
-        for base in [None, Some(&no), Some(&failed("x"))] {
-            assert_eq!(said(standing(base, Some(&no), true)).0, Word::Unsupported);
-        }
-    }
-
-    #[test]
-    fn added_removed_and_newly_measured_cases_have_their_words() {
-        let (fine, no) = (timed(&[1.0]), refused("y"));
-        assert_eq!(said(standing(None, Some(&fine), true)).0, Word::Added);
-        assert_eq!(said(standing(None, Some(&fine), false)).0, Word::Measured);
-        assert_eq!(said(standing(Some(&fine), None, true)).0, Word::Removed);
-        let (word, reason) = said(standing(Some(&no), Some(&fine), true));
-        assert_eq!(word, Word::Measured);
-        assert_eq!(reason, "the base has no time for it: unsupported: y");
-    }
-
-    #[test]
-    fn a_base_that_failed_is_nothing_to_pass_by() {
-        let (fine, crashed) = (timed(&[1.0]), failed("it died"));
-        let (word, reason) = said(standing(Some(&crashed), Some(&fine), true));
-        assert_eq!(word, Word::NotMeasured);
-        assert_eq!(reason, "the base has no time for it: failed: it died");
+        let both = standing(Some(&record), Some(&record), true);
+        assert_eq!(both, Standing::Both(&record, &record));
     }
 
     #[test]

@@ -1,37 +1,25 @@
 //! What the judge says: values only, ready to be shown in any format.
 
 mod account;
-mod change;
-mod difference;
-mod disturbed;
 mod fact;
 mod finding;
-mod metric;
-mod shift;
 mod structural;
-mod tuner;
-mod word;
+
+pub use account::{Account, AccountLine, Item};
+pub use fact::Fact;
+pub use finding::{Cause, Finding, Tuner};
+pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
+
+pub use regatta_core::record::types::VerdictOutcome;
 
 use serde::{Deserialize, Serialize};
 
-pub use account::{Account, AccountLine, Item};
-pub use change::{Change, Stage};
-pub use difference::Difference;
-pub use disturbed::DisturbedCase;
-pub use fact::Fact;
-pub use finding::{Cause, Finding};
-pub use metric::MetricRow;
-pub use shift::CommonShift;
-pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
-pub use tuner::Tuner;
-pub use word::Word;
-
+use regatta_core::record::disturbance::Disturbance;
 use regatta_core::record::types::Fault;
-pub use regatta_core::record::types::VerdictOutcome;
 use regatta_core::suite::rules::{Metric, Sight};
 use regatta_core::suite::structural::Action;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
+use regatta_worker::units::{Nanoseconds, Probability, Rate, Ratio, Share, from_to};
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -321,4 +309,216 @@ pub struct Verdict {
     /// hidden in it; `None`: everything was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<String>,
+}
+
+/// What is said of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Word {
+    /// Slower, beyond the floor and beyond doubt.
+    Regressed,
+    /// Faster, likewise.
+    Improved,
+    /// Shown to lie within the floor.
+    Same,
+    /// The evidence decides neither way.
+    Inconclusive,
+    /// Failed or missing: nothing to judge.
+    NotMeasured,
+    /// The variant does not do this, now as before.
+    Unsupported,
+    /// Only the head has it.
+    Added,
+    /// Only the base has it.
+    Removed,
+    /// Measured, with nothing to compare it to.
+    Measured,
+    /// What it does was counted, and no time was taken.
+    Counted,
+}
+
+impl Word {
+    /// The word as it is printed.
+    pub fn text(self) -> &'static str {
+        match self {
+            Word::Regressed => "regressed",
+            Word::Improved => "improved",
+            Word::Same => "same",
+            Word::Inconclusive => "inconclusive",
+            Word::NotMeasured => "not measured",
+            Word::Unsupported => "unsupported",
+            Word::Added => "added",
+            Word::Removed => "removed",
+            Word::Measured => "measured",
+            Word::Counted => "counted",
+        }
+    }
+}
+
+/// Head against base.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Change {
+    /// Head over base, as judged; 1.10: 10 % slower.
+    pub ratio: Ratio,
+    /// Lower end of its interval.
+    pub low: Ratio,
+    /// Upper end of its interval.
+    pub high: Ratio,
+    /// Coverage of the interval.
+    pub confidence: Share,
+    /// Two-sided, against no change of its own (see `judge::rule`).
+    pub p: Probability,
+    /// The smallest p that ranks of these numbers of invocations can reach.
+    pub reachable_p: Probability,
+    /// Change that this gate would have called in 95 of 100; infinite (`null` in JSON) where
+    /// there are too few invocations to call any.
+    #[serde(with = "unbounded")]
+    #[cfg_attr(feature = "schemas", schemars(with = "Option<Share>"))]
+    pub smallest_effect: Share,
+    /// Which invocations these figures are of.
+    pub stage: Stage,
+}
+
+/// JSON has no infinity; `null` stands for it.
+mod unbounded {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use regatta_worker::units::Share;
+
+    pub fn serialize<S: Serializer>(value: &Share, serializer: S) -> Result<S::Ok, S::Error> {
+        value.is_finite().then_some(value).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Share, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or(Share(f64::INFINITY)))
+    }
+}
+
+/// Which invocations were judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Those every case has.
+    Screen,
+    /// Fresh ones as well, taken because those did not decide.
+    Confirm,
+}
+
+/// A fact in which the two sides differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Difference {
+    /// Its name: `driver`, `schema`, `torch.versions.cudnn`.
+    pub field: String,
+    /// The base's.
+    pub base: String,
+    /// The head's.
+    pub head: String,
+}
+
+/// A case of one side whose quiet invocations are too few to speak for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct DisturbedCase {
+    /// Which.
+    pub case: CaseId,
+    /// True of the base's record.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub base: bool,
+    /// Regular invocations that the machine was in.
+    pub invocations: usize,
+    /// All of them.
+    pub of: usize,
+    /// What of the machine that was, the worst of each kind.
+    pub by: Vec<Disturbance>,
+}
+
+/// One metric of a case beside its device time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct MetricRow {
+    /// Which.
+    pub metric: Metric,
+    /// What is said of it.
+    pub word: Word,
+    /// Why, where the word alone does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What a regression of it does to the verdict.
+    pub action: Action,
+    /// True when it is slower beyond the floor, as it looks, and nothing decided it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub looks_worse: bool,
+    /// True when more invocations could decide it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
+    /// Median of the base.
+    pub base_ns: Nanoseconds,
+    /// Median of the head.
+    pub head_ns: Nanoseconds,
+    /// Head against base.
+    pub change: Change,
+    /// Where its change went, where both sides tell what it is made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
+}
+
+impl MetricRow {
+    /// True when it got worse, and the suite fails for it.
+    pub fn fails(&self) -> bool {
+        self.word == Word::Regressed && self.action == Action::Fail
+    }
+
+    /// True when it got worse, and the suite wants to know.
+    pub fn warns(&self) -> bool {
+        self.word == Word::Regressed && self.action == Action::Warn
+    }
+
+    /// The same as [`changed`](MetricRow::changed), and where that went, where known.
+    pub fn told(&self) -> String {
+        let account = self.account.as_ref();
+        let account = account.map_or(String::new(), |account| format!(": {account}"));
+        self.changed() + &account
+    }
+
+    /// `host time 52.1 → 352.4 µs, 6.76 times as long`.
+    pub fn changed(&self) -> String {
+        format!(
+            "{} {}, {} times as long",
+            self.metric.text(),
+            from_to(self.base_ns, self.head_ns),
+            (self.head_ns / self.base_ns).times(),
+        )
+    }
+}
+
+/// What all cases share between base and head: the suite's own row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct CommonShift {
+    /// Head over base; 1.03: everything reads 3 % slower.
+    pub ratio: Ratio,
+    /// Cases it was estimated from.
+    pub cases: usize,
+    /// True when it is chance, and was divided out of each row.
+    pub removed: bool,
+    /// True when it is larger than the suite's floor.
+    pub beyond_floor: bool,
+    /// What is said of the suite as a whole.
+    pub word: Word,
+    /// Lower end of its interval, of 95 %.
+    pub low: Ratio,
+    /// Upper end of it.
+    pub high: Ratio,
+    /// Two-sided, against no change.
+    pub p: Probability,
+    /// Change of the whole suite that would have been called in 95 of 100.
+    pub smallest_effect: Share,
+    /// Cases that take part in it.
+    pub sharing: usize,
+    /// True where it is slower beyond the floor and nothing tells the day from the code.
+    pub looks_worse: bool,
 }

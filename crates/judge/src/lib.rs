@@ -7,7 +7,6 @@
 
 mod account;
 mod batch;
-pub mod building;
 mod causes;
 mod comparable;
 mod complete;
@@ -20,7 +19,6 @@ pub mod judgement;
 mod reasons;
 mod rows;
 pub mod rule;
-mod shards;
 #[cfg(test)]
 mod simulation;
 pub mod spread;
@@ -87,7 +85,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         expectations: held.results,
         limits: [
             structure::limits(head),
-            building::limits(&head.header.rules, &head.header.built),
+            structure::limits_on_builds(&head.header.rules, &head.header.built),
         ]
         .concat(),
         gaps: held.gaps,
@@ -105,7 +103,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     notes.extend(rows.notes);
     notes.extend(notes_on_rows(&judgement));
     notes.extend(held.notes);
-    notes.extend(shards::notes(head, &judgement.rows));
+    notes.extend(conditions::of_shards(head, &judgement.rows));
     notes.extend(conditions::notes(head));
     notes.extend(base.and_then(|base| conditions::counted_in_vain(base, head)));
     let floor = floor::floor(&head.header.rules.policy);

@@ -131,7 +131,6 @@ mod tests {
                     device_ns: quantities(samples.iter().copied()),
                     ..Measurement::default()
                 }),
-                spent: None,
             });
         Run {
             entries: entries.collect(),

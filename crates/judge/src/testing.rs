@@ -1,3 +1,85 @@
-//! Sides made by hand, for the judge's own tests.
+//! Sides made by hand and records read from a line, for the judge's own tests.
 
 pub use regatta_core::record::testing::*;
+
+use regatta_core::machine::Launch;
+use regatta_core::record::side::CaseRecord;
+use regatta_worker::attention::ParamValue;
+use regatta_worker::units::{Bytes, Nanoseconds};
+
+/// A record of what is written: `kernel@blocks`, `count=number`, `.parameter=value`, and figures
+/// such as `+device=75.8`, times in microseconds.
+pub fn written(line: &str) -> CaseRecord {
+    let mut record = around(100.0);
+    for word in line.split_whitespace() {
+        if let Some((name, blocks)) = word.split_once('@') {
+            let structure = record.structure.get_or_insert_default();
+            structure.launches.push(Launch {
+                name: name.to_owned(),
+                grid: [blocks.parse().unwrap(), 1, 1],
+                block: [128, 1, 1],
+                registers: Some(128),
+                shared_bytes: Some(4096),
+                local_bytes: Some(0),
+                blocks_per_sm: Some(2),
+                ..Launch::default()
+            });
+            continue;
+        }
+        let (name, value) = word.split_once('=').expect(word);
+        if let Some(name) = name.strip_prefix('.') {
+            let mut all: std::collections::BTreeMap<_, _> = record
+                .effective
+                .iter()
+                .map(|(n, v)| (n.clone(), v.clone()))
+                .collect();
+            all.insert(name.to_owned(), ParamValue::Int(value.parse().unwrap()));
+            record.effective = all.into();
+        } else if let Some(name) = name.strip_prefix('+') {
+            figure(&mut record, name, value.parse().unwrap());
+        } else {
+            let counts = &mut record.structure.get_or_insert_default().counts;
+            counts.insert(name.to_owned(), value.parse().unwrap());
+        }
+    }
+    record
+}
+
+fn figure(record: &mut CaseRecord, name: &str, value: f64) {
+    let ns = (value * 1e3) as u64;
+    match name {
+        "device" => return record.device_ns = around(value * 1e3).device_ns,
+        "host" => return record.host_ns = vec![Nanoseconds(value * 1e3); 5],
+        "mhz" => return record.clock_mhz = vec![value; 5],
+        "peak" => return record.peak_bytes = Some(Bytes((value * 1048576.0) as u64)),
+        "known" => return record.conditions.known = value as u32,
+        "opened" => return record.conditions.synchronised = value as u32,
+        "throttled" => {
+            record.conditions.throttled = value as u32;
+            return record.conditions.throttle_reasons = ["software power cap".to_owned()].into();
+        }
+        "shared" => {
+            record.conditions.other_processes = 2;
+            return record.conditions.shared = value as u32;
+        }
+        _ => {}
+    }
+    // A recorded call has no fills and no kernels that move data unless it is said.
+    let activity = record.activity.get_or_insert_default();
+    activity.moving_ns.get_or_insert(0);
+    let time = &mut activity.time;
+    time.copying_ns.get_or_insert(0);
+    match name {
+        "span" => time.span_ns = ns,
+        "busy" => time.busy_ns = ns,
+        "bound" => time.host_bound_ns = Some(ns),
+        "overlap" => time.overlap_ns = ns,
+        "at_once" => time.streams_at_once_ns = Some(ns),
+        "moving" => activity.moving_ns = Some(ns),
+        "copying" => {
+            time.copying_ns = Some(ns);
+            activity.copies = 2;
+        }
+        name => panic!("no figure is called {name}"),
+    }
+}

@@ -1,9 +1,9 @@
-mod machine;
-mod witness;
+//! What is judged of two sides.
 
 use super::judgement::{Held, Row, Stage};
-use super::testing::{around, confirmed, failed, side, timed, unsupported};
+use super::testing::{around, confirmed, disturbed, failed, side, timed, unsupported};
 use super::*;
+use regatta_core::record::header::{Turn, TurnSide};
 use regatta_core::record::side::{CaseRecord, Status};
 use regatta_core::suite::rules::{Expectation, Metric, Policy, Selector};
 use regatta_worker::attention::CaseId;
@@ -12,12 +12,8 @@ use regatta_worker::units::{Nanoseconds, Ratio};
 const A: &str = "cpu/flash:s64,d64";
 const B: &str = "cpu/flash:s128,d64";
 
-fn plain() -> Options {
-    Options::default()
-}
-
 fn against(head: &Side, base: &Side) -> Judgement {
-    judge(head, Some(base), &plain())
+    judge(head, Some(base), &Options::default())
 }
 
 fn row<'a>(judgement: &'a Judgement, id: &str) -> &'a Row {
@@ -33,98 +29,158 @@ fn outcome(judgement: &Judgement) -> VerdictOutcome {
     judgement.verdict.outcome
 }
 
+/// Five invocations around this time, wide enough that nothing is decided.
+fn undecided(ns: f64) -> CaseRecord {
+    timed(&[0.9, 0.95, 1.0, 1.05, 1.1].map(|share| share * ns))
+}
+
+/// Ten times slower on ground that was never quiet.
+fn loaded() -> CaseRecord {
+    disturbed(timed(&[]), 5, 1000.0)
+}
+
+/// The two cases of a side, each a time, `~` before one that decides nothing, `+` after one with
+/// two invocations that the machine was in, or what became of it.
+fn cases(written: &str) -> Side {
+    let record = |word: &str| match word {
+        "crashed" => failed("it died"),
+        "refused" => unsupported("no d64"),
+        "loaded" => loaded(),
+        word => match (word.strip_prefix('~'), word.strip_suffix('+')) {
+            (Some(ns), _) => undecided(ns.parse().unwrap()),
+            (_, Some(ns)) => disturbed(around(ns.parse().unwrap()), 2, 1000.0),
+            _ => around(word.parse().unwrap()),
+        },
+    };
+    let both = [A, B].into_iter().zip(written.split_whitespace());
+    let both = both.filter(|(_, word)| *word != "-");
+    side("run", both.map(|(id, word)| (id, record(word))).collect())
+}
+
+/// As it is written in JSON.
+fn kebab(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap();
+    value.as_str().unwrap().to_owned()
+}
+
+/// Each line: a base, a head, the outcome and the words of the cases; then how the reasons begin.
 #[test]
-fn an_unchanged_run_passes_without_a_word() {
-    let side = side("a", vec![(A, around(100.0)), (B, around(200.0))]);
-    let judgement = against(&side, &side);
-    assert_eq!(outcome(&judgement), VerdictOutcome::Passed);
-    assert!(judgement.verdict.reasons.is_empty() && judgement.notes.is_empty());
-    assert!(judgement.rows.iter().all(|row| row.word == Word::Same));
-    assert!(batch(&judgement).is_none());
-    assert_eq!(judgement.head.revision.as_deref(), Some("0123456789ab+"));
+fn what_two_sides_are_is_what_is_said_of_them() {
+    let table = format!("
+100 200 ; 100 200 => passed same same
+100 200 ; 120 700 => failed regressed regressed | 2 of 2 cases regressed, worst {B}: 3.50 times as long
+100 200 ; crashed 200 => not-judged not-measured same | 1 of 2 cases was not measured, first {A}: failed: it died
+100 200 ; crashed 400 => failed not-measured regressed | 1 of 1 case regressed | 1 of 2 cases was not
+100 200 ; refused 200 => not-judged not-measured same | 1 of 2 cases was not measured, first {A}: no longer
+refused 200 ; refused 200 => passed unsupported same
+100 200 ; 100 - => not-judged same removed | 1 case of the base is no longer in the suite, first {B}
+100 - ; 100 200 => passed same added
+100 200 ; loaded loaded => not-judged inconclusive inconclusive | 2 cases are not judged because of the machine: foreign load 1.9 of 2 cores in 5 of 5 invocations; measure again when nothing else runs on these cores
+100 200 ; loaded 400 => failed inconclusive regressed | 1 of 1 case regressed | 1 case is not judged because of the machine
+100 200 ; loaded crashed => not-judged inconclusive not-measured | 1 case is not judged because | 1 of 2 cases was not measured
+loaded 200 ; 100 200 => not-judged inconclusive same | the base's times of 1 case are the machine's
+100 - ; 100+ - => passed same
+100 - ; 300+ - => failed regressed | 1 of 1 case regressed
+ ; 100 refused => passed measured unsupported
+ ; loaded - => not-judged measured | 1 case is not judged because of the machine
+ ; - - => not-judged | nothing was measured
+ ; refused - => not-judged unsupported | nothing was measured: {A} is unsupported: no d64
+- - ; 100 - => not-judged added | no case was measured on both sides
+~100 - ; ~101 - => passed inconclusive
+strict ~100 - ; ~101 - => not-judged inconclusive | 1 case is inconclusive
+");
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        let (sides, expected) = line.split_once(" => ").unwrap();
+        let (base, head) = sides.split_once(';').unwrap();
+        let strict = base.strip_prefix("strict");
+        let options = Options {
+            strict: strict.is_some(),
+            ..Options::default()
+        };
+        let base = strict.unwrap_or(base).trim();
+        let base = (!base.is_empty()).then(|| cases(base));
+        let found = judge(&cases(head), base.as_ref(), &options);
+        let mut said = vec![kebab(&found.verdict.outcome)];
+        for id in [A, B] {
+            let rows = found.rows.iter().filter(|row| row.case.0 == id);
+            said.extend(rows.map(|row| kebab(&row.word)));
+        }
+        let mut expected = expected.split(" | ");
+        assert_eq!(said.join(" "), expected.next().unwrap(), "{line}");
+        let reasons: Vec<&str> = expected.collect();
+        let told = &found.verdict.reasons;
+        let mut both = told.iter().zip(&reasons);
+        let begin = both.all(|(told, begin)| told.starts_with(begin));
+        assert!(begin && told.len() == reasons.len(), "{line}\n{told:#?}");
+        assert!(batch(&found).is_none(), "{line}");
+    }
 }
 
 #[test]
-fn a_regression_fails_and_names_the_worst_case() {
-    let base = side("a", vec![(A, around(100.0)), (B, around(200.0))]);
-    let head = side(
-        "b",
-        vec![(A, confirmed(120.0, 120.0)), (B, confirmed(700.0, 700.0))],
+fn times_that_the_machine_was_in_are_kept_and_decide_nothing() {
+    let judgement = against(&cases("loaded loaded"), &cases("100 200"));
+    assert_eq!(judgement.common_shift, None);
+    let row = row(&judgement, A);
+    assert!(!row.looks_worse);
+    let reason = row.reason.as_deref().unwrap();
+    assert!(
+        reason.contains("foreign load 1.9 of 2 cores in 5 of 5"),
+        "{reason}"
     );
-    let judgement = against(&head, &base);
-    assert_eq!(outcome(&judgement), VerdictOutcome::Failed);
-    let worst = format!("2 of 2 cases regressed, worst {B}: 3.50 times as long");
-    assert_eq!(judgement.verdict.reasons, [worst]);
-    assert!(batch(&judgement).is_none());
+    assert_eq!(row.head.as_ref().unwrap().median_ns, Nanoseconds(1000.0));
+    let notes = judgement.notes.join("\n");
+    assert!(notes.contains("10 invocations of 2 cases"), "{notes}");
+}
+
+#[test]
+fn threads_that_found_no_core_are_no_change_of_structure() {
+    let counted = |mut record: CaseRecord, threads| {
+        let structure = record.structure.get_or_insert_default();
+        let counts = [("threads", threads), ("tasks", 2 * threads)];
+        let counts = counts.map(|(name, n)| (name.to_owned(), n));
+        structure.counts.extend(counts);
+        record
+    };
+    let base = side("base", vec![(A, counted(around(100.0), 2))]);
+    let changes = |head| {
+        let judgement = against(&side("head", vec![(A, counted(head, 1))]), &base);
+        row(&judgement, A).structure.as_ref().unwrap().len()
+    };
+    assert_eq!(changes(around(100.0)), 2);
+    assert_eq!(changes(loaded()), 1, "tasks follow from the code");
 }
 
 #[test]
 fn what_one_session_cannot_tell_is_said() {
-    let base = side("a", vec![(A, around(100.0)), (B, around(200.0))]);
-    let head = side("b", vec![(A, around(120.0)), (B, around(201.0))]);
-    let judgement = against(&head, &base);
-    assert_eq!(row(&judgement, A).word, Word::Regressed);
+    let judgement = against(&cases("120 201"), &cases("100 200"));
     assert!(judgement.notes[0].starts_with("the base is one stored session"));
 }
 
 #[test]
-fn a_crash_is_not_judged_unless_allowed_or_outweighed() {
-    let base = side("a", vec![(A, around(100.0)), (B, around(200.0))]);
-    let mut head = side("b", vec![(A, failed("it died")), (B, around(200.0))]);
-    let judgement = against(&head, &base);
-    assert_eq!(outcome(&judgement), VerdictOutcome::NotJudged);
-    assert_eq!(row(&judgement, A).word, Word::NotMeasured);
-    let reason = format!("1 of 2 cases was not measured, first {A}: failed: it died");
-    assert_eq!(judgement.verdict.reasons, [reason]);
-
-    head.header.rules.policy.allow = vec!["*s64*".to_owned()];
-    assert_eq!(outcome(&against(&head, &base)), VerdictOutcome::Passed);
-
-    head.header.rules.policy.allow.clear();
-    head.cases
-        .insert(CaseId(B.to_owned()), confirmed(400.0, 400.0));
-    let judgement = against(&head, &base);
-    assert_eq!(outcome(&judgement), VerdictOutcome::Failed);
-    assert_eq!(judgement.verdict.reasons.len(), 2);
-    assert!(judgement.verdict.reasons[0].contains("regressed"));
-}
-
-#[test]
-fn support_that_was_lost_is_not_judged() {
-    let base = side("a", vec![(A, around(100.0)), (B, around(100.0))]);
-    let head = side("b", vec![(A, unsupported("no d64")), (B, around(100.0))]);
-    let judgement = against(&head, &base);
-    assert_eq!(outcome(&judgement), VerdictOutcome::NotJudged);
-    let never = side("c", vec![(A, unsupported("no d64")), (B, around(100.0))]);
-    let judgement = against(&head, &never);
-    assert_eq!(outcome(&judgement), VerdictOutcome::Passed);
-    assert_eq!(row(&judgement, A).word, Word::Unsupported);
-}
-
-#[test]
-fn removed_cases_are_a_gap_in_one_suite_and_a_note_across_two() {
-    let base = side("a", vec![(A, around(100.0)), (B, around(200.0))]);
-    let mut head = side(
-        "b",
-        vec![(A, around(100.0)), ("cpu/new:s64,d64", around(1.0))],
-    );
-    let judgement = against(&head, &base);
-    assert_eq!(row(&judgement, B).word, Word::Removed);
-    assert_eq!(row(&judgement, "cpu/new:s64,d64").word, Word::Added);
-    let reason = format!("1 case of the base is no longer in the suite, first {B}");
-    assert_eq!(judgement.verdict.reasons, [reason]);
-    assert_eq!(outcome(&judgement), VerdictOutcome::NotJudged);
-
+fn another_suite_is_another_experiment() {
+    let mut head = cases("100 -");
     head.header.suite.name = "other".to_owned();
-    let judgement = against(&head, &base);
+    let judgement = against(&head, &cases("100 200"));
     assert_eq!(outcome(&judgement), VerdictOutcome::Passed);
-    assert_eq!(judgement.notes.len(), 2);
+    assert_eq!(judgement.notes.len(), 1, "{:?}", judgement.notes);
     let strictly = Options {
         same_suite: true,
-        ..plain()
+        ..Options::default()
     };
-    let judgement = judge(&head, Some(&base), &strictly);
+    let judgement = judge(&head, Some(&cases("100 200")), &strictly);
     assert_eq!(judgement.incomparable[0].field, "suite");
+}
+
+#[test]
+fn what_may_fail_is_no_gap_and_no_pass_by_itself() {
+    let mut head = cases("crashed 200");
+    head.header.rules.policy.allow = vec!["*s64*".to_owned()];
+    let base = cases("100 200");
+    assert_eq!(outcome(&against(&head, &base)), VerdictOutcome::Passed);
+    let mut refused = cases("refused crashed");
+    refused.header.rules.policy.allow = vec!["*".to_owned()];
+    let alone = judge(&refused, None, &Options::default());
+    assert_eq!(outcome(&alone), VerdictOutcome::NotJudged);
 }
 
 #[test]
@@ -148,57 +204,6 @@ fn another_machine_is_refused_but_the_head_is_still_judged_by_itself() {
     assert!(batch(&judgement).is_none());
 }
 
-#[test]
-fn a_hollow_run_never_passes() {
-    let empty = side("a", Vec::new());
-    let nothing = judge(&empty, None, &plain());
-    assert_eq!(nothing.verdict.reasons, ["nothing was measured"]);
-    assert_eq!(outcome(&nothing), VerdictOutcome::NotJudged);
-    let alone = judge(
-        &side("b", vec![(A, unsupported("needs 2 GPUs"))]),
-        None,
-        &plain(),
-    );
-    let said = format!("nothing was measured: {A} is unsupported: needs 2 GPUs");
-    assert_eq!(alone.verdict.reasons, [said]);
-    let mut refused = side("b", vec![(A, unsupported("x")), (B, failed("y"))]);
-    refused.header.rules.policy.allow = vec!["*".to_owned()];
-    assert_eq!(
-        outcome(&judge(&refused, None, &plain())),
-        VerdictOutcome::NotJudged
-    );
-    let head = side("c", vec![(A, around(1.0))]);
-    let judgement = against(&head, &empty);
-    assert_eq!(
-        judgement.verdict.reasons,
-        ["no case was measured on both sides"]
-    );
-    assert_eq!(outcome(&judgement), VerdictOutcome::NotJudged);
-}
-
-#[test]
-fn without_a_base_measured_cases_pass() {
-    let head = side("a", vec![(A, around(100.0)), (B, unsupported("x"))]);
-    let judgement = judge(&head, None, &plain());
-    assert_eq!(outcome(&judgement), VerdictOutcome::Passed);
-    assert_eq!(row(&judgement, A).word, Word::Measured);
-    assert!(judgement.common_shift.is_none());
-}
-
-#[test]
-fn what_is_open_counts_only_where_strictness_is_asked_for() {
-    let base = side("a", vec![(A, timed(&[90.0, 95.0, 100.0, 105.0, 110.0]))]);
-    let head = side("b", vec![(A, timed(&[91.0, 96.0, 101.0, 106.0, 111.0]))]);
-    assert_eq!(outcome(&against(&head, &base)), VerdictOutcome::Passed);
-    let strict = Options {
-        strict: true,
-        ..plain()
-    };
-    let judgement = judge(&head, Some(&base), &strict);
-    assert_eq!(outcome(&judgement), VerdictOutcome::NotJudged);
-    assert!(judgement.verdict.reasons[0].starts_with("1 case is inconclusive"));
-}
-
 fn expecting(auto: CaseRecord, best: CaseRecord) -> Side {
     let split = "cpu/split:s64,d64:num_splits_key=4";
     let mut side = side("run", vec![("cpu/split:s64,d64", auto), (split, best)]);
@@ -218,8 +223,11 @@ fn expecting(auto: CaseRecord, best: CaseRecord) -> Side {
 
 #[test]
 fn a_broken_expectation_fails_without_any_baseline() {
-    let judgement = judge(&expecting(around(300.0), around(100.0)), None, &plain());
-    assert_eq!(outcome(&judgement), VerdictOutcome::Failed);
+    let judgement = judge(
+        &expecting(around(300.0), around(100.0)),
+        None,
+        &Options::default(),
+    );
     assert_eq!(
         judgement.verdict.reasons,
         [
@@ -227,14 +235,10 @@ fn a_broken_expectation_fails_without_any_baseline() {
           long as cpu/split:s64,d64:num_splits_key=4, and 1.10 is the limit"
         ]
     );
-}
-
-#[test]
-fn an_expectation_that_lacks_a_measurement_is_not_judged() {
-    let judgement = judge(&expecting(around(300.0), failed("x")), None, &plain());
+    let lacking = expecting(around(300.0), failed("x"));
+    let judgement = judge(&lacking, None, &Options::default());
     assert_eq!(outcome(&judgement), VerdictOutcome::NotJudged);
     assert_eq!(judgement.expectations[0].held, Held::NotJudged);
-    assert_eq!(judgement.verdict.reasons.len(), 2);
 }
 
 #[test]
@@ -290,11 +294,6 @@ fn a_structure_that_changed_without_its_time_is_noted() {
     let judgement = against(&head, &base);
     assert_eq!(outcome(&judgement), VerdictOutcome::Passed);
     assert!(judgement.notes[0].starts_with("1 case took as long as before, although"));
-}
-
-/// Ten and five invocations around these, wide enough that nothing is decided.
-fn undecided(ns: f64) -> CaseRecord {
-    timed(&[0.9, 0.95, 1.0, 1.05, 1.1].map(|share| share * ns))
 }
 
 #[test]
@@ -390,4 +389,62 @@ fn a_judgement_survives_json_even_where_no_effect_was_visible() {
     let text = serde_json::to_string(&judgement).unwrap();
     assert!(text.contains("\"smallest_effect\":null"));
     assert_eq!(serde_json::from_str::<Judgement>(&text).unwrap(), judgement);
+}
+
+/// A case that takes `wall`, and `cpu` of its processor.
+fn case(wall: f64, cpu: f64) -> CaseRecord {
+    CaseRecord {
+        cpu_ns: around(cpu).device_ns,
+        ..around(wall)
+    }
+}
+
+/// The same, of which the machine was in every invocation.
+fn shaken(cpu: f64) -> CaseRecord {
+    let mut record = disturbed(timed(&[]), 5, 700.0);
+    for (one, cpu) in record.disturbed.iter_mut().zip(around(cpu).device_ns) {
+        one.cpu_ns = Some(cpu);
+    }
+    record
+}
+
+/// Judges two sides that were measured in turn.
+fn judged(base: CaseRecord, head: CaseRecord, processor: bool) -> Judgement {
+    let side = |record, of| {
+        let mut side = side("a", vec![(A, record)]);
+        side.header.rules.policy.processor = processor;
+        side.header.turn = Some(Turn {
+            pair: "one".to_owned(),
+            side: of,
+            of: Vec::new(),
+            stands_in: Default::default(),
+        });
+        side
+    };
+    against(&side(head, TurnSide::Head), &side(base, TurnSide::Base))
+}
+
+/// The processor's time speaks unasked only where others were on the cores, and cannot let pass
+/// what was not seen on the wall; where it is asked for, both clocks must hold.
+#[test]
+fn the_processors_time_is_a_witness() {
+    use VerdictOutcome::{Failed, NotJudged, Passed};
+    for (base, head, asked, expected, metrics) in [
+        (case(100.0, 100.0), case(100.0, 150.0), false, Passed, 0),
+        (shaken(100.0), shaken(150.0), false, Failed, 1),
+        (shaken(100.0), shaken(100.0), false, NotJudged, 1),
+        (shaken(100.0), shaken(70.0), false, NotJudged, 1),
+        (case(100.0, 100.0), case(100.0, 150.0), true, Failed, 1),
+        (case(100.0, 100.0), case(150.0, 100.0), true, Failed, 1),
+        (case(100.0, 100.0), case(100.0, 100.0), true, Passed, 1),
+    ] {
+        let judgement = judged(base, head, asked);
+        let own = &row(&judgement, A).metrics;
+        assert_eq!(
+            (outcome(&judgement), own.len()),
+            (expected, metrics),
+            "{own:?}"
+        );
+        assert!(own.iter().all(|own| own.metric == Metric::Processor));
+    }
 }

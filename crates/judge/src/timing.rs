@@ -46,58 +46,32 @@ pub fn timing(case: &CaseId, record: &CaseRecord, stage: Option<Stage>) -> Optio
 mod tests {
     use super::*;
     use crate::testing::{failed, timed};
-    use regatta_worker::units::{numbers, quantities};
+    use regatta_worker::units::quantities;
 
     #[test]
-    fn rates_follow_from_the_work_and_the_median() {
+    fn rates_follow_from_the_work_and_the_median_of_what_was_judged() {
         let case = CaseId("cpu/flash:s1000,d64".to_owned());
         let mut record = timed(&[2e6, 1e6]);
-        record.confirm_ns = vec![Nanoseconds(3e6)];
-        record.host_ns = vec![Nanoseconds(10.0), Nanoseconds(30.0)];
-        let timing = timing(&case, &record, None).unwrap();
-        assert_eq!(numbers(&timing.invocations_ns), [2e6, 1e6, 3e6]);
+        record.confirm_ns = quantities([3e6]);
+        record.host_ns = quantities([10.0, 30.0]);
+        let of = |case: &CaseId, record: &CaseRecord, stage| timing(case, record, stage).unwrap();
+        let all = of(&case, &record, Some(Stage::Confirm));
         assert_eq!(
-            (timing.median_ns, timing.min_ns, timing.max_ns),
-            (Nanoseconds(2e6), Nanoseconds(1e6), Nanoseconds(3e6))
+            (all.median_ns.0, all.min_ns.0, all.max_ns.0),
+            (2e6, 1e6, 3e6)
         );
-        assert_eq!(timing.host_ns, Some(Nanoseconds(20.0)));
-        assert_eq!(timing.first_call_ns, None);
+        assert_eq!(all.host_ns, Some(Nanoseconds(20.0)));
         // 4 D per pair, a million pairs, in 2 ms: 128 GFLOP/s.
-        assert!((timing.tflops.unwrap().0 - 0.128).abs() < 1e-12);
-        assert!(timing.gbps.unwrap() > 0.0);
-    }
-
-    #[test]
-    fn several_problems_a_call_have_no_rate() {
-        let case = CaseId("triton/flash:s1024,d64:lengths=24".to_owned());
-        let mut record = timed(&[2e6]);
+        assert!((all.tflops.unwrap().0 - 0.128).abs() < 1e-12);
+        assert!(all.gbps.unwrap() > 0.0);
+        let screen = of(&case, &record, Some(Stage::Screen));
+        assert_eq!((screen.max_ns.0, screen.invocations_ns.len()), (2e6, 3));
+        // Neither several problems a call nor an unknown case have a rate.
         record.several = true;
-        let timing = timing(&case, &record, None).unwrap();
-        assert_eq!(
-            (timing.median_ns, timing.tflops, timing.gbps),
-            (Nanoseconds(2e6), None, None)
-        );
-    }
-
-    #[test]
-    fn an_unknown_case_has_no_rates_and_a_failed_one_no_timing() {
+        assert_eq!(of(&case, &record, None).tflops, None);
         let odd = CaseId("not a case".to_owned());
-        assert_eq!(timing(&odd, &timed(&[1.0]), None).unwrap().tflops, None);
+        assert_eq!(of(&odd, &timed(&[1.0]), None).tflops, None);
         assert_eq!(timing(&odd, &failed("x"), None), None);
         assert_eq!(timing(&odd, &timed(&[f64::NAN]), None), None);
-    }
-
-    #[test]
-    fn what_was_judged_is_what_is_shown() {
-        let case = CaseId("cpu/flash:s1000,d64".to_owned());
-        let mut record = timed(&[10.0, 12.0, 11.0]);
-        let shown = |record: &CaseRecord, stage| {
-            let timing = timing(&case, record, Some(stage)).unwrap();
-            (timing.median_ns.0, timing.min_ns.0, timing.max_ns.0)
-        };
-        assert_eq!(shown(&record, Stage::Confirm), (11.0, 10.0, 12.0));
-        record.confirm_ns = quantities([20.0, 21.0, 22.0]);
-        assert_eq!(shown(&record, Stage::Confirm), (16.0, 10.0, 22.0));
-        assert_eq!(shown(&record, Stage::Screen), (11.0, 10.0, 12.0));
     }
 }

@@ -1,76 +1,74 @@
-//! What each step of a run takes, by the harness's own clock.
+//! Where the time of a command goes, by the harness's own clock.
 
+use std::ops::AddAssign;
 use std::time::Instant;
 
-use regatta_core::record::spent::{Phase, Spent, Stretch};
 use regatta_worker::units::Nanoseconds;
 
-/// A clock that never goes back, on a run's axis of time.
+/// A clock that never goes back.
 pub trait Clock {
-    /// How far the run is.
+    /// The time since some moment.
     fn now(&self) -> Nanoseconds;
 }
 
 /// The system's monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Monotonic {
-    began: Instant,
-    from_ns: Nanoseconds,
-}
+pub struct Monotonic(Instant);
 
 impl Monotonic {
     /// At 0 now.
     pub fn begin() -> Monotonic {
-        Monotonic {
-            began: Instant::now(),
-            from_ns: Nanoseconds::ZERO,
-        }
-    }
-
-    /// The same, of a run that had come to `from_ns` when this one began.
-    pub fn going_on(self, from_ns: Nanoseconds) -> Monotonic {
-        Monotonic { from_ns, ..self }
+        Monotonic(Instant::now())
     }
 }
 
 impl Clock for Monotonic {
     fn now(&self) -> Nanoseconds {
-        self.from_ns + self.began.elapsed().into()
+        self.0.elapsed().into()
     }
 }
 
-/// Phases as they pass, one right after the other.
+/// What each part of a command's work took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Reading the suite, finding its workers, asking which code and machine this is.
+    pub setting_up: Nanoseconds,
+    /// Starting and ending workers.
+    pub workers: Nanoseconds,
+    /// Preparing, checking, measuring and counting cases.
+    pub cases: Nanoseconds,
+    /// Reading runs back and judging them.
+    pub judging: Nanoseconds,
+    /// Writing the reports.
+    pub reporting: Nanoseconds,
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, other: Spent) {
+        self.setting_up += other.setting_up;
+        self.workers += other.workers;
+        self.cases += other.cases;
+        self.judging += other.judging;
+        self.reporting += other.reporting;
+    }
+}
+
+/// Times that follow each other.
 pub struct Laps<'a> {
     clock: &'a dyn Clock,
-    from_ns: Nanoseconds,
     last_ns: Nanoseconds,
-    phases: Spent,
 }
 
 impl<'a> Laps<'a> {
-    /// The first phase begins now.
+    /// The first one begins now.
     pub fn begin(clock: &'a dyn Clock) -> Laps<'a> {
-        let now = clock.now();
-        Laps {
-            clock,
-            from_ns: now,
-            last_ns: now,
-            phases: Spent::default(),
-        }
+        let last_ns = clock.now();
+        Laps { clock, last_ns }
     }
 
-    /// What passed since the phase before was this one, whatever came of it.
-    pub fn end(&mut self, phase: Phase) {
+    /// What passed since the one before.
+    pub fn end(&mut self) -> Nanoseconds {
         let now = self.clock.now();
-        self.phases.add(phase, now - self.last_ns);
-        self.last_ns = now;
-    }
-
-    /// What passed; `None` where no phase did.
-    pub fn stretch(self) -> Option<Stretch> {
-        (!self.phases.is_empty()).then_some(Stretch {
-            from_ns: self.from_ns,
-            phases: self.phases,
-        })
+        now - std::mem::replace(&mut self.last_ns, now)
     }
 }

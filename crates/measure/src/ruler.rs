@@ -4,8 +4,8 @@ use std::hint;
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
 use regatta_probe::sample::EMPTY_KERNEL_NS;
 use regatta_probe::{Cache, Clock, Cuda, Settings};
 

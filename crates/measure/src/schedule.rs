@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
 
 use regatta_core::record::header::TurnSide;
 use regatta_worker::attention::{Case, CaseId};

@@ -12,13 +12,12 @@ use self::census::{Counted, Question, counters, of_invocation, tuned};
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
 use self::quiet::{Quiet, Tries};
 use super::counters::{Unwatched, Watch};
-use super::laps::{Clock, Laps};
+use super::laps::{Clock, Laps, Spent};
 use super::preflight::variant_of;
 use super::schedule::Block;
 use super::verify::{self, AskedAfter, Verifier};
 use super::worker::launch::Launcher;
 use crate::worker::host::{Conversation, HostError};
-use regatta_core::record::spent::Phase;
 use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::Suite;
 use regatta_worker::attention::{Case, CaseId};
@@ -62,6 +61,8 @@ pub struct Session<'a> {
     launcher: &'a mut dyn Launcher,
     clock: &'a dyn Clock,
     detailed: &'a mut BTreeSet<CaseId>,
+    /// What was spent on workers and cases.
+    pub spent: Spent,
     verifier: Verifier,
     quiet: Quiet,
 }
@@ -80,6 +81,7 @@ impl<'a> Session<'a> {
             launcher,
             clock,
             detailed,
+            spent: Spent::default(),
             verifier: Verifier::default(),
             quiet: Quiet::new(Box::new(Unwatched)),
         }
@@ -112,16 +114,14 @@ impl<'a> Session<'a> {
                 observer.case(case);
                 let mut laps = Laps::begin(self.clock);
                 let (outcome, start) = self.outcome(&mut worker, block, case, &mut laps);
-                // Before its last case is kept, whose line then tells what that took.
                 if place == last && matches!(worker, Worker::Up(_)) {
                     worker = Worker::Absent;
-                    laps.end(Phase::Ending);
+                    self.spent.workers += laps.end();
                 }
                 let entry = Entry {
                     case: case.id(),
                     invocation: block.invocation,
                     outcome,
-                    spent: laps.stretch(),
                     start,
                 };
                 keep(&entry)?;
@@ -149,7 +149,7 @@ impl<'a> Session<'a> {
             }
             Worker::Absent => {
                 let started = self.launcher.start(&block.worker);
-                laps.end(Phase::Starting);
+                self.spent.workers += laps.end();
                 match started {
                     Ok(conversation) => conversation,
                     Err(error) => {
@@ -167,27 +167,18 @@ impl<'a> Session<'a> {
         };
         let start = start_of(conversation.origin(), first);
         let mut asked = Asked::Nothing;
-        let outcome = self.measure(
-            conversation.as_mut(),
-            case,
-            block.invocation,
-            &mut asked,
-            laps,
-        );
+        let outcome = self.measure(conversation.as_mut(), case, block.invocation, &mut asked);
         let lives = match (&outcome, asked) {
             (Err(_), _) => false,
             (Ok(_), Asked::Nothing) => true,
-            (Ok(_), Asked::Prepared) => {
-                let released = self.released(conversation.as_mut());
-                laps.end(Phase::Releasing);
-                released
-            }
+            (Ok(_), Asked::Prepared) => self.released(conversation.as_mut()),
         };
+        self.spent.cases += laps.end();
         if lives {
             *worker = Worker::Up(conversation);
         } else {
             drop(conversation);
-            laps.end(Phase::Ending);
+            self.spent.workers += laps.end();
         }
         let outcome = outcome.unwrap_or_else(|error| lost(&error, fault_of(&error)));
         (outcome, start)
@@ -211,7 +202,6 @@ impl<'a> Session<'a> {
         case: &Case,
         invocation: u32,
         asked: &mut Asked,
-        laps: &mut Laps<'_>,
     ) -> Result<Outcome, HostError> {
         if let Some(reason) = &worker.hello().absent {
             return Ok(unsupported(reason.clone()));
@@ -243,7 +233,6 @@ impl<'a> Session<'a> {
         let reply = worker.ask(RequestBody::Prepare(prepare), limit);
         let device = &worker.hello().device;
         let first_call_disturbed = self.quiet.disturbed_since(began.as_ref(), device);
-        laps.end(Phase::Preparing);
         let prepared = match reply? {
             ReplyBody::Prepared(prepared) => prepared,
             ReplyBody::Unsupported { reason } => return Ok(unsupported(reason)),
@@ -254,14 +243,13 @@ impl<'a> Session<'a> {
         let checked = self
             .verifier
             .check(&case.problem, settings.seed, &variant, &prepared);
-        laps.end(Phase::Checking);
         let errors = match checked {
             Ok(errors) => errors,
             Err(rejected) => return Ok(rejected.into()),
         };
         let timed = match settings.structure_only {
             true => Ok(Measurement::default()),
-            false => self.timed_quietly(worker, case, &variant, prepared.problems > 1, laps)?,
+            false => self.timed_quietly(worker, case, &variant, prepared.problems > 1)?,
         };
         let measurement = match timed {
             Ok(measurement) => measurement,
@@ -274,7 +262,6 @@ impl<'a> Session<'a> {
             limit,
         };
         let counted = of_invocation(worker, self.detailed, &question);
-        laps.end(Phase::Census);
         let Counted {
             structure,
             activity,
@@ -304,11 +291,10 @@ impl<'a> Session<'a> {
         case: &Case,
         variant: &VariantInfo,
         several: bool,
-        laps: &mut Laps<'_>,
     ) -> Result<Result<Measurement, Outcome>, HostError> {
         let mut tries = Tries::default();
         loop {
-            let mut timed = self.timed(worker, case, variant, several, laps)?;
+            let mut timed = self.timed(worker, case, variant, several)?;
             let again = timed.as_mut().is_ok_and(|found| {
                 let (device, now) = (&worker.hello().device, self.clock.now());
                 let settings = &self.suite.settings;
@@ -317,7 +303,6 @@ impl<'a> Session<'a> {
             if !again {
                 return Ok(timed);
             }
-            laps.end(Phase::Waiting);
         }
     }
 
@@ -327,7 +312,6 @@ impl<'a> Session<'a> {
         case: &Case,
         variant: &VariantInfo,
         several: bool,
-        laps: &mut Laps<'_>,
     ) -> Result<Result<Measurement, Outcome>, HostError> {
         let settings = &self.suite.settings;
         let measure = Measure {
@@ -342,7 +326,6 @@ impl<'a> Session<'a> {
         let began = self.quiet.look();
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
         let ground = self.quiet.since(began.as_ref(), &worker.hello().device);
-        laps.end(Phase::Measuring);
         let measured = match reply? {
             ReplyBody::Measured(measured) => measured,
             ReplyBody::Unsupported { reason } => return Ok(Err(unsupported(reason))),
@@ -361,7 +344,6 @@ impl<'a> Session<'a> {
         let after = self
             .verifier
             .check_after(&case.problem, asked, variant, &measured);
-        laps.end(Phase::CheckingAfter);
         let errors_after = match after {
             Ok(errors) => errors,
             Err(rejected) => return Ok(Err(rejected.into())),

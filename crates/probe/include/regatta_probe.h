@@ -1,7 +1,8 @@
 /* regatta's GPU clock and launch census, for callers in C and C++.
  *
- * Link with libregatta_probe.so, which `cargo build -p regatta-probe --release` makes; it
- * loads the CUDA driver by itself and is linked with nothing of CUDA's.
+ * Link with libregatta_probe.so, which `cargo rustc -p regatta-probe --release
+ * --crate-type cdylib` makes; it loads the CUDA driver by itself and is linked with nothing
+ * of CUDA's.
  *
  * Every function that gives an int gives REGATTA_PROBE_OK or one of the codes below, and
  * regatta_probe_last_error() has the words. Every out-pointer but `probe` may be null. A NaN

@@ -19,7 +19,6 @@ mod error;
 pub mod gate;
 mod graph;
 mod handle;
-pub mod host_cost;
 mod kernels;
 mod library;
 mod marks;

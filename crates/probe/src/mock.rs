@@ -24,7 +24,6 @@ pub enum Step {
     HostClock,
     Kernel,
     NullKernel,
-    Spin,
     OpenGate,
     Elapsed,
     SmClock,
@@ -41,7 +40,6 @@ enum Work {
     Record(Mark),
     Kernel(u64),
     NullKernel,
-    Spin(u64),
 }
 
 /// Time the host needs for anything it queues, and the device for an event pair.
@@ -86,8 +84,6 @@ pub struct Mock {
     clock_reads: u32,
     /// The step that fails from now on.
     pub fails: Option<Step>,
-    /// Whether it can load a kernel.
-    pub loads_kernels: bool,
 }
 
 impl Mock {
@@ -108,7 +104,6 @@ impl Mock {
             tickets: 0,
             clock_reads: 0,
             fails: None,
-            loads_kernels: true,
         }
     }
 
@@ -122,21 +117,10 @@ impl Mock {
         self.word.word.load(Ordering::Acquire) >= self.tickets
     }
 
-    pub fn is_capturing(&self) -> bool {
-        self.capturing.is_some()
-    }
-
     /// Queues a kernel of this length.
     pub fn kernel(&mut self, ns: u64) -> Result<()> {
         self.step(Step::Kernel)?;
         self.queue(Work::Kernel(ns));
-        Ok(())
-    }
-
-    /// Queues a kernel that waits for this long.
-    pub fn spin(&mut self, ns: u64) -> Result<()> {
-        self.step(Step::Spin)?;
-        self.queue(Work::Spin(ns));
         Ok(())
     }
 
@@ -189,8 +173,6 @@ impl Mock {
                 self.device_ns += LAUNCH_NS + ns - saved;
                 self.cached = true;
             }
-            // It reads no memory, and starts and ends as a kernel that does nothing.
-            Work::Spin(ns) => self.device_ns += LAUNCH_NS + EMPTY_KERNEL_NS as u64 + ns,
             Work::NullKernel => self.device_ns += LAUNCH_NS + EMPTY_KERNEL_NS as u64,
         }
     }
@@ -270,9 +252,6 @@ impl Device for Mock {
     }
 
     fn null_kernel(&mut self) -> Result<bool> {
-        if !self.loads_kernels {
-            return Ok(false);
-        }
         self.step(Step::NullKernel)?;
         self.queue(Work::NullKernel);
         Ok(true)

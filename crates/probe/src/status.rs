@@ -81,14 +81,6 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_codes_with_words() {
-        assert_eq!(entry(|| Ok(())), OK);
-        let failed = Error::Call("a\0b".to_owned());
-        assert_eq!(entry(|| Err(failed)), CALL_FAILED);
-        assert_eq!(words(), "the timed call failed: a b");
-    }
-
-    #[test]
     fn a_panic_stays_inside() {
         assert_eq!(entry(|| panic!("a bug")), PANICKED);
         assert!(words().starts_with("panic inside the clock"));

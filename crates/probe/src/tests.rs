@@ -1,8 +1,6 @@
 //! The contract, held against the simulated device.
 
-use crate::Error;
 use crate::Result;
-use crate::VERSION;
 use crate::clock::{Clock, Device, Mark};
 use crate::mock::{HOT_SHARE, ISSUE_NS, LAUNCH_NS, Mock, PAIR_NS, Step, failure};
 use crate::sample::{Cache, EMPTY_KERNEL_NS, Sample, Settings};
@@ -47,10 +45,6 @@ fn kernel(device: &mut Mock) -> Result<()> {
 
 const RUN_UP: [Step; 8] = [Step::NullKernel; 8];
 
-const BEFORE: [Step; 2] = [Step::Synchronise, Step::CloseGate];
-
-const BEGIN: [Step; 2] = [Step::Record(Mark::Start), Step::HostClock];
-
 const AFTER: [Step; 6] = [
     Step::HostClock,
     Step::Record(Mark::Stop),
@@ -79,43 +73,6 @@ fn a_cold_sample_is_the_contract() {
 }
 
 #[test]
-fn a_hot_sample_lacks_the_flush_and_what_it_needs() {
-    let mut clock = clock();
-    clock.sample(Cache::Hot, kernel).unwrap();
-    let contract = [&BEFORE[..], &RUN_UP[..1], &BEGIN, &[Step::Kernel], &AFTER].concat();
-    assert_eq!(clock.device().take_trace(), contract);
-}
-
-#[test]
-fn not_ahead_of_the_flush_it_is_waited_for_first() {
-    let mut clock = clock_with(Settings {
-        ahead: false,
-        ..Settings::default()
-    });
-    clock.sample(Cache::Cold, kernel).unwrap();
-    let contract = [
-        &[Step::Flush][..],
-        &BEFORE,
-        &RUN_UP,
-        &BEGIN,
-        &[Step::Kernel],
-        &AFTER,
-    ]
-    .concat();
-    assert_eq!(clock.device().take_trace(), contract);
-}
-
-#[test]
-fn a_spin_reads_its_length_and_what_starting_takes() {
-    let mut clock = clock();
-    for ns in [2_000, 2_020, 20_000_000] {
-        let spin = |device: &mut Mock| device.spin(ns);
-        let sample = clock.sample(Cache::Cold, spin).unwrap();
-        assert_eq!(sample.device_ns, ns as f64 + EMPTY_KERNEL_NS);
-    }
-}
-
-#[test]
 fn the_reading_is_the_kernels_own_time() {
     let mut clock = clock();
     let cold = clock.sample(Cache::Cold, kernel).unwrap();
@@ -132,20 +89,6 @@ fn the_reading_is_the_kernels_own_time() {
 }
 
 #[test]
-fn without_the_gate_the_host_would_be_timed() {
-    // What the simulation must show for the tests above to mean anything.
-    let mut clock = clock();
-    let device = clock.device();
-    device.flush().unwrap();
-    device.record(Mark::Start).unwrap();
-    device.synchronise().unwrap();
-    kernel(device).unwrap();
-    device.record(Mark::Stop).unwrap();
-    device.synchronise().unwrap();
-    assert!(device.elapsed_ns().unwrap() >= (KERNEL_NS + ISSUE_NS) as f64);
-}
-
-#[test]
 fn calibration_reads_the_pair_and_the_null_kernel() {
     let mut clock = Clock::new(Mock::new(), Settings::default()).unwrap();
     let found = clock.calibrate().unwrap();
@@ -155,70 +98,6 @@ fn calibration_reads_the_pair_and_the_null_kernel() {
     assert_eq!(found.cost_ns, (PAIR_NS + LAUNCH_NS) as f64);
     // A second calibration does not subtract the first.
     assert_eq!(clock.calibrate().unwrap(), found);
-}
-
-#[test]
-fn without_kernels_the_pair_is_still_known() {
-    let mut device = Mock::new();
-    device.loads_kernels = false;
-    let mut clock = Clock::new(device, Settings::default()).unwrap();
-    let found = clock.calibrate().unwrap();
-    assert_eq!(found.null_kernel_ns, None);
-    assert_eq!(
-        (found.pair_ns, found.cost_ns),
-        (PAIR_NS as f64, PAIR_NS as f64)
-    );
-    clock.device().take_trace();
-    clock.sample(Cache::Cold, kernel).unwrap();
-    assert!(!clock.device().take_trace().contains(&Step::NullKernel));
-}
-
-#[test]
-fn a_call_that_does_nothing_reads_zero_and_not_less() {
-    let mut clock = clock();
-    let sample = clock.sample(Cache::Hot, |_| Ok(())).unwrap();
-    assert_eq!(sample.device_ns, 0.0);
-    assert_eq!(sample.host_ns, 0.0);
-}
-
-#[test]
-fn several_calls_are_divided() {
-    let mut clock = clock_with(Settings {
-        calls_per_sample: 4,
-        ..Settings::default()
-    });
-    let sample = clock.sample(Cache::Cold, kernel).unwrap();
-    let saved = 3 * KERNEL_NS / HOT_SHARE;
-    // One launch is the cost of measuring, the others are the calls'.
-    let expected = 4 * KERNEL_NS - saved + 3 * LAUNCH_NS;
-    assert_eq!(sample.device_ns, expected as f64 / 4.0);
-    assert_eq!(sample.host_ns, ISSUE_NS as f64);
-    let trace = clock.device().take_trace();
-    assert_eq!(
-        trace.iter().filter(|step| **step == Step::Kernel).count(),
-        4
-    );
-}
-
-#[test]
-fn the_sm_clock_is_read_with_every_nth_sample() {
-    for (every, expected) in [
-        (0, [false; 4]),
-        (1, [true; 4]),
-        (2, [true, false, true, false]),
-    ] {
-        let settings = Settings {
-            clock_every: every,
-            limit: NEVER,
-            ..Settings::default()
-        };
-        let mut clock = Clock::new(Mock::new(), settings).unwrap();
-        let read = [(); 4].map(|()| {
-            let sample = clock.sample(Cache::Hot, kernel).unwrap();
-            sample.clock_mhz.is_some()
-        });
-        assert_eq!(read, expected, "every {every}");
-    }
 }
 
 /// The simulation's gate blocks the calling thread for good, as a driver would: only
@@ -282,14 +161,6 @@ fn a_failure_at_any_step_surfaces_and_leaves_the_gate_open() {
 }
 
 #[test]
-fn a_clock_that_cannot_be_read_is_no_failure() {
-    let mut clock = clock();
-    clock.device().fails = Some(Step::SmClock);
-    let sample = clock.sample(Cache::Hot, kernel).unwrap();
-    assert_eq!(sample.clock_mhz, None);
-}
-
-#[test]
 fn a_panic_in_the_call_opens_the_gate() {
     let mut clock = clock();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -298,15 +169,6 @@ fn a_panic_in_the_call_opens_the_gate() {
     assert!(panicked.is_err());
     assert!(clock.device().gate_is_open());
     clock.sample(Cache::Cold, kernel).unwrap();
-}
-
-#[test]
-fn a_sample_given_up_opens_the_gate() {
-    let mut clock = clock();
-    let begun = clock.begin(Cache::Cold).unwrap();
-    assert!(!clock.device().gate_is_open());
-    drop(begun);
-    assert!(clock.device().gate_is_open());
 }
 
 #[test]
@@ -322,41 +184,6 @@ fn a_guard_that_outlives_its_sample_harms_no_later_one() {
         })
         .unwrap();
     assert!(sample.synchronised);
-}
-
-#[test]
-fn dropping_the_clock_opens_the_gate() {
-    let mut clock = clock();
-    let begun = clock.begin(Cache::Hot).unwrap();
-    clock.device().take_trace();
-    // The new watchdog takes the old one's place, as dropping the clock would.
-    clock.configure(Settings::default()).unwrap();
-    assert_eq!(clock.device().take_trace(), [Step::OpenGate]);
-    drop(begun);
-}
-
-#[test]
-fn settings_out_of_range_are_refused() {
-    let zero_calls = Settings {
-        calls_per_sample: 0,
-        ..Settings::default()
-    };
-    let no_limit = Settings {
-        limit: Duration::ZERO,
-        ..Settings::default()
-    };
-    for settings in [zero_calls, no_limit] {
-        assert!(matches!(
-            Clock::new(Mock::new(), settings),
-            Err(Error::Argument(_))
-        ));
-    }
-}
-
-#[test]
-fn the_method_has_the_packages_version() {
-    let package = env!("CARGO_PKG_VERSION");
-    assert!(package.starts_with(&format!("{VERSION}.")));
 }
 
 mod measured;

@@ -1,7 +1,7 @@
 """Holds the GPU clock against CUPTI on a machine with a GPU and PyTorch.
 
-    cargo build --release -p regatta-probe
-    REGATTA_PROBE=target/release/libregatta_probe.so python3 probe/tests/ruler.py
+    cargo rustc --release -p regatta-probe --crate-type cdylib
+    REGATTA_PROBE=target/release/libregatta_probe.so python3 crates/probe/tests/ruler.py
 
 Prints what it measures and exits with 1 if the clock is off by more than it may be:
 a kernel's reading by more than 0.5 µs from what CUPTI (through torch.profiler) says that

@@ -1,7 +1,7 @@
 """Holds JAX's device times against CUPTI on a machine with a GPU and JAX.
 
-    cargo build --release -p regatta-probe
-    REGATTA_PROBE=target/release/libregatta_probe.so python3 probe/tests/ruler_jax.py
+    cargo rustc --release -p regatta-probe --crate-type cdylib
+    REGATTA_PROBE=target/release/libregatta_probe.so python3 crates/probe/tests/ruler_jax.py
     REGATTA_PROBE=... XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT=1 python3 probe/tests/ruler_jax.py
 
 The second client of XLA queues work from threads of its own. Prints what it measures and

@@ -115,12 +115,8 @@ mod tests {
             lines: vec![line(Item::Waiting, 1_000.0), line(Item::Gaps, -400.0)],
             unexplained_ns: Nanoseconds::ZERO,
         });
-        let bars: Vec<_> = view
-            .lines
-            .iter()
-            .map(|l| (l.from, l.width, l.longer))
-            .collect();
-        assert_eq!(bars, [(0.0, 100.0, true), (60.0, 40.0, false)]);
+        let bars = view.lines.iter().map(|of| (of.from, of.width, of.longer));
+        assert!(bars.eq([(0.0, 100.0, true), (60.0, 40.0, false)]));
         assert_eq!(view.lines[1].growth, "-400");
     }
 }

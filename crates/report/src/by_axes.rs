@@ -263,4 +263,131 @@ fn rest(judgement: &Judgement, nothing: bool) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use regatta_judge::judgement::ExpectationResult;
+    use regatta_worker::units::Nanoseconds;
+
+    /// A judgement of these cases: an id, its ratio and its word.
+    fn judged(cases: impl IntoIterator<Item = (String, f64, Word)>) -> Judgement {
+        let mut judgement = fixture::failed().judgement;
+        judgement.expectations.clear();
+        let rows = std::mem::take(&mut judgement.rows);
+        let mut like = rows.into_iter().find(|row| row.change.is_some()).unwrap();
+        like.findings.clear();
+        let row = |(id, ratio, word)| {
+            let mut row = like.clone();
+            (row.case, row.word) = (CaseId(id), word);
+            row.base.as_mut().unwrap().median_ns = Nanoseconds(1e6);
+            row.head.as_mut().unwrap().median_ns = Nanoseconds(1e6 * ratio);
+            row
+        };
+        judgement.rows = cases.into_iter().map(row).collect();
+        judgement
+    }
+
+    /// What is told of 400 cases by number: half of them of head_dim 32, half causal. Those that
+    /// have a ratio regressed.
+    fn told(of: impl Fn(usize, bool) -> Option<f64>) -> String {
+        let case = |i: usize| {
+            let (narrow, causal) = (i % 2 == 0, i / 2 % 2 == 0);
+            let head_dim = if narrow { 32 } else { 64 };
+            let mask = if causal { ",causal" } else { "" };
+            let id = format!("cpu/flash:s{},d{head_dim}{mask}", 64 * (1 + i / 4));
+            match of(i, narrow && causal) {
+                Some(ratio) => (id, ratio, Word::Regressed),
+                None => (id, 1.0, Word::Same),
+            }
+        };
+        by_axes(&judged((0..400).map(case)))
+    }
+
+    #[test]
+    fn what_moved_is_told_by_its_axes() {
+        let spread = |i: usize| 2.1 + 0.3 * (i % 7) as f64 / 6.0;
+        assert_eq!(
+            told(|i, both| (both && i != 40).then(|| spread(i))),
+            "99 of 100 cases with head_dim 32 and causal are 2.10x to 2.40x slower; nothing else \
+             moved."
+        );
+        assert_eq!(
+            told(|i, _| (i == 7).then_some(1.123)),
+            "cpu/flash:s128,d64 is 12.3 % slower; nothing else moved."
+        );
+        assert_eq!(
+            told(|i, both| match i % 4 == 3 && i < 80 {
+                true => Some(1.5),
+                false => both.then_some(2.0),
+            }),
+            "All 100 cases with head_dim 32 and causal are 2.00x slower; all 20 cases with \
+             seq ≤ 1280, head_dim 64 and mask full are 50.0 % slower; nothing else moved."
+        );
+        let told_of_some = told(|i, _| (i % 97 == 5).then_some(1.2));
+        let none = "5 of 400 cases are 20.0 % slower, which no axes set apart";
+        assert!(told_of_some.starts_with(none), "{told_of_some}");
+        assert_eq!(told(|_, _| None), "Nothing moved in 400 cases.");
+    }
+
+    #[test]
+    fn all_of_a_variant_beyond_a_length_are_told_so() {
+        let cases = (0..24).map(|i| {
+            let (variant, seq) = (["flash", "naive"][i % 2], 64 << (i / 2 % 6));
+            let id = format!("cpu/{variant}:s{seq},d{}", 32 << (i / 12));
+            match i % 2 == 0 && seq >= 512 {
+                true => (id, 0.5, Word::Improved),
+                false => (id, 1.0, Word::Inconclusive),
+            }
+        });
+        assert_eq!(
+            by_axes(&judged(cases)),
+            "All 6 cases of cpu/flash with seq ≥ 512 are 2.00x faster; of the others, \
+             18 inconclusive."
+        );
+    }
+
+    #[test]
+    fn all_but_one_value_of_an_axis_are_told_so() {
+        let cases = (0..18).map(|i| {
+            let direction = ["", ",bwd", ",both"][i % 3];
+            let id = format!("cpu/flash:s{},d32{direction}", 64 * (1 + i / 3));
+            match i % 3 {
+                0 => (id, 1.0, Word::Same),
+                _ => (id, 1.15, Word::Regressed),
+            }
+        });
+        assert_eq!(
+            by_axes(&judged(cases)),
+            "All 12 cases with direction other than forward are 15.0 % slower; nothing else moved."
+        );
+    }
+
+    #[test]
+    fn broken_expectations_are_told_by_the_axes_of_their_cases() {
+        let id = |i| format!("cpu/flash:s{},d{}", 64 << (i / 2), 32 << (i % 2));
+        let mut judgement = judged((0..12).map(|i| (id(i), 1.0, Word::Same)));
+        let like = fixture::failed().judgement.expectations.remove(0);
+        let of_case = |row: &Row| ExpectationResult {
+            case: row.case.clone(),
+            held: match row.case.0.contains("d64") {
+                true => Held::Broken,
+                false => Held::Yes,
+            },
+            ..like.clone()
+        };
+        judgement.expectations = judgement.rows.iter().map(of_case).collect();
+        assert_eq!(
+            by_axes(&judgement),
+            "All 6 expectations with head_dim 64 are broken; nothing else moved."
+        );
+    }
+
+    #[test]
+    fn what_was_not_compared_is_silence_and_failures_stay_text() {
+        assert_eq!(by_axes(&fixture::passed().judgement), "");
+        assert_eq!(by_axes(&fixture::empty().judgement), "");
+        let told = by_axes(&fixture::incomplete().judgement);
+        assert!(told.contains("were not measured"), "{told}");
+        fixture::fits(&crate::text::wrap(&told, 80).join("\n"));
+    }
+}

@@ -7,7 +7,7 @@
 mod cases;
 
 use self::cases::cases;
-use super::exporter::{Exporter, RenderError, Report};
+use super::exporter::{RenderError, Report};
 use super::text::one_line;
 use regatta_core::record::disturbance;
 use regatta_core::record::types::{Entry, Outcome};
@@ -16,41 +16,26 @@ use regatta_worker::attention::ParamValue;
 use std::io::{self, Write};
 
 /// Writes both tables.
-pub(super) struct Csv;
-
-const CASES: &str = "cases.csv";
-const SAMPLES: &str = "samples.csv";
-
-impl Exporter for Csv {
-    fn names(&self) -> &'static [&'static str] {
-        &[CASES, SAMPLES]
+/// Writes one of the tables.
+pub(super) fn write(report: &Report, name: &str, out: &mut dyn Write) -> Result<(), RenderError> {
+    if name == "samples.csv" {
+        return samples(out, report);
     }
-
-    fn write(
-        &self,
-        report: &Report,
-        name: &'static str,
-        out: &mut dyn Write,
-    ) -> Result<(), RenderError> {
-        if name == SAMPLES {
-            return samples(out, report);
-        }
-        let mut spreads = Spreads::default();
-        report
-            .entries
-            .each(|entry| spreads.add(entry, &report.head.header.settings))?;
-        let mut table = ::csv::Writer::from_writer(out);
-        let filled = cases(&mut table, report, &spreads);
-        done(filled.and_then(|()| Ok(table.flush()?)), name)
-    }
+    let mut spreads = Spreads::default();
+    report
+        .entries
+        .each(|entry| spreads.add(entry, &report.head.header.settings))?;
+    let mut table = ::csv::Writer::from_writer(out);
+    let filled = cases(&mut table, report, &spreads);
+    done(filled.and_then(|()| Ok(table.flush()?)))
 }
 
 /// What a table's writer said.
-fn done(written: Result<(), ::csv::Error>, name: &'static str) -> Result<(), RenderError> {
+fn done(written: Result<(), ::csv::Error>) -> Result<(), RenderError> {
     written.map_err(|error| match error.into_kind() {
         ::csv::ErrorKind::Io(error) => RenderError::Output(error),
         kind => RenderError::Table {
-            name,
+            name: "cases.csv",
             problem: format!("{kind:?}"),
         },
     })
@@ -195,24 +180,27 @@ pub(super) fn cell(value: Option<impl Number>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{Format, fixture, render};
-    use proptest::prelude::*;
-    use regatta_core::record::types::Outcome;
-    use regatta_worker::attention::ParamValue;
     use std::collections::BTreeSet;
 
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::text::shorten;
+    use crate::{Format, fixture, render};
+    use regatta_core::record::types::Outcome;
+
     /// A table as rows of `column = cell`, empty cells left out.
-    fn readable(text: &str) -> String {
+    fn readable(scene: &fixture::Scene) -> String {
+        let text = scene.shown(Format::Csv);
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
         let names = reader.headers().unwrap().clone();
         let mut out = String::new();
-        for record in reader.records() {
-            for (name, value) in names.iter().zip(&record.unwrap()) {
-                if !value.is_empty() {
-                    out += &format!("{name} = {}\n", super::super::text::shorten(value, 90));
-                }
-            }
+        for record in reader.records().map(Result::unwrap) {
+            let cells = names
+                .iter()
+                .zip(&record)
+                .filter(|(_, cell)| !cell.is_empty());
+            out.extend(cells.map(|(name, cell)| format!("{name} = {}\n", shorten(cell, 90))));
             out.push('\n');
         }
         out
@@ -220,15 +208,17 @@ mod tests {
 
     #[test]
     fn a_row_has_everything_about_its_case() {
-        let scene = fixture::failed();
-        let text = &render(Format::Csv, &scene.report()).unwrap()[0].text;
+        let mut scene = fixture::failed();
+        fixture::disturb(&mut scene.head);
+        let readable = readable(&scene);
         let case = "torch/efficient:s10000,d32,bwd\n";
-        let readable = readable(text);
-        let row = readable
-            .split("\n\n")
-            .find(|row| row.contains(case))
-            .unwrap();
-        insta::assert_snapshot!(row);
+        let row = readable.split("\n\n").find(|row| row.contains(case));
+        insta::assert_snapshot!(row.unwrap());
+    }
+
+    #[test]
+    fn failed_cases_are_rows_with_their_error() {
+        insta::assert_snapshot!(readable(&fixture::incomplete()));
     }
 
     #[test]
@@ -239,61 +229,29 @@ mod tests {
             row.reason = Some(hostile.to_owned());
         }
         for entry in &mut scene.head.entries {
-            if let Outcome::Measured(measurement) = &mut entry.outcome {
-                for (name, word) in [("a", "@SUM(A1)"), ("b", "-1+1"), ("c", "\t=1"), ("d", "x")] {
-                    let effective = &mut measurement.effective;
-                    effective.insert(name.to_owned(), ParamValue::from(word));
-                }
-                let number = ParamValue::Int(-1);
-                measurement.effective.insert("e".to_owned(), number);
+            if let Outcome::Measured(of) = &mut entry.outcome {
+                let words = [("a", "@SUM(A1)"), ("b", "-1+1"), ("c", "\t=1"), ("d", "x")];
+                let words = words.map(|(name, word)| (name.to_owned(), ParamValue::from(word)));
+                of.effective = words.into();
+                of.effective.insert("e".to_owned(), ParamValue::Int(-1));
             }
         }
         let mut seen = BTreeSet::new();
         for document in render(Format::Csv, &scene.report()).unwrap() {
             let mut reader = ::csv::Reader::from_reader(document.text.as_bytes());
             for record in reader.records() {
-                for cell in &record.unwrap() {
-                    let number = cell.parse::<f64>().is_ok();
-                    assert!(
-                        number || !cell.starts_with(['=', '+', '-', '@', '\t']),
-                        "{cell}"
-                    );
-                    seen.insert(cell.to_owned());
-                }
+                seen.extend(record.unwrap().iter().map(str::to_owned));
             }
         }
-        for cell in [
-            &format!("'{hostile}"),
-            "'@SUM(A1)",
-            "'-1+1",
-            "'=1",
-            "x",
-            "-1",
-        ] {
+        let formula = |cell: &&String| cell.starts_with(['=', '+', '-', '@', '\t']);
+        let formulas = seen.iter().filter(formula);
+        let words: Vec<_> = formulas
+            .filter(|cell| cell.parse::<f64>().is_err())
+            .collect();
+        assert!(words.is_empty(), "{words:?}");
+        let hostile = format!("'{hostile}");
+        for cell in [&*hostile, "'@SUM(A1)", "'-1+1", "'=1", "x", "-1"] {
             assert!(seen.contains(cell), "{cell}");
-        }
-    }
-
-    #[test]
-    fn failed_cases_are_rows_with_their_error() {
-        let scene = fixture::incomplete();
-        let text = &render(Format::Csv, &scene.report()).unwrap()[0].text;
-        insta::assert_snapshot!(readable(text));
-    }
-
-    #[test]
-    fn conditions_are_columns() {
-        let mut scene = fixture::failed();
-        fixture::disturb(&mut scene.head);
-        let text = &render(Format::Csv, &scene.report()).unwrap()[0].text;
-        let readable = readable(text);
-        let row = readable.split("\n\n").next().unwrap();
-        for cell in [
-            "throttled = 1\n",
-            "other_processes = 2\n",
-            "synchronised = 1\n",
-        ] {
-            assert!(row.contains(cell), "{row}");
         }
     }
 
@@ -302,15 +260,8 @@ mod tests {
         let scene = fixture::failed();
         let documents = render(Format::Csv, &scene.report()).unwrap();
         let lines: Vec<&str> = documents[1].text.lines().collect();
-        let taken: usize = scene
-            .head
-            .entries
-            .iter()
-            .map(|entry| match &entry.outcome {
-                Outcome::Measured(measurement) => measurement.device_ns.len(),
-                _ => 0,
-            })
-            .sum();
+        let measured = |entry: &&Entry| matches!(entry.outcome, Outcome::Measured(_));
+        let taken = 30 * scene.head.entries.iter().filter(measured).count();
         assert_eq!(lines.len(), taken + 1);
         assert!(lines[1].starts_with("\"torch/efficient:s10000,d32,bwd\",0,0,false,"));
         assert!(lines.iter().any(|line| line.contains(",5,0,true,")));
@@ -322,16 +273,22 @@ mod tests {
         String::from_utf8(rows).unwrap()
     }
 
-    /// The row that a table makes of it.
-    fn row(text: &str) -> String {
-        let mut writer = ::csv::Writer::from_writer(Vec::new());
-        writer.write_record([&text_cell(text), "x"]).unwrap();
-        String::from_utf8(writer.into_inner().unwrap()).unwrap()
-    }
-
     #[test]
-    fn a_blank_is_quoted_as_a_table_does() {
-        assert_eq!(quoted(" ").unwrap() + ",x\n", row(" "));
+    fn odd_figures_are_written_as_they_are_printed() {
+        let edges = [
+            0.0,
+            -0.0,
+            1.0,
+            -2.5,
+            1e-4,
+            9.9e-5,
+            1e15,
+            999_999_999_999_999.9,
+            f64::NAN,
+        ];
+        for value in edges {
+            assert_eq!(written(value), value.to_string());
+        }
     }
 
     proptest! {
@@ -347,25 +304,11 @@ mod tests {
         }
 
         #[test]
-        fn a_text_is_quoted_as_a_table_does(text in "[-a-z\"=,:/ é]{0,12}") {
-            prop_assert_eq!(quoted(&text).unwrap() + ",x\n", row(&text));
-        }
-    }
-
-    #[test]
-    fn odd_figures_are_as_well() {
-        for value in [
-            0.0,
-            -0.0,
-            1.0,
-            1e-4,
-            9.9e-5,
-            1e15,
-            999_999_999_999_999.9,
-            f64::NAN,
-            -2.5,
-        ] {
-            assert_eq!(written(value), value.to_string());
+        fn a_text_is_quoted_as_a_table_does(text in "| |[-a-z\"=,:/ é]{0,12}") {
+            let mut writer = ::csv::Writer::from_writer(Vec::new());
+            writer.write_record([&text_cell(&text), "x"]).unwrap();
+            let row = String::from_utf8(writer.into_inner().unwrap()).unwrap();
+            prop_assert_eq!(quoted(&text).unwrap() + ",x\n", row);
         }
     }
 }

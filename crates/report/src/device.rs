@@ -92,109 +92,72 @@ mod tests {
     use regatta_core::machine::{ActivitySummary, Structure};
     use regatta_core::record::side::Status;
     use regatta_core::record::testing;
-    use regatta_core::record::types::Peak;
-    use regatta_core::record::types::WorkerRecord;
+    use regatta_core::record::types::{Peak, WorkerRecord};
     use regatta_worker::attention::Dtype;
-    use std::collections::BTreeMap;
 
-    fn peak(tflops: f64, how: &str) -> Peak {
-        Peak {
-            tflops: BTreeMap::from([(Dtype::Bf16, Rate(tflops))]),
-            gbps: Some(4000.0),
-            how: how.to_owned(),
-        }
-    }
-
-    fn header() -> RunHeader {
-        let worker = |name: &str, device: &str| WorkerRecord {
+    #[test]
+    fn rates_are_held_to_what_was_measured_on_the_device_in_the_type() {
+        let mut header = testing::header();
+        let like = header.workers.remove(0);
+        let workers = [("torch", "H200"), ("cuda", "H200"), ("cpu", "EPYC")];
+        let workers = workers.map(|(name, device)| WorkerRecord {
             name: name.to_owned(),
-            device_kind: "cuda".to_owned(),
             device: device.to_owned(),
-            versions: BTreeMap::new(),
-            packages: BTreeMap::new(),
+            ..like.clone()
+        });
+        header.workers = workers.into();
+        let peak = Peak {
+            tflops: [(Dtype::Bf16, Rate(790.0))].into(),
+            gbps: Some(4000.0),
+            how: "torch.matmul".to_owned(),
         };
-        let named = |name: &str, peak| (name.to_owned(), peak);
-        RunHeader {
-            workers: vec![
-                worker("torch", "H200"),
-                worker("cuda", "H200"),
-                worker("cpu", "EPYC"),
-            ],
-            peaks: BTreeMap::from([named("torch", peak(790.0, "torch.matmul"))]),
-            ..testing::header()
-        }
-    }
-
-    fn of(header: &RunHeader, id: &str) -> Option<Reached> {
-        reached(header, &CaseId(id.to_owned()))
-    }
-
-    #[test]
-    fn a_worker_without_a_peak_has_that_of_another_on_its_device() {
-        let header = header();
-        let own = of(&header, "torch/sdpa:s128,d64,bf16").unwrap();
-        assert_eq!(own.tflops, Some(Rate(790.0)));
+        header.peaks.insert("torch".to_owned(), peak);
+        let of = |id: &str| reached(&header, &CaseId(id.to_owned()));
+        let own = of("torch/sdpa:s128,d64,bf16").unwrap();
         assert_eq!(own.how, "torch: torch.matmul");
-        assert_eq!(of(&header, "cuda/flash-mma:s128,d64,bf16"), Some(own));
-        assert_eq!(of(&header, "cpu/flash:s128,d64"), None);
+        assert_eq!(
+            own.share_of_products(Some(Rate(395.0))).unwrap(),
+            "50.0 % of 790.0 TFLOP/s"
+        );
+        assert_eq!(of("cuda/flash-mma:s128,d64,bf16"), Some(own));
+        assert_eq!(of("cpu/flash:s128,d64"), None);
+        let other = of("torch/sdpa:s128,d64").unwrap();
+        assert_eq!(other.share_of_products(Some(Rate(1.0))), None);
+        assert_eq!(
+            other.share_of_copies(Some(1000.0)).unwrap(),
+            "25.0 % of 4000 GB/s"
+        );
     }
 
     #[test]
-    fn a_type_that_was_not_measured_has_no_share() {
-        let found = of(&header(), "torch/sdpa:s128,d64").unwrap();
-        assert_eq!(found.tflops, None);
-        assert_eq!(found.share_of_products(Some(Rate(1.0))), None);
-        let shares = found.share_of_copies(Some(1000.0));
-        assert_eq!(shares.as_deref(), Some("25.0 % of 4000 GB/s"));
-    }
-
-    #[test]
-    fn shares_are_of_what_was_measured() {
-        let found = of(&header(), "torch/sdpa:s128,d64,bf16").unwrap();
-        let share = found.share_of_products(Some(Rate(395.0)));
-        assert_eq!(share.as_deref(), Some("50.0 % of 790.0 TFLOP/s"));
-    }
-
-    fn record(blocks: &[u32], longest: Option<usize>) -> CaseRecord {
-        let launch = |&x: &u32| Launch {
-            grid: [x, 1, 1],
-            block: [128, 1, 1],
-            ..Launch::default()
-        };
-        CaseRecord {
-            structure: Some(Box::new(Structure {
+    fn what_is_filled_is_that_of_the_longest_launch() {
+        for (blocks, longest, sms, share) in [
+            (&[500, 33][..], Some(1), Some(132), Some(0.25)),
+            (&[157], None, Some(132), Some(1.0)),
+            // Which one is the longest?
+            (&[500, 33], None, Some(132), None),
+            (&[500], Some(4), Some(132), None),
+            (&[500], None, None, None),
+        ] {
+            let launch = |&x: &u32| Launch {
+                grid: [x, 1, 1],
+                block: [128, 1, 1],
+                ..Launch::default()
+            };
+            let structure = Structure {
                 launches: blocks.iter().map(launch).collect(),
                 ..Structure::default()
-            })),
-            activity: longest.map(|place| ActivitySummary {
-                longest: Some(place),
-                ..ActivitySummary::default()
-            }),
-            ..CaseRecord::empty(Status::Measured)
+            };
+            assert_eq!(used(&structure.launches[0], Some(0)), None);
+            let record = CaseRecord {
+                structure: Some(Box::new(structure)),
+                activity: longest.map(|place| ActivitySummary {
+                    longest: Some(place),
+                    ..ActivitySummary::default()
+                }),
+                ..CaseRecord::empty(Status::Measured)
+            };
+            assert_eq!(filled(&record, sms), share.map(Share), "{blocks:?}");
         }
-    }
-
-    #[test]
-    fn the_share_is_that_of_the_longest_launch() {
-        assert_eq!(
-            filled(&record(&[500, 33], Some(1)), Some(132)),
-            Some(Share(0.25))
-        );
-        assert_eq!(filled(&record(&[157], None), Some(132)), Some(Share(1.0)));
-        assert_eq!(
-            filled(&record(&[500, 33], None), Some(132)),
-            None,
-            "which one?"
-        );
-        assert_eq!(filled(&record(&[500], Some(4)), Some(132)), None);
-        assert_eq!(filled(&record(&[500], None), None), None);
-    }
-
-    #[test]
-    fn a_launch_says_how_many_multiprocessors_it_uses() {
-        let record = record(&[1], None);
-        let launch = &record.structure.as_ref().unwrap().launches[0];
-        assert_eq!(used(launch, Some(132)).as_deref(), Some("1 of 132"));
-        assert_eq!(used(launch, Some(0)), None);
     }
 }

@@ -73,19 +73,8 @@ pub enum RenderError {
     Output(#[from] io::Error),
 }
 
-/// Writes reports in one format.
-pub(super) trait Exporter {
-    /// The documents of a report, the one that matters most first.
-    fn names(&self) -> &'static [&'static str];
-
-    /// Writes one of them, as it is made.
-    fn write(
-        &self,
-        report: &Report,
-        name: &'static str,
-        out: &mut dyn Write,
-    ) -> Result<(), RenderError>;
-}
+/// Writes the document of this name, as it is made.
+pub(super) type Writer = fn(&Report, &str, &mut dyn Write) -> Result<(), RenderError>;
 
 /// The style of every page.
 pub(super) const STYLE: &str = include_str!("html/style.css");

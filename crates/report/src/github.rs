@@ -6,32 +6,19 @@
 
 use std::io::Write;
 
-use super::exporter::{Exporter, RenderError, Report};
+use super::exporter::{RenderError, Report};
 use super::summary::{Summary, evidence};
 use super::text::{one_line, shorten};
 use regatta_core::suite::structural::Action;
 use regatta_judge::judgement::{ExpectationResult, LimitResult, MetricRow, Row, VerdictOutcome};
 
 /// Writes `annotations.txt`.
-pub(super) struct Github;
-
-impl Exporter for Github {
-    fn names(&self) -> &'static [&'static str] {
-        &["annotations.txt"]
+pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
+    let file = suite_file(report);
+    for annotation in annotations(report) {
+        annotation.write(file, out)?;
     }
-
-    fn write(
-        &self,
-        report: &Report,
-        _: &'static str,
-        out: &mut dyn Write,
-    ) -> Result<(), RenderError> {
-        let file = suite_file(report);
-        for annotation in annotations(report) {
-            annotation.write(file, out)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Annotations of one level that a step shows.
@@ -193,25 +180,17 @@ fn property(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Format, fixture, render};
-    use regatta_judge::judgement::{VerdictOutcome, Word};
-
-    fn annotations(scene: &fixture::Scene) -> String {
-        render(Format::Github, &scene.report())
-            .unwrap()
-            .remove(0)
-            .text
-    }
+    use crate::{Format, fixture};
 
     #[test]
     fn a_failed_gate() {
-        insta::assert_snapshot!(annotations(&fixture::failed()));
+        insta::assert_snapshot!(fixture::failed().shown(Format::Github));
     }
 
     #[test]
     fn what_passed_annotates_nothing_and_what_was_not_judged_warns() {
-        assert_eq!(annotations(&fixture::passed()), "");
-        let text = annotations(&fixture::refused());
+        assert_eq!(fixture::passed().shown(Format::Github), "");
+        let text = fixture::refused().shown(Format::Github);
         assert!(text.starts_with("::warning "), "{text}");
     }
 
@@ -222,12 +201,12 @@ mod tests {
             row.case.0 = "a\n::error::b%0A,c:d::\r\u{1b}[2J".to_owned();
             row.reason = Some("x\n::set-output name=a::b".to_owned());
         }
-        for line in annotations(&scene).lines() {
+        for line in scene.shown(Format::Github).lines() {
             assert!(
                 line.starts_with("::error ") || line.starts_with("::warning "),
                 "{line}"
             );
-            let title = line.split("title=").nth(1).unwrap();
+            let (_, title) = line.split_once("title=").unwrap();
             let (title, _) = title.split_once("::").unwrap();
             assert!(!title.contains([':', ',']), "{line}");
         }
@@ -235,18 +214,9 @@ mod tests {
 
     #[test]
     fn a_step_shows_ten_of_a_level() {
-        let mut scene = fixture::large(60);
-        let mut slow = scene.judgement.rows[5].clone();
-        slow.word = Word::Regressed;
-        scene.judgement.rows = vec![slow; 500];
-        scene.judgement.verdict.outcome = VerdictOutcome::Failed;
-        let text = annotations(&scene);
-        assert!(
-            text.lines()
-                .filter(|line| line.starts_with("::error "))
-                .count()
-                <= super::SHOWN
-        );
-        assert!(text.contains("title=and 49"), "{text}");
+        let text = fixture::large(60).shown(Format::Github);
+        let shown = text.lines().filter(|line| line.starts_with("::error "));
+        assert!(shown.count() <= super::SHOWN);
+        assert!(text.contains("title=and "), "{text}");
     }
 }

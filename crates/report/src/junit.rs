@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::exporter::{Exporter, RenderError, Report};
+use super::exporter::{RenderError, Report};
 use super::summary::evidence;
 use super::text::{clean, escaped, one_line, shorten};
 use regatta_core::suite::structural::Action;
@@ -19,21 +19,8 @@ use regatta_judge::judgement::{
 use regatta_worker::units::Nanoseconds;
 
 /// Writes `junit.xml`.
-pub(super) struct Junit;
-
-impl Exporter for Junit {
-    fn names(&self) -> &'static [&'static str] {
-        &["junit.xml"]
-    }
-
-    fn write(
-        &self,
-        report: &Report,
-        _: &'static str,
-        out: &mut dyn Write,
-    ) -> Result<(), RenderError> {
-        Ok(document(report.judgement, out)?)
-    }
+pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
+    Ok(document(report.judgement, out)?)
 }
 
 /// Longest `message` attribute, in columns; the body has the whole text.
@@ -281,31 +268,35 @@ fn write_test(xml: &mut dyn Write, test: &Test) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Format, fixture, render};
-
-    fn junit(scene: &fixture::Scene) -> String {
-        render(Format::Junit, &scene.report())
-            .unwrap()
-            .remove(0)
-            .text
-    }
+    use crate::{Format, fixture};
 
     #[test]
     fn a_failed_gate() {
-        insta::assert_snapshot!(junit(&fixture::failed()));
+        insta::assert_snapshot!(fixture::failed().shown(Format::Junit));
     }
 
     #[test]
     fn hostile_reasons_are_escaped() {
-        insta::assert_snapshot!(
-            junit(&fixture::incomplete()).replace("template&lt;int, int&gt; ", "")
-        );
+        let text = fixture::incomplete().shown(Format::Junit);
+        insta::assert_snapshot!(text.replace("template&lt;int, int&gt; ", ""));
     }
 
     #[test]
     fn a_run_that_was_not_judged_is_never_green() {
-        assert!(junit(&fixture::refused()).contains(r#"errors="1""#));
-        assert!(junit(&fixture::empty()).contains(r#"errors="1""#));
-        assert!(junit(&fixture::passed()).contains(r#"failures="0" errors="0""#));
+        assert!(
+            fixture::refused()
+                .shown(Format::Junit)
+                .contains(r#"errors="1""#)
+        );
+        assert!(
+            fixture::empty()
+                .shown(Format::Junit)
+                .contains(r#"errors="1""#)
+        );
+        assert!(
+            fixture::passed()
+                .shown(Format::Junit)
+                .contains(r#"failures="0" errors="0""#)
+        );
     }
 }

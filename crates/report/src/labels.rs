@@ -134,47 +134,46 @@ fn common(ids: &[&CaseId]) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn labels(ids: &[&str]) -> (Option<String>, Vec<String>) {
-        let ids: Vec<CaseId> = ids.iter().map(|id| CaseId((*id).to_owned())).collect();
-        let labels = Labels::of(&ids);
-        let each = ids.iter().map(|id| labels.label(id));
-        (labels.common(), each.collect())
-    }
-
     #[test]
-    fn what_all_have_is_said_once() {
-        let (common, each) = labels(&[
-            "torch/efficient:s5000,d32,bwd",
-            "torch/efficient:s10000,d32,bwd:num_splits_key=1",
-        ]);
-        assert_eq!(common.unwrap(), "torch/efficient, d32, bwd");
-        assert_eq!(each, ["s5000", "s10000:num_splits_key=1"]);
-    }
-
-    #[test]
-    fn variants_that_differ_are_named() {
-        let (common, each) = labels(&["cpu/flash:h8,s64,d64,causal", "cpu/naive:h8,s64,d64"]);
-        assert_eq!(common.unwrap(), "h8, s64, d64");
-        assert_eq!(each, ["cpu/flash:causal", "cpu/naive"]);
-    }
-
-    #[test]
-    fn no_case_is_left_without_a_name() {
-        let (common, each) = labels(&["cpu/flash:s64,d64", "cpu/flash:s64,d64,bwd"]);
-        assert_eq!(common.unwrap(), "cpu/flash, s64, d64");
-        assert_eq!(each, ["forward", "bwd"]);
-        let (_, each) = labels(&["cpu/split-key:s64,d64", "cpu/split-key:s64,d64:splits=4"]);
-        assert_eq!(each, ["splits=auto", "splits=4"]);
-        let (_, each) = labels(&["cpu/flash:s64,d64", "cpu/flash:h8,s64,d64,causal"]);
-        assert_eq!(each, ["heads=1,full", "h8,causal"]);
-    }
-
-    #[test]
-    fn one_alone_and_what_is_no_case_keep_their_ids() {
-        let alone = ["cpu/flash:s64,d64"];
-        assert_eq!(labels(&alone), (None, alone.map(str::to_owned).to_vec()));
-        let (common, each) = labels(&["no\u{1b}[2J case", "cpu/flash:s64,d64"]);
-        assert_eq!(common, None);
-        assert_eq!(each, ["no case", "cpu/flash:s64,d64"]);
+    fn what_all_have_is_said_once_and_no_case_is_left_without_a_name() {
+        for (ids, common, each) in [
+            (
+                "torch/efficient:s5000,d32,bwd|torch/efficient:s10000,d32,bwd:num_splits_key=1",
+                "torch/efficient, d32, bwd",
+                "s5000|s10000:num_splits_key=1",
+            ),
+            (
+                "cpu/flash:h8,s64,d64,causal|cpu/naive:h8,s64,d64",
+                "h8, s64, d64",
+                "cpu/flash:causal|cpu/naive",
+            ),
+            (
+                "cpu/a:s64,d64|cpu/a:s64,d64,bwd",
+                "cpu/a, s64, d64",
+                "forward|bwd",
+            ),
+            (
+                "cpu/a:s64,d64|cpu/a:s64,d64:n=4",
+                "cpu/a, s64, d64",
+                "n=auto|n=4",
+            ),
+            (
+                "cpu/a:s64,d64|cpu/a:h8,s64,d64,causal",
+                "cpu/a, s64, d64",
+                "heads=1,full|h8,causal",
+            ),
+            ("cpu/a:s64,d64", "", "cpu/a:s64,d64"),
+            (
+                "no\u{1b}[2J case|cpu/a:s64,d64",
+                "",
+                "no case|cpu/a:s64,d64",
+            ),
+        ] {
+            let ids: Vec<CaseId> = ids.split('|').map(|id| CaseId(id.to_owned())).collect();
+            let labels = Labels::of(&ids);
+            let found: Vec<String> = ids.iter().map(|id| labels.label(id)).collect();
+            assert_eq!(labels.common().unwrap_or_default(), common);
+            assert_eq!(found.join("|"), each);
+        }
     }
 }

@@ -31,7 +31,7 @@ pub use regatta_core::text;
 
 use std::io::Write;
 
-use exporter::Exporter;
+use exporter::Writer;
 pub use exporter::{Document, RenderError, Report};
 pub use github::complaint;
 #[cfg(feature = "schemas")]
@@ -60,61 +60,71 @@ pub enum Format {
     Perfetto,
 }
 
-/// Every format: its name on the command line, what it is, and what writes it of a run.
-const FORMATS: [(Format, &str, &str, Option<&dyn Exporter>); 9] = [
+/// Every format: its name on the command line, what it is, the documents of it that are made of a
+/// run, the one that matters most first, and what writes one of them.
+const FORMATS: [(Format, &str, &str, &[&str], Writer); 9] = [
     (
         Format::Html,
         "html",
         "one self-contained page",
-        Some(&html::Html),
+        &["index.html"],
+        html::write,
     ),
     (
         Format::Csv,
         "csv",
         "cases.csv and samples.csv, in a folder",
-        Some(&csv::Csv),
+        &["cases.csv", "samples.csv"],
+        csv::write,
     ),
     (
         Format::Json,
         "json",
         "the judgement as one document",
-        Some(&json::Json),
+        &["judgement.json"],
+        json::judgement,
     ),
     (
         Format::Junit,
         "junit",
         "JUnit XML, for the test view of a CI system",
-        Some(&junit::Junit),
+        &["junit.xml"],
+        junit::write,
     ),
     (
         Format::Markdown,
         "markdown",
         "for a comment; a step's summary is appended to",
-        Some(&markdown::Markdown),
+        &["report.md"],
+        markdown::write,
     ),
     (
         Format::Github,
         "github",
         "annotations for GitHub Actions; `-` also fills the step's summary",
-        Some(&github::Github),
+        &["annotations.txt"],
+        github::write,
     ),
     (
         Format::Bencher,
         "bencher",
         "the Metric Format of Bencher",
-        Some(&json::Bencher),
+        &["bencher.json"],
+        json::bencher,
     ),
     (
         Format::BenchmarkAction,
         "benchmark-action",
         "customSmallerIsBetter of github-action-benchmark",
-        Some(&json::BenchmarkAction),
+        &["benchmark-action.json"],
+        json::benchmark_action,
     ),
     (
         Format::Perfetto,
         "perfetto",
         "of a trace: what ui.perfetto.dev opens",
-        None,
+        &[],
+        |_, _, _| Ok(()),
     ),
 ];
 
@@ -132,10 +142,6 @@ impl Format {
     /// What it is, in a line.
     pub fn about(self) -> &'static str {
         FORMATS[self as usize].2
-    }
-
-    fn exporter(self) -> Option<&'static dyn Exporter> {
-        FORMATS[self as usize].3
     }
 }
 
@@ -158,7 +164,7 @@ pub fn render(format: Format, report: &Report) -> Result<Vec<Document>, RenderEr
 /// The names of the documents of a format, the one that matters most first; none where it is not
 /// made of a run.
 pub fn names(format: Format) -> &'static [&'static str] {
-    format.exporter().map_or(&[], Exporter::names)
+    FORMATS[format as usize].3
 }
 
 /// Writes one document of a report, as it is made: of many cases it is never in memory as a
@@ -172,10 +178,7 @@ pub fn write(
     name: &'static str,
     out: &mut dyn Write,
 ) -> Result<(), RenderError> {
-    match format.exporter() {
-        Some(exporter) => exporter.write(report, name, out),
-        None => Ok(()),
-    }
+    FORMATS[format as usize].4(report, name, out)
 }
 
 #[cfg(test)]
@@ -188,19 +191,25 @@ mod tests {
         assert!(Format::all().enumerate().all(|(i, f)| f as usize == i));
     }
 
+    /// JSON has text as it is; the snapshots of the others show what of it is left.
+    #[test]
+    fn hostile_text_stays_text_in_every_format() {
+        let scene = fixture::incomplete();
+        for format in Format::all().filter(|format| *format != Format::Json) {
+            for Document { name, text } in render(format, &scene.report()).unwrap() {
+                assert!(!text.contains(['\u{1b}', '\u{202e}', '\0']), "{name}");
+            }
+        }
+        let page = scene.shown(Format::Html);
+        fixture::stands_alone(&page);
+        assert!(page.contains("&lt;script&gt;alert") && page.contains("u003cscript>alert"));
+        assert!(!page.contains("</pre> the worker"));
+    }
+
     #[test]
     fn every_format_takes_any_number() {
-        let odd = [
-            f64::NAN,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            0.0,
-            -0.0,
-            -1.0,
-            1e308,
-            5e-324,
-        ];
-        for number in odd {
+        let tiny = [0.0, -0.0, -1.0, 1e308, 5e-324];
+        for number in [&tiny[..], &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]].concat() {
             let (time, ratio) = (Nanoseconds(number), Ratio(number));
             let mut scene = fixture::failed();
             scene.head.header.rules.policy.floor = Share(number);
@@ -219,10 +228,8 @@ mod tests {
                 (expectation.ratio, expectation.within) = (Some(ratio), ratio);
             }
             for entry in &mut scene.head.entries {
-                if let regatta_core::record::types::Outcome::Measured(measurement) =
-                    &mut entry.outcome
-                {
-                    measurement.device_ns = quantities([number, 1.0, number]);
+                if let regatta_core::record::types::Outcome::Measured(of) = &mut entry.outcome {
+                    of.device_ns = quantities([number, 1.0, number]);
                 }
             }
             for format in Format::all() {

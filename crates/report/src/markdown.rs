@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::io;
 
 use super::by_axes::by_axes;
-use super::exporter::{Exporter, RenderError, Report};
+use super::exporter::{RenderError, Report};
 use super::summary::{METRICS, Summary, judged, reproduce};
 use super::text::{one_line, shorten};
 use regatta_core::names::plain_name;
@@ -17,22 +17,8 @@ use regatta_judge::judgement::{
 use regatta_worker::units::{NONE, Ratio};
 
 /// Writes `report.md`.
-pub(super) struct Markdown;
-
-impl Exporter for Markdown {
-    fn names(&self) -> &'static [&'static str] {
-        &["report.md"]
-    }
-
-    /// What it may hold at the most is little enough to be made first.
-    fn write(
-        &self,
-        report: &Report,
-        _: &'static str,
-        out: &mut dyn io::Write,
-    ) -> Result<(), RenderError> {
-        Ok(out.write_all(document(report).as_bytes())?)
-    }
+pub(super) fn write(report: &Report, _: &str, out: &mut dyn io::Write) -> Result<(), RenderError> {
+    Ok(out.write_all(document(report).as_bytes())?)
 }
 
 /// Rows of one table at the most.
@@ -263,51 +249,38 @@ fn code(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Format, fixture, render};
-    use regatta_judge::judgement::Difference;
-
-    fn markdown(scene: &fixture::Scene) -> String {
-        render(Format::Markdown, &scene.report())
-            .unwrap()
-            .remove(0)
-            .text
-    }
+    use crate::Format;
+    use crate::fixture::{self, difference};
 
     #[test]
-    fn a_failed_gate() {
-        insta::assert_snapshot!(markdown(&fixture::failed()));
-    }
-
-    #[test]
-    fn hostile_reasons_stay_text() {
-        insta::assert_snapshot!(markdown(&fixture::incomplete()));
-    }
-
-    #[test]
-    fn a_refused_comparison() {
-        insta::assert_snapshot!(markdown(&fixture::refused()));
+    fn comments_read_well() {
+        let shown = |scene: fixture::Scene| scene.shown(Format::Markdown);
+        insta::assert_snapshot!("a_failed_gate", shown(fixture::failed()));
+        insta::assert_snapshot!("hostile_reasons_stay_text", shown(fixture::incomplete()));
+        insta::assert_snapshot!("a_refused_comparison", shown(fixture::refused()));
     }
 
     #[test]
     fn differences_that_are_not_shown_are_counted() {
         let mut scene = fixture::failed();
-        let one = |number: usize| Difference {
-            field: format!("torch.packages.p{number}"),
-            base: "1".to_owned(),
-            head: "2".to_owned(),
-        };
-        scene.judgement.differences = (0..super::MOST_ROWS + 3).map(one).collect();
-        let text = markdown(&scene);
-        assert!(text.contains("- and 3 more differ\n"), "{text}");
+        let one = difference("torch.packages.numpy", "1", "2");
+        scene.judgement.differences = vec![one; super::MOST_ROWS + 3];
+        assert!(
+            scene
+                .shown(Format::Markdown)
+                .contains("- and 3 more differ\n")
+        );
         scene.judgement.differences.truncate(super::MOST_ROWS);
-        assert!(!markdown(&scene).contains("more differ"));
+        assert!(!scene.shown(Format::Markdown).contains("more differ"));
     }
 
     #[test]
     fn a_comment_has_a_largest_size() {
-        let mut scene = fixture::large(60);
-        let slow = scene.judgement.rows[5].clone();
-        scene.judgement.rows = vec![slow; 2000];
-        assert!(markdown(&scene).len() < 65_536);
+        let mut scene = fixture::large(4);
+        scene.judgement.rows = vec![scene.judgement.rows[0].clone(); 2000];
+        for row in &mut scene.judgement.rows {
+            row.word = regatta_judge::judgement::Word::Regressed;
+        }
+        assert!(scene.shown(Format::Markdown).len() < 65_536);
     }
 }

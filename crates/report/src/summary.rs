@@ -2,8 +2,8 @@
 
 use super::exporter::Report;
 use super::text::shell_command;
-use regatta_core::record::spent::{Phase, Spent};
 use regatta_judge::judgement::{ExpectationResult, Held, Judgement, LimitResult, Row, Stage, Word};
+use regatta_measure::laps::Spent;
 use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, RatioInterval, Share, from_to};
 
 /// Heading of cases of which another metric got worse.
@@ -262,22 +262,18 @@ const LEAST: Share = Share(0.005);
 
 /// `2 min 39 s: base 70 s, head 71 s, starting workers 9 s, judging 1 s`. `took` is all of it,
 /// the rest what the phases of each side took; `base` is that of one that was measured in turn.
-pub fn took(took: Nanoseconds, head: &Spent, base: Option<&Spent>) -> String {
-    let mut all = head.clone();
-    base.inspect(|base| all.add_all(base));
-    let sum = |phases: &[Phase]| phases.iter().filter_map(|phase| all.of(*phase)).sum();
+pub fn took(took: Nanoseconds, head: Spent, base: Option<Spent>) -> String {
+    let mut all = head;
+    all += base.unwrap_or_default();
     let sides = match base {
-        Some(base) => vec![("base", base.of_case()), ("head", head.of_case())],
-        None => vec![("measuring", head.of_case())],
+        Some(base) => vec![("base", base.cases), ("head", head.cases)],
+        None => vec![("measuring", head.cases)],
     };
     let others: [(&str, Nanoseconds); 4] = [
-        (
-            "starting workers",
-            sum(&[Phase::Preflight, Phase::Starting, Phase::Ending]),
-        ),
-        ("setting up", sum(&[Phase::SettingUp])),
-        ("judging", sum(&[Phase::Judging])),
-        ("writing reports", sum(&[Phase::Reporting])),
+        ("starting workers", all.workers),
+        ("setting up", all.setting_up),
+        ("judging", all.judging),
+        ("writing reports", all.reporting),
     ];
     let parts = sides.into_iter().chain(others);
     let parts = parts.filter(|(_, time)| time.share_of(took) >= LEAST);
@@ -293,13 +289,14 @@ pub fn took(took: Nanoseconds, head: &Spent, base: Option<&Spent>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::fixture::{self, finding};
+    use regatta_judge::judgement::Cause;
     use regatta_worker::units::{Nanoseconds, Probability};
 
     fn row(base_ns: f64, head_ns: f64, ratio: f64, interval: (f64, f64)) -> Row {
         let scene = fixture::failed();
-        let rows = scene.judgement.rows.into_iter();
-        let mut row = rows.into_iter().find(|row| row.change.is_some()).unwrap();
+        let mut rows = scene.judgement.rows.into_iter();
+        let mut row = rows.find(|row| row.change.is_some()).unwrap();
         for (side, ns) in [(&mut row.base, base_ns), (&mut row.head, head_ns)] {
             side.as_mut().unwrap().median_ns = Nanoseconds(ns);
         }
@@ -350,49 +347,39 @@ mod tests {
         let rows = &mut scene.judgement.rows;
         rows.retain(|row| matches!(row.word, Word::Same | Word::Inconclusive));
         for row in rows.iter_mut() {
-            row.findings = vec![regatta_judge::judgement::Finding {
-                cause: regatta_judge::judgement::Cause::CopiesAdded,
-                facts: vec![regatta_judge::judgement::Fact::said("copies 0 → 1")],
-                share: None,
-            }];
+            row.findings = vec![finding(Cause::CopiesAdded, "copies 0 → 1", None)];
         }
         let summary = Summary::of(&scene.judgement);
         let mut names: Vec<_> = summary.restructured.iter().map(|(name, _)| *name).collect();
         names.sort_unstable();
+        let headed = ["the same time", "time undecided"];
         assert_eq!(
             names,
-            [
-                "Another structure, the same time",
-                "Another structure, time undecided"
-            ]
+            headed.map(|told| format!("Another structure, {told}"))
         );
-    }
-
-    fn spent(phases: &[(Phase, f64)]) -> Spent {
-        let mut spent = Spent::default();
-        for (phase, seconds) in phases {
-            spent.add(*phase, Nanoseconds::of_seconds(*seconds));
-        }
-        spent
     }
 
     #[test]
     fn both_sides_are_counted_and_what_is_nothing_is_left_out() {
-        let base = spent(&[(Phase::Preparing, 60.0), (Phase::Measuring, 10.0)]);
-        let head = spent(&[
-            (Phase::Measuring, 71.0),
-            (Phase::Starting, 8.0),
-            (Phase::Ending, 1.0),
-            (Phase::Judging, 1.0),
-            (Phase::Reporting, 0.1),
-        ]);
-        let whole = Nanoseconds::of_seconds(159.0);
+        let seconds = Nanoseconds::of_seconds;
+        let base = Spent {
+            cases: seconds(70.0),
+            ..Spent::default()
+        };
+        let head = Spent {
+            cases: seconds(71.0),
+            workers: seconds(9.0),
+            judging: seconds(1.0),
+            reporting: seconds(0.1),
+            ..Spent::default()
+        };
+        let whole = seconds(159.0);
         assert_eq!(
-            took(whole, &head, Some(&base)),
+            took(whole, head, Some(base)),
             "2 min 39 s: base 1 min 10 s, head 1 min 11 s, starting workers 9.00 s, judging 1.00 s"
         );
         assert_eq!(
-            took(whole, &head, None),
+            took(whole, head, None),
             "2 min 39 s: measuring 1 min 11 s, starting workers 9.00 s, judging 1.00 s"
         );
     }

@@ -80,18 +80,4 @@ mod tests {
         });
         assert_eq!(sums.error().relative_l2, None);
     }
-
-    #[test]
-    fn what_is_not_finite_has_no_figures() {
-        let lost = Difference {
-            finite: false,
-            ..of(4.0, 100.0)
-        };
-        let none = TensorError {
-            relative_l2: None,
-            max_abs: None,
-        };
-        assert_eq!(lost.error(), none);
-        assert_eq!(of(f64::INFINITY, 100.0).error().relative_l2, None);
-    }
 }

@@ -349,6 +349,10 @@ class Rank(Together, TorchLibrary):
             found["activity"]["host_ns"] = host_ns[1]
         return found
 
+    def recorded(self) -> list[Message]:
+        """None: only a call that all ranks begin at once can be recorded."""
+        return []
+
     def release(self) -> None:
         """Drops the case and gives its memory back to the device; the group stays."""
         self._layer = None

@@ -6,8 +6,8 @@ use serde_json::json;
 use crate::cli::{Ended, Stop, indented, note, print, watch_for};
 use regatta_core::record::built;
 use regatta_core::suite::{self, BUILTIN, Suite};
-use regatta_judge::building;
 use regatta_judge::judgement::{Held, LimitResult};
+use regatta_judge::structure::limits_on_builds;
 use regatta_measure::building::BuildingError;
 use regatta_measure::builds::{self, Outcome};
 use regatta_measure::experiment::ready::reports;
@@ -62,7 +62,7 @@ fn held(suite: &Suite, outcome: &Outcome) -> Vec<LimitResult> {
     match outcome.anew {
         true => {
             let built = (built::SUITE.to_owned(), outcome.built.clone());
-            building::limits(&suite.rules, &[built].into())
+            limits_on_builds(&suite.rules, &[built].into())
         }
         false => Vec::new(),
     }

@@ -118,23 +118,4 @@ mod tests {
         }));
         assert!((0.8..1.2).contains(&told["allocations"]), "{told:?}");
     }
-
-    #[test]
-    fn memory_that_is_taken_until_there_is_enough_is_of_no_repetition() {
-        let grows = |number| {
-            if number < 2 {
-                vec!["allocations"; 8]
-            } else {
-                vec![]
-            }
-        };
-        assert_eq!(each(&steps(grows))["allocations"], 0.0);
-    }
-
-    #[test]
-    fn an_older_recording_tells_none_one_by_one() {
-        let mut older = steps(|_| vec!["frees"]);
-        older.processes[0].moments = None;
-        assert!(each(&older).is_empty());
-    }
 }

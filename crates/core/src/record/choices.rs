@@ -87,22 +87,6 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_tallied_and_the_usual_one_is_the_most_frequent() {
-        let mut all = Vec::new();
-        for (invocation, block) in [(0, 64), (1, 128), (2, 64), (3, 128)] {
-            add(&mut all, invocation, &chosen(block));
-        }
-        assert_eq!(usual(&all).unwrap().tuned, chosen(64), "the first of two");
-        add(&mut all, 4, &chosen(128));
-        let usual = usual(&all).unwrap();
-        assert_eq!(
-            (usual.tuned.clone(), usual.invocations.len()),
-            (chosen(128), 3)
-        );
-        assert_eq!(counted(&all).unwrap().tuned, chosen(64));
-        assert_eq!(counted(&[]), None);
-    }
-    #[test]
     fn what_was_chosen_goes_by_the_places_of_the_times_that_are_kept() {
         let mut all = Vec::new();
         for (invocation, block) in [(0, 64), (1, 128), (2, 64), (3, 32)] {

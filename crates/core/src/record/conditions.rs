@@ -94,35 +94,3 @@ impl Conditions {
 fn share(part: u32, whole: u32) -> Share {
     Share(f64::from(part) / f64::from(whole.max(1)))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::types::DeviceState;
-
-    #[test]
-    fn invocations_are_counted_and_the_unknown_is_no_zero() {
-        let mut conditions = Conditions::default();
-        let with = |reasons: &[&str], others| Measurement {
-            state: Some(Box::new(DeviceState {
-                throttle_reasons: reasons.iter().map(ToString::to_string).collect(),
-                other_processes: others,
-                ..DeviceState::default()
-            })),
-            ..Measurement::default()
-        };
-        conditions.add(&Measurement::default());
-        assert!(conditions.is_empty());
-        conditions.add(&with(&["idle"], Some(0)));
-        conditions.add(&with(&["software power cap"], Some(3)));
-        conditions.add(&Measurement {
-            synchronised: true,
-            ..with(&["software power cap", "hardware slowdown"], None)
-        });
-        assert_eq!((conditions.known, conditions.throttled), (3, 2));
-        assert_eq!(conditions.throttle_reasons.len(), 2);
-        assert_eq!((conditions.shared, conditions.other_processes), (1, 3));
-        assert_eq!(conditions.synchronised, 1);
-        assert!((conditions.throttled_share().0 - 2.0 / 3.0).abs() < 1e-12);
-    }
-}

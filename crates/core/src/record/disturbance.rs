@@ -293,15 +293,6 @@ mod tests {
     }
 
     #[test]
-    fn what_the_hypervisor_takes_is_a_share_of_the_cores() {
-        let mut ground = ground(0.0, 0.0);
-        ground.steal = Some(0.24);
-        assert_eq!(told(&of_processor(&ground)), "steal 12.0 %");
-        ground.steal = Some(0.01);
-        assert_eq!(of_processor(&ground), []);
-    }
-
-    #[test]
     fn a_gpu_is_disturbed_by_heat_and_company_not_by_its_power_limit() {
         let state = |reasons: &[&str], others| DeviceState {
             throttle_reasons: reasons.iter().map(ToString::to_string).collect(),
@@ -315,13 +306,5 @@ mod tests {
             told(&both),
             "throttled: hardware thermal slowdown, 1 other process on the device"
         );
-    }
-
-    #[test]
-    fn of_several_tries_the_worst_of_each_kind_is_told() {
-        let load = |cores| Disturbance::ForeignLoad { cores, of: 2 };
-        let steal = Disturbance::Steal { share: Share(0.1) };
-        let all = [load(0.5), steal.clone(), load(1.9), load(1.0)];
-        assert_eq!(worst(&all), [load(1.9), steal]);
     }
 }

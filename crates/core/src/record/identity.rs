@@ -220,34 +220,4 @@ mod tests {
             ]
         );
     }
-
-    #[test]
-    fn variables_of_speed_are_told_from_those_of_places() {
-        for name in [
-            "OMP_NUM_THREADS",
-            "OPENBLAS_NUM_THREADS",
-            "MKL_NUM_THREADS",
-            "CUDA_LAUNCH_BLOCKING",
-            "NVIDIA_TF32_OVERRIDE",
-            "TORCH_CUDNN_SDPA_DEPRIORITIZED",
-            "TORCHINDUCTOR_MAX_AUTOTUNE",
-            "TRITON_INTERPRET",
-            "XLA_FLAGS",
-            "JAX_PLATFORMS",
-            "NCCL_NVLS_ENABLE",
-        ] {
-            assert!(decides_speed(name), "{name}");
-        }
-        for name in [
-            "CUDA_VISIBLE_DEVICES",
-            "TORCH_HOME",
-            "PYTHONPATH",
-            "NCCL_VERSION",
-        ] {
-            assert!(is_kept(name) && !decides_speed(name), "{name}");
-        }
-        for name in ["HOME", "PATH", "LANG"] {
-            assert!(!is_kept(name), "{name}");
-        }
-    }
 }

@@ -16,7 +16,6 @@ pub mod shard;
 pub mod shards;
 pub mod side;
 pub mod sound;
-pub mod spent;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod trace;

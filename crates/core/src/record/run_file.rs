@@ -2,7 +2,6 @@
 
 mod read;
 mod resume;
-mod wire;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -10,18 +9,28 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 pub use read::{Looks, each, header_of, read, started};
 pub use resume::{Opening, differences};
 
-use super::types::{Entry, Owed, Part, Run, RunEnd, RunHeader, Stretch};
+use super::types::{Entry, Owed, Run, RunEnd, RunHeader};
 use super::{RecordError, line};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::Nanoseconds;
-use wire::{First, Line};
 
 /// Name of a run's file in its report directory.
 pub const RUN_FILE: &str = "run.jsonl";
+
+/// A line of a run's file.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Run(Box<RunHeader>),
+    Entry(Box<Entry>),
+    Owed(Owed),
+    End(RunEnd),
+}
 
 /// The JSON Schema of a line of a run's file, without its checksum.
 #[cfg(feature = "schemas")]
@@ -39,8 +48,6 @@ pub struct RunWriter {
     pub done: BTreeSet<(u32, CaseId)>,
     /// The confirmations that it owes, where that was decided before it was stopped.
     pub owed: Vec<Owed>,
-    /// Where on the run's axis of time this process began: 0, unless it goes on with a run.
-    pub from_ns: Nanoseconds,
 }
 
 /// What became of the file that was there before.
@@ -109,16 +116,14 @@ impl RunWriter {
                 }
             }
         }
-        let from_ns = kept.as_ref().map_or(Nanoseconds::ZERO, Run::known_until);
         let mut run = kept.unwrap_or_else(|| Run::begun(header.clone()));
-        run.parts.push(Part {
-            started: header.started,
-            spent: Stretch {
-                from_ns,
-                phases: opening.spent.clone(),
-            },
-            host: header.machine.soft.get("host").cloned(),
-        });
+        // A shard may go on elsewhere than it began.
+        if let Some(host) = header.machine.soft.get("host")
+            && let Some(hosts) = run.header.machine.soft.get_mut("host")
+            && hosts.rsplit(", then ").next() != Some(host)
+        {
+            *hosts += &format!(", then {host}");
+        }
         let text = rewritten(&run)?;
         super::write_atomically(&path, text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&path).map_err(io)?;
@@ -129,7 +134,6 @@ impl RunWriter {
             file,
             done: done_in(&run),
             owed: run.owed,
-            from_ns,
         };
         Ok((writer, before))
     }
@@ -174,7 +178,6 @@ impl RunWriter {
         self.finish(RunEnd {
             finished: Timestamp::now(),
             judged: None,
-            spent: Vec::new(),
         })
     }
 
@@ -217,11 +220,7 @@ fn done_in(run: &Run) -> BTreeSet<(u32, CaseId)> {
 
 /// The text of a run's good lines.
 fn rewritten(run: &Run) -> Result<String, RecordError> {
-    let first = First {
-        header: run.header.clone(),
-        parts: run.parts.clone(),
-    };
-    let mut text = line::write(&Line::Run(Box::new(first)))?;
+    let mut text = line::write(&Line::Run(Box::new(run.header.clone())))?;
     for owed in &run.owed {
         text += &line::write(&Line::Owed(owed.clone()))?;
     }
@@ -260,6 +259,3 @@ pub fn put_aside(path: &Path, stem: &str) -> Result<PathBuf, RecordError> {
 pub fn stamp(time: Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
-
-#[cfg(test)]
-mod tests;

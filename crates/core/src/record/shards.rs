@@ -149,13 +149,8 @@ fn header(parts: &[Part], plan: Vec<CaseId>) -> RunHeader {
     let first = &parts[0].run.header;
     let starts = parts.iter().map(|part| part.run.header.started);
     let hosts = parts.iter().map(|part| {
-        let hosts = part.run.parts.iter().filter_map(|one| one.host.clone());
-        let mut hosts: Vec<String> = hosts.collect();
-        hosts.dedup();
-        match hosts.is_empty() {
-            true => format!("that of shard {}", part.place.index),
-            false => hosts.join(", then "),
-        }
+        let host = part.run.header.machine.soft.get("host").cloned();
+        host.unwrap_or_else(|| format!("that of shard {}", part.place.index))
     });
     RunHeader {
         argv: unsharded(&first.argv),
@@ -179,12 +174,10 @@ fn together(parts: Vec<Part>, header: RunHeader, label: &str) -> (Run, Side) {
     run.end = ends.map(|end| end.finished).max().map(|finished| RunEnd {
         finished,
         judged: None,
-        spent: Vec::new(),
     });
     for part in parts {
         side.cases.extend(part.side.cases);
         side.damage.extend(part.side.damage);
-        run.parts.extend(part.run.parts);
         run.damage.extend(part.run.damage);
     }
     (run, side)

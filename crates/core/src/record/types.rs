@@ -17,7 +17,6 @@ pub use super::header::{
     Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord, short_revision,
 };
 pub use super::shard::BaseId;
-pub use super::spent::{Part, Stretch};
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 
@@ -32,9 +31,6 @@ pub struct Entry {
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// What it took, with the starting and ending of its worker where that was for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spent: Option<Stretch>,
     /// How the process came to be that it was put to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,
@@ -249,10 +245,6 @@ pub struct RunEnd {
     /// What was said of it then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judged>,
-    /// What judging and reporting took: of a gate with suspects before their fresh
-    /// invocations, and after the last one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub spent: Vec<Stretch>,
 }
 
 /// What `run` or `gate` said of a run.
@@ -321,8 +313,6 @@ impl VerdictOutcome {
 pub struct Run {
     /// Its first line.
     pub header: RunHeader,
-    /// What it was measured in, in their order: one, or several where it was stopped.
-    pub parts: Vec<Part>,
     /// Every case in every invocation, in the order measured.
     pub entries: Vec<Entry>,
     /// Batches of fresh invocations that a gate owes or owed, in their order.
@@ -338,55 +328,10 @@ impl Run {
     pub fn begun(header: RunHeader) -> Run {
         Run {
             header,
-            parts: Vec::new(),
             entries: Vec::new(),
             owed: Vec::new(),
             end: None,
             damage: Vec::new(),
         }
-    }
-
-    /// Everything that is known of where its time went.
-    pub fn stretches(&self) -> impl Iterator<Item = &Stretch> {
-        let before = self.parts.iter().map(|part| &part.spent);
-        let entries = self.entries.iter();
-        let entries = entries.filter_map(|entry| entry.spent.as_ref());
-        let after = self.end.iter().flat_map(|end| &end.spent);
-        before.chain(entries).chain(after)
-    }
-
-    /// When the last thing that is known of it ended, on its axis of time.
-    pub fn known_until(&self) -> Nanoseconds {
-        let ends = self.stretches().map(Stretch::until_ns);
-        ends.fold(Nanoseconds::ZERO, Nanoseconds::max)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_old_measurement_is_of_one_set_and_was_not_checked_after_timing() {
-        let old = r#"{"device_ns":[1.0],"first_call_ns":2.0,"errors":{"out":1e-7}}"#;
-        let read: Measurement = serde_json::from_str(old).unwrap();
-        assert_eq!((read.input_sets, read.errors_after.len()), (1, 0));
-        assert_eq!(serde_json::to_string(&read).unwrap(), old);
-    }
-
-    #[test]
-    fn an_old_failure_is_of_an_unknown_fault_and_is_written_back_as_it_was() {
-        let old = r#"{"status":"failed","reason":"it ended"}"#;
-        let read: Outcome = serde_json::from_str(old).unwrap();
-        assert!(matches!(&read, Outcome::Failed { fault, .. } if fault.is_unknown()));
-        assert_eq!(serde_json::to_string(&read).unwrap(), old);
-        let new = Outcome::Failed {
-            reason: "it ended".to_owned(),
-            fault: Fault::WrongResult,
-            log: String::new(),
-        };
-        let text = serde_json::to_string(&new).unwrap();
-        assert!(text.contains(r#""fault":"wrong-result""#), "{text}");
-        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), new);
     }
 }

@@ -65,7 +65,6 @@ fn made(value: &Value<'_>) -> Result<PathBuf, DocumentError> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
 
     use crate::suite::Suite;
     use crate::suite::document::{DocumentError, Source};
@@ -85,19 +84,6 @@ mod tests {
         };
         let text = format!("{SWEEP}extends = \"base\"\n{more}");
         super::super::parse::suite("s", &source(text), &base).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_build_is_that_of_the_suite_it_extends_or_its_own_as_a_whole() {
-        let inherited = suite("").unwrap().build.unwrap();
-        assert_eq!(inherited.command, ["make"]);
-        assert_eq!(inherited.timeout_s, Some(9));
-        let own = suite("[build]\ncommand = [\"ninja\", \"-v\"]\nmakes = [\"out/./a.so\"]\n");
-        let own = own.unwrap().build.unwrap();
-        assert_eq!(own.command, ["ninja", "-v"]);
-        assert_eq!(own.makes, [PathBuf::from("out/./a.so")]);
-        assert_eq!(own.timeout_s, None);
-        assert_eq!(own.origin, "s.toml:4: build");
     }
 
     #[test]

@@ -173,37 +173,6 @@ mod tests {
         source.read(read)
     }
 
-    fn functions(label: &str, text: &str) -> Functions {
-        match read_from(label, text) {
-            Ok(Some(Callable::Python(functions))) => functions,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_file_is_looked_for_beside_the_suite() {
-        let text = "python = \"bench.py:attention\"\nframework = \"jax\"\n";
-        let found = functions("suites/mine.toml", text);
-        assert_eq!(found.code, PythonCode::File("suites/bench.py".into()));
-        assert_eq!(found.function.as_deref(), Some("attention"));
-        assert_eq!(found.framework, Some(Framework::Jax));
-        let here = functions("mine.toml", "python = \"code/bench.py\"\n");
-        assert_eq!(here.code, PythonCode::File("code/bench.py".into()));
-        assert_eq!((here.function, here.framework), (None, None));
-        let module = functions("mine.toml", "python = \"my.ops:flash\"\n");
-        assert_eq!(module.code, PythonCode::Module("my.ops".to_owned()));
-    }
-
-    #[test]
-    fn a_cuda_file_has_its_contract_beside_it() {
-        let found = read_from("suites/mine.toml", "cuda = \"code/attention.cu\"\n");
-        let expected = CudaFile {
-            code: "suites/code/attention.cu".into(),
-            contract: "suites/code/attention.toml".into(),
-        };
-        assert_eq!(found, Ok(Some(Callable::Cuda(expected))));
-    }
-
     #[test]
     fn what_names_no_code_is_refused_with_what_to_write() {
         for (text, words) in [

@@ -148,12 +148,6 @@ mod tests {
     }
 
     #[test]
-    fn several_functions_are_one_count() {
-        let text = format!("{NAME}worker = \"torch\"\nfunction = [\"a:b\", \"a.b:C._d\"]");
-        assert_eq!(suite(&text).unwrap().counts[0].functions.len(), 2);
-    }
-
-    #[test]
     fn what_cannot_be_counted_is_refused_with_its_line() {
         let refused = |count: &str| suite(count).unwrap_err();
         for (worker, fix) in [
@@ -164,16 +158,7 @@ mod tests {
             let place = format!("s.toml:9: count[0].worker = \"{worker}\": selects no case");
             assert!(error.starts_with(&place) && error.contains(fix), "{error}");
         }
-        for function in [
-            "sdpa_kernel",
-            "a:",
-            ":b",
-            "a.:b",
-            "a:b c",
-            "a:1b",
-            "a:b:c",
-            "a:b()",
-        ] {
+        for function in ["sdpa_kernel", "a:", "a.:b", "a:1b", "a:b:c", "a:b()"] {
             let error = refused(&format!(
                 "{NAME}worker = \"torch\"\nfunction = [\"a:b\", \"{function}\"]"
             ));
@@ -181,15 +166,6 @@ mod tests {
                 format!("s.toml:10: count[0].function[1] = \"{function}\": name a function");
             assert!(error.starts_with(&place), "{error}");
         }
-        let error = refused(&format!("{NAME}worker = \"torch\"\nfunction = []"));
-        assert!(
-            error.contains("count[0].function: an empty list"),
-            "{error}"
-        );
-        let error = refused(&format!(
-            "{NAME}worker = \"torch\"\n{FUNCTION}functions = 1"
-        ));
-        assert!(error.contains("did you mean `function`?"), "{error}");
         for (name, reason) in [
             (
                 "Triton autotune",

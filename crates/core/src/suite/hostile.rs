@@ -65,28 +65,6 @@ fn words_that_would_make_two_cases_one_are_refused_where_they_stand() {
 }
 
 #[test]
-fn demands_that_pass_anything_are_refused() {
-    let policy = |line: &str| refused(&format!("[policy]\n{line}\n{SWEEP}"));
-    for floor in ["10", "1.5", "-0.1", "inf", "nan"] {
-        let error = policy(&format!("floor = {floor}"));
-        assert!(error.starts_with("s.toml:4: policy.floor = "), "{error}");
-    }
-    let error = refused(&format!("[policy.structure]\nmemory_share = 1.5\n{SWEEP}"));
-    assert!(error.contains("a fraction from 0 to 1"), "{error}");
-    for within in ["0", "-1", "101", "1e300"] {
-        let error = refused(&format!(
-            "{SWEEP}params = {{ n = [\"auto\", 1] }}\n[[expect]]\nname = \"e\"\n\
-             case = {{ n = \"auto\" }}\nagainst = {{ n = 1 }}\nwithin = {within}"
-        ));
-        assert!(error.contains("expect[0].within = "), "{error}");
-        assert!(
-            error.contains("a ratio of times from 0.01 to 100"),
-            "{error}"
-        );
-    }
-}
-
-#[test]
 fn cases_are_counted_before_they_are_made() {
     let list = (1..=100)
         .map(|n| n.to_string())
@@ -126,22 +104,6 @@ fn the_limit_on_cases_holds_for_the_suite_not_for_a_sweep() {
 }
 
 #[test]
-fn a_long_list_is_read_in_time_that_grows_with_it() {
-    let list = "1, ".repeat(400_000);
-    let error = refused(&format!("{SWEEP}batch = [{list}]"));
-    assert!(
-        error.contains("sweep[0].batch: lists 400000 values, and 10000"),
-        "{error}"
-    );
-    let demands = "[[override]]\nvariant = \"cpu/flash\"\nparameter = \"n\"\nto = 1\n".repeat(501);
-    let error = refused(&format!("{SWEEP}{demands}"));
-    assert!(
-        error.contains("has 501 of [[override]], and 500 are the most"),
-        "{error}"
-    );
-}
-
-#[test]
 fn bombs_of_depth_are_refused() {
     for text in [
         format!("a = {}", "[".repeat(200_000)),
@@ -155,17 +117,6 @@ fn bombs_of_depth_are_refused() {
         let error = parse(&text).unwrap_err();
         assert!(error.len() < 1000, "{error}");
     }
-}
-
-#[test]
-fn a_message_quotes_in_one_line_and_not_for_ever() {
-    let error = refused(&format!(
-        "{SWEEP}dtype = \"a\\u001b[31m\\n{}\"",
-        "x".repeat(5000)
-    ));
-    assert!(!error.contains(['\u{1b}', '\n']), "{error}");
-    let error = refused(&format!("{SWEEP}\"k\\u001b{}\" = 1", "y".repeat(5000)));
-    assert!(!error.contains('\u{1b}') && error.len() < 1000, "{error}");
 }
 
 #[test]
@@ -211,38 +162,6 @@ fn a_chain_of_suites_ends() {
     );
     assert!(error.len() < 10_000, "{} bytes", error.len());
     load(&path(2969).to_string_lossy()).unwrap();
-}
-
-#[test]
-fn what_is_no_regular_file_is_no_suite() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe.toml");
-    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let zero = folder.path().join("zero.toml");
-    std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
-    let huge = folder.path().join("huge.toml");
-    std::fs::File::create(&huge)
-        .unwrap()
-        .set_len(1 << 40)
-        .unwrap();
-    for (path, says) in [
-        (&pipe, "it is a pipe"),
-        (&zero, "it is a device"),
-        (&huge, "larger than the 4 MiB"),
-        (&folder.path().to_owned(), "it is a folder"),
-    ] {
-        let error = load(format!("{}/", path.display()).trim_end_matches('/'));
-        if path.is_dir() {
-            assert!(error.is_err());
-        } else {
-            let error = error.unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
-        }
-        let error = configure(&mut Suite::default(), path)
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(says), "{error}");
-    }
 }
 
 proptest! {

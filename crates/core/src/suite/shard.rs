@@ -104,16 +104,4 @@ mod tests {
             2
         );
     }
-
-    #[test]
-    fn a_place_reads_as_it_is_written() {
-        let place: Place = "3/8".parse().unwrap();
-        assert_eq!((place.index, place.of), (3, 8));
-        assert_eq!(place.to_string(), "3/8");
-        for wrong in [
-            "0/8", "9/8", "3", "3/", "/8", "-1/8", "1/10001", "a/b", "1/0",
-        ] {
-            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
-        }
-    }
 }

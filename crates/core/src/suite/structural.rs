@@ -343,16 +343,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_and_their_words_are_one_to_one() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::parse(kind.text()), Some(kind));
-            let json = serde_json::to_string(&kind).unwrap();
-            assert_eq!(json, format!("\"{}\"", kind.text()));
-        }
-        assert_eq!(Kind::parse("speed"), None);
-    }
-
-    #[test]
     fn the_last_rule_that_matches_decides_then_the_table_then_the_default() {
         let rule = |name: &str, kind, action| StructureRule {
             name: Some(name.to_owned()),

@@ -1,5 +1,3 @@
-use std::path::Path;
-
 use super::document::Source;
 use super::*;
 
@@ -28,27 +26,6 @@ fn built_in_suites_are_sound() {
     let single = |case: &&Case| case.problem.batch * case.problem.heads == 1;
     assert!(quick.cases.iter().any(|case| single(&case)));
     assert_eq!(quick.settings.invocations, 5);
-}
-
-#[test]
-fn what_a_sample_is_can_be_set_and_is_written_only_then() {
-    let plain = load("quick").unwrap().settings;
-    assert!(!plain.graph);
-    let text = serde_json::to_string(&plain).unwrap();
-    assert!(!text.contains("graph"));
-    assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), plain);
-    let with = |measure: &str| {
-        let sweep = "[[sweep]]\nvariants = \"cpu/flash\"\nseq = 8\nhead_dim = 8\n";
-        parse(&format!(
-            "schema = 1\ndescription = \"d\"\n[measure]\n{measure}\n{sweep}"
-        ))
-    };
-    assert!(with("graph = true").unwrap().settings.graph);
-    let error = with("graph = \"yes\"").unwrap_err();
-    assert!(
-        error.contains("measure.graph = \"yes\": expected `true` or `false`"),
-        "{error}"
-    );
 }
 
 #[test]
@@ -130,78 +107,4 @@ fn complaints_name_file_line_key_value_and_fix() {
             .unwrap_err()
             .starts_with("s.toml:1: malformed TOML")
     );
-}
-
-#[test]
-fn an_expectation_that_selects_nothing_is_refused() {
-    let expect = |case: &str| {
-        suite_with(&format!(
-            "seq = 64\nhead_dim = 64\nparams = {{ num_splits_key = [1, 2] }}\n\
-             [[expect]]\nname = \"n\"\nwithin = 1.1\nagainst = {{ num_splits_key = 1 }}\ncase = {case}\n"
-        ))
-    };
-    assert!(expect("{ num_splits_key = 2 }").is_ok());
-    let error = expect("{ num_splits_key = 3 }").unwrap_err();
-    assert!(error.contains("selects no case"), "{error}");
-    let error = expect("{ head_dims = 64 }").unwrap_err();
-    assert!(error.contains("did you mean `head_dim`"), "{error}");
-}
-
-#[test]
-fn unknown_suites_name_the_nearest() {
-    let error = load("quik").unwrap_err().to_string();
-    assert!(error.contains("did you mean `quick`?"), "{error}");
-}
-
-#[test]
-fn patterns_are_globs_or_parts() {
-    let id = "cpu/flash:h2,s128,d64,bwd";
-    for pattern in ["flash", "cpu/*", "*bwd", "cpu/*:*d64*", "*"] {
-        assert!(matches_id(pattern, id), "{pattern}");
-    }
-    for pattern in ["naive", "torch/*", "*fwd", "cpu/*:s*"] {
-        assert!(!matches_id(pattern, id), "{pattern}");
-    }
-}
-
-#[test]
-fn a_worker_runs_in_one_environment_and_the_nearest_declaration_says_which() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_string_lossy().into_owned()
-    };
-    let head = "schema = 1\ndescription = \"d\"\n";
-    write(
-        "base.toml",
-        &format!(
-            "{head}[environments.old]\nworkers = [\"torch\"]\n\
-             [[sweep]]\nvariants = \"cpu/flash\"\nseq = 8\nhead_dim = 8\n"
-        ),
-    );
-    let extending = |environments: &str| {
-        let text = format!("extends = \"base.toml\"\n{head}{environments}");
-        load(&write("s.toml", &text)).map_err(|error| error.to_string())
-    };
-    // Another table of the same name takes the place of the one that was extended.
-    let again = "[environments.old]\ninterpreter = \"python9\"\nworkers = [\"torch\"]\n";
-    let mut suite = extending(again).unwrap();
-    let interpreter = &suite.environments["old"].interpreter;
-    assert_eq!(interpreter.as_deref(), Some("python9"));
-    let moved = "[environments.a]\nworkers = [\"torch\"]\n[environments.old]\n";
-    assert_eq!(
-        extending(moved).unwrap().environments["a"].workers,
-        ["torch"]
-    );
-    let error = extending("[environments.new]\nworkers = [\"torch\"]\n").unwrap_err();
-    assert!(error.contains("`old` already; take it out of"), "{error}");
-    // What the suite says of a worker goes before what regatta.toml says.
-    let config = write(
-        "regatta.toml",
-        "[environments.mine]\nworkers = [\"torch\", \"jax\"]\n",
-    );
-    configure(&mut suite, Path::new(&config)).unwrap();
-    assert_eq!(suite.environments["mine"].workers, ["jax"]);
-    assert_eq!(suite.environments["old"].workers, ["torch"]);
 }

@@ -125,21 +125,6 @@ mod tests {
         }
     }
 
-    /// NVRTC's own cache, where it works, gives the code of the first for the second.
-    #[test]
-    fn what_entry_points_take_is_told_each_time() {
-        for (compiler, toolkit) in installed() {
-            let source = Source::embedded("naive").unwrap();
-            let told = ["-DONE=1", "-DOTHER=1"].map(|option| {
-                let source = source.clone().with_options(&[option.to_owned()]);
-                let compiled = run(compiler, &toolkit, &source).unwrap();
-                resources::parse(&compiled.log)
-            });
-            assert!(!told[0].is_empty());
-            assert_eq!(told[0], told[1], "{compiler}");
-        }
-    }
-
     #[test]
     fn a_mistake_is_shown_with_its_line_and_the_header_that_has_it() {
         for (compiler, toolkit) in installed() {
@@ -185,17 +170,5 @@ mod tests {
             ..toolkit()
         };
         assert_ne!(first, key(&source, Arch::SM_80, Compiler::Nvcc, &other));
-    }
-
-    #[test]
-    fn a_file_that_is_not_there_and_an_architecture_it_is_not_for() {
-        let error = compiled("flash", Arch::SM_80, Compiler::Nvrtc).unwrap_err();
-        assert!(
-            error.to_string().contains("there are naive, flash_simt"),
-            "{error}"
-        );
-        let error = compiled("flash_wgmma", Arch::SM_100, Compiler::Nvrtc).unwrap_err();
-        assert!(matches!(error, BuildError::Unsupported { .. }), "{error}");
-        assert!(error.to_string().contains("sm_90a alone"), "{error}");
     }
 }

@@ -304,66 +304,30 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_tile_that_holds_a_head_dimension() {
-        let kernel = &contracts().flash_simt.forward;
-        let held = |head_dim| kernel.tile_for(head_dim).and_then(|tile| tile.head_dim);
-        assert_eq!([1, 32, 33, 128].map(held), [32, 32, 64, 128].map(Some));
-        assert_eq!(held(129), None);
-        assert_eq!(contracts().naive.out.tile_for(999).unwrap().columns, 128);
-    }
-
-    #[test]
     fn what_is_wrong_with_a_file_is_said() {
-        let refused = |from: &str, to: &str| {
+        const SCORES: &str = "keys = 128, threads = 128 }";
+        const ENTRY: &str = "\"naive_scores_{dtype}\"";
+        for (from, to, words) in [
+            ("[naive.out]", "[naive.outs]", "`outs`"),
+            (SCORES, "thread = 128 }", "`thread`"),
+            (SCORES, "keys = -1, threads = 128 }", "-1"),
+            (SCORES, "keys = 0, threads = 128 }", "leave it out"),
+            (SCORES, "threads = 100 }", "whole warps"),
+            (SCORES, "threads = 2048 }", "at most 1024"),
+            (SCORES, "threads = 128, shared_bytes = 300_000 }", "232448"),
+            (
+                "tiles = [{ keys = 128, threads = 128 }]",
+                "tiles = []",
+                "is empty",
+            ),
+            (ENTRY, "\"naive_scores\"", "{dtype}"),
+            (ENTRY, "\"naive_scores_{dtype}_d{head_dim}\"", "has none"),
+            (ENTRY, "\"naive_softmax_{dtype}\"", "`naive_softmax_f32`"),
+            ("\"f32\"", "\"f64\"", "`f64` is no dtype"),
+        ] {
             assert!(TEXT.contains(from), "{from}");
-            parse(&TEXT.replacen(from, to, 1)).unwrap_err()
-        };
-        let says = |error: String, words: &[&str]| {
-            assert!(words.iter().all(|word| error.contains(word)), "{error}");
-        };
-        says(refused("[naive.out]", "[naive.outs]"), &["line", "`outs`"]);
-        let scores = "keys = 128, threads = 128 }";
-        let changed = |to: &str| refused(scores, to);
-        says(changed("thread = 128 }"), &["line", "`thread`"]);
-        says(changed("keys = 128 }"), &["line", "`threads`"]);
-        says(changed("keys = -1, threads = 128 }"), &["line", "-1"]);
-        says(
-            changed("keys = 0, threads = 128 }"),
-            &["[naive.scores]", "leave it out"],
-        );
-        says(
-            changed("threads = 100 }"),
-            &["[naive.scores]", "whole warps"],
-        );
-        says(
-            changed("threads = 2048 }"),
-            &["threads = 2048", "at most 1024"],
-        );
-        says(
-            changed("threads = 128, shared_bytes = 300_000 }"),
-            &["[naive.scores]", "300000", "232448"],
-        );
-        says(
-            refused("tiles = [{ keys = 128, threads = 128 }]", "tiles = []"),
-            &["is empty"],
-        );
-        let entry = "\"naive_scores_{dtype}\"";
-        says(
-            refused(entry, "\"naive_scores\""),
-            &["[naive.scores]", "{dtype}"],
-        );
-        says(
-            refused(entry, "\"naive_scores_{dtype}_{d}\""),
-            &["{d}", "{head_dim}"],
-        );
-        says(
-            refused(entry, "\"naive_scores_{dtype}_d{head_dim}\""),
-            &["has none"],
-        );
-        says(
-            refused(entry, "\"naive_softmax_{dtype}\""),
-            &["[naive.softmax]", "`naive_softmax_f32`"],
-        );
-        says(refused("\"f32\"", "\"f64\""), &["`f64` is no dtype"]);
+            let error = parse(&TEXT.replacen(from, to, 1)).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
     }
 }

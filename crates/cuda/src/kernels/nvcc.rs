@@ -149,31 +149,6 @@ mod tests {
     }
 
     #[test]
-    fn headers_lie_where_the_file_looks_for_them_and_nowhere_else() {
-        let outer = tempfile::tempdir().unwrap();
-        let work = outer.path().join("work");
-        std::fs::write(outer.path().join("up.cuh"), "somebody's").unwrap();
-        let mut source = Source::embedded("naive").unwrap();
-        let names = [
-            "../up.cuh",
-            "in/../../../far.cuh",
-            "tiles/tile.cuh",
-            "/etc/no.cuh",
-        ];
-        source.headers = names.map(|name| (name.to_owned(), "ours".into())).to_vec();
-        let folder = laid_out(&source, &work).unwrap();
-        assert!(folder.join("naive.cu").is_file());
-        for name in &names[..3] {
-            let text = std::fs::read_to_string(folder.join(name)).unwrap();
-            assert_eq!(text, "ours", "{name}");
-        }
-        let entries = std::fs::read_dir(outer.path()).unwrap();
-        assert_eq!(entries.count(), 2, "the folder, and what was there");
-        let theirs = std::fs::read_to_string(outer.path().join("up.cuh")).unwrap();
-        assert_eq!(theirs, "somebody's");
-    }
-
-    #[test]
     fn failures_are_told_apart() {
         let arch = refused("nvcc fatal   : Unsupported gpu architecture 'sm_999'\n");
         assert!(matches!(&arch, BuildError::Unsupported { why, .. } if why.contains("sm_999")));

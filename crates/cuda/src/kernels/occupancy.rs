@@ -156,33 +156,4 @@ mod tests {
         }
         assert_eq!(held, 600);
     }
-
-    /// What each limit does alone, on an H100 or H200: 64 warps, 65,536 registers,
-    /// 228 KiB.
-    #[test]
-    fn each_limit_binds() {
-        let blocks =
-            |registers, shared, threads| blocks_per_sm(Arch::SM_90A, registers, shared, threads);
-        assert_eq!(blocks(16, 0, 32), 32, "resident blocks");
-        assert_eq!(blocks(32, 0, 256), 8, "warps");
-        assert_eq!(blocks(168, 0, 384), 1, "registers");
-        assert_eq!(blocks(32, 65_536, 128), 3, "shared memory");
-        assert_eq!(
-            blocks(32, 227 * 1024 + 1, 128),
-            0,
-            "more than a block may have"
-        );
-        assert_eq!(blocks(255, 0, 512), 0, "more registers than there are");
-        assert_eq!(blocks(32, 0, 1025), 0);
-        assert_eq!(blocks(32, 0, 0), 0);
-        assert_eq!(blocks_per_sm(Arch::of_device(13, 7), 32, 0, 128), 0);
-        assert_eq!(resident(Arch::of_device(13, 7), Demand::default()), None);
-    }
-
-    #[test]
-    fn the_share_of_warps_is_exact() {
-        assert_eq!(filled_permille(Arch::SM_90A, 3, 128), Some(187));
-        assert_eq!(filled_permille(Arch::SM_90A, 8, 256), Some(1000));
-        assert_eq!(filled_permille(Arch::of_device(8, 9), 1, 33), Some(41));
-    }
 }

@@ -166,13 +166,4 @@ ptxas info    : Compile time = 12.766 ms
         assert_eq!(found[0].static_shared_bytes, 16);
         assert!(parse("ptxas info    : 0 bytes gmem\n").is_empty());
     }
-
-    #[test]
-    fn warnings_are_the_lines_that_warn() {
-        let found = warnings(NVCC);
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].starts_with("no.cu(3): warning #177-D"));
-        assert!(found[1].contains("C7510"));
-        assert!(warnings(NVRTC).is_empty());
-    }
 }

@@ -130,18 +130,6 @@ mod tests {
     }
 
     #[test]
-    fn arguments_have_types() {
-        assert_eq!(given("q"), Ok(Given::Pointer(Pointer::Q)));
-        assert_eq!(given("problem"), Ok(Given::Problem));
-        assert_eq!(given("seq_q"), Ok(Given::Int(100)));
-        assert_eq!(given("unsigned seq_q * 2"), Ok(Given::Unsigned(200)));
-        assert_eq!(given("long q.batch"), Ok(Given::Long(1 << 40)));
-        assert_eq!(given("float seq_q"), Ok(Given::Float(100.0)));
-        assert_eq!(given("scale"), Ok(Given::Float(0.125)));
-        assert_eq!(given("double scale"), Ok(Given::Double(0.125)));
-    }
-
-    #[test]
     fn what_does_not_fit_is_said() {
         for (text, words) in [
             ("q.batch", "write `long ...`"),

@@ -315,31 +315,18 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_key() {
         for (from, to, words) in [
-            ("[\"f32\"]", "[\"f64\"]", "f64"),
             (
                 "[\"f32\"]",
                 "[]",
                 "[variants.attention] dtypes: there is nothing",
             ),
-            ("entry", "entries", "entries"),
             (
                 "seq_k <= 12288",
                 "seq_k < many",
                 "requires: `seq_k < many`: there is no `many`",
             ),
             ("tile = 64", "heads = 64", "parameters"),
-            ("tile = 64", "q-tile = 64", "parameters: `q-tile`"),
-            (
-                "tile = 64",
-                "scale = 64",
-                "parameters: `scale` means something",
-            ),
             ("tile = 64", "q = 64", "parameters: `q` means something"),
-            (
-                "tile = 64",
-                "long = 64",
-                "parameters: `long` means something",
-            ),
             ("block = 128", "block = 1.5", "a whole number, a formula"),
             ("\"4 * seq_k\"", "[4]", "a whole number or a formula"),
             (
@@ -353,18 +340,7 @@ mod tests {
             ("_t{tile}", "_t{tile", "`}` is missing"),
             ("kernel_", "a::kernel_", "extern \"C\""),
             ("\"heads\"]", "1, 1, 1]", "4 extents"),
-            (
-                "ceil_div(seq_q, tile)",
-                "seq_q +",
-                "forward 1, grid: `seq_q +`",
-            ),
-            (
-                "block = 128",
-                "block = \"threads\"",
-                "forward 1, block: `threads`",
-            ),
             ("4 * seq_k", "4 *", "forward 1, shared_bytes: `4 *`"),
-            ("4 * seq_q", "4 * x", "workspace_bytes: `4 * x`"),
             (
                 "variants.attention]\n        dtypes",
                 "variants.a b]\n        dtypes",
@@ -376,11 +352,5 @@ mod tests {
             assert!(error.contains(words), "{from} -> {to}: {error}");
         }
         assert!(parse("[variants]").unwrap_err().contains("is empty"));
-    }
-
-    #[test]
-    fn a_file_that_is_not_there_is_named() {
-        let error = read(Path::new("/nowhere/mine.toml")).unwrap_err();
-        assert!(error.contains("/nowhere/mine.toml"), "{error}");
     }
 }

@@ -84,22 +84,6 @@ fn split_key_launches_a_block_for_each_split() {
 }
 
 #[test]
-fn tiles_and_workspace_follow_the_contracts() {
-    let mma = plan("flash-mma", "h16,s8192,d128,bf16,bwd").unwrap();
-    assert_eq!(
-        shown(&mma.backward),
-        [
-            "flash_mma_prepare_bf16_d128 128x16x1",
-            "flash_mma_backward_bf16_d128 64x16x1",
-            "flash_mma_finish_bf16_d128 128x16x1",
-        ]
-    );
-    assert_eq!(mma.workspace_bytes, 32_768 * 16 * 128);
-    let naive = plan("naive", "h2,s100,sk50,d8,bwd").unwrap();
-    assert_eq!(naive.workspace_bytes, 8 * 2 * 100 * 50);
-}
-
-#[test]
 fn wgmma_chooses_its_grid_by_the_mask() {
     let full = plan("flash-wgmma", "h16,s8192,d128,bf16").unwrap();
     assert_eq!(
@@ -132,46 +116,4 @@ fn decode_splits_until_the_device_is_full() {
         H200,
     );
     assert_eq!(full.unwrap().num_splits, 1);
-}
-
-#[test]
-fn refusals_say_what_the_kernel_takes() {
-    let refused = |variant, problem: &str| plan(variant, problem).unwrap_err();
-    assert_eq!(
-        refused("flash-mma", "s128,d64"),
-        "cuda/flash-mma takes f16 and bf16, not f32"
-    );
-    assert_eq!(
-        refused("flash-mma", "s128,d60,bf16"),
-        "head_dim = 60, head_dim_v = 60: this kernel takes multiples of 8 up to 128"
-    );
-    assert!(refused("flash-simt", "s128,d256").contains("up to 128"));
-    assert_eq!(
-        refused("split-kv", "s128,d64,bf16,bwd"),
-        "cuda/split-kv has no backward"
-    );
-    assert!(refused("naive", "s70000,d8").contains("less than 65536"));
-    assert!(refused("naive", "b300,h300,s8,d8").contains("90000"));
-    assert!(refused("naive", "v5+7,d8").contains("ragged"));
-    let old = Limits {
-        capability: (7, 5),
-        ..H200
-    };
-    let error = plan_on("naive", "s8,d8", &Params::default(), old).unwrap_err();
-    assert_eq!(
-        error,
-        "cuda/naive needs compute capability 8.0; this device has 7.5"
-    );
-    let ampere = Limits {
-        capability: (8, 0),
-        shared_bytes: 166_912,
-        ..H200
-    };
-    let error = plan_on("flash-simt", "s8,d128", &Params::default(), ampere).unwrap_err();
-    assert!(error.contains("172032 bytes of shared memory"), "{error}");
-    assert!(
-        plan_on("flash-wgmma", "s8,d64,bf16", &Params::default(), ampere)
-            .unwrap_err()
-            .contains("compute capability 9.0")
-    );
 }

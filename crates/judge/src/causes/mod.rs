@@ -1,37 +1,29 @@
 //! Why something takes longer: rules by subject, over one view of what is known.
 //!
 //! [`facts`] is that view, made from two records of a case ([`call`]) or from two traces;
-//! [`standing`] is that of one trace. A rule says at most one thing, with the figures it saw,
+//! [`Standing`] is that of one trace. A rule says at most one thing, with the figures it saw,
 //! and each cause is decided and told in one place. A trace knows when each launch ran and
 //! for how long, so its evidence has times, and a launch that costs nothing more is no cause.
 //!
 //! Where a change has an account, a finding has the share of the lines that it speaks of
-//! ([`accounted`]), and what accounts for less than half comes after what accounts for more, by
+//! ([`call::accounted`]), and what accounts for less than half comes after what accounts for more, by
 //! how much that is. Of two that account alike, the one nearer to the root comes first: exact
 //! facts that suffice to explain a change before exact facts that may, and both before conditions
 //! that came with it.
 
-mod accounted;
 mod call;
-mod clock;
 mod copies;
-mod driver;
 mod facts;
 mod host;
 mod kernels;
-mod launches;
 mod machine;
-mod overlap;
 mod parallelism;
-mod standing;
-mod toolchain;
 
-pub use clock::Clock;
+pub use facts::{Clock, Facts, Found, Pair};
+
+use crate::judgement::{Account, Finding};
 use facts::EXPLAINS;
-pub use facts::{Facts, Found, Pair};
-pub use standing::Standing;
-
-use super::judgement::{Account, Finding};
+use regatta_core::machine::{Recording, SteadyPart, Summary, calls};
 use regatta_worker::units::{Nanoseconds, Ratio};
 
 /// What is left, at most, of the order of a finding that accounts for less than half of a
@@ -45,15 +37,15 @@ type Rule = fn(&Facts) -> Option<Found>;
 
 const RULES: [Rule; 23] = [
     parallelism::tuner_chose,
-    launches::retuned,
+    kernels::retuned,
     parallelism::parameter_changed,
     kernels::replaced,
     copies::added,
-    launches::events_added,
-    launches::added,
-    launches::modules_loaded,
-    driver::memory,
-    driver::synchronisation,
+    kernels::events_added,
+    kernels::added,
+    kernels::modules_loaded,
+    host::memory,
+    host::synchronisation,
     kernels::spills,
     kernels::recompiled,
     kernels::more_instructions,
@@ -61,11 +53,11 @@ const RULES: [Rule; 23] = [
     machine::throttled,
     machine::shared_device,
     host::waiting,
-    overlap::lost,
-    toolchain::environment,
-    toolchain::versions,
-    driver::calls_added,
-    driver::workspace,
+    copies::lost,
+    machine::environment,
+    machine::versions,
+    host::calls_added,
+    host::workspace,
     kernels::same_launch,
 ];
 
@@ -73,7 +65,7 @@ const RULES: [Rule; 23] = [
 pub fn found(facts: &Facts) -> Vec<Found> {
     let mut found = parallelism::less_parallel(facts);
     found.extend(RULES.iter().filter_map(|rule| rule(facts)));
-    accounted::accounted(facts, &mut found);
+    call::accounted(facts, &mut found);
     rank_by_share(facts, &mut found);
     found.sort_by(|a, b| b.order.total_cmp(&a.order));
     found
@@ -118,11 +110,71 @@ pub fn explained(pair: &Pair) -> (Vec<Finding>, Option<Account>) {
 /// worse; only that it costs, and what it is.
 pub fn standing_out(standing: &Standing) -> Vec<Finding> {
     let mut found: Vec<Found> = parallelism::few_blocks(standing).collect();
-    found.extend(launches::still_loading(standing));
+    found.extend(kernels::still_loading(standing));
     found.extend(host::idle(standing));
-    found.extend(overlap::exposed_copies(standing));
+    found.extend(copies::exposed_copies(standing));
     found.sort_by(|a, b| b.order.total_cmp(&a.order));
     found.into_iter().map(|found| found.finding).collect()
+}
+
+/// One trace, as the rules see it: its steady part, or else all of it.
+pub struct Standing<'a> {
+    /// In figures.
+    pub of: &'a Summary,
+    /// How often it repeats what it does.
+    pub repeats: f64,
+    /// Of what figures are told: ` a repetition`, or nothing of a whole recording.
+    pub each: &'static str,
+    /// Modules loaded once the program should be steady, where that is known.
+    pub late_loads: Option<u64>,
+    /// When that is.
+    pub late: &'static str,
+}
+
+impl<'a> Standing<'a> {
+    /// A recording that has this summary, and this part that repeats.
+    pub fn of(
+        recording: &Recording,
+        whole: &'a Summary,
+        steady: Option<&'a SteadyPart>,
+    ) -> Standing<'a> {
+        let loads = |calls: &std::collections::BTreeMap<String, u64>| {
+            calls.get("module_loads").copied().unwrap_or(0)
+        };
+        match steady {
+            Some(part) => Standing {
+                of: &part.summary,
+                repeats: part.steady.repeats as f64,
+                each: " a repetition",
+                late_loads: Some(loads(&part.summary.calls)),
+                late: "the steady part",
+            },
+            None => Standing {
+                of: whole,
+                repeats: 1.0,
+                each: "",
+                late_loads: second_half(recording).map(|half| loads(&calls(recording, Some(half)))),
+                late: "the second half of the recording",
+            },
+        }
+    }
+
+    /// True when it is of a part that repeats.
+    pub fn is_steady(&self) -> bool {
+        !self.each.is_empty()
+    }
+
+    /// Of a total the part of one repetition.
+    pub fn time(&self, total_ns: u64) -> Nanoseconds {
+        Nanoseconds::whole(total_ns) / self.repeats
+    }
+}
+
+/// From when to when the second half of a recording is.
+fn second_half(recording: &Recording) -> Option<(u64, u64)> {
+    let first = recording.operations.first()?.start_ns;
+    let last = recording.operations.iter().map(|o| o.end_ns).max()?;
+    Some((first + (last - first) / 2, last))
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! This is the bug the tool exists for: a sentinel lost on its way made one block
 //! do what 157 had done, with the same kernel and the same result.
 
+use super::Standing;
 use super::facts::{Facts, Found, Pair, TOLD};
 use super::kernels::launch;
-use super::standing::Standing;
 use crate::judgement::{Cause, Fact};
 use crate::tuners;
 use regatta_core::machine::{Became, KernelChange, KernelRow, LaunchChange, Shape, Sides, short};

@@ -128,8 +128,8 @@ fn decay(next: f64, second: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
-    use rand_chacha::ChaCha8Rng;
 
     /// Series of so many runs that remember so much, with noise of their own beside it, and a
     /// change of level in the middle.

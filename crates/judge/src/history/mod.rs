@@ -3,24 +3,31 @@
 //!
 //! Everything is computed on logarithms of times, run by run: the invocations of a run are one
 //! value here, since what differs from day to day is in all of them.
+//!
+//! What all cases of a run share is taken out as far as it comes and goes with the run. What
+//! stays, a step or a drift of all cases, is judged as a series of its own.
+//!
+//! What gets slower in no step that stands out creeps: a series without its steps is held to its
+//! own order (Daniels, Journal of the Royal Statistical Society B 12, 1950: Spearman's rank
+//! correlation with time), and its last runs to fixed first ones. Both have to say so.
 
-mod creep;
 mod memory;
 mod moved;
 mod scan;
-mod shared;
-mod tails;
 mod types;
-
-use rayon::prelude::*;
 
 pub use types::{Creep, Crept, Event, Lost, Options, Series, Step, Trend, Trends, Who};
 
+use std::ops::Range;
+
+use rayon::prelude::*;
+
 use super::statistics::two_sample_ratio;
+use crate::statistics::normal_upper;
 use memory::Memory;
 use regatta_core::record::history::{Came, Clock, History};
-use regatta_worker::units::{Nanoseconds, Probability};
-use scan::{Place, Scan};
+use regatta_worker::units::{Nanoseconds, Probability, Ratio};
+use scan::{Place, Scan, middle, ranks};
 
 /// Reads a history.
 pub fn trends(history: &History, options: &Options) -> Trends {
@@ -64,7 +71,7 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
         ln_level: options.level.0.ln() - ((all.len() + 1) as f64).ln(),
         memory: 0.0,
     };
-    let shared = shared::shared(all, &logs, runs).map(|shared| {
+    let shared = shared(all, &logs, runs).map(|shared| {
         let own = Scan {
             memory: Memory::of(&shared.logs).by_itself(),
             ..scan
@@ -103,14 +110,14 @@ const NEAREST: usize = 50;
 /// all cases of a run share.
 fn told(series: &Series, logs: &[f64], changes: &[Place], scan: Scan, options: &Options) -> Trend {
     let steps = steps(series, logs, changes, scan, options);
-    let creep = creep::creep(series, logs, &steps, scan, options);
+    let creep = creep(series, logs, &steps, scan, options);
     let since = steps.last().map_or(0, |(at, _)| *at);
     let since = match creep {
         Some(_) => since.max(logs.len().saturating_sub(options.reference)),
         None => since,
     };
     let level = |values: &[Nanoseconds]| regatta_core::record::side::median(values);
-    let reference = creep::reference(series, options);
+    let reference = reference(series, options);
     Trend {
         runs: series.runs.len(),
         level_ns: level(&series.times[since..]),
@@ -203,6 +210,133 @@ fn lost(history: &History) -> Vec<Option<Lost>> {
         }
     }
     lost
+}
+
+/// Of fewer cases the middle one is the case itself.
+const FEWEST: usize = 8;
+
+/// What all cases share, run by run.
+struct Shared {
+    /// The runs that have it.
+    runs: Vec<u32>,
+    /// Logarithm of the factor.
+    logs: Vec<f64>,
+}
+
+/// The middle one of how far cases are from their own medians, in each run of enough of them.
+fn shared(all: &[Series], logs: &[Vec<f64>], runs: usize) -> Option<Shared> {
+    if all.len() < FEWEST {
+        return None;
+    }
+    let mut away: Vec<Vec<f64>> = vec![Vec::new(); runs];
+    for (series, logs) in all.iter().zip(logs) {
+        let level = middle(logs);
+        for (run, log) in series.runs.iter().zip(logs) {
+            if let Some(of) = away.get_mut(*run as usize) {
+                of.push(log - level);
+            }
+        }
+    }
+    let enough = away.into_par_iter().enumerate();
+    let enough = enough.filter(|(_, away)| away.len() >= FEWEST);
+    let (runs, logs): (Vec<u32>, Vec<f64>) = enough
+        .map(|(run, away)| (run as u32, middle(&away)))
+        .unzip();
+    (!runs.is_empty()).then_some(Shared { runs, logs })
+}
+
+impl Shared {
+    /// Takes out of each case how far its runs are from the level that these changes leave.
+    fn take_out(&self, changes: &[Place], all: &[Series], logs: &mut [Vec<f64>]) {
+        let mut ends: Vec<usize> = changes.iter().map(|place| place.at).collect();
+        ends.push(self.logs.len());
+        let mut wobble = vec![0.0; self.runs.last().map_or(0, |last| *last as usize + 1)];
+        let mut from = 0;
+        for to in ends {
+            let level = middle(&self.logs[from..to]);
+            for place in from..to {
+                wobble[self.runs[place] as usize] = self.logs[place] - level;
+            }
+            from = to;
+        }
+        let each = all.par_iter().zip(logs);
+        each.for_each(|(series, logs)| {
+            for (run, log) in series.runs.iter().zip(logs) {
+                *log -= wobble.get(*run as usize).copied().unwrap_or(0.0);
+            }
+        });
+    }
+}
+
+/// In floors, what counts as creep: it has no day that one could look at.
+const FLOORS: f64 = 2.0;
+
+/// In the level of changes, that of creep: its p is exact, and steps are to have what there is.
+const TENTH: f64 = 10.0;
+
+/// The places of the reference in a series.
+fn reference(series: &Series, options: &Options) -> Range<usize> {
+    let from = series
+        .runs
+        .partition_point(|run| (*run as usize) < options.reference_from);
+    from..series.runs.len().min(from + options.reference)
+}
+
+/// Whether a series creeps, given its steps with their places.
+fn creep(
+    series: &Series,
+    logs: &[f64],
+    steps: &[(usize, Step)],
+    scan: Scan,
+    options: &Options,
+) -> Option<Creep> {
+    let reference = reference(series, options);
+    let last = logs.len().checked_sub(options.reference)?;
+    // Nothing creeps within the reference.
+    if reference.len() < options.reference || last < reference.end {
+        return None;
+    }
+    let mut flat = logs[reference.start..].to_vec();
+    for (at, step) in steps.iter().filter(|(at, _)| *at > reference.start) {
+        for log in &mut flat[at - reference.start..] {
+            *log -= step.ratio.0.ln();
+        }
+    }
+    let first = &flat[..reference.len()];
+    let newest = &flat[last - reference.start..];
+    let ratio = middle(newest) - middle(first);
+    let order = correlation(&flat);
+    let enough = ratio.abs() >= (FLOORS * options.floor.0).ln_1p();
+    if !enough || order.signum() != ratio.signum() {
+        return None;
+    }
+    let worth = flat.len() as f64 * (1.0 - scan.memory) / (1.0 + scan.memory);
+    let z = order.abs() * (worth - 1.0).max(0.0).sqrt();
+    let ln_p = (TENTH * 2.0 * normal_upper(z)).max(f64::MIN_POSITIVE).ln();
+    let level = |times: &[Nanoseconds]| regatta_core::record::side::median(times);
+    (ln_p <= scan.ln_level).then_some(Creep {
+        from_ns: level(&series.times[reference])?,
+        to_ns: level(&series.times[last..])?,
+        ratio: Ratio(ratio.exp()),
+        p: Probability((ln_p - scan.ln_level).exp() * options.level.0),
+    })
+}
+
+/// Spearman's correlation of values with their places.
+fn correlation(values: &[f64]) -> f64 {
+    let ranks = ranks(values);
+    let centre = (values.len() as f64 + 1.0) / 2.0;
+    let (mut along, mut across, mut both) = (0.0, 0.0, 0.0);
+    for (place, rank) in ranks.iter().enumerate() {
+        let (x, y) = (place as f64 + 1.0 - centre, rank - centre);
+        along += x * x;
+        across += y * y;
+        both += x * y;
+    }
+    match along * across > 0.0 {
+        true => both / (along * across).sqrt(),
+        false => 0.0,
+    }
 }
 
 #[cfg(test)]

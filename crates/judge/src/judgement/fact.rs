@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::difference::Difference;
-use super::tuner::told as chosen;
+use super::Difference;
+use super::finding::chosen;
 use crate::counts::{self, within};
 use regatta_core::machine::{LaunchChange, Sides};
 use regatta_worker::attention::ParamValue;

@@ -1,8 +1,8 @@
 //! One case: what its values show, by two ways to look, and what more of them would.
 
-use super::few::{APART, FEWEST, MANY, REACHES, TWICE, gap, may_call, unmistakable};
 use super::ranks::Tables;
 use super::suite::Shared;
+use super::terms::{APART, FEWEST, MANY, REACHES, TWICE, gap, may_call, unmistakable};
 use super::terms::{BETWEEN_SESSIONS, Because, Ruling, Series, SuiteRuling};
 use super::views::{Known, Sides, View};
 use crate::judgement::Word;

@@ -29,7 +29,6 @@
 //! Too few invocations call nothing but what lies many times beyond.
 
 mod evidence;
-mod few;
 mod level;
 mod looks;
 mod memory;
@@ -38,8 +37,6 @@ mod ranks;
 mod sessions;
 mod suite;
 mod terms;
-#[cfg(test)]
-mod tests;
 mod views;
 
 pub use looks::Looks;
@@ -116,3 +113,6 @@ fn remembered(cases: &[Series], prior: &Prior) -> Memory {
     let found = regular(|case| &case.base).max(regular(|case| &case.head));
     Memory(found.max(long))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,9 @@
 //! The suite's own row: what all cases share between base and head.
 
-use super::few::{enough, gap};
 use super::moderated::variance;
 use super::sessions::Between;
 use super::terms::{BETWEEN_SESSIONS, END, ERROR, FEWEST_CASES, Plan, Series, SuiteRuling};
+use super::terms::{enough, gap};
 use crate::judgement::Word;
 use crate::statistics::{one_sample_centre, t_upper, t_upper_quantile};
 use regatta_core::record::side::median;

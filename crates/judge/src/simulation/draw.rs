@@ -2,8 +2,8 @@
 
 use std::f64::consts::TAU;
 
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use super::noise::{Beside, Noise};
 use regatta_core::record::side::median;

@@ -59,4 +59,210 @@ fn trim(nominal: f64, mut lower_tail: impl FnMut(usize) -> f64, longest: usize) 
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Vectors {
+        exact: Vec<Ranked>,
+        ties: Vec<Ranked>,
+        asymptotic: Vec<Ranked>,
+        two_sample: Vec<TwoSample>,
+        paired: Vec<Paired>,
+    }
+
+    #[derive(Deserialize)]
+    struct Ranked {
+        base: Vec<f64>,
+        head: Vec<f64>,
+        u: f64,
+        less: f64,
+        greater: f64,
+        two_sided: f64,
+    }
+
+    #[derive(Deserialize)]
+    struct TwoSample {
+        base: Vec<f64>,
+        head: Vec<f64>,
+        #[serde(flatten)]
+        expected: Expected,
+    }
+
+    #[derive(Deserialize)]
+    struct Paired {
+        ratios: Vec<f64>,
+        #[serde(flatten)]
+        expected: Expected,
+    }
+
+    #[derive(Deserialize)]
+    struct Expected {
+        ratio: f64,
+        low: f64,
+        high: f64,
+        confidence: f64,
+    }
+
+    fn vectors() -> Vectors {
+        serde_json::from_str(include_str!("../../../../tests/vectors/statistics.json")).unwrap()
+    }
+
+    fn close(ours: f64, theirs: f64) {
+        assert!(
+            (ours - theirs).abs() <= 1e-9 * theirs.abs().max(1e-3),
+            "{ours} is not {theirs}"
+        );
+    }
+
+    #[test]
+    fn mann_whitney_agrees_with_scipy() {
+        let vectors = vectors();
+        assert!(vectors.exact.len() >= 100 && vectors.ties.len() >= 60);
+        let enumerated = vectors.exact.iter().chain(&vectors.ties);
+        let all = enumerated
+            .map(|case| (case, true))
+            .chain(vectors.asymptotic.iter().map(|case| (case, false)));
+        for (case, exact) in all {
+            let ours = mann_whitney(&case.base, &case.head).unwrap();
+            assert_eq!(ours.exact, exact);
+            close(ours.u, case.u);
+            close(ours.less, case.less);
+            close(ours.greater, case.greater);
+            close(ours.two_sided, case.two_sided);
+        }
+    }
+
+    #[test]
+    fn hodges_lehmann_agrees_with_enumeration() {
+        let vectors = vectors();
+        let check = |ours: Estimate, theirs: &Expected| {
+            close(ours.ratio.0, theirs.ratio);
+            close(ours.low.0, theirs.low);
+            close(ours.high.0, theirs.high);
+            close(ours.confidence.0, theirs.confidence);
+        };
+        for case in &vectors.two_sample {
+            let ours = two_sample_ratio(&case.base, &case.head, 0.95).unwrap();
+            check(ours, &case.expected);
+        }
+        for case in &vectors.paired {
+            check(paired_ratio(&case.ratios, 0.95).unwrap(), &case.expected);
+        }
+    }
+
+    #[test]
+    fn five_pairs_cover_their_whole_range() {
+        let estimate = paired_ratio(&[1.3, 1.1, 1.2, 1.5, 1.4], 0.95).unwrap();
+        close(estimate.low.0, 1.1);
+        close(estimate.high.0, 1.5);
+        close(estimate.confidence.0, 0.9375);
+    }
+
+    #[test]
+    fn the_smallest_p_is_that_of_sides_that_do_not_overlap() {
+        for (n, m) in [(1, 1), (3, 3), (4, 5), (5, 5), (10, 5), (10, 10), (30, 30)] {
+            let base: Vec<f64> = (1..=n).map(f64::from).collect();
+            let head: Vec<f64> = (1..=m).map(|i| 100.0 + f64::from(i)).collect();
+            let p = mann_whitney(&base, &head).unwrap().two_sided;
+            let reachable = reachable_p(n as usize, m as usize);
+            assert!((p / reachable - 1.0).abs() < 1e-12, "{n} {m}");
+        }
+        assert_eq!(needed_per_side(0.05), 4);
+        assert_eq!(needed_per_side(0.01), 5);
+    }
+
+    #[test]
+    fn large_samples_get_an_interval_as_fast_as_small_ones() {
+        let base: Vec<f64> = (0..400).map(|i| 100.0 + f64::from(i % 37)).collect();
+        let head: Vec<f64> = base.iter().map(|v| v * 1.1).collect();
+        let estimate = two_sample_ratio(&base, &head, 0.95).unwrap();
+        assert!(estimate.low.0 > 1.05 && estimate.high.0 < 1.15);
+        assert!((0.95..0.951).contains(&estimate.confidence.0));
+        let ratios: Vec<f64> = (0..300).map(|i| 1.0 + f64::from(i % 11) / 100.0).collect();
+        let paired = paired_ratio(&ratios, 0.95).unwrap();
+        assert!(paired.low < paired.ratio && paired.ratio < paired.high);
+    }
+
+    #[test]
+    fn what_cannot_be_ranked_has_no_answer() {
+        assert_eq!(mann_whitney(&[], &[1.0]), None);
+        assert_eq!(mann_whitney(&[f64::NAN], &[1.0]), None);
+        assert_eq!(two_sample_ratio(&[0.0], &[1.0], 0.95), None);
+        assert_eq!(two_sample_ratio(&[1.0], &[f64::INFINITY], 0.95), None);
+        assert_eq!(paired_ratio(&[], 0.95), None);
+        assert_eq!(paired_ratio(&[-1.0], 0.95), None);
+    }
+
+    #[test]
+    fn equal_values_are_no_evidence() {
+        assert_eq!(mann_whitney(&[5.0; 5], &[5.0; 5]).unwrap().two_sided, 1.0);
+        assert_eq!(mann_whitney(&[5.0; 40], &[5.0; 40]).unwrap().two_sided, 1.0);
+    }
+
+    fn times() -> impl Strategy<Value = Vec<f64>> {
+        // Coarse, so that ties are common.
+        prop::collection::vec((900u32..1100).prop_map(f64::from), 1..14)
+    }
+
+    proptest! {
+        #[test]
+        fn the_test_is_symmetric_and_scale_free(a in times(), b in times(), scale in 0.01f64..100.0) {
+            let there = mann_whitney(&a, &b).unwrap();
+            let back = mann_whitney(&b, &a).unwrap();
+            prop_assert!((there.two_sided - back.two_sided).abs() < 1e-12);
+            prop_assert!((there.less - back.greater).abs() < 1e-12);
+            prop_assert!(there.two_sided > 0.0 && there.two_sided <= 1.0);
+            prop_assert!(there.two_sided >= reachable_p(a.len(), b.len()) * (1.0 - 1e-12));
+            let scaled = |values: &[f64]| values.iter().map(|v| v * scale).collect::<Vec<_>>();
+            let same = mann_whitney(&scaled(&a), &scaled(&b)).unwrap();
+            prop_assert_eq!(there.two_sided, same.two_sided);
+        }
+
+        #[test]
+        fn ratios_scale_with_the_head(a in times(), b in times(), scale in 0.01f64..100.0) {
+            let plain = two_sample_ratio(&a, &b, 0.95).unwrap();
+            prop_assert!(plain.low <= plain.ratio * (1.0 + 1e-12));
+            prop_assert!(plain.ratio <= plain.high * (1.0 + 1e-12));
+            prop_assert!((0.0..=1.0).contains(&plain.confidence.0));
+            let scaled: Vec<f64> = b.iter().map(|v| v * scale).collect();
+            let moved = two_sample_ratio(&a, &scaled, 0.95).unwrap();
+            prop_assert!(((moved.ratio / plain.ratio).0 / scale - 1.0).abs() < 1e-9);
+            prop_assert!(((moved.low / plain.low).0 / scale - 1.0).abs() < 1e-9);
+            let back = two_sample_ratio(&b, &a, 0.95).unwrap();
+            prop_assert!(((back.ratio * plain.ratio).0 - 1.0).abs() < 1e-9);
+            prop_assert!(((back.low * plain.high).0 - 1.0).abs() < 1e-9);
+        }
+
+        #[test]
+        fn an_interval_that_leaves_one_out_is_significant(a in times(), b in times()) {
+            // Test and interval are two readings of the same ranks.
+            let estimate = two_sample_ratio(&a, &b, 0.95).unwrap();
+            let test = mann_whitney(&a, &b).unwrap();
+            if estimate.confidence.0 >= 0.95 && (estimate.low.0 > 1.0 || estimate.high.0 < 1.0) {
+                prop_assert!(test.two_sided <= 0.05 + 1e-9, "{:?} {:?}", estimate, test);
+            }
+        }
+
+        #[test]
+        fn paired_ratios_scale(ratios in prop::collection::vec(0.1f64..10.0, 1..12), c in 0.1f64..10.0) {
+            let plain = paired_ratio(&ratios, 0.95).unwrap();
+            prop_assert!(plain.low <= plain.ratio * (1.0 + 1e-12));
+            prop_assert!(plain.ratio <= plain.high * (1.0 + 1e-12));
+            let scaled: Vec<f64> = ratios.iter().map(|r| r * c).collect();
+            let moved = paired_ratio(&scaled, 0.95).unwrap();
+            prop_assert!(((moved.ratio / plain.ratio).0 / c - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn the_coefficient_of_variation_is_of_a_sample() {
+        // By hand: mean 4, squares 4 + 0 + 4 over 2.
+        assert_eq!(coefficient_of_variation(&[2.0, 4.0, 6.0]), 0.5);
+        assert_eq!(coefficient_of_variation(&[7.0, 7.0]), 0.0);
+        assert!(coefficient_of_variation(&[1.0]).is_nan());
+    }
+}

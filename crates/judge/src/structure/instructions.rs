@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::found::{Found, Pair, worse_if};
+use super::{Found, Pair, worse_if};
 use crate::judgement::Uncounted;
 use regatta_core::machine::{Counters, Counts, INSTRUCTIONS, METRICS, Metric, Structure, short};
 use regatta_core::suite::structural::{Action, Kind};
@@ -183,6 +183,3 @@ const NOT_ALL: &str = "this run counted, and its worker told no such figure";
 fn not_asked() -> String {
     "ask for them with --set instructions=true, or `instructions = true` under [measure]".to_owned()
 }
-
-#[cfg(test)]
-mod tests;

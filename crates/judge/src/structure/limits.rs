@@ -1,13 +1,16 @@
 //! Limits on structure, which hold inside one run without any baseline.
 
-use super::standing::multiprocessors;
+use std::collections::BTreeMap;
+
+use super::multiprocessors;
 use crate::complete::allowed;
 use crate::counts;
 use crate::judgement::LimitResult;
-use regatta_core::machine::{CENSUS, Launch, Structure, moves_data};
-use regatta_core::machine::{normalised, short};
+use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
+use regatta_core::record::built::Built;
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::suite::matches_name;
+use regatta_core::suite::rules::Rules;
 use regatta_core::suite::structural::{Limit, Quantity};
 
 /// Holds each case of a side to the limits that select it. Cases that are unsupported,
@@ -152,5 +155,196 @@ fn grid_of(launch: &Launch) -> String {
     format!("grid {x}x{y}x{z} of {}", short(&normalised(&launch.name)))
 }
 
+/// Holds each build to the limits on builds. Where none is known, each limit is held against
+/// nothing, and not judged.
+pub fn limits_on_builds(rules: &Rules, built: &BTreeMap<String, Built>) -> Vec<LimitResult> {
+    let limits = rules
+        .limits
+        .iter()
+        .filter(|limit| limit.count.is_of_build());
+    let results = limits.flat_map(|limit| match built.is_empty() {
+        true => vec![result(limit, None)],
+        false => built.iter().map(|one| result(limit, Some(one))).collect(),
+    });
+    results.collect()
+}
+
+fn result(limit: &Limit, of: Option<(&String, &Built)>) -> LimitResult {
+    let value = of.map(|(_, built)| built.wall_ns.seconds());
+    let unknown = "no build of what is there is known: `regatta build SUITE` measures that of a \
+                   suite, by its `makes`, `regatta env make NAME` what an environment compiles";
+    let reason = of.is_none().then(|| unknown.to_owned());
+    LimitResult {
+        built: of.map(|(what, _)| what.clone()),
+        ..LimitResult::of(limit, value, reason)
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::judgement::Held;
+    use crate::testing::{failed, side, timed, unsupported};
+    use regatta_core::machine::{ActivitySummary, DeviceTime};
+    use regatta_core::suite::rules::Selector;
+    use regatta_worker::units::Nanoseconds;
+
+    fn limit(count: &str, at_least: Option<f64>, at_most: Option<f64>) -> Limit {
+        Limit {
+            name: "n".to_owned(),
+            case: Selector([("worker".to_owned(), vec!["cpu".to_owned()])].into()),
+            count: count.to_owned().into(),
+            kernel: None,
+            at_least,
+            at_most,
+        }
+    }
+
+    fn results(limit: Limit, record: CaseRecord) -> Vec<LimitResult> {
+        let mut side = side("head", vec![("cpu/flash:s64,d64", record)]);
+        let sms = ("cpu.sms".to_owned(), "132".to_owned());
+        side.header.machine.hard.extend([sms]);
+        side.header.rules.limits = vec![limit];
+        limits(&side)
+    }
+
+    fn measured() -> CaseRecord {
+        let launch = |(name, blocks): (&str, u32)| Launch {
+            name: name.to_owned(),
+            grid: [blocks, 1, 1],
+            block: [128, 1, 1],
+            ..Launch::default()
+        };
+        let launches = [
+            ("elementwise_kernel", 4000),
+            ("reduce_kernel", 600),
+            ("void flash_bwd<64>()", 33),
+        ];
+        let counts = [
+            ("calls.backend_selections", 8),
+            ("ns.backend_selections", 660_100),
+            ("calls.plans", 1),
+            ("calls.triton_autotune", 0),
+        ];
+        let uncounted = (
+            "calls.hidden".to_owned(),
+            "te:select is not there".to_owned(),
+        );
+        CaseRecord {
+            structure: Some(Box::new(Structure {
+                launches: launches.map(launch).into(),
+                counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+                uncounted: [uncounted].into(),
+                ..Structure::default()
+            })),
+            activity: Some(ActivitySummary {
+                time: DeviceTime {
+                    overlap_ns: 40,
+                    ..DeviceTime::default()
+                },
+                ..ActivitySummary::default()
+            }),
+            ..timed(&[1.0])
+        }
+    }
+
+    #[test]
+    fn figures_are_held_to_their_bounds_and_say_what_they_were_read_off() {
+        use Held::{Broken, NotJudged, Yes};
+        let (none, least, most) = (None, Some, |most| (None, Some(most)));
+        let cases = [
+            (
+                "blocks",
+                (least(600.0), none),
+                Yes,
+                "grid 600x1x1 of reduce_kernel",
+            ),
+            ("launches", most(3.0), Yes, ""),
+            ("launches", most(2.0), Broken, ""),
+            ("copies", most(1.0), Yes, ""),
+            ("copies", most(0.0), Broken, ""),
+            ("calls.plans", most(1.0), Yes, "plans once a call"),
+            (
+                "calls.other",
+                most(0.0),
+                NotJudged,
+                "its worker does not count calls.other",
+            ),
+            (
+                "calls.hidden",
+                most(0.0),
+                NotJudged,
+                "calls.hidden could not be counted: te:select is not there",
+            ),
+            ("overlap_ns", (least(41.0), none), Broken, ""),
+            (
+                "copying_ns",
+                (least(41.0), none),
+                NotJudged,
+                "its worker does not count copying_ns",
+            ),
+            // A limit on events tells the host's time in them; a time is no event.
+            (
+                "calls.backend_selections",
+                most(0.0),
+                Broken,
+                "backend re-selected 8 times a call, 660.1 µs of the host a call in it",
+            ),
+            ("calls.triton_autotune", most(0.0), Yes, ""),
+            ("ns.backend_selections", most(0.0), Broken, ""),
+        ];
+        for (count, (at_least, at_most), held, of) in cases {
+            let found = results(limit(count, at_least, at_most), measured()).remove(0);
+            let reason = found.reason.unwrap_or_default();
+            assert_eq!((found.held, reason.as_str()), (held, of), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_limit_on_a_kernel_is_on_the_largest_grid_of_it() {
+        let of = |kernel: &str| {
+            let limit = Limit {
+                kernel: Some(kernel.to_owned()),
+                ..limit("sm_fill", Some(0.5), None)
+            };
+            let found = results(limit, measured()).remove(0);
+            format!("{}; {}", found.told(), found.reason.unwrap())
+        };
+        assert_eq!(
+            of("flash*"),
+            "sm_fill is 0.250, at least 0.500 is allowed; grid 33x1x1 of flash_bwd<64>, 33 of 132 \
+             SMs"
+        );
+        let none = of("fmha*");
+        assert!(
+            none.ends_with("no kernel it launches matches fmha*"),
+            "{none}"
+        );
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_judged_and_unsupported_is_excused() {
+        let launches = || limit("launches", None, Some(1.0));
+        assert_eq!(results(launches(), failed("x"))[0].held, Held::NotJudged);
+        assert_eq!(results(launches(), timed(&[1.0]))[0].held, Held::NotJudged);
+        assert!(results(launches(), unsupported("x")).is_empty());
+    }
+
+    #[test]
+    fn a_build_is_held_to_its_seconds_and_what_is_not_known_is_not_judged() {
+        let rules = |count: &str, most| Rules {
+            limits: vec![limit(count, None, Some(most))],
+            ..Rules::default()
+        };
+        let wall_ns = Nanoseconds::of_seconds(300.0);
+        let built = BTreeMap::from([("environment flash".to_owned(), Built { wall_ns })]);
+        let over = limits_on_builds(&rules("build_seconds", 60.0), &built);
+        assert_eq!(over[0].held, Held::Broken);
+        assert_eq!(over[0].subject(), "the build of environment flash");
+        let fine = limits_on_builds(&rules("build_seconds", 600.0), &built);
+        assert_eq!(fine[0].held, Held::Yes);
+        let none = limits_on_builds(&rules("build_seconds", 60.0), &BTreeMap::new());
+        assert_eq!(none[0].held, Held::NotJudged);
+        assert!(limits_on_builds(&rules("launches", 2.0), &built).is_empty());
+    }
+}

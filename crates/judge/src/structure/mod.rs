@@ -5,15 +5,137 @@
 //! ([`regatta_core::suite::structural`]).
 
 mod changes;
-mod counts;
-mod found;
 mod instructions;
 mod limits;
-mod standing;
 mod vanished;
 
 pub use changes::{changes, changes_of};
-pub use found::Pair;
-pub use limits::limits;
-pub use standing::{multiprocessors, not_comparable};
+pub use limits::{limits, limits_on_builds};
 pub use vanished::vanished;
+
+use crate::judgement::{Difference, Direction, StructuralChange};
+use crate::tuners;
+use regatta_core::machine::short;
+use regatta_core::record::side::CaseRecord;
+use regatta_core::record::types::RunHeader;
+use regatta_core::suite::structural::{Action, Kind, StructurePolicy};
+use regatta_worker::attention::CaseId;
+
+/// Two records of one case whose structures may be compared.
+pub struct Pair<'a> {
+    /// The case's id.
+    pub case: &'a str,
+    /// The base's record.
+    pub base: &'a CaseRecord,
+    /// The head's record.
+    pub head: &'a CaseRecord,
+    /// Multiprocessors of the device, where it is a GPU.
+    pub sms: Option<u32>,
+    /// How changes are taken.
+    pub policy: &'a StructurePolicy,
+}
+
+impl Pair<'_> {
+    /// True where a tuner that does not choose alike throughout chose otherwise in the calls
+    /// that were counted.
+    fn tuned_by_chance(&self) -> bool {
+        tuners::counted_otherwise(self.base, self.head)
+    }
+}
+
+/// The differences found so far.
+pub struct Found<'a> {
+    /// What is compared.
+    pub pair: &'a Pair<'a>,
+    /// Each with how it is taken.
+    pub changes: Vec<StructuralChange>,
+}
+
+impl Found<'_> {
+    /// Adds a difference of the kernel, count or parameter `name`.
+    pub fn add(
+        &mut self,
+        kind: Kind,
+        direction: Direction,
+        name: &str,
+        before: impl ToString,
+        after: impl ToString,
+    ) {
+        self.add_called(kind, direction, (name, short(name)), before, after);
+    }
+
+    /// The same, of what rules know by a name and people are told by another.
+    pub fn add_called(
+        &mut self,
+        kind: Kind,
+        direction: Direction,
+        (name, called): (&str, String),
+        before: impl ToString,
+        after: impl ToString,
+    ) {
+        let action = match self.pair.policy.action(kind, name, self.pair.case) {
+            // By chance the structure of another choice was counted.
+            Action::Fail if kind.follows_tuning() && self.pair.tuned_by_chance() => Action::Warn,
+            action => action,
+        };
+        self.changes.push(StructuralChange {
+            kind,
+            direction,
+            name: called,
+            before: before.to_string(),
+            after: after.to_string(),
+            action: match direction {
+                Direction::Better => Action::Ignore,
+                _ => action,
+            },
+        });
+    }
+
+    /// Adds a difference of a figure of which more is worse.
+    pub fn add_figure(&mut self, kind: Kind, name: &str, before: u64, after: u64) {
+        if before != after {
+            self.add(kind, worse_if(after > before), name, before, after);
+        }
+    }
+}
+
+/// The direction of a change that is for the worse, or else for the better.
+pub fn worse_if(worse: bool) -> Direction {
+    match worse {
+        true => Direction::Worse,
+        false => Direction::Better,
+    }
+}
+
+/// What launch heuristics ask of a device: grids follow from it by design.
+const GPU_FACTS: [&str; 2] = ["sms", "compute_capability"];
+
+/// Why the structures of two runs are not compared; `None` where they are. `differ` are
+/// the hard facts in which they differ.
+pub fn not_comparable(differ: &[Difference]) -> Vec<Difference> {
+    let decides = |field: &str| {
+        let gpu = field
+            .split_once('.')
+            .is_some_and(|(_, fact)| GPU_FACTS.contains(&fact));
+        gpu || ["schema", "suite", "cpu.cores"].contains(&field)
+    };
+    let differ = differ
+        .iter()
+        .filter(|difference| decides(&difference.field));
+    differ.cloned().collect()
+}
+
+/// The multiprocessors of the device that a case runs on, where it tells them.
+pub fn multiprocessors(header: &RunHeader, case: &CaseId) -> Option<u32> {
+    let worker = case.case().ok()?.variant.worker_name();
+    let kind = &header
+        .workers
+        .iter()
+        .find(|w| w.name == worker)?
+        .device_kind;
+    let sms = header.machine.hard.get(&format!("{kind}.sms"))?;
+    sms.parse().ok().filter(|sms| *sms > 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,8 @@ use regatta_core::machine::{Launch, Structure, moves_data};
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::structural::{Action, Kind};
 
-use super::counts::kind;
-use super::found::Pair;
+use super::Pair;
+use super::changes::kind;
 use super::instructions;
 
 /// Counts that the Python worker makes unasked, only where the module is loaded that they
@@ -127,6 +127,3 @@ fn figures(pair: &Pair, base: &Structure, head: &Structure, found: &mut Vec<Unco
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::analysis::{Analysis, analyse};
 use super::runs::{FEWEST, FLOOR, Runs, RunsOf, comparable, judge};
+use super::{Analysis, analyse};
 use crate::account::{Asked, account};
 use crate::causes::{Facts, Found, found};
 use crate::judgement::{Account, Difference, Finding, Verdict, VerdictOutcome};

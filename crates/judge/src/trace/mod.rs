@@ -4,13 +4,51 @@
 //! times are an indication, and held to a high floor. The times of several runs of each side
 //! have a floor of their own ([`Runs`]).
 
-mod analysis;
 mod compare;
 mod runs;
 
-pub use analysis::{Analysis, analyse};
 pub use compare::{Comparison, compare};
 pub use runs::{FEWEST, FLOOR, LEAST, Runs, RunsOf, apart_told, runs_of, times_of};
+
+use serde::Serialize;
+
+use crate::causes::{Standing, standing_out};
+use crate::judgement::Finding;
+use regatta_core::machine::{
+    Recorded, Recording, SteadyPart, Summary, in_steady, steady, summarise,
+};
+
+/// A trace, analysed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Analysis {
+    /// Everything that was recorded.
+    pub whole: Summary,
+    /// The part that repeats, where one does.
+    pub steady: Option<SteadyPart>,
+    /// What stands out in that part, or else in everything; most telling first.
+    pub findings: Vec<Finding>,
+}
+
+/// Analyses a recording.
+pub fn analyse(recording: &Recording) -> Analysis {
+    let all: Vec<&Recorded> = recording.operations.iter().collect();
+    let whole = summarise(recording, &all, None);
+    let steady = steady(recording).map(|steady| {
+        let window = Some((steady.from_ns, steady.to_ns));
+        let mut summary = summarise(recording, &steady.operations(recording), window);
+        // Launches and copies are operations, of which the estimate would be another number.
+        let told = in_steady(recording, &steady);
+        if !told.is_empty() {
+            summary.calls = told;
+        }
+        SteadyPart { steady, summary }
+    });
+    Analysis {
+        findings: standing_out(&Standing::of(recording, &whole, steady.as_ref())),
+        whole,
+        steady,
+    }
+}
 
 #[cfg(test)]
 mod tests;

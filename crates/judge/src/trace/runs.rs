@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::analysis::{Analysis, analyse};
+use super::{Analysis, analyse};
 use crate::judgement::{VerdictOutcome, Word};
 use crate::rule::{Looks, Plan, Series, Trace as Values, rule};
 use regatta_core::machine::{Scope, Sides, Summary};
@@ -271,4 +271,68 @@ impl Runs {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use VerdictOutcome::{Failed, NotJudged, Passed};
+
+    fn spent(busy: &[f64]) -> Vec<Spent> {
+        let spent = |ns: &f64| Spent {
+            elapsed_ns: Nanoseconds(ns * 1.05),
+            busy_ns: Nanoseconds(*ns),
+        };
+        busy.iter().map(spent).collect()
+    }
+
+    fn judged(base: &[f64], head: &[f64]) -> Runs {
+        judge(&Sides::of(spent(base), spent(head)), None).unwrap()
+    }
+
+    /// So many values that lie this far around a centre, as a share of it.
+    fn around(centre: f64, apart: f64, count: usize) -> Vec<f64> {
+        let last = (count - 1) as f64;
+        let at = |number| centre * (1.0 + apart * (number as f64 / last - 0.5));
+        (0..count).map(at).collect()
+    }
+
+    #[test]
+    fn one_run_a_side_is_held_to_ten_per_cent_few_take_back_and_four_show_five() {
+        let (few, far) = (around(1e6, 0.002, 3), around(1.2e6, 0.002, 3));
+        let (quiet, loud) = (around(1e6, 0.004, 4), around(1e6, 0.08, 4));
+        let rows: &[(&[f64], &[f64], VerdictOutcome)] = &[
+            (&[1e6], &[1.09e6], Passed),
+            (&[1e6], &[1.11e6], Failed),
+            // A few runs can only take back what one would have called.
+            (&few, &around(1.05e6, 0.002, 3), Passed),
+            (&few, &far, Failed),
+            // A run of the base that took as long as those of the head.
+            (&[1e6, 1e6, 1.25e6], &far, NotJudged),
+            (&[1e6, 1.25e6], &[1.2e6], Passed),
+            (&quiet, &around(1.05e6, 0.004, 4), Failed),
+            // What is shown to be there and lies within what counts at all.
+            (&quiet, &around(1.01e6, 0.004, 4), Passed),
+            (&quiet, &around(0.9e6, 0.004, 4), Passed),
+            (&quiet, &quiet, Passed),
+            // Slower, and as far as runs lie apart; and such runs could hide anything.
+            (&loud, &around(1.05e6, 0.08, 4), NotJudged),
+            (&around(1e6, 0.6, 4), &around(1e6, 0.6, 4), NotJudged),
+            (&loud, &around(1.6e6, 0.08, 4), Failed),
+        ];
+        for (base, head, expected) in rows {
+            let found = judged(base, head).busy.outcome();
+            assert_eq!(found, *expected, "{base:?} {head:?}");
+        }
+        let judged = judged(&[1e6], &[1.15e6]);
+        assert_eq!(judged.elapsed.outcome(), Passed, "twice that");
+        assert!(!judged.are_several());
+        assert_eq!(judged.busy.told(), "15.0 % slower");
+    }
+
+    #[test]
+    fn a_floor_that_is_asked_for_is_kept() {
+        let [base, head] = [1e6, 1.05e6].map(|centre| spent(&around(centre, 0.002, 5)));
+        let sides = Sides::of(base, head);
+        let outcome = |asked| judge(&sides, Some(Share(asked))).unwrap().busy.outcome();
+        assert_eq!((outcome(0.1), outcome(0.03)), (Passed, Failed));
+        assert!(judge(&Sides::of(Vec::new(), spent(&[1.0])), None).is_none());
+    }
+}

@@ -68,72 +68,137 @@ fn a_kernel_that_ends_a_program_three_times_is_no_loop() {
     assert_eq!(analyse(&trace(writer.recording).recording).steady, None);
 }
 
-#[test]
-fn copies_that_were_added_are_counted_and_timed() {
-    let plain = steps(|writer, _| {
-        writer.kernel("flash_fwd", 132, 82_000);
-    });
-    let copying = steps(|writer, _| {
-        for _ in 0..4 {
-            writer.kernel("void at::native::copy_kernel<float>(int)", 1_000, 39_000);
+/// A program whose every repetition does what is written: `name@blocks:us` is a kernel, `HtoD:us` a
+/// copy, `pause:us` of the host, `load:number` modules that are loaded.
+fn program(line: &str) -> Trace {
+    steps(|writer, number| {
+        for word in line.split_whitespace() {
+            let (what, value) = word.split_once(':').unwrap();
+            let value: u64 = value.parse().unwrap();
+            match (what, what.split_once('@')) {
+                ("pause", _) => writer.host_pauses(1_000 * value),
+                ("load", _) => writer.calls(&[("module_loads", 3 + value * number)]),
+                (_, Some((kernel, blocks))) => {
+                    writer.kernel(kernel, blocks.parse().unwrap(), 1_000 * value);
+                }
+                (copy, None) => writer.copy(copy, 1 << 20, 1_000 * value),
+            }
         }
-        writer.kernel("flash_fwd", 132, 82_000);
-    });
-    assert_eq!(
-        first(&plain, &copying),
-        "copies-added: 4 copy kernels added (copy_kernel), 156.0 of 238.0 µs"
-    );
-    let fetched = steps(|writer, _| {
-        writer.kernel("flash_fwd", 132, 82_000);
-        writer.copy("DtoH", 4, 2_000);
-    });
-    assert_eq!(
-        first(&plain, &fetched),
-        "copies-added: DtoH 0 → 1, 2.00 of 84.0 µs"
-    );
+    })
 }
 
 #[test]
-fn a_late_host_is_told_from_a_slow_device() {
-    let quick = steps(|writer, _| {
-        writer.kernel("flash_fwd", 132, 20_000);
+fn what_differs_of_two_programs_is_told_as_its_cause() {
+    let copies = "copy_kernel@1000:39 ".repeat(4);
+    let table = format!("
+flash@132:82 ; {copies}flash@132:82 => copies-added: 4 copy kernels added (copy_kernel), 156.0 of 238.0 µs
+flash@132:82 ; flash@132:82 DtoH:2 => copies-added: DtoH 0 → 1, 2.00 of 84.0 µs
+flash@132:20 ; flash@132:20 pause:250 => host-bound: device idle waiting for the host 0 →
+flash@132:20 ; flash@132:50 => same-launch: flash: 20.0 → 50.0 µs
+load:0 flash@132:20 ; load:2 flash@132:20 => modules-loaded: modules loaded 0 → 2 a repetition
+load:2 flash@132:20 ; load:2 flash@132:20 =>
+a@132:20 b@132:20 ; a@132:20 c@132:40 => kernel-replaced: b → c: 20.0 → 40.0 µs, 2.00x slower
+a@132:20 b@132:20 ; a@132:20 a@132:20 a@132:20 a@132:20 b@132:20 => launches-added: launches 2 → 5
+");
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        let (sides, expected) = line.split_once("=>").unwrap();
+        let (base, head) = sides.split_once(';').unwrap();
+        let found = first(&program(base), &program(head));
+        assert!(found.starts_with(expected.trim()), "{line}\n{found}");
+        assert_eq!(
+            found.is_empty(),
+            expected.trim().is_empty(),
+            "{line}\n{found}"
+        );
+    }
+    let recompiled = steps(|writer, _| {
+        writer.kernel("a", 132, 20_000).registers = Some(255);
     });
-    let late = steps(|writer, _| {
-        writer.kernel("flash_fwd", 132, 20_000);
-        writer.host_pauses(250_000);
-    });
-    let told = first(&quick, &late);
+    let told = first(&program("a@132:20"), &recompiled);
     assert!(
-        told.starts_with("host-bound: device idle waiting for the host 0 → "),
+        told.starts_with("recompiled: a: registers 168 → 255"),
         "{told}"
     );
-    let comparison = compared(&quick, &late);
+    let late = compared(&program("a@132:20"), &program("a@132:20 pause:250"));
+    assert!(late.verdict.reasons[0].starts_with("the program takes"));
+}
+
+/// Causes that stand out in one trace.
+fn standing(trace: &Trace) -> Vec<String> {
+    let found = analyse(&trace.recording).findings.into_iter();
+    found.map(|finding| finding.to_string()).collect()
+}
+
+#[test]
+fn what_costs_stands_out_in_one_trace() {
     assert_eq!(
-        comparison.verdict.reasons.len(),
-        1,
-        "{:?}",
-        comparison.verdict
+        standing(&training(1)),
+        [
+            "few-blocks: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 1x1x1, 1 of 132 SMs, \
+             268.0 of 268.4 ms of kernels a repetition (99.9 %)"
+        ]
     );
-    assert!(comparison.verdict.reasons[0].starts_with("the program takes"));
-    let slow = steps(|writer, _| {
-        writer.kernel("flash_fwd", 132, 50_000);
+    assert!(standing(&training(157)).is_empty());
+    let table = "
+flash@132:80 seed@1:2 =>
+flash@132:30 pause:70 => host-bound: device idle waiting for the host 62.1 of 93.0 µs
+a@132:80 HtoD:20 => no-overlap: copies and compute at once 0 of 20.0 µs of copying a repetition
+load:0 a@132:80 =>
+";
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        let (trace, expected) = line.split_once("=>").unwrap();
+        let all = standing(&program(trace));
+        let begins = all.iter().all(|told| told.starts_with(expected.trim()));
+        let number = usize::from(!expected.trim().is_empty());
+        assert!(begins && all.len() == number, "{line}\n{all:?}");
+    }
+    let mut unknown = program("flash@132:30 pause:70");
+    for operation in &mut unknown.recording.operations {
+        operation.launched_ns = None;
+    }
+    assert!(standing(&unknown)[0].starts_with("gaps: device idle 63.0 of 93.0 µs"));
+}
+
+#[test]
+fn code_that_is_loaded_in_every_step_is_compiled_again() {
+    let loading = steps(|writer, number| {
+        writer.calls(&[("module_loads", 3 + 2 * number)]);
+        writer.kernel("matmul", 132, 80_000).registers = Some(100 + number as u32 % 3);
     });
-    let told = first(&quick, &slow);
-    assert!(
-        told.starts_with("same-launch: flash_fwd: 20.0 → 50.0 µs"),
-        "{told}"
+    assert_eq!(
+        standing(&loading),
+        [
+            "recompiled: 20 modules loaded in the steady part, 2.00 a repetition; matmul ran in \
+             3 versions of registers, block and shared memory"
+        ]
     );
+    // Three in a hundred repetitions are first uses, not a compilation in each.
+    let mut lazy = Writer::new();
+    for number in 0..100 {
+        lazy.calls(&[("module_loads", 3 + u64::from(number > 20) * 3)]);
+        lazy.kernel("matmul", 132, 80_000);
+    }
+    assert!(standing(&trace(lazy.recording)).is_empty());
+    // A program that never repeats is judged by its second half.
+    let lengths = |loads: u64| {
+        let mut writer = Writer::new();
+        for number in 0..24u32 {
+            writer.calls(&[("module_loads", 6 + loads * u64::from(number))]);
+            writer.kernel(&format!("attention_{number}"), 132 + number, 80_000);
+        }
+        standing(&trace(writer.recording))
+    };
+    let all = lengths(2);
+    assert!(all[0].starts_with("modules-loaded: 2"), "{all:?}");
+    assert!(lengths(0).is_empty());
 }
 
 #[test]
 fn what_became_faster_is_not_why_a_program_is_slower() {
-    let base = steps(|writer, _| {
-        writer.kernel("flash_v2", 132, 40_000);
-    });
-    let head = steps(|writer, _| {
-        writer.kernel("flash_v3", 132, 30_000);
-        writer.host_pauses(250_000);
-    });
+    let (base, head) = (
+        program("flash_v2@132:40"),
+        program("flash_v3@132:30 pause:250"),
+    );
     let findings = compared(&base, &head).findings;
     let causes: Vec<&str> = findings.iter().map(|f| f.cause.as_str()).collect();
     assert_eq!(causes, ["host-bound", "kernel-replaced"], "{findings:?}");
@@ -148,95 +213,33 @@ fn what_became_faster_is_not_why_a_program_is_slower() {
 #[test]
 fn gaps_that_are_not_the_hosts_are_gaps() {
     let trace = |pause: u64| {
-        let mut trace = steps(|writer, _| {
-            writer.kernel("flash_fwd", 132, 20_000);
-            writer.host_pauses(pause);
-        });
+        let mut trace = program(&format!("flash_fwd@132:20 pause:{pause}"));
         for operation in &mut trace.recording.operations {
             operation.launched_ns = Some(900_000);
         }
         trace
     };
     assert_eq!(
-        first(&trace(1_000), &trace(60_000)),
+        first(&trace(1), &trace(60)),
         "gaps: device idle 900.0 ns → 54.0 µs of 74.0 µs a repetition, and works 20.0 µs"
     );
 }
 
 #[test]
-fn modules_that_are_loaded_in_every_repetition_come_first() {
-    let trace = |loads: u64| {
-        steps(|writer, number| {
-            writer.calls(&[("module_loads", 3 + loads * number)]);
-            writer.kernel("flash_fwd", 132, 20_000);
-        })
-    };
-    assert_eq!(
-        first(&trace(0), &trace(2)),
-        "modules-loaded: modules loaded 0 → 2 a repetition"
-    );
-    assert_eq!(first(&trace(2), &trace(2)), "");
-}
-
-#[test]
-fn another_kernel_more_launches_and_another_compilation_have_names_of_their_own() {
-    let base = steps(|writer, _| {
-        writer.kernel("a", 132, 20_000);
-        writer.kernel("b", 132, 20_000);
-    });
-    let replaced = steps(|writer, _| {
-        writer.kernel("a", 132, 20_000);
-        writer.kernel("c", 132, 40_000);
-    });
-    assert_eq!(
-        first(&base, &replaced),
-        "kernel-replaced: b → c: 20.0 → 40.0 µs, 2.00x slower"
-    );
-    let more = steps(|writer, _| {
-        for _ in 0..4 {
-            writer.kernel("a", 132, 20_000);
-        }
-        writer.kernel("b", 132, 20_000);
-    });
-    assert_eq!(first(&base, &more), "launches-added: launches 2 → 5");
-    let recompiled = steps(|writer, _| {
-        writer.kernel("a", 132, 20_000).registers = Some(255);
-        writer.kernel("b", 132, 20_000);
-    });
-    let told = first(&base, &recompiled);
-    assert!(
-        told.starts_with("recompiled: a: registers 168 → 255"),
-        "{told}"
-    );
-}
-
-#[test]
 fn harmless_changes_are_not_worse() {
-    let base = steps(|writer, _| {
-        writer.kernel("a", 132, 20_000);
+    let base = program("a@132:20 b@132:20 DtoD:2");
+    let jitter = steps(|writer, number| {
+        writer.kernel("a", 132, 20_000 + 300 * number);
+        writer.kernel("b", 132, 20_000 - 300 * number);
+        writer.copy("DtoD", 64, 2_000);
+    });
+    // Larger blocks, fewer of them, the same threads.
+    let blocks = steps(|writer, _| {
+        writer.kernel("a", 66, 20_000).block = [256, 1, 1];
         writer.kernel("b", 132, 20_000);
         writer.copy("DtoD", 64, 2_000);
     });
-    let mut others: Vec<Trace> = vec![
-        // Order, jitter, more steps, another warm-up.
-        steps(|writer, _| {
-            writer.kernel("b", 132, 20_000);
-            writer.kernel("a", 132, 20_000);
-            writer.copy("DtoD", 64, 2_000);
-        }),
-        steps(|writer, number| {
-            writer.kernel("a", 132, 20_000 + 300 * number);
-            writer.kernel("b", 132, 20_000 - 300 * number);
-            writer.copy("DtoD", 64, 2_000);
-        }),
-        // Larger blocks, fewer of them, the same threads.
-        steps(|writer, _| {
-            let kernel = writer.kernel("a", 66, 20_000);
-            kernel.block = [256, 1, 1];
-            writer.kernel("b", 132, 20_000);
-            writer.copy("DtoD", 64, 2_000);
-        }),
-    ];
+    // More steps, another warm-up.
     let mut longer = Writer::new();
     longer.kernel("tuning", 7, 9_000);
     for _ in 0..25 {
@@ -244,19 +247,18 @@ fn harmless_changes_are_not_worse() {
         longer.kernel("b", 132, 20_000);
         longer.copy("DtoD", 64, 2_000);
     }
-    others.push(trace(longer.recording));
     let mut streams = base.clone();
     for operation in &mut streams.recording.operations {
         operation.stream = Some(12);
     }
-    others.push(streams);
-    for other in others {
-        let comparison = compared(&base, &other);
-        let told = (&comparison.verdict, &comparison.findings);
+    let order = program("b@132:20 a@132:20 DtoD:2");
+    for other in [order, jitter, blocks, trace(longer.recording), streams] {
+        let found = compared(&base, &other);
         assert_eq!(
-            comparison.verdict.outcome,
+            found.verdict.outcome,
             VerdictOutcome::Passed,
-            "{told:?}"
+            "{:?}",
+            found.findings
         );
     }
 }
@@ -264,10 +266,7 @@ fn harmless_changes_are_not_worse() {
 #[test]
 fn copies_behind_kernels_count_as_hidden_until_they_are_not() {
     let hidden = |shift: u64| {
-        let mut trace = steps(|writer, _| {
-            writer.kernel("a", 132, 100_000);
-            writer.copy("HtoD", 1 << 20, 50_000);
-        });
+        let mut trace = program("a@132:100 HtoD:50");
         for operation in &mut trace.recording.operations {
             if operation.kernel().is_none() {
                 operation.stream = Some(13);
@@ -307,11 +306,7 @@ fn copies_behind_kernels_count_as_hidden_until_they_are_not() {
 #[test]
 fn a_collective_on_the_stream_that_computes_has_lost_its_overlap() {
     let reduced = |shift: u64| {
-        let mut trace = steps(|writer, _| {
-            writer.kernel("gemm", 132, 100_000);
-            writer.kernel("ncclDevKernel_AllReduce", 16, 60_000);
-            writer.kernel("adamw", 132, 10_000);
-        });
+        let mut trace = program("gemm@132:100 ncclDevKernel_AllReduce@16:60 adamw@132:10");
         let gone = |at: usize| shift * (at as u64 / 3);
         // Behind the warm-up.
         let steps = trace.recording.operations.iter_mut().skip(1);

@@ -9,7 +9,6 @@ use super::stored::Base;
 use crate::laps::Laps;
 use regatta_core::record::run_file::RunWriter;
 use regatta_core::record::side::Side;
-use regatta_core::record::spent::Phase;
 use regatta_core::record::types::Owed;
 use regatta_judge::judgement::Judgement;
 use regatta_judge::{self as judge, Options};
@@ -66,8 +65,7 @@ pub fn decide<B: Batches>(
         let head = batches.head();
         let settings = &head.suite.settings;
         let batch = judge::next_batch(&judgement, &head.suite.rules.policy, fresh, settings.seed);
-        laps.end(Phase::Judging);
-        head.judging.extend(laps.stretch());
+        head.spent.judging += laps.end();
         let Some(batch) = batch else {
             return Ok(judgement);
         };

@@ -114,7 +114,7 @@ impl InTurn {
     /// When a run cannot be written or read back: exit code 3.
     pub(super) fn measured(mut self) -> Result<Measured, ExperimentError> {
         let (writers, base, _) = self.measure()?;
-        self.head.spent_on_base = Some(self.base.spent.clone());
+        self.head.spent_on_base = Some(self.base.spent);
         Ok(Measured {
             ready: self.head,
             writer: writers.head,
@@ -259,18 +259,15 @@ impl Taking<'_> {
             sessions.1 = sessions.1.watched_by(Box::new(Machine::here()));
         }
         for (side, block) in &turns {
-            let (session, writer, spent) = match side {
-                TurnSide::Base => (&mut sessions.0, &mut writers.base, &mut base.spent),
-                TurnSide::Head => (&mut sessions.1, &mut writers.head, &mut head.spent),
+            let (session, writer) = match side {
+                TurnSide::Base => (&mut sessions.0, &mut writers.base),
+                TurnSide::Head => (&mut sessions.1, &mut writers.head),
             };
             let ran = session.run(
                 std::slice::from_ref(block),
                 progress.as_mut(),
                 &mut |entry| {
                     interrupt::hold_if_stopping();
-                    if let Some(stretch) = &entry.spent {
-                        spent.add_all(&stretch.phases);
-                    }
                     writer.append(entry)
                 },
             );
@@ -282,6 +279,8 @@ impl Taking<'_> {
                 )
             })?;
         }
+        base.spent += sessions.0.spent;
+        head.spent += sessions.1.spent;
         if let Some(said) = progress.summary() {
             head.say(said);
         }

@@ -15,7 +15,7 @@ use crate::counters::Machine;
 use crate::git::checkout;
 use crate::held::{Held, Waiting};
 use crate::interrupt;
-use crate::laps::{Clock, Monotonic};
+use crate::laps::{Clock, Monotonic, Spent};
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
 use crate::schedule::blocks;
@@ -26,8 +26,7 @@ use regatta_core::record::built::{self, Built};
 use regatta_core::record::header::{Git, RunHeader, SuiteRecord, Turn};
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
 use regatta_core::record::shard::{self, Shard};
-use regatta_core::record::spent::{Phase, Spent};
-use regatta_core::record::types::{BaseId, Owed, Stretch};
+use regatta_core::record::types::{BaseId, Owed};
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta_core::suite::Suite;
 use regatta_core::suite::shard::{Place, deal};
@@ -49,15 +48,11 @@ pub struct Ready {
     pub listener: Rc<dyn Listener>,
     /// True where nothing is to be said but what went wrong.
     pub quiet: bool,
-    /// How far the run is.
+    /// The time since this command began.
     pub clock: Monotonic,
     /// When this command began.
     pub began: Instant,
-    /// What judging took so far.
-    pub judging: Vec<Stretch>,
-    /// What went before the first invocation.
-    pub before: Spent,
-    /// What this command took for it, by phase.
+    /// What this command took for it so far.
     pub spent: Spent,
     /// The same of the base, where that is measured in turn with it.
     pub spent_on_base: Option<Spent>,
@@ -157,7 +152,6 @@ impl Ready {
             shard,
         } = asked;
         let began = Instant::now();
-        let mut before = Spent::default();
         check_writable(&directory.join("index.html")).map_err(ExperimentError::usage)?;
         let workers: Vec<String> = suite
             .cases
@@ -171,7 +165,7 @@ impl Ready {
         if let Some(worktree) = &revision {
             processes = processes.started_in(&worktree.directory, worktree.own.as_deref());
         }
-        before.add(Phase::SettingUp, clock.now());
+        let setting_up = clock.now();
         // Of a shard the workers of the whole introduce themselves: all shards are of one machine
         // and one code, whatever falls to them.
         let cases = match shard {
@@ -213,7 +207,11 @@ impl Ready {
             args.listener.note(&peak_line(worker, peak));
         }
         suite.cases = cases;
-        before.add(Phase::Preflight, clock.now() - before.sum());
+        let spent = Spent {
+            workers: clock.now() - setting_up,
+            setting_up,
+            ..Spent::default()
+        };
         let mut built = builds::of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {
             // What was built here is not what is measured.
@@ -272,9 +270,7 @@ impl Ready {
             quiet: args.quiet,
             clock,
             began,
-            judging: Vec::new(),
-            before,
-            spent: Spent::default(),
+            spent,
             spent_on_base: None,
             processes,
             hellos,
@@ -290,8 +286,7 @@ impl Ready {
     /// # Errors
     /// When the run cannot be written: exit code 3.
     pub fn measure(&mut self, base: Option<BaseId>) -> Result<RunWriter, ExperimentError> {
-        let since = self.clock.now() - self.before.sum();
-        self.before.add(Phase::SettingUp, since);
+        self.spent.setting_up = self.clock.now() - self.spent.workers;
         let opening = Opening {
             fresh: self.fresh,
             base,
@@ -308,14 +303,8 @@ impl Ready {
     /// # Errors
     /// As [`measure`](Ready::measure).
     pub fn open(&mut self, opening: Opening) -> Result<RunWriter, ExperimentError> {
-        let opening = Opening {
-            spent: self.before.clone(),
-            ..opening
-        };
         let (writer, before) = RunWriter::open(&self.directory, &self.header, &opening)
             .map_err(ExperimentError::not_judged)?;
-        self.clock = self.clock.going_on(writer.from_ns);
-        self.spent.add_all(&self.before);
         if !matches!(before, Before::Resumed { .. }) {
             self.processes.begin_logs();
         }
@@ -398,13 +387,9 @@ impl Ready {
         if self.suite.settings.wants_quiet() {
             session = session.watched_by(Box::new(Machine::here()));
         }
-        let spent = &mut self.spent;
         session
             .run(&blocks, progress.as_mut(), &mut |entry| {
                 interrupt::hold_if_stopping();
-                if let Some(stretch) = &entry.spent {
-                    spent.add_all(&stretch.phases);
-                }
                 writer.append(entry)
             })
             .map_err(|error| {
@@ -413,6 +398,7 @@ impl Ready {
                     error,
                 )
             })?;
+        self.spent += session.spent;
         if let Some(said) = progress.summary() {
             self.say(said);
         }

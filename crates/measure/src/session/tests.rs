@@ -1,6 +1,5 @@
 //! Sessions with workers that are a list of answers.
 
-mod phases;
 mod quiet;
 
 use std::cell::{Cell, RefCell};
@@ -202,8 +201,8 @@ fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
     (outcomes, asked, limits)
 }
 
-/// The entries of both cases, what was asked, and how long it all took.
-fn kept(answers: Answers) -> (Vec<Entry>, Log, Nanoseconds) {
+/// The entries of both cases, what was asked, and what was spent.
+fn kept(answers: Answers) -> (Vec<Entry>, Log, Spent) {
     kept_on(answers, |_| {}, |_| Box::new(Unwatched))
 }
 
@@ -212,7 +211,7 @@ fn kept_on(
     answers: Answers,
     change: impl FnOnce(&mut Suite),
     watch: impl FnOnce(Hand) -> Box<dyn Watch>,
-) -> (Vec<Entry>, Log, Nanoseconds) {
+) -> (Vec<Entry>, Log, Spent) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, SUITE).unwrap();
@@ -234,11 +233,12 @@ fn kept_on(
         entries.push(entry.clone());
         Ok::<(), Infallible>(())
     };
-    Session::new(&suite, &mut starts, &clock, &mut BTreeSet::new())
-        .watched_by(watch(clock.clone()))
-        .run(&[block], &mut Silent, &mut keep)
-        .unwrap();
-    (entries, log, clock.now())
+    let mut detailed = BTreeSet::new();
+    let session = Session::new(&suite, &mut starts, &clock, &mut detailed);
+    let mut session = session.watched_by(watch(clock.clone()));
+    session.run(&[block], &mut Silent, &mut keep).unwrap();
+    let spent = session.spent.clone();
+    (entries, log, spent)
 }
 
 fn only(asked: &'static str, reaction: Reaction) -> Answers {
@@ -271,6 +271,18 @@ fn the_results_of_one_set_and_of_several_are_kept_as_they_were_checked() {
         assert_eq!(asked, wanted);
         // Releasing has the time limit of the suite.
         assert_eq!(limits[4], Duration::from_secs(7));
+    }
+}
+
+#[test]
+fn the_time_of_a_session_is_of_its_workers_and_its_cases() {
+    for (answers, starts, asked) in [
+        (Answers::new(), 1.0, 8.0),
+        (only("measure", DIES), 2.0, 6.0),
+    ] {
+        let (.., spent) = kept(answers);
+        assert_eq!(spent.workers, Nanoseconds(starts * (STARTS + ENDS)));
+        assert_eq!(spent.cases, Nanoseconds(asked * ANSWERS));
     }
 }
 

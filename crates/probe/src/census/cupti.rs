@@ -325,22 +325,4 @@ mod tests {
         assert!(found.contains(&"/venv/nvidia/cu13/lib/libcupti.so.13"));
         assert!(!found.iter().any(|place| place.contains("relative")));
     }
-
-    #[test]
-    fn packages_are_found_by_the_libraries_that_are_open() {
-        let maps = "7f00-7f01 r--p 0 0:1 1  /v/lib/python3.12/site-packages/torch/lib/libc10.so\n\
-                    7f01-7f02 r--p 0 0:1 1  /v/lib/python3.12/site-packages/numpy/a.so\n\
-                    7f02-7f03 rw-p 0 0:0 0\n7f03-7f04 r--p 0 0:1 2  /usr/lib/libm.so.6\n";
-        let root = Path::new("/v/lib/python3.12/site-packages/nvidia");
-        let expected = [root.join("cu13/lib"), root.join("cuda_cupti/lib")];
-        assert_eq!(package_folders(maps), expected);
-    }
-
-    #[test]
-    fn versions_are_cudas() {
-        assert_eq!(named_version(130_001), "13.0");
-        assert_eq!(named_version(24), "12.6");
-        assert_eq!(named_version(19), "12.0");
-        assert_eq!(named_version(18), "interface 18");
-    }
 }

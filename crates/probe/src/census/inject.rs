@@ -302,16 +302,4 @@ mod tests {
         );
         assert!(head.contains("regatta_probe"), "the arguments: {head}");
     }
-
-    #[test]
-    fn a_file_a_process_and_start() {
-        let folder = std::env::temp_dir().join(format!("regatta-census-{}", std::process::id()));
-        let mut file = RecordingFile::create(&folder).unwrap();
-        file.append("a line\n").unwrap();
-        file.append("another\n").unwrap();
-        assert_eq!(fs::read_to_string(&file.path).unwrap(), "a line\nanother\n");
-        let refused = RecordingFile::create(&file.path).err().unwrap();
-        assert!(refused.contains(".jsonl"), "{refused}");
-        fs::remove_dir_all(&folder).unwrap();
-    }
 }

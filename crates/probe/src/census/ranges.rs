@@ -311,30 +311,6 @@ mod tests {
         assert_eq!(text(&ranges, 1, 6), Some(innermost.as_str()));
     }
 
-    /// A range of another domain says which; one that ends elsewhere ends; what an end was
-    /// lost of ends with what it is in.
-    #[test]
-    fn domains_other_threads_and_lost_ends() {
-        let named = Named {
-            domain: Some(c"NCCL"),
-            name: c"ncclAllReduce",
-        };
-        let nccl = Mark {
-            begun: Some(named),
-            ..begins(3, 1, 3, c"")
-        };
-        let ranges = after(&[
-            begins(1, 1, 1, c"outer"),
-            begins(2, 1, 2, c"lost"),
-            nccl,
-            ends(5, 9, 1),
-            ends(6, 1, 77),
-        ]);
-        assert_eq!(text(&ranges, 1, 4), Some("outer/lost/NCCL:ncclAllReduce"));
-        assert_eq!(text(&ranges, 1, 7), None);
-        assert!(ranges.open.is_empty());
-    }
-
     #[test]
     fn texts_are_bounded() {
         let long = CStr::from_bytes_with_nul(&[[b'a'; 150].as_slice(), &[0]].concat())

@@ -3,9 +3,8 @@
 
 use super::calls::{Counts, Made};
 use super::cupti::{Library, kind};
-use super::functions::Interface;
-use super::operation::{Known, Linker, What};
-use super::record::{self, Call, Kernel, Memory, Record};
+use super::operation::{Known, Linker};
+use super::record::{self};
 use super::{Recorded, buffers, json};
 use serde_json::{Value, json as value};
 use std::ffi::{CStr, c_int};
@@ -223,99 +222,6 @@ fn a_launch_that_comes_late_is_waited_for_once() {
     let settled = linker.settle(false);
     assert_eq!((settled.len(), settled[0].launch), (1, None));
     assert!(linker.settle(true).is_empty());
-}
-
-#[test]
-fn names_are_told_once() {
-    let mut linker = Linker::default();
-    let named = |linker: &Linker| linker.names.all().to_vec();
-    read_each(
-        &mut linker,
-        &[
-            kernel(c"one", 1, 1, 2),
-            kernel(c"two", 2, 3, 4),
-            kernel(c"one", 3, 5, 6),
-        ],
-    );
-    assert_eq!(named(&linker), ["one", "two"]);
-    let ids: Vec<u32> = linker
-        .settle(true)
-        .iter()
-        .map(|operation| match operation.what {
-            What::Kernel(kernel) => kernel.name,
-            What::Memory(_) => panic!("a kernel"),
-        })
-        .collect();
-    assert_eq!(ids, [0, 1, 0]);
-}
-
-#[test]
-fn what_begins_before_or_after_the_call_is_not_the_calls() {
-    const DEVICE_SYNCHRONISE: u32 = 165;
-    let mut linker = Linker::default();
-    linker.counted_from = Some(30);
-    linker.counted_until = Some(100);
-    let waits = |at| call(kind::RUNTIME, DEVICE_SYNCHRONISE, 1, at, at + 5);
-    read_each(&mut linker, &[waits(10), waits(50), waits(150)]);
-    linker.settle(true);
-    assert_eq!(linker.counts.device_synchronisations.calls, 1);
-}
-
-#[test]
-fn records_of_no_use_are_passed_over() {
-    let unknown = aligned(&[vec![0xFF; CALL_BYTES]]);
-    // SAFETY: of this kind nothing but the kind is read.
-    assert!(unsafe { record::read(unknown.as_ptr().cast()) }.is_none());
-    let mut linker = Linker::default();
-    linker.add(Record::Call(Call {
-        interface: Interface::Driver,
-        id: 1,
-        start: 1,
-        end: 2,
-        thread: 1,
-        correlation: 1,
-    }));
-    assert!(linker.settle(true).is_empty());
-    assert_eq!(linker.counts, Counts::default());
-}
-
-#[test]
-fn a_kernel_without_clusters_or_a_name_says_so() {
-    let mut bytes = kernel(c"k", 1, 1, 2);
-    put(&mut bytes, 176, [0_u32; 3]);
-    put(&mut bytes, 104, ptr::null::<u8>());
-    put(&mut bytes, 144, 0_u64);
-    let held = aligned(&[bytes]);
-    // SAFETY: laid out as CUPTI does.
-    let Some(Record::Kernel(Kernel {
-        name,
-        cluster,
-        graph,
-        ..
-    })) = (unsafe { record::read(held.as_ptr().cast()) })
-    else {
-        panic!("a kernel");
-    };
-    assert_eq!((name, cluster, graph), (c"?", None, None));
-}
-
-#[test]
-fn directions_are_words() {
-    for (number, word) in [
-        (1, "HtoD"),
-        (2, "DtoH"),
-        (8, "DtoD"),
-        (10, "PtoP"),
-        (99, "?"),
-    ] {
-        let held = aligned(&[memory(kind::MEMCPY, COPY_BYTES, number, 1, 1)]);
-        // SAFETY: laid out as CUPTI does.
-        let read = unsafe { record::read(held.as_ptr().cast()) };
-        let Some(Record::Memory(Memory { direction, .. })) = read else {
-            panic!("a copy");
-        };
-        assert_eq!(direction, Some(word));
-    }
 }
 
 #[test]

@@ -9,8 +9,372 @@
 //!
 //! A census and a counting exclude each other: one is to have ended before the other begins.
 
-mod call;
 mod profiler;
-mod steps;
 
-pub use call::{Counted, Counting};
+use self::profiler::{
+    AUTO_RANGE, Api, ConfigImage, ConfigSize, DataInfo, DataInitialize, DataSize, Decode, Enable,
+    Evaluate, Initialize, KERNEL_REPLAY, Passes, Profiler, SetConfig, Stop, add, available, chip,
+    has, host, pointers, profiler, release,
+};
+use crate::Error;
+use crate::Result;
+use crate::census::{json, may_count};
+use crate::driver::{Driver, cu};
+use crate::status::entry;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt::Write;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+/// Kernels that are counted, where it is not said how many there will be, and the most that are
+/// if it is; more are told as dropped.
+const MOST_KERNELS: usize = 512;
+
+/// The least room that is made.
+const LEAST_KERNELS: usize = 16;
+
+/// The room for so many kernels, or 0 for as many as there may be. To begin a counting takes
+/// 0.7 ms for each that there is room for (H200, driver 580).
+fn room(kernels: usize) -> usize {
+    match kernels {
+        0 => MOST_KERNELS,
+        some if some >= MOST_KERNELS => MOST_KERNELS,
+        // One more than there are is seen to be one too many.
+        some => (some + 1).next_power_of_two().max(LEAST_KERNELS),
+    }
+}
+
+/// What was counted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Counted {
+    /// Metrics that this device has, of those that were asked for, in that order.
+    pub metrics: Vec<String>,
+    /// Metrics that it has not.
+    pub unavailable: Vec<String>,
+    /// How often each kernel ran.
+    pub passes: usize,
+    /// Kernels that there was no room for.
+    pub dropped: usize,
+    /// For each kernel, in the order of the launches, the value of each of `metrics`.
+    pub kernels: Vec<Vec<f64>>,
+}
+
+/// A counting that has begun. Dropped, it ends, what was counted is lost, and what CUPTI holds
+/// for it is given back: the census works afterwards.
+#[must_use]
+pub struct Counting {
+    api: Api,
+    host: *mut c_void,
+    profiler: *mut c_void,
+    started: bool,
+    metrics: Vec<CString>,
+    unavailable: Vec<CString>,
+    passes: usize,
+    // CUPTI reads and writes both until the end.
+    config: Vec<u8>,
+    data: Vec<u8>,
+}
+
+// SAFETY: CUPTI's objects belong to the process and not to a thread.
+unsafe impl Send for Counting {}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        // Nobody is left to ask when one of these fails, and the others are still due.
+        if self.started {
+            let _ = self.stop();
+        }
+        if !self.profiler.is_null() {
+            let mut all = Profiler::new();
+            all.profiler = self.profiler;
+            let _ = profiler!(self.api, cuptiRangeProfilerDisable, all);
+        }
+        release(self.api, self.host);
+        let mut all = Initialize::new();
+        let _ = profiler!(self.api, cuptiProfilerDeInitialize, all);
+    }
+}
+
+impl Counting {
+    /// Begins, on the device whose context is current. The device is to be idle. `kernels` are
+    /// as many as will be launched, or 0 where that is not known.
+    ///
+    /// # Errors
+    /// No CUPTI, no permission, no context, a process that is recorded by injection, or a
+    /// device that has none of the metrics.
+    pub fn begin(metrics: &[CString], kernels: usize) -> Result<Self> {
+        let api = Api::get()?;
+        may_count()?;
+        let driver = Driver::get()?;
+        let (mut context, mut device) = (ptr::null_mut(), 0);
+        // SAFETY: live variables.
+        unsafe {
+            cu!(driver, cuCtxGetCurrent(&raw mut context))?;
+            if context.is_null() {
+                return Err(Error::NoCounters("no CUDA context is current".to_owned()));
+            }
+            cu!(driver, cuCtxGetDevice(&raw mut device))?;
+        }
+        let mut all = Initialize::new();
+        profiler!(api, cuptiProfilerInitialize, all)?;
+        let mut begun = Self {
+            api,
+            host: ptr::null_mut(),
+            profiler: ptr::null_mut(),
+            started: false,
+            metrics: Vec::new(),
+            unavailable: Vec::new(),
+            passes: 0,
+            config: Vec::new(),
+            data: Vec::new(),
+        };
+        let chip = chip(api, device)?;
+        let available = available(api, context)?;
+        let on_chip = |metric: &CString| has(api, &chip, &available, metric);
+        (begun.metrics, begun.unavailable) = metrics.iter().cloned().partition(on_chip);
+        begun.host = host(api, &chip, &available)?;
+        if begun.metrics.is_empty() {
+            return Err(Error::NoCounters(format!(
+                "{} has none of the metrics that were asked for",
+                chip.to_string_lossy()
+            )));
+        }
+        add(api, begun.host, &begun.metrics)?;
+        begun.configure()?;
+        let mut all = Enable::new();
+        all.context = context;
+        profiler!(api, cuptiRangeProfilerEnable, all)?;
+        begun.profiler = all.profiler;
+        begun.start(room(kernels))?;
+        Ok(begun)
+    }
+
+    /// Makes the configuration of the host object's metrics, and asks how many passes it takes.
+    fn configure(&mut self) -> Result<()> {
+        let mut size = ConfigSize::new();
+        size.host = self.host;
+        profiler!(self.api, cuptiProfilerHostGetConfigImageSize, size)?;
+        self.config = vec![0; size.bytes];
+        let mut all = ConfigImage::new();
+        (all.host, all.bytes, all.image) = (self.host, size.bytes, self.config.as_mut_ptr());
+        profiler!(self.api, cuptiProfilerHostGetConfigImage, all)?;
+        let mut all = Passes::new();
+        (all.bytes, all.image) = (self.config.len(), self.config.as_mut_ptr());
+        profiler!(self.api, cuptiProfilerHostGetNumOfPasses, all)?;
+        self.passes = all.passes;
+        Ok(())
+    }
+
+    /// Makes an empty image for the counts of so many kernels, and starts.
+    fn start(&mut self, room: usize) -> Result<()> {
+        let names = pointers(&self.metrics);
+        let mut size = DataSize::new();
+        size.profiler = self.profiler;
+        (size.names, size.count) = (names.as_ptr(), names.len());
+        (size.ranges, size.nodes) = (room, room as u32);
+        profiler!(self.api, cuptiRangeProfilerGetCounterDataSize, size)?;
+        self.data = vec![0; size.bytes];
+        let mut all = DataInitialize::new();
+        all.profiler = self.profiler;
+        (all.bytes, all.data) = (self.data.len(), self.data.as_mut_ptr());
+        profiler!(self.api, cuptiRangeProfilerCounterDataImageInitialize, all)?;
+        let mut all = SetConfig::new();
+        all.profiler = self.profiler;
+        (all.config, all.config_size) = (self.config.as_ptr(), self.config.len());
+        (all.data, all.data_size) = (self.data.as_mut_ptr(), self.data.len());
+        (all.range, all.replay) = (AUTO_RANGE, KERNEL_REPLAY);
+        (all.ranges, all.levels, all.least_level) = (room, 1, 1);
+        profiler!(self.api, cuptiRangeProfilerSetConfig, all)?;
+        let mut all = Profiler::new();
+        all.profiler = self.profiler;
+        profiler!(self.api, cuptiRangeProfilerStart, all)?;
+        self.started = true;
+        Ok(())
+    }
+
+    /// Stops; whether every pass was made.
+    fn stop(&mut self) -> Result<bool> {
+        self.started = false;
+        let mut all = Stop::new();
+        all.profiler = self.profiler;
+        profiler!(self.api, cuptiRangeProfilerStop, all)?;
+        Ok(all.complete != 0)
+    }
+
+    /// Ends. The device is to be done with what was to be counted.
+    ///
+    /// # Errors
+    /// CUPTI's, and passes that are missing.
+    pub fn end(mut self) -> Result<Counted> {
+        if !self.stop()? {
+            return Err(Error::NoCounters("not every pass was made".to_owned()));
+        }
+        let mut decoded = Decode::new();
+        decoded.profiler = self.profiler;
+        profiler!(self.api, cuptiRangeProfilerDecodeData, decoded)?;
+        let mut info = DataInfo::new();
+        (info.data, info.data_size) = (self.data.as_ptr(), self.data.len());
+        profiler!(self.api, cuptiRangeProfilerGetCounterDataInfo, info)?;
+        let kernels = (0..info.ranges).map(|range| self.values(range));
+        let kernels = kernels.collect::<Result<_>>()?;
+        let words = |names: &[CString]| {
+            let words = names.iter().map(|name| name.to_string_lossy().into_owned());
+            words.collect()
+        };
+        Ok(Counted {
+            metrics: words(&self.metrics),
+            unavailable: words(&self.unavailable),
+            passes: self.passes,
+            dropped: decoded.dropped,
+            kernels,
+        })
+    }
+
+    /// The values of one kernel.
+    fn values(&self, range: usize) -> Result<Vec<f64>> {
+        let names = pointers(&self.metrics);
+        // What is not written is not known.
+        let mut values = vec![f64::NAN; names.len()];
+        let mut all = Evaluate::new();
+        all.host = self.host;
+        (all.data, all.data_size) = (self.data.as_ptr(), self.data.len());
+        (all.names, all.count) = (names.as_ptr(), names.len());
+        (all.range, all.values) = (range, values.as_mut_ptr());
+        profiler!(self.api, cuptiProfilerHostEvaluateToGpuValues, all)?;
+        Ok(values)
+    }
+}
+
+impl Counted {
+    /// As the C interface gives it; a value that is not known is null.
+    fn json(&self) -> String {
+        let mut out = format!(
+            "{{\"passes\":{},\"dropped\":{},\"metrics\":",
+            self.passes, self.dropped
+        );
+        list(&mut out, &self.metrics, |out, name| json::text(out, name));
+        out.push_str(",\"unavailable\":");
+        list(&mut out, &self.unavailable, |out, name| {
+            json::text(out, name)
+        });
+        out.push_str(",\"kernels\":");
+        list(&mut out, &self.kernels, |out, values| {
+            list(out, values, |out, value| {
+                // Writing to a String does not fail.
+                let _ = match value.is_finite() {
+                    true => write!(out, "{value}"),
+                    false => write!(out, "null"),
+                };
+            });
+        });
+        out.push('}');
+        out
+    }
+}
+
+fn list<T>(out: &mut String, all: &[T], mut put: impl FnMut(&mut String, &T)) {
+    out.push('[');
+    for (at, one) in all.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        put(out, one);
+    }
+    out.push(']');
+}
+
+/// The counting of the C interface, and the text of the last one.
+static CURRENT: Mutex<(Option<Counting>, Option<CString>)> = Mutex::new((None, None));
+
+/// Begins to count metrics of each kernel that the process launches on the current context:
+/// `kernels` of them, or 0 where that is not known. The more there are, the longer it takes.
+///
+/// # Safety
+/// `metrics` points to `count` strings that end with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_counters_begin(
+    metrics: *const *const c_char,
+    count: u32,
+    kernels: u32,
+) -> c_int {
+    entry(|| {
+        if metrics.is_null() || count == 0 {
+            return Err(Error::Argument("no metrics to count".to_owned()));
+        }
+        // SAFETY: the caller's.
+        let metrics = unsafe { std::slice::from_raw_parts(metrics, count as usize) };
+        if metrics.iter().any(|name| name.is_null()) {
+            return Err(Error::Argument("a metric is null".to_owned()));
+        }
+        // SAFETY: the caller's.
+        let names = metrics
+            .iter()
+            .map(|&name| unsafe { CStr::from_ptr(name) }.to_owned());
+        let names: Vec<CString> = names.collect();
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        current.0 = None;
+        current.0 = Some(Counting::begin(&names, kernels as usize)?);
+        Ok(())
+    })
+}
+
+/// Ends it. `json` is left pointing to what was counted, a JSON object that ends with a NUL
+/// and is valid until the next end.
+///
+/// # Safety
+/// `json` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_counters_end(json: *mut *const c_char) -> c_int {
+    entry(|| {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = current.0.take();
+        let begun = begun.ok_or(Error::Order("a counting ends that was not begun"))?;
+        let text = begun.end()?.json();
+        let kept = current.1.insert(CString::new(text).unwrap_or_default());
+        if !json.is_null() {
+            // SAFETY: the caller's.
+            unsafe { json.write(kept.as_ptr()) };
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_written_exactly_and_the_unknown_is_null() {
+        let counted = Counted {
+            metrics: vec!["sm__inst_executed.sum".to_owned()],
+            unavailable: vec!["a\"b".to_owned()],
+            passes: 2,
+            dropped: 0,
+            kernels: vec![vec![664_000_001.0], vec![f64::NAN]],
+        };
+        assert_eq!(
+            counted.json(),
+            r#"{"passes":2,"dropped":0,"metrics":["sm__inst_executed.sum"],"unavailable":["a\"b"],"kernels":[[664000001],[null]]}"#
+        );
+    }
+
+    #[test]
+    fn there_is_room_for_one_more_than_is_asked_for_up_to_the_most() {
+        assert_eq!([0, 1, 16, 511, 512].map(room), [512, 16, 32, 512, 512]);
+    }
+
+    #[test]
+    fn an_end_without_a_begin_and_no_metrics_are_told() {
+        // SAFETY: null is allowed.
+        unsafe {
+            assert_eq!(
+                regatta_probe_counters_end(ptr::null_mut()),
+                crate::status::WRONG_ORDER
+            );
+            assert_eq!(
+                regatta_probe_counters_begin(ptr::null(), 0, 0),
+                crate::status::BAD_ARGUMENT
+            );
+        }
+    }
+}

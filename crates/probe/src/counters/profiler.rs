@@ -7,7 +7,9 @@ use crate::Error;
 use crate::Result;
 use crate::census::cupti::Library;
 use crate::library::functions;
-use std::ffi::{c_char, c_int, c_void};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// `CUPTI_AutoRange`: each kernel is a range.
 pub const AUTO_RANGE: c_int = 1;
@@ -84,52 +86,147 @@ parameters! {
 functions! {
     /// libcupti. All are there from CUDA 12.6 on.
     Functions, c"libcupti.so.13", c_int;
-    initialize [c"cuptiProfilerInitialize"] (*mut Initialize);
-    deinitialize [c"cuptiProfilerDeInitialize"] (*mut Initialize);
-    availability [c"cuptiProfilerGetCounterAvailability"] (*mut Availability);
-    chip_name [c"cuptiDeviceGetChipName"] (*mut ChipName);
-    host_initialize [c"cuptiProfilerHostInitialize"] (*mut HostInitialize);
-    host_deinitialize [c"cuptiProfilerHostDeinitialize"] (*mut HostDeinitialize);
-    add_metrics [c"cuptiProfilerHostConfigAddMetrics"] (*mut AddMetrics);
-    config_size [c"cuptiProfilerHostGetConfigImageSize"] (*mut ConfigSize);
-    config_image [c"cuptiProfilerHostGetConfigImage"] (*mut ConfigImage);
-    passes [c"cuptiProfilerHostGetNumOfPasses"] (*mut Passes);
-    evaluate [c"cuptiProfilerHostEvaluateToGpuValues"] (*mut Evaluate);
-    enable [c"cuptiRangeProfilerEnable"] (*mut Enable);
-    disable [c"cuptiRangeProfilerDisable"] (*mut Profiler);
-    data_size [c"cuptiRangeProfilerGetCounterDataSize"] (*mut DataSize);
-    data_initialize [c"cuptiRangeProfilerCounterDataImageInitialize"] (*mut DataInitialize);
-    set_config [c"cuptiRangeProfilerSetConfig"] (*mut SetConfig);
-    start [c"cuptiRangeProfilerStart"] (*mut Profiler);
-    stop [c"cuptiRangeProfilerStop"] (*mut Stop);
-    decode [c"cuptiRangeProfilerDecodeData"] (*mut Decode);
-    data_info [c"cuptiRangeProfilerGetCounterDataInfo"] (*mut DataInfo);
+    cuptiProfilerInitialize [c"cuptiProfilerInitialize"] (*mut Initialize);
+    cuptiProfilerDeInitialize [c"cuptiProfilerDeInitialize"] (*mut Initialize);
+    cuptiProfilerGetCounterAvailability [c"cuptiProfilerGetCounterAvailability"] (*mut Availability);
+    cuptiDeviceGetChipName [c"cuptiDeviceGetChipName"] (*mut ChipName);
+    cuptiProfilerHostInitialize [c"cuptiProfilerHostInitialize"] (*mut HostInitialize);
+    cuptiProfilerHostDeinitialize [c"cuptiProfilerHostDeinitialize"] (*mut HostDeinitialize);
+    cuptiProfilerHostConfigAddMetrics [c"cuptiProfilerHostConfigAddMetrics"] (*mut AddMetrics);
+    cuptiProfilerHostGetConfigImageSize [c"cuptiProfilerHostGetConfigImageSize"] (*mut ConfigSize);
+    cuptiProfilerHostGetConfigImage [c"cuptiProfilerHostGetConfigImage"] (*mut ConfigImage);
+    cuptiProfilerHostGetNumOfPasses [c"cuptiProfilerHostGetNumOfPasses"] (*mut Passes);
+    cuptiProfilerHostEvaluateToGpuValues [c"cuptiProfilerHostEvaluateToGpuValues"] (*mut Evaluate);
+    cuptiRangeProfilerEnable [c"cuptiRangeProfilerEnable"] (*mut Enable);
+    cuptiRangeProfilerDisable [c"cuptiRangeProfilerDisable"] (*mut Profiler);
+    cuptiRangeProfilerGetCounterDataSize [c"cuptiRangeProfilerGetCounterDataSize"] (*mut DataSize);
+    cuptiRangeProfilerCounterDataImageInitialize [c"cuptiRangeProfilerCounterDataImageInitialize"] (*mut DataInitialize);
+    cuptiRangeProfilerSetConfig [c"cuptiRangeProfilerSetConfig"] (*mut SetConfig);
+    cuptiRangeProfilerStart [c"cuptiRangeProfilerStart"] (*mut Profiler);
+    cuptiRangeProfilerStop [c"cuptiRangeProfilerStop"] (*mut Stop);
+    cuptiRangeProfilerDecodeData [c"cuptiRangeProfilerDecodeData"] (*mut Decode);
+    cuptiRangeProfilerGetCounterDataInfo [c"cuptiRangeProfilerGetCounterDataInfo"] (*mut DataInfo);
+}
+
+/// CUPTI with its profiler.
+#[derive(Clone, Copy)]
+pub struct Api {
+    cupti: &'static Library,
+    pub functions: &'static Functions,
+}
+
+impl Api {
+    /// The profiler's functions, found once.
+    ///
+    /// # Errors
+    /// No CUPTI, or one that is too old.
+    pub fn get() -> Result<Api> {
+        static FUNCTIONS: OnceLock<Result<Functions>> = OnceLock::new();
+        let cupti = Library::get()?;
+        let found = FUNCTIONS.get_or_init(|| {
+            Functions::of(cupti.opened).map_err(|error| {
+                Error::NoCounters(format!("CUPTI of CUDA 12.6 or newer is needed: {error}"))
+            })
+        });
+        let functions = found.as_ref().map_err(Clone::clone)?;
+        Ok(Api { cupti, functions })
+    }
+
+    /// CUPTI's word for a code, or what is to be done where counting is not permitted.
+    ///
+    /// # Errors
+    /// When the code is not 0.
+    pub fn checked(self, function: &'static str, code: c_int) -> Result<()> {
+        if NOT_PERMITTED.contains(&code) {
+            return Err(Error::NoCounters(
+                "performance counters need root or NVreg_RestrictProfilingToAdminUsers=0 \
+                 (ERR_NVGPUCTRPERM)"
+                    .to_owned(),
+            ));
+        }
+        self.cupti.check(function, code)
+    }
 }
 
 /// Calls a function of the profiler and turns its status into a `Result`.
 macro_rules! profiler {
-    ($cupti:expr, $functions:expr, $field:ident, $name:literal, $parameters:expr) => {
-        // SAFETY: a struct of the function's own type, whose pointers are alive.
-        $crate::counters::profiler::checked($cupti, $name, unsafe {
-            ($functions.$field)(&raw mut $parameters)
+    ($api:expr, $function:ident, $parameters:expr) => {
+        // SAFETY: a struct of the function's own type, whose pointers are alive and whose
+        // images have the sizes that are told.
+        $api.checked(stringify!($function), unsafe {
+            ($api.functions.$function)(&raw mut $parameters)
         })
     };
 }
 pub(super) use profiler;
 
-/// CUPTI's word for a code, or what is to be done where counting is not permitted.
-///
-/// # Errors
-/// When the code is not 0.
-pub fn checked(cupti: &Library, function: &'static str, code: c_int) -> Result<()> {
-    if NOT_PERMITTED.contains(&code) {
-        return Err(Error::NoCounters(
-            "performance counters need root or NVreg_RestrictProfilingToAdminUsers=0 \
-             (ERR_NVGPUCTRPERM)"
-                .to_owned(),
-        ));
+pub fn pointers(names: &[CString]) -> Vec<*const c_char> {
+    names.iter().map(|name| name.as_ptr()).collect()
+}
+
+pub fn chip(api: Api, device: c_int) -> Result<CString> {
+    let mut all = ChipName::new();
+    all.device = usize::try_from(device).unwrap_or(0);
+    profiler!(api, cuptiDeviceGetChipName, all)?;
+    if all.name.is_null() {
+        return Err(Error::NoCounters("CUPTI does not name the chip".to_owned()));
     }
-    cupti.check(function, code)
+    // SAFETY: a string of CUPTI's that ends with a NUL.
+    Ok(unsafe { CStr::from_ptr(all.name) }.to_owned())
+}
+
+/// What the device counts, as CUPTI keeps it: first the size, then the image.
+pub fn available(api: Api, context: *mut c_void) -> Result<Vec<u8>> {
+    let mut image = Vec::new();
+    for _ in 0..2 {
+        let mut all = Availability::new();
+        (all.context, all.image_size) = (context, image.len());
+        if !image.is_empty() {
+            all.image = image.as_mut_ptr();
+        }
+        profiler!(api, cuptiProfilerGetCounterAvailability, all)?;
+        image.resize(all.image_size, 0);
+    }
+    Ok(image)
+}
+
+/// A host object, which knows metrics; to be given to [`release`].
+pub fn host(api: Api, chip: &CStr, available: &[u8]) -> Result<*mut c_void> {
+    let mut all = HostInitialize::new();
+    (all.kind, all.chip) = (RANGE_PROFILER, chip.as_ptr());
+    all.availability = available.as_ptr();
+    profiler!(api, cuptiProfilerHostInitialize, all)?;
+    Ok(all.host)
+}
+
+pub fn release(api: Api, host: *mut c_void) {
+    if !host.is_null() {
+        let mut all = HostDeinitialize::new();
+        all.host = host;
+        // Nobody is left to ask.
+        let _ = profiler!(api, cuptiProfilerHostDeinitialize, all);
+    }
+}
+
+pub fn add(api: Api, host: *mut c_void, metrics: &[CString]) -> Result<()> {
+    let names = pointers(metrics);
+    let mut all = AddMetrics::new();
+    (all.host, all.names, all.count) = (host, names.as_ptr(), names.len());
+    profiler!(api, cuptiProfilerHostConfigAddMetrics, all)
+}
+
+/// Whether a chip has a metric: asked once, since each takes an object of its own.
+pub fn has(api: Api, chip: &CStr, available: &[u8], metric: &CString) -> bool {
+    static KNOWN: Mutex<BTreeMap<(CString, CString), bool>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (chip.to_owned(), metric.clone());
+    *known.entry(key).or_insert_with(|| {
+        host(api, chip, available).is_ok_and(|host| {
+            let added = add(api, host, std::slice::from_ref(metric));
+            release(api, host);
+            added.is_ok()
+        })
+    })
 }
 
 #[cfg(test)]

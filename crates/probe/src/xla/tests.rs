@@ -6,7 +6,6 @@ use super::*;
 use crate::clock::Clock;
 use crate::mock::{ISSUE_NS, Mock};
 use crate::sample::{Cache, Settings};
-use crate::status::{BAD_ARGUMENT, WRONG_ORDER};
 use std::ffi::c_char;
 use std::mem::offset_of;
 use std::ptr::null_mut;
@@ -139,23 +138,6 @@ fn the_stream_is_asked_for_as_the_interface_says() {
 }
 
 #[test]
-fn what_is_not_there_is_not_read() {
-    let mut api = api(gives_a_stream);
-    let mut short = frame(&api);
-    short.struct_size = offset_of!(CallFrame, stage);
-    // SAFETY: here and below, the frame is as XLA's.
-    assert!(unsafe { stream(&raw const short) }.is_err());
-    assert!(unsafe { stream(ptr::null()) }.is_err());
-    assert!(!unsafe { answer_metadata(ptr::null()) });
-    api.api_version.major = 1;
-    let newer = unsafe { stream(&frame(&api)) };
-    assert!(newer.unwrap_err().contains("not of version 0"));
-    api.api_version.major = 0;
-    api.struct_size = offset_of!(Api, stream_get);
-    assert!(unsafe { stream(&frame(&api)) }.is_err());
-}
-
-#[test]
 fn an_error_of_xlas_is_kept_in_its_words_and_freed() {
     let api = api(gives_an_error);
     // SAFETY: the frame is as XLA's.
@@ -201,40 +183,6 @@ fn a_marker_records_once_on_its_stream_alone() {
 }
 
 #[test]
-fn of_several_calls_the_last_marker_counts() {
-    let marks = marks();
-    let recorded = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&recorded);
-    let record = Box::new(move || {
-        counted.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    });
-    let awaited = marks.wait_for(STREAM, 3, record);
-    for expected in [0, 0, 1, 1] {
-        marks.mark(Ok(STREAM));
-        assert_eq!(recorded.load(Ordering::SeqCst), expected);
-    }
-    assert!(awaited.wait(Duration::ZERO).is_ok());
-}
-
-#[test]
-fn a_sample_given_up_is_not_recorded_by_a_late_marker() {
-    let marks = marks();
-    let never = || Box::new(|| panic!("the event may be gone"));
-    drop(marks.wait_for(STREAM, 1, never()));
-    marks.mark(Ok(STREAM));
-    let unmarked = marks.wait_for(STREAM, 1, never()).wait(Duration::ZERO);
-    assert!(matches!(unmarked, Err(Error::Call(_))));
-    marks.mark(Ok(STREAM));
-    // A guard that outlives its sample does not disarm the next one.
-    let late = marks.wait_for(STREAM, 1, never());
-    let next = marks.wait_for(STREAM, 1, Box::new(|| Ok(())));
-    drop(late);
-    marks.mark(Ok(STREAM));
-    assert!(next.wait(Duration::ZERO).is_ok());
-}
-
-#[test]
 fn a_stop_event_queued_with_the_work_reads_alike() {
     const KERNEL_NS: u64 = 5_000;
     let settings = Settings {
@@ -255,20 +203,4 @@ fn a_stop_event_queued_with_the_work_reads_alike() {
     assert_eq!(marked.device_ns, plain.device_ns);
     assert_eq!(marked.host_ns, ISSUE_NS as f64);
     assert!(clock.device().gate_is_open());
-}
-
-#[test]
-fn misuse_is_answered() {
-    let none = null_mut::<Probe>();
-    let figure = null_mut::<f64>();
-    // SAFETY: null is allowed everywhere here.
-    unsafe {
-        assert_eq!(regatta_probe_xla_begin(none, 1, 1), BAD_ARGUMENT);
-        let ended = regatta_probe_xla_end(none, figure, figure, figure, null_mut());
-        assert_eq!(ended, BAD_ARGUMENT);
-        assert_eq!(regatta_probe_xla_stream(null_mut()), BAD_ARGUMENT);
-        // No other test of this process marks by the handler.
-        let mut stream = null_mut();
-        assert_eq!(regatta_probe_xla_stream(&raw mut stream), WRONG_ORDER);
-    }
 }

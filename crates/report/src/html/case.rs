@@ -282,15 +282,13 @@ mod tests {
     use regatta_core::machine::DeviceTime;
     use regatta_core::record::side::Status;
 
-    fn record(activity: ActivitySummary) -> CaseRecord {
-        CaseRecord {
-            activity: Some(activity),
+    fn told(head: ActivitySummary, base: Option<ActivitySummary>) -> Vec<String> {
+        let record = |activity| CaseRecord {
+            activity,
             ..CaseRecord::empty(Status::Measured)
-        }
-    }
-
-    fn told(head: &CaseRecord, base: Option<&CaseRecord>) -> Vec<String> {
-        let facts = of_one_call(Some(head), base).into_iter();
+        };
+        let facts = of_one_call(Some(&record(Some(head))), Some(&record(base)));
+        let facts = facts.into_iter();
         facts
             .map(|fact| format!("{}: {}", fact.name, fact.value))
             .collect()
@@ -298,7 +296,7 @@ mod tests {
 
     #[test]
     fn figures_that_are_known_are_told_and_no_others() {
-        let views = record(ActivitySummary {
+        let views = ActivitySummary {
             time: DeviceTime {
                 busy_ns: 63_616,
                 span_ns: 63_616,
@@ -306,15 +304,8 @@ mod tests {
                 ..DeviceTime::default()
             },
             ..ActivitySummary::default()
-        });
-        assert_eq!(
-            told(&views, None),
-            [
-                "device busy in a recorded call: 63.6 µs of 63.6 µs",
-                "of the call, waiting for the host: 0.0 %"
-            ]
-        );
-        let copies = record(ActivitySummary {
+        };
+        let copies = ActivitySummary {
             time: DeviceTime {
                 busy_ns: 214_306,
                 span_ns: 266_977,
@@ -325,9 +316,16 @@ mod tests {
             },
             moving_ns: Some(149_986),
             ..ActivitySummary::default()
-        });
+        };
         assert_eq!(
-            told(&copies, Some(&views)),
+            told(views.clone(), None),
+            [
+                "device busy in a recorded call: 63.6 µs of 63.6 µs",
+                "of the call, waiting for the host: 0.0 %"
+            ]
+        );
+        assert_eq!(
+            told(copies, Some(views)),
             [
                 "device busy in a recorded call: 63.6 µs of 63.6 µs → 214.3 µs of 267.0 µs",
                 "idle between launches: 52.7 µs in 4 gaps",
@@ -336,7 +334,5 @@ mod tests {
                 "in kernels that move data: 150.0 µs of 214.3 µs",
             ]
         );
-        let none = CaseRecord::empty(Status::Measured);
-        assert_eq!(told(&none, Some(&views)), [""; 0]);
     }
 }

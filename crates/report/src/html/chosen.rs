@@ -9,11 +9,22 @@ use regatta_worker::units::NONE;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 
-/// Up to so many cases a page shows all of them in full.
-pub(super) const MANY: usize = 10_000;
+/// How much of many cases a page shows.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Up to so many cases it shows all of them in full.
+    pub many: usize,
+    /// Of more it shows so many in full.
+    pub in_full: usize,
+    /// Samples of all cases together, but for a few of each.
+    pub samples: usize,
+}
 
-/// Of more it shows so many in full.
-const IN_FULL: usize = 1_000;
+pub(super) const LIMITS: Limits = Limits {
+    many: 10_000,
+    in_full: 1_000,
+    samples: 80_000,
+};
 
 /// Entries of any one list of a page.
 pub(super) const LONGEST: usize = 100;
@@ -25,9 +36,9 @@ pub(super) const EXCERPT: usize = 4000;
 pub(super) const WORST: usize = 5;
 
 /// Which rows of a judgement a page shows in full, those to act upon first. Of few, all.
-pub(super) fn in_full(judgement: &Judgement, summary: &Summary) -> Vec<usize> {
+pub(super) fn in_full(judgement: &Judgement, summary: &Summary, limits: Limits) -> Vec<usize> {
     let rows = &judgement.rows;
-    if rows.len() <= MANY {
+    if rows.len() <= limits.many {
         return (0..rows.len()).collect();
     }
     let places = rows.iter().enumerate();
@@ -57,7 +68,7 @@ pub(super) fn in_full(judgement: &Judgement, summary: &Summary) -> Vec<usize> {
     let all = worse.into_iter().chain(doubtful).chain(broken).chain(other);
     let mut seen = BTreeSet::new();
     all.filter(|place| seen.insert(*place))
-        .take(IN_FULL)
+        .take(limits.in_full)
         .collect()
 }
 

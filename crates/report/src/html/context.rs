@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde::Serialize;
 
 use super::case::log;
-use super::chosen::{EXCERPT, in_full};
+use super::chosen::{EXCERPT, Limits, in_full};
 use super::figures::{Taken, most};
 use crate::exporter::{RenderError, Report};
 use crate::summary::Summary;
@@ -40,12 +40,12 @@ const EXCERPTS: usize = 2_000_000;
 impl<'a> Context<'a> {
     /// # Errors
     /// When the samples cannot be read again.
-    pub fn of(report: &'a Report<'a>) -> Result<Context<'a>, RenderError> {
+    pub fn of(report: &'a Report<'a>, limits: Limits) -> Result<Context<'a>, RenderError> {
         let summary = Summary::of(report.judgement);
         let rows = &report.judgement.rows;
-        let places = in_full(report.judgement, &summary);
+        let places = in_full(report.judgement, &summary, limits);
         let planned = report.head.header.settings.invocations;
-        let most = most(places.len(), planned);
+        let most = most(limits.samples / places.len().max(1), planned);
         let shown = places.iter();
         let shown = shown.map(|&place| (&rows[place].case, InFull::default()));
         let mut context = Context {

@@ -128,11 +128,10 @@ impl Taken {
     }
 }
 
-/// Samples of each invocation that are kept, of a page of so many cases: it must stay small
-/// enough to open on a phone.
-pub(super) fn most(cases: usize, invocations: u32) -> usize {
-    let of_case = (80_000 / cases.max(1)).clamp(24, 400);
-    (of_case / invocations.max(1) as usize).max(2)
+/// Samples of each invocation that are kept, where a case has room for so many: a page must stay
+/// small enough to open on a phone.
+pub(super) fn most(of_case: usize, invocations: u32) -> usize {
+    (of_case.clamp(24, 400) / invocations.max(1) as usize).max(2)
 }
 
 /// The document: the fastest in nanoseconds, a step, the base's medians of invocations, how

@@ -19,14 +19,14 @@ use std::io::Write;
 use serde::Serialize;
 
 use self::change::ChangeView;
-use self::chosen::{LONGEST, WORST, WorstRow, worst_first, worst_rows};
+use self::chosen::{LIMITS, LONGEST, Limits, WORST, WorstRow, worst_first, worst_rows};
 use self::context::{Context, DifferenceView, difference, sign, tone};
 use self::expectation::{ExpectationView, LimitView};
 use self::figures::{Plots, all_ratios, side_by_side};
 use self::kinds::{Kind, kinds};
 use self::measured::MeasuredView;
 use super::by_axes::{Table, by_axes};
-use super::exporter::{Exporter, RenderError, Report, STYLE, environment};
+use super::exporter::{RenderError, Report, STYLE, environment};
 use super::plot::NAMED;
 use super::summary::{METRICS, Summary, tally};
 use super::text::{clean, one_line};
@@ -37,31 +37,20 @@ use regatta_judge::judgement::{
 use regatta_worker::units::counted;
 
 /// Writes `index.html`.
-pub(super) struct Html;
+pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
+    Ok(out.write_all(filled(report, LIMITS)?.as_bytes())?)
+}
 
-impl Exporter for Html {
-    fn names(&self) -> &'static [&'static str] {
-        &["index.html"]
-    }
-
-    /// However many cases there are, a page has a largest size: it is made, then written.
-    fn write(
-        &self,
-        report: &Report,
-        _: &'static str,
-        out: &mut dyn Write,
-    ) -> Result<(), RenderError> {
-        let mut templates = environment()?;
-        templates.add_filter("breakable", breakable);
-        templates.add_filter("linked", linked);
-        // The file's extension turns escaping on.
-        templates.add_template("page.html", include_str!("page.html"))?;
-        let page = page(&Context::of(report)?);
-        let page = templates
-            .get_template("page.html")?
-            .render(minijinja::value::Serde(page))?;
-        Ok(out.write_all(page.as_bytes())?)
-    }
+/// The page as text.
+fn filled(report: &Report, limits: Limits) -> Result<String, RenderError> {
+    let mut templates = environment()?;
+    templates.add_filter("breakable", breakable);
+    templates.add_filter("linked", linked);
+    // The file's extension turns escaping on.
+    templates.add_template("page.html", include_str!("page.html"))?;
+    let page = page(&Context::of(report, limits)?);
+    let template = templates.get_template("page.html")?;
+    Ok(template.render(minijinja::value::Serde(page))?)
 }
 
 /// An id with leave to break a line after its separators, and nowhere else.

@@ -170,12 +170,15 @@ fn drawn(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::stands_alone;
     use regatta_core::record::trace::testing;
     use regatta_judge::trace::compare;
 
     fn page_of(base: &Trace, head: &Trace) -> String {
         let comparison = compare(("a <1>.trace", base), ("b.trace", head), None);
-        compared(&comparison, base, head).unwrap()
+        let page = compared(&comparison, base, head).unwrap();
+        stands_alone(&page);
+        page
     }
 
     #[test]
@@ -192,31 +195,23 @@ mod tests {
         }
         assert_eq!(page.matches("<svg").count(), 2);
         // The backward kernel is drawn in one colour on both sides.
-        let colours: Vec<&str> = page
-            .match_indices("_sm80 1x1x1:")
-            .chain(page.match_indices("_k32_sm80 157x1x1:"))
-            .map(|(at, _)| &page[page[..at].rfind("class=").unwrap()..][..10])
-            .collect();
+        let of = |words| page.match_indices(words);
+        let drawn = of("_sm80 1x1x1:").chain(of("_k32_sm80 157x1x1:"));
+        let colour = |(at, _)| &page[page[..at].rfind("class=").unwrap()..][..10];
+        let mut colours: Vec<&str> = drawn.map(colour).collect();
         assert!(colours.len() >= 4, "two repetitions of each side");
-        assert!(
-            colours.windows(2).all(|pair| pair[0] == pair[1]),
-            "{colours:?}"
-        );
-        for outside in ["http://", "https://", "src=", "url("] {
-            assert!(!page.contains(outside), "{outside}");
-        }
+        colours.dedup();
+        assert_eq!(colours.len(), 1, "{colours:?}");
     }
 
     #[test]
     fn what_comes_from_outside_is_text_and_nothing_is_no_reason_to_fail() {
         let mut head = testing::training(1);
         head.recording.names[1] = "<script>alert(1)</script>\u{202e}(int)".to_owned();
-        head.header.command = vec!["<b>".to_owned()];
-        let page = page_of(&testing::training(157), &head);
-        assert!(!page.contains("<script>") && !page.contains('\u{202e}'));
-        let mut empty = testing::training(1);
-        empty.recording = Default::default();
-        let page = page_of(&empty, &testing::training(1));
+        head.header.command = vec!["<b>'id'".to_owned()];
+        page_of(&testing::training(157), &head);
+        head.recording = Default::default();
+        let page = page_of(&head, &testing::training(1));
         assert!(page.contains("<h1>Not judged</h1>"));
         assert_eq!(page.matches("<svg").count(), 1);
     }

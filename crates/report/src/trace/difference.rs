@@ -257,18 +257,16 @@ pub(super) fn count(kernel: &KernelChange) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::width;
-    use regatta_core::record::trace::testing;
+    use crate::fixture::fits;
+    use regatta_core::record::trace::testing::training;
     use regatta_judge::trace::compare;
 
     #[test]
     fn one_block_where_there_were_157() {
-        let (base, head) = (testing::training(157), testing::training(1));
+        let (base, head) = (training(157), training(1));
         let comparison = compare(("auto.trace", &base), ("one.trace", &head), None);
         let text = difference(&comparison, false);
-        for line in text.lines() {
-            assert!(width(line) <= 80, "{line}");
-        }
+        fits(&text);
         let coloured = difference(&comparison, true);
         assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), text);
         insta::assert_snapshot!(text);
@@ -277,24 +275,21 @@ mod tests {
     /// A recording without running counts does not say that nothing was called.
     #[test]
     fn what_was_not_counted_is_not_none() {
-        let base = testing::training(157);
-        let mut head = testing::training(157);
+        let base = training(157);
+        let mut head = training(157);
         for process in &mut head.recording.processes {
             process.calls.clear();
         }
         let comparison = compare(("a.trace", &base), ("b.trace", &head), None);
         let rows = figures(&comparison);
         let launches = rows.iter().find(|row| row.name == "launches").unwrap();
-        assert_eq!(
-            (launches.base.as_str(), launches.head.as_str()),
-            ("3", NONE)
-        );
+        assert_eq!((&*launches.base, &*launches.head), ("3", NONE));
         assert!(comparison.findings.is_empty(), "{:?}", comparison.findings);
     }
 
     #[test]
     fn nothing_changed() {
-        let base = testing::training(157);
+        let base = training(157);
         let comparison = compare(("a.trace", &base), ("b.trace", &base), None);
         insta::assert_snapshot!(difference(&comparison, false));
     }

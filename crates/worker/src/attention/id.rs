@@ -242,39 +242,6 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn a_new_problem_has_every_default() {
-        let problem = Problem::new(64, 32);
-        assert_eq!(problem.to_string(), "s64,d32");
-        for axis in AXES {
-            let required = matches!(axis.unset, Unset::Refused(_));
-            assert!(
-                required || axis.value(&problem) == axis.unset_value(&problem),
-                "{} is not what the table says",
-                axis.name
-            );
-        }
-    }
-
-    #[test]
-    fn names_letters_and_words_are_each_of_one_axis() {
-        let mut seen = BTreeSet::new();
-        for axis in AXES {
-            assert!(seen.insert(axis.name.to_owned()), "{}", axis.name);
-            let (Form::Number(letters) | Form::Lengths(letters)) = axis.form else {
-                for word in axis.words() {
-                    assert!(
-                        seen.insert(format!("token {}", word.short)),
-                        "{}",
-                        word.short
-                    );
-                }
-                continue;
-            };
-            assert!(seen.insert(format!("token {letters}")), "{letters}");
-        }
-    }
-
-    #[test]
     fn an_id_says_a_thing_once() {
         for (id, says) in [
             ("s8,s9,d8", "says a second time what seq_q is"),

@@ -213,15 +213,4 @@ mod tests {
             [0..1, 0..2, 1..3]
         );
     }
-
-    #[test]
-    fn an_open_diagonal_is_refused() {
-        let error = Mask::parse("causal", false).unwrap_err().to_string();
-        assert!(error.contains("causal-br"), "{error}");
-        assert_eq!(
-            Mask::parse("causal-br", true).unwrap(),
-            Mask::causal(Align::TopLeft),
-            "square: both are the same mask and have one name"
-        );
-    }
 }

@@ -116,20 +116,4 @@ mod tests {
             assert!(error.contains(says), "{id}: {error}");
         }
     }
-
-    #[test]
-    fn attention_is_written_as_it_was() {
-        let attention = Problem::new(16, 8);
-        let text = serde_json::to_string(&attention).unwrap();
-        assert!(!text.contains("projection"), "{text}");
-        assert_eq!(
-            serde_json::from_str::<Problem>(&text).unwrap().projection,
-            None
-        );
-        let problem: Problem = "s16,d8,rs32,r2".parse().unwrap();
-        let text = serde_json::to_string(&problem).unwrap();
-        let wire = r#""projection":{"kind":"reduce-scatter","hidden":32,"ranks":2}"#;
-        assert!(text.contains(wire), "{text}");
-        assert_eq!(serde_json::from_str::<Problem>(&text).unwrap(), problem);
-    }
 }

@@ -201,23 +201,4 @@ mod tests {
         assert_eq!(part.summary().time.host_bound_ns, None);
         assert_eq!(part.summary().figure("host_bound"), None);
     }
-
-    #[test]
-    fn time_in_kernels_that_move_data_is_told_apart() {
-        let call = activity(vec![
-            kernel("void at::native::elementwise_kernel<128, 4>(int)", 0, 38),
-            kernel("void pytorch_flash::flash_fwd_kernel<64>(Params)", 40, 100),
-            kernel("void at::native::elementwise_kernel<128, 4>(int)", 90, 130),
-        ]);
-        assert_eq!(call.summary().moving_ns, Some(38 + 40));
-    }
-
-    #[test]
-    fn it_is_written_as_short_as_it_can_be() {
-        let call = activity(vec![Operation::new(Work::Set { bytes: None }, 0, 5)]);
-        let text = serde_json::to_string(&call).unwrap();
-        let expected = r#"{"operations":[{"kind":"set","start_ns":0,"end_ns":5}],"host_ns":0}"#;
-        assert_eq!(text, expected);
-        assert_eq!(serde_json::from_str::<Activity>(&text).unwrap(), call);
-    }
 }

@@ -287,15 +287,4 @@ mod tests {
         let invocations = [division.clone(), Division::of(&[other]).unwrap(), division];
         assert_eq!(Division::merged(&invocations).unwrap().parts.len(), 1);
     }
-
-    #[test]
-    fn nothing_is_divided_where_nothing_ran() {
-        assert_eq!(Division::of(&[]), None);
-        assert_eq!(Division::of(&[call(3.0, Vec::new())]), None);
-        let many = (0..3_000)
-            .map(|at| kernel("a", 10 * at, 10 * at + 5))
-            .collect();
-        assert_eq!(Division::of(&[call(3.0, many)]), None);
-        assert_eq!(Division::merged(&[]), None);
-    }
 }

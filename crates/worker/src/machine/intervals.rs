@@ -148,21 +148,6 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_at_once_is_covered_once() {
-        let cover = Cover::of([ran(40, 140), ran(0, 100), ran(200, 210), ran(140, 160)]);
-        assert_eq!((cover.ns(), cover.span_ns()), (170, 210));
-        let other = Cover::of([ran(90, 120), ran(150, 205), ran(300, 301)]);
-        assert_eq!(cover.common_ns(&other), 30 + 10 + 5);
-        assert_eq!(other.common_ns(&cover), 45);
-        let third = Cover::of([ran(95, 100), ran(300, 310)]);
-        let all = [cover.clone(), other.clone(), third];
-        assert_eq!(Cover::at_once_ns(&all), 45 + 1);
-        assert_eq!(Cover::at_once_ns(&all[..1]), 0);
-        let nothing = Cover::of([ran(7, 7)]);
-        assert_eq!((nothing.ns(), nothing.span_ns()), (0, 0));
-    }
-
-    #[test]
     fn a_gap_is_the_hosts_until_the_launch_of_what_ends_it() {
         let found = gaps([
             launched(0, 10, 0),
@@ -174,14 +159,6 @@ mod tests {
         let parts: Vec<_> = found.iter().map(|gap| (gap.ns(), gap.host_ns)).collect();
         let expected = [(90, Some(82)), (40, Some(40)), (10, Some(0)), (10, None)];
         assert_eq!(parts, expected);
-    }
-
-    #[test]
-    fn what_runs_on_covers_the_gaps_of_the_others() {
-        assert_eq!(
-            gaps([ran(0, 10), ran(5, 100), ran(50, 60), ran(100, 110)]),
-            []
-        );
     }
 
     proptest! {

@@ -208,11 +208,4 @@ mod tests {
         };
         assert!(launched.objection().is_some());
     }
-
-    #[test]
-    fn a_size_that_cannot_be_is_objected_to() {
-        let set = |bytes| Operation::<Named>::new(Work::Set { bytes: Some(bytes) }, 1, 2);
-        assert_eq!(set(1 << 40).objection(), None);
-        assert!(set(1 << 63).objection().unwrap().contains("bytes"));
-    }
 }

@@ -183,34 +183,6 @@ mod tests {
     }
 
     #[test]
-    fn kernels_of_two_streams_run_at_once_and_those_of_one_behind_each_other() {
-        let on = |stream: u32, start: u64, end: u64| Operation {
-            stream: Some(stream),
-            ..kernel(start, end, None)
-        };
-        // A dependent launch begins before the one before it has ended.
-        let time = DeviceTime::of(&[on(7, 0, 100), on(7, 90, 200), on(13, 50, 120)]);
-        assert_eq!(time.streams_at_once_ns, Some(70));
-        let one = DeviceTime::of(&[on(7, 0, 100), on(7, 90, 200)]);
-        assert_eq!(one.streams_at_once_ns, Some(0));
-    }
-
-    /// A device that is fed in time has gaps of its own; one that is not waits.
-    #[test]
-    fn a_gap_is_the_hosts_until_the_launch() {
-        let fed = DeviceTime::of(&[kernel(0, 100, Some(-30)), kernel(102, 200, Some(5))]);
-        assert_eq!(fed.host_bound_ns, Some(0));
-        let starved = DeviceTime::of(&[
-            kernel(0, 10, Some(-8)),
-            kernel(100, 110, Some(92)),  // waited from 10 to 92
-            kernel(150, 160, Some(200)), // a clock that is off: the whole gap, and no more
-            kernel(170, 180, Some(-1)),
-        ]);
-        assert_eq!(starved.host_bound_ns, Some(82 + 40));
-        assert_eq!(starved.host_bound(), Some(Share(122.0 / 180.0)));
-    }
-
-    #[test]
     fn devices_are_added_up_and_nothing_is_no_span() {
         let second = Operation {
             device: 1,

@@ -79,15 +79,3 @@ fn bytes(text: &str) -> Option<u64> {
     };
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_of_caches() {
-        assert_eq!(bytes("512K"), Some(512 << 10));
-        assert_eq!(bytes("32M"), Some(32 << 20));
-        assert_eq!(bytes("?"), None);
-    }
-}

@@ -164,15 +164,19 @@ mod tests {
         }
     }
 
-    fn samples(samples: u32, min_samples: u32, budget_ms: u64) -> (usize, u32) {
-        let request = Measure {
-            warmup: 3,
+    fn request(warmup: u32, samples: u32, min_samples: u32, budget_ms: u64) -> Measure {
+        Measure {
+            warmup,
             samples,
             min_samples,
             budget_ms,
             cache: Cache::Hot,
             graph: false,
-        };
+        }
+    }
+
+    fn samples(samples: u32, min_samples: u32, budget_ms: u64) -> (usize, u32) {
+        let request = request(3, samples, min_samples, budget_ms);
         let mut counted = Counted::default();
         let measured = measure(&request, &mut None, None, &mut counted).unwrap();
         assert!(
@@ -185,14 +189,7 @@ mod tests {
 
     #[test]
     fn each_sample_has_other_inputs_and_the_last_one_those_that_are_checked() {
-        let request = Measure {
-            warmup: 2,
-            samples: 5,
-            min_samples: 1,
-            budget_ms: u64::MAX,
-            cache: Cache::Hot,
-            graph: false,
-        };
+        let request = request(2, 5, 1, u64::MAX);
         let mut counted = Counted::default();
         let rotation = Rotation::of(3);
         let measured = measure(&request, &mut None, rotation, &mut counted).unwrap();
@@ -203,14 +200,7 @@ mod tests {
 
     #[test]
     fn each_sample_has_its_processor_time_and_a_graph_is_refused() {
-        let mut request = Measure {
-            warmup: 1,
-            samples: 3,
-            min_samples: 3,
-            budget_ms: 0,
-            cache: Cache::Hot,
-            graph: false,
-        };
+        let mut request = request(1, 3, 3, 0);
         let mut counted = Counted::default();
         let measured = measure(&request, &mut None, None, &mut counted).unwrap();
         assert_eq!((measured.device_ns.len(), counted.calls), (3, 1 + 3));

@@ -38,17 +38,3 @@ impl Witness {
         (cpu_ns > Nanoseconds::ZERO).then_some((cpu_ns, lost))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_is_seen_and_what_is_not_known_is_absent() {
-        assert!(Witness::since(None).is_none());
-        let before = Witness::now();
-        let sum = (0..100_000u64).fold(0, |sum, n| std::hint::black_box(sum ^ n));
-        std::hint::black_box(sum);
-        assert!(Witness::since(before).is_some_and(|(cpu, _)| cpu > Nanoseconds::ZERO));
-    }
-}

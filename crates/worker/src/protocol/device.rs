@@ -111,22 +111,3 @@ impl FromStr for Cache {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_read_as_they_are_written() {
-        for kind in DeviceKind::ALL {
-            assert_eq!(kind.to_string().parse(), Ok(kind));
-        }
-        for cache in [Cache::Cold, Cache::Hot] {
-            assert_eq!(cache.to_string().parse(), Ok(cache));
-            let wire = serde_json::to_value(cache).unwrap();
-            assert_eq!(wire, cache.to_string());
-        }
-        let error = "rocm".parse::<DeviceKind>().unwrap_err().to_string();
-        assert_eq!(error, "`rocm` is no kind of device; use `cpu`, `cuda`");
-    }
-}

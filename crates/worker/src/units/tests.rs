@@ -100,27 +100,6 @@ fn an_interval_is_in_the_unit_of_its_estimate() {
 }
 
 #[test]
-fn two_times_share_their_unit() {
-    let read = |base, head| from_to(Nanoseconds(base), Nanoseconds(head));
-    assert_eq!(read(50_300.0, 277_000.0), "50.3 → 277.0 µs");
-    assert_eq!(read(2_600_000.0, 50.0), "2.60 ms → 50.0 ns");
-    assert_eq!(read(400.0, 0.0), "400.0 ns → 0");
-    assert_eq!(read(400.0, f64::NAN), "400.0 ns → –");
-    let part = |part, whole| part_of(Nanoseconds(part), Nanoseconds(whole));
-    assert_eq!(part(0.0, 28_000.0), "0 of 28.0 µs");
-    assert_eq!(part(153_000.0, 216_000.0), "153.0 of 216.0 µs");
-}
-
-#[test]
-fn shares_have_the_places_that_are_asked_for() {
-    assert_eq!(Share(0.018).to_string(), "1.8 %");
-    assert_eq!(format!("{:.2}", Share(0.003_3)), "0.33 %");
-    assert_eq!(format!("{:.0}", Share(1.5)), "150 %");
-    assert_eq!(Share(0.0).to_string(), "0.0 %");
-    assert_eq!(Share(-0.25).to_string(), "-25.0 %");
-}
-
-#[test]
 fn sizes_rates_and_chances_read_well() {
     for (bytes, read) in [
         (0, "0 B"),
@@ -155,63 +134,6 @@ fn sizes_rates_and_chances_read_well() {
     assert_eq!(Ratio(0.0).factor().to_string(), "0x");
     assert_eq!(counted(1, "case"), "1 case");
     assert_eq!(counted(0, "case"), "0 cases");
-}
-
-#[test]
-fn a_width_pads_and_a_precision_cuts_nothing_off() {
-    let time = Nanoseconds(118_600.0);
-    assert_eq!(format!("{time:>10}|"), "  118.6 µs|");
-    assert_eq!(format!("{time:10}|"), "118.6 µs  |");
-    assert_eq!(format!("{time:^10.2}|"), " 118.6 µs |");
-    assert_eq!(format!("{time:>3}"), "118.6 µs");
-    assert_eq!(format!("{:>8.2}", Share(0.5)), " 50.00 %");
-    assert_eq!(format!("{:>8}", Bytes(512)), "   512 B");
-}
-
-#[test]
-fn arithmetic_keeps_its_units() {
-    let (one, four) = (Nanoseconds(1.0), Nanoseconds(4.0));
-    assert_eq!(four / one, Ratio(4.0));
-    assert_eq!((four - one) * 2.0 + one, Nanoseconds(7.0));
-    assert_eq!(four / Ratio(4.0), one);
-    assert_eq!(one * Ratio(4.0), four);
-    assert_eq!(four * Share(0.25), one);
-    assert_eq!(four / 4.0, one);
-    assert_eq!(
-        [one, four].into_iter().sum::<Nanoseconds>(),
-        Nanoseconds(5.0)
-    );
-    let mut time = one;
-    time += four;
-    time -= one;
-    assert_eq!(time, four);
-    assert_eq!(one.share_of(four), Share(0.25));
-    assert_eq!(Ratio(3.0) / Ratio(1.5) * Ratio(2.0), Ratio(4.0));
-    assert_eq!(Ratio(4.0).inverse(), Ratio(0.25));
-    assert_eq!(Ratio::grown_by(Share(0.5)).growth(), Share(0.5));
-    assert_eq!(Bytes(u64::MAX) + Bytes(1), Bytes(u64::MAX));
-    assert_eq!(Rate::of_work(128e6, Nanoseconds(1e6)), Rate(0.128));
-    let millisecond = std::time::Duration::from_millis(1);
-    assert_eq!(Nanoseconds::from(millisecond), Nanoseconds(1e6));
-    assert_eq!(Nanoseconds::of_seconds(2.0).seconds(), 2.0);
-}
-
-#[test]
-fn what_is_no_number_has_its_place_in_the_order() {
-    let mut times: Vec<Nanoseconds> = quantities([f64::NAN, 2.0, f64::INFINITY, 1.0]);
-    times.sort_by(Nanoseconds::total_cmp);
-    assert_eq!(numbers(&times)[..3], [1.0, 2.0, f64::INFINITY]);
-    assert!(!times[3].is_finite());
-    assert_eq!(times[3].min(times[0]), Nanoseconds(1.0));
-}
-
-#[test]
-fn files_hold_plain_numbers() {
-    let text = "[118.6,2.0,1e+300]";
-    let times: Vec<Nanoseconds> = serde_json::from_str(text).unwrap();
-    assert_eq!(serde_json::to_string(&times).unwrap(), text);
-    assert_eq!(serde_json::to_string(&Some(Bytes(7))).unwrap(), "7");
-    assert_eq!(serde_json::to_string(&Ratio(f64::NAN)).unwrap(), "null");
 }
 
 proptest! {

@@ -20,36 +20,6 @@ fn the_last_repeated_sequence_is_found_behind_a_warm_up_and_before_a_tail() {
     assert_eq!(found("baaabaaabaaabaaa"), Some((4, 4, 0)));
 }
 
-/// Forty repetitions of the same: how long each is, and how many were found.
-fn forty(step: fn(&mut Writer)) -> Option<(usize, usize)> {
-    let mut writer = Writer::new();
-    (0..40).for_each(|_| step(&mut writer));
-    let found = steady(&writer.recording)?;
-    Some((found.period, found.repeats))
-}
-
-#[test]
-fn kinds_of_operations_and_directions_are_told_apart() {
-    // The first kernel of a recording has the number 0.
-    let set_and_kernel = |writer: &mut Writer| {
-        writer.set(4096, 900);
-        writer.kernel("flash", 157, 1_000);
-    };
-    assert_eq!(forty(set_and_kernel), Some((2, 40)));
-    // The same letters, and as many bytes.
-    let there_and_back = |writer: &mut Writer| {
-        writer.copy("HtoD", 4096, 900);
-        writer.copy("DtoH", 4096, 900);
-    };
-    assert_eq!(forty(there_and_back), Some((2, 40)));
-    // Sizes may follow a length.
-    let set = |writer: &mut Writer| {
-        let bytes = writer.recording_len() as u64;
-        writer.set(bytes, 900);
-    };
-    assert_eq!(forty(set), Some((1, 40)));
-}
-
 #[test]
 fn repetitions_that_are_long_at_first_are_warm_up() {
     let after = |lengths: &[u64]| {
@@ -150,40 +120,6 @@ fn what_follows_the_last_step_is_no_loop_of_its_own() {
 }
 
 #[test]
-fn a_step_that_is_unlike_the_others_is_left_out() {
-    for odd in [0, 39] {
-        let mut program = Program::new();
-        for number in 0..40 {
-            program.forward();
-            if number == odd {
-                program.does(&["item", "print", "item"]);
-            }
-            program.layers("backward");
-            program.does(&["norm", "scale", "adam"]);
-        }
-        let (period, repeats, _) = program.found().unwrap();
-        assert_eq!(period, STEP);
-        assert!(repeats >= 38, "{repeats} of 39 with {odd} odd");
-    }
-}
-
-#[test]
-fn two_steps_repeat_and_not_the_layers_in_them() {
-    let mut program = Program::new();
-    (0..2).for_each(|_| program.step());
-    assert_eq!(program.found(), Some((437, 2, 437_001.0)));
-    // One generation after another: what repeats is a token, in both.
-    let mut program = Program::new();
-    for _ in 0..2 {
-        program.layers("prefill");
-        for _ in 0..30 {
-            program.forward();
-        }
-    }
-    assert_eq!(program.found(), Some((218, 30, 218_000.0)));
-}
-
-#[test]
 fn one_long_gap_is_not_in_the_time_of_a_step() {
     let paused = |at: &[usize], ns: u64| {
         let mut program = Program::new();
@@ -207,41 +143,4 @@ fn one_long_gap_is_not_in_the_time_of_a_step() {
     assert!(time > 4_000_000.0, "{time}");
     // So is what is not ten times as long.
     assert_eq!(paused(&[15], 2_000_000).1, 39);
-}
-
-#[test]
-fn loops_begin_where_the_program_came_to_first() {
-    // The same cycle, seen from another place of it.
-    let looped = |text: &str| {
-        let tokens: Vec<u8> = text.bytes().collect();
-        let found = outermost(&tokens)?;
-        Some(text[found.first..found.first + found.period].to_owned())
-    };
-    let cycle = "abbbbbcdeeeefgh";
-    let text = format!("{}{}{}", cycle, cycle.repeat(8), "zyxw");
-    assert_eq!(looped(&text).as_deref(), Some(cycle));
-    let from_the_middle = format!("h{}{}", cycle.repeat(8), "abzyxw");
-    assert_eq!(looped(&from_the_middle).as_deref(), Some("habbbbbcdeeeefg"));
-    assert_eq!(looped("abcdefghijklmnopqrstuvwxyz0123456789"), None);
-    assert_eq!(looped(""), None);
-}
-
-/// A training step: layers alike within it, forward and backward.
-fn step(more: &str) -> String {
-    let forward = "abcdefghi".repeat(24);
-    let backward = "jklmnopqrstuvwxyz0".repeat(24);
-    format!("EF{forward}GHI{more}{backward}JKOOO")
-}
-
-#[test]
-fn layers_inside_a_step_are_not_what_repeats() {
-    let plain = step("");
-    let long = plain.len();
-    for steps in [3, 4, 40] {
-        let program = format!("IIWW{}", plain.repeat(steps));
-        assert_eq!(found(&program), Some((long, steps, 0)), "{steps}");
-        // A result that is fetched, and a first step that does more.
-        let program = format!("{}{}D", step("!?"), plain.repeat(steps));
-        assert_eq!(found(&program), Some((long, steps, 1)), "{steps}");
-    }
 }

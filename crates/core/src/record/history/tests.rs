@@ -1,8 +1,8 @@
 use std::fs;
 
 use super::*;
+use crate::record::line;
 use crate::record::testing::header;
-use crate::record::{SCHEMA_VERSION, line};
 
 fn timed(ns: f64) -> Came {
     Came::Timed(Figures {
@@ -101,18 +101,6 @@ fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
 }
 
 #[test]
-fn a_run_is_added_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path());
-    store.add(&run(1, &[(A, timed(1.0))])).unwrap();
-    let before = fs::read(path(&store)).unwrap();
-    let mut again = run(1, &[(A, timed(1.0))]);
-    again.about.at = Timestamp::from_second(1_800_000_000).unwrap();
-    assert!(matches!(store.add(&again).unwrap(), Added::Already { .. }));
-    assert_eq!(fs::read(path(&store)).unwrap(), before);
-}
-
-#[test]
 fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
@@ -140,56 +128,6 @@ fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
     assert!(damage(store.add(&run(3, &[(C, timed(4.0))])).unwrap()).is_empty());
     let read = History::read(&path(&store)).unwrap();
     assert_eq!((read.runs.len(), read.damage.len()), (3, 0));
-}
-
-#[test]
-fn a_line_that_was_edited_is_named_and_the_others_are_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path());
-    for number in 1..4 {
-        let cases = [(A, timed(number as f64)), (B, timed(3.0))];
-        store.add(&run(number, &cases)).unwrap();
-    }
-    let text = fs::read_to_string(path(&store)).unwrap();
-    fs::write(path(&store), text.replace("reports/2", "reports/9")).unwrap();
-    let told = damage(store.add(&run(4, &[(C, timed(6.0))])).unwrap());
-    assert!(told[0].contains(":3: it was edited"), "{told:?}");
-    let read = History::read(&path(&store)).unwrap();
-    assert_eq!((read.runs.len(), read.damage.len()), (3, 1));
-    assert_eq!(read.runs[2].results, [(2, timed(6.0))]);
-}
-
-#[test]
-fn another_file_is_refused_in_words() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path());
-    let one = run(1, &[(A, timed(1.0))]);
-    store.add(&one).unwrap();
-    let text = fs::read_to_string(path(&store)).unwrap();
-    let refused = |text: &str| {
-        fs::write(path(&store), text).unwrap();
-        let error = store.add(&run(2, &[])).unwrap_err().to_string();
-        assert_eq!(fs::read_to_string(path(&store)).unwrap(), text);
-        assert_eq!(
-            History::read(&path(&store)).is_ok(),
-            error.contains("other")
-        );
-        error
-    };
-    let newer = text.replace("\"schema\":2", "\"schema\":3");
-    assert!(refused(&newer).contains("its schema is 3"));
-    assert!(refused("{}\n").contains("no checksum"));
-    let first = serde_json::json!({
-        "kind": "history", "schema": SCHEMA_VERSION, "suite": "other", "machine": "xeon-2c",
-    });
-    let error = refused(&line::write(&first).unwrap());
-    assert!(error.contains("the history of other on xeon-2c"), "{error}");
-
-    let mut odd = one;
-    odd.machine = "../elsewhere".to_owned();
-    assert!(store.add(&odd).is_err());
-    odd.suite = "a/b".to_owned();
-    assert!(matches!(store.add(&odd), Err(HistoryError::Suite(_))));
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::path::Path;
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use super::wire::{First, Line};
+use super::Line;
 use crate::input::{self, Damage};
 use crate::record::RecordError;
 use crate::record::line::{self, Lines};
-use crate::record::types::{Entry, Run, RunHeader, Stretch};
+use crate::record::types::{Entry, Run, RunHeader};
 use regatta_worker::attention::CaseId;
 
 /// Lines that are read at once, by all processors.
@@ -113,13 +113,10 @@ pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
                         Ok(())
                     }
                 },
-                Line::End(end) => match end.spent.iter().find_map(Stretch::objection) {
-                    Some(objection) => Err(objection),
-                    None => {
-                        run.end = Some(end);
-                        Ok(())
-                    }
-                },
+                Line::End(end) => {
+                    run.end = Some(end);
+                    Ok(())
+                }
                 Line::Run(_) => Err("a second first line".to_owned()),
             });
             if let Err(problem) = taken {
@@ -133,21 +130,14 @@ pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
 
 /// The run that the first line of a file begins.
 fn header(file: &mut Lines) -> Result<Run, RecordError> {
-    let First { header, parts } = match file.first()? {
-        Line::Run(first) => *first,
+    let header = match file.first()? {
+        Line::Run(header) => *header,
         _ => return Err(file.invalid("it is not the first line of a run")),
     };
     if let Some(objection) = header.objection() {
         return Err(file.invalid(objection));
     }
-    let mut before = parts.iter().map(|part| &part.spent);
-    if let Some(objection) = before.find_map(Stretch::objection) {
-        return Err(file.invalid(objection));
-    }
-    Ok(Run {
-        parts,
-        ..Run::begun(header)
-    })
+    Ok(Run::begun(header))
 }
 
 /// The cases of a run by their ids.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::record::spent::Spent;
 use crate::record::types::{BaseId, Git, Run, RunHeader, short_revision};
 use regatta_worker::attention::CaseId;
 
@@ -13,8 +12,6 @@ pub struct Opening {
     pub fresh: bool,
     /// What the run is to be held against.
     pub base: Option<BaseId>,
-    /// What this process took until now.
-    pub spent: Spent,
     /// The entries that may be kept of a run that goes on; `None`: all. Of two runs that are
     /// measured in turn, an invocation that one of them alone has is measured again in both.
     pub only: Option<BTreeSet<(u32, CaseId)>>,

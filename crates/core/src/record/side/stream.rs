@@ -88,7 +88,7 @@ mod tests {
     use crate::record::types::{Fault, Measurement, Outcome, Owed};
     use crate::record::{run_file, types::BaseId};
     use regatta_worker::attention::{CaseId, ParamValue};
-    use regatta_worker::units::{Bytes, Nanoseconds, quantities};
+    use regatta_worker::units::{Nanoseconds, quantities};
 
     /// Everything that a measurement can hold.
     fn full(ns: f64) -> Outcome {
@@ -96,18 +96,11 @@ mod tests {
         Outcome::Measured(Measurement {
             device_ns: quantities([ns, 2.5 * ns, 0.1 + ns]),
             host_ns: quantities([9.0, 8.0, 7.0]),
-            clock_mhz: vec![1980.0; 3],
             first_call_ns: Nanoseconds(1e6),
-            several: true,
-            peak_bytes: Some(Bytes(1 << 30)),
             state: Some(Box::new(DeviceState {
                 sm_mhz: Some(1980.0),
-                throttle_bits: Some(4),
-                throttle_reasons: vec!["software power cap".to_owned()],
-                power_w: Some(300.5),
                 ..DeviceState::default()
             })),
-            synchronised: true,
             effective: [("num_splits_key".to_owned(), ParamValue::Int(157))].into(),
             errors: [("dq".to_owned(), 2e-5), ("dk".to_owned(), 0.5 / ns)].into(),
             structure: Some(Structure {
@@ -121,8 +114,6 @@ mod tests {
                 operations: vec![ran],
                 ..Activity::default()
             })),
-            input_sets: 3,
-            input_sets_reason: Some("no memory".to_owned()),
             errors_after: [("dq".to_owned(), 1.25e-7)].into(),
             ..Measurement::default()
         })
@@ -140,7 +131,6 @@ mod tests {
                 case: header.plan[*case].clone(),
                 invocation: *invocation,
                 outcome: outcome.clone(),
-                spent: None,
                 start: None,
             };
             writer.append(&entry).unwrap();

@@ -1,8 +1,8 @@
 //! The search on histories that are known: real ones, planted ones, and any.
 
 use proptest::prelude::*;
+use rand::rngs::ChaCha8Rng;
 use rand::{Rng, RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use super::*;
 

@@ -15,40 +15,31 @@ fn events(trace: &Trace) -> Vec<Value> {
     let mut named = BTreeSet::new();
     let mut arrows: BTreeMap<u64, [Option<i64>; 2]> = BTreeMap::new();
     for event in &events {
-        let ph = event["ph"].as_str().unwrap();
-        assert!("XMsfCi".contains(ph), "{event}");
-        assert!(!event["name"].as_str().unwrap().is_empty(), "{event}");
+        let number = |name: &str| event[name].as_u64().unwrap();
+        let at = |name: &str| (event[name].as_f64().unwrap() * 1e3).round() as i64;
+        let name = event["name"].as_str().unwrap();
+        let (row, start) = ((number("pid"), number("tid")), at("ts"));
         assert!(
-            event["tid"].as_u64().unwrap() <= u64::from(u32::MAX),
+            !name.is_empty() && row.1 <= u64::from(u32::MAX) && start >= 0,
             "{event}"
         );
-        let row = (
-            event["pid"].as_u64().unwrap(),
-            event["tid"].as_u64().unwrap(),
-        );
-        let at = |name: &str| (event[name].as_f64().unwrap() * 1e3).round() as i64;
-        let start = at("ts");
-        assert!(start >= 0, "{event}");
-        match ph {
+        match event["ph"].as_str().unwrap() {
             "X" => rows
                 .entry(row)
                 .or_default()
                 .push((start, start + at("dur"))),
-            "M" => assert!(named.insert((event["name"].to_string(), row)), "{event}"),
-            "s" | "f" => {
-                let ends = arrows.entry(event["id"].as_u64().unwrap()).or_default();
-                let end = &mut ends[usize::from(ph == "f")];
+            "M" => assert!(named.insert((name.to_owned(), row)), "{event}"),
+            end @ ("s" | "f") => {
+                let ends = arrows.entry(number("id")).or_default();
+                let end = &mut ends[usize::from(end == "f")];
                 assert_eq!(end.replace(start), None, "{event}");
             }
-            _ => {}
+            other => assert!("Ci".contains(other), "{event}"),
         }
     }
     for (row, mut on_it) in rows {
-        assert!(
-            named.contains(&("\"thread_name\"".to_owned(), row)),
-            "{row:?}"
-        );
-        assert!(named.contains(&("\"process_name\"".to_owned(), (row.0, 0))));
+        assert!(named.contains(&("thread_name".to_owned(), row)), "{row:?}");
+        assert!(named.contains(&("process_name".to_owned(), (row.0, 0))));
         on_it.sort_by_key(|(start, end)| (*start, -end));
         let mut open: Vec<i64> = Vec::new();
         for (start, end) in on_it {
@@ -60,12 +51,8 @@ fn events(trace: &Trace) -> Vec<Value> {
             open.push(end);
         }
     }
-    for (id, ends) in arrows {
-        let [Some(from), Some(to)] = ends else {
-            panic!("arrow {id} has one end");
-        };
-        assert!(from <= to, "arrow {id}");
-    }
+    let whole = |ends: &[Option<i64>; 2]| matches!(ends, [Some(from), Some(to)] if from <= to);
+    assert!(arrows.values().all(whole), "{arrows:?}");
     events
 }
 
@@ -76,13 +63,12 @@ fn of<'a>(events: &'a [Value], ph: &str, cat: &str) -> Vec<&'a Value> {
 
 #[test]
 fn every_operation_stands_on_its_stream_with_an_arrow_from_its_launch() {
-    let trace = training(157);
-    let events = events(&trace);
+    let events = events(&training(157));
     let kernels = of(&events, "X", "kernel");
     assert_eq!(kernels.len(), 31);
-    assert_eq!(of(&events, "X", "copy").len(), 2);
-    assert_eq!(of(&events, "X", "launch").len(), 33);
-    assert_eq!(of(&events, "f", "launch").len(), 33);
+    for (ph, cat, count) in [("X", "copy", 2), ("X", "launch", 33), ("f", "launch", 33)] {
+        assert_eq!(of(&events, ph, cat).len(), count, "{ph} {cat}");
+    }
     let first = kernels[0];
     assert_eq!(
         (&first["args"]["grid"], &first["tid"]),
@@ -93,16 +79,13 @@ fn every_operation_stands_on_its_stream_with_an_arrow_from_its_launch() {
         (first["ts"].as_f64(), first["dur"].as_f64()),
         (Some(400.0), Some(5.0))
     );
-    let names: Vec<&str> = events
-        .iter()
-        .filter(|event| event["ph"] == "M")
-        .map(|event| event["args"]["name"].as_str().unwrap())
+    let named = events.iter().filter(|event| event["ph"] == "M");
+    let names: Vec<&str> = named
+        .map(|of| of["args"]["name"].as_str().unwrap())
         .collect();
-    assert!(names.contains(&"GPU 0: NVIDIA H200 (41)"), "{names:?}");
-    assert!(
-        names.contains(&"stream 7") && names.contains(&"launches"),
-        "{names:?}"
-    );
+    for name in ["GPU 0: NVIDIA H200 (41)", "stream 7", "launches"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
     assert_eq!(events.iter().filter(|event| event["ph"] == "C").count(), 10);
 }
 
@@ -113,38 +96,36 @@ fn what_overlaps_on_a_stream_has_rows_of_its_own() {
         operation.end_ns += 3_000_000;
     }
     let events = events(&trace);
-    let rows: BTreeSet<u64> = of(&events, "X", "kernel")
-        .iter()
-        .map(|event| event["tid"].as_u64().unwrap())
-        .collect();
+    let kernels = of(&events, "X", "kernel").into_iter();
+    let rows: BTreeSet<Option<u64>> = kernels.map(|event| event["tid"].as_u64()).collect();
     assert!(rows.len() > 1, "{rows:?}");
 }
 
 #[test]
 fn ranges_nest_and_end_with_their_last_launch() {
     let mut writer = Writer::new();
-    for (at, operator) in [
+    let operators = [
         "step/forward/aten::mm",
         "step/forward/aten::add",
         "step",
         "other",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ];
+    for (at, operator) in operators.into_iter().enumerate() {
         writer.kernel("k", 1, 1_000);
         let operation = writer.recording.operations.last_mut().unwrap();
         operation.operator = Some(operator.into());
         operation.launched_ns = Some(900_000 + 5_000 * at as i64);
     }
     let events = events(&trace(writer.recording));
-    let ranges: Vec<(&str, f64, f64)> = of(&events, "X", "range")
-        .into_iter()
-        .map(|e| {
-            let number = |name: &str| e[name].as_f64().unwrap();
-            (e["name"].as_str().unwrap(), number("ts"), number("dur"))
-        })
-        .collect();
+    let range = |e: &Value| {
+        let number = |name: &str| e[name].as_f64().unwrap();
+        (
+            e["name"].as_str().unwrap().to_owned(),
+            number("ts"),
+            number("dur"),
+        )
+    };
+    let ranges: Vec<_> = of(&events, "X", "range").into_iter().map(range).collect();
     let expected = [
         ("aten::mm", 0.0, 3.0),
         ("aten::add", 5.0, 3.0),
@@ -152,7 +133,10 @@ fn ranges_nest_and_end_with_their_last_launch() {
         ("step", 0.0, 13.0),
         ("other", 15.0, 3.0),
     ];
-    assert_eq!(ranges, expected);
+    assert_eq!(
+        ranges,
+        expected.map(|(name, ts, dur)| (name.to_owned(), ts, dur))
+    );
 }
 
 #[test]
@@ -165,13 +149,13 @@ fn what_is_not_known_is_not_drawn() {
     operations[3].launched_ns = Some(operations[3].end_ns as i64);
     operations[4].process = 9;
     trace.recording.names[0] = "\u{1b}<script>\"\n".to_owned();
-    let events = events(&trace);
-    assert_eq!(of(&events, "f", "launch").len(), 30);
+    let drawn = events(&trace);
+    assert_eq!(of(&drawn, "f", "launch").len(), 30);
     assert_eq!(
-        of(&events, "i", "launch").len(),
+        of(&drawn, "i", "launch").len(),
         1,
         "a launch without a length"
     );
     trace.recording = Default::default();
-    assert!(super::tests::events(&trace).is_empty());
+    assert!(events(&trace).is_empty());
 }

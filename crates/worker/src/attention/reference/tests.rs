@@ -190,9 +190,3 @@ fn a_query_without_keys_is_zero() {
     assert_eq!(gradients.dq[..6], [0.0; 6]);
     assert!(gradients.dk.iter().all(|x| x.is_finite()));
 }
-
-#[test]
-fn what_does_not_fit_is_an_error() {
-    let problem: Problem = "b16777216,h16777216,s4,d3".parse().unwrap();
-    assert!(Inputs::generate(&problem, 1).is_err());
-}

@@ -3,7 +3,6 @@
 use super::*;
 use crate::record::testing::header;
 use crate::record::types::{BaseId, Entry, Owed};
-use crate::suite::GroundRule;
 use regatta_worker::units::{Nanoseconds, Share, numbers};
 
 const CASE: &str = "cpu/flash:s64,d64";
@@ -24,7 +23,6 @@ fn run(outcomes: Vec<(u32, Outcome)>) -> Run {
         case: CaseId(CASE.to_owned()),
         invocation,
         outcome,
-        spent: None,
     });
     Run {
         entries: entries.collect(),
@@ -47,17 +45,6 @@ fn times_stand_in_the_order_of_invocations_whatever_the_files_is() {
     outcomes.rotate_left(1);
     let record = reduced(&run(outcomes));
     assert_eq!(numbers(&record.device_ns), [1.0, 2.0, 3.0, 4.0, 5.0]);
-}
-
-#[test]
-fn host_times_with_a_gap_are_no_list_to_pair_by() {
-    let mut outcomes = five();
-    for (invocation, outcome) in &mut outcomes {
-        if let (Outcome::Measured(measurement), true) = (outcome, *invocation != 2) {
-            measurement.host_ns = vec![Nanoseconds(9.0)];
-        }
-    }
-    assert!(reduced(&run(outcomes)).host_ns.is_empty());
 }
 
 #[test]
@@ -119,7 +106,6 @@ fn a_part_of_what_is_owed_confirms_nothing() {
             fault: Fault::Crash,
             log: String::new(),
         },
-        spent: None,
     });
     let record = reduced(&run);
     assert_eq!(record.status, Status::Measured);
@@ -160,15 +146,6 @@ fn what_the_machine_was_in_is_kept_apart_from_what_is_judged() {
 }
 
 #[test]
-fn any_ground_will_do_where_the_suite_says_so() {
-    let mut run = shaken(&[0, 1, 2]);
-    run.header.settings.ground = GroundRule::Any;
-    let record = reduced(&run);
-    assert_eq!(record.device_ns.len(), 5);
-    assert!(record.disturbed.is_empty() && !record.is_disturbed());
-}
-
-#[test]
 fn fresh_invocations_that_the_machine_was_in_confirm_nothing() {
     let fresh = |lost: u32| {
         let mut outcomes = five();
@@ -188,19 +165,4 @@ fn fresh_invocations_that_the_machine_was_in_confirm_nothing() {
         fresh(2).unconfirmed.unwrap().reason,
         "the machine was in 2 of its 4 fresh invocations: steal 12.0 %"
     );
-}
-
-#[test]
-fn processor_times_are_a_list_like_those_of_the_host() {
-    let mut outcomes = five();
-    for (_, outcome) in &mut outcomes {
-        if let Outcome::Measured(measurement) = outcome {
-            measurement.cpu_ns = vec![Nanoseconds(7.0)];
-        }
-    }
-    assert_eq!(reduced(&run(outcomes.clone())).cpu_ns.len(), 5);
-    if let Outcome::Measured(measurement) = &mut outcomes[2].1 {
-        measurement.cpu_ns.clear();
-    }
-    assert!(reduced(&run(outcomes)).cpu_ns.is_empty());
 }

@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 use crate::machine::{Launch, Operation, Work};
-use crate::record::types::Fingerprint;
+use crate::record::trace::testing;
 
 fn trace() -> Trace {
     let operation = |start: u64, work| Operation {
@@ -10,68 +10,49 @@ fn trace() -> Trace {
         launched_ns: Some(start as i64 - 2),
         ..Operation::new(work, start, start + 5)
     };
-    Trace {
-        header: TraceHeader {
-            schema: crate::record::SCHEMA_VERSION,
-            method: 1,
-            tool: "0.2.0".to_owned(),
-            argv: vec!["regatta".to_owned()],
-            command: vec![
-                "/usr/bin/python".to_owned(),
-                "-u".to_owned(),
-                "x/train.py".to_owned(),
-            ],
-            started: "2026-01-05T12:00:00Z".parse().unwrap(),
-            ended: "exit code 0".to_owned(),
-            git: None,
-            machine: Fingerprint::default(),
-            recorder: None,
-            earlier: Vec::new(),
-        },
-        recording: Recording {
-            processes: vec![Process {
-                pid: 7,
-                dropped: 3,
-                moments: Some(Moments {
-                    since: 4,
-                    of: [("frees".to_owned(), vec![5, 7])].into(),
+    testing::trace(Recording {
+        processes: vec![Process {
+            pid: 7,
+            dropped: 3,
+            moments: Some(Moments {
+                since: 4,
+                of: [("frees".to_owned(), vec![5, 7])].into(),
+            }),
+            ..Process::default()
+        }],
+        names: vec!["a\"b\n\u{1b}[31m\u{202e}".to_owned()],
+        operations: vec![
+            operation(10, Work::Set { bytes: Some(9) }),
+            operation(
+                20,
+                Work::Kernel(Launch {
+                    grid: [157, 1, 1],
+                    block: [128, 1, 1],
+                    cluster: Some([2, 1, 1]),
+                    graph: Some(4),
+                    ..Launch::default()
                 }),
-                ..Process::default()
-            }],
-            names: vec!["a\"b\n\u{1b}[31m\u{202e}".to_owned()],
-            operations: vec![
-                operation(10, Work::Set { bytes: Some(9) }),
-                operation(
-                    20,
-                    Work::Kernel(Launch {
-                        grid: [157, 1, 1],
-                        block: [128, 1, 1],
-                        cluster: Some([2, 1, 1]),
-                        graph: Some(4),
-                        ..Launch::default()
-                    }),
-                ),
-                Operation {
-                    operator: Some("step/aten::copy_".into()),
-                    ..operation(
-                        30,
-                        Work::Copy {
-                            direction: "DtoH".to_owned(),
-                            bytes: Some(4),
-                        },
-                    )
-                },
-            ],
-            left_out: 12,
-            damage: vec![(
-                "7-1.jsonl".to_owned(),
-                Damage {
-                    line: 9,
-                    problem: "torn".to_owned(),
-                },
-            )],
-        },
-    }
+            ),
+            Operation {
+                operator: Some("step/aten::copy_".into()),
+                ..operation(
+                    30,
+                    Work::Copy {
+                        direction: "DtoH".to_owned(),
+                        bytes: Some(4),
+                    },
+                )
+            },
+        ],
+        left_out: 12,
+        damage: vec![(
+            "7-1.jsonl".to_owned(),
+            Damage {
+                line: 9,
+                problem: "torn".to_owned(),
+            },
+        )],
+    })
 }
 
 #[test]

@@ -127,16 +127,3 @@ fn single_events_that_make_no_sense_are_named() {
     assert_eq!(told.len(), 4, "{told:?}");
     assert_eq!(told[0], (1, "a kernel without its grid"));
 }
-
-#[test]
-fn other_files_are_of_nobody() {
-    for text in [
-        "",
-        "{}",
-        "{\"kind\":\"trace\"}",
-        "Name,Start\n",
-        "\u{1f}\u{8b}",
-    ] {
-        assert!(!is(text.as_bytes()).unwrap(), "{text}");
-    }
-}

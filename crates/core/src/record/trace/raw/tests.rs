@@ -149,11 +149,3 @@ fn of_many_operations_the_last_are_kept() {
     assert_eq!(recording.left_out, 99_000);
     assert_eq!(recording.operations[999].start_ns, 10 + 20 * 99_999);
 }
-
-#[test]
-fn an_empty_file_is_a_process_of_which_nothing_is_known() {
-    let recording = reading(&[("12-5.jsonl", "")], 10);
-    assert_eq!(recording.processes[0].pid, 12);
-    assert!(recording.operations.is_empty());
-    assert_eq!(reading(&[], 10), Recording::default());
-}

@@ -1,1 +1,0 @@
-//! Benchmarks of regatta's own parts: `cargo bench -p regatta-bench`.

@@ -1,0 +1,383 @@
+//! Two structures, and what is said of them.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::judgement::Uncounted;
+use crate::testing::{around, written};
+use regatta_core::machine::{
+    ActivitySummary, CountedCall, CountedKernel, Counters, INSTRUCTIONS, METRICS, Structure,
+};
+use regatta_core::suite::structural::StructureRule;
+use regatta_worker::units::Bytes;
+
+fn structure(record: &mut CaseRecord) -> &mut Structure {
+    record.structure.as_mut().unwrap()
+}
+
+fn under<T>(
+    policy: &StructurePolicy,
+    (base, head): (&CaseRecord, &CaseRecord),
+    of: fn(&Pair) -> T,
+) -> T {
+    of(&Pair {
+        case: "torch/flash:s64,d64",
+        base,
+        head,
+        sms: Some(132),
+        policy,
+    })
+}
+
+/// Every change as `action direction text`.
+fn told(base: &CaseRecord, head: &CaseRecord) -> Vec<String> {
+    let changes = under(&StructurePolicy::default(), (base, head), changes);
+    let text =
+        |change: &StructuralChange| format!("{:?} {:?} {change}", change.action, change.direction);
+    changes.unwrap().iter().map(text).collect()
+}
+
+/// What the base tells and the head does not.
+fn gone(base: &CaseRecord, head: &CaseRecord) -> Vec<Uncounted> {
+    under(&StructurePolicy::default(), (base, head), vanished)
+}
+
+fn names(base: &CaseRecord, head: &CaseRecord) -> Vec<String> {
+    gone(base, head).into_iter().map(|one| one.name).collect()
+}
+
+fn why(base: &CaseRecord, head: &CaseRecord) -> String {
+    Uncounted::told(&gone(base, head)).unwrap_or_default()
+}
+
+/// Holds each line of a table to what is told: `BASE ; HEAD => CHANGE | CHANGE`.
+fn hold(table: &str) {
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        let (sides, expected) = line.split_once("=>").unwrap();
+        let (base, head) = sides.split_once(';').unwrap();
+        let expected = expected.split(" | ").map(str::trim);
+        let expected: Vec<&str> = expected.filter(|one| !one.is_empty()).collect();
+        assert_eq!(told(&written(base), &written(head)), expected, "{line}");
+    }
+}
+
+/// As long as every multiprocessor has a block, another grid is told and no more; and data is
+/// moved by few blocks as well.
+#[test]
+fn launches_are_compared_as_a_set() {
+    hold("
+flash@157 ; flash@1 => Fail Worse fill 132 of 132 SMs → 1 of 132 SMs of flash | Warn Worse grid 157x1x1 → 1x1x1 of flash
+flash@400 ; flash@200 => Warn Worse grid 400x1x1 → 200x1x1 of flash
+flash@1 ; flash@157 => Warn Other grid 1x1x1 → 157x1x1 of flash | Ignore Better fill 1 of 132 SMs → 132 of 132 SMs of flash
+fill_kernel@157 ; fill_kernel@1 => Warn Worse grid 157x1x1 → 1x1x1 of fill_kernel
+flash_v3@157 ; flash_v2@10 => Fail Worse fill 132 of 132 SMs → 10 of 132 SMs of flash_v2 | Warn Other kernel-replaced flash_v3 → flash_v2
+flash@157 ; flash@157 combine@157 => Warn Worse launches 0 → 1 of combine
+flash@157 combine@157 ; flash@157 => Ignore Better launches 1 → 0 of combine
+flash@157 ; direct_copy_kernel@157 flash@157 direct_copy_kernel@157 => Fail Worse copies 0 → 2 of direct_copy_kernel
+flash@157 ; flash@157 flash@157 => Warn Worse launches 1 → 2 of flash
+a@9 b@5 b@7 ; b@7 b@5 a@9 =>
+flash@157 copies=0 ; copies=0 =>
+copies=0 ; flash@157 copies=0 =>
+");
+    // Nor is the spelling of a name.
+    let spelt = |name: &str| {
+        let mut record = written("a@9");
+        structure(&mut record).launches[0].name = name.to_owned();
+        record
+    };
+    let base = spelt("void _GLOBAL__N__1a::a<int, 2>(int *)");
+    let head = spelt("(anonymous namespace)::a<int,2>(int*)");
+    assert!(told(&base, &head).is_empty());
+}
+
+#[test]
+fn counts_are_compared_where_both_sides_count() {
+    hold("
+calls.plans=0 tasks=8 threads=2 copies=0 ; calls.plans=1 tasks=4 threads=1 copies=3 => Fail Worse tasks 8 → 4 | Fail Worse copies 0 → 3 | Fail Worse counts 0 → 1 of calls.plans | Warn Worse threads 2 → 1
+tasks=8 ; tasks=8 module_loads=9 =>
+gap_ns=8 ; gap_ns=80 =>
+workspace_bytes=1000 ; workspace_bytes=1099 =>
+workspace_bytes=1000 ; workspace_bytes=1101 => Warn Worse memory 1000 B → 1.08 KiB of workspace_bytes
+a@1 +peak=10 .tile=64 ; a@1 +peak=12 .tile=32 .new=1 => Warn Worse memory 10.0 MiB → 12.0 MiB of peak_bytes | Warn Other parameters 64 → 32 of tile
+");
+}
+
+#[test]
+fn figures_of_a_kernel_are_compared_one_by_one() {
+    let base = written("flash@157");
+    let mut head = base.clone();
+    let one = &mut structure(&mut head).launches[0];
+    (one.registers, one.local_bytes) = (Some(255), Some(64));
+    (one.shared_bytes, one.blocks_per_sm) = (Some(8192), Some(1));
+    one.block = [64, 2, 1];
+    assert_eq!(
+        told(&base, &head),
+        [
+            "Fail Worse spills 0 → 64 of flash",
+            "Warn Other block 128x1x1 → 64x2x1 of flash",
+            "Warn Worse registers 128 → 255 of flash",
+            "Warn Worse shared-memory 4096 → 8192 of flash",
+            "Warn Worse occupancy 2 → 1 of flash",
+        ]
+    );
+    // What one side does not tell is no difference.
+    let one = &mut structure(&mut head).launches[0];
+    (one.local_bytes, one.blocks_per_sm) = (None, None);
+    assert_eq!(told(&base, &head).len(), 3);
+}
+
+#[test]
+fn a_side_without_a_structure_is_not_compared() {
+    let known = written("flash@157");
+    let empty = CaseRecord {
+        structure: Some(Box::default()),
+        ..around(1.0)
+    };
+    for unknown in [around(1.0), empty] {
+        for pair in [(&known, &unknown), (&unknown, &known)] {
+            assert_eq!(under(&StructurePolicy::default(), pair, changes), None);
+        }
+    }
+}
+
+#[test]
+fn what_is_gone_is_named_with_its_reason() {
+    let base = written("flash@1 b@1 copies=0 calls.plans=0");
+    let none = CaseRecord {
+        structure: None,
+        ..base.clone()
+    };
+    let all = "counted in the base and not now: launches (2), calls.plans (0), copies (0): ";
+    assert_eq!(
+        why(&base, &none),
+        format!("{all}its worker counts no structure")
+    );
+    let uncounted = |head: &CaseRecord, name: &str, reason: &str| {
+        let mut head = head.clone();
+        let found = head.structure.get_or_insert_default();
+        found.uncounted.insert(name.to_owned(), reason.to_owned());
+        head
+    };
+    let failed = uncounted(&none, "census", "CUPTI is taken");
+    assert_eq!(why(&base, &failed), format!("{all}CUPTI is taken"));
+    let one = written("flash@1 b@1 copies=0");
+    assert_eq!(
+        why(&base, &uncounted(&one, "calls.plans", "no `build`")),
+        "counted in the base and not now: calls.plans (0): no `build`"
+    );
+    // Nothing was known, or it still is, or there is more of it.
+    for (before, now) in [(&none, &base), (&base, &base), (&one, &base)] {
+        assert!(gone(before, now).is_empty());
+    }
+    let launches = written("copies=0 calls.plans=0");
+    assert_eq!(names(&base, &launches), ["launches"]);
+
+    // Times, and what is only there once it is loaded, may go: unless that is said to be unknown.
+    let base = written("a@1 ns.plans=812 calls_in_8.plans=3 calls.triton_autotune=0");
+    let head = written("a@1");
+    assert!(gone(&base, &head).is_empty());
+    let unknown = uncounted(&head, "calls.triton_autotune", "no `run`");
+    assert_eq!(names(&base, &unknown), ["calls.triton_autotune"]);
+}
+
+#[test]
+fn what_is_ignored_may_go() {
+    let base = written("flash@1 allocations=2 tasks=4");
+    let head = written("flash@1");
+    for (kind, left) in [(Kind::Memory, "tasks"), (Kind::Tasks, "allocations")] {
+        let policy = StructurePolicy {
+            actions: [(kind, Action::Ignore)].into(),
+            ..StructurePolicy::default()
+        };
+        let found = under(&policy, (&base, &head), vanished);
+        assert_eq!((found.len(), found[0].name.as_str()), (1, left));
+    }
+}
+
+#[test]
+fn figures_of_a_launch_and_memory_go_as_counts_do() {
+    let base = written("flash@1 direct_copy_kernel@1");
+    let mut head = base.clone();
+    for launch in &mut structure(&mut head).launches {
+        launch.local_bytes = None;
+    }
+    assert_eq!(
+        why(&base, &head),
+        "counted in the base and not now: local memory"
+    );
+    let with_peak = CaseRecord {
+        peak_bytes: Some(Bytes(1 << 30)),
+        ..base.clone()
+    };
+    assert_eq!(names(&with_peak, &base), ["peak_bytes"]);
+    // Structure alone was counted: nobody looked at memory.
+    let untimed = CaseRecord {
+        device_ns: Vec::new(),
+        ..base
+    };
+    assert!(gone(&with_peak, &untimed).is_empty());
+}
+
+/// Files from before these were counts have them in the activity.
+#[test]
+fn what_an_activity_tells_of_cuda_is_a_count() {
+    let calls = [("synchronisations", 0), ("allocations", 0), ("launches", 1)];
+    let calls = calls.map(|(name, n)| (name.to_owned(), n));
+    let old = CaseRecord {
+        activity: Some(ActivitySummary {
+            calls: calls.into(),
+            ..ActivitySummary::default()
+        }),
+        ..written("flash@1")
+    };
+    let new = written("flash@1 synchronisations=1 driver_allocations=2 driver_frees=2");
+    assert!(gone(&old, &new).is_empty());
+    // Frees were not told of the base: no change from 0.
+    assert_eq!(
+        told(&old, &new),
+        [
+            "Fail Worse waits for the device in each call: 0 → 1",
+            "Fail Worse cudaMalloc a call 0 → 2",
+        ]
+    );
+    assert_eq!(
+        names(&old, &written("flash@1")),
+        ["synchronisations", "driver_allocations"]
+    );
+}
+
+/// Countings of a call, each a list of kernels and the instructions that they executed, in two
+/// processes that count alike.
+fn counted(calls: &[&[(&str, f64)]]) -> CaseRecord {
+    let kernel = |&(name, executed): &(&str, f64)| CountedKernel {
+        name: name.to_owned(),
+        counts: BTreeMap::from([
+            (METRICS[0].name.to_owned(), executed),
+            (METRICS[2].name.to_owned(), executed / 100.0),
+        ]),
+    };
+    let call = |kernels: &&[(&str, f64)]| CountedCall {
+        kernels: kernels.iter().map(kernel).collect(),
+    };
+    let calls: Vec<CountedCall> = calls.iter().map(call).collect();
+    let twice: Vec<Counters> = Counters::of(&calls).into_iter().cycle().take(2).collect();
+    CaseRecord {
+        counters: Counters::merged(&twice).map(Box::new),
+        ..written("copies=0")
+    }
+}
+
+/// One kernel that executed so many.
+fn flash(executed: &[f64]) -> CaseRecord {
+    let calls: Vec<[(&str, f64); 1]> = executed.iter().map(|n| [("flash", *n)]).collect();
+    let calls: Vec<&[(&str, f64)]> = calls.iter().map(|call| &call[..]).collect();
+    counted(&calls)
+}
+
+#[test]
+fn instructions_are_compared_beyond_what_countings_of_one_side_differ_by() {
+    let cases: [(&[f64], &[f64], &[&str]); 6] = [
+        (
+            &[1000.0, 1000.0],
+            &[1010.0, 1010.0],
+            &["Fail Worse instructions 1000 → 1010 (+1.00 %) of flash"],
+        ),
+        (
+            &[1010.0],
+            &[1000.0],
+            &["Ignore Better instructions 1010 → 1000 (-0.99 %) of flash"],
+        ),
+        (&[1000.0], &[1000.0], &[]),
+        (&[1000.0, 1005.0], &[1008.0, 1013.0], &[]),
+        (&[1000.0, 1005.0], &[1009.0], &[]),
+        (
+            &[1000.0, 1005.0],
+            &[1090.0, 1095.0],
+            &["Fail Worse instructions 1000 to 1005 → 1090 to 1095 (+8.46 %) of flash"],
+        ),
+    ];
+    for (base, head, expected) in cases {
+        assert_eq!(told(&flash(base), &flash(head)), expected);
+    }
+    // Where other kernels run, the whole call is compared.
+    let base = counted(&[&[("flash", 1000.0), ("add", 50.0)]]);
+    let head = counted(&[&[("flash_v2", 1010.0), ("add", 50.0)]]);
+    assert_eq!(
+        told(&base, &head),
+        ["Fail Worse instructions 1050 → 1060 (+0.95 %) of the whole call"]
+    );
+}
+
+#[test]
+fn another_compiler_may_be_let_pass_by_the_kernels_name() {
+    let policy = StructurePolicy {
+        rules: vec![StructureRule {
+            name: Some("fla*".to_owned()),
+            case: None,
+            kind: Some(Kind::Instructions),
+            action: Action::Ignore,
+        }],
+        ..StructurePolicy::default()
+    };
+    let (base, head) = (flash(&[1000.0]), flash(&[1010.0]));
+    let found = under(&policy, (&base, &head), changes).unwrap();
+    assert!(found.iter().all(|change| change.action == Action::Ignore));
+    let none = written("copies=0");
+    assert!(under(&policy, (&base, &none), vanished).is_empty());
+}
+
+#[test]
+fn instructions_that_are_gone_are_named_and_new_ones_are_nothing_against_it() {
+    let (base, mut none) = (flash(&[1000.0]), written("copies=0"));
+    let gone = why(&base, &none);
+    assert!(
+        gone.starts_with("counted in the base and not now: instructions (1000): ask for them"),
+        "{gone}"
+    );
+    assert!(names(&none, &base).is_empty());
+    let reason = "performance counters need root".to_owned();
+    let uncounted = &mut structure(&mut none).uncounted;
+    uncounted.insert(INSTRUCTIONS.to_owned(), reason.clone());
+    assert!(why(&base, &none).ends_with(&reason));
+    // A metric of a kernel that is gone is as unknown as all of them.
+    let mut part = base.clone();
+    let kernels = &mut part.counters.as_mut().unwrap().kernels;
+    let flash = kernels.get_mut("flash").unwrap();
+    flash.instructions.remove(METRICS[2].name);
+    assert_eq!(names(&base, &part).len(), 1);
+}
+
+#[test]
+fn countings_that_differ_decide_nothing_and_pass_nothing() {
+    // One reading of several is what it was, the others are twice that.
+    let (exact, mostly) = (flash(&[1000.0]), flash(&[1000.0, 2000.0]));
+    assert!(told(&exact, &mostly).is_empty());
+    let said = why(&exact, &mostly);
+    assert!(
+        said.starts_with("instructions of flash 1000 → 1000 to 2000, undecided: countings"),
+        "{said}"
+    );
+    // A base that was read as 0 once is none to be held against.
+    let torn = counted(&[&[("flash", 1000.0), ("add", 5.0)], &[("add", 5.0)]]);
+    let twice = counted(&[&[("flash", 2000.0), ("add", 5.0)]]);
+    assert!(why(&torn, &twice).contains("0 to 1000 → 2000"));
+    // Within what the base itself differs by, it is the same.
+    assert_eq!(
+        why(&flash(&[1000.0, 1005.0]), &flash(&[1003.0, 1008.0])),
+        ""
+    );
+}
+
+#[test]
+fn what_one_process_counted_is_exact_in_it_alone() {
+    let alone = |n: f64| {
+        let mut record = flash(&[n]);
+        record.counters.as_mut().unwrap().processes = 1;
+        record
+    };
+    assert!(told(&alone(1e5), &alone(100_070.0)).is_empty());
+    let said = why(&alone(1e5), &alone(100_070.0));
+    assert!(said.contains("count in several processes"), "{said}");
+    assert_eq!(told(&alone(1e5), &alone(101_000.0)).len(), 2);
+    assert_eq!(told(&flash(&[1e5]), &flash(&[100_070.0])).len(), 1);
+}

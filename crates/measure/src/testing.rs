@@ -1,0 +1,64 @@
+//! Workers and readings, as tests want them.
+
+use std::collections::BTreeMap;
+
+use regatta_worker::attention::{CaseId, Direction, Dtype};
+use regatta_worker::protocol::{Device, Hello, VariantInfo};
+use regatta_worker::units::{Bytes, Ratio};
+
+use crate::versions::hunt::CaseReading;
+use crate::versions::search::Reading;
+use regatta_judge::judgement::Word;
+
+/// What a worker without a variant says of itself.
+pub fn hello(kind: &str, device: &str, facts: &[(&str, &str)]) -> Hello {
+    let facts = facts
+        .iter()
+        .map(|&(name, fact)| (name.to_owned(), fact.to_owned()));
+    Hello {
+        protocol: 1,
+        worker: "mine".to_owned(),
+        versions: BTreeMap::from([("mine".to_owned(), "1".to_owned())]),
+        device: Device {
+            kind: kind.to_owned(),
+            name: device.to_owned(),
+            memory_bytes: Bytes(1 << 40),
+            facts: facts.collect(),
+        },
+        variants: Vec::new(),
+        packages: BTreeMap::new(),
+        absent: None,
+    }
+}
+
+/// A variant that takes every problem.
+pub fn variant(name: &str) -> VariantInfo {
+    VariantInfo {
+        name: name.to_owned(),
+        summary: String::new(),
+        dtypes: Dtype::ALL.to_vec(),
+        directions: Direction::ALL.to_vec(),
+        projections: Vec::new(),
+        parameters: BTreeMap::new(),
+        stores_scores: false,
+        tf32: false,
+    }
+}
+
+/// What was found of a case, known to a factor; without a reading where it gave no time.
+pub fn case_reading(case: &str, found: Option<(f64, f64, Word)>) -> CaseReading {
+    CaseReading {
+        case: CaseId(case.to_owned()),
+        reading: found.map(|(ratio, factor, word)| Reading {
+            ratio: Ratio(ratio),
+            low: Ratio(ratio / factor),
+            high: Ratio(ratio * factor),
+            word,
+        }),
+        base_ns: None,
+        head_ns: None,
+        sees: None,
+        cause: None,
+        reason: None,
+    }
+}

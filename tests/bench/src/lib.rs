@@ -1,0 +1,1 @@
+//! Benchmarks of regatta's own parts: `cargo bench --manifest-path tests/bench/Cargo.toml`.
