@@ -51,7 +51,7 @@ fn what_several_workers_lack_is_said_once() {
         .lines()
         .filter(|line| line.contains("`jax` is"))
         .collect();
-    assert_eq!(jax, ["  absent  jax         `jax` is not installed"]);
+    assert_eq!(jax, ["  absent  jax        `jax` is not installed"]);
     let after = stdout.split("torch` is not installed").nth(1).unwrap();
     let names = after
         .split("for:")

@@ -95,7 +95,7 @@ fn what_cannot_be_made_is_said() {
             "regatta.toml",
             &format!("[environments.boats]\nrequirements = {requirements}\n"),
         );
-        let (_, stderr) = exits!(place, 2, ["env", "list"]);
+        let (_, stderr) = exits!(place, 2, ["env"]);
         assert!(stderr.contains(words), "{stderr}");
     }
     place.write(

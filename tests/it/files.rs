@@ -219,7 +219,7 @@ fn runs_of_one_folder_have_a_report_each() {
 fn a_dash_is_standard_output() {
     let place = measured();
     for (format, begins) in [
-        ("markdown=-", "### "),
+        ("markdown=-", "<!-- regatta: s -->"),
         ("html=-", "<!doctype html>"),
         ("junit=-", "<?xml"),
     ] {

@@ -117,9 +117,9 @@ fn a_gate_adds_its_run_whatever_it_says_of_it() {
         1,
         ["gate", "./s.toml", "--history=elsewhere", "--quiet"]
     );
-    let runs = json(&place, &["list", "s"]);
+    let runs = json(&place, &["--list", "s"]);
     assert_eq!(runs.as_array().unwrap().len(), 1);
-    let runs = json(&place, &["list", "s", "--history", "elsewhere"]);
+    let runs = json(&place, &["--list", "s", "--history", "elsewhere"]);
     assert_eq!(runs[0]["run"]["verdict"], "failed");
     assert_eq!(runs[0]["timed"], 6);
 
@@ -127,7 +127,7 @@ fn a_gate_adds_its_run_whatever_it_says_of_it() {
     let worker = format!("worker:fake={}", crate::common::fake_worker().display());
     let words = ["gate", "./s.toml", "--against", &worker, "--history=beside"];
     exits!(place, 1, words);
-    let runs = json(&place, &["list", "s", "--history", "beside"]);
+    let runs = json(&place, &["--list", "s", "--history", "beside"]);
     assert_eq!(runs.as_array().unwrap().len(), 1);
     assert_eq!(runs[0]["run"]["verdict"], "failed");
 
@@ -155,7 +155,7 @@ fn what_is_damaged_is_named_and_the_rest_is_used() {
     fs::write(&file, &text[..text.len() - 40]).unwrap();
     let (stdout, stderr) = exits!(place, 0, ["history"]);
     assert!(stdout.contains("2 runs of 6 cases"), "{stdout}");
-    assert!(stderr.contains(":4: it is cut off"), "{stderr}");
+    assert!(stderr.contains(":4: the last line is cut off"), "{stderr}");
     let (_, stderr) = exits!(place, 0, ["history", "add", "reports/s"]);
     assert!(stderr.contains("the last line is cut off"), "{stderr}");
     let (stdout, stderr) = exits!(place, 0, ["history"]);
@@ -165,7 +165,7 @@ fn what_is_damaged_is_named_and_the_rest_is_used() {
     let lines: Vec<&str> = text.lines().collect();
     fs::write(&file, format!("{}\n", lines[1])).unwrap();
     let (_, stderr) = exits!(place, 2, ["history"]);
-    assert!(stderr.contains("holds something unknown"), "{stderr}");
+    assert!(stderr.contains("its first line is missing"), "{stderr}");
     fs::write(&file, "").unwrap();
     exits!(place, 2, ["history"]);
     exits!(place, 0, ["history", "add", "reports/s"]);

@@ -21,6 +21,7 @@ fn shards(place: &Place, which: &[u32], more: &[&str]) -> String {
     for index in which {
         let shard = format!("{index}/4");
         let words = [&["run", "./s.toml", "--shard", &shard], more].concat();
+        place.same_noise();
         said = exits!(place, 0, words).1;
     }
     said
@@ -45,6 +46,7 @@ fn shards_are_dealt_in_turn_and_say_together_what_the_whole_says() {
     let place = Place::with_baseline(&["fake/steady", "fake/other"], &["--seed", "7"], EXPECTED);
     fs::remove_dir_all(place.path().join("reports/s")).unwrap();
     let whole = ["run", "./s.toml", "--out", "whole", SLOWER[0], SLOWER[1]];
+    place.same_noise();
     exits!(place, 1, whole);
     // No shard says anything of an expectation whose cases another may have.
     let said = shards(&place, &[3, 1, 4, 2], &SLOWER);

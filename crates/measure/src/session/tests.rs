@@ -234,8 +234,8 @@ fn kept_on(
         Ok::<(), Infallible>(())
     };
     let mut detailed = BTreeSet::new();
-    let mut session =
-        Session::new(&suite, &mut starts, &clock, &mut detailed).watched_by(watch(clock.clone()));
+    let session = Session::new(&suite, &mut starts, &clock, &mut detailed);
+    let mut session = session.watched_by(watch(clock.clone()));
     session.run(&[block], &mut Silent, &mut keep).unwrap();
     let spent = session.spent;
     (entries, log, spent)
