@@ -237,7 +237,7 @@ fn kept_on(
     let session = Session::new(&suite, &mut starts, &clock, &mut detailed);
     let mut session = session.watched_by(watch(clock.clone()));
     session.run(&[block], &mut Silent, &mut keep).unwrap();
-    let spent = session.spent.clone();
+    let spent = session.spent;
     (entries, log, spent)
 }
 
