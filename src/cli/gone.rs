@@ -24,7 +24,7 @@ const GONE: [(&str, &str); 24] = [
     ("--asv", "--output json=PATH, or --output bencher=PATH"),
     ("--google-benchmark", "--output json=PATH, or --output bencher=PATH"),
     ("--criterion", "--output csv=DIR, whose samples.csv has every sample"),
-    ("--timings", "regatta report says in a line where the time went"),
+    ("--timings", "the last line of a command that measures says where its time went"),
     ("--pin", "--set VARIANT.PARAMETER=VALUE"),
     ("--costs", "--shard I/N, which deals by the plan's own costs"),
     ("--peak", "--set peak=true, or `peak = true` in the suite's [measure]"),
