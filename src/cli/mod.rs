@@ -86,7 +86,7 @@ fn watch() {
 
 /// The same, with what is said of it.
 fn watch_for(rest: &'static str) {
-    interrupt::watch_for(rest, |text| say(text));
+    interrupt::watch_for(rest, say);
 }
 
 /// To be called when a command has ended, whatever came of it: it leaves no process behind.

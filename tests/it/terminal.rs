@@ -70,25 +70,6 @@ fn what_got_slower_is_a_table_with_a_line_a_case() {
 }
 
 #[test]
-fn names_of_any_length_leave_the_figures_whole() {
-    let place = Place::new();
-    let long = "e".repeat(64);
-    let variants = [format!("fake/steady@{long}"), "fake/steady".to_owned()];
-    let variants = variants.each_ref().map(String::as_str);
-    let environment = format!("[environments.{long}]\nenv = {{ A = \"1\" }}\n");
-    place.suite("s", &variants, &[], &environment);
-    let (stdout, _) = exits!(place, 0, ["run", "./s.toml"]);
-    fits(&stdout, "run");
-    let lines = listed(&stdout, "Every case (12)");
-    let spreads = lines.iter().filter(|line| line.ends_with(" %"));
-    assert_eq!(spreads.count(), 12, "{stdout}");
-    let (stdout, _) = exits!(place, 0, ["list", "./s.toml"]);
-    assert!(!stdout.contains('\u{1b}'), "{stdout}");
-    let (stdout, _) = exits!(place, 0, ["doctor"]);
-    fits(&stdout, "doctor");
-}
-
-#[test]
 fn a_plan_says_each_problem_once_and_ids_on_request() {
     let place = Place::new();
     place.suite("s", &["fake/steady", "fake/other"], &[], "");

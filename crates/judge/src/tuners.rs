@@ -289,12 +289,6 @@ mod tests {
     }
 
     /// What a baseline is after a session was added to it.
-    fn with_session(newest: CaseRecord, before: CaseRecord) -> CaseRecord {
-        let [newest, before] = [newest, before].map(|record| side("s", vec![(CASE, record)]));
-        let joined = regatta_core::record::baseline::joined(&newest, &before);
-        joined.cases.into_values().next().unwrap()
-    }
-
     #[test]
     fn a_tuner_that_chose_otherwise_is_the_first_cause_and_told_with_what_would_decide() {
         let base = chose(around(100.0), &[128; 5], true);
@@ -372,23 +366,6 @@ mod tests {
         assert!(!several_times(&flips, FLOOR));
     }
 
-    /// The slowest of five is the odd one as often as not.
-    #[test]
-    fn one_odd_invocation_is_no_second_time() {
-        let odd = timed(&[100.0, 100.5, 99.5, 103.0, 99.8]);
-        let odd = chose(odd, &[128, 128, 128, 64, 128], true);
-        assert!(!several_times(&odd, FLOOR));
-        let base = chose(around(100.0), &[128; 5], true);
-        let judgement = judged(&base, &odd);
-        assert_eq!(judgement.verdict.outcome, VerdictOutcome::Passed);
-        let notes = judgement.notes.join("\n");
-        assert!(notes.contains("not shown to depend on it"), "{notes}");
-        // Two of them say something.
-        let two = timed(&[100.0, 100.5, 103.2, 103.0, 99.8]);
-        let two = chose(two, &[128, 128, 64, 64, 128], true);
-        assert!(several_times(&two, FLOOR));
-    }
-
     #[test]
     fn structure_that_was_counted_of_another_choice_is_compared_by_chance() {
         let steady = chose(around(100.0), &[128; 5], true);
@@ -402,50 +379,5 @@ mod tests {
             !counted_otherwise(&around(1.0), &second),
             "nothing is known of the base"
         );
-    }
-
-    #[test]
-    fn more_choices_than_are_told_are_counted() {
-        let blocks = [16, 32, 64, 128, 256];
-        let told = unsteady(&chose(around(100.0), &blocks, true), " of the base");
-        assert_eq!(
-            told.as_deref(),
-            Some(
-                "the tuner chose BLOCK_M 16 in 1 of 5 invocations of the base, 32 in 1, 64 in 1, and \
-             others in 2 more ways"
-            )
-        );
-    }
-
-    #[test]
-    fn sessions_in_which_a_tuner_chose_otherwise_are_several_times() {
-        let [large, small] = [(100.0, 128), (130.0, 64)];
-        let [newest, before] = [large, small].map(|(ns, of)| chose(around(ns), &[of; 5], true));
-        let base = with_session(newest, before);
-        let told = unsteady(&base, " of the base");
-        assert_eq!(
-            told.as_deref(),
-            Some(
-                "the tuner chose BLOCK_M 128 in 5 of 10 invocations of the base in 2 sessions, 64 in 5"
-            )
-        );
-        let judgement = judged(&base, &chose(around(130.0), &[64; 5], true));
-        assert_eq!(judgement.rows[0].word, Word::Inconclusive);
-        assert_eq!(judgement.verdict.outcome, VerdictOutcome::NotJudged);
-        let reason = &judgement.verdict.reasons[0];
-        assert!(reason.contains("in 2 sessions"), "{reason}");
-    }
-
-    #[test]
-    fn sessions_of_candidates_that_are_as_good_are_told_and_judged() {
-        let [newest, before] = [128, 64].map(|of| chose(around(100.0), &[of; 5], true));
-        let base = with_session(newest.clone(), before);
-        let other = chose(around(100.0), &[64; 5], true);
-        assert!(counted_otherwise(&base, &other), "it may be chance");
-        assert!(!counted_otherwise(&newest, &other));
-        let judgement = judged(&base, &other);
-        assert_eq!(judgement.rows[0].word, Word::Same);
-        let notes = judgement.notes.join("\n");
-        assert!(notes.contains("of the base in 2 sessions"), "{notes}");
     }
 }

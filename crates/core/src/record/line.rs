@@ -87,7 +87,7 @@ impl<'p> Lines<'p> {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn next(&mut self) -> Result<Option<Cow<'_, str>>, RecordError> {
+    pub fn next_line(&mut self) -> Result<Option<Cow<'_, str>>, RecordError> {
         let io = |error| RecordError::io(self.path, error);
         let found = input::line(&mut self.file, self.longest, &mut self.bytes).map_err(io)?;
         if self.file.get_ref().limit() == 0 && self.file.buffer().is_empty() {
@@ -109,7 +109,7 @@ impl<'p> Lines<'p> {
     /// When the file is empty, of another schema, or the line is damaged.
     pub fn first<T: DeserializeOwned>(&mut self) -> Result<T, RecordError> {
         let path = self.path;
-        let Some(text) = self.next()? else {
+        let Some(text) = self.next_line()? else {
             return Err(RecordError::invalid(path, 1, "the file is empty"));
         };
         check_schema(path, &text)?;
@@ -121,7 +121,7 @@ impl<'p> Lines<'p> {
     /// # Errors
     /// When the file cannot be read.
     pub fn read<T: DeserializeOwned>(&mut self) -> Result<Option<Result<T, String>>, RecordError> {
-        Ok(self.next()?.map(|text| read(&text)))
+        Ok(self.next_line()?.map(|text| read(&text)))
     }
 
     /// What is wrong with the line that was read last.

@@ -68,7 +68,7 @@ pub struct Plan {
     pub looks: Looks,
     /// True when both sides were measured in turn: then no day lies between them.
     pub beside: bool,
-    /// Part of [`ERROR`] that these values may spend; the rest is for other metrics.
+    /// Part of `ERROR` that these values may spend; the rest is for other metrics.
     pub part: f64,
 }
 

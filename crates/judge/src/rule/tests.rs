@@ -159,32 +159,6 @@ fn a_case_that_stays_where_others_got_faster_looks_worse() {
 }
 
 #[test]
-fn few_invocations_call_only_what_lies_many_times_beyond() {
-    let called = |base: usize, head: usize, factor: f64| {
-        let mut sweep = sweep(&[factor], 0.003, head);
-        sweep[0].base.regular.truncate(base);
-        rule(&sweep, &plan()).cases.remove(0)
-    };
-    assert_eq!(called(1, 1, 100.0).word, Word::Inconclusive);
-    assert!(called(1, 1, 100.0).looks_worse && called(1, 1, 100.0).open);
-    assert_eq!(called(2, 2, 3.0).word, Word::Inconclusive);
-    assert_eq!(called(2, 2, 5.0).word, Word::Regressed);
-    assert_eq!(called(3, 3, 1.5).word, Word::Inconclusive);
-    let twice = called(3, 3, 2.2);
-    assert_eq!(
-        (twice.word, twice.because),
-        (Word::Regressed, Because::Unmistakable)
-    );
-    assert_eq!(called(4, 4, 1.2).word, Word::Regressed);
-    assert_eq!(
-        called(2, 2, 1.0).word,
-        Word::Inconclusive,
-        "nothing is shown to be the same"
-    );
-    assert!(called(1, 1, 1.0).seen.is_infinite());
-}
-
-#[test]
 fn one_session_calls_nothing_improved_that_a_day_could_do() {
     let faster = sweep(&[0.965; 4], 0.002, 5);
     let ruling = &rule(&faster, &plan()).cases[0];
@@ -377,24 +351,4 @@ fn what_both_of_a_pair_share_hides_nothing() {
         }
         assert_eq!(count(&rule(&apart, &beside), Word::Regressed), 0);
     }
-}
-
-#[test]
-fn pairs_of_the_same_code_are_called_in_one_of_a_hundred_sweeps_at_most() {
-    let beside = Plan {
-        beside: true,
-        ..plan()
-    };
-    // One case has nothing to learn its noise from: 5 pairs, at twice the floor of noise.
-    let cases = in_turn(&vec![1.0; 2000], 0.05, 0.04, 5);
-    let called = |case: &Series| {
-        let ruling = rule(std::slice::from_ref(case), &beside);
-        matches!(ruling.cases[0].word, Word::Regressed | Word::Improved)
-    };
-    let called = cases.iter().filter(|case| called(case)).count();
-    assert!(called <= 20, "{called} of 2000");
-    // Together they are one sweep, which may be wrong once in fifty.
-    let rulings = rule(&cases, &beside);
-    let wrong = count(&rulings, Word::Regressed) + count(&rulings, Word::Improved);
-    assert!(wrong <= 1, "{wrong}");
 }

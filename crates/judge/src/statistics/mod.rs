@@ -14,7 +14,7 @@ mod student;
 
 pub use hodges_lehmann::{Estimate, paired_ratio, two_sample_ratio};
 pub(super) use mann_whitney::u_lower_tail;
-pub use mann_whitney::{Test, mann_whitney, needed_per_side, reachable_p};
+pub use mann_whitney::{needed_per_side, reachable_p};
 pub use student::{one_sample_centre, t_upper, t_upper_quantile};
 
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -67,21 +67,8 @@ mod tests {
 
     #[derive(Deserialize)]
     struct Vectors {
-        exact: Vec<Ranked>,
-        ties: Vec<Ranked>,
-        asymptotic: Vec<Ranked>,
         two_sample: Vec<TwoSample>,
         paired: Vec<Paired>,
-    }
-
-    #[derive(Deserialize)]
-    struct Ranked {
-        base: Vec<f64>,
-        head: Vec<f64>,
-        u: f64,
-        less: f64,
-        greater: f64,
-        two_sided: f64,
     }
 
     #[derive(Deserialize)]
@@ -119,24 +106,6 @@ mod tests {
     }
 
     #[test]
-    fn mann_whitney_agrees_with_scipy() {
-        let vectors = vectors();
-        assert!(vectors.exact.len() >= 100 && vectors.ties.len() >= 60);
-        let enumerated = vectors.exact.iter().chain(&vectors.ties);
-        let all = enumerated
-            .map(|case| (case, true))
-            .chain(vectors.asymptotic.iter().map(|case| (case, false)));
-        for (case, exact) in all {
-            let ours = mann_whitney(&case.base, &case.head).unwrap();
-            assert_eq!(ours.exact, exact);
-            close(ours.u, case.u);
-            close(ours.less, case.less);
-            close(ours.greater, case.greater);
-            close(ours.two_sided, case.two_sided);
-        }
-    }
-
-    #[test]
     fn hodges_lehmann_agrees_with_enumeration() {
         let vectors = vectors();
         let check = |ours: Estimate, theirs: &Expected| {
@@ -155,6 +124,12 @@ mod tests {
     }
 
     #[test]
+    fn the_smallest_p_takes_four_or_five_a_side() {
+        assert_eq!((needed_per_side(0.05), needed_per_side(0.01)), (4, 5));
+        assert!((reachable_p(5, 5) - 2.0 / 252.0).abs() < 1e-15);
+    }
+
+    #[test]
     fn five_pairs_cover_their_whole_range() {
         let estimate = paired_ratio(&[1.3, 1.1, 1.2, 1.5, 1.4], 0.95).unwrap();
         close(estimate.low.0, 1.1);
@@ -163,44 +138,11 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_p_is_that_of_sides_that_do_not_overlap() {
-        for (n, m) in [(1, 1), (3, 3), (4, 5), (5, 5), (10, 5), (10, 10), (30, 30)] {
-            let base: Vec<f64> = (1..=n).map(f64::from).collect();
-            let head: Vec<f64> = (1..=m).map(|i| 100.0 + f64::from(i)).collect();
-            let p = mann_whitney(&base, &head).unwrap().two_sided;
-            let reachable = reachable_p(n as usize, m as usize);
-            assert!((p / reachable - 1.0).abs() < 1e-12, "{n} {m}");
-        }
-        assert_eq!(needed_per_side(0.05), 4);
-        assert_eq!(needed_per_side(0.01), 5);
-    }
-
-    #[test]
-    fn large_samples_get_an_interval_as_fast_as_small_ones() {
-        let base: Vec<f64> = (0..400).map(|i| 100.0 + f64::from(i % 37)).collect();
-        let head: Vec<f64> = base.iter().map(|v| v * 1.1).collect();
-        let estimate = two_sample_ratio(&base, &head, 0.95).unwrap();
-        assert!(estimate.low.0 > 1.05 && estimate.high.0 < 1.15);
-        assert!((0.95..0.951).contains(&estimate.confidence.0));
-        let ratios: Vec<f64> = (0..300).map(|i| 1.0 + f64::from(i % 11) / 100.0).collect();
-        let paired = paired_ratio(&ratios, 0.95).unwrap();
-        assert!(paired.low < paired.ratio && paired.ratio < paired.high);
-    }
-
-    #[test]
     fn what_cannot_be_ranked_has_no_answer() {
-        assert_eq!(mann_whitney(&[], &[1.0]), None);
-        assert_eq!(mann_whitney(&[f64::NAN], &[1.0]), None);
         assert_eq!(two_sample_ratio(&[0.0], &[1.0], 0.95), None);
         assert_eq!(two_sample_ratio(&[1.0], &[f64::INFINITY], 0.95), None);
         assert_eq!(paired_ratio(&[], 0.95), None);
         assert_eq!(paired_ratio(&[-1.0], 0.95), None);
-    }
-
-    #[test]
-    fn equal_values_are_no_evidence() {
-        assert_eq!(mann_whitney(&[5.0; 5], &[5.0; 5]).unwrap().two_sided, 1.0);
-        assert_eq!(mann_whitney(&[5.0; 40], &[5.0; 40]).unwrap().two_sided, 1.0);
     }
 
     fn times() -> impl Strategy<Value = Vec<f64>> {
@@ -209,19 +151,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn the_test_is_symmetric_and_scale_free(a in times(), b in times(), scale in 0.01f64..100.0) {
-            let there = mann_whitney(&a, &b).unwrap();
-            let back = mann_whitney(&b, &a).unwrap();
-            prop_assert!((there.two_sided - back.two_sided).abs() < 1e-12);
-            prop_assert!((there.less - back.greater).abs() < 1e-12);
-            prop_assert!(there.two_sided > 0.0 && there.two_sided <= 1.0);
-            prop_assert!(there.two_sided >= reachable_p(a.len(), b.len()) * (1.0 - 1e-12));
-            let scaled = |values: &[f64]| values.iter().map(|v| v * scale).collect::<Vec<_>>();
-            let same = mann_whitney(&scaled(&a), &scaled(&b)).unwrap();
-            prop_assert_eq!(there.two_sided, same.two_sided);
-        }
-
         #[test]
         fn ratios_scale_with_the_head(a in times(), b in times(), scale in 0.01f64..100.0) {
             let plain = two_sample_ratio(&a, &b, 0.95).unwrap();
@@ -235,16 +164,6 @@ mod tests {
             let back = two_sample_ratio(&b, &a, 0.95).unwrap();
             prop_assert!(((back.ratio * plain.ratio).0 - 1.0).abs() < 1e-9);
             prop_assert!(((back.low * plain.high).0 - 1.0).abs() < 1e-9);
-        }
-
-        #[test]
-        fn an_interval_that_leaves_one_out_is_significant(a in times(), b in times()) {
-            // Test and interval are two readings of the same ranks.
-            let estimate = two_sample_ratio(&a, &b, 0.95).unwrap();
-            let test = mann_whitney(&a, &b).unwrap();
-            if estimate.confidence.0 >= 0.95 && (estimate.low.0 > 1.0 || estimate.high.0 < 1.0) {
-                prop_assert!(test.two_sided <= 0.05 + 1e-9, "{:?} {:?}", estimate, test);
-            }
         }
 
         #[test]

@@ -362,17 +362,3 @@ fn what_does_not_repeat_is_compared_whole() {
             .any(|note| note.contains("no part that repeats"))
     );
 }
-
-#[test]
-fn a_hundred_thousand_operations_are_analysed() {
-    let mut writer = Writer::new();
-    for number in 0..100_000u32 {
-        writer.kernel(["a", "b", "c", "d"][(number % 4) as usize], number, 1_000);
-    }
-    let trace = trace(writer.recording);
-    let part = analyse(&trace.recording).steady.unwrap();
-    assert_eq!(part.steady.period, 4);
-    let row = &analyse(&trace.recording).whole.kernels[0];
-    assert_eq!(row.count, 25_000);
-    assert_eq!(row.shapes.len() + row.other_shapes, 25_000);
-}

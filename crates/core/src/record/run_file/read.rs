@@ -88,7 +88,7 @@ pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
     while !ended {
         let mut batch: Vec<(usize, String)> = Vec::with_capacity(BATCH);
         while batch.len() < BATCH && !ended {
-            match file.next()? {
+            match file.next_line()? {
                 Some(text) if case_of(&text).is_some_and(|case| !to.wants(case)) => {}
                 Some(text) => {
                     let text = text.into_owned();

@@ -141,7 +141,7 @@ pub fn read(path: &Path) -> Result<Trace, RecordError> {
     let label = path.display().to_string();
     let mut operators = Vec::new();
     let mut finished = false;
-    while let Some(text) = file.next()? {
+    while let Some(text) = file.next_line()? {
         let taken = take(&mut recording, &mut operators, &text).map(|end| finished |= end);
         if let Err(problem) = taken {
             recording.damage.push((label.clone(), file.damage(problem)));

@@ -128,7 +128,7 @@ impl Reader {
             pid: pid(&file.label),
             ..Process::default()
         });
-        while let Some(text) = lines.next()? {
+        while let Some(text) = lines.next_line()? {
             let text = text.into_owned();
             let whole = lines.whole;
             file.number += 1;

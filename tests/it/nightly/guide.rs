@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::common::Place;
 
-const GUIDE: &str = include_str!("../../docs/GUIDE.md");
+const GUIDE: &str = include_str!("../../../docs/GUIDE.md");
 
 /// What is on the page, and what stands in for it where a machine is shared.
 const SHORTER: [(&str, &str); 3] = [

@@ -1,5 +1,5 @@
 //! A program of a million operations: its trace, its page, its diff. Takes a minute, so it is
-//! run by `cargo test --test trace_million -- --ignored --nocapture`.
+//! run by `cargo test -- --ignored nightly --nocapture`.
 
 use std::fmt::Write;
 use std::fs;

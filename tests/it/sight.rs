@@ -82,38 +82,3 @@ fn place_without_time(place: &Place) -> (String, String) {
     let (_, stdout, stderr) = place.ran(&["gate", "./s.toml", "--fresh", "--budget", "0"]);
     (stdout, stderr)
 }
-
-#[test]
-fn a_slower_host_fails_where_the_device_does_not() {
-    let place = Place::with_baseline(&["fake/gpu"], &["--kind", "cuda"], "");
-    let slower = "fake/gpu.fault=slow-host";
-    let judgement = judged(&place, 1, &["gate", "./s.toml", "--json", "--set", slower]);
-    let reason = judgement["verdict"]["reasons"][0].as_str().unwrap();
-    assert!(
-        reason.starts_with("the host time of 6 cases regressed"),
-        "{reason}"
-    );
-    let row = &judgement["rows"][0];
-    assert_eq!(row["word"], "same");
-    assert_eq!(row["metrics"][0]["word"], "regressed");
-    // A suite may only want to know.
-    place.edit(
-        "s.toml",
-        "[workers",
-        "[policy.metrics]\nhost = { action = \"warn\" }\n[workers",
-    );
-    let (stdout, _) = exits!(place, 0, ["gate", "./s.toml", "--set", slower]);
-    assert!(stdout.contains("Slower beside the device"), "{stdout}");
-    place.edit("s.toml", "action = \"warn\"", "action = \"loud\"");
-    let (_, stderr) = exits!(place, 2, ["gate", "./s.toml"]);
-    assert!(stderr.contains("`fail`, `warn` or `ignore`"), "{stderr}");
-}
-
-#[test]
-fn a_suite_may_demand_what_a_gate_must_see() {
-    let sight = "[policy.sight]\nchange = 0.0001\ncases = 0.9\n";
-    let place = Place::with_baseline(&["fake/steady"], &[], "");
-    place.edit("s.toml", "[workers", &format!("{sight}[workers"));
-    let (stdout, _) = exits!(place, 3, ["gate", "./s.toml"]);
-    assert!(stdout.contains("0 of 6 cases could have shown"), "{stdout}");
-}
