@@ -107,7 +107,7 @@ fn print(text: impl Display) -> Result<(), Stop> {
     })
 }
 
-/// Prints a result as it is made, as [`print`] prints one that is there.
+/// Prints a result as it is made, as [`print()`] prints one that is there.
 fn print_as_made<E: Into<anyhow::Error>>(
     make: impl FnOnce(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), Stop> {
