@@ -10,26 +10,26 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use regatta_worker::attention::{Case, Params, Problem, work};
-use regatta_judge::{self as judge, Options, history, trace as traces};
-use regatta_cuda::kernels::cache;
-use regatta_measure::machine::{fingerprint, worker_record};
-use regatta_measure::{tracing, verify};
 use regatta_core::record::entries::Entries;
 use regatta_core::record::history::{Clock, History, Store};
 use regatta_core::record::side::Side;
 use regatta_core::record::trace::{Trace, file, kineto, raw};
 use regatta_core::record::types::Run;
-use regatta_core::record::{self, baseline, run_file};
-use regatta_report::history::Shown;
-use regatta_report::{self as report, Format, Report};
+use regatta_core::record::{baseline, run_file};
 use regatta_core::suite;
-use regatta_worker::units::Bytes;
+use regatta_cuda::kernels::cache;
 use regatta_cuda::{Asked, Limits, Offer, Own};
+use regatta_judge::{self as judge, Options, history, trace as traces};
+use regatta_measure::machine::{fingerprint, worker_record};
 use regatta_measure::versions::hunt::{Edge, Outcome, Step, Tried, hunt};
 use regatta_measure::versions::journal;
 use regatta_measure::versions::span::Version;
+use regatta_measure::{tracing, verify};
+use regatta_report::history::Shown;
+use regatta_report::{self as report, Format, Report};
+use regatta_worker::attention::{Case, Params, Problem, work};
 use regatta_worker::protocol::{Cache, Device, Measure, Reply, ReplyBody};
+use regatta_worker::units::Bytes;
 
 /// A reader by its name: bytes, and a folder to lay them in.
 pub type Target = (&'static str, fn(&Path, &[u8]));
@@ -336,7 +336,7 @@ fn contract(folder: &Path, data: &[u8]) {
 
 fn ledger(folder: &Path, data: &[u8]) {
     let path = laid(folder, "ledger.jsonl", &sealed(data));
-    if let Ok(ledger) = record::ledger::read(&path) {
+    if let Ok(ledger) = regatta_cuda::kernels::ledger_file::read(&path) {
         let built = ledger
             .rows
             .keys()
