@@ -1,6 +1,6 @@
 //! A gate stopped at any moment goes on to the answer of one that was not.
 //!
-//! `REGATTA_TEST_KILLS=40 cargo test --test kills` stops it at forty moments; without it at a
+//! `REGATTA_TEST_KILLS=40 cargo test --test it kills` stops it at forty moments; without it at a
 //! few.
 
 use std::collections::BTreeSet;
