@@ -356,6 +356,7 @@ impl<'a> Session<'a> {
         Ok(Ok(Measurement {
             device_ns: measured.device_ns,
             host_ns: measured.host_ns,
+            host_reference_ns: measured.host_reference_ns,
             cpu_ns: measured.cpu_ns,
             preempted: measured.preempted,
             ground: ground.map(Box::new),

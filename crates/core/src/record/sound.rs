@@ -45,6 +45,7 @@ impl Measurement {
         let samples = self.device_ns.len();
         let beside = [
             ("host_ns", self.host_ns.len()),
+            ("host_reference_ns", self.host_reference_ns.len()),
             ("cpu_ns", self.cpu_ns.len()),
             ("preempted", self.preempted.len()),
             ("clock_mhz", self.clock_mhz.len()),
@@ -56,6 +57,7 @@ impl Measurement {
         }
         times("device_ns", &self.device_ns)
             .or_else(|| times("host_ns", &self.host_ns))
+            .or_else(|| times("host_reference_ns", &self.host_reference_ns))
             .or_else(|| times("cpu_ns", &self.cpu_ns))
             .or_else(|| times("first_call_ns", &[self.first_call_ns]))
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))

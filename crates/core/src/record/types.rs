@@ -104,6 +104,10 @@ pub struct Measurement {
     /// How long the host needed to issue the call; empty where the two are one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_ns: Vec<Nanoseconds>,
+    /// How long a reference operation of the same framework took on the host, right after each
+    /// call; empty where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_reference_ns: Vec<Nanoseconds>,
     /// Processor time of the worker's process in each call; empty where unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_ns: Vec<Nanoseconds>,
@@ -193,6 +197,7 @@ impl Default for Measurement {
         Measurement {
             device_ns: Vec::new(),
             host_ns: Vec::new(),
+            host_reference_ns: Vec::new(),
             cpu_ns: Vec::new(),
             preempted: Vec::new(),
             clock_mhz: Vec::new(),

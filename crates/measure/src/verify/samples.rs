@@ -48,6 +48,7 @@ pub fn samples(
     }
     for (name, there) in [
         ("host_ns", measured.host_ns.len()),
+        ("host_reference_ns", measured.host_reference_ns.len()),
         ("cpu_ns", measured.cpu_ns.len()),
         ("preempted", measured.preempted.len()),
         ("clock_mhz", measured.clock_mhz.len()),
@@ -57,6 +58,7 @@ pub fn samples(
         }
     }
     let all = measured.device_ns.iter().chain(&measured.host_ns);
+    let all = all.chain(&measured.host_reference_ns);
     let all = all.chain(&measured.cpu_ns);
     if let Some(bad) = all.into_iter().find(|time| !is_time(**time)) {
         return Err(format!("a sample of {} ns", bad.0));

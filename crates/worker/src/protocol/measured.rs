@@ -28,6 +28,10 @@ pub struct Measured {
     /// How long the host needed to issue the call; empty where the two are one.
     #[serde(default)]
     pub host_ns: Vec<Nanoseconds>,
+    /// How long a reference operation of the same framework took on the host, right after each
+    /// call; empty where there is none. Host time is judged as a ratio to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_reference_ns: Vec<Nanoseconds>,
     /// Processor time of the worker's process in each call, over all its threads, where it
     /// runs on the processor; empty where unknown. A call that waited for a core took more of
     /// the wall's time than of this one's.
@@ -85,6 +89,7 @@ impl Default for Measured {
         Measured {
             device_ns: Vec::new(),
             host_ns: Vec::new(),
+            host_reference_ns: Vec::new(),
             cpu_ns: Vec::new(),
             preempted: Vec::new(),
             clock_mhz: Vec::new(),
