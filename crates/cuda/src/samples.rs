@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
 use regatta_probe::measure::Capture;
-use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Sample};
+use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Device as _, Sample};
 
 use super::case::{Case, Sizes};
 use super::check;
@@ -161,6 +161,38 @@ pub fn cache(asked: Cache) -> ProbeCache {
     }
 }
 
+/// Operations of one host reference: enough that reading the clock is no part of it.
+const REFERENCE_LAUNCHES: u32 = 15;
+
+/// Samples, and beside them what the host's time is judged by.
+#[derive(Default)]
+pub struct Taken {
+    pub samples: Vec<Sample>,
+    /// An entry a sample, or none.
+    pub host_reference_ns: Vec<f64>,
+}
+
+/// Times launches of the clock's kernel that does nothing, in nanoseconds; `None` where the
+/// driver loads none. The device was idle before and is after.
+///
+/// Host time of this worker is what the driver takes to launch kernels, so the reference is
+/// launches too: recording events or asking for attributes is less than a launch, and other code
+/// of the driver. A launch returns once it is queued, and the queue has room for these, so
+/// nothing in the time waits for the device; that is waited for after it. The kernel reads and
+/// writes no memory, so caches stay as they were, and each sample's run-up launches it just
+/// before its gate opens: it is loaded, and the next sample finds nothing new.
+fn host_reference(clock: &mut Clock<Cuda>, device: &Device) -> Result<Option<f64>, CudaError> {
+    let begin = Instant::now();
+    for _ in 0..REFERENCE_LAUNCHES {
+        if !clock.device().null_kernel()? {
+            return Ok(None);
+        }
+    }
+    let taken = begin.elapsed();
+    device.synchronise()?;
+    Ok(Some(taken.as_nanos() as f64))
+}
+
 /// Takes the samples that `request` asks for, after its warm-up; the clock is configured.
 ///
 /// The warm-up is ungated: loading kernels and compiling synchronise (nvbench#240), and the
@@ -174,7 +206,7 @@ pub fn take(
     case: &mut Case,
     request: &Measure,
     mut contents: Option<&mut Contents>,
-) -> Result<Vec<Sample>, CudaError> {
+) -> Result<Taken, CudaError> {
     let cache = cache(request.cache);
     // One more: the first after a check finds the device as that left it.
     for _ in 0..=request.warmup {
@@ -190,11 +222,13 @@ pub fn take(
         clock.device().launch(graph)?;
         device.synchronise()?;
     }
-    let mut samples = Vec::new();
+    // Once untimed, before the first sample.
+    host_reference(clock, device)?;
+    let mut taken = Taken::default();
     let mut spent = Duration::ZERO;
     loop {
         let known = contents.is_some();
-        let next = sets::next(request, samples.len() as u32, spent, known);
+        let next = sets::next(request, taken.samples.len() as u32, spent, known);
         if next == Next::Enough {
             break;
         }
@@ -207,10 +241,13 @@ pub fn take(
             None => case.call().map_err(CudaError::into_probe),
         })?;
         spent += begin.elapsed();
-        samples.push(sample);
+        taken.samples.push(sample);
+        taken
+            .host_reference_ns
+            .extend(host_reference(clock, device)?);
         if next == Next::Last {
             break;
         }
     }
-    Ok(samples)
+    Ok(taken)
 }

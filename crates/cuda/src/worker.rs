@@ -13,7 +13,7 @@ use super::error::CudaError;
 use super::offer::{Offer, Ours};
 use super::plan::Asked;
 use super::reference::{Extent, Reference, reference_bytes};
-use super::samples::{self, Contents};
+use super::samples::{self, Contents, Taken};
 use super::state::state_of;
 use crate::kernels::compile::Compiler;
 use crate::kernels::source::Source;
@@ -219,8 +219,11 @@ impl Open {
             self.remembers_forward,
         );
         let mut contents = contents.map_err(refusal)?;
-        let samples = samples::take(&mut self.clock, device, case, request, contents.as_mut());
-        let samples = samples.map_err(refusal)?;
+        let taken = samples::take(&mut self.clock, device, case, request, contents.as_mut());
+        let Taken {
+            samples,
+            host_reference_ns,
+        } = taken.map_err(refusal)?;
         let synchronised = samples.iter().any(|sample| sample.synchronised);
         // The replays of a graph are timed, which is gone by now.
         self.timed = (!synchronised && !request.graph).then(|| samples::cache(request.cache));
@@ -234,6 +237,7 @@ impl Open {
         Ok(Measured {
             device_ns: quantities(samples.iter().map(|sample| sample.device_ns)),
             host_ns: quantities(samples.iter().map(|sample| sample.host_ns)),
+            host_reference_ns: quantities(host_reference_ns),
             clock_mhz: clocks.unwrap_or_default(),
             peak_bytes,
             state,
