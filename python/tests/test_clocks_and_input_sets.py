@@ -48,6 +48,7 @@ def test_behind_the_gate(clock: probe.Probe) -> None:
     measured = timing.measure_gated(inputs.call, PLAN, clock, inputs)
     assert inputs.trace == ["changed", "called", "changed", "called", "last", "called"]
     assert inputs.kept == [6]
+    assert len(measured["host_reference_ns"]) == 3 and min(measured["host_reference_ns"]) > 0
     assert measured["peak_bytes"] == 5000 - 1000
 
 

@@ -106,6 +106,7 @@ class TestConversation(support.Conversing):
             assert len(measured["device_ns"]) == 3
             assert all(ns > 0 for ns in measured["device_ns"])
             assert measured["host_ns"] == []
+            assert "host_reference_ns" not in measured
             assert measured["peak_bytes"] > 0
         census = self.worker.ask("census")
         assert (census["type"], census["launches"]) == ("census", [])

@@ -125,10 +125,24 @@ class TestSamples:
         assert measured is not None
         assert measured["device_ns"] == [5000.0] * 3
         assert measured["state"] == {"sm_mhz": 1980}
+        references = measured["host_reference_ns"]
+        assert len(references) == 3 and min(references) > 0
         assert self.library.trace[1:4] == ["call", "call", "xla_begin"]
         assert self.library.trace.count("call") == 2 + 1 + 3
         self.library.figures["xla_end"] = (5e7, 0.0, 1980.0, probe.SYNCHRONISED)
         assert jax_clock.measure(lambda: None, plan, clock, gpu) is None
+
+    def test_without_a_cpu_backend_host_time_has_no_reference(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        absent = mock.Mock(side_effect=RuntimeError("unknown backend: cpu"))
+        monkeypatch.setattr(jax, "devices", absent)
+        assert jax_clock.host_reference() is None
+        clock, gpu = jax_clock.XlaProbe("fake", self.device), mock.Mock()
+        gpu.state.return_value = {}
+        plan = timing.Plan(0, samples=3, min_samples=3, budget_ms=0, cold=False)
+        measured = jax_clock.measure(lambda: None, plan, clock, gpu)
+        assert measured is not None and "host_reference_ns" not in measured
 
     def test_the_last_timed_calls_results_are_kept(self) -> None:
         clock = jax_clock.XlaProbe("fake", self.device)

@@ -36,7 +36,8 @@ def test_a_clock_that_is_not_known_is_left_out(library: Any) -> None:
     library.figures["sample_end"] = (5000.0, 0.0, math.nan, 0)
     sample = probe.Probe("fake").sample(True, lambda: None)
     assert sample.clock_mhz is None
-    assert "clock_mhz" not in timing.of_samples([sample])
+    told = timing.of_samples([sample])
+    assert "clock_mhz" not in told and "host_reference_ns" not in told
 
 
 def test_a_synchronised_sample_says_so(library: Any) -> None:

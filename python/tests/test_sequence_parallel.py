@@ -84,19 +84,23 @@ class TestOneAnswerOfMany:
         fast = {
             "device_ns": [3.0, 9.0],
             "host_ns": [1.0, 2.0],
+            "host_reference_ns": [7.0, 8.0],
             "clock_mhz": [1980.0, 1980.0],
             "peak_bytes": 10,
             "state": {"sm_mhz": 1980},
         }
         slow = fast | {
             "device_ns": [5.0, 4.0],
+            "host_ns": [0.5, 3.0],
+            "host_reference_ns": [9.0, 6.0],
             "clock_mhz": [1400.0, 1980.0],
             "state": {"sm_mhz": 1400, "throttle_bits": 4},
             "synchronised": True,
         }
         found = slowest([fast, slow])
         assert found["device_ns"] == [5.0, 9.0]
-        assert found["host_ns"] == [1.0, 2.0]
+        assert found["host_ns"] == [1.0, 3.0]
+        assert found["host_reference_ns"] == [7.0, 6.0], "of the rank whose host time it is"
         assert found["clock_mhz"] == [1400.0, 1980.0]
         assert found["state"]["throttle_bits"] == 4
         assert found["synchronised"]

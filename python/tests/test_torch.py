@@ -238,6 +238,7 @@ class TestConversation(support.Conversing):
             measured = self.worker.ask("measure", cache=cache, **plan)
             assert len(measured["device_ns"]) == 3, measured
             assert measured["host_ns"] == []
+            assert "host_reference_ns" not in measured
         census = self.worker.ask("census")
         assert (census["launches"], census["counts"]) == ([], {})
 

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from regatta_worker.clock import probe
+from regatta_worker.clock import probe, reference
 from regatta_worker.clock.probe import Probe, Sample
+from regatta_worker.clock.reference import HostReference
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Unsupported, required
@@ -75,8 +76,17 @@ def flush_bytes(cache_bytes: int | None) -> int:
     return max(2 * (cache_bytes or 0), MIN_FLUSH_BYTES)
 
 
-def _with_clocks(measured: dict[str, Any], clocks: list[float | None]) -> dict[str, Any]:
-    """Adds the clock of each sample if it was known at each."""
+def _measured(
+    device_ns: list[float],
+    host_ns: list[float],
+    clocks: list[float | None],
+    host: HostReference | None,
+) -> dict[str, Any]:
+    """Members of `measured` with an entry a sample: the clock where it was known at each, and
+    the host's reference where there is one."""
+    measured: dict[str, Any] = {"device_ns": device_ns, "host_ns": host_ns}
+    if host_ns and host:
+        measured["host_reference_ns"] = host.ns
     if clocks and None not in clocks:
         measured["clock_mhz"] = clocks
     return measured
@@ -123,14 +133,15 @@ def measure_wall(
     gpu: NvidiaDevice | None = None,
     before: Callable[[], None] = lambda: None,
     inputs: Inputs | None = None,
+    host: HostReference | None = None,
 ) -> dict[str, Any]:
     """Times call and wait by the host's monotonic clock; `before` precedes each, untimed.
 
     With `gpu` the device works apart from the host behind a stream that the library
     hides: `device_ns` is then the time from issuing the call until it is done, launch
-    latency included, and `host_ns` the time until the call returned. Without, host
-    and device are one, `host_ns` stays empty, and what the process itself did in each
-    sample is told beside it.
+    latency included, and `host_ns` the time until the call returned, beside which
+    `host` is timed. Without, host and device are one, `host_ns` stays empty, and what
+    the process itself did in each sample is told beside it.
     """
     if plan.graph:
         raise Unsupported(
@@ -161,7 +172,9 @@ def measure_wall(
         if gpu:
             host_ns.append(float(issued - begin))
             clocks.append(gpu.clock_mhz())
-    measured = _with_clocks({"device_ns": device_ns, "host_ns": host_ns}, clocks)
+            if host:
+                host.take()
+    measured = _measured(device_ns, host_ns, clocks, host)
     return measured | ({"state": gpu.state()} if gpu else cpu.as_reply())
 
 
@@ -273,24 +286,27 @@ def measure_gated(
     """Samples by regatta's own clock; what a sample is stands in crates/probe/src/clock.rs."""
     import torch
 
-    samples, peak = [], 0
+    samples, peak, host = [], 0, reference.of_torch()
     for last in plan.rounds(inputs):
         # The changing of inputs, which takes memory too, is over.
         torch.cuda.reset_peak_memory_stats()
         samples.append(gated.sample(plan.cold, call, keep=inputs.kept if last else None))
+        host.take()
         peak = max(peak, requested_bytes("peak"))
-    return of_samples(samples) | {"peak_bytes": peak - inputs.held_bytes}
+    return of_samples(samples, host) | {"peak_bytes": peak - inputs.held_bytes}
 
 
-def of_samples(samples: list[Sample]) -> dict[str, Any]:
-    """What `measured` tells of gated samples."""
-    measured: dict[str, Any] = {
-        "device_ns": [sample.device_ns for sample in samples],
-        "host_ns": [sample.host_ns for sample in samples],
-    }
+def of_samples(samples: list[Sample], host: HostReference | None = None) -> dict[str, Any]:
+    """What `measured` tells of gated samples, after each of which `host` was timed."""
+    measured = _measured(
+        [sample.device_ns for sample in samples],
+        [sample.host_ns for sample in samples],
+        [sample.clock_mhz for sample in samples],
+        host,
+    )
     if any(sample.synchronised for sample in samples):
         measured["synchronised"] = True
-    return _with_clocks(measured, [sample.clock_mhz for sample in samples])
+    return measured
 
 
 def measure_events(
@@ -320,7 +336,7 @@ def measure_events(
     device_ns: list[float] = []
     host_ns: list[float] = []
     clocks: list[float | None] = []
-    peak = 0
+    peak, host = 0, reference.of_torch()
     for last in plan.rounds(inputs):
         torch.cuda.synchronize()
         # The changing of inputs, which takes memory too, is over.
@@ -338,10 +354,11 @@ def measure_events(
         torch.cuda.synchronize()
         device_ns.append(start.elapsed_time(stop) * 1e6)
         clocks.append(gpu.clock_mhz())
+        host.take()
         peak = max(peak, requested_bytes("peak"))
         if last:
             inputs.kept.append(result)
         # Its memory must be free again before the next sample allocates.
         del result
     peak -= flush.numel() + inputs.held_bytes
-    return _with_clocks({"device_ns": device_ns, "host_ns": host_ns, "peak_bytes": peak}, clocks)
+    return _measured(device_ns, host_ns, clocks, host) | {"peak_bytes": peak}

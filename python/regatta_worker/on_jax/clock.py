@@ -16,11 +16,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from regatta_worker.clock import probe, timing
 from regatta_worker.clock.probe import Probe, ProbeError, Sample
+from regatta_worker.clock.reference import OPERATIONS, HostReference
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Unsupported
@@ -148,6 +150,28 @@ def of_device(device: jax.Device) -> XlaProbe | None:
         return None
 
 
+def host_reference() -> HostReference | None:
+    """Additions of four elements on the CPU, compiled and called as a case is, each of the
+    result of the one before; None where JAX was told to do without its CPU backend.
+
+    XLA runs what is so small in the thread that calls it, so that no other has to wake.
+    """
+    try:
+        cpu = jax.devices("cpu")[0]
+    except RuntimeError:
+        return None
+    ones = jax.device_put(np.ones(4, np.float32), cpu)
+    add = jax.jit(jnp.add).lower(ones, ones).compile()
+
+    def operations() -> None:
+        total = ones
+        for _ in range(OPERATIONS):
+            total = add(total, ones)
+        total.block_until_ready()
+
+    return HostReference(operations)
+
+
 def measure(
     call: Callable[[], Any],
     plan: timing.Plan,
@@ -160,12 +184,16 @@ def measure(
         raise Unsupported(
             "XLA makes CUDA graphs itself, of what it finds fit; measure with graph = false"
         )
+    # Compiled before the warm-up, so that the device is not left idle after it.
+    host = host_reference()
     for _ in range(plan.warmup):
         jax.block_until_ready(call())
     inputs = inputs or Inputs()
     if clock.sample(plan.cold, call).synchronised:
         return None
-    samples = [
-        clock.sample(plan.cold, call, inputs.kept if last else None) for last in plan.rounds(inputs)
-    ]
-    return timing.of_samples(samples) | {"state": gpu.state()}
+    samples = []
+    for last in plan.rounds(inputs):
+        samples.append(clock.sample(plan.cold, call, inputs.kept if last else None))
+        if host:
+            host.take()
+    return timing.of_samples(samples, host) | {"state": gpu.state()}
