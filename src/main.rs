@@ -20,11 +20,11 @@ use regatta_measure::worker::supervisor;
     version,
     after_help = "Exit codes:\n  \
                   0  everything planned was measured and checked, and nothing is worse or may be\n  \
-                  1  something is worse: slower, structure, a broken expectation or limit, a\n     \
+                  1  something is worse: slower, structure, a violated expectation or limit, a\n     \
                   wrong result, a crash or a hang (of a case the suite does not allow)\n  \
                   2  usage or configuration: nothing was measured\n  \
-                  3  cannot say: incomplete, not comparable, no baseline, or something looks\n     \
-                  worse than its floor or limit and was not decided\n\
+                  3  inconclusive: incomplete, not comparable, no baseline, or something may\n     \
+                  be worse than its threshold or limit\n\
                   1 wins over 3, whatever becomes of the output. Results go to standard output,\n\
                   progress and diagnostics to standard error.\n\nStart with: regatta run quick"
 )]
@@ -146,7 +146,7 @@ fn dispatch(command: &Command) -> Ended {
 fn complain(stop: &Stop) {
     let (word, error) = match stop {
         Stop::Usage(error) => ("error", error),
-        Stop::NotJudged(error) => ("not judged", error),
+        Stop::NotJudged(error) => ("inconclusive", error),
         Stop::Unread => return,
     };
     let text = format!("{error:#}");

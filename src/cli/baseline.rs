@@ -1,4 +1,4 @@
-//! `regatta baseline`: the only way a run becomes what others are held against.
+//! `regatta baseline`: the only way a run becomes a baseline.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,9 @@ use super::{Ended, Stop, note, print, print_as_made};
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::{self, Store};
 use regatta_judge::{self as judge, Options};
-use regatta_measure::experiment::baseline::{self as saving, Saving, Wanted};
+use regatta_measure::experiment::baseline::{self as saving, Wanted};
 use regatta_measure::experiment::stored;
 use regatta_report::terminal;
-use regatta_worker::units::counted;
 
 /// Save, list and remove baselines
 #[derive(Args, Debug)]
@@ -42,10 +41,6 @@ enum Action {
         /// Replace the baseline that is there
         #[arg(long)]
         replace: bool,
-        /// Keep the sessions of the baseline that is there, eight in all: a gate then knows how
-        /// far days lie apart
-        #[arg(long, conflicts_with = "replace")]
-        add: bool,
         /// Save a run that did not pass, is a part of its suite, was measured with --set, or
         /// is of another suite than the baseline it replaces
         #[arg(long)]
@@ -77,17 +72,11 @@ pub fn run(args: &BaselineArgs) -> Ended {
             name,
             runs,
             replace,
-            add,
             force,
         } => {
-            let how = match (add, replace) {
-                (true, _) => Saving::Added,
-                (_, true) => Saving::Replacing,
-                _ => Saving::New,
-            };
             let wanted = Wanted {
                 name,
-                how,
+                replace: *replace,
                 force: *force,
             };
             save(&store, &wanted, runs, args.json)
@@ -102,14 +91,6 @@ pub fn run(args: &BaselineArgs) -> Ended {
 fn save(store: &Store, wanted: &Wanted<'_>, runs: &[String], json: bool) -> Ended {
     let saved = saving::save(store, wanted, runs)?;
     let side = &saved.side;
-    let lost: usize = side.cases.values().map(|case| case.disturbed.len()).sum();
-    if lost > 0 {
-        note(format!(
-            "{} of its cases hold nothing, because the machine was in them: what is held against \
-             it has so many times fewer",
-            counted(lost, "invocation")
-        ));
-    }
     let cases = side.cases.len();
     if json {
         print(format!(
@@ -118,18 +99,13 @@ fn save(store: &Store, wanted: &Wanted<'_>, runs: &[String], json: bool) -> Ende
                 "saved": saved.path,
                 "run": side.label,
                 "cases": cases,
-                "sessions": saved.sessions,
             })
         ))?;
     } else {
         print(format!(
-            "{}\n  {cases} cases of {}{}\n",
+            "{}\n  {cases} cases of {}\n",
             saved.path.display(),
             side.label,
-            match saved.sessions - 1 {
-                0 => String::new(),
-                others => format!(", beside {}", counted(others, "earlier session")),
-            },
         ))?;
     }
     Ok(0)
@@ -153,11 +129,10 @@ fn list(store: &Store, json: bool) -> Ended {
     }
     for baseline in &stored {
         print(format!(
-            "{}\n  suite {}, {} cases, {}, machine {}, saved {}\n",
+            "{}\n  suite {}, {} cases, machine {}, saved {}\n",
             baseline.name,
             baseline.header.suite.name,
             baseline.header.plan.len(),
-            counted(baseline.earlier.len() + 1, "session"),
             baseline.header.machine.name,
             baseline.saved.strftime("%Y-%m-%d %H:%M"),
         ))?;
@@ -171,7 +146,6 @@ fn described(baseline: &baseline::Stored) -> serde_json::Value {
         "path": baseline.path,
         "suite": baseline.header.suite.name,
         "cases": baseline.header.plan.len(),
-        "sessions": baseline.earlier.len() + 1,
         "machine": baseline.header.machine,
         "saved": baseline.saved,
         "tool": baseline.header.tool,
@@ -186,7 +160,7 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
     }
     for path in files {
         let stored = stored::read(&path, name)?;
-        let judgement = judge::judge(&stored.side, None, &Options::default());
+        let judgement = judge::judge(&stored.side, None, &Options::ALONE);
         if json {
             let text = serde_json::to_string(&judgement).map_err(Stop::not_judged)?;
             print(format!("{text}\n"))?;

@@ -1,4 +1,4 @@
-//! `regatta compare`: two versions, measured in turn and judged.
+//! `regatta compare`: two versions, measured in pairs and judged.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use regatta_measure::experiment::comparison::{Comparison, Question};
 use regatta_measure::versions::spec::Spec;
 use regatta_worker::units::Share;
 
-/// Measure two versions in turn: which is slower, how sure that is, and why
+/// Measure two versions in pairs: which is slower, how sure that is, and why
 ///
 /// Processes of both sides alternate on one device, in pairs of random order, and pairs are
-/// compared: what the machine does meanwhile is in both. Nothing is stored before. Exits 0 when
-/// nothing of the head is worse or may be, 1 when something is, 2 when a version cannot be had,
-/// 3 when it cannot say. A comparison that was stopped goes on where it was. The
+/// compared: what the machine does meanwhile is in both. What five pairs do not decide is measured
+/// up to 35 times. Nothing is stored before. Exits 0 when nothing of the head is worse or may be,
+/// 1 when something is, 2 when a version cannot be had, 3 when it is inconclusive. A comparison that was stopped goes on where it was. The
 /// expectations and limits of the suite are left to `run` and `gate`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "A version (SPEC) is\n  \
@@ -45,24 +45,15 @@ pub struct CompareArgs {
     #[arg(long, value_name = "SPEC", default_value = "here")]
     head: Vec<Spec>,
 
-    /// The smallest change that counts, 0.01 for 1 % [default: the suite's]
+    /// The smallest change of the device time that counts, 0.01 for 1 % [default: the suite's]
     #[arg(long, value_name = "SHARE", value_parser = share, hide_short_help = true)]
-    floor: Option<Share>,
-
-    /// Judge the processor time of each case too: what others on its cores do is not in it, nor
-    /// what waiting costs
-    #[arg(long, hide_short_help = true)]
-    processor: bool,
+    threshold: Option<Share>,
 
     /// Measure no longer than this: 90s, 15m
     ///
-    /// No batch of fresh pairs is taken that would end later than this after the start.
+    /// No more pairs are measured that would end later than this after the start.
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    budget: Option<Duration>,
-
-    /// Call an inconclusive result not judged (exit code 3)
-    #[arg(long, hide_short_help = true)]
-    strict: bool,
+    time_limit: Option<Duration>,
 
     #[command(flatten)]
     measure: MeasureArgs,
@@ -86,11 +77,12 @@ fn compare(args: &CompareArgs) -> Ended {
         base: &args.base,
         head: &args.head,
         directory: None,
-        floor: args.floor,
-        processor: args.processor,
-        budget: args.budget,
+        measure_base: None,
+        part: None,
+        threshold: args.threshold,
+        limit: args.time_limit,
         demands: false,
-        options: Options::comparison(args.strict),
+        options: Options::COMPARISON,
     };
     args.answers.check()?;
     watch();

@@ -28,7 +28,7 @@ pub struct DiffArgs {
     #[arg(required = true, value_name = "BASE HEAD")]
     runs: Vec<String>,
 
-    /// Hold HEAD alone against this baseline, as `regatta gate` does
+    /// Compare HEAD alone with this baseline, as `regatta gate` does
     #[arg(long, value_name = "NAME", conflicts_with = "no_base")]
     baseline: Option<String>,
 
@@ -40,14 +40,10 @@ pub struct DiffArgs {
     #[arg(long, value_name = "DIR", default_value = "baselines")]
     baselines: PathBuf,
 
-    /// Call an inconclusive result not judged (exit code 3)
-    #[arg(long, hide_short_help = true)]
-    strict: bool,
-
     /// Of traces: the smallest change of a time that counts, 0.1 for 10 % [default: 0.1, or
-    /// 0.02 where each side has four runs]
+    /// 0.02 where each side has five runs]
     #[arg(long, value_name = "SHARE")]
-    floor: Option<f64>,
+    threshold: Option<f64>,
 
     /// Another trace of the base's program, whose times count too; may be repeated
     #[arg(long, value_name = "TRACE")]
@@ -72,7 +68,7 @@ pub fn run(args: &DiffArgs) -> Ended {
         [base, heads @ ..] if !heads.is_empty() => (Some(base), heads),
         _ => {
             return Err(Stop::Usage(anyhow!(
-                "name what it is held against: regatta diff BASE {0}, or --baseline NAME {0}; \
+                "name what it is compared with: regatta diff BASE {0}, or --baseline NAME {0}; \
                  --no-base where it is nothing",
                 args.runs.join(" ")
             )));
@@ -88,9 +84,9 @@ pub fn run(args: &DiffArgs) -> Ended {
                 args.runs.join(" and ")
             )));
         }
-        _ if args.floor.is_some() => {
+        _ if args.threshold.is_some() => {
             return Err(Stop::Usage(anyhow!(
-                "--floor is for traces; the floor of a run is its suite's: [policy] floor"
+                "--threshold is for traces; that of a run is its suite's: [policy] threshold"
             )));
         }
         _ if !args.base_run.is_empty() || !args.head_run.is_empty() => {
@@ -118,13 +114,8 @@ pub fn run(args: &DiffArgs) -> Ended {
         (None, None) => None,
     };
     let options = match args.baseline {
-        Some(_) => Options::gate(args.strict),
-        None => Options {
-            strict: args.strict,
-            same_suite: false,
-            wants_base: false,
-            ..Options::default()
-        },
+        Some(_) => Options::GATE,
+        None => Options::ALONE,
     };
     let judgement = judge::judge(&head.side, base.as_ref(), &options);
     let report = Report {
@@ -137,7 +128,7 @@ pub fn run(args: &DiffArgs) -> Ended {
     reporting::show(&report, &args.answers)
 }
 
-/// The baseline that a gate would hold a run against, and the policy that it would judge by.
+/// The baseline that a gate would compare a run with, and the policy that it would judge by.
 fn of_gate(store: &Store, name: &str, header: &RunHeader) -> Result<(Side, Policy), Stop> {
     let path = store.of_machine(name, &header.machine.name);
     let path = path.map_err(Stop::usage)?.ok_or_else(|| {
@@ -155,18 +146,17 @@ fn of_gate(store: &Store, name: &str, header: &RunHeader) -> Result<(Side, Polic
 
 fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {
     let Answers { show, outputs } = &args.answers;
-    if args.strict || show.all {
+    if show.all {
         return Err(Stop::Usage(anyhow!(
-            "--strict and --all are for runs; of two traces there is the text, --json and \
-             --output html=PATH"
+            "--all is for runs; of two traces there is the text, --json and --output html=PATH"
         )));
     }
     outputs.check("a comparison of traces", &[Format::Html])?;
-    if let Some(floor) = args.floor
-        && !(0.0..=100.0).contains(&floor)
+    if let Some(threshold) = args.threshold
+        && !(0.0..=100.0).contains(&threshold)
     {
         return Err(Stop::Usage(anyhow!(
-            "--floor {floor} is no share; 0.1 stands for 10 %"
+            "--threshold {threshold} is no share; 0.1 stands for 10 %"
         )));
     }
     if outputs.prints() && show.json {
@@ -176,5 +166,5 @@ fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {
     }
     let side = |trace, runs| traces::DiffSide { trace, runs };
     let sides = [side(base, &args.base_run), side(head, &args.head_run)];
-    traces::diff(sides, args.floor.map(Share), show.json, outputs)
+    traces::diff(sides, args.threshold.map(Share), show.json, outputs)
 }

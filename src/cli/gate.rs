@@ -1,4 +1,4 @@
-//! `regatta gate`: measure, hold against a baseline, confirm, report.
+//! `regatta gate`: measure, compare with a baseline, report.
 
 use std::time::Duration;
 
@@ -14,14 +14,15 @@ use regatta_measure::experiment::comparison::{Comparison, Question};
 use regatta_measure::experiment::gate::gate;
 use regatta_measure::versions::spec::Spec;
 
-/// Measure a suite and hold it against a baseline
+/// Measure a suite and compare it with a baseline
 ///
-/// Exits 0 when everything was measured and checked and nothing is worse or may be, 1 when
-/// something is worse: slower, a broken expectation or limit, a wrong result, a crash or a
-/// hang, or a structure that got worse (fewer blocks, added copies, spills;
-/// [policy.structure] says which). Exits 3 when it cannot say: no baseline, another machine,
-/// cases that could not be measured, something looks worse and was not decided, or the
-/// machine was in the times (others on its cores, steal, throttling). A gate that was stopped
+/// What one run shows to be the same as the baseline is the same. The rest is measured in pairs
+/// where the code of the baseline can be had, and else compared with what another day may change.
+/// With --base all is measured in pairs. Exits 0 when everything was measured and checked and
+/// nothing is worse or may be, 1 when something is worse: slower, a violated expectation or limit,
+/// a wrong result, a crash or a hang, or a structure that got worse (fewer blocks, added copies,
+/// spills; [policy.structure] says which). Exits 3 when it is inconclusive: no baseline, another
+/// machine, missing cases, or something may be worse and was not decided. A gate that was stopped
 /// goes on where it was.
 #[derive(Args, Debug)]
 pub struct GateArgs {
@@ -29,23 +30,18 @@ pub struct GateArgs {
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
 
-    /// Another version: git:main, pypi:jax==0.5.0
+    /// Another version in place of a baseline: git:main, pypi:jax==0.5.0
     ///
-    /// In place of a baseline, measured in turn with this one. `regatta compare --help` has all
-    /// that a version can be.
+    /// Measured in pairs with this one. `regatta compare --help` has all that a version can be.
     #[arg(long, value_name = "SPEC", conflicts_with = "baseline")]
-    against: Vec<Spec>,
+    base: Vec<Spec>,
 
     /// Measure no longer than this: 90s, 15m
     ///
-    /// No batch of fresh invocations is taken that would end later than this after the start.
-    /// What is not decided by then is said.
+    /// Nothing more is measured that would end later than this after the start. What is still
+    /// inconclusive then says what would decide it.
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    budget: Option<Duration>,
-
-    /// Call an inconclusive result not judged (exit code 3)
-    #[arg(long, hide_short_help = true)]
-    strict: bool,
+    time_limit: Option<Duration>,
 
     #[command(flatten)]
     keep: Keep,
@@ -69,22 +65,20 @@ fn measured(args: &GateArgs) -> Ended {
     args.answers.check()?;
     watch();
     let request = args.measure.request();
-    let measured = match args.against.is_empty() {
-        true => {
-            let baseline = args.baseline.as_deref();
-            gate(&request, baseline, args.budget, Options::gate(args.strict))?
-        }
+    let measured = match args.base.is_empty() {
+        true => gate(&request, args.baseline.as_deref(), args.time_limit)?,
         // A comparison in which what the suite demands counts.
         false => Comparison::prepare(&Question {
             measure: &request,
-            base: &args.against,
+            base: &args.base,
             head: &[Spec::Here],
             directory: None,
-            floor: None,
-            processor: false,
-            budget: args.budget,
+            measure_base: None,
+            part: None,
+            threshold: None,
+            limit: args.time_limit,
             demands: true,
-            options: Options::comparison(args.strict),
+            options: Options::COMPARISON,
         })?
         .measured()?,
     };

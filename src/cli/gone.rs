@@ -7,7 +7,7 @@ use regatta_report::Format;
 
 /// A command or a flag, each with what stands in its place.
 #[rustfmt::skip]
-const GONE: [(&str, &str); 24] = [
+const GONE: [(&str, &str); 30] = [
     ("submit", "examples/slurm and examples/kubernetes have scripts for --shard I/N"),
     ("next", "regatta run --shard I/N"),
     ("merge", "folders of shards are one run: regatta report SHARD SHARD.."),
@@ -30,14 +30,27 @@ const GONE: [(&str, &str); 24] = [
     ("--peak", "--set peak=true, or `peak = true` in the suite's [measure]"),
     ("--instructions", "--set instructions=true, or the same in the suite's [measure]"),
     ("--man", "regatta COMMAND --help"),
+    ("gate --against", "--base SPEC"),
+    ("--budget", "--time-limit TIME"),
+    ("--strict", "nothing: what may be worse and is inconclusive always exits 3"),
+    ("--add", "nothing: regatta gate measures pairs where one stored run does not show a case to be the same"),
+    ("--floor", "--threshold SHARE"),
+    ("compare --processor", "nothing: CPU time is judged wherever a worker tells it"),
     ("gate --shard", "regatta run --shard I/N, then regatta diff --baseline NAME with all shards"),
     ("compare --shard", "--filter PATTERN on each machine, or one machine for both versions"),
 ];
 
 /// The same of what a suite says.
 #[rustfmt::skip]
-const GONE_FROM_SUITES: [(&str, &str); 3] = [
-    ("floor = \"calibrated\"", "a fraction such as 0.02; regatta compare SUITE --base here says which"),
+const GONE_FROM_SUITES: [(&str, &str); 10] = [
+    ("policy.floor", "threshold = 0.02, or threshold = { device = 0.02, host = 0.2 }"),
+    ("policy.confirm", "nothing: what is open is measured up to 35 times, within --time-limit"),
+    ("policy.metrics", "threshold = { host = 0.2 } and ignore = [\"first_call\"] in [policy]"),
+    ("policy.processor", "nothing: CPU time is judged wherever a worker tells it"),
+    ("policy.sight", "nothing: a case that may be worse and is inconclusive never passes"),
+    ("policy.step_share", "nothing"),
+    ("measure.ground", "nothing: disturbed invocations never show `same`; REGATTA_WATCH=no looks away"),
+    ("measure.remeasure", "nothing: more pairs are measured instead"),
     ("calls_per_sample", "nothing: a sample is one call"),
     ("build_cores", "build_seconds"),
 ];

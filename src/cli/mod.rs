@@ -73,7 +73,7 @@ impl Stop {
     pub fn exit_code(&self) -> u8 {
         match self {
             Stop::Usage(_) => 2,
-            Stop::NotJudged(_) => VerdictOutcome::NotJudged.exit_code(),
+            Stop::NotJudged(_) => VerdictOutcome::Inconclusive.exit_code(),
             Stop::Unread => 0,
         }
     }

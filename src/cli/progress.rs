@@ -46,7 +46,6 @@ struct Progress {
     invocation: String,
     worker: String,
     failed: usize,
-    again: usize,
     disturbed: usize,
     by: Vec<Disturbance>,
 }
@@ -125,19 +124,14 @@ impl Progress {
             invocation: String::new(),
             worker: String::new(),
             failed: 0,
-            again: 0,
             disturbed: 0,
             by: Vec::new(),
         }
     }
 
-    /// `2 failed`, `1 measured again`.
+    /// `2 failed`, `1 disturbed`.
     fn troubles(&self) -> Vec<String> {
-        let troubles = [
-            (self.failed, "failed"),
-            (self.disturbed, "disturbed"),
-            (self.again, "measured again"),
-        ];
+        let troubles = [(self.failed, "failed"), (self.disturbed, "disturbed")];
         let troubles = troubles.into_iter().filter(|(number, _)| *number > 0);
         troubles
             .map(|(number, what)| format!("{number} {what}"))
@@ -185,10 +179,8 @@ impl Observer for Progress {
     fn done(&mut self, entry: &Entry) {
         self.failed += usize::from(matches!(entry.outcome, Outcome::Failed { .. }));
         if let Outcome::Measured(measured) = &entry.outcome {
-            self.again += usize::from(measured.again.is_some());
             self.disturbed += usize::from(!measured.disturbed.is_empty());
-            let before = measured.again.iter().flat_map(|again| &again.by);
-            self.by = worst(self.by.iter().chain(before).chain(&measured.disturbed));
+            self.by = worst(self.by.iter().chain(&measured.disturbed));
         }
         self.done += 1;
         {
@@ -200,15 +192,13 @@ impl Observer for Progress {
         self.bar.inc(1);
     }
 
-    /// What the machine had to do with it.
+    /// What other programs had to do with it.
     fn summary(&self) -> Option<String> {
-        let (again, disturbed) = (self.again, self.disturbed);
-        (again + disturbed > 0).then(|| {
+        (self.disturbed > 0).then(|| {
             format!(
-                "the machine was in samples ({}): {} taken again, {} left disturbed",
+                "other programs disturbed {} ({}), which never show a case to be the same",
+                counted(self.disturbed, "measurement"),
                 told(&self.by),
-                counted(again, "measurement"),
-                counted(disturbed, "measurement"),
             )
         })
     }
@@ -363,7 +353,7 @@ mod tests {
             place.line(),
             "37/120, invocation 2/5, 1 min 4 s: cpu/flash:s64,d64"
         );
-        let troubles = ["2 failed", "33 measured again", "1200 disturbed"].map(str::to_owned);
+        let troubles = ["2 failed", "1200 disturbed"].map(str::to_owned);
         place.troubles = &troubles;
         place.time.left = Some(Duration::from_secs(121));
         let line = place.line();

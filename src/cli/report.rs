@@ -69,7 +69,7 @@ pub fn run(args: &ReportArgs) -> Ended {
     }
     args.outputs.check_of_run()?;
     let store = Store::new(&args.baselines);
-    let options = Options::default();
+    let options = Options::ALONE;
     // All of them are found before the first is written.
     let heads = stored::find_all(&args.runs, &store)?;
     if heads.len() > 1 && args.any_output() {
@@ -156,7 +156,7 @@ fn spread(heads: &[Stored], json: bool) -> Ended {
         let mut found = Spreads::default();
         let read = head.entries().each(|entry| {
             empty = false;
-            found.add(entry, &head.run.header.settings);
+            found.add(entry);
         });
         read.map_err(Stop::usage)?;
         if empty {

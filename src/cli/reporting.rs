@@ -14,8 +14,8 @@ use regatta_core::record::entries::Entries;
 use regatta_core::record::run_file::RunWriter;
 use regatta_core::record::side::Side;
 use regatta_core::record::types::{Judged, Run, RunEnd};
-use regatta_judge as judge;
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
+use regatta_judge::{self as judge, Options};
 use regatta_measure::experiment::stored::Base;
 use regatta_measure::experiment::{Measured, Ready};
 use regatta_measure::laps::{Laps, Spent};
@@ -111,6 +111,7 @@ pub fn conclude(measured: Measured, answers: &Answers) -> Ended {
         ready,
         writer,
         base,
+        pairs,
         base_writer,
         folder,
         options,
@@ -118,7 +119,11 @@ pub fn conclude(measured: Measured, answers: &Answers) -> Ended {
     let mut laps = Laps::begin(&ready.clock);
     let read = Side::read(writer.path(), &ready.label());
     let (run, side) = read.map_err(Stop::not_judged)?;
-    let judgement = judge::judge(&side, base.as_ref().map(|base| &base.side), &options);
+    let mut judgement = judge::judge(&side, base.as_ref().map(|base| &base.side), &options);
+    if let Some(pairs) = &pairs {
+        let of_pairs = judge::judge(&pairs.head, Some(&pairs.base), &Options::COMPARISON);
+        judgement = judge::with_pairs(judgement, of_pairs, &options);
+    }
     let mut spent = ready.spent;
     spent.judging += laps.end();
     let told = Told {
@@ -145,7 +150,7 @@ pub struct Told<'a> {
     pub run: Run,
     /// What it found.
     pub side: &'a Side,
-    /// What it was held against.
+    /// What it was compared with.
     pub base: Option<&'a Base>,
     /// What it took until now.
     pub spent: Spent,
@@ -238,7 +243,7 @@ fn ended(judgement: &Judgement, told: impl IntoIterator<Item = Result<(), Stop>>
         }
     }
     match (outcome, untold) {
-        (VerdictOutcome::Passed, true) => Ok(VerdictOutcome::NotJudged.exit_code()),
+        (VerdictOutcome::Passed, true) => Ok(VerdictOutcome::Inconclusive.exit_code()),
         (outcome, _) => Ok(outcome.exit_code()),
     }
 }
@@ -284,7 +289,7 @@ pub fn told_as_json(ended: Ended, json: bool) -> Ended {
         Err(Stop::Usage(error)) if json => json!({ "error": format!("{error:#}") }),
         Err(Stop::NotJudged(error)) if json => json!({
             "verdict": {
-                "outcome": VerdictOutcome::NotJudged,
+                "outcome": VerdictOutcome::Inconclusive,
                 "reasons": [format!("{error:#}")],
             }
         }),

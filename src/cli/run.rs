@@ -8,28 +8,24 @@ use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, watch};
 use regatta_core::suite::shard::Place;
-use regatta_judge::Options;
-use regatta_measure::experiment::{Measured, Ready};
+use regatta_measure::experiment::Ready;
+use regatta_measure::experiment::deciding::alone;
 use regatta_report::text::shell_command;
 use regatta_worker::units::counted;
 
 /// Measure a suite, write the run and its reports
 ///
 /// Exits 0 when every case was measured and checked and nothing is worse than the suite
-/// expects, 1 when an expectation or a limit is broken or a case gave a wrong result,
-/// crashed or hung, 3 when something could not be measured, looks worse than its limit and
-/// was not decided, or the machine was in the times. An unfinished run of the same suite on the same code goes on where
-/// it stopped.
+/// expects, 1 when an expectation or a limit is violated or a case gave a wrong result,
+/// crashed or hung, 3 when a case is missing, or an expectation may be violated and more
+/// invocations did not decide it. An unfinished run of the same suite on the same code goes on
+/// where it stopped.
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Measure one of N parts, into a folder of its own: `3/8`. Whatever takes a run takes the
     /// folder that holds all of theirs, and judges them together
     #[arg(long, value_name = "I/N", hide_short_help = true)]
     shard: Option<Place>,
-
-    /// Call an inconclusive result not judged (exit code 3)
-    #[arg(long, hide_short_help = true)]
-    strict: bool,
 
     #[command(flatten)]
     keep: Keep,
@@ -55,23 +51,8 @@ fn measured(args: &RunArgs) -> Ended {
         return shard(args, place);
     }
     watch();
-    let mut ready = Ready::prepare(&args.measure.request(), None)?;
-    let writer = ready.measure(None)?;
-    let options = Options {
-        strict: args.strict,
-        same_suite: true,
-        wants_base: false,
-        ..Options::default()
-    };
-    let run = ready.directory.clone();
-    let measured = Measured {
-        folder: run.clone(),
-        ready,
-        writer,
-        base: None,
-        base_writer: None,
-        options,
-    };
+    let measured = alone(Ready::prepare(&args.measure.request(), None)?)?;
+    let run = measured.folder.clone();
     let ended = reporting::conclude(measured, &args.answers);
     kept(ended, &args.keep, &run, args.measure.quiet)
 }
@@ -84,7 +65,6 @@ fn shard(args: &RunArgs, place: Place) -> Ended {
         ("--json", answers.show.json),
         ("--all", answers.show.all),
         ("a report's file", answers.outputs.any()),
-        ("--strict", args.strict),
         ("--history", args.keep.any()),
     ];
     if let Some((what, _)) = judging.iter().find(|(_, asked)| *asked) {

@@ -132,12 +132,12 @@ impl DiffSide<'_> {
 /// See [`super::Stop`].
 pub fn diff(
     [base, head]: [DiffSide; 2],
-    floor: Option<Share>,
+    threshold: Option<Share>,
     as_json: bool,
     outputs: &Outputs,
 ) -> Ended {
     let (before, after) = (base.read()?, head.read()?);
-    let comparison = compare((base.trace, &before), (head.trace, &after), floor);
+    let comparison = compare((base.trace, &before), (head.trace, &after), threshold);
     for (_, page) in outputs.wanted() {
         let text = shown::compared(&comparison, &before, &after).map_err(Stop::not_judged)?;
         keep_page(page, text)?;

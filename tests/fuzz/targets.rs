@@ -135,7 +135,7 @@ fn case_id(_: &Path, data: &[u8]) {
 /// Judges a side alone and against itself, and renders every report of it.
 fn judged(side: &Side, run: &Run) {
     for base in [None, Some(side)] {
-        let judgement = judge::judge(side, base, &Options::default());
+        let judgement = judge::judge(side, base, &Options::ALONE);
         let report = Report::of(&judgement, run, base);
         for format in Format::all() {
             let Ok(documents) = report::render(format, &report) else {

@@ -54,7 +54,7 @@ fn a_malformed_suite_names_file_line_key_and_value() {
     let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
     assert!(
         stderr
-            .contains("./s.toml:19: sweep[0].maks = \"causal\": unknown key; did you mean `mask`?"),
+            .contains("./s.toml:16: sweep[0].maks = \"causal\": unknown key; did you mean `mask`?"),
         "{stderr}"
     );
 }
@@ -120,7 +120,7 @@ fn files_that_are_no_runs_are_refused() {
     assert!(stderr.contains("notes.jsonl:1"), "{stderr}");
     let (_, stderr) = exits!(place, 2, ["report", "other.jsonl"]);
     assert!(
-        stderr.contains("its schema is 9, this regatta reads 2"),
+        stderr.contains("its schema is 9, this regatta reads 3"),
         "{stderr}"
     );
 }

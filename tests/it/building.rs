@@ -57,7 +57,7 @@ fn a_build_that_leaves_all_as_it_was_is_no_build() {
 }
 
 #[test]
-fn a_limit_on_a_build_is_held_and_against_nothing_is_not_judged() {
+fn a_limit_on_a_build_is_violated_and_of_no_build_is_missing() {
     let place = Place::new();
     let limits = "[[limit]]\nname = \"built in a day\"\ncount = \"build_seconds\"\n\
                   at_most = 86400\n\
@@ -68,7 +68,7 @@ fn a_limit_on_a_build_is_held_and_against_nothing_is_not_judged() {
     assert!(stdout.contains("regatta build SUITE"), "{stdout}");
     let (stdout, _) = exits!(place, 1, ["build", "./s.toml"]);
     assert!(
-        stdout.contains("broken built at once: build_seconds is"),
+        stdout.contains("violated built at once: build_seconds is"),
         "{stdout}"
     );
     assert!(!stdout.contains("built in a day"), "{stdout}");
@@ -76,10 +76,10 @@ fn a_limit_on_a_build_is_held_and_against_nothing_is_not_judged() {
     let answer = json(&stdout);
     let limits = answer["limits"].as_array().unwrap();
     let of = |name: &str| limits.iter().find(|limit| limit["name"] == name).unwrap();
-    assert_eq!(of("built in a day")["held"], "yes");
+    assert_eq!(of("built in a day")["word"], "same");
     assert_eq!(of("built in a day")["built"], "suite");
     assert_eq!(of("built in a day")["case"], Value::Null);
-    assert_eq!(of("built at once")["held"], "broken");
+    assert_eq!(of("built at once")["word"], "regressed");
 }
 
 #[test]

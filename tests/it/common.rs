@@ -125,8 +125,7 @@ impl Place {
             &format!(
                 "schema = 1\ndescription = \"{name}\"\n\
                  [measure]\ninvocations = 5\nsamples = 10\ntimeout_s = {timeout_s}\n\
-                 ground = \"any\"\nremeasure = 0\n\
-                 [policy]\nfloor = 0.02\nconfirm = 6\n\
+                 [policy]\nthreshold = 0.02\n\
                  [workers.fake]\ncommand = [{command}]\n\
                  [[sweep]]\nvariants = [{}]\nseq = [32, 48, 64]\nhead_dim = 16\n\
                  direction = [\"forward\", \"backward\"]\n{more}",
@@ -190,7 +189,7 @@ impl Place {
             .env("FAKE_STARTS", self.starts.path())
             .env_remove("REGATTA_PYTHON")
             // What is tested here does not depend on who else has this machine's cores.
-            .env("REGATTA_GROUND", "any");
+            .env("REGATTA_WATCH", "no");
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             let of_a_job = ["GITHUB_", "GITLAB_", "GH_", "CI_", "CLICOLOR"];

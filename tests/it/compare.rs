@@ -141,16 +141,16 @@ fn a_gate_against_a_version_needs_no_baseline_and_holds_what_the_suite_demands()
     let limit = "[[limit]]\nname = \"one thread\"\ncase = { variant = \"fake/steady\" }\n\
                  count = \"threads\"\nat_most = 1\n";
     place.suite("s", &["fake/steady"], &[], "");
-    exits!(place, 0, ["gate", "./s.toml", "--against", "here"]);
-    exits!(place, 1, ["gate", "./s.toml", "--against", &slower("-6")]);
+    exits!(place, 0, ["gate", "./s.toml", "--base", "here"]);
+    exits!(place, 1, ["gate", "./s.toml", "--base", &slower("-6")]);
     place.suite("s", &["fake/steady"], &[], limit);
     exits!(place, 0, ["compare", "./s.toml", "--base", "here"]);
-    let (stdout, _) = exits!(place, 1, ["gate", "./s.toml", "--against", "here"]);
+    let (stdout, _) = exits!(place, 1, ["gate", "./s.toml", "--base", "here"]);
     assert!(stdout.contains("one thread"), "{stdout}");
     let (_, stderr) = exits!(
         place,
         2,
-        ["gate", "./s.toml", "--against", "here", "--baseline", "s"]
+        ["gate", "./s.toml", "--base", "here", "--baseline", "s"]
     );
     assert!(stderr.contains("cannot be used with"), "{stderr}");
 }

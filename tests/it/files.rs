@@ -106,9 +106,9 @@ fn what_no_clock_shows_is_damage_with_its_line() {
             "run.jsonl:1: worker \"fake\" is on a device of kind \"quantum\"",
         ),
         (
-            "\"floor\":0.02",
-            "\"floor\":10.0",
-            "run.jsonl:1: policy.floor is 10, beyond 0 to 1",
+            "\"threshold\":0.02",
+            "\"threshold\":10.0",
+            "run.jsonl:1: policy.threshold is 10, beyond 0 to 1",
         ),
     ] {
         edited(&place, "odd", |line| line.replace(from, to));
@@ -127,12 +127,12 @@ fn what_no_clock_shows_is_damage_with_its_line() {
     let text = fs::read_to_string(&file).unwrap();
     let odd: String = text
         .lines()
-        .map(|line| sealed(&with_number(line, "first_call_ns", "-5")))
+        .map(|line| sealed(&with_number(line, "first_call", "-5")))
         .collect();
     fs::write(&file, odd).unwrap();
     let (_, stderr) = exits!(place, 2, ["gate", "./s.toml", "--filter", "s32"]);
     assert!(
-        stderr.contains("is damaged") && stderr.contains("first_call_ns holds -5 ns"),
+        stderr.contains("is damaged") && stderr.contains("first_call holds -5 ns"),
         "{stderr}"
     );
 }

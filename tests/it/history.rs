@@ -125,7 +125,7 @@ fn a_gate_adds_its_run_whatever_it_says_of_it() {
 
     // So does one that is held against another version.
     let worker = format!("worker:fake={}", crate::common::fake_worker().display());
-    let words = ["gate", "./s.toml", "--against", &worker, "--history=beside"];
+    let words = ["gate", "./s.toml", "--base", &worker, "--history=beside"];
     exits!(place, 1, words);
     let runs = json(&place, &["--list", "s", "--history", "beside"]);
     assert_eq!(runs.as_array().unwrap().len(), 1);

@@ -52,7 +52,7 @@ fn the_job_is_that_of_the_remote_or_of_the_one_asked_for() {
     place.git(&["remote", "add", "origin", "git@github.com:a/b.git"]);
     exits!(place, 0, ["init"]);
     let job = text(&place, ".github/workflows/speed.yml");
-    assert!(job.contains("regatta gate ./speed.toml --against"), "{job}");
+    assert!(job.contains("regatta gate ./speed.toml --base"), "{job}");
     exits!(place, 0, ["init", "--ci", "gitlab", "--dir", "bench/deep"]);
     assert!(text(&place, "bench/deep/speed.gitlab-ci.yml").contains("junit.xml"));
     place.write("file", "");

@@ -21,8 +21,8 @@ fn counted() -> Place {
     place.suite("s", &["fake/gpu"], &[], "");
     place.edit(
         "s.toml",
-        "remeasure = 0",
-        "remeasure = 0\ninstructions = true",
+        "samples = 10",
+        "samples = 10\ninstructions = true",
     );
     for words in [&["run", "./s.toml"][..], &["baseline", "save", "s"]] {
         let (code, stdout, stderr) = place.ran(words);

@@ -33,7 +33,6 @@ mod promises;
 mod python_worker;
 mod resume;
 mod shards;
-mod sight;
 mod situations;
 mod terminal;
 mod trace;

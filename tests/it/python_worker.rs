@@ -291,7 +291,7 @@ fn a_function_that_was_added_is_named() {
     place.write("bench.py", NUMPY);
     place.write(
         "s.toml",
-        "schema = 1\ndescription = \"s\"\n[measure]\nground = \"any\"\nsamples = 5\n\
+        "schema = 1\ndescription = \"s\"\n[measure]\nsamples = 5\n\
          [workers.mine]\npython = \"bench.py:attention\"\nframework = \"numpy\"\n\
          [[sweep]]\nvariants = [\"mine/attention\"]\nseq = 32\nhead_dim = 16\n",
     );

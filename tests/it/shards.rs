@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const SLOWER: [&str; 2] = ["--set", "fake/other.slower_percent=30"];
 
-/// Every `fake/other` is held against the `fake/steady` of the same problem.
+/// Every `fake/other` is compared with the `fake/steady` of the same problem.
 const EXPECTED: &str = "[[expect]]\nname = \"as fast as steady\"\n\
                         case.variant = \"fake/other\"\nagainst.variant = \"fake/steady\"\nwithin = 1.1\n";
 
@@ -182,7 +182,7 @@ fn a_shard_that_was_killed_goes_on() {
     let mut child = Command::new(std::path::Path::new(env!("CARGO_BIN_EXE_regatta")))
         .args(words)
         .current_dir(place.path())
-        .env("REGATTA_GROUND", "any")
+        .env("REGATTA_WATCH", "no")
         .stderr(Stdio::null())
         .spawn()
         .unwrap();

@@ -20,11 +20,10 @@ use crate::common::{Place, copy, fake_worker};
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/situations.txt");
 
 /// What the word of a suite puts at its end, in `[policy]` or in `[measure]`.
-const PARTS: [(&str, &str); 12] = [
+const PARTS: [(&str, &str); 11] = [
     ("allow", "policy allow = [\"*s48*\"]"),
     ("warn", "policy structure.fill = \"warn\""),
-    ("host-warns", "policy metrics.host.action = \"warn\""),
-    ("blind", "policy sight = { change = 0.0001, cases = 0.9 }"),
+    ("no-host", "policy ignore = [\"host\"]"),
     ("one-set", "measure input_sets = 1"),
     ("quick-limit", "measure timeout_s = 1"),
     (
@@ -36,12 +35,12 @@ const PARTS: [(&str, &str); 12] = [
         "[[limit]]\nname = \"blocks\"\ncase = { head_dim = 16 }\ncount = \"blocks\"\nkernel = \"*flash*\"\nat_least = 132",
     ),
     ("torn", "[[expect]\n"),
-    ("key", "[policies]\nfloor = 0.1"),
+    ("key", "[policies]\nthreshold = 0.1"),
     (
         "nobody",
         "[[sweep]]\nvariants = \"fake/nobody\"\nseq = 32\nhead_dim = 16",
     ),
-    ("negative", "policy remeasure_s = -1"),
+    ("negative", "policy day = -1"),
 ];
 
 /// A suite of the words of its column: `many` cases, `one`, or two; and parts.
@@ -66,8 +65,8 @@ fn suite(words: &str, worker: &[String]) -> String {
     }
     format!(
         "schema = 1\ndescription = \"of {}\"\n[workers.fake]\ncommand = {worker:?}\n\
-         [measure]\ninvocations = 5\nsamples = 5\nground = \"any\"\nremeasure = 0\n{measure}\
-         [policy]\nfloor = 0.02\nconfirm = 5\n{policy}\
+         [measure]\ninvocations = 5\nsamples = 5\n{measure}\
+         [policy]\nthreshold = 0.02\n{policy}\
          [[sweep]]\nvariants = [\"fake/gpu\"]\nseq = {seq}\nhead_dim = 16\n{rest}",
         words[0]
     )
@@ -177,8 +176,10 @@ fn said(judgement: &Value) -> String {
         }
         let metrics = list(&row["metrics"]).filter(|of| word(&of["word"]) == "regressed");
         for metric in metrics {
-            let (name, action) = (word(&metric["metric"]), word(&metric["action"]));
-            write!(said, " {name} {action}s").unwrap();
+            let name = word(&metric["metric"]);
+            if name != "device" {
+                write!(said, " {name}").unwrap();
+            }
         }
         if list(&row["uncounted"]).next().is_some() {
             said.push_str(" uncounted");
@@ -196,7 +197,7 @@ fn said(judgement: &Value) -> String {
         write!(text, " · {}={said}", cases.join(" ")).unwrap();
     }
     for demands in ["expectations", "limits"] {
-        let held = list(&judgement[demands]).map(|of| word(&of["held"]));
+        let held = list(&judgement[demands]).map(|of| word(&of["word"]));
         let held: Vec<&str> = held.collect();
         if !held.is_empty() {
             write!(text, " · {demands} {}", held.join(", ")).unwrap();

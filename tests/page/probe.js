@@ -51,7 +51,7 @@
       .every((cell) => cell.getBoundingClientRect().right <= innerWidth + 1));
     found.names = rows().slice(0, 20).every((row) =>
       row.querySelector(".open").getAttribute("aria-label").includes(row.querySelector(".id").textContent));
-    found.details = body.querySelector("tr.detail")?.textContent ?? "";
+    found.details = [...body.querySelectorAll("tr.detail")].slice(0, 3).map((row) => row.textContent).join("\n");
     found.figures = body.querySelectorAll("tr.detail svg.strip").length;
     found.injected = window.injected === true || document.querySelectorAll("img, #table script, #table iframe").length > 0;
     await frame();

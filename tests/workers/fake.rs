@@ -344,6 +344,7 @@ impl Worker for Fake {
             input_sets: if rotates { case.input_sets } else { 1 },
             checked: rotates.then(|| checked(&case)).transpose()?,
             state: if gpu { fault.state() } else { None },
+            peak_bytes: gpu.then(|| fault.peak()),
             synchronised: gpu && fault.opens_the_gate(),
             ..Measured::default()
         })

@@ -8,7 +8,7 @@ use regatta_core::machine::{
 use regatta_worker::attention::ParamValue;
 use regatta_worker::protocol::{DeviceState, Prepare, Taken};
 use regatta_worker::serve::Refusal;
-use regatta_worker::units::Nanoseconds;
+use regatta_worker::units::{Bytes, Nanoseconds};
 
 /// Faults that make the call slower, and by their names what they are.
 const FAULTS: [&str; 16] = [
@@ -68,6 +68,9 @@ const COMPILES: &str = "compiles";
 /// A call sets more memory aside.
 const MORE_MEMORY: &str = "memory";
 
+/// A call has more device memory in use.
+const MORE_IN_USE: &str = "more-in-use";
+
 /// A call takes memory from the driver where it is timed, and nowhere else.
 const WHEN_TIMED: &str = "when-timed";
 
@@ -81,7 +84,14 @@ pub fn words() -> Vec<String> {
         .chain(&UNTOLD)
         .chain(&HARMLESS)
         .chain(&OF_COUNTERS);
-    let words = words.chain([&CROWDED, &SLOW_HOST, &COMPILES, &MORE_MEMORY, &WHEN_TIMED]);
+    let words = words.chain([
+        &CROWDED,
+        &SLOW_HOST,
+        &COMPILES,
+        &MORE_MEMORY,
+        &MORE_IN_USE,
+        &WHEN_TIMED,
+    ]);
     words.map(|word| (*word).to_owned()).collect()
 }
 
@@ -117,10 +127,19 @@ impl Fault {
         })
     }
 
+    /// The most device memory that is in use.
+    pub fn peak(&self) -> Bytes {
+        Bytes(if self.is(MORE_IN_USE) {
+            553 << 20
+        } else {
+            44 << 20
+        })
+    }
+
     /// How long the first call takes, and what it is made of.
     pub fn first_call(&self) -> (Nanoseconds, Option<BTreeMap<String, Taken>>) {
         let (all, compiling, count) = match self.is(COMPILES) {
-            true => (22e6, 20.5e6, 4),
+            true => (81e6, 79.5e6, 4),
             false => (1e6, 5e5, 1),
         };
         let part = |name: &str, ns, count| {

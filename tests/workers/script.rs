@@ -4,7 +4,8 @@ use regatta_worker::attention::ParamValue;
 use regatta_worker::protocol::Prepare;
 
 /// Acts, separated by commas: `s32:+30%@2` takes 30 % longer where the case's id holds `s32`
-/// and in the second start; without the one of all cases, without the other in each start. An
+/// and in the second start, `@%5` in every fifth; without the one of all cases, without the other
+/// in each start. An
 /// act is a percentage, `splits=N`, a fault (`fault.rs`), a variant (`variants.rs`), or `kill`,
 /// which takes down the harness.
 pub struct Script(Vec<Act>);
@@ -12,19 +13,43 @@ pub struct Script(Vec<Act>);
 struct Act {
     case: String,
     word: String,
-    start: Option<u64>,
+    starts: Starts,
+}
+
+/// The starts of a worker in which something is done.
+enum Starts {
+    All,
+    One(u64),
+    EveryNth(u64),
+}
+
+impl Starts {
+    fn read(text: &str) -> Starts {
+        let number = |text: &str| text.parse().expect("@ is before a number");
+        match text.strip_prefix('%') {
+            Some(each) => Starts::EveryNth(number(each)),
+            None => Starts::One(number(text)),
+        }
+    }
+
+    fn has(&self, start: u64) -> bool {
+        match *self {
+            Starts::All => true,
+            Starts::One(one) => one == start,
+            Starts::EveryNth(each) => start.is_multiple_of(each),
+        }
+    }
 }
 
 impl Script {
     /// Reads acts.
     pub fn parse(text: &str) -> Script {
         let acts = text.split(',').filter(|act| !act.is_empty()).map(|act| {
-            let (act, start) = act.split_once('@').map_or((act, None), |(act, start)| {
-                (act, Some(start.parse().expect("@ is before a number")))
-            });
+            let at = act.split_once('@');
+            let (act, starts) = at.map_or((act, Starts::All), |(act, at)| (act, Starts::read(at)));
             let (case, word) = act.split_once(':').unwrap_or(("", act));
             let (case, word) = (case.to_owned(), word.to_owned());
-            Act { case, word, start }
+            Act { case, word, starts }
         });
         Script(acts.collect())
     }
@@ -33,7 +58,7 @@ impl Script {
     pub fn acted(&self, request: &Prepare, start: u64) -> Prepare {
         let mut case = request.clone();
         let id = format!("{}:{}", request.variant, request.problem);
-        let now = |act: &&Act| id.contains(&act.case) && act.start.is_none_or(|at| at == start);
+        let now = |act: &&Act| id.contains(&act.case) && act.starts.has(start);
         for Act { word, .. } in self.0.iter().filter(now) {
             let percent = word.strip_suffix('%').map(str::parse);
             let splits = word.strip_prefix("splits=").map(str::parse);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::judgement::{DisturbedCase, Row};
+use super::judgement::Row;
 use regatta_core::machine::{CENSUS, CENSUS_FAILED, INSTRUCTIONS};
 use regatta_core::record::conditions::Conditions;
 use regatta_core::record::disturbance::{told, worst};
@@ -11,69 +11,22 @@ use regatta_core::suite::shard::deal;
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::units::{Ratio, Share, counted};
 
-/// The cases whose times are not judged because the machine was in them: of the head, and of
-/// the base those that the head has measured.
-pub fn disturbed(head: &Side, base: Option<&Side>) -> Vec<DisturbedCase> {
-    let shaken = |record: &CaseRecord| record.status == Status::Measured && record.is_disturbed();
-    let told = |base: bool, (case, record): (&_, &CaseRecord)| DisturbedCase {
-        case: Clone::clone(case),
-        base,
-        invocations: record.disturbed_screen().count(),
-        of: record.disturbed_screen().count() + record.device_ns.len(),
-        by: worst(record.disturbed_screen().flat_map(|one| &one.by)),
-    };
-    let measured = |case| {
-        let record = head.cases.get(case);
-        record.is_some_and(|record| record.status == Status::Measured)
-    };
-    let of_base = base.into_iter().flat_map(|base| &base.cases);
-    let of_base = of_base.filter(|(case, record)| shaken(record) && measured(case));
-    let of_head = head.cases.iter().filter(|(_, record)| shaken(record));
-    let of_head = of_head.map(|found| told(false, found));
-    of_head
-        .chain(of_base.map(|found| told(true, found)))
-        .collect()
-}
-
-/// Why a case is not judged by its times, where the machine was in them.
-pub fn why_disturbed(record: &CaseRecord, whose: &str) -> Option<String> {
-    let lost = record.disturbed_screen().count();
-    record.is_disturbed().then(|| {
+/// How many invocations other programs disturbed, of how many cases.
+fn disturbed(head: &Side) -> Option<String> {
+    let cases = head
+        .cases
+        .values()
+        .filter(|record| record.disturbed().next().is_some());
+    let cases: Vec<&CaseRecord> = cases.collect();
+    let all = || cases.iter().flat_map(|record| record.disturbed());
+    let by = told(&worst(all().flat_map(|one| &one.disturbed)));
+    (!cases.is_empty()).then(|| {
         format!(
-            "not judged because of the machine: {} in {lost} of {}{whose}",
-            told(&worst(record.disturbed_screen().flat_map(|one| &one.by))),
-            counted(lost + record.device_ns.len(), "invocation"),
+            "other programs disturbed {} of {} ({by})",
+            counted(all().count(), "invocation"),
+            counted(cases.len(), "case"),
         )
     })
-}
-
-/// What was measured again or left out because the machine was in it.
-fn on_the_ground(head: &Side) -> Vec<String> {
-    let all = || head.cases.values();
-    let by = told(&worst(
-        all().flat_map(|record| &record.conditions.disturbed_by),
-    ));
-    let again: u32 = all().map(|record| record.conditions.measured_again).sum();
-    let cases =
-        |met: fn(&CaseRecord) -> bool| counted(all().filter(|record| met(record)).count(), "case");
-    let mut notes = Vec::new();
-    let left_out: usize = all().map(|record| record.disturbed.len()).sum();
-    if left_out > 0 {
-        notes.push(format!(
-            "{} of {} decide nothing, because the machine was in them ({by})",
-            counted(left_out, "invocation"),
-            cases(|record| !record.disturbed.is_empty()),
-        ));
-    }
-    if again > 0 {
-        notes.push(format!(
-            "samples were taken again in {} of {}, because the machine was in the first ones \
-             ({by})",
-            counted(again as usize, "invocation"),
-            cases(|record| record.conditions.measured_again > 0),
-        ));
-    }
-    notes
 }
 
 /// Notes on the head: throttling, other processes, calls that wait for the device, samples
@@ -131,7 +84,7 @@ pub fn notes(head: &Side) -> Vec<String> {
         ));
     }
     notes.extend(not_counted(head));
-    notes.extend(on_the_ground(head));
+    notes.extend(disturbed(head));
     notes
 }
 
@@ -145,7 +98,7 @@ pub fn counted_in_vain(base: &Side, head: &Side) -> Option<String> {
     let number = vain.count();
     (number > 0).then(|| {
         format!(
-            "the instructions of {} are not judged: the base has no counts of them, and a base \
+            "the instructions of {} are not compared: the base has no counts of them, and a base \
              that is saved of a run with --set instructions=true has",
             counted(number, "case")
         )
@@ -207,7 +160,7 @@ pub(super) fn of_shards(head: &Side, rows: &[Row]) -> Vec<String> {
 /// The machines whose cases as a whole moved otherwise than those of all others: that is a
 /// machine's speed sooner than the code's.
 fn apart(head: &Side, rows: &[Row]) -> Vec<String> {
-    let (hosts, floor) = (&head.header.hosts, head.header.rules.policy.floor);
+    let (hosts, threshold) = (&head.header.hosts, head.header.rules.policy.threshold);
     let plan = head.header.plan.iter();
     let cases: Vec<Case> = plan.filter_map(|id| id.case().ok()).collect();
     let shards = deal(&cases, hosts.len() as u32);
@@ -218,7 +171,9 @@ fn apart(head: &Side, rows: &[Row]) -> Vec<String> {
     let on: BTreeMap<CaseId, &str> = on.collect();
     let mut changes: BTreeMap<&str, Vec<Ratio>> = BTreeMap::new();
     for row in rows {
-        if let (Some(host), Some(ratio)) = (on.get(&row.case), row.times_ratio()) {
+        if let (Some(host), Some(ratio)) =
+            (on.get(&row.case), row.change().map(|change| change.ratio))
+        {
             changes.entry(host).or_default().push(ratio);
         }
     }
@@ -233,7 +188,7 @@ fn apart(head: &Side, rows: &[Row]) -> Vec<String> {
             continue;
         };
         let apart = own_median.0 / theirs.0 - 1.0;
-        if apart.abs() > floor.0 {
+        if apart.abs() > threshold.0 {
             let word = if apart > 0.0 { "longer" } else { "shorter" };
             found.push(format!(
                 "the {} of {host} took {} {word} as a whole than those of the other machines \
@@ -244,106 +199,4 @@ fn apart(head: &Side, rows: &[Row]) -> Vec<String> {
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Options, judge};
-    use regatta_core::record::side::Side;
-    use regatta_core::record::testing::{around, side};
-
-    #[test]
-    fn instructions_that_the_base_never_counted_are_said_to_be_unjudged() {
-        let counted = || {
-            let mut record = around(1.0);
-            record.counters = Some(Box::default());
-            record
-        };
-        let base = side("base", vec![("a", around(1.0)), ("b", counted())]);
-        let head = side(
-            "head",
-            vec![("a", counted()), ("b", counted()), ("c", counted())],
-        );
-        let told = counted_in_vain(&base, &head).unwrap();
-        assert!(
-            told.starts_with("the instructions of 1 case are not judged"),
-            "{told}"
-        );
-        assert_eq!(counted_in_vain(&head, &base), None);
-    }
-
-    #[test]
-    fn a_census_that_failed_is_said_and_one_that_no_worker_has_is_not() {
-        let without = |reason: &str| {
-            let mut record = around(1.0);
-            let structure = record.structure.get_or_insert_default();
-            structure
-                .uncounted
-                .insert(CENSUS.to_owned(), reason.to_owned());
-            record
-        };
-        let failed = without("the census failed: no CUPTI");
-        let found = notes(&side("head", vec![("a", failed), ("b", around(1.0))]));
-        assert_eq!(
-            found,
-            [
-                "the device's operations in a call of 1 case are not counted, so that only times are \
-             judged, and causes are unknown: the census failed: no CUPTI"
-            ]
-        );
-        let none = without("its worker has no census");
-        assert!(notes(&side("head", vec![("a", none)])).is_empty());
-    }
-
-    #[test]
-    fn doubtful_conditions_are_said_and_a_quiet_run_says_nothing() {
-        let mut throttled = around(1.0);
-        throttled.conditions.known = 5;
-        throttled.conditions.throttled = 2;
-        throttled.conditions.throttle_reasons = ["software power cap".to_owned()].into();
-        let mut shared = throttled.clone();
-        shared.conditions.shared = 1;
-        shared.conditions.other_processes = 2;
-        shared.conditions.synchronised = 5;
-        let found = notes(&side("head", vec![("a", throttled), ("b", shared)]));
-        assert_eq!(
-            found,
-            [
-                "2 cases measured while the device held its clocks back (software power cap)",
-                "1 case measured while up to 2 other processes computed on the device",
-                "1 case whose call waits for the device itself: its device time holds waits \
-             for the host",
-            ]
-        );
-        assert!(notes(&side("head", vec![("a", around(1.0))])).is_empty());
-    }
-
-    /// Twelve cases in two shards, those of the second in so many times as long as the first's.
-    fn sharded(slower: f64) -> Side {
-        let ids: Vec<String> = (0..12).map(|n| format!("cpu/a:s{},d64", 64 + n)).collect();
-        let cases = ids.iter().zip(0..).map(|(id, n)| {
-            // The longest is the dearest, and dealt first.
-            let slower = if n % 2 == 1 { 1.0 } else { slower };
-            (id.as_str(), around(1e5 * slower))
-        });
-        let mut side = side("whole", cases.collect());
-        side.header.hosts = ["host-1", "host-2"].map(str::to_owned).into();
-        side
-    }
-
-    #[test]
-    fn a_machine_whose_cases_moved_as_a_whole_is_named() {
-        let told = |slower| {
-            let (base, head) = (sharded(1.0), sharded(slower));
-            let judged = judge(&head, Some(&base), &Options::default());
-            judged.notes.join("\n")
-        };
-        let same = told(1.0);
-        assert!(same.contains("measured in 2 shards on host-1, host-2"));
-        assert!(!same.contains("as a whole"), "{same}");
-        let apart = told(1.2);
-        let said = "the 6 cases of host-2 took 20.0 % longer as a whole";
-        assert!(apart.contains(said), "{apart}");
-    }
 }

@@ -1,49 +1,36 @@
 //! Expectations: relations that must hold inside one run, without any baseline.
 //!
-//! A case and its references ran in the same invocations, minutes apart at most,
-//! so they are compared pair by pair: what one invocation does to both cancels.
+//! A case and the cases that it is compared with ran in the same processes, minutes apart at
+//! most. They are compared by the [rule](super::rule), in pairs: what one process does to both
+//! cancels. The allowed ratio is the threshold.
 
 use std::collections::BTreeMap;
 
 use super::causes::{self, Clock, Pair};
-use super::complete::{allowed, median_ns, usable};
-use super::conditions::why_disturbed;
-use super::judgement::{Cause, ExpectationResult, Held};
-use super::statistics::paired_ratio;
+use super::complete::allowed;
+use super::judgement::{Cause, ExpectationResult, Word};
+use super::metrics::{as_parallel, said};
+use super::rule::{Comparison, FEWEST, GATE_ERROR, LOOKS, Series, Terms, compare};
 use super::structure::multiprocessors;
-use regatta_core::record::side::{CaseRecord, Side, Status, is_time, median};
+use regatta_core::record::disturbance::{told, worst};
+use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::{Expectation, Metric};
 use regatta_worker::attention::{Case, CaseId};
-use regatta_worker::units::{Nanoseconds, Ratio, Share, counted, numbers};
-
-/// Coverage of the interval. Five invocations reach 93.75 %: their whole range.
-const INTERVAL: f64 = 0.95;
-
-/// With a lower coverage than this, which takes five invocations, a limit is broken only
-/// when it is exceeded [`UNMISTAKABLE`] times over in all of them, and shown to hold only
-/// when all stay so many times below it.
-const CALLING: Share = Share(0.90);
-
-/// See [`CALLING`]. What lies many times beyond its limit in every invocation needs no
-/// statistics, though it needs two of them: one process may be anything.
-const UNMISTAKABLE: f64 = 2.0;
-
-/// Invocations below which nothing is called.
-const FEWEST: usize = 2;
+use regatta_worker::units::{Nanoseconds, Ratio, counted};
 
 /// What came of the expectations of a side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expectations {
-    /// One for each case that an expectation holds to something.
+    /// One for each case that an expectation is about.
     pub results: Vec<ExpectationResult>,
-    /// Sentences: expectations that held nothing, though the whole suite was to be judged.
+    /// Sentences: expectations that compared nothing, though the whole suite was to be judged.
     pub gaps: Vec<String>,
     /// Sentences: expectations that had nothing to say about cases they select.
     pub notes: Vec<String>,
 }
 
-/// Holds each case of a side to what its suite expects.
+/// Compares each case of a side with what its suite expects.
 pub fn expectations(side: &Side) -> Expectations {
     let mut cases = Vec::new();
     let mut unread = Vec::new();
@@ -53,30 +40,31 @@ pub fn expectations(side: &Side) -> Expectations {
             Err(_) => unread.push(id),
         }
     }
-    let mut results = Vec::new();
+    let rules = &side.header.rules.expectations;
     let (mut gaps, mut notes) = (Vec::new(), Vec::new());
-    if !unread.is_empty() && !side.header.rules.expectations.is_empty() {
+    if !unread.is_empty() && !rules.is_empty() {
         gaps.push(format!(
-            "{} could not be held to any expectation, since its id is none that regatta \
+            "{} could not be compared by any expectation, since its id is none that regatta \
              reads: {}",
             counted(unread.len(), "case"),
             list(unread)
         ));
     }
     let partly = !side.header.suite.filter.is_empty();
-    for rule in &side.header.rules.expectations {
-        let before = results.len();
-        let alone = hold_all(rule, &cases, &side.header, &mut results);
+    let mut chosen = Vec::new();
+    for rule in rules {
+        let before = chosen.len();
+        let alone = choose(rule, &cases, &side.header, &mut chosen);
         if !alone.is_empty() {
             notes.push(format!(
-                "`{}` selects {} with nothing to hold {} against: {}",
+                "`{}` selects {} with nothing to compare {} with: {}",
                 rule.name,
                 counted(alone.len(), "case"),
                 if alone.len() == 1 { "it" } else { "them" },
                 list(alone),
             ));
-        } else if results.len() == before {
-            let said = format!("`{}` was not held against any case", rule.name);
+        } else if chosen.len() == before {
+            let said = format!("`{}` compared no case", rule.name);
             let selects = cases.iter().any(|case| rule.case.matches(&case.case));
             // A part of a suite may leave out what it speaks of.
             match selects || partly {
@@ -85,8 +73,11 @@ pub fn expectations(side: &Side) -> Expectations {
             }
         }
     }
+    let error = GATE_ERROR / (chosen.len().max(1) * LOOKS.len()) as f64;
+    let results = chosen.iter();
+    let results = results.map(|(rule, of, against)| judge(rule, of, against, &side.header, error));
     Expectations {
-        results,
+        results: results.collect(),
         gaps,
         notes,
     }
@@ -98,13 +89,16 @@ struct Candidate<'a> {
     record: &'a CaseRecord,
 }
 
-/// Adds a result for each case that the rule holds to something; returns those it
-/// selects for which no reference was planned, or none that this machine supports.
-fn hold_all<'a>(
-    rule: &Expectation,
-    cases: &[Candidate<'a>],
+/// An expectation, a case that it is about, and what that is compared with.
+type Chosen<'a> = (&'a Expectation, &'a Candidate<'a>, Vec<&'a Candidate<'a>>);
+
+/// Adds each case that the rule is about; returns those for which no reference was planned, or
+/// none that this machine supports.
+fn choose<'a>(
+    rule: &'a Expectation,
+    cases: &'a [Candidate<'a>],
     header: &RunHeader,
-    results: &mut Vec<ExpectationResult>,
+    chosen: &mut Vec<Chosen<'a>>,
 ) -> Vec<&'a CaseId> {
     let allow = &header.rules.policy.allow;
     let mut groups: BTreeMap<Vec<(String, String)>, Vec<&Candidate>> = BTreeMap::new();
@@ -116,87 +110,68 @@ fn hold_all<'a>(
         let status = &candidate.record.status;
         matches!(status, Status::Unsupported { .. })
     };
+    let failed = |candidate: &Candidate| candidate.record.status != Status::Measured;
     let excused = |candidate: &Candidate| {
         unsupported(candidate) || (failed(candidate) && allowed(candidate.id, allow))
     };
     let mut alone = Vec::new();
-    for held in cases.iter().filter(|c| rule.case.matches(&c.case)) {
-        if excused(held) {
+    for of in cases.iter().filter(|c| rule.case.matches(&c.case)) {
+        if excused(of) {
             continue;
         }
-        let group = groups.get(&rule.alike(&held.case));
+        let group = groups.get(&rule.alike(&of.case));
         let planned = group
             .into_iter()
             .flatten()
             .copied()
-            .filter(|reference| reference.id != held.id && !unsupported(reference));
+            .filter(|reference| reference.id != of.id && !unsupported(reference));
         // One that may fail, and did, is left out beside others; where all of them did,
-        // there is nothing the case was held against.
+        // there is nothing to compare the case with.
         let (failing, references): (Vec<&Candidate>, Vec<&Candidate>) =
             planned.partition(|reference| excused(reference));
         match (references.is_empty(), failing.is_empty()) {
-            (false, _) => results.push(hold(rule, held, &references, header)),
-            (true, false) => results.push(hold(rule, held, &failing, header)),
-            (true, true) => alone.push(held.id),
+            (false, _) => chosen.push((rule, of, references)),
+            (true, false) => chosen.push((rule, of, failing)),
+            (true, true) => alone.push(of.id),
         }
     }
     alone
 }
 
-fn failed(candidate: &Candidate) -> bool {
-    candidate.record.status != Status::Measured
-}
-
-/// The times a rule speaks of, one of each regular invocation in their order. On a
-/// processor host and device are one; elsewhere a worker that reports no host times leaves
-/// them unknown.
-fn times<'a>(metric: Metric, held: &Candidate<'a>, header: &RunHeader) -> &'a [Nanoseconds] {
-    let record = held.record;
-    let screened = record.device_ns.len();
-    match metric {
-        Metric::Device => &record.device_ns,
-        Metric::Host if !record.host_ns.is_empty() => {
-            &record.host_ns[..screened.min(record.host_ns.len())]
-        }
-        Metric::Host if header.runs_on_processor(&held.case.variant.worker_name()) => {
-            &record.device_ns
-        }
-        Metric::Host | Metric::FirstCall | Metric::Processor => &[],
+/// The metric that is compared: on the CPU host and device are one.
+fn metric(rule: &Expectation, of: &Candidate, header: &RunHeader) -> Metric {
+    let on_cpu = header.runs_on_processor(&of.case.variant.worker_name());
+    match rule.metric {
+        Metric::Host if on_cpu && of.record.median(Metric::Host).is_none() => Metric::Device,
+        metric => metric,
     }
 }
 
-fn hold(
+fn judge(
     rule: &Expectation,
-    held: &Candidate,
+    of: &Candidate,
     references: &[&Candidate],
     header: &RunHeader,
+    error: f64,
 ) -> ExpectationResult {
     let mut result = ExpectationResult {
         name: rule.name.clone(),
-        case: held.id.clone(),
+        case: of.id.clone(),
         against: None,
         metric: rule.metric,
         within: rule.within,
         ratio: None,
         low: None,
         high: None,
-        held: Held::NotJudged,
+        word: Word::Missing,
         reason: None,
-        looks_worse: false,
+        may_be_worse: false,
+        open: false,
     };
-    let all = || std::iter::once(held).chain(references.iter().copied());
-    let mut disturbed = all().filter_map(|of| Some((of.id, why_disturbed(of.record, "")?)));
-    if let Some((id, why)) = disturbed.next() {
-        result.held = Held::Inconclusive;
-        result.reason = Some(match id == held.id {
-            true => why,
-            false => format!("{why} of {id}"),
-        });
-        return result;
-    }
     let centre = |candidate: &Candidate| {
         let measured = candidate.record.status == Status::Measured;
-        median(&usable(times(rule.metric, candidate, header))).filter(|_| measured)
+        let median = candidate.record.median(metric(rule, candidate, header));
+        median.filter(|_| measured)
     };
     // Choosing the fastest of several favours a lucky one; the limit a suite sets
     // leaves room for that.
@@ -204,57 +179,170 @@ fn hold(
         .iter()
         .filter_map(|reference| Some((centre(reference)?, *reference)))
         .min_by(|a, b| a.0.total_cmp(&b.0));
-    let (Some(_), Some((_, best))) = (centre(held), best) else {
-        let missing: Vec<&CaseId> = all()
-            .filter(|candidate| centre(candidate).is_none())
-            .map(|candidate| candidate.id)
-            .collect();
+    let (Some(_), Some((_, best))) = (centre(of), best) else {
+        let all = std::iter::once(of).chain(references.iter().copied());
+        let missing = all.filter(|candidate| centre(candidate).is_none());
         result.reason = Some(match header.settings.structure_only {
             true => "no time was taken".to_owned(),
             false => {
                 let what = match rule.metric {
-                    Metric::Device => "not measured",
-                    _ => "not measured, or without host times",
+                    Metric::Device => "not measured".to_owned(),
+                    other => format!("not measured, or without {}", other.text()),
                 };
-                format!("{what}: {}", list(missing))
+                format!("{what}: {}", list(missing.map(|candidate| candidate.id)))
             }
         });
         return result;
     };
     result.against = Some(best.id.clone());
-    compare(rule, &ratios(rule, held, best, header), &mut result);
-    if result.held == Held::Broken {
-        result.reason = cause(held, best, &result, header);
+    if !(rule.within.is_finite() && rule.within > Ratio(0.0)) {
+        result.reason = Some("its limit is no positive number".to_owned());
+        return result;
+    }
+    by_rule(rule, (of, best), header, error, &mut result);
+    if result.word == Word::Regressed {
+        result.reason = cause(of, best, &result, header);
     }
     result
+}
+
+/// The pairs of a case and its best reference, an invocation each: logarithms of the reference's
+/// values, those of the case's, and whether other programs disturbed either.
+fn pairs(of: &CaseRecord, best: &CaseRecord, metrics: [Metric; 2]) -> Vec<(f64, f64, bool)> {
+    let pairs = of.invocations.iter().filter_map(|one| {
+        let other = best
+            .invocations
+            .iter()
+            .find(|other| other.number == one.number)?;
+        let base = other.values.get(metrics[1])?;
+        let head = one.values.get(metrics[0])?;
+        let disturbed = one.is_disturbed(metrics[0]) || other.is_disturbed(metrics[1]);
+        Some((base.ln(), head.ln(), disturbed))
+    });
+    pairs.collect()
+}
+
+fn by_rule(
+    rule: &Expectation,
+    (of, best): (&Candidate, &Candidate),
+    header: &RunHeader,
+    error: f64,
+    result: &mut ExpectationResult,
+) {
+    let metrics = [of, best].map(|one| metric(rule, one, header));
+    let mut all = pairs(of.record, best.record, metrics);
+    let quiet = all.iter().filter(|pair| !pair.2).count();
+    let disturbed = quiet < all.len() && quiet < FEWEST;
+    if !disturbed {
+        all.retain(|pair| !pair.2);
+    }
+    let both = all.len();
+    let threshold = rule.within.0.ln();
+    let terms = Terms {
+        threshold: threshold.max(0.0),
+        day: 0.0,
+        error,
+        last: true,
+    };
+    let compared = |all: &[(f64, f64, bool)]| -> Option<Comparison> {
+        let (base, head): (Vec<f64>, Vec<f64>) = all.iter().map(|pair| (pair.0, pair.1)).unzip();
+        // What is allowed may lie below 1: then the case has to be that much faster.
+        let head: Vec<f64> = head.iter().map(|head| head - threshold.min(0.0)).collect();
+        let series = Series {
+            base: &base,
+            head: &head,
+            paired: true,
+        };
+        compare(series, terms)
+    };
+    let Some(found) = compared(&all) else {
+        result.reason = Some("no invocation has both values".to_owned());
+        return;
+    };
+    let shift = threshold.min(0.0);
+    let end = |log: f64| log.is_finite().then(|| Ratio((log + shift).exp()));
+    result.ratio = Some(Ratio((found.change + shift).exp()));
+    (result.low, result.high) = (end(found.low), end(found.high));
+    let told_as = said(&found, &terms, all.len(), true);
+    result.word = met(&found, told_as.word, threshold);
+    result.reason = told_as.reason.filter(|_| result.word != Word::Same);
+    result.may_be_worse = told_as.may_be_worse && result.word == Word::Inconclusive;
+    result.open = result.may_be_worse && told_as.open;
+    if !disturbed {
+        return;
+    }
+    let all = of.record.invocations.iter().chain(&best.record.invocations);
+    let by = worst(all.flat_map(|one| &one.disturbed));
+    let why = format!(
+        "other programs disturbed {} of {} ({})",
+        both - quiet,
+        counted(both, "pair"),
+        told(&by)
+    );
+    // Who waits for a core is slower on the wall, and takes no more CPU time.
+    let cpu = pairs(of.record, best.record, [Metric::CpuTime; 2]);
+    let cpu = compared(&cpu).filter(|_| as_parallel(header, best.record, of.record));
+    let cpu = cpu.map(|cpu| (said(&cpu, &terms, both, true), cpu));
+    match cpu {
+        Some((said, cpu)) if met(&cpu, said.word, threshold) == Word::Same => {
+            let ratio = Ratio((cpu.change + shift).exp()).times();
+            (result.word, result.may_be_worse, result.open) = (Word::Same, false, false);
+            result.reason = Some(format!("met by CPU time, {ratio} times as much: {why}"));
+        }
+        _ if result.word == Word::Regressed => {}
+        Some((said, _)) => {
+            result.word = Word::Inconclusive;
+            (result.may_be_worse, result.open) =
+                (said.may_be_worse, said.may_be_worse && said.open);
+            let cpu = said.reason.unwrap_or_default();
+            result.reason = Some(format!("CPU time {cpu}: {why}"));
+        }
+        None => {
+            let advice = by.first().map_or("", |first| first.advice());
+            result.word = Word::Inconclusive;
+            (result.may_be_worse, result.open) = (true, quiet > 0);
+            result.reason = Some(format!("{why}: {advice}"));
+        }
+    }
+}
+
+/// A case that is shown to lie below its limit meets it, however far.
+fn met(found: &Comparison, word: Word, threshold: f64) -> Word {
+    match word {
+        Word::Regressed => Word::Regressed,
+        _ if found.high.is_finite() && found.high <= threshold.max(0.0) => Word::Same,
+        Word::Improved => Word::Same,
+        word => word,
+    }
 }
 
 /// The order from which a second cause is told beside the first.
 const TOLD_TOO: f64 = 0.6;
 
-/// What sets a case apart from the one it was held against, in at most two causes: the
+/// What sets a case apart from the one that it is compared with, in at most two causes: the
 /// rules that explain a change over time explain a difference within a run as well.
 fn cause(
-    held: &Candidate,
+    of: &Candidate,
     best: &Candidate,
     result: &ExpectationResult,
     header: &RunHeader,
 ) -> Option<String> {
     let clock = |of: &Candidate| match result.metric {
-        Metric::Host if !of.record.host_ns.is_empty() => Clock::Host,
+        Metric::Host if of.record.median(Metric::Host).is_some() => Clock::Host,
         _ => Clock::of(header, of.id, of.record),
     };
+    let time = |of: &Candidate| of.record.median(result.metric).map(Nanoseconds);
     let pair = Pair {
         base: best.record,
-        head: held.record,
-        base_ns: median_ns(times(result.metric, best, header)),
-        head_ns: median_ns(times(result.metric, held, header)),
+        head: of.record,
+        base_ns: time(best),
+        head_ns: time(of),
         base_clock: clock(best),
-        clock: clock(held),
+        clock: clock(of),
         ratio: result.ratio?,
-        floor: result.within.growth(),
+        threshold: result.within.growth(),
         versions: Vec::new(),
-        sms: multiprocessors(header, held.id),
+        sms: multiprocessors(header, of.id),
     };
     let found = causes::found(&pair.facts());
     let (first, others) = found.split_first()?;
@@ -288,62 +376,6 @@ fn list<'a>(cases: impl IntoIterator<Item = &'a CaseId>) -> String {
     match all.len().saturating_sub(NAMED) {
         0 => text,
         more => format!("{text}; and {more} more"),
-    }
-}
-
-/// A case's times over those of the best, of each invocation that has both.
-fn ratios(
-    rule: &Expectation,
-    held: &Candidate,
-    best: &Candidate,
-    header: &RunHeader,
-) -> Vec<Ratio> {
-    let of = |candidate| times(rule.metric, candidate, header).iter().copied();
-    let best: BTreeMap<u32, Nanoseconds> = best.record.quiet_invocations().zip(of(best)).collect();
-    let pairs = held.record.quiet_invocations().zip(of(held));
-    let pairs = pairs.filter_map(|(invocation, case)| Some((case, *best.get(&invocation)?)));
-    pairs
-        .filter(|(case, best)| is_time(*case) && is_time(*best))
-        .map(|(case, best)| case / best)
-        .collect()
-}
-
-/// Holds the ratios of a case to the limit of a rule.
-fn compare(rule: &Expectation, ratios: &[Ratio], result: &mut ExpectationResult) {
-    let estimate = paired_ratio(&numbers(ratios), INTERVAL);
-    let (Some(estimate), Some(centre)) = (estimate, median(ratios)) else {
-        result.reason = Some("no invocation has both times".to_owned());
-        return;
-    };
-    result.ratio = Some(centre);
-    result.low = Some(estimate.low);
-    result.high = Some(estimate.high);
-    if !(rule.within.is_finite() && rule.within > Ratio(0.0)) {
-        result.reason = Some("its limit is no positive number".to_owned());
-        return;
-    }
-    let few = estimate.confidence < CALLING;
-    let margin = if few { UNMISTAKABLE } else { 1.0 };
-    let enough = !few || ratios.len() >= FEWEST;
-    if enough && estimate.high <= rule.within / margin {
-        result.held = Held::Yes;
-    } else if enough && estimate.low > rule.within * margin {
-        result.held = Held::Broken;
-    } else {
-        result.held = Held::Inconclusive;
-        result.looks_worse = centre > rule.within;
-        result.reason = Some(undecided(ratios, rule.within, few));
-    }
-}
-
-fn undecided(ratios: &[Ratio], within: Ratio, few: bool) -> String {
-    let over = ratios.iter().filter(|&&ratio| ratio > within).count();
-    let invocations = counted(ratios.len(), "invocation");
-    let limit = within.times();
-    if few {
-        format!("{over} of {invocations} above {limit}; five would decide")
-    } else {
-        format!("{over} of {invocations} above {limit}, not clearly enough; more would decide")
     }
 }
 

@@ -7,19 +7,18 @@ mod structural;
 
 pub use account::{Account, AccountLine, Item};
 pub use fact::Fact;
-pub use finding::{Cause, Finding, Tuner};
-pub use structural::{Direction, Held, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
+pub use finding::{Cause, Finding};
+pub use structural::{Direction, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
 
 pub use regatta_core::record::types::VerdictOutcome;
 
 use serde::{Deserialize, Serialize};
 
-use regatta_core::record::disturbance::Disturbance;
 use regatta_core::record::types::Fault;
-use regatta_core::suite::rules::{Metric, Sight};
+use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, Probability, Rate, Ratio, Share, from_to};
+use regatta_worker::units::{ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to};
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +28,7 @@ pub struct Judgement {
     pub suite: String,
     /// What was judged.
     pub head: SideSummary,
-    /// What it was held against; `None`: expectations and completeness alone.
+    /// What it was compared with; `None`: expectations and completeness alone.
     pub base: Option<SideSummary>,
     /// Hard facts in which the two sides differ; times are not compared then.
     pub incomparable: Vec<Difference>,
@@ -42,21 +41,12 @@ pub struct Judgement {
     pub structure_only: bool,
     /// Soft facts in which they differ (versions, host name, revision).
     pub differences: Vec<Difference>,
-    /// True when head and base were measured in turn, so that no day lies between them.
+    /// True where head and base were measured in pairs, so that no day lies between them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub in_turn: bool,
-    /// What all cases share.
-    pub common_shift: Option<CommonShift>,
-    /// What the suite wants a gate to have been able to see.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sight: Option<Sight>,
-    /// True when fresh invocations need the company of cases that nothing is wrong with, to
-    /// know what all of them share.
-    #[serde(skip)]
-    pub needs_company: bool,
+    pub paired: bool,
     /// One row a case, sorted by id.
     pub rows: Vec<Row>,
-    /// One entry for each case that an expectation holds to something.
+    /// One entry for each case that an expectation is about.
     pub expectations: Vec<ExpectationResult>,
     /// One entry for each case that a limit on structure selects.
     #[serde(default)]
@@ -64,9 +54,6 @@ pub struct Judgement {
     /// What was to be judged and was not, as sentences: each keeps the run from passing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
-    /// Cases of either side that are not judged because the machine was in their times.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub disturbed: Vec<DisturbedCase>,
     /// Sentences worth reading beside the verdict (damaged lines, thin evidence).
     pub notes: Vec<String>,
     /// What follows from all of it.
@@ -97,33 +84,22 @@ pub struct SideSummary {
 pub struct Row {
     /// Which.
     pub case: CaseId,
-    /// What is said of it.
+    /// The gravest word of its metrics and its structure.
     pub word: Word,
-    /// Why, where the word alone does not say it.
+    /// Why, and what would decide it, where the word alone does not say it.
     pub reason: Option<String>,
     /// True when the suite's policy allows this case to be unsupported or fail.
     pub allowed: bool,
-    /// What kind of failure kept it from being measured or confirmed, where one did.
+    /// What kind of failure kept it from being measured, where one did.
     #[serde(default, skip_serializing_if = "Fault::is_unknown")]
     pub fault: Fault,
-    /// Why the fresh invocations of this suspect decide nothing, where that is so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unconfirmed: Option<String>,
-    /// True when it is slower beyond the floor, as it looks, and nothing decided it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub looks_worse: bool,
     /// The head's device time.
     pub head: Option<Timing>,
     /// The base's device time.
     pub base: Option<Timing>,
-    /// Head against base.
-    pub change: Option<Change>,
-    /// Other metrics of the case, held to the base's.
+    /// Its metrics, compared with the base's; the device time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricRow>,
-    /// True when more invocations could decide what is inconclusive.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub open: bool,
     /// Causes, those that account for most first.
     pub findings: Vec<Finding>,
     /// Where the change of its time went, where both sides tell their operations.
@@ -132,49 +108,51 @@ pub struct Row {
     /// Changes of structure, those that fail first; `None`: not compared.
     #[serde(default)]
     pub structure: Option<Vec<StructuralChange>>,
-    /// What the base tells of the structure and the head does not: not judged.
+    /// What the base tells of the structure and the head does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncounted: Vec<Uncounted>,
-    /// What a tuner chose otherwise, on the other side or in another invocation.
+    /// What a tuner chose, where that differs from invocation to invocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tuner: Option<Box<Tuner>>,
-    /// How much longer the case takes, or a training step where the suite says what part
-    /// of one it is. `None` without a comparison.
-    #[serde(default)]
-    pub severity: Option<Share>,
+    pub tuner: Option<String>,
 }
 
 impl Row {
-    /// True for a case that the suite does not allow to fail, and that gave a wrong result,
-    /// crashed or hung.
-    pub fn is_faulty(&self) -> bool {
-        let grave = matches!(self.fault, Fault::WrongResult | Fault::Crash | Fault::Hang);
-        grave && !self.allowed
+    /// Its comparison by a metric.
+    pub fn metric(&self, metric: Metric) -> Option<&MetricRow> {
+        self.metrics.iter().find(|of| of.metric == metric)
     }
 
-    /// Head over base of the two times that are shown. `change.ratio` is what is judged: the
-    /// Hodges-Lehmann estimate over all invocations, with the machine's share taken out.
-    pub fn times_ratio(&self) -> Option<Ratio> {
-        let (base, head) = (self.base.as_ref()?, self.head.as_ref()?);
-        self.change.as_ref()?;
-        Some(head.median_ns / base.median_ns)
+    /// The change of its device time.
+    pub fn change(&self) -> Option<&Change> {
+        Some(&self.metric(Metric::Device)?.change)
     }
 
-    /// True when nobody can say whether its structure is what it was. A case that may fail
-    /// may also not be counted.
-    pub fn structure_unjudged(&self) -> bool {
-        !self.uncounted.is_empty() && !self.allowed
+    /// The metric that a reader is to see first: the gravest, and of those the first. Another than
+    /// the device time counts where it regressed or may be worse.
+    pub fn first_metric(&self) -> Option<&MetricRow> {
+        let counts = |of: &&MetricRow| {
+            of.metric == Metric::Device || of.word == Word::Regressed || of.may_be_worse
+        };
+        let all = self.metrics.iter().filter(counts).rev();
+        all.max_by_key(|of| (of.word, of.may_be_worse))
     }
 
-    /// Other metrics that got worse, those that fail first.
-    pub fn metrics_told(&self) -> impl Iterator<Item = &MetricRow> {
-        let fails = self.metrics.iter().filter(|of| of.fails());
-        fails.chain(self.metrics.iter().filter(|of| of.warns()))
+    /// Metrics that got worse; the slow tenth of samples where their median did not.
+    pub fn regressed(&self) -> impl Iterator<Item = &MetricRow> {
+        let worse = |of: &&MetricRow| of.word == Word::Regressed;
+        let device = self.metric(Metric::Device).filter(worse).is_some();
+        let told = move |of: &&MetricRow| !(device && of.metric == Metric::DeviceP90);
+        self.metrics.iter().filter(worse).filter(told)
     }
 
-    /// True when another metric than the device's time fails the case.
-    pub fn fails_by_metric(&self) -> bool {
-        self.metrics.iter().any(MetricRow::fails)
+    /// True where it may be worse, and nothing decided it: the run does not pass by it.
+    pub fn may_be_worse(&self) -> bool {
+        self.word == Word::Inconclusive && self.metrics.iter().any(|of| of.may_be_worse)
+    }
+
+    /// True where more pairs could decide it.
+    pub fn is_open(&self) -> bool {
+        self.word == Word::Inconclusive && self.metrics.iter().any(|of| of.open)
     }
 
     /// True when the structure is another one, for better or for worse.
@@ -188,22 +166,12 @@ impl Row {
         changes.filter(move |change| change.action == action)
     }
 
-    /// The metric that fails a case whose device's time does not: its causes and its account are
-    /// of that one.
-    pub fn fails_by(&self) -> Option<&MetricRow> {
-        let metrics = [Metric::Host, Metric::Processor].into_iter();
-        let mut metrics = metrics.filter(|_| self.word != Word::Regressed);
-        metrics.find_map(|metric| {
-            let mut all = self.metrics.iter();
-            all.find(|of| of.metric == metric && of.fails())
-        })
-    }
-
-    /// Where its change went, as a sentence that names the time where it is not the device's:
-    /// `host time +299.0 µs = launches +120, not explained +179`.
+    /// Where its change went, as a sentence that names the metric where it is not the device
+    /// time: `host time +299.0 µs = launches +120, not explained +179`.
     pub fn account_told(&self) -> Option<String> {
         let account = self.account.as_ref()?;
-        Some(match self.fails_by() {
+        let first = self.regressed().next();
+        Some(match first.filter(|of| of.metric != Metric::Device) {
             None => account.to_string(),
             Some(of) => format!("{} {account}", of.metric.text()),
         })
@@ -212,13 +180,6 @@ impl Row {
     /// True when a change of structure fails the case.
     pub fn fails_by_structure(&self) -> bool {
         self.structure_at(Action::Fail).next().is_some()
-    }
-
-    /// What is worth telling beside the device's time, as sentences: other metrics, then
-    /// structure, those that fail first.
-    pub fn told(&self) -> Vec<String> {
-        let metrics = self.metrics_told().map(MetricRow::told);
-        metrics.chain(self.structure_told()).collect()
     }
 
     /// Changes of structure worth telling, as sentences, those that fail first.
@@ -233,13 +194,13 @@ impl Row {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Timing {
-    /// Median over the invocations that were judged.
+    /// Median over all invocations.
     pub median_ns: Nanoseconds,
     /// The fastest of them.
     pub min_ns: Nanoseconds,
     /// The slowest of them.
     pub max_ns: Nanoseconds,
-    /// All invocations' medians, in the order measured, confirming ones last.
+    /// All invocations' medians, in the order measured.
     pub invocations_ns: Vec<Nanoseconds>,
     /// Median host time to issue a call, where it is a metric of its own.
     pub host_ns: Option<Nanoseconds>,
@@ -256,33 +217,36 @@ pub struct Timing {
     pub samples: u64,
 }
 
-/// One case held to an expectation.
+/// One case of an expectation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ExpectationResult {
     /// The expectation's name.
     pub name: String,
-    /// The case held to it.
+    /// The case that it is about.
     pub case: CaseId,
-    /// The best case it was held against; `None` when none was measured.
+    /// The best of the cases that it is compared with; `None` when none was measured.
     pub against: Option<CaseId>,
-    /// Which time.
+    /// Which metric.
     pub metric: Metric,
     /// Largest allowed ratio.
     pub within: Ratio,
-    /// Median ratio over invocations.
+    /// Estimated ratio.
     pub ratio: Option<Ratio>,
-    /// Lower end of its interval.
+    /// Lower end of its 90 % interval.
     pub low: Option<Ratio>,
-    /// Upper end of its interval.
+    /// Upper end.
     pub high: Option<Ratio>,
-    /// What came of it.
-    pub held: Held,
-    /// Why, where the ratio alone does not say it.
+    /// Same: it is met. Regressed: it is violated.
+    pub word: Word,
+    /// Why, and what would decide it.
     pub reason: Option<String>,
-    /// True when the ratio lies beyond the limit and nothing decided it.
+    /// True where it may be violated, and nothing decided it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub looks_worse: bool,
+    pub may_be_worse: bool,
+    /// True where more invocations could decide it.
+    #[serde(skip)]
+    pub open: bool,
 }
 
 impl ExpectationResult {
@@ -301,110 +265,103 @@ impl ExpectationResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Verdict {
-    /// Pass, fail or not judged.
+    /// Passed, failed or inconclusive.
     pub outcome: VerdictOutcome,
     /// Sentences, gravest first: `2 of 48 cases regressed`.
     pub reasons: Vec<String>,
-    /// What was not decided and does not look worse, and what size of change could have
-    /// hidden in it; `None`: everything was decided.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub undecided: Option<String>,
+    /// What was shown, and how: `48 same, 2 inconclusive (at most +2.9 %); by pairs`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub shown: String,
 }
 
-/// What is said of a case.
+/// What is said of a case, of a metric, of an expectation or of a limit; the gravest last. Each
+/// word has one meaning and one exit code; all else is a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "lowercase")]
 pub enum Word {
-    /// Slower, beyond the floor and beyond doubt.
-    Regressed,
-    /// Faster, likewise.
-    Improved,
-    /// Shown to lie within the floor.
+    /// Shown within the threshold; shown to be met; a structure that did not get worse.
     Same,
-    /// The evidence decides neither way.
+    /// Shown beyond the threshold, on the good side.
+    Improved,
+    /// Only the head has it, so nothing is there to compare it with.
+    New,
+    /// Not supported or installed, as the suite allows, or not on either side.
+    Skipped,
+    /// Neither is shown after all that could be measured. Keeps a run from passing where it may
+    /// be worse.
     Inconclusive,
-    /// Failed or missing: nothing to judge.
-    NotMeasured,
-    /// The variant does not do this, now as before.
-    Unsupported,
-    /// Only the head has it.
-    Added,
-    /// Only the base has it.
-    Removed,
-    /// Measured, with nothing to compare it to.
-    Measured,
-    /// What it does was counted, and no time was taken.
-    Counted,
+    /// Planned or in the base, and without a value.
+    Missing,
+    /// Shown beyond the threshold, or more slow starts; violated; structure for the worse.
+    Regressed,
+    /// A wrong result, a crash, a hang.
+    Error,
 }
 
 impl Word {
     /// The word as it is printed.
     pub fn text(self) -> &'static str {
         match self {
-            Word::Regressed => "regressed",
-            Word::Improved => "improved",
             Word::Same => "same",
+            Word::Improved => "improved",
+            Word::New => "new",
+            Word::Skipped => "skipped",
             Word::Inconclusive => "inconclusive",
-            Word::NotMeasured => "not measured",
-            Word::Unsupported => "unsupported",
-            Word::Added => "added",
-            Word::Removed => "removed",
-            Word::Measured => "measured",
-            Word::Counted => "counted",
+            Word::Missing => "missing",
+            Word::Regressed => "regressed",
+            Word::Error => "error",
+        }
+    }
+
+    /// The same of an expectation or a limit.
+    pub fn of_demand(self) -> &'static str {
+        match self {
+            Word::Same => "met",
+            Word::Regressed => "violated",
+            word => word.text(),
         }
     }
 }
 
-/// Head against base.
+/// Head against base: the one estimate and interval that every format shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Change {
-    /// Head over base, as judged; 1.10: 10 % slower.
+    /// Head over base; 1.10: 10 % slower.
     pub ratio: Ratio,
-    /// Lower end of its interval.
-    pub low: Ratio,
-    /// Upper end of its interval.
-    pub high: Ratio,
-    /// Coverage of the interval.
-    pub confidence: Share,
-    /// Two-sided, against no change of its own (see `judge::rule`).
-    pub p: Probability,
-    /// The smallest p that ranks of these numbers of invocations can reach.
-    pub reachable_p: Probability,
-    /// Change that this gate would have called in 95 of 100; infinite (`null` in JSON) where
-    /// there are too few invocations to call any.
-    #[serde(with = "unbounded")]
-    #[cfg_attr(feature = "schemas", schemars(with = "Option<Share>"))]
-    pub smallest_effect: Share,
-    /// Which invocations these figures are of.
-    pub stage: Stage,
+    /// Lower end of its 90 % interval; `None` where there are too few invocations for one.
+    pub low: Option<Ratio>,
+    /// Upper end.
+    pub high: Option<Ratio>,
+    /// Smallest relative change that counts, the least amount included.
+    pub threshold: Share,
+    /// Change that all looks of a gate would call in 95 of 100; `None` where there are no pairs
+    /// to say it by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detectable: Option<Share>,
+    /// Invocations of base and head that decided.
+    pub invocations: (usize, usize),
+    /// True where they were measured in pairs.
+    pub paired: bool,
+    /// How many others were disturbed, and left out.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub left_out: usize,
 }
 
-/// JSON has no infinity; `null` stands for it.
-mod unbounded {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use regatta_worker::units::Share;
-
-    pub fn serialize<S: Serializer>(value: &Share, serializer: S) -> Result<S::Ok, S::Error> {
-        value.is_finite().then_some(value).serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Share, D::Error> {
-        Ok(Option::deserialize(deserializer)?.unwrap_or(Share(f64::INFINITY)))
-    }
+fn is_none(number: &usize) -> bool {
+    *number == 0
 }
 
-/// Which invocations were judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Stage {
-    /// Those every case has.
-    Screen,
-    /// Fresh ones as well, taken because those did not decide.
-    Confirm,
+impl Change {
+    /// The ratio with its interval: `+12.3 % [+10.1 %, +14.2 %]`.
+    pub fn interval(&self) -> Option<RatioInterval> {
+        Some(RatioInterval {
+            ratio: self.ratio,
+            low: self.low?,
+            high: self.high?,
+        })
+    }
 }
 
 /// A fact in which the two sides differ.
@@ -419,24 +376,7 @@ pub struct Difference {
     pub head: String,
 }
 
-/// A case of one side whose quiet invocations are too few to speak for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct DisturbedCase {
-    /// Which.
-    pub case: CaseId,
-    /// True of the base's record.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub base: bool,
-    /// Regular invocations that the machine was in.
-    pub invocations: usize,
-    /// All of them.
-    pub of: usize,
-    /// What of the machine that was, the worst of each kind.
-    pub by: Vec<Disturbance>,
-}
-
-/// One metric of a case beside its device time.
+/// One metric of a case, compared with the base's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MetricRow {
@@ -444,21 +384,22 @@ pub struct MetricRow {
     pub metric: Metric,
     /// What is said of it.
     pub word: Word,
-    /// Why, where the word alone does not say it.
+    /// Why, and what would decide it, where the word alone does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What a regression of it does to the verdict.
-    pub action: Action,
-    /// True when it is slower beyond the floor, as it looks, and nothing decided it.
+    /// True where it may be worse, and nothing decided it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub looks_worse: bool,
-    /// True when more invocations could decide it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_worse: bool,
+    /// True where more pairs could decide it.
+    #[serde(skip)]
     pub open: bool,
-    /// Median of the base.
-    pub base_ns: Nanoseconds,
+    /// True where other programs disturbed what it is judged by.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disturbed: bool,
+    /// Median of the base, in nanoseconds or bytes.
+    pub base: f64,
     /// Median of the head.
-    pub head_ns: Nanoseconds,
+    pub head: f64,
     /// Head against base.
     pub change: Change,
     /// Where its change went, where both sides tell what it is made of.
@@ -467,16 +408,6 @@ pub struct MetricRow {
 }
 
 impl MetricRow {
-    /// True when it got worse, and the suite fails for it.
-    pub fn fails(&self) -> bool {
-        self.word == Word::Regressed && self.action == Action::Fail
-    }
-
-    /// True when it got worse, and the suite wants to know.
-    pub fn warns(&self) -> bool {
-        self.word == Word::Regressed && self.action == Action::Warn
-    }
-
     /// The same as [`changed`](MetricRow::changed), and where that went, where known.
     pub fn told(&self) -> String {
         let account = self.account.as_ref();
@@ -484,41 +415,26 @@ impl MetricRow {
         self.changed() + &account
     }
 
-    /// `host time 52.1 → 352.4 µs, 6.76 times as long`.
+    /// `host time 52.1 → 352.4 µs, 6.76x slower [6.72x, 6.80x]`.
     pub fn changed(&self) -> String {
+        let interval = self.change.interval();
+        let interval = interval.map_or(String::new(), |of| format!(" {of}"));
         format!(
-            "{} {}, {} times as long",
+            "{} {}, {}{interval}",
             self.metric.text(),
-            from_to(self.base_ns, self.head_ns),
-            (self.head_ns / self.base_ns).times(),
+            self.from_to(),
+            self.change.ratio.told(),
         )
     }
-}
 
-/// What all cases share between base and head: the suite's own row.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct CommonShift {
-    /// Head over base; 1.03: everything reads 3 % slower.
-    pub ratio: Ratio,
-    /// Cases it was estimated from.
-    pub cases: usize,
-    /// True when it is chance, and was divided out of each row.
-    pub removed: bool,
-    /// True when it is larger than the suite's floor.
-    pub beyond_floor: bool,
-    /// What is said of the suite as a whole.
-    pub word: Word,
-    /// Lower end of its interval, of 95 %.
-    pub low: Ratio,
-    /// Upper end of it.
-    pub high: Ratio,
-    /// Two-sided, against no change.
-    pub p: Probability,
-    /// Change of the whole suite that would have been called in 95 of 100.
-    pub smallest_effect: Share,
-    /// Cases that take part in it.
-    pub sharing: usize,
-    /// True where it is slower beyond the floor and nothing tells the day from the code.
-    pub looks_worse: bool,
+    /// `52.1 → 352.4 µs`.
+    pub fn from_to(&self) -> String {
+        match self.metric {
+            Metric::PeakMemory => {
+                let [base, head] = [self.base, self.head].map(|of| self.metric.value(of));
+                format!("{base} {ARROW} {head}")
+            }
+            _ => from_to(Nanoseconds(self.base), Nanoseconds(self.head)),
+        }
+    }
 }

@@ -1,36 +1,29 @@
-//! What it means: statistics, verdict, expectations, causes.
+//! What it means: verdict, expectations, causes.
 //!
 //! Pure: values in, values out. Nothing here reads a file, a clock or a device.
-//! [`judge`] reads top to bottom: comparable, complete, structure and time,
-//! expectations, verdict. Of a gate it is called after each batch of invocations:
-//! what it leaves undecided is in the next one ([`next_batch`]).
+//! [`judge`] reads top to bottom: comparable, complete, structure and metrics, expectations,
+//! verdict. Of a gate it is called after each look: what is open is measured again ([`next`]).
 
 mod account;
-mod batch;
 mod causes;
 mod comparable;
 mod complete;
 mod conditions;
 mod counts;
 mod expect;
-mod floor;
 pub mod history;
 pub mod judgement;
-mod reasons;
+mod metrics;
 mod rows;
 pub mod rule;
-#[cfg(test)]
-mod simulation;
 pub mod spread;
 pub mod statistics;
 pub mod structure;
-mod time;
 mod timing;
 pub mod trace;
 mod tuners;
 mod verdict;
 
-pub use batch::{Batch, next_batch};
 pub use verdict::Options;
 
 pub use comparable::revision_text;
@@ -38,9 +31,34 @@ use comparable::{Differences, differences};
 use judgement::{Judgement, SideSummary, Verdict, VerdictOutcome, Word};
 use regatta_core::record::header::in_turn;
 use regatta_core::record::side::{Side, median};
+use regatta_core::suite::rules::Metric;
+use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Share, counted};
 use rows::Sides;
-use time::Taken;
+
+/// Cases to measure again, and how many invocations each has after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// What is open, with what expectations compare it with.
+    pub cases: Vec<CaseId>,
+    /// Invocations that all of these have then.
+    pub invocations: u32,
+}
+
+/// What to measure after so many invocations; `None` where nothing is open, or the last look was
+/// taken.
+pub fn next(judgement: &Judgement, invocations: u32) -> Option<Next> {
+    let rows = judgement.rows.iter().filter(|row| row.is_open());
+    let mut cases: Vec<CaseId> = rows.map(|row| row.case.clone()).collect();
+    for result in judgement.expectations.iter().filter(|result| result.open) {
+        cases.push(result.case.clone());
+        cases.extend(result.against.clone());
+    }
+    cases.sort();
+    cases.dedup();
+    let invocations = rule::next_look(invocations).filter(|_| !cases.is_empty())?;
+    Some(Next { cases, invocations })
+}
 
 /// Judges a head by itself, and against a base where there is one.
 ///
@@ -56,19 +74,17 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         true => structure_incomparable.clone(),
         false => found.hard,
     };
-    let in_turn = base.is_some_and(|base| in_turn(&base.header, &head.header));
+    let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));
     let rows = rows::rows(&Sides {
         base,
         head,
         comparable: incomparable.is_empty(),
         structure: structure_incomparable.is_empty(),
         soft: &found.soft,
-        taken: Taken {
-            batches: options.batches,
-            beside: in_turn,
-        },
+        paired,
+        last: options.last,
     });
-    let held = expect::expectations(head);
+    let expected = expect::expectations(head);
     let mut judgement = Judgement {
         suite: head.header.suite.name.clone(),
         head: summary(head),
@@ -77,41 +93,54 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         structure_incomparable,
         structure_only,
         differences: found.soft,
-        in_turn,
-        common_shift: rows.shift,
-        sight: head.header.rules.policy.sight,
-        needs_company: rows.needs_company,
-        rows: rows.rows,
-        expectations: held.results,
+        paired,
+        rows,
+        expectations: expected.results,
         limits: [
             structure::limits(head),
             structure::limits_on_builds(&head.header.rules, &head.header.built),
         ]
         .concat(),
-        gaps: held.gaps,
-        disturbed: Vec::new(),
+        gaps: expected.gaps,
         notes: Vec::new(),
         verdict: Verdict {
-            outcome: VerdictOutcome::NotJudged,
+            outcome: VerdictOutcome::Inconclusive,
             reasons: Vec::new(),
-            undecided: None,
+            shown: String::new(),
         },
     };
     let mut notes: Vec<String> = damage(head)
         .chain(base.into_iter().flat_map(damage))
         .collect();
-    notes.extend(rows.notes);
     notes.extend(notes_on_rows(&judgement));
-    notes.extend(held.notes);
+    notes.extend(expected.notes);
     notes.extend(conditions::of_shards(head, &judgement.rows));
     notes.extend(conditions::notes(head));
     notes.extend(base.and_then(|base| conditions::counted_in_vain(base, head)));
-    let floor = floor::floor(&head.header.rules.policy);
-    notes.extend(tuners::note(head, "", floor));
-    notes.extend(base.and_then(|base| tuners::note(base, " of the base", floor)));
+    notes.extend(
+        base.filter(|_| paired)
+            .and_then(|base| correlated(base, head)),
+    );
     judgement.notes = notes;
-    judgement.disturbed =
-        conditions::disturbed(head, base.filter(|_| judgement.incomparable.is_empty()));
+    judgement.verdict = verdict::verdict(&judgement, options);
+    judgement
+}
+
+/// A judgement against a stored run, in which cases that were measured in pairs after it are judged
+/// by those. What was counted once of a call stays as it is.
+pub fn with_pairs(mut judgement: Judgement, pairs: Judgement, options: &Options) -> Judgement {
+    for of_pairs in pairs.rows {
+        let mut rows = judgement.rows.iter_mut();
+        if let Some(row) = rows.find(|row| row.case == of_pairs.case) {
+            let (structure, uncounted) = (row.structure.take(), std::mem::take(&mut row.uncounted));
+            *row = of_pairs;
+            (row.structure, row.uncounted) = (structure, uncounted);
+            if row.fails_by_structure() {
+                row.word = row.word.max(Word::Regressed);
+            }
+        }
+    }
+    judgement.notes.extend(pairs.notes);
     judgement.verdict = verdict::verdict(&judgement, options);
     judgement
 }
@@ -142,50 +171,77 @@ fn notes_on_rows(judgement: &Judgement) -> Vec<String> {
             notes.push(format!("{}{sentence}", counted(number, "case")));
         }
     };
-    say(
-        rows().filter(|row| row.word == Word::Added).count(),
-        " only in the head: nothing to compare with",
-    );
-    if verdict::another_suite(judgement) {
-        say(
-            rows().filter(|row| row.word == Word::Removed).count(),
-            " only in the base, which was measured under another suite",
-        );
-    }
     let restructured = rows().filter(|row| {
-        row.word == Word::Same && !row.fails_by_structure() && !row.structure_told().is_empty()
+        row.word == Word::Same && row.change().is_some() && !row.structure_told().is_empty()
     });
     say(
         restructured.count(),
         " took as long as before, although what is launched or set aside changed",
     );
     notes.extend(structure_notes(judgement));
-    notes.extend(smallest_changes(judgement).filter(|_| judgement.in_turn));
+    notes.extend(detectable(judgement));
     notes
 }
 
-/// What could have been seen of sides that were measured in turn: of the same code it is what
-/// this machine can tell apart.
-fn smallest_changes(judgement: &Judgement) -> Option<String> {
-    let changes = judgement.rows.iter().filter_map(|row| row.change.as_ref());
-    let seen: Vec<Share> = changes.map(|change| change.smallest_effect).collect();
-    let half = median(&seen).filter(|half| half.is_finite())?;
+/// What pairs could have shown: of the same code it is what this machine can tell apart.
+fn detectable(judgement: &Judgement) -> Option<String> {
+    let changes = judgement.rows.iter().filter_map(|row| row.change());
+    let seen: Vec<Share> = changes.filter_map(|change| change.detectable).collect();
+    let half = median(&seen)?;
     let most = seen.iter().copied().fold(Share(0.0), Share::max);
-    let all = match most.is_finite() {
-        true => format!(", one of {most} in each"),
-        false => String::new(),
-    };
     Some(format!(
-        "a change of {half} would have shown in half of {}{all}",
+        "a change of {half} would have been detected in half of {}, one of {most} in each",
         counted(seen.len(), "case")
     ))
 }
 
-/// What was not compared of structure, and what was not judged without times.
+/// Where consecutive differences of pairs are correlated, as the rule takes them for independent
+/// (von Neumann, Annals of Mathematical Statistics 12, 1941: the mean squared successive
+/// difference is twice the variance where they are).
+fn correlated(base: &Side, head: &Side) -> Option<String> {
+    let (mut steps, mut squares) = (0.0, 0.0);
+    for (id, record) in &head.cases {
+        let Some(other) = base.cases.get(id) else {
+            continue;
+        };
+        let (before, after) = (other.values(Metric::Device), record.values(Metric::Device));
+        if before.len() != after.len() || before.len() < rule::FEWEST {
+            continue;
+        }
+        let pairs: Vec<f64> = before
+            .iter()
+            .zip(&after)
+            .map(|(b, h)| (h / b).ln())
+            .collect();
+        let count = pairs.len() as f64;
+        let mean = pairs.iter().sum::<f64>() / count;
+        let variance = pairs.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let stepped = pairs
+            .windows(2)
+            .map(|two| (two[1] - two[0]).powi(2))
+            .sum::<f64>();
+        if variance > 0.0 {
+            steps += stepped / variance;
+            squares += 2.0 * (count - 1.0);
+        }
+    }
+    let correlation = 1.0 - steps / squares;
+    (correlation > CORRELATED && squares >= 80.0).then(|| {
+        format!(
+            "consecutive pairs resemble each other (correlation {correlation:.1}): something \
+             drifts within a pair, so that they tell less than their number"
+        )
+    })
+}
+
+/// Less than this may be chance.
+const CORRELATED: f64 = 0.3;
+
+/// What was not compared of structure, and that expectations need times.
 fn structure_notes(judgement: &Judgement) -> Option<String> {
     if judgement.structure_only {
-        let sentence = "structure alone was judged: no time was taken, and expectations on time \
-                        are not judged";
+        let sentence = "structure alone was compared: no time was taken, and expectations on time \
+                        were left out";
         return Some(sentence.to_owned());
     }
     let first = judgement.structure_incomparable.first()?;

@@ -10,7 +10,6 @@ use regatta_core::record::RecordError;
 use regatta_core::record::entries::Entries;
 use regatta_core::record::side::median;
 use regatta_core::record::types::{Entry, Outcome, Run};
-use regatta_core::suite::Settings;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Nanoseconds, Share, numbers};
 
@@ -48,15 +47,11 @@ struct Invocation {
 }
 
 impl Spreads {
-    /// Takes an entry in. Samples that are no numbers, or that the machine was in, count for
-    /// nothing.
-    pub fn add(&mut self, entry: &Entry, settings: &Settings) {
+    /// Takes an entry in. Samples that are no numbers count for nothing.
+    pub fn add(&mut self, entry: &Entry) {
         let Outcome::Measured(measurement) = &entry.outcome else {
             return;
         };
-        if !measurement.counts_under(settings) {
-            return;
-        }
         let samples = measurement.device_ns.iter().copied();
         let samples: Vec<Nanoseconds> = samples.filter(|time| time.is_finite()).collect();
         let invocation = Invocation {
@@ -101,7 +96,7 @@ impl Spreads {
 /// When the entries cannot be read any more.
 pub fn spreads(run: &Run, entries: Entries) -> Result<Vec<Spread>, RecordError> {
     let mut found = Spreads::default();
-    entries.each(|entry| found.add(entry, &run.header.settings))?;
+    entries.each(|entry| found.add(entry))?;
     Ok(found.all(run))
 }
 

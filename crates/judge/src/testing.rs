@@ -4,8 +4,8 @@ pub use regatta_core::record::testing::*;
 
 use regatta_core::machine::Launch;
 use regatta_core::record::side::CaseRecord;
+use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::ParamValue;
-use regatta_worker::units::{Bytes, Nanoseconds};
 
 /// A record of what is written: `kernel@blocks`, `count=number`, `.parameter=value`, and figures
 /// such as `+device=75.8`, times in microseconds.
@@ -43,10 +43,16 @@ pub fn written(line: &str) -> CaseRecord {
 fn figure(record: &mut CaseRecord, name: &str, value: f64) {
     let ns = (value * 1e3) as u64;
     match name {
-        "device" => return record.device_ns = around(value * 1e3).device_ns,
-        "host" => return record.host_ns = vec![Nanoseconds(value * 1e3); 5],
+        "device" => {
+            let device = around(value * 1e3).values(Metric::Device);
+            return *record = with(record.clone(), Metric::Device, &device);
+        }
+        "host" => return *record = with(record.clone(), Metric::Host, &[value * 1e3; 5]),
         "mhz" => return record.clock_mhz = vec![value; 5],
-        "peak" => return record.peak_bytes = Some(Bytes((value * 1048576.0) as u64)),
+        "peak" => {
+            let bytes = [value * 1048576.0; 5];
+            return *record = with(record.clone(), Metric::PeakMemory, &bytes);
+        }
         "known" => return record.conditions.known = value as u32,
         "opened" => return record.conditions.synchronised = value as u32,
         "throttled" => {

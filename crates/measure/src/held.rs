@@ -63,7 +63,7 @@ fn changed(worker: &str, differ: String) -> HostError {
     HostError::Refused {
         name: worker.to_owned(),
         reason: format!(
-            "it is not the worker that this run began with, so this invocation is not judged: \
+            "it is not the worker that this run began with, so this invocation does not count: \
              {differ}; measure anew with --fresh once it stays the same"
         ),
     }

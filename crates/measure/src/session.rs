@@ -2,15 +2,15 @@
 //! came of each, whatever it is.
 
 mod census;
+mod load;
 mod outcome;
-mod quiet;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use self::census::{Counted, Question, counters, of_invocation, tuned};
+use self::load::{Load, disturbed};
 use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
-use self::quiet::{Quiet, Tries};
 use super::counters::{Unwatched, Watch};
 use super::laps::{Clock, Laps, Spent};
 use super::preflight::variant_of;
@@ -64,7 +64,7 @@ pub struct Session<'a> {
     /// What was spent on workers and cases.
     pub spent: Spent,
     verifier: Verifier,
-    quiet: Quiet,
+    load: Load,
 }
 
 impl<'a> Session<'a> {
@@ -83,15 +83,15 @@ impl<'a> Session<'a> {
             detailed,
             spent: Spent::default(),
             verifier: Verifier::default(),
-            quiet: Quiet::new(Box::new(Unwatched)),
+            load: Load::new(Box::new(Unwatched)),
         }
     }
 
-    /// The same, with somebody who looks at the machine: samples that it was in are taken
-    /// again, as the suite says.
+    /// The same, with somebody who looks at the machine: samples that other programs disturbed
+    /// say so.
     pub fn watched_by(self, watch: Box<dyn Watch>) -> Session<'a> {
         Session {
-            quiet: Quiet::new(watch),
+            load: Load::new(watch),
             ..self
         }
     }
@@ -229,10 +229,10 @@ impl<'a> Session<'a> {
         if let Some(reason) = variant.refusal(&case.problem) {
             return Ok(unsupported(reason));
         }
-        let began = self.quiet.look();
+        let began = self.load.look();
         let reply = worker.ask(RequestBody::Prepare(prepare), limit);
         let device = &worker.hello().device;
-        let first_call_disturbed = self.quiet.disturbed_since(began.as_ref(), device);
+        let first_call_disturbed = self.load.disturbed_since(began.as_ref(), device);
         let prepared = match reply? {
             ReplyBody::Prepared(prepared) => prepared,
             ReplyBody::Unsupported { reason } => return Ok(unsupported(reason)),
@@ -249,7 +249,7 @@ impl<'a> Session<'a> {
         };
         let timed = match settings.structure_only {
             true => Ok(Measurement::default()),
-            false => self.timed_quietly(worker, case, &variant, prepared.problems > 1)?,
+            false => self.timed(worker, case, &variant, prepared.problems > 1)?,
         };
         let measurement = match timed {
             Ok(measurement) => measurement,
@@ -284,28 +284,6 @@ impl<'a> Session<'a> {
         }))
     }
 
-    /// Samples that the machine was not in, where it lets them be had.
-    fn timed_quietly(
-        &mut self,
-        worker: &mut dyn Conversation,
-        case: &Case,
-        variant: &VariantInfo,
-        several: bool,
-    ) -> Result<Result<Measurement, Outcome>, HostError> {
-        let mut tries = Tries::default();
-        loop {
-            let mut timed = self.timed(worker, case, variant, several)?;
-            let again = timed.as_mut().is_ok_and(|found| {
-                let (device, now) = (&worker.hello().device, self.clock.now());
-                let settings = &self.suite.settings;
-                self.quiet.again(found, device, settings, &mut tries, now)
-            });
-            if !again {
-                return Ok(timed);
-            }
-        }
-    }
-
     fn timed(
         &mut self,
         worker: &mut dyn Conversation,
@@ -323,9 +301,9 @@ impl<'a> Session<'a> {
             graph: settings.graph,
         };
         let limit = self.limit() + Duration::from_millis(settings.budget_ms);
-        let began = self.quiet.look();
+        let began = self.load.look();
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
-        let ground = self.quiet.since(began.as_ref(), &worker.hello().device);
+        let ground = self.load.since(began.as_ref(), &worker.hello().device);
         let measured = match reply? {
             ReplyBody::Measured(measured) => measured,
             ReplyBody::Unsupported { reason } => return Ok(Err(unsupported(reason))),
@@ -353,7 +331,7 @@ impl<'a> Session<'a> {
             let reason = format!("unusable samples: {reason}");
             return Ok(Err(failed(Fault::Other, reason)));
         }
-        Ok(Ok(Measurement {
+        let mut found = Measurement {
             device_ns: measured.device_ns,
             host_ns: measured.host_ns,
             host_reference_ns: measured.host_reference_ns,
@@ -368,7 +346,9 @@ impl<'a> Session<'a> {
             input_sets_reason: measured.input_sets_reason.map(clipped),
             errors_after,
             ..Measurement::default()
-        }))
+        };
+        found.disturbed = disturbed(device, &found);
+        Ok(Ok(found))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The contract, held against the simulated device.
+//! The contract, compared with the simulated device.
 
 use crate::Result;
 use crate::clock::{Clock, Device, Mark};

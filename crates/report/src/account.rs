@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::text::one_line;
+use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{Account, Finding, MetricRow, Row};
 use regatta_worker::units::Nanoseconds;
 
@@ -39,11 +40,13 @@ impl AccountView {
                 ..account
             }
         };
-        let own = row.account.as_ref().map(|account| match row.fails_by() {
+        let first = row.regressed().next();
+        let other = first.filter(|of| of.metric != Metric::Device);
+        let own = row.account.as_ref().map(|account| match other {
             None => AccountView::of(account),
             Some(of) => named(of, account),
         });
-        let beside = row.metrics_told();
+        let beside = row.regressed();
         let beside = beside.filter_map(|of| Some(named(of, of.account.as_ref()?)));
         own.into_iter().chain(beside).collect()
     }

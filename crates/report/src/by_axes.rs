@@ -13,7 +13,8 @@ use std::collections::HashMap;
 pub(crate) use described::Table;
 use described::{Described, described};
 
-use regatta_judge::judgement::{Held, Judgement, Row, Word};
+use regatta_core::suite::rules::Metric;
+use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Ratio, counted};
 
@@ -62,43 +63,44 @@ impl<'a> Kind<'a> {
 
 /// The paragraph; empty where there is nothing to say, as of a run that is judged by nothing.
 ///
-/// Ratios are those of the two times that are shown. What is not compared is not told.
+/// What is not compared is not told.
 pub fn by_axes(judgement: &Judgement) -> String {
     let rows = &judgement.rows;
-    let compared = |row: &Row| row.change.is_some();
+    let compared = |row: &Row| row.change().is_some();
+    let device =
+        |row: &Row, word: Word| row.metric(Metric::Device).is_some_and(|of| of.word == word);
+    let slower = |row: &Row| device(row, Word::Regressed);
     let kinds = [
-        Kind::of(
-            rows,
-            compared,
-            |row| row.word == Word::Regressed,
-            Said::By("slower"),
-        ),
+        Kind::of(rows, compared, slower, Said::By("slower")),
         Kind::of(
             rows,
             |row| !row.metrics.is_empty(),
-            |row| row.fails_by_metric() && !row.allowed && row.word != Word::Regressed,
-            Said::Words(
-                "are worse beside the device's time",
-                "is worse beside the device's time",
-            ),
+            |row| row.regressed().next().is_some() && !slower(row),
+            Said::Words("are worse by another metric", "is worse by another metric"),
         ),
         Kind::of(
             rows,
             |row| row.structure.is_some(),
-            |row| row.fails_by_structure() && row.word != Word::Regressed,
+            |row| row.fails_by_structure() && row.regressed().next().is_none(),
             Said::Words("have a worse structure", "has a worse structure"),
         ),
         expectations(judgement),
         Kind::of(
             rows,
             |_| true,
-            |row| row.word == Word::NotMeasured && !row.allowed,
-            Said::Words("were not measured", "was not measured"),
+            |row| row.word == Word::Error,
+            Said::Words("failed", "failed"),
+        ),
+        Kind::of(
+            rows,
+            |_| true,
+            |row| row.word == Word::Missing,
+            Said::Words("are missing", "is missing"),
         ),
         Kind::of(
             rows,
             compared,
-            |row| row.word == Word::Improved,
+            |row| device(row, Word::Improved),
             Said::By("faster"),
         ),
     ];
@@ -191,7 +193,7 @@ fn said(kind: &Kind, places: &[usize]) -> String {
     let verb = if one { "is" } else { "are" };
     let ratios = places
         .iter()
-        .filter_map(|place| kind.among[*place].times_ratio());
+        .filter_map(|place| Some(kind.among[*place].change()?.ratio));
     let mut ratios: Vec<Ratio> = ratios
         .filter(|ratio| ratio.is_finite() && ratio.0 > 0.0)
         .collect();
@@ -213,37 +215,33 @@ fn amount(ratio: Ratio) -> String {
     words.map_or(text.clone(), |(amount, _)| amount.to_owned())
 }
 
-/// Expectations, each by the case that it holds to something.
+/// Expectations, each by the case that it is about.
 fn expectations(judgement: &Judgement) -> Kind<'_> {
     let rows: HashMap<&CaseId, &Row> = judgement.rows.iter().map(|row| (&row.case, row)).collect();
-    let held = judgement.expectations.iter();
-    let held = held.filter_map(|of| Some((*rows.get(&of.case)?, of.held == Held::Broken)));
-    let (among, is) = held.unzip();
+    let all = judgement.expectations.iter();
+    let all = all.filter_map(|of| Some((*rows.get(&of.case)?, of.word == Word::Regressed)));
+    let (among, is) = all.unzip();
     Kind {
         noun: "expectation",
         among,
         is,
-        said: Said::Words("are broken", "is broken"),
+        said: Said::Words("are violated", "is violated"),
     }
 }
 
-/// Broken limits, which are of cases but not of their rows.
+/// Violated limits, which are of cases but not of their rows.
 fn limits(judgement: &Judgement) -> Option<String> {
     let limits = judgement.limits.iter();
-    let broken = limits.filter(|of| of.held == Held::Broken).count();
-    let verb = if broken == 1 { "is" } else { "are" };
+    let violated = limits.filter(|of| of.word == Word::Regressed).count();
+    let verb = if violated == 1 { "is" } else { "are" };
     let all = counted(judgement.limits.len(), "limit");
-    (broken > 0).then(|| format!("{broken} of {all} on structure {verb} broken"))
+    (violated > 0).then(|| format!("{violated} of {all} on structure {verb} violated"))
 }
 
 /// What became of the other cases that were compared.
 fn rest(judgement: &Judgement, nothing: bool) -> Option<String> {
-    let compared = judgement.rows.iter().filter(|row| row.change.is_some());
-    let others = compared.filter(|row| {
-        !matches!(row.word, Word::Regressed | Word::Improved)
-            && !row.fails_by_metric()
-            && !row.fails_by_structure()
-    });
+    let compared = judgement.rows.iter().filter(|row| row.change().is_some());
+    let others = compared.filter(|row| !matches!(row.word, Word::Regressed | Word::Improved));
     let words = tally_of(others.map(|row| row.word));
     match (&words[..], nothing) {
         ([], _) => None,
@@ -267,20 +265,18 @@ mod tests {
     use super::*;
     use crate::fixture;
     use regatta_judge::judgement::ExpectationResult;
-    use regatta_worker::units::Nanoseconds;
 
     /// A judgement of these cases: an id, its ratio and its word.
     fn judged(cases: impl IntoIterator<Item = (String, f64, Word)>) -> Judgement {
         let mut judgement = fixture::failed().judgement;
         judgement.expectations.clear();
         let rows = std::mem::take(&mut judgement.rows);
-        let mut like = rows.into_iter().find(|row| row.change.is_some()).unwrap();
+        let mut like = rows.into_iter().find(|row| row.change().is_some()).unwrap();
         like.findings.clear();
         let row = |(id, ratio, word)| {
             let mut row = like.clone();
             (row.case, row.word) = (CaseId(id), word);
-            row.base.as_mut().unwrap().median_ns = Nanoseconds(1e6);
-            row.head.as_mut().unwrap().median_ns = Nanoseconds(1e6 * ratio);
+            row.metrics = vec![fixture::metric(Metric::Device, word, 1e6, 1e6 * ratio)];
             row
         };
         judgement.rows = cases.into_iter().map(row).collect();
@@ -356,31 +352,31 @@ mod tests {
     }
 
     #[test]
-    fn broken_expectations_are_told_by_the_axes_of_their_cases() {
+    fn violated_expectations_are_told_by_the_axes_of_their_cases() {
         let id = |i| format!("cpu/flash:s{},d{}", 64 << (i / 2), 32 << (i % 2));
         let mut judgement = judged((0..12).map(|i| (id(i), 1.0, Word::Same)));
         let like = fixture::failed().judgement.expectations.remove(0);
         let of_case = |row: &Row| ExpectationResult {
             case: row.case.clone(),
-            held: match row.case.0.contains("d64") {
-                true => Held::Broken,
-                false => Held::Yes,
+            word: match row.case.0.contains("d64") {
+                true => Word::Regressed,
+                false => Word::Same,
             },
             ..like.clone()
         };
         judgement.expectations = judgement.rows.iter().map(of_case).collect();
         assert_eq!(
             by_axes(&judgement),
-            "All 6 expectations with head_dim 64 are broken; nothing else moved."
+            "All 6 expectations with head_dim 64 are violated; nothing else moved."
         );
     }
 
     #[test]
-    fn what_was_not_compared_is_silence_and_failures_stay_text() {
+    fn what_was_not_compared_is_silence_and_reasons_stay_text() {
         assert_eq!(by_axes(&fixture::passed().judgement), "");
         assert_eq!(by_axes(&fixture::empty().judgement), "");
         let told = by_axes(&fixture::incomplete().judgement);
-        assert!(told.contains("were not measured"), "{told}");
+        assert!(told.contains("are missing"), "{told}");
         fixture::fits(&crate::text::wrap(&told, 80).join("\n"));
     }
 }

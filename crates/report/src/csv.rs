@@ -16,16 +16,13 @@ use regatta_core::record::types::{Entry, Outcome};
 use regatta_judge::spread::Spreads;
 use regatta_worker::attention::ParamValue;
 
-/// Writes both tables.
 /// Writes one of the tables.
 pub(super) fn write(report: &Report, name: &str, out: &mut dyn Write) -> Result<(), RenderError> {
     if name == "samples.csv" {
         return samples(out, report);
     }
     let mut spreads = Spreads::default();
-    report
-        .entries
-        .each(|entry| spreads.add(entry, &report.head.header.settings))?;
+    report.entries.each(|entry| spreads.add(entry))?;
     let mut table = ::csv::Writer::from_writer(out);
     let filled = cases(&mut table, report, &spreads);
     done(filled.and_then(|()| Ok(table.flush()?)))
@@ -44,18 +41,17 @@ fn done(written: Result<(), ::csv::Error>) -> Result<(), RenderError> {
 
 /// Its columns, as they are written.
 const NAMES: &str =
-    "case,invocation,sample,confirm,device_ns,host_ns,cpu_ns,preempted,clock_mhz,disturbed\n";
+    "case,invocation,sample,device_ns,host_ns,cpu_ns,preempted,clock_mhz,disturbed\n";
 
 /// Rows are written once so many bytes of them are there.
 const MANY: usize = 1 << 18;
 
 pub(super) fn samples(out: &mut dyn Write, report: &Report) -> Result<(), RenderError> {
     let mut rows = NAMES.as_bytes().to_vec();
-    let planned = report.head.header.settings.invocations;
     let mut written = Ok(());
     report.entries.each(|entry| {
         if written.is_ok() {
-            written = of_entry(&mut rows, entry, entry.invocation >= planned);
+            written = of_entry(&mut rows, entry);
         }
         if rows.len() >= MANY && written.is_ok() {
             written = out.write_all(&rows);
@@ -67,14 +63,13 @@ pub(super) fn samples(out: &mut dyn Write, report: &Report) -> Result<(), Render
         .map_err(RenderError::Output)
 }
 
-fn of_entry(rows: &mut Vec<u8>, entry: &Entry, confirms: bool) -> io::Result<()> {
+fn of_entry(rows: &mut Vec<u8>, entry: &Entry) -> io::Result<()> {
     let Outcome::Measured(measurement) = &entry.outcome else {
         return Ok(());
     };
     let case = quoted(&entry.case.0)?;
     let told = quoted(&disturbance::told(&measurement.disturbed))?;
     let before = format!("{case},{},", entry.invocation);
-    let confirms = format!(",{confirms},");
     let mut integers = itoa::Buffer::new();
     for (sample, device_ns) in measurement.device_ns.iter().enumerate() {
         let times = [
@@ -84,7 +79,7 @@ fn of_entry(rows: &mut Vec<u8>, entry: &Entry, confirms: bool) -> io::Result<()>
         ];
         rows.extend_from_slice(before.as_bytes());
         rows.extend_from_slice(integers.format(sample).as_bytes());
-        rows.extend_from_slice(confirms.as_bytes());
+        rows.push(b',');
         for time in times {
             if let Some(time) = time {
                 number(rows, time.0);
@@ -257,15 +252,17 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_numbered_and_confirming_ones_marked() {
+    fn samples_are_numbered() {
         let scene = fixture::failed();
         let documents = render(Format::Csv, &scene.report()).unwrap();
         let lines: Vec<&str> = documents[1].text.lines().collect();
         let measured = |entry: &&Entry| matches!(entry.outcome, Outcome::Measured(_));
         let taken = 30 * scene.head.entries.iter().filter(measured).count();
         assert_eq!(lines.len(), taken + 1);
-        assert!(lines[1].starts_with("\"torch/efficient:s10000,d32,bwd\",0,0,false,"));
-        assert!(lines.iter().any(|line| line.contains(",5,0,true,")));
+        for (line, numbers) in [(1, "0,0"), (30, "0,29"), (31, "1,0")] {
+            let start = format!("\"torch/efficient:s10000,d32,bwd\",{numbers},");
+            assert!(lines[line].starts_with(&start), "{}", lines[line]);
+        }
     }
 
     fn written(value: f64) -> String {

@@ -24,7 +24,7 @@ pub struct Report<'a> {
     pub side: Cow<'a, Side>,
     /// Its entries, for their samples.
     pub entries: Entries<'a>,
-    /// What it was held against, if anything.
+    /// What it was compared with, if anything.
     pub base: Option<&'a Side>,
 }
 

@@ -7,10 +7,9 @@
 use std::io::Write;
 
 use super::exporter::{RenderError, Report};
-use super::summary::{Summary, evidence};
+use super::summary::{Summary, beside, evidence};
 use super::text::{one_line, shorten};
-use regatta_core::suite::structural::Action;
-use regatta_judge::judgement::{ExpectationResult, LimitResult, MetricRow, Row, VerdictOutcome};
+use regatta_judge::judgement::{ExpectationResult, LimitResult, Row, VerdictOutcome};
 
 /// Writes `annotations.txt`.
 pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
@@ -52,7 +51,7 @@ impl Annotation {
     }
 }
 
-/// An annotation of why nothing was judged.
+/// An annotation of why there is no verdict.
 pub fn complaint(why: &str) -> String {
     let message = data(&shorten(&one_line(why), MESSAGE));
     format!("::error title=regatta::{message}")
@@ -70,7 +69,7 @@ fn annotations(report: &Report) -> Vec<Annotation> {
     let level = match judgement.verdict.outcome {
         VerdictOutcome::Passed => return Vec::new(),
         VerdictOutcome::Failed => Level::Error,
-        VerdictOutcome::NotJudged => Level::Warning,
+        VerdictOutcome::Inconclusive => Level::Warning,
     };
     let verdict = Annotation {
         level,
@@ -78,30 +77,14 @@ fn annotations(report: &Report) -> Vec<Annotation> {
         message: judgement.verdict.reasons.join("; "),
     };
     let summary = Summary::of(judgement);
-    let (faulty, unmeasured): (Vec<&Row>, Vec<&Row>) =
-        summary.not_measured.iter().partition(|row| row.is_faulty());
-    let errors = faulty
-        .into_iter()
+    let (errors, regressed) = (summary.errors.iter(), summary.regressed.iter());
+    let errors = errors
+        .chain(regressed)
         .map(|row| of_row(Level::Error, row))
-        .chain(
-            summary
-                .regressed
-                .iter()
-                .map(|row| of_row(Level::Error, row)),
-        )
-        .chain(summary.broken.iter().map(|broken| of_expectation(broken)))
-        .chain(summary.limits.iter().map(|limit| of_limit(limit)))
-        .chain(summary.metrics.iter().map(|row| of_row(Level::Error, row)))
-        .chain(
-            summary
-                .structure
-                .iter()
-                .map(|row| of_row(Level::Error, row)),
-        );
-    let warnings = unmeasured
-        .into_iter()
-        .chain(summary.uncounted.iter().copied())
-        .map(|row| of_row(Level::Warning, row));
+        .chain(summary.violated.iter().map(|of| of_expectation(of)))
+        .chain(summary.limits.iter().map(|limit| of_limit(limit)));
+    let warnings = summary.missing.iter().chain(&summary.inconclusive);
+    let warnings = warnings.map(|row| of_row(Level::Warning, row));
     let mut found = vec![verdict];
     found.extend(bounded(
         errors.collect(),
@@ -131,8 +114,7 @@ fn bounded(mut all: Vec<Annotation>, before: usize) -> Vec<Annotation> {
 fn of_row(level: Level, row: &Row) -> Annotation {
     let mut said: Vec<String> = evidence(row).map_or(Vec::new(), |parts| vec![parts.join("   ")]);
     said.extend(row.reason.clone());
-    said.extend(row.metrics_told().map(MetricRow::told));
-    said.extend(row.structure_at(Action::Fail).map(ToString::to_string));
+    said.extend(beside(row));
     said.extend(row.account_told());
     said.extend(row.findings.iter().take(2).map(ToString::to_string));
     Annotation {
@@ -146,7 +128,7 @@ fn of_expectation(of: &ExpectationResult) -> Annotation {
     let against = of.against.as_ref();
     Annotation {
         level: Level::Error,
-        title: format!("broken expectation `{}`: {}", of.name, of.case),
+        title: format!("violated expectation `{}`: {}", of.name, of.case),
         message: match against {
             Some(case) => format!("{}, against {case}", of.told()),
             None => of.told(),
@@ -158,7 +140,7 @@ fn of_limit(of: &LimitResult) -> Annotation {
     let reason = of.reason.as_ref();
     Annotation {
         level: Level::Error,
-        title: format!("broken limit `{}`: {}", of.name, of.subject()),
+        title: format!("violated limit `{}`: {}", of.name, of.subject()),
         message: match reason {
             Some(reason) => format!("{}; {reason}", of.told()),
             None => of.told(),

@@ -1,20 +1,18 @@
 //! JUnit XML for the test view of a CI system.
 //!
 //! A case is a test, named by its full id: GitLab drops all but the first of
-//! equal names. What the code did is a `failure`, what the harness could not do
-//! is an `error`, what nobody can say is `skipped`, with its reason. The verdict
-//! is a test of its own, so that a run that was not judged is never green.
+//! equal names. Regressed is a `failure`, error and missing are an `error`, inconclusive and
+//! skipped are `skipped`, with their reason. The verdict is a test of its own, so that an
+//! inconclusive run is never green.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::exporter::{RenderError, Report};
-use super::summary::evidence;
+use super::summary::{beside, evidence};
 use super::text::{clean, escaped, one_line, shorten};
-use regatta_core::suite::structural::Action;
 use regatta_judge::judgement::{
-    ExpectationResult, Held, Judgement, LimitResult, MetricRow, Row, Uncounted, Verdict,
-    VerdictOutcome, Word,
+    ExpectationResult, Judgement, LimitResult, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };
 use regatta_worker::units::Nanoseconds;
 
@@ -42,6 +40,7 @@ enum Outcome {
         body: String,
     },
     Error {
+        kind: &'static str,
         message: String,
         body: String,
     },
@@ -103,7 +102,11 @@ fn of_verdict(verdict: &Verdict) -> Test {
                 message,
                 body,
             },
-            VerdictOutcome::NotJudged => Outcome::Error { message, body },
+            VerdictOutcome::Inconclusive => Outcome::Error {
+                kind: "verdict",
+                message,
+                body,
+            },
         },
     }
 }
@@ -111,45 +114,34 @@ fn of_verdict(verdict: &Verdict) -> Test {
 fn of_row(row: &Row) -> Test {
     let reason = row.reason.clone().unwrap_or_default();
     let skipped = || Outcome::Skipped {
-        message: match reason.is_empty() {
-            true => row.word.text().to_owned(),
-            false => format!("{}: {reason}", row.word.text()),
+        message: match (reason.is_empty(), row.word) {
+            (true, word) => word.text().to_owned(),
+            (false, Word::Skipped) => reason.clone(),
+            (false, word) => format!("{}: {reason}", word.text()),
         },
     };
     let outcome = match row.word {
         Word::Regressed => Outcome::Failure {
-            kind: "regression",
-            message: evidence(row).map_or_else(|| reason.clone(), |parts| parts.join("   ")),
+            kind: match row.regressed().next() {
+                Some(_) => "regressed",
+                None => "structure",
+            },
+            message: match row.regressed().next() {
+                Some(_) => evidence(row).map_or(reason, |parts| parts.join("   ")),
+                None => row.structure_told().join("; "),
+            },
             body: explanation(row),
         },
-        Word::NotMeasured if !row.allowed => Outcome::Error {
-            message: reason.clone(),
-            body: reason.clone(),
-        },
-        _ if row.fails_by_metric() && !row.allowed => {
-            let worse = row.metrics_told().map(MetricRow::told);
-            Outcome::Failure {
-                kind: "metric",
-                message: worse.collect::<Vec<_>>().join("; "),
-                body: explanation(row),
-            }
-        }
-        _ if row.fails_by_structure() => {
-            let changes = row.structure_at(Action::Fail).map(ToString::to_string);
-            Outcome::Failure {
-                kind: "structure",
-                message: changes.collect::<Vec<_>>().join("; "),
-                body: explanation(row),
-            }
-        }
-        _ if row.structure_unjudged() => Outcome::Error {
-            message: Uncounted::told(&row.uncounted).unwrap_or_default(),
+        Word::Error | Word::Missing => Outcome::Error {
+            kind: row.word.text(),
+            message: match Uncounted::told(&row.uncounted) {
+                Some(told) if reason.is_empty() => told,
+                _ => reason,
+            },
             body: explanation(row),
         },
-        Word::NotMeasured | Word::Unsupported | Word::Inconclusive | Word::Removed => skipped(),
-        Word::Improved | Word::Same | Word::Added | Word::Measured | Word::Counted => {
-            Outcome::Passed
-        }
+        Word::Skipped | Word::Inconclusive => skipped(),
+        Word::Improved | Word::Same | Word::New => Outcome::Passed,
     };
     let variant = row.case.0.split(':').next().unwrap_or_default();
     Test {
@@ -165,7 +157,7 @@ fn explanation(row: &Row) -> String {
     let mut lines: Vec<String> = evidence.into_iter().collect();
     lines.extend(row.reason.clone());
     lines.extend(Uncounted::told(&row.uncounted));
-    lines.extend(row.told());
+    lines.extend(beside(row));
     lines.extend(row.account_told());
     let findings = row.findings.iter();
     lines.extend(findings.map(ToString::to_string));
@@ -174,22 +166,26 @@ fn explanation(row: &Row) -> String {
 
 fn of_expectation(expectation: &ExpectationResult) -> Test {
     let reason = expectation.reason.clone().unwrap_or_default();
-    let outcome = match expectation.held {
-        Held::Yes => Outcome::Passed,
-        Held::Broken => Outcome::Failure {
+    let outcome = match expectation.word {
+        Word::Regressed => Outcome::Failure {
             kind: "expectation",
             message: expectation.told(),
             body: match &expectation.against {
-                Some(against) => format!("held against {against}\n{reason}"),
+                Some(against) => format!("compared with {against}\n{reason}")
+                    .trim_end()
+                    .to_owned(),
                 None => reason,
             },
         },
-        Held::Inconclusive => Outcome::Skipped {
+        Word::Missing => Outcome::Error {
+            kind: "missing",
+            message: reason.clone(),
+            body: reason,
+        },
+        Word::Inconclusive => Outcome::Skipped {
             message: format!("inconclusive: {reason}"),
         },
-        Held::NotJudged => Outcome::Skipped {
-            message: format!("not judged: {reason}"),
-        },
+        _ => Outcome::Passed,
     };
     Test {
         class: "expectation".into(),
@@ -201,16 +197,18 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
 
 fn of_limit(limit: &LimitResult) -> Test {
     let reason = limit.reason.clone().unwrap_or_default();
-    let outcome = match limit.held {
-        Held::Yes => Outcome::Passed,
-        Held::Broken => Outcome::Failure {
+    let outcome = match limit.word {
+        Word::Regressed => Outcome::Failure {
             kind: "limit",
             message: limit.told(),
             body: reason,
         },
-        Held::Inconclusive | Held::NotJudged => Outcome::Skipped {
-            message: format!("not judged: {reason}"),
+        Word::Missing => Outcome::Error {
+            kind: "missing",
+            message: reason.clone(),
+            body: reason,
         },
+        _ => Outcome::Passed,
     };
     Test {
         class: "limit".into(),
@@ -252,11 +250,12 @@ fn write_test(xml: &mut dyn Write, test: &Test) -> io::Result<()> {
             escaped(&clean(body))
         ),
         Outcome::Error {
+            kind,
             message: text,
             body,
         } => writeln!(
             xml,
-            r#"><error type="not-measured" message="{}">{}</error></testcase>"#,
+            r#"><error type="{kind}" message="{}">{}</error></testcase>"#,
             message(text),
             escaped(&clean(body))
         ),

@@ -184,7 +184,9 @@ pub fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_worker::units::{Nanoseconds, Probability, Rate, Ratio, Share, quantities};
+    use regatta_core::suite::rules::Metric;
+    use regatta_judge::judgement::{Judgement, Word};
+    use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share, quantities};
 
     #[test]
     fn the_table_is_in_the_order_of_the_formats() {
@@ -206,22 +208,71 @@ mod tests {
         assert!(!page.contains("</pre> the worker"));
     }
 
+    /// What each format for people says of the one case that regressed: estimate and interval.
+    fn told_alike(scene: &fixture::Scene, figures: [&str; 2]) {
+        let texts = [
+            terminal::render(&scene.judgement, terminal::Options::default()),
+            scene.shown(Format::Markdown),
+            scene.shown(Format::Html),
+            scene.shown(Format::Junit),
+            scene.shown(Format::Github).replace("%25", "%"),
+        ];
+        for text in &texts {
+            assert!(figures.iter().all(|of| text.contains(of)), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_format_has_the_same_estimate_and_interval() {
+        let mut scene = fixture::failed();
+        let rows = &mut scene.judgement.rows;
+        rows.retain(|row| row.case.0.contains("cudnn"));
+        let change = rows[0].change().unwrap().clone();
+        told_alike(&scene, ["+11.8 %", "[+11.2 %, +12.5 %]"]);
+
+        let figures = [Some(change.ratio), change.low, change.high].map(|of| of.unwrap().0);
+        let json: Judgement = serde_json::from_str(&scene.shown(Format::Json)).unwrap();
+        assert_eq!(json.rows[0].change(), Some(&change));
+        let table = scene.shown(Format::Csv);
+        let mut table = ::csv::Reader::from_reader(table.as_bytes());
+        let names = table.headers().unwrap().clone();
+        let cells = table.records().next().unwrap().unwrap();
+        let columns = [
+            "device_ratio",
+            "device_ratio_low_90",
+            "device_ratio_high_90",
+        ];
+        let cell = |column| &cells[names.iter().position(|name| name == column).unwrap()];
+        assert_eq!(columns.map(cell), figures.map(|of| of.to_string()));
+        let drawn = figures.map(|of| format!("{of:.4}")).join(",");
+        assert!(scene.shown(Format::Html).contains(&format!("[{drawn}]")));
+
+        // Of another metric that regressed alone.
+        let row = &mut scene.judgement.rows[0];
+        row.metrics[0].word = Word::Same;
+        let host = fixture::metric(Metric::Host, Word::Regressed, 52_100.0, 352_400.0);
+        row.metrics.push(host);
+        told_alike(&scene, ["6.76x", "[6.72x, 6.80x]"]);
+    }
+
     #[test]
     fn every_format_takes_any_number() {
         let tiny = [0.0, -0.0, -1.0, 1e308, 5e-324];
         for number in [&tiny[..], &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]].concat() {
             let (time, ratio) = (Nanoseconds(number), Ratio(number));
             let mut scene = fixture::failed();
-            scene.head.header.rules.policy.floor = Share(number);
+            scene.head.header.rules.policy.threshold = Share(number);
             for row in &mut scene.judgement.rows {
                 for timing in row.head.iter_mut().chain(&mut row.base) {
                     (timing.median_ns, timing.min_ns, timing.max_ns) = (time, time, time);
                     (timing.tflops, timing.gbps) = (Some(Rate(number)), Some(number));
                     timing.invocations_ns = vec![time; 3];
                 }
-                if let Some(change) = &mut row.change {
-                    (change.ratio, change.low, change.high) = (ratio, ratio, ratio);
-                    (change.p, change.smallest_effect) = (Probability(number), Share(number));
+                for of in &mut row.metrics {
+                    (of.base, of.head, of.change.ratio) = (number, number, ratio);
+                    (of.change.low, of.change.high) = (Some(ratio), Some(ratio));
+                    (of.change.threshold, of.change.detectable) =
+                        (Share(number), Some(Share(number)));
                 }
             }
             for expectation in &mut scene.judgement.expectations {

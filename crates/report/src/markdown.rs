@@ -8,9 +8,10 @@ use std::io;
 
 use super::by_axes::by_axes;
 use super::exporter::{RenderError, Report};
-use super::summary::{METRICS, Summary, judged, reproduce};
+use super::summary::{Summary, beside, factors, interval, reproduce};
 use super::text::{one_line, shorten};
 use regatta_core::names::plain_name;
+use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{
     ExpectationResult, Judgement, LimitResult, Row, Timing, Uncounted, VerdictOutcome,
 };
@@ -35,23 +36,24 @@ fn document(report: &Report) -> String {
     verdict(&mut out, judgement);
     let by_axes = by_axes(judgement);
     if !by_axes.is_empty() {
-        let _ = writeln!(out, "\n{}", prose(&by_axes));
+        let _ = writeln!(out, "\n{}", escaped(&one_line(&by_axes)));
     }
-    changes(&mut out, "Regressed", &summary.regressed);
-    changes(&mut out, METRICS, &summary.metrics);
-    changes(&mut out, "Structure got worse", &summary.structure);
-    broken(&mut out, &summary.broken);
-    limits(&mut out, &summary.limits);
-    reasons(&mut out, "Not measured", &summary.not_measured);
-    changes(&mut out, "Structure not judged", &summary.uncounted);
-    for (name, rows) in &summary.restructured {
+    for (name, against, rows) in summary.lists() {
+        if against <= 0 {
+            continue;
+        }
         changes(&mut out, name, rows);
     }
-    changes(&mut out, "Improved", &summary.improved);
+    violated(&mut out, &summary.violated);
+    limits(&mut out, &summary.limits);
+    for (name, against, rows) in summary.lists() {
+        if against <= 0 {
+            changes(&mut out, name, rows);
+        }
+    }
     let rest = summary.rest_line();
     if !rest.is_empty() {
-        let before = if summary.is_quiet() { "" } else { "The rest: " };
-        let _ = writeln!(out, "\n{before}{rest}.");
+        let _ = writeln!(out, "\nThe rest: {rest}.");
     }
     details(&mut out, report, &summary);
     out
@@ -61,9 +63,15 @@ fn verdict(out: &mut String, judgement: &Judgement) {
     let word = match judgement.verdict.outcome {
         VerdictOutcome::Passed => "✅ Passed",
         VerdictOutcome::Failed => "❌ Failed",
-        VerdictOutcome::NotJudged => "⚠️ Not judged",
+        VerdictOutcome::Inconclusive => "⚠️ Inconclusive",
     };
-    let _ = writeln!(out, "### {word}: {}\n", prose(&judgement.suite));
+    let _ = writeln!(out, "### {word}: {}", prose(&judgement.suite));
+    if !judgement.verdict.shown.is_empty() {
+        let _ = writeln!(out, "\n{}", prose(&judgement.verdict.shown));
+    }
+    if !judgement.verdict.reasons.is_empty() {
+        out.push('\n');
+    }
     for reason in &judgement.verdict.reasons {
         let _ = writeln!(out, "- {}", prose(reason));
     }
@@ -83,17 +91,20 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
         return;
     }
     let _ = writeln!(out, "\n#### {name} ({})\n", rows.len());
-    out.push_str("| case | base | head | change | interval |\n|---|--:|--:|--:|--:|\n");
-    let time = |timing: &Option<Timing>| {
-        let timing = timing.as_ref();
-        timing.map_or(NONE.to_owned(), |timing| timing.median_ns.to_string())
-    };
+    out.push_str("| case | base | head | change | 90 % interval |\n|---|--:|--:|--:|--:|\n");
     for row in rows.iter().take(MOST_ROWS) {
         let _ = write!(out, "| {}", code(&row.case.0));
+        let first = row.first_metric();
+        if let Some(of) = first.filter(|of| of.metric != Metric::Device) {
+            let _ = write!(out, "<br>{}", of.metric.text());
+        }
+        if let Some(reason) = &row.reason {
+            let _ = write!(out, "<br>{}", prose(reason));
+        }
         if let Some(uncounted) = Uncounted::told(&row.uncounted) {
             let _ = write!(out, "<br>{}", prose(&uncounted));
         }
-        for change in row.told() {
+        for change in beside(row) {
             let _ = write!(out, "<br>{}", prose(&change));
         }
         if let Some(account) = row.account_told() {
@@ -102,57 +113,52 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
         for finding in &row.findings {
             let _ = write!(out, "<br>{}: {}", finding.cause, prose(&finding.evidence()));
         }
-        let _ = writeln!(
-            out,
-            " | {} | {} | **{}** | {} |",
-            time(&row.base),
-            time(&row.head),
-            row.times_ratio().unwrap_or(Ratio(f64::NAN)),
-            judged(row).unwrap_or_else(|| NONE.to_owned())
-        );
+        let known = |figure: Option<String>| figure.unwrap_or_else(|| NONE.to_owned());
+        let time =
+            |timing: &Option<Timing>| known(timing.as_ref().map(|of| of.median_ns.to_string()));
+        let [base, head, change] = match first {
+            None => [time(&row.base), time(&row.head), NONE.to_owned()],
+            Some(of) => [
+                of.metric.value(of.base),
+                of.metric.value(of.head),
+                format!("**{}**", of.change.ratio),
+            ],
+        };
+        let interval = known(first.and_then(|of| interval(&of.change)));
+        let _ = writeln!(out, " | {base} | {head} | {change} | {interval} |");
     }
     left_out(out, rows.len());
 }
 
-fn reasons(out: &mut String, name: &str, rows: &[&Row]) {
-    if rows.is_empty() {
+fn violated(out: &mut String, violated: &[&ExpectationResult]) {
+    if violated.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n#### {name} ({})\n", rows.len());
-    for row in rows.iter().take(MOST_ROWS) {
-        let reason = row.reason.as_deref().unwrap_or_default();
-        let _ = writeln!(out, "- {} {}", code(&row.case.0), prose(reason));
-    }
-    left_out(out, rows.len());
-}
-
-fn broken(out: &mut String, broken: &[&ExpectationResult]) {
-    if broken.is_empty() {
-        return;
-    }
-    let _ = writeln!(out, "\n#### Broken expectations ({})\n", broken.len());
-    out.push_str("| expectation | case | against | ratio | allowed |\n|---|---|---|--:|--:|\n");
-    for expectation in broken.iter().take(MOST_ROWS) {
+    let _ = writeln!(out, "\n#### Violated expectations ({})\n", violated.len());
+    out.push_str("| expectation | case | against | ratio | 90 % interval | allowed |\n");
+    out.push_str("|---|---|---|--:|--:|--:|\n");
+    for expectation in violated.iter().take(MOST_ROWS) {
         let against = expectation.against.as_ref();
         let _ = writeln!(
             out,
-            "| {} | {} | {} | **{}** | {} |",
+            "| {} | {} | {} | **{}** | {} | {} |",
             prose(&expectation.name),
             code(&expectation.case.0),
             against.map_or(String::new(), |case| code(&case.0)),
             expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
+            factors(expectation).unwrap_or_else(|| NONE.to_owned()),
             expectation.within.factor()
         );
     }
-    left_out(out, broken.len());
+    left_out(out, violated.len());
 }
 
-fn limits(out: &mut String, broken: &[&LimitResult]) {
-    if broken.is_empty() {
+fn limits(out: &mut String, violated: &[&LimitResult]) {
+    if violated.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n#### Broken limits ({})\n", broken.len());
-    for limit in broken.iter().take(MOST_ROWS) {
+    let _ = writeln!(out, "\n#### Violated limits ({})\n", violated.len());
+    for limit in violated.iter().take(MOST_ROWS) {
         let reason = limit.reason.as_deref().unwrap_or_default();
         let _ = writeln!(
             out,
@@ -163,7 +169,7 @@ fn limits(out: &mut String, broken: &[&LimitResult]) {
             prose(reason)
         );
     }
-    left_out(out, broken.len());
+    left_out(out, violated.len());
 }
 
 fn left_out(out: &mut String, count: usize) {
@@ -219,8 +225,13 @@ fn details(out: &mut String, report: &Report, summary: &Summary) {
 
 /// Text from outside as Markdown prose, on one line, also inside a table.
 fn prose(text: &str) -> String {
+    escaped(&shorten(&one_line(text), REASON))
+}
+
+/// The same of a line that is not cut.
+fn escaped(text: &str) -> String {
     let mut out = String::new();
-    for c in shorten(&one_line(text), REASON).chars() {
+    for c in text.chars() {
         match c {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
@@ -277,10 +288,9 @@ mod tests {
     #[test]
     fn a_comment_has_a_largest_size() {
         let mut scene = fixture::large(4);
-        scene.judgement.rows = vec![scene.judgement.rows[0].clone(); 2000];
-        for row in &mut scene.judgement.rows {
-            row.word = regatta_judge::judgement::Word::Regressed;
-        }
+        let row = scene.judgement.rows.iter();
+        let row = row.max_by_key(|row| row.word).unwrap().clone();
+        scene.judgement.rows = vec![row; 2000];
         assert!(scene.shown(Format::Markdown).len() < 65_536);
     }
 }

@@ -71,9 +71,26 @@ impl Screen<'_> {
         self.paragraph(indent, 0, &shorten(&one_line(text), REASON));
     }
 
+    /// A paragraph of regatta's own, on one indent.
+    pub(crate) fn whole(&mut self, indent: usize, text: &str) {
+        self.paragraph(indent, 0, &one_line(text));
+    }
+
     /// A paragraph from outside, its first line at `indent`, the others two further.
     pub(crate) fn hanging(&mut self, indent: usize, text: &str) {
         self.paragraph(indent, 2, &one_line(text));
+    }
+
+    /// A painted word with what is said of it: `FAILED  quick: 48 same`.
+    pub(crate) fn painted_word(&mut self, word: &str, style: Style, text: &str) {
+        let rest = one_line(text);
+        let lines = wrap(&format!("{word} {rest}"), COLUMNS - 3);
+        for (number, line) in lines.iter().enumerate() {
+            match line.strip_prefix(word).filter(|_| number == 0) {
+                Some(rest) => self.line(format!("{} {rest}", self.paint(word, style))),
+                None => self.line(format!("  {line}")),
+            }
+        }
     }
 
     fn paragraph(&mut self, indent: usize, others: usize, text: &str) {

@@ -7,14 +7,14 @@ mod cases;
 
 use std::io::{self, Write};
 
-use self::cases::{Of, list, table, table_alone};
+use self::cases::{list, table, table_alone};
 use super::by_axes::by_axes;
 pub use super::screen::COLUMNS;
 use super::screen::{Screen, bad, doubtful, good, laid_out};
-use super::summary::{METRICS, SLOWER_BESIDE, Summary};
+use super::summary::{Summary, tally_of};
 use super::text::{one_line, shorten};
 use regatta_judge::judgement::{
-    ExpectationResult, Held, Judgement, LimitResult, SideSummary, VerdictOutcome,
+    ExpectationResult, Judgement, LimitResult, SideSummary, VerdictOutcome, Word,
 };
 use regatta_judge::spread::Spread;
 use regatta_worker::units::counted;
@@ -56,32 +56,19 @@ pub fn write(judgement: &Judgement, options: Options, out: &mut dyn Write) -> io
     let summary = Summary::of(judgement);
     verdict(&mut screen, judgement);
     let out = &mut screen;
-    list(out, "Regressed", &summary.regressed, Of::Times, bad());
-    list(out, METRICS, &summary.metrics, Of::Beside, bad());
-    list(
-        out,
-        "Structure got worse",
-        &summary.structure,
-        Of::Times,
-        bad(),
-    );
-    expectations(out, &summary.broken);
+    let (first, others): (Vec<_>, Vec<_>) = summary
+        .lists()
+        .into_iter()
+        .partition(|(_, against, _)| *against > 0);
+    for (name, _, rows) in first {
+        list(out, name, rows, bad());
+    }
+    expectations(out, &summary.violated);
     limits(out, &summary.limits);
-    let doubted = [
-        ("Not measured", &summary.not_measured),
-        ("Structure not judged", &summary.uncounted),
-    ];
-    for (name, rows) in doubted {
-        list(out, name, rows, Of::Times, doubtful());
+    for (name, against, rows) in others {
+        let style = if against < 0 { good() } else { doubtful() };
+        list(out, name, rows, style);
     }
-    for (name, rows) in &summary.restructured {
-        let of = match *name {
-            SLOWER_BESIDE => Of::Beside,
-            _ => Of::Times,
-        };
-        list(out, name, rows, of, doubtful());
-    }
-    list(out, "Improved", &summary.improved, Of::Times, good());
     if judgement.base.is_none() && !judgement.rows.is_empty() {
         table_alone(out, &judgement.rows);
     } else if options.all {
@@ -96,17 +83,19 @@ fn verdict(screen: &mut Screen, judgement: &Judgement) {
     let style = match verdict.outcome {
         VerdictOutcome::Passed => good(),
         VerdictOutcome::Failed => bad(),
-        VerdictOutcome::NotJudged => doubtful(),
+        VerdictOutcome::Inconclusive => doubtful(),
     };
-    let word = screen.paint(verdict.outcome.text(), style);
-    let suite = shorten(&one_line(&judgement.suite), 40);
-    screen.line(format!("{word}  {suite}"));
+    let mut text = shorten(&one_line(&judgement.suite), 40);
+    if !verdict.shown.is_empty() {
+        text += &format!(": {}", verdict.shown);
+    }
+    screen.painted_word(verdict.outcome.text(), style, &text);
     for reason in &verdict.reasons {
         screen.wrapped(2, reason);
     }
     let summary = by_axes(judgement);
     if !summary.is_empty() {
-        screen.wrapped(2, &summary);
+        screen.whole(2, &summary);
     }
     let side = |name: &str, side: &SideSummary| {
         let revision = side.revision.as_deref().unwrap_or("no revision");
@@ -134,29 +123,29 @@ fn verdict(screen: &mut Screen, judgement: &Judgement) {
     }
 }
 
-fn expectations(screen: &mut Screen, broken: &[&ExpectationResult]) {
-    if broken.is_empty() {
+fn expectations(screen: &mut Screen, violated: &[&ExpectationResult]) {
+    if violated.is_empty() {
         return;
     }
-    screen.heading("Broken expectations", broken.len(), bad());
-    // The worst first, and with it all others that broke the same.
-    let mut left: Vec<&ExpectationResult> = broken.iter().take(screen.most).copied().collect();
+    screen.heading("Violated expectations", violated.len(), bad());
+    // The worst first, and with it all others of the same name.
+    let mut left: Vec<&ExpectationResult> = violated.iter().take(screen.most).copied().collect();
     while let Some(first) = left.first().copied() {
         let (same, others): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|one| one.name == first.name);
         screen.wrapped(2, &first.name);
-        cases::broken(screen, &same);
+        cases::violated(screen, &same);
         left = others;
     }
-    screen.left_out(broken.len());
+    screen.left_out(violated.len());
 }
 
-fn limits(screen: &mut Screen, broken: &[&LimitResult]) {
-    if broken.is_empty() {
+fn limits(screen: &mut Screen, violated: &[&LimitResult]) {
+    if violated.is_empty() {
         return;
     }
-    screen.heading("Broken limits", broken.len(), bad());
-    for limit in broken.iter().take(screen.most) {
+    screen.heading("Violated limits", violated.len(), bad());
+    for limit in violated.iter().take(screen.most) {
         screen.wrapped(2, &limit.name);
         screen.case(4, &limit.subject());
         screen.wrapped(4, &limit.told());
@@ -164,38 +153,33 @@ fn limits(screen: &mut Screen, broken: &[&LimitResult]) {
             screen.wrapped(4, reason);
         }
     }
-    screen.left_out(broken.len());
+    screen.left_out(violated.len());
 }
 
 fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
     screen.line("");
     let rest = summary.rest_line();
     if !rest.is_empty() {
-        let before = if summary.is_quiet() { "" } else { "the rest: " };
-        screen.wrapped(0, &format!("{before}{rest}"));
+        screen.wrapped(0, &format!("the rest: {rest}"));
     }
-    let expectations = judgement.expectations.iter().map(|of| of.held);
-    let limits = judgement.limits.iter().map(|of| of.held);
-    counts(screen, "expectations", expectations.collect());
-    counts(screen, "limits", limits.collect());
+    let expectations = judgement.expectations.iter().map(|of| of.word);
+    let limits = judgement.limits.iter().map(|of| of.word);
+    counts(screen, "expectations", expectations);
+    counts(screen, "limits", limits);
     for note in &judgement.notes {
         screen.wrapped(0, &format!("note: {note}"));
     }
-    if let Some(undecided) = &judgement.verdict.undecided {
-        screen.wrapped(0, undecided);
-    }
 }
 
-/// How many of all hold, and what is with the others.
-fn counts(screen: &mut Screen, name: &str, all: Vec<Held>) {
-    let count = |held| all.iter().filter(|of| **of == held).count();
-    let mut parts = vec![format!("{} hold", count(Held::Yes))];
-    for held in [Held::Broken, Held::Inconclusive, Held::NotJudged] {
-        if count(held) > 0 {
-            parts.push(format!("{} {}", count(held), held.text()));
-        }
-    }
-    if !all.is_empty() {
+/// How many of all are met, and what is with the others.
+fn counts(screen: &mut Screen, name: &str, words: impl Iterator<Item = Word>) {
+    let parts = tally_of(words).into_iter().map(|(word, count)| match word {
+        Word::Same => format!("{count} met"),
+        Word::Regressed => format!("{count} violated"),
+        word => format!("{count} {}", word.text()),
+    });
+    let parts: Vec<String> = parts.collect();
+    if !parts.is_empty() {
         screen.wrapped(0, &format!("{name}: {}", parts.join(", ")));
     }
 }
@@ -230,10 +214,8 @@ mod tests {
     use super::*;
     use crate::fixture::{self, finding, fits};
     use regatta_core::suite::rules::Metric;
-    use regatta_core::suite::structural::Action;
-    use regatta_judge::judgement::{Cause, MetricRow, Word};
+    use regatta_judge::judgement::{Cause, Word};
     use regatta_judge::spread::spreads;
-    use regatta_worker::units::Nanoseconds;
 
     fn plain(scene: &fixture::Scene) -> String {
         render(&scene.judgement, Options::default())
@@ -279,7 +261,7 @@ mod tests {
         assert!(!whole(&scene).contains("--all prints"));
         scene.judgement.base = None;
         for row in &mut scene.judgement.rows {
-            (row.word, row.change) = (Word::Measured, None);
+            (row.word, row.metrics) = (Word::New, Vec::new());
         }
         assert!(plain(&scene).contains("  and 80 more, which --all prints\n"));
         scene.judgement.rows.truncate(60);
@@ -299,7 +281,7 @@ mod tests {
         row.case.0 = "torch/efficient:s9000,d32,bwd".to_owned();
         rows.push(row);
         let text = plain(&scene);
-        assert!(text.contains("  all torch/efficient, d32, bwd; p 0.0022, all confirmed\n"));
+        assert!(text.contains("  all torch/efficient, d32, bwd\n"));
         assert!(text.contains("each: less-parallel: "), "{text}");
         assert_eq!(text.matches("less-parallel").count(), 1, "{text}");
         for label in ["s10000", "s9000 "] {
@@ -330,34 +312,24 @@ mod tests {
         let mut scene = fixture::failed();
         let mut rows = scene.judgement.rows.iter_mut();
         let row = rows.find(|row| row.word == Word::Regressed).unwrap();
-        row.word = Word::Same;
-        let metrics = [
+        row.metrics[0].word = Word::Same;
+        for (of, base, head) in [
             (Metric::Host, 52_100.0, 352_400.0),
             (Metric::FirstCall, 1e6, 3e6),
-        ];
-        let metrics = metrics.map(|(metric, base, head)| MetricRow {
-            metric,
-            word: Word::Regressed,
-            reason: None,
-            action: Action::Fail,
-            looks_worse: false,
-            open: false,
-            base_ns: Nanoseconds(base),
-            head_ns: Nanoseconds(head),
-            account: None,
-            change: row.change.clone().unwrap(),
-        });
-        row.metrics = metrics.into();
+        ] {
+            let of = fixture::metric(of, Word::Regressed, base, head);
+            row.metrics.push(of);
+        }
+        let case = row.case.clone();
+        scene.judgement.rows.retain(|row| row.case == case);
         let text = plain(&scene);
-        let (_, list) = text.split_once("Another metric regressed (1)\n").unwrap();
+        let (_, list) = text.split_once("Regressed (1)\n").unwrap();
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        let lines: Vec<String> = list.lines().take(3).map(words).collect();
-        assert_eq!(lines[0], "case metric base head change");
-        assert!(
-            lines[1].ends_with("host time 52.1 µs 352.4 µs 6.76x"),
-            "{text}"
-        );
-        assert_eq!(lines[2], "first call 1.00 ms 3.00 ms 3.00x", "{text}");
+        let lines: Vec<String> = list.lines().take(4).map(words).collect();
+        assert_eq!(lines[0], "case metric base head change 90 % interval");
+        let host = "host time 52.1 µs 352.4 µs 6.76x [6.72x, 6.80x]";
+        let first_call = "first call 1.00 ms 3.00 ms 3.00x [2.98x, 3.02x]";
+        assert_eq!(lines[2..], [host, first_call], "{text}");
     }
 
     #[test]

@@ -11,13 +11,11 @@ const HEAD: &str = "schema = 1\ndescription = \"d\"\n";
 const SWEEP: &str = "[[sweep]]\nvariants = \"cpu/flash\"\nseq = 8\nhead_dim = 8\n";
 
 /// A table's name in the schema, and the TOML that a key of it may follow.
-const TABLES: [(&str, &str); 15] = [
+const TABLES: [(&str, &str); 13] = [
     ("Sweep", ""),
     ("Measure", "[measure]\n"),
     ("Policy", "[policy]\n"),
-    ("Sight", "[policy.sight]\nchange = 0.1\ncases = 0.9\n"),
-    ("Metrics", "[policy.metrics]\n"),
-    ("Metric", "[policy.metrics.host]\n"),
+    ("Threshold", "[policy.threshold]\n"),
     ("Structure", "[policy.structure]\n"),
     (
         "StructureRule",

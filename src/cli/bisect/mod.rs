@@ -62,7 +62,7 @@ pub struct BisectArgs {
 
     /// The smallest change that counts, 0.01 for 1 % [default: the suite's]
     #[arg(long, value_name = "SHARE", value_parser = share)]
-    floor: Option<Share>,
+    threshold: Option<Share>,
 
     /// Follow the processor time of a call, not its time on the wall: what others on its cores
     /// do is not in it, nor what waiting costs
@@ -123,13 +123,13 @@ fn bisect(args: &BisectArgs) -> Ended {
         say(format!("{between} between {} and {}", args.good, args.bad));
     }
     let metric = match args.processor {
-        true => Metric::Processor,
+        true => Metric::CpuTime,
         false => Metric::Device,
     };
     let mut tried = journal.tried.clone();
     let mut comparer = Comparer {
         measure: &request,
-        floor: args.floor,
+        threshold: args.threshold,
         metric,
         directory: &directory,
         git: &git,
@@ -168,7 +168,7 @@ fn bisect(args: &BisectArgs) -> Ended {
     say(format!("the page is {}", path.display()));
     Ok(match ending.names_one() {
         true => 0,
-        false => VerdictOutcome::NotJudged.exit_code(),
+        false => VerdictOutcome::Inconclusive.exit_code(),
     })
 }
 
@@ -186,7 +186,7 @@ fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> Question {
             &suite.callables,
             &suite.environments,
             &suite.build,
-            args.floor,
+            args.threshold,
             &args.measure.environment,
         )
     );
@@ -283,8 +283,8 @@ fn suite_words(args: &BisectArgs, request: &Request) -> Vec<String> {
     for pattern in &args.measure.filter {
         words.extend(["--filter".to_owned(), pattern.clone()]);
     }
-    if let Some(floor) = args.floor {
-        words.extend(["--floor".to_owned(), floor.0.to_string()]);
+    if let Some(threshold) = args.threshold {
+        words.extend(["--threshold".to_owned(), threshold.0.to_string()]);
     }
     if args.processor {
         words.push("--processor".to_owned());

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::cli::{Ended, Stop, indented, note, print, watch_for};
 use regatta_core::record::built;
 use regatta_core::suite::{self, BUILTIN, Suite};
-use regatta_judge::judgement::{Held, LimitResult};
+use regatta_judge::judgement::{LimitResult, Word};
 use regatta_judge::structure::limits_on_builds;
 use regatta_measure::building::BuildingError;
 use regatta_measure::builds::{self, Outcome};
@@ -49,8 +49,8 @@ pub fn run(name: &str, json: bool) -> Ended {
     };
     let limits = held(&suite, &outcome);
     show(&suite, &outcome, &limits, json)?;
-    let any = |held| limits.iter().any(|limit| limit.held == held);
-    Ok(match (any(Held::Broken), any(Held::NotJudged)) {
+    let any = |word| limits.iter().any(|limit| limit.word == word);
+    Ok(match (any(Word::Regressed), any(Word::Missing)) {
         (true, _) => 1,
         (false, true) => 3,
         (false, false) => 0,
@@ -85,8 +85,13 @@ fn show(suite: &Suite, outcome: &Outcome, limits: &[LimitResult], json: bool) ->
         let told = "what it makes was there, and is as it was: this is no time of a build";
         text += &indented(told, 2, 4);
     }
-    for limit in limits.iter().filter(|limit| limit.held != Held::Yes) {
-        let told = format!("{} {}: {}", limit.held.text(), limit.name, limit.told());
+    for limit in limits.iter().filter(|limit| limit.word != Word::Same) {
+        let told = format!(
+            "{} {}: {}",
+            limit.word.of_demand(),
+            limit.name,
+            limit.told()
+        );
         text += &indented(&told, 2, 4);
     }
     print(text)

@@ -165,7 +165,7 @@ pub fn comparison(comparison: &Comparison) -> String {
         false => "passed".style(good).to_string(),
     };
     let mut line = format!(
-        "\n{verdict}  {} held against the ledger",
+        "\n{verdict}  {} compared with the ledger",
         counted(comparison.compared, "entry point")
     );
     if comparison.not_built > 0 {

@@ -160,7 +160,7 @@ pub fn kept(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
         (Err(Stop::Usage(error) | Stop::NotJudged(error)), code) => {
             note(format!("the run was not added to the history: {error:#}"));
             match code {
-                0 => Ok(VerdictOutcome::NotJudged.exit_code()),
+                0 => Ok(VerdictOutcome::Inconclusive.exit_code()),
                 code => Ok(code),
             }
         }

@@ -4,7 +4,7 @@
 //! `python/requirements-jax-cpu.txt`.
 //!
 //! With `REGATTA_TEST_GUIDE=whole` it is followed word by word, which takes a machine that nobody
-//! else computes on to tell 10 %, or some ten minutes. Without, [`SHORTER`] stands in for three
+//! else computes on to tell 10 %, or some ten minutes. Without, [`SHORTER`] stands in for two
 //! of its words: fewer processes, and a slip that costs as much again.
 
 use std::path::Path;
@@ -15,9 +15,8 @@ use crate::common::Place;
 const GUIDE: &str = include_str!("../../../docs/GUIDE.md");
 
 /// What is on the page, and what stands in for it where a machine is shared.
-const SHORTER: [(&str, &str); 3] = [
+const SHORTER: [(&str, &str); 2] = [
     ("measure.invocations = 12 ", "measure.invocations = 5 "),
-    ("policy.confirm = 100 ", "policy.confirm = 10 "),
     (
         "/[0, *range(0, problem.seq_q, 32)]/",
         "/2 * [*range(0, problem.seq_q, 32)]/",
@@ -110,10 +109,10 @@ fn the_page_works_as_it_is_written() {
                 let said = |bytes| String::from_utf8_lossy(bytes).into_owned();
                 let (stdout, stderr) = (said(&output.stdout), said(&output.stderr));
                 let code = output.status.code();
-                // Whoever else is on these cores may keep a gate from saying that nothing is worse.
-                let undecided = (code, exit) == (Some(3), 0) && stdout.contains("not decided");
+                // Whoever else is on these cores may make a gate inconclusive.
+                let open = (code, exit) == (Some(3), 0) && stdout.contains("inconclusive");
                 assert!(
-                    code == Some(exit) || undecided,
+                    code == Some(exit) || open,
                     "{command}: {code:?}\n{stdout}\n{stderr}"
                 );
             }

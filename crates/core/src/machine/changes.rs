@@ -1,4 +1,4 @@
-//! Kernels of two sides, held against each other by what became of their launches: of two
+//! Kernels of two sides, compared by what became of their launches: of two
 //! calls, whose launches are a set, or of two recordings, whose operations are in order.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What is held against each other of two traces.
+//! What is compared with each other of two traces.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl<T: std::ops::Sub> Sides<T> {
     }
 }
 
-/// What is held against each other.
+/// What is compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::RecordError;
 use super::line::{self, Lines};
 use super::side::{CaseRecord, Side, Status};
 use super::types::RunHeader;
-use super::{RecordError, choices};
 use crate::input;
 use crate::suite::names_a_file;
 use regatta_worker::attention::CaseId;
@@ -35,41 +35,6 @@ pub struct Stored {
     pub saved: Timestamp,
     /// The header of the run it was made of.
     pub header: RunHeader,
-    /// When the sessions before that run were measured, whose device times are kept as well.
-    pub earlier: Vec<Timestamp>,
-}
-
-/// The most sessions that a baseline keeps, the newest included.
-pub const SESSIONS: usize = 8;
-
-/// The run `new` as the newest session of the baseline `old`: its cases have the device times
-/// of those before and what a tuner chose then, the oldest first, [`SESSIONS`] in all.
-pub fn joined(new: &Side, old: &Side) -> Side {
-    let mut side = new.clone();
-    for (case, record) in &mut side.cases {
-        let before = old.cases.get(case);
-        let Some(before) = before.filter(|before| !before.device_ns.is_empty()) else {
-            continue;
-        };
-        let mut earlier = before.earlier.clone();
-        let mut choices = before.earlier_choices.clone();
-        // Of sessions that were kept without, nobody knows.
-        choices.resize(earlier.len(), Vec::new());
-        let timed: Vec<u32> = before.quiet_invocations().collect();
-        choices.push(choices::placed(&before.choices, &timed));
-        earlier.push(before.device_ns.clone());
-        let surplus = earlier.len().saturating_sub(SESSIONS - 1);
-        record.earlier = earlier.split_off(surplus);
-        record.earlier_choices = choices.split_off(surplus);
-        if record.earlier_choices.iter().all(Vec::is_empty) {
-            record.earlier_choices.clear();
-        }
-        // What was counted once is asked for again, until it is saved anew.
-        if record.counters.is_none() {
-            record.counters = before.counters.clone();
-        }
-    }
-    side
 }
 
 #[derive(Serialize, Deserialize)]
@@ -91,9 +56,6 @@ struct Head {
     saved: Timestamp,
     /// The header of the run it was made of.
     run: RunHeader,
-    /// When the sessions before that run were measured, the oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    earlier: Vec<Timestamp>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -134,21 +96,6 @@ impl Store {
         saved: Timestamp,
         replace: bool,
     ) -> Result<PathBuf, RecordError> {
-        self.save_session(name, side, &[], saved, replace)
-    }
-
-    /// The same of a side that has [earlier sessions](joined), which were measured then.
-    ///
-    /// # Errors
-    /// As [`save`](Store::save).
-    pub fn save_session(
-        &self,
-        name: &str,
-        side: &Side,
-        earlier: &[Timestamp],
-        saved: Timestamp,
-        replace: bool,
-    ) -> Result<PathBuf, RecordError> {
         let folder = self.folder(name)?;
         let machine = &side.header.machine.name;
         // A run's file may come from anywhere, and this names a file.
@@ -164,7 +111,6 @@ impl Store {
             name: name.to_owned(),
             saved,
             run: side.header.clone(),
-            earlier: earlier.to_vec(),
         })))?;
         for (case, record) in &side.cases {
             text += &line::write(&Line::Case(Box::new(Case {
@@ -318,7 +264,6 @@ fn head(path: &Path, file: &mut Lines) -> Result<Stored, RecordError> {
         path: path.to_owned(),
         saved: head.saved,
         header: head.run,
-        earlier: head.earlier,
     })
 }
 

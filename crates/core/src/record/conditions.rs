@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::disturbance::{self, Disturbance};
 use super::types::Measurement;
 use regatta_worker::units::Share;
 
 /// Conditions that say something about a time beside the code that took it. Counts are
-/// of invocations, confirming ones included.
+/// of invocations, later ones included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -38,12 +37,6 @@ pub struct Conditions {
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fewer_input_sets_reason: Option<String>,
-    /// Those whose samples were taken again, because the machine was in the first ones.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub measured_again: u32,
-    /// What disturbed them, or those that were kept, the worst of each kind.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub disturbed_by: Vec<Disturbance>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -58,11 +51,6 @@ impl Conditions {
             self.fewer_input_sets += 1;
             self.fewer_input_sets_reason = Some(reason.clone());
         }
-        let again = measurement.again.iter();
-        self.measured_again += again.clone().count() as u32;
-        let before = again.flat_map(|again| &again.by);
-        let all = self.disturbed_by.iter().chain(before);
-        self.disturbed_by = disturbance::worst(all.chain(&measurement.disturbed));
         let Some(state) = &measurement.state else {
             return;
         };

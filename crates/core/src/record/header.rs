@@ -101,6 +101,9 @@ pub struct Turn {
     /// Variants that stand in for those of the other side, each with whom it stands in for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stands_in: BTreeMap<VariantId, VariantId>,
+    /// Cases of the whole gate, where a part of them is measured in pairs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cases: Option<u32>,
 }
 
 /// The two sides of a comparison.

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::{RecordError, check_schema};
 use crate::input::{self, Damage};
+use crate::text::one_line;
 
 const MARK: &str = ",\"sum\":\"";
 
@@ -34,20 +35,34 @@ pub fn write<T: Serialize>(record: &T) -> serde_json::Result<String> {
 /// # Errors
 /// What is wrong with it, as a sentence.
 pub fn read<T: DeserializeOwned>(line: &str) -> Result<T, String> {
+    parse(&body(line)?)
+}
+
+/// The JSON object of a line, whose checksum is right.
+///
+/// # Errors
+/// What is wrong with it, as a sentence.
+pub fn body(line: &str) -> Result<String, String> {
     let (body, rest) = line
         .rsplit_once(MARK)
         .ok_or("it is cut off or not a line of regatta's (no checksum)")?;
     let sum = rest
         .strip_suffix("\"}")
         .ok_or("it is cut off within its checksum")?;
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(body.as_bytes());
-    hasher.update(b"}");
-    match format!("{:08x}", hasher.finalize()) == sum {
-        true => serde_json::from_str(&format!("{body}}}"))
-            .map_err(|error| format!("it holds something unknown: {error}")),
+    let body = format!("{body}}}");
+    match format!("{:08x}", crc32fast::hash(body.as_bytes())) == sum {
+        true => Ok(body),
         false => Err("it was edited: its checksum does not match".to_owned()),
     }
+}
+
+/// Reads the object of a line; members that the type has not are passed over.
+///
+/// # Errors
+/// What is wrong with it, as a sentence.
+pub fn parse<T: DeserializeOwned>(body: &str) -> Result<T, String> {
+    serde_json::from_str(body)
+        .map_err(|error| one_line(&format!("it holds something unknown: {error}")))
 }
 
 /// The lines of a file of records, one at a time.

@@ -30,7 +30,7 @@ use crate::output::{Draft, OutputError};
 use crate::suite::FILE_NAME_RULE;
 
 /// Version of the file formats in `docs/FORMAT.md`.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// Version of the way times are taken. Times of different methods are never
 /// compared.

@@ -37,6 +37,14 @@ pub struct BaseId {
 }
 
 impl BaseId {
+    /// Nothing: a run by itself.
+    pub fn none() -> BaseId {
+        BaseId {
+            name: String::new(),
+            sum: "none".to_owned(),
+        }
+    }
+
     /// The other side of a comparison, which is measured in turn and stored nowhere.
     pub fn in_turn(label: String) -> BaseId {
         BaseId {

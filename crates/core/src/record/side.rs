@@ -16,8 +16,9 @@ use super::disturbance::Disturbance;
 use super::types::{Fault, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Structure};
 use crate::suite::matches_any;
+use crate::suite::rules::{Metric, Values};
 use regatta_worker::attention::{CaseId, ParamValue};
-use regatta_worker::units::{Bytes, Nanoseconds, Quantity, numbers};
+use regatta_worker::units::{Nanoseconds, Quantity, numbers, quantities};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,39 +61,10 @@ pub struct CaseRecord {
     /// Whether there is anything to judge.
     #[serde(flatten)]
     pub status: Status,
-    /// Median device time of each invocation, in their order.
+    /// What each invocation gave, in the order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub device_ns: Vec<Nanoseconds>,
-    /// Device times of the sessions of a baseline before the one that the other fields are
-    /// of, the oldest first, an invocation each.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub earlier: Vec<Vec<Nanoseconds>>,
-    /// What a tuner chose in each of those sessions, where an invocation's number is its place
-    /// in the session's times; empty where no tuner is known of.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub earlier_choices: Vec<Vec<Choice>>,
-    /// Median device time of each fresh invocation, taken where the regular ones did not decide.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub confirm_ns: Vec<Nanoseconds>,
-    /// What came of a fresh invocation that gave no time, where one did not: the times of
-    /// the others decide nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unconfirmed: Option<Unconfirmed>,
-    /// Median host time of each invocation, confirming ones last; empty where an
-    /// invocation has none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub host_ns: Vec<Nanoseconds>,
-    /// Median processor time of the worker's process in a call, of each invocation, confirming
-    /// ones last; empty where an invocation has none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cpu_ns: Vec<Nanoseconds>,
-    /// Invocations that the machine was in: their times are here, and in none of the lists.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub disturbed: Vec<Disturbed>,
-    /// First call of each invocation, but for those that the machine was in.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub first_call_ns: Vec<Nanoseconds>,
-    /// What it was made of, over these invocations: the medians of each part, where known.
+    pub invocations: Vec<Invocation>,
+    /// What a first call was made of: over invocations, the medians of each part, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<Parts>,
     /// Median device clock of each invocation, in MHz.
@@ -104,9 +76,6 @@ pub struct CaseRecord {
     /// Samples behind the medians.
     #[serde(default)]
     pub samples: u64,
-    /// Most device memory in use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_bytes: Option<Bytes>,
     /// What happened around the samples.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
@@ -164,108 +133,73 @@ pub enum Status {
     },
 }
 
-/// Fresh invocations of a suspect that did not all come to a time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What one invocation of a case gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Unconfirmed {
-    /// What happened.
-    pub reason: String,
-    /// What kind of failure that is; unknown where they were not taken.
-    #[serde(default, skip_serializing_if = "Fault::is_unknown")]
-    pub fault: Fault,
+pub struct Invocation {
+    /// Which.
+    pub number: u32,
+    /// The value of each metric: nanoseconds or bytes.
+    pub values: Values,
+    /// How long the reference operation took on the host, in nanoseconds; host time is compared
+    /// as a ratio to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_reference_ns: Option<Nanoseconds>,
+    /// What of other programs disturbed its samples; such an invocation never shows *same*.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<Disturbance>,
+    /// True where that was so of its first call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_call_disturbed: bool,
 }
 
-/// An invocation of a case that the machine was in, to the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Disturbed {
-    /// Which.
-    pub invocation: u32,
-    /// True for one that was to confirm a suspicion.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub confirms: bool,
-    /// Its median device time.
-    pub device_ns: Nanoseconds,
-    /// Its median processor time, where the worker knows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_ns: Option<Nanoseconds>,
-    /// What of the machine that was.
-    pub by: Vec<Disturbance>,
+impl Invocation {
+    /// True where other programs disturbed what a metric is of.
+    pub fn is_disturbed(&self, metric: Metric) -> bool {
+        match metric {
+            Metric::FirstCall => self.first_call_disturbed,
+            metric => metric.is_wall_time() && !self.disturbed.is_empty(),
+        }
+    }
 }
 
 impl CaseRecord {
-    /// The regular invocations that the machine was in.
-    pub fn disturbed_screen(&self) -> impl Iterator<Item = &Disturbed> {
-        self.disturbed
-            .iter()
-            .filter(|disturbed| !disturbed.confirms)
+    /// What the invocations gave of a metric, those that gave something.
+    pub fn values(&self, metric: Metric) -> Vec<f64> {
+        let all = self.invocations.iter();
+        all.filter_map(|one| one.values.get(metric)).collect()
     }
 
-    /// True where the machine was in half of the regular invocations or more: the quiet ones
-    /// that are left are too few to speak for the case.
-    pub fn is_disturbed(&self) -> bool {
-        let disturbed = self.disturbed_screen().count();
-        disturbed > 0 && disturbed >= self.device_ns.len()
+    /// The median of these.
+    pub fn median(&self, metric: Metric) -> Option<f64> {
+        median(&self.values(metric))
     }
 
-    /// True where the machine was in the invocation that structure was counted in.
+    /// The device times of all invocations.
+    pub fn device_ns(&self) -> Vec<Nanoseconds> {
+        quantities(self.values(Metric::Device))
+    }
+
+    /// Invocations that other programs disturbed.
+    pub fn disturbed(&self) -> impl Iterator<Item = &Invocation> {
+        let all = self.invocations.iter();
+        all.filter(|one| !one.disturbed.is_empty())
+    }
+
+    /// True where the invocation in which structure was counted was disturbed.
     pub fn census_disturbed(&self) -> bool {
-        self.disturbed.iter().any(|one| one.invocation == 0)
-    }
-
-    /// The numbers of the regular invocations whose times are in the lists, in their order.
-    pub fn quiet_invocations(&self) -> impl Iterator<Item = u32> {
-        let disturbed: Vec<u32> = self.disturbed.iter().map(|one| one.invocation).collect();
-        let quiet = (0..).filter(move |number| !disturbed.contains(number));
-        quiet.take(self.device_ns.len())
-    }
-
-    /// The numbers of all invocations whose times are in the lists, regular ones first.
-    pub fn invocations(&self) -> Vec<u32> {
-        let planned = self.device_ns.len() + self.disturbed_screen().count();
-        let disturbed: Vec<u32> = self.disturbed.iter().map(|one| one.invocation).collect();
-        let fresh = (planned as u32..).filter(|number| !disturbed.contains(number));
-        let fresh = fresh.take(self.confirm_ns.len());
-        self.quiet_invocations().chain(fresh).collect()
-    }
-
-    /// Median processor time of the worker's process in a call, of each invocation in the
-    /// order of their numbers, whether or not the machine was in it: others on the cores
-    /// stretch the time on the wall, and hardly this. Empty where an invocation has none.
-    pub fn processor_ns(&self) -> Vec<Nanoseconds> {
-        let quiet = self
-            .invocations()
-            .into_iter()
-            .zip(self.cpu_ns.iter().copied());
-        let disturbed = self.disturbed.iter();
-        let disturbed = disturbed.filter_map(|one| Some((one.invocation, one.cpu_ns?)));
-        let mut all: Vec<(u32, Nanoseconds)> = quiet.chain(disturbed).collect();
-        all.sort_by_key(|(number, _)| *number);
-        let measured = self.device_ns.len() + self.confirm_ns.len() + self.disturbed.len();
-        match all.len() == measured {
-            true => all.into_iter().map(|(_, time)| time).collect(),
-            false => Vec::new(),
-        }
+        self.disturbed().any(|one| one.number == 0)
     }
 
     /// A record with nothing in it but its status.
     pub fn empty(status: Status) -> CaseRecord {
         CaseRecord {
             status,
-            device_ns: Vec::new(),
-            earlier: Vec::new(),
-            earlier_choices: Vec::new(),
-            confirm_ns: Vec::new(),
-            unconfirmed: None,
-            host_ns: Vec::new(),
-            cpu_ns: Vec::new(),
-            disturbed: Vec::new(),
-            first_call_ns: Vec::new(),
+            invocations: Vec::new(),
             first_call_parts: None,
             clock_mhz: Vec::new(),
             several: false,
             samples: 0,
-            peak_bytes: None,
             conditions: Conditions::default(),
             effective: BTreeMap::new(),
             choices: Vec::new(),

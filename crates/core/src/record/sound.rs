@@ -10,11 +10,11 @@ use super::types::{
     DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, WorkerRecord,
 };
 use crate::machine::{Counters, Structure};
-use crate::suite::rules::Rules;
+use crate::suite::rules::{Metric, Rules};
 use crate::suite::shard::Place;
 use regatta_worker::attention::CaseId;
 use regatta_worker::protocol::DeviceKind;
-use regatta_worker::units::{Nanoseconds, Ratio};
+use regatta_worker::units::{Nanoseconds, Ratio, Share, quantities};
 
 /// Fastest clock of a device, in MHz.
 const FASTEST_MHZ: f64 = 1e5;
@@ -74,16 +74,25 @@ impl Measurement {
 impl CaseRecord {
     /// What in it cannot be, as a sentence.
     pub fn objection(&self) -> Option<String> {
-        times("device_ns", &self.device_ns)
-            .or_else(|| times("confirm_ns", &self.confirm_ns))
-            .or_else(|| times("host_ns", &self.host_ns))
-            .or_else(|| times("cpu_ns", &self.cpu_ns))
-            .or_else(|| times("first_call_ns", &self.first_call_ns))
+        let values = |of: Metric| times(of.key(), &quantities::<Nanoseconds>(self.values(of)));
+        let reference = self.invocations.iter().map(|one| one.host_reference_ns);
+        let reference: Vec<Nanoseconds> = reference.flatten().collect();
+        let mut all = Metric::ALL.into_iter();
+        all.find_map(values)
+            .or_else(|| times("host_reference_ns", &reference))
+            .or_else(|| self.out_of_order())
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
-            .or_else(|| self.peak_bytes?.objection(PEAK))
             .or_else(|| self.structure.as_deref().and_then(Structure::objection))
             .or_else(|| self.counters.as_deref().and_then(Counters::objection))
+    }
+
+    /// An invocation that stands there twice would be counted twice.
+    fn out_of_order(&self) -> Option<String> {
+        let mut two = self.invocations.windows(2);
+        let odd = two.find(|two| two[0].number >= two[1].number)?;
+        let [before, after] = [odd[0].number, odd[1].number];
+        Some(format!("invocation {after} stands behind {before}"))
     }
 }
 
@@ -152,11 +161,12 @@ impl Owed {
     }
 }
 
-/// A floor or a share that lets anything pass would hide what it is there to show.
+/// A threshold or a share that lets anything pass would hide what it is there to show.
 fn of_rules(rules: &Rules) -> Option<String> {
     let policy = &rules.policy;
     for (name, value) in [
-        ("policy.floor", policy.floor),
+        ("policy.threshold", policy.threshold),
+        ("policy.day", policy.day.unwrap_or(Share(0.0))),
         (
             "policy.structure.memory_share",
             policy.structure.memory_share,
@@ -166,21 +176,13 @@ fn of_rules(rules: &Rules) -> Option<String> {
             return Some(format!("{name} is {}, beyond 0 to 1", number(value.0)));
         }
     }
-    for (metric, of) in &policy.metrics {
-        let floor = of.floor.0;
-        if !((0.0..=1e3).contains(&floor) && (0.0..=1e12).contains(&of.least_ns.0)) {
+    for (metric, threshold) in &policy.thresholds {
+        if !(0.0..=1e3).contains(&threshold.0) {
             return Some(format!(
-                "policy.metrics.{} has a floor of {}, beyond 0 to 1000, or of {} ns",
+                "policy.thresholds.{} is {}, beyond 0 to 1000",
                 metric.key(),
-                number(floor),
-                number(of.least_ns.0)
+                number(threshold.0)
             ));
-        }
-    }
-    if let Some(sight) = policy.sight {
-        let wild = [sight.change, sight.cases].map(|share| !(0.0..=1e3).contains(&share.0));
-        if wild.contains(&true) {
-            return Some("policy.sight is no pair of shares".to_owned());
         }
     }
     let absurd = |within: Ratio| !(0.01..=100.0).contains(&within.0);
@@ -255,7 +257,9 @@ fn number(value: f64) -> String {
 mod tests {
     use super::*;
 
-    use regatta_worker::units::{Bytes, quantities};
+    use crate::record::testing::{timed, with};
+    use crate::suite::rules::Policy;
+    use regatta_worker::units::Bytes;
 
     fn measured() -> Measurement {
         Measurement {
@@ -329,6 +333,64 @@ mod tests {
         ];
         for (found, says) in said {
             assert!(found.contains(says), "{found}");
+        }
+    }
+
+    #[test]
+    fn what_no_invocation_of_a_case_can_have_is_named() {
+        let record = || with(timed(&[5.0, 6.0]), Metric::PeakMemory, &[1e9, 1e9]);
+        assert_eq!(record().objection(), None);
+        let mut negative = record();
+        negative.invocations[1].host_reference_ns = Some(Nanoseconds(-2.0));
+        let mut twice = record();
+        twice.invocations[1].number = 0;
+        for (record, says) in [
+            (
+                with(record(), Metric::CpuTime, &[0.0]),
+                "cpu_time holds 0 ns: no time is negative or nothing",
+            ),
+            (
+                negative,
+                "host_reference_ns holds -2 ns: no time is negative or nothing",
+            ),
+            (twice, "invocation 0 stands behind 0"),
+        ] {
+            assert_eq!(record.objection().unwrap(), says);
+        }
+    }
+
+    #[test]
+    fn a_policy_that_lets_anything_pass_is_named() {
+        let policies = [
+            (Policy::default(), None),
+            (
+                Policy {
+                    threshold: Share(1.5),
+                    ..Policy::default()
+                },
+                Some("policy.threshold is 1.5, beyond 0 to 1"),
+            ),
+            (
+                Policy {
+                    day: Some(Share(-0.1)),
+                    ..Policy::default()
+                },
+                Some("policy.day is -0.1, beyond 0 to 1"),
+            ),
+            (
+                Policy {
+                    thresholds: [(Metric::Host, Share(f64::INFINITY))].into(),
+                    ..Policy::default()
+                },
+                Some("policy.thresholds.host is inf, beyond 0 to 1000"),
+            ),
+        ];
+        for (policy, says) in policies {
+            let rules = Rules {
+                policy,
+                ..Rules::default()
+            };
+            assert_eq!(of_rules(&rules).as_deref(), says);
         }
     }
 }

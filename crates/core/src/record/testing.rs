@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::disturbance::Disturbance;
-use super::side::{CaseRecord, Disturbed, Side, Status};
+use super::side::{CaseRecord, Invocation, Side, Status};
 use super::types::{Fault, Fingerprint, Git, RunHeader, SuiteRecord, WorkerRecord};
 use crate::suite::Settings;
-use crate::suite::rules::Rules;
+use crate::suite::rules::{Metric, Rules};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, quantities};
 
 /// A header of a small CPU run.
 pub fn header() -> RunHeader {
@@ -77,26 +76,32 @@ pub fn side(label: &str, cases: Vec<(&str, CaseRecord)>) -> Side {
     }
 }
 
-/// A measured case with these medians.
+/// A measured case with these device times, one an invocation.
 pub fn timed(device_ns: &[f64]) -> CaseRecord {
-    CaseRecord {
-        device_ns: quantities(device_ns.iter().copied()),
+    let record = CaseRecord {
         samples: 20 * device_ns.len() as u64,
         ..CaseRecord::empty(Status::Measured)
+    };
+    with(record, Metric::Device, device_ns)
+}
+
+/// The same record with these values of a metric, one an invocation.
+pub fn with(mut record: CaseRecord, metric: Metric, values: &[f64]) -> CaseRecord {
+    for (number, value) in values.iter().enumerate() {
+        if record.invocations.len() <= number {
+            record.invocations.push(Invocation {
+                number: number as u32,
+                ..Invocation::default()
+            });
+        }
+        record.invocations[number].values.set(metric, Some(*value));
     }
+    record
 }
 
 /// Five invocations around `ns`, half a percent apart: quiet, and without ties.
 pub fn around(ns: f64) -> CaseRecord {
     timed(&[0.99, 1.01, 1.0, 0.995, 1.005].map(|f| f * ns))
-}
-
-/// The same with ten fresh invocations around `confirm`.
-pub fn confirmed(ns: f64, confirm: f64) -> CaseRecord {
-    let mut record = around(ns);
-    let spread = (0..10).map(|i| confirm * (0.9905 + 0.002 * f64::from(i)));
-    record.confirm_ns = quantities(spread);
-    record
 }
 
 /// A case that failed.
@@ -114,18 +119,10 @@ pub fn unsupported(reason: &str) -> CaseRecord {
     })
 }
 
-/// The same record, with so many more invocations that the machine was in, before the others.
-pub fn disturbed(mut record: CaseRecord, more: u32, ns: f64) -> CaseRecord {
-    let by = || vec![Disturbance::ForeignLoad { cores: 1.9, of: 2 }];
-    record.conditions.disturbed_by = by();
-    record.disturbed = (0..more)
-        .map(|invocation| Disturbed {
-            invocation,
-            confirms: false,
-            device_ns: Nanoseconds(ns),
-            cpu_ns: None,
-            by: by(),
-        })
-        .collect();
+/// The same record, with so many invocations that other programs disturbed, the first ones.
+pub fn disturbed(mut record: CaseRecord, number: usize) -> CaseRecord {
+    for one in record.invocations.iter_mut().take(number) {
+        one.disturbed = vec![Disturbance::ForeignLoad { cores: 1.9, of: 2 }];
+    }
     record
 }

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Activity, Counters, Division, Structure};
-use crate::suite::Settings;
 use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::protocol::Taken;
 use regatta_worker::units::{Bytes, Nanoseconds};
@@ -26,7 +25,7 @@ pub use crate::machine::DeviceState;
 pub struct Entry {
     /// The case.
     pub case: CaseId,
-    /// Counts from 0; those from `settings.invocations` on confirm a suspicion.
+    /// Counts from 0; those from `settings.invocations` on are of cases that were open.
     pub invocation: u32,
     /// What came of it.
     #[serde(flatten)]
@@ -122,18 +121,15 @@ pub struct Measurement {
     /// What of it was compiling, loading and the like; `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<Parts>,
-    /// True when the machine was in the first call, as far as its counters tell.
+    /// True where other programs disturbed the first call, as far as the machine's counters tell.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first_call_disturbed: bool,
     /// What the processor did around the samples, of a worker that runs on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ground: Option<Box<Ground>>,
-    /// What of the machine was in these samples, which then decide nothing.
+    /// What of other programs disturbed these samples, which then never show *same*.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbance>,
-    /// What came before these samples, where they were taken again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub again: Option<Again>,
     /// True when a call works off several problems of about the case's size, so that its
     /// time gives no rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -181,16 +177,6 @@ pub struct Measurement {
 /// Parts of a first call by what they are: `compiling`, `loading`.
 pub type Parts = BTreeMap<String, Taken>;
 
-/// Samples that were taken before those that are kept, and thrown away.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Again {
-    /// How often.
-    pub tries: u32,
-    /// What disturbed them, the worst of each kind.
-    pub by: Vec<Disturbance>,
-}
-
 impl Default for Measurement {
     /// Nothing measured, on one set of inputs.
     fn default() -> Measurement {
@@ -206,7 +192,6 @@ impl Default for Measurement {
             first_call_disturbed: false,
             ground: None,
             disturbed: Vec::new(),
-            again: None,
             several: false,
             peak_bytes: None,
             state: None,
@@ -222,14 +207,6 @@ impl Default for Measurement {
             input_sets_reason: None,
             errors_after: BTreeMap::new(),
         }
-    }
-}
-
-impl Measurement {
-    /// True where its times are judged: the machine was not in them, or the suite takes any
-    /// ground.
-    pub fn counts_under(&self, settings: &Settings) -> bool {
-        self.disturbed.is_empty() || !settings.wants_quiet()
     }
 }
 
@@ -256,7 +233,7 @@ pub struct RunEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Judged {
-    /// What it was held against; `None`: its own expectations and limits alone.
+    /// What it was compared with; `None`: its own expectations and limits alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<BaseId>,
     /// The outcome.
@@ -270,7 +247,7 @@ pub struct Judged {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Owed {
-    /// What the cases are held against.
+    /// What the cases are compared with.
     pub base: BaseId,
     /// The cases of the batch, companions included.
     pub cases: Vec<CaseId>,
@@ -278,19 +255,19 @@ pub struct Owed {
     pub fresh: u32,
 }
 
-/// Pass, fail or not judged.
+/// Passed, failed or inconclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictOutcome {
     /// Everything was measured and checked, and nothing is worse or may be: exit code 0.
     Passed,
-    /// A regression, a broken expectation or limit, a structural failure, a wrong result, a
+    /// A regression, a violated expectation or limit, structure for the worse, a wrong result, a
     /// crash or a hang: exit code 1.
     Failed,
-    /// Incomplete, not comparable, no baseline, or something looks worse and was not
-    /// decided: exit code 3.
-    NotJudged,
+    /// A case is missing, the sides are not comparable, there is no baseline, or something may be
+    /// worse and was not decided: exit code 3.
+    Inconclusive,
 }
 
 impl VerdictOutcome {
@@ -299,7 +276,7 @@ impl VerdictOutcome {
         match self {
             VerdictOutcome::Passed => 0,
             VerdictOutcome::Failed => 1,
-            VerdictOutcome::NotJudged => 3,
+            VerdictOutcome::Inconclusive => 3,
         }
     }
 
@@ -308,7 +285,7 @@ impl VerdictOutcome {
         match self {
             VerdictOutcome::Passed => "passed",
             VerdictOutcome::Failed => "FAILED",
-            VerdictOutcome::NotJudged => "NOT JUDGED",
+            VerdictOutcome::Inconclusive => "INCONCLUSIVE",
         }
     }
 }

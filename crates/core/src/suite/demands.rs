@@ -2,11 +2,11 @@
 
 use super::Suite;
 use super::document::{DocumentError, Source, Table, Value, nearest};
-use super::rules::{Metric, Policy, Sight};
+use super::rules::{Metric, Policy};
 use super::selector::{Selector, selector};
 use super::structural::{Action, Kind, Limit, Quantity, StructurePolicy, StructureRule};
 use regatta_worker::attention::FACETS;
-use regatta_worker::units::{Nanoseconds, Share};
+use regatta_worker::units::Share;
 
 /// Reads `[policy.structure]` over what is there already.
 ///
@@ -40,68 +40,50 @@ pub(super) fn structure(
     table.finish()
 }
 
-/// Reads `[policy.metrics]`: a floor and an action each.
+/// Reads `threshold`: one of the device time, or a table of several metrics'.
 ///
 /// # Errors
 /// The first thing in it that cannot stand.
-pub(super) fn metrics(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
-    if let Some(value) = table.get(Metric::Device.key()) {
-        let device = value.table()?;
-        if let Some(value) = device.get("floor") {
-            policy.floor = fraction(&value)?;
+pub(super) fn thresholds(value: &Value<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
+    let Ok(table) = value.table() else {
+        policy.threshold = fraction(value)?;
+        return Ok(());
+    };
+    for metric in Metric::ALL {
+        let Some(value) = table.get(metric.key()) else {
+            continue;
+        };
+        match metric {
+            Metric::Device => policy.threshold = fraction(&value)?,
+            _ => drop(policy.thresholds.insert(metric, growth(&value)?)),
         }
-        device.finish()?;
-    }
-    for metric in Metric::BESIDE {
-        if let Some(value) = table.get(metric.key()) {
-            let of = value.table()?;
-            let mut own = policy.metric(metric);
-            if let Some(value) = of.get("floor") {
-                own.floor = growth(&value)?;
-            }
-            if let Some(value) = of.get("least_us") {
-                let least = value.number()?;
-                if !(0.0..=1e9).contains(&least) {
-                    return Err(value.error("use microseconds, from 0 to 1e9"));
-                }
-                own.least_ns = Nanoseconds(1e3 * least);
-            }
-            if let Some(value) = of.get("action") {
-                own.action = action(&value)?;
-            }
-            of.finish()?;
-            policy.metrics.insert(metric, own);
-        }
-    }
-    // Peak memory is exact, and one of the kinds of structure.
-    if let Some(value) = table.get("memory") {
-        let memory = value.table()?;
-        if let Some(value) = memory.get("floor") {
-            policy.structure.memory_share = fraction(&value)?;
-        }
-        if let Some(value) = memory.get("action") {
-            let action = action(&value)?;
-            policy.structure.actions.insert(Kind::Memory, action);
-        }
-        memory.finish()?;
     }
     table.finish()
 }
 
-/// Reads `[policy.sight]`.
+/// Reads the name of a metric.
 ///
 /// # Errors
-/// The first thing in it that cannot stand.
-pub(super) fn sight(table: &Table<'_>) -> Result<Sight, DocumentError> {
-    let sight = Sight {
-        change: growth(&table.require("change")?)?,
-        cases: fraction(&table.require("cases")?)?,
-    };
-    table.finish()?;
-    Ok(sight)
+/// There is none of this name.
+pub(super) fn metric(value: &Value<'_>) -> Result<Metric, DocumentError> {
+    let name = value.string()?;
+    Metric::named(&name).ok_or_else(|| {
+        let known = || Metric::ALL.into_iter().map(Metric::key);
+        value.error(match nearest(&name, known()) {
+            Some(near) => format!("no such metric; did you mean `{near}`?"),
+            None => format!(
+                "no such metric; there are {}",
+                known().collect::<Vec<_>>().join(", ")
+            ),
+        })
+    })
 }
 
-fn fraction(value: &Value<'_>) -> Result<Share, DocumentError> {
+/// Reads a share of a whole.
+///
+/// # Errors
+/// It is none.
+pub(super) fn fraction(value: &Value<'_>) -> Result<Share, DocumentError> {
     let share = value.number()?;
     match (0.0..=1.0).contains(&share) {
         true => Ok(Share(share)),
@@ -198,7 +180,7 @@ pub(super) fn limit(table: &Table<'_>) -> Result<Limit, DocumentError> {
     Ok(limit)
 }
 
-/// Demands are held against every case: more of a kind than these take longer to read than
+/// Demands are compared with every case: more of a kind than these take longer to read than
 /// to measure.
 const MOST_DEMANDS: usize = 500;
 

@@ -18,7 +18,6 @@ pub mod structural;
 mod workers;
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +30,7 @@ use build::Build;
 use callable::Callable;
 use count::Count;
 use environment::Environment;
-use regatta_worker::attention::{Case, ParamValue, Params, ParseError, VariantId};
+use regatta_worker::attention::{Case, ParamValue, Params, VariantId};
 use rules::Rules;
 use start::Starting;
 
@@ -108,65 +107,6 @@ pub struct Settings {
     /// Nothing is timed: what a call does to the machine is counted, once a case.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub structure_only: bool,
-    /// On what ground times are judged.
-    #[serde(default = "any_ground", skip_serializing_if = "GroundRule::is_any")]
-    pub ground: GroundRule,
-    /// How often the samples of a case are taken again in one invocation, at the most, where
-    /// the machine was in them.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub remeasure: u32,
-    /// Seconds that a run may spend on that, and on waiting for quiet ground; as many again
-    /// on its fresh invocations.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub remeasure_s: u32,
-}
-
-/// On what ground times are judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum GroundRule {
-    /// Where the machine was not in them, by its own counters.
-    Quiet,
-    /// Wherever they were taken: for a machine whose counters are not of what it runs, such
-    /// as a container that sees those of its host.
-    Any,
-}
-
-impl GroundRule {
-    /// True where it makes no difference.
-    pub fn is_any(&self) -> bool {
-        *self == GroundRule::Any
-    }
-}
-
-impl FromStr for GroundRule {
-    type Err = ParseError;
-
-    fn from_str(word: &str) -> Result<GroundRule, ParseError> {
-        match word {
-            "quiet" => Ok(GroundRule::Quiet),
-            "any" => Ok(GroundRule::Any),
-            _ => Err(ParseError::new(format!(
-                "{word:?} is no ground; there are \"quiet\" and \"any\""
-            ))),
-        }
-    }
-}
-
-fn any_ground() -> GroundRule {
-    GroundRule::Any
-}
-
-fn is_none(number: &u32) -> bool {
-    *number == 0
-}
-
-impl Settings {
-    /// True where times count only from quiet ground.
-    pub fn wants_quiet(&self) -> bool {
-        self.ground == GroundRule::Quiet
-    }
 }
 
 fn one() -> u32 {
@@ -193,9 +133,6 @@ impl Default for Settings {
             seed: 1,
             timeout_s: 120,
             structure_only: false,
-            ground: GroundRule::Quiet,
-            remeasure: 2,
-            remeasure_s: 30,
         }
     }
 }

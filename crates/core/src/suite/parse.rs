@@ -13,7 +13,7 @@ use super::{Override, Settings, Suite, workers};
 use regatta_worker::attention::{
     Case, ParamValue, Params, ParseError, Problem, VariantId, parameter_name,
 };
-use regatta_worker::units::{Ratio, Share};
+use regatta_worker::units::Ratio;
 
 /// Version of the suite format.
 const SUITE_SCHEMA: i64 = 1;
@@ -182,54 +182,26 @@ fn settings(table: &Table<'_>, settings: &mut Settings) -> Result<(), DocumentEr
         let cache = value.string()?.parse();
         settings.cache = cache.map_err(|error: ParseError| value.error(error.to_string()))?;
     }
-    if let Some(value) = table.get("ground") {
-        let ground = value.string()?.parse();
-        settings.ground = ground.map_err(|error: ParseError| value.error(error.to_string()))?;
-    }
-    if let Some(value) = table.get("remeasure") {
-        settings.remeasure = value.integer_within(0, 100)? as u32;
-    }
-    if let Some(value) = table.get("remeasure_s") {
-        settings.remeasure_s = value.integer_within(0, 86_400)? as u32;
-    }
-    settings.min_samples = settings.min_samples.min(settings.samples);
     table.finish()
 }
 
 fn policy(table: &Table<'_>, policy: &mut Policy) -> Result<(), DocumentError> {
-    if let Some(value) = table.get("floor") {
-        policy.floor = Share(value.number()?);
-        if !(0.0..=1.0).contains(&policy.floor.0) {
-            return Err(value.error(
-                "a floor is a fraction from 0 to 1: 0.05 lets 5 % pass, and at 1 a case may take \
-                 twice as long unseen",
-            ));
-        }
+    if let Some(value) = table.get("threshold") {
+        demands::thresholds(&value, policy)?;
     }
-    if let Some(value) = table.get("confirm") {
-        policy.confirm = value.integer_within(0, 1000)? as u32;
+    if let Some(value) = table.get("day") {
+        policy.day = Some(demands::fraction(&value)?);
+    }
+    if let Some(value) = table.get("ignore") {
+        for name in value.one_or_more()? {
+            policy.ignore.insert(demands::metric(&name)?);
+        }
     }
     if let Some(value) = table.get("allow") {
         policy.allow = value.strings()?;
     }
-    if let Some(value) = table.get("step_share") {
-        let share = value.number()?;
-        if !(share > 0.0 && share <= 1.0) {
-            return Err(value.error("a share of a training step lies above 0 and up to 1"));
-        }
-        policy.step_share = Some(Share(share));
-    }
     if let Some(value) = table.get("structure") {
         demands::structure(&value.table()?, &mut policy.structure)?;
-    }
-    if let Some(value) = table.get("metrics") {
-        demands::metrics(&value.table()?, policy)?;
-    }
-    if let Some(value) = table.get("processor") {
-        policy.processor = value.truth()?;
-    }
-    if let Some(value) = table.get("sight") {
-        policy.sight = Some(demands::sight(&value.table()?)?);
     }
     table.finish()
 }
@@ -338,8 +310,7 @@ fn expectation(table: &Table<'_>) -> Result<Expectation, DocumentError> {
         within: Ratio(within.number()?),
         metric: match table.get("metric") {
             None => Metric::Device,
-            Some(value) => Metric::named(&value.string()?)
-                .ok_or_else(|| value.error("use `device` or `host`"))?,
+            Some(value) => demands::metric(&value)?,
         },
     };
     if !(0.01..=100.0).contains(&expectation.within.0) {

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 pub use super::selector::Selector;
-use super::structural::{Action, Limit, StructurePolicy};
+use super::structural::{Limit, StructurePolicy};
 use regatta_worker::attention::{Case, FACETS};
-use regatta_worker::units::{Nanoseconds, Ratio, Share};
+use regatta_worker::units::{Bytes, Nanoseconds, Ratio, Share};
 
 /// Everything a suite demands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct Expectation {
     pub name: String,
     /// The cases held to it.
     pub case: Selector,
-    /// What they are held against.
+    /// What they are compared with.
     pub against: Selector,
     /// Largest allowed ratio of times.
     pub within: Ratio,
@@ -45,7 +45,7 @@ pub struct Expectation {
 
 impl Expectation {
     /// Everything about a case that neither selector names: two cases with the same are alike,
-    /// and held against each other.
+    /// and compared with each other.
     ///
     /// Facets overlap, and naming one names what it implies: the variant is the worker's, so a
     /// rule that names variants compares across workers, and a rule that names workers compares
@@ -73,58 +73,100 @@ impl Expectation {
     }
 }
 
-/// A time that is measured of each case.
+/// A quantity that is compared. [`Metric::ALL`] is the only list of them: run file, judge, tables
+/// and schema go through it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// How long the device worked.
+    /// How long the device worked on a call: the median of an invocation's samples.
     #[default]
     Device,
+    /// The 9th of 10 of these samples: what a call takes at its slowest.
+    DeviceP90,
     /// How long the host needed to issue the call.
     Host,
     /// How long the first call of a process took, with all that is done once.
     FirstCall,
-    /// How much processor time a call took, of all threads: the second witness of a worker on
-    /// the processor, where the machine was in its other times.
-    Processor,
+    /// Most device memory in use.
+    PeakMemory,
+    /// CPU time of a call, of all threads, of a worker that runs on the CPU.
+    CpuTime,
 }
 
+/// What there is to know of a metric.
+struct MetricInfo {
+    /// The key everywhere.
+    key: &'static str,
+    /// The name for people.
+    text: &'static str,
+    /// The smallest relative change that counts, in thresholds of the device time; a metric that
+    /// varies otherwise has one of its own ([`MetricInfo::own`]).
+    of_device: f64,
+    /// The smallest relative change that counts, at the least.
+    own: f64,
+    /// The smallest change that counts, in nanoseconds or bytes: a fraction of nearly nothing is
+    /// nothing.
+    least: f64,
+}
+
+/// In the order of [`Metric`].
+///
+/// - *Slow tenth*: the 9th of 10 samples varies several times more than their median.
+/// - *Host*: with a reference operation it varies by 8 % between processes, without by 40 %.
+/// - *First call*: it depends on caches that no run controls, compiled kernels above all.
+#[rustfmt::skip]
+const INFO: [MetricInfo; 6] = [
+    MetricInfo { key: "device", text: "device time", of_device: 1.0, own: 0.0, least: 0.0 },
+    MetricInfo { key: "device_p90", text: "slow tenth", of_device: 3.0, own: 0.10, least: 2e3 },
+    MetricInfo { key: "host", text: "host time", of_device: 0.0, own: 0.20, least: 10e3 },
+    MetricInfo { key: "first_call", text: "first call", of_device: 0.0, own: 1.0, least: 50e6 },
+    MetricInfo { key: "peak_memory", text: "peak memory", of_device: 0.0, own: 0.10, least: 16.0 * 1024.0 * 1024.0 },
+    MetricInfo { key: "cpu_time", text: "CPU time", of_device: 1.0, own: 0.05, least: 10e3 },
+];
+
 impl Metric {
-    /// Those that are judged beside the device's time.
-    pub const BESIDE: [Metric; 2] = [Metric::Host, Metric::FirstCall];
+    /// Every metric, in the order in which tables show them.
+    pub const ALL: [Metric; 6] = [
+        Metric::Device,
+        Metric::DeviceP90,
+        Metric::Host,
+        Metric::FirstCall,
+        Metric::PeakMemory,
+        Metric::CpuTime,
+    ];
 
-    /// Every one that is judged beside it or in its place.
-    pub const OTHERS: [Metric; 3] = [Metric::Host, Metric::FirstCall, Metric::Processor];
-
-    /// The metric of every call that a suite calls so: what expectations can be on.
-    pub fn named(name: &str) -> Option<Metric> {
-        match name {
-            "device" => Some(Metric::Device),
-            "host" => Some(Metric::Host),
-            _ => None,
-        }
+    fn info(self) -> &'static MetricInfo {
+        &INFO[self as usize]
     }
 
-    /// As a suite's `[policy.metrics]` calls it.
+    /// The metric of this key.
+    pub fn named(key: &str) -> Option<Metric> {
+        Metric::ALL.into_iter().find(|metric| metric.key() == key)
+    }
+
+    /// Its key in suites, files and tables.
     pub fn key(self) -> &'static str {
-        match self {
-            Metric::Device => "device",
-            Metric::Host => "host",
-            Metric::FirstCall => "first_call",
-            Metric::Processor => "processor",
-        }
+        self.info().key
     }
 
     /// As a reader calls it.
     pub fn text(self) -> &'static str {
+        self.info().text
+    }
+
+    /// The smallest change that counts, in nanoseconds or bytes.
+    pub fn least_change(self) -> f64 {
+        self.info().least
+    }
+
+    /// A value with its unit.
+    pub fn value(self, value: f64) -> String {
         match self {
-            Metric::Device => "device time",
-            Metric::Host => "host time",
-            Metric::FirstCall => "first call",
-            Metric::Processor => "processor time",
+            Metric::PeakMemory => Bytes(value as u64).to_string(),
+            _ => Nanoseconds(value).to_string(),
         }
     }
 
@@ -132,44 +174,61 @@ impl Metric {
     pub fn where_timed(self) -> &'static str {
         match self {
             Metric::Device => "",
+            Metric::DeviceP90 => " in its slow tenth",
             Metric::Host => " on the host",
             Metric::FirstCall => " in its first call",
-            Metric::Processor => " of the processor",
+            Metric::PeakMemory => " of memory",
+            Metric::CpuTime => " of CPU time",
         }
+    }
+
+    /// True for a time on the wall, in which other programs on the same cores are.
+    pub fn is_wall_time(self) -> bool {
+        matches!(self, Metric::Device | Metric::DeviceP90 | Metric::Host)
     }
 }
 
-/// How a metric is judged beside the device's time.
+/// The value of each metric in one invocation; a metric may have none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct MetricPolicy {
-    /// Smallest relative change that counts.
-    pub floor: Share,
-    /// Smallest change that counts, in nanoseconds: a fraction of nearly nothing is nothing.
-    pub least_ns: Nanoseconds,
-    /// What a change beyond both does.
-    pub action: Action,
+#[cfg_attr(feature = "schemas", schemars(with = "BTreeMap<Metric, f64>"))]
+#[serde(from = "BTreeMap<Metric, f64>", into = "BTreeMap<Metric, f64>")]
+pub struct Values([Option<f64>; Metric::ALL.len()]);
+
+impl Values {
+    /// The value of a metric.
+    pub fn get(&self, metric: Metric) -> Option<f64> {
+        self.0[metric as usize]
+    }
+
+    /// Sets it, or takes it away.
+    pub fn set(&mut self, metric: Metric, value: Option<f64>) {
+        self.0[metric as usize] = value;
+    }
 }
 
-impl MetricPolicy {
-    /// How a metric is judged where a suite says nothing of it.
-    ///
-    /// A call of PyTorch costs its host some 10 to 50 µs. Processes of one session differ by a
-    /// tenth to a third, and on a shared host one case of 36 that did not change was seen to
-    /// take 2.4 times as long in a later session: twice as much counts, and 10 µs do not. What a
-    /// first call takes depends on caches that no run controls, compiled kernels above all:
-    /// from twice on it is told, and fails where a suite says so.
-    pub fn default_of(metric: Metric) -> MetricPolicy {
-        let (floor, least_ns, action) = match metric {
-            Metric::Device | Metric::Processor => (0.05, 0.0, Action::Fail),
-            Metric::Host => (1.0, 1e4, Action::Fail),
-            Metric::FirstCall => (1.0, 5e6, Action::Warn),
-        };
-        MetricPolicy {
-            floor: Share(floor),
-            least_ns: Nanoseconds(least_ns),
-            action,
+impl Default for Values {
+    fn default() -> Values {
+        Values([None; Metric::ALL.len()])
+    }
+}
+
+impl From<BTreeMap<Metric, f64>> for Values {
+    fn from(by_metric: BTreeMap<Metric, f64>) -> Values {
+        let mut values = Values::default();
+        for (metric, value) in by_metric {
+            values.set(metric, Some(value));
         }
+        values
+    }
+}
+
+impl From<Values> for BTreeMap<Metric, f64> {
+    fn from(values: Values) -> BTreeMap<Metric, f64> {
+        let known = Metric::ALL.into_iter();
+        known
+            .filter_map(|metric| Some((metric, values.get(metric)?)))
+            .collect()
     }
 }
 
@@ -177,61 +236,121 @@ impl MetricPolicy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Policy {
-    /// Smallest relative change that counts, for example 0.05. A real but
+    /// Smallest relative change of the device time that counts, for example 0.05. A real but
     /// smaller one is not called a regression.
-    pub floor: Share,
-    /// The most fresh invocations that a case gets which the regular ones do not decide.
-    pub confirm: u32,
-    /// Metrics that are judged otherwise than [`MetricPolicy::default_of`] says.
+    pub threshold: Share,
+    /// The same of metrics that have another than the default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metrics: BTreeMap<Metric, MetricPolicy>,
-    /// True where the processor time of cases that were measured in turn is judged as well, and
-    /// not only where others were on the cores.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub processor: bool,
-    /// How much of a suite a gate must have been able to judge, where it says.
+    pub thresholds: BTreeMap<Metric, Share>,
+    /// Metrics that are not compared.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub ignore: BTreeSet<Metric>,
+    /// What another day may change, where a stored run is compared; by default 1 % on a GPU and
+    /// 3 % on a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sight: Option<Sight>,
+    pub day: Option<Share>,
     /// Patterns of case ids (`*` matches anything) that may fail or be
     /// unsupported without making the run incomplete.
     pub allow: Vec<String>,
-    /// What part of a training step the cases take, from 0 to 1, where the suite knows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step_share: Option<Share>,
     /// How changes of structure are taken.
     #[serde(default, skip_serializing_if = "StructurePolicy::is_default")]
     pub structure: StructurePolicy,
 }
 
-/// What a gate must have been able to see: else it cannot say, and does not pass.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Sight {
-    /// A relative change.
-    pub change: Share,
-    /// The part of the cases that could have shown it.
-    pub cases: Share,
-}
+/// What a day may change on a GPU, and on a CPU: two sessions on one H100 agree within 0.6 % in
+/// each case.
+const DAY: [Share; 2] = [Share(0.01), Share(0.03)];
 
 impl Policy {
-    /// How a metric beside the device's time is judged.
-    pub fn metric(&self, metric: Metric) -> MetricPolicy {
-        let own = self.metrics.get(&metric).copied();
-        own.unwrap_or_else(|| MetricPolicy::default_of(metric))
+    /// The smallest relative change of a metric that counts.
+    pub fn threshold_of(&self, metric: Metric) -> Share {
+        let info = metric.info();
+        let own = self.thresholds.get(&metric).copied();
+        own.unwrap_or(Share(info.own.max(info.of_device * self.threshold.0)))
+    }
+
+    /// What another day may change on a device.
+    pub fn day_on(&self, gpu: bool) -> Share {
+        self.day.unwrap_or(DAY[usize::from(!gpu)])
     }
 }
 
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
-            floor: Share(0.05),
-            confirm: 30,
-            metrics: BTreeMap::new(),
-            processor: false,
-            sight: None,
+            threshold: Share(0.05),
+            thresholds: BTreeMap::new(),
+            ignore: BTreeSet::new(),
+            day: None,
             allow: Vec::new(),
-            step_share: None,
             structure: StructurePolicy::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_has_one_key_everywhere() {
+        for (place, metric) in Metric::ALL.into_iter().enumerate() {
+            assert_eq!(metric as usize, place, "{metric:?}");
+            assert_eq!(Metric::named(metric.key()), Some(metric));
+            assert_eq!(serde_json::to_value(metric).unwrap(), metric.key());
+        }
+        let keys: BTreeSet<&str> = Metric::ALL.into_iter().map(Metric::key).collect();
+        let texts: BTreeSet<&str> = Metric::ALL.into_iter().map(Metric::text).collect();
+        assert_eq!((keys.len(), texts.len()), (INFO.len(), INFO.len()));
+        assert_eq!(Metric::named("device time"), None);
+    }
+
+    #[test]
+    fn values_are_written_by_metric_those_that_there_are() {
+        let mut values = Values::default();
+        values.set(Metric::Host, Some(2.5));
+        values.set(Metric::PeakMemory, Some(4096.0));
+        values.set(Metric::CpuTime, Some(1.0));
+        values.set(Metric::CpuTime, None);
+        let text = serde_json::to_string(&values).unwrap();
+        assert_eq!(text, r#"{"host":2.5,"peak_memory":4096.0}"#);
+        assert_eq!(serde_json::from_str::<Values>(&text).unwrap(), values);
+        assert!(serde_json::from_str::<Values>(r#"{"hots":1.0}"#).is_err());
+    }
+
+    #[test]
+    fn a_threshold_is_the_suites_or_follows_from_that_of_the_device() {
+        let policy = |threshold: f64| Policy {
+            threshold: Share(threshold),
+            thresholds: [(Metric::Host, Share(0.3))].into(),
+            ..Policy::default()
+        };
+        for (metric, at_2, at_8) in [
+            (Metric::Device, 0.02, 0.08),
+            (Metric::DeviceP90, 0.10, 0.24),
+            (Metric::Host, 0.3, 0.3),
+            (Metric::FirstCall, 1.0, 1.0),
+            (Metric::PeakMemory, 0.10, 0.10),
+            (Metric::CpuTime, 0.05, 0.08),
+        ] {
+            for (threshold, wanted) in [(0.02, at_2), (0.08, at_8)] {
+                let found = policy(threshold).threshold_of(metric).0;
+                assert!((found - wanted).abs() < 1e-12, "{metric:?}: {found}");
+            }
+        }
+        let usual = Policy::default();
+        assert_eq!(usual.threshold_of(Metric::Host), Share(0.20));
+        assert_eq!(
+            (usual.day_on(true), usual.day_on(false)),
+            (Share(0.01), Share(0.03))
+        );
+        let own = Policy {
+            day: Some(Share(0.0)),
+            ..usual
+        };
+        assert_eq!(
+            (own.day_on(true), own.day_on(false)),
+            (Share(0.0), Share(0.0))
+        );
     }
 }

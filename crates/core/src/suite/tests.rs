@@ -108,3 +108,98 @@ fn complaints_name_file_line_key_value_and_fix() {
             .starts_with("s.toml:1: malformed TOML")
     );
 }
+
+#[test]
+fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
+    use super::rules::{Metric, Policy};
+    use regatta_worker::units::Share;
+
+    let policy = |text: &str| {
+        let head = "schema = 1\ndescription = \"d\"\n";
+        let sweep = "[[sweep]]\nvariants = \"cpu/flash\"\nseq = 8\nhead_dim = 8\n";
+        parse(&format!("{head}[policy]\n{text}\n{sweep}")).map(|suite| suite.rules.policy)
+    };
+    let of = |threshold: f64| Policy {
+        threshold: Share(threshold),
+        ..Policy::default()
+    };
+    let read = [
+        ("", of(0.05)),
+        ("threshold = 0.02", of(0.02)),
+        ("threshold = 0", of(0.0)),
+        (
+            "threshold = { device = 0.02, host = 0.3, first_call = 4 }",
+            Policy {
+                thresholds: [(Metric::Host, Share(0.3)), (Metric::FirstCall, Share(4.0))].into(),
+                ..of(0.02)
+            },
+        ),
+        (
+            "threshold = { host = 0.3 }",
+            Policy {
+                thresholds: [(Metric::Host, Share(0.3))].into(),
+                ..of(0.05)
+            },
+        ),
+        (
+            "ignore = [\"host\", \"device_p90\"]\nday = 0.01",
+            Policy {
+                ignore: [Metric::Host, Metric::DeviceP90].into(),
+                day: Some(Share(0.01)),
+                ..of(0.05)
+            },
+        ),
+        (
+            "ignore = \"cpu_time\"",
+            Policy {
+                ignore: [Metric::CpuTime].into(),
+                ..of(0.05)
+            },
+        ),
+    ];
+    for (text, wanted) in read {
+        assert_eq!(policy(text), Ok(wanted), "{text}");
+    }
+    for (text, complaint) in [
+        (
+            "threshold = 2",
+            "policy.threshold = 2: use a fraction from 0 to 1: 0.05 is 5 %",
+        ),
+        (
+            "threshold = \"2 %\"",
+            "policy.threshold = \"2 %\": expected a number, found string",
+        ),
+        (
+            "threshold = { device = -0.1 }",
+            "policy.threshold.device = -0.1: use a fraction from 0 to 1: 0.05 is 5 %",
+        ),
+        (
+            "threshold = { host = 1001 }",
+            "policy.threshold.host = 1001: use a relative change from 0 to 1000: 0.25 is a quarter \
+             more",
+        ),
+        (
+            "threshold = { hots = 0.3 }",
+            "policy.threshold.hots = 0.3: unknown key; did you mean `host`?",
+        ),
+        (
+            "day = 1.01",
+            "policy.day = 1.01: use a fraction from 0 to 1: 0.05 is 5 %",
+        ),
+        (
+            "ignore = [\"host\", \"devise\"]",
+            "policy.ignore[1] = \"devise\": no such metric; did you mean `device`?",
+        ),
+        (
+            "ignore = \"xyz\"",
+            "policy.ignore = \"xyz\": no such metric; there are device, device_p90, host, \
+             first_call, peak_memory, cpu_time",
+        ),
+        (
+            "treshold = 0.02",
+            "policy.treshold = 0.02: unknown key; did you mean `threshold`?",
+        ),
+    ] {
+        assert_eq!(policy(text), Err(format!("s.toml:4: {complaint}")));
+    }
+}

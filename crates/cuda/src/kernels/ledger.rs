@@ -87,7 +87,7 @@ pub struct Comparison {
     pub better: Vec<Change>,
     /// Entry points that the ledger does not have.
     pub added: Vec<EntryId>,
-    /// Rows that were held against each other.
+    /// Rows that were compared with each other.
     pub compared: usize,
     /// Rows of the ledger whose file and architecture were not built now.
     pub not_built: usize,

@@ -135,7 +135,7 @@ mod tests {
         );
         let headless = said(whole.split_once('\n').unwrap().1);
         assert!(headless.contains(":1: its header is missing"), "{headless}");
-        let other = said(&whole.replace("\"schema\":2", "\"schema\":9"));
+        let other = said(&whole.replace("\"schema\":3", "\"schema\":9"));
         assert!(other.contains("its schema is 9"), "{other}");
         assert!(said("").contains(":1: "), "an empty file");
     }

@@ -7,11 +7,11 @@ use std::cell::OnceCell;
 use super::facts::Clock;
 use super::facts::{Facts, Found, Pair, Source, Waits};
 use crate::account::{Asked, account, of_host};
-use crate::complete::median_ns;
 use crate::judgement::{Account, Cause, Fact, Item};
 use crate::structure;
 use regatta_core::machine::{ActivitySummary, KernelChange, Sides, Structure, of_calls, plain};
 use regatta_core::record::side::CaseRecord;
+use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::StructurePolicy;
 use regatta_worker::units::{Nanoseconds, Share};
 
@@ -31,8 +31,8 @@ impl<'a> Pair<'a> {
             clock: self.clock,
             ns: Sides::of(self.base_ns, self.head_ns),
             ratio: self.ratio,
-            floor: self.floor,
-            host_ns: self.medians(|record| &record.host_ns),
+            threshold: self.threshold,
+            host_ns: self.medians(Metric::Host),
             waits: self
                 .activities()
                 .map(|sides| sides.map(|activity| waits(activity))),
@@ -55,7 +55,7 @@ impl<'a> Pair<'a> {
             times,
             divisions: Sides::both(division(self.base), division(self.head))?,
             holds_host: Sides::of(self.base_clock.holds_host(), self.clock.holds_host()),
-            host: self.medians(|record| &record.host_ns),
+            host: self.medians(Metric::Host),
             mhz: self.clock_mhz(),
             counters: Sides::both(counters(self.base), counters(self.head)),
             kernels,
@@ -64,16 +64,15 @@ impl<'a> Pair<'a> {
 
     /// The medians of the device's clock, where both sides read it.
     pub fn clock_mhz(&self) -> Option<Sides<f64>> {
-        let [base, head] = [self.base, self.head].map(|record| median_ns(&record.clock_mhz));
+        let [base, head] = [self.base, self.head]
+            .map(|record| regatta_core::record::side::median(&record.clock_mhz));
         Sides::both(base, head)
     }
 
-    /// The medians of times of both sides.
-    pub fn medians(
-        &self,
-        times: fn(&CaseRecord) -> &Vec<Nanoseconds>,
-    ) -> Option<Sides<Nanoseconds>> {
-        Sides::both(median_ns(times(self.base)), median_ns(times(self.head)))
+    /// The medians of a time of both sides.
+    pub fn medians(&self, metric: Metric) -> Option<Sides<Nanoseconds>> {
+        let of = |record: &CaseRecord| record.median(metric).map(Nanoseconds);
+        Sides::both(of(self.base), of(self.head))
     }
 
     /// What the device did in one call of each, where both are known.

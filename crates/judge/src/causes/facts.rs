@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use crate::counts;
-use crate::floor::beyond;
 use crate::judgement::{Account, Cause, Difference, Fact, Finding};
 use regatta_core::machine::{KernelChange, Scope, SideFigures, Sides, Structure};
 use regatta_core::record::side::CaseRecord;
@@ -35,7 +34,7 @@ pub struct Pair<'a> {
     /// Head over base, with the machine's share left in.
     pub ratio: Ratio,
     /// Smallest change that counts.
-    pub floor: Share,
+    pub threshold: Share,
     /// Versions in which the case's worker differs.
     pub versions: Vec<&'a Difference>,
     /// Multiprocessors of the device, where it is a GPU that tells them.
@@ -62,7 +61,7 @@ pub struct Facts<'a> {
     /// Head over base, with the machine's share left in.
     pub ratio: Ratio,
     /// Smallest change that counts.
-    pub floor: Share,
+    pub threshold: Share,
     /// The host's time to issue a call, where it was taken.
     pub host_ns: Option<Sides<Nanoseconds>>,
     /// Idle time of the device, where it is known.
@@ -93,7 +92,7 @@ impl<'a> Facts<'a> {
         scope: Scope,
         kernels: &'a [KernelChange],
         account: Option<Account>,
-        floor: Share,
+        threshold: Share,
     ) -> Facts<'a> {
         let waits = |side: &SideFigures| Waits {
             idle_ns: side.idle_ns,
@@ -105,7 +104,7 @@ impl<'a> Facts<'a> {
             clock: Clock::Wall,
             ns: sides.map(|side| Some(side.elapsed_ns)),
             ratio: sides.ratio(|side| side.elapsed_ns),
-            floor,
+            threshold,
             host_ns: None,
             waits: Some(sides.map(waits)),
             kernels: Cow::Borrowed(kernels),
@@ -180,7 +179,10 @@ impl<'a> Facts<'a> {
 
     /// True when time changed enough that conditions around it are worth telling.
     pub fn moved(&self) -> bool {
-        beyond(self.ratio, self.floor)
+        {
+            let limit = Ratio::grown_by(self.threshold);
+            self.ratio > limit || self.ratio < limit.inverse()
+        }
     }
 
     /// True when the device's time is judged, and not the host's.

@@ -8,6 +8,8 @@ use crate::judgement::{Cause, Fact, Item, asked_of_cuda};
 use regatta_core::machine::{
     ASKED_OF_CUDA, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Scope, SideFigures, Sides,
 };
+use regatta_core::record::side::CaseRecord;
+use regatta_core::suite::rules::Metric;
 use regatta_worker::units::{Bytes, Nanoseconds, Ratio, Share};
 
 /// Waiting for the host, or else gaps, where the host is in the time at all: behind a gate
@@ -17,14 +19,14 @@ pub fn waiting(facts: &Facts) -> Option<Found> {
     in_it.then(|| host_bound(facts).or_else(|| gaps(facts)))?
 }
 
-/// A host time that grew beyond the floor, by at least half of what takes longer, where the
+/// A host time that grew beyond the threshold, by at least half of what takes longer, where the
 /// device waits for it: inside a call or repetition, as its idle time tells, or from one
 /// call to the next, because the host needs at least as long as the device. Where host times
 /// are not known, idle time alone tells.
 fn host_bound(facts: &Facts) -> Option<Found> {
     let grew = facts.host_ns.map(|host| {
         let enough = facts.slower_by().unwrap_or_default() * EXPLAINS;
-        host.head > host.base * Ratio::grown_by(facts.floor) && host.growth() >= enough
+        host.head > host.base * Ratio::grown_by(facts.threshold) && host.growth() >= enough
     });
     if grew == Some(false) {
         return None;
@@ -93,7 +95,7 @@ fn is_the_hosts(idle: &Sides<Waits>) -> Option<bool> {
 fn between_calls(facts: &Facts, pair: &Pair) -> Option<f64> {
     let device = match facts.clock {
         // The host's time is what is judged: it cannot but be in it.
-        Clock::Host => pair.medians(|record| &record.device_ns).map(|ns| ns.head),
+        Clock::Host => pair.medians(Metric::Device).map(|ns| ns.head),
         _ => facts.ns.head,
     };
     (facts.host_ns?.head >= device?).then_some(0.75)
@@ -115,7 +117,7 @@ fn idle_facts(idle: Sides<Waits>) -> Vec<Fact> {
 /// `device time 75.8 → 267 µs`, or what it is where it hardly changed.
 fn device(facts: &Facts, pair: &Pair) -> Option<Fact> {
     let device = match facts.clock {
-        Clock::Host => pair.medians(|record| &record.device_ns)?,
+        Clock::Host => pair.medians(Metric::Device)?,
         _ => Sides::both(facts.ns.base, facts.ns.head)?,
     };
     Some(match facts.of_device() && facts.moved() {
@@ -196,7 +198,7 @@ fn asked_more(facts: &Facts, name: &str) -> Option<Fact> {
 /// True where a repetition has one more: counts are taken a few times a second and scaled, so
 /// less may be none.
 fn one_more(facts: &Facts, count: Sides<f64>) -> bool {
-    count.growth() >= 0.9 && count.head > count.base * (1.0 + facts.floor.0)
+    count.growth() >= 0.9 && count.head > count.base * (1.0 + facts.threshold.0)
 }
 
 /// Copies to the host, for which the host waits where it uses them: told where the device waits
@@ -239,7 +241,8 @@ pub fn synchronisation(facts: &Facts) -> Option<Found> {
         Some(_) => asked_more(facts, SYNCHRONISATIONS)?,
         None => {
             let waits = pair.head.conditions.synchronised > 0;
-            let did = pair.base.conditions.synchronised > 0 || pair.base.device_ns.is_empty();
+            let did =
+                pair.base.conditions.synchronised > 0 || pair.base.median(Metric::Device).is_none();
             let now = waits && !did && pair.base_clock == Clock::Gated;
             now.then(|| Fact::said("the call waits for the device itself, and did not before"))?
         }
@@ -262,7 +265,8 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
     let workspace = facts.more("workspace_bytes");
     let workspace = workspace.map(|bytes| bytes.map(|bytes| Bytes(*bytes as u64)));
     let allocations = facts.more("allocations");
-    let peak = Sides::both(pair.base.peak_bytes, pair.head.peak_bytes);
+    let peak = |record: &CaseRecord| Some(Bytes(record.median(Metric::PeakMemory)? as u64));
+    let peak = Sides::both(peak(pair.base), peak(pair.head));
     let peak = peak.filter(|peak| {
         let more = Bytes(peak.head.0.saturating_sub(peak.base.0));
         more >= ROUNDING && more.0 >= peak.base.0 / 10
@@ -284,7 +288,7 @@ pub fn calls_added(facts: &Facts) -> Option<Found> {
     let names = ["module_loads", "allocations", "synchronisations"];
     let more = names.iter().filter_map(|name| {
         let count = facts.more(name)?;
-        let beyond = count.head > count.base * (1.0 + facts.floor.0);
+        let beyond = count.head > count.base * (1.0 + facts.threshold.0);
         beyond.then_some((name.replace('_', " "), count))
     });
     let more: Vec<(String, Sides<f64>)> = more.collect();

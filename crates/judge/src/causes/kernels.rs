@@ -165,7 +165,7 @@ pub fn same_launch(facts: &Facts) -> Option<Found> {
     let slower = facts.kernels.iter().filter(|kernel| {
         kernel.became == Became::Same
             && kernel.changes.is_empty()
-            && kernel.ratio() > Ratio::grown_by(facts.floor)
+            && kernel.ratio() > Ratio::grown_by(facts.threshold)
             && kernel.growth_ns() > worth
     });
     let slower: Vec<&KernelChange> = slower.collect();

@@ -75,7 +75,7 @@ pub fn found(facts: &Facts) -> Vec<Found> {
 /// caused it. One whose time is not known keeps its rank; of two that rank alike, the one
 /// that accounts for more comes first.
 fn rank_by_share(facts: &Facts, found: &mut [Found]) {
-    let slower = facts.ratio > Ratio::grown_by(facts.floor);
+    let slower = facts.ratio > Ratio::grown_by(facts.threshold);
     for one in found.iter_mut() {
         let Some(time) = one
             .growth

@@ -60,7 +60,7 @@ fn head_filled(kernel: &KernelChange) -> Option<(u64, u32)> {
 }
 
 fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
-    let slower = kernel.ratio() > Ratio::grown_by(facts.floor);
+    let slower = kernel.ratio() > Ratio::grown_by(facts.threshold);
     let order = match (slower, kernel.fewer >= MUCH) {
         (true, true) => 0.95,
         (true, false) => 0.6,

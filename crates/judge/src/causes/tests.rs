@@ -1,22 +1,21 @@
 //! Two records of a case, and the causes that are told of them.
 
 use super::*;
-use crate::complete::median_ns;
 use crate::judgement::Difference;
 use crate::testing::written;
-use regatta_core::record::side::CaseRecord;
+use regatta_core::record::side::{CaseRecord, median};
 use regatta_worker::units::Share;
 
 fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> {
     Pair {
         base,
         head,
-        base_ns: median_ns(&base.device_ns),
-        head_ns: median_ns(&head.device_ns),
+        base_ns: median(&base.device_ns()),
+        head_ns: median(&head.device_ns()),
         base_clock: Clock::Events,
         clock: Clock::Events,
         ratio: Ratio(ratio),
-        floor: Share(0.05),
+        threshold: Share(0.05),
         versions: Vec::new(),
         sms: None,
     }

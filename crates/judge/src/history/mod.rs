@@ -7,9 +7,8 @@
 //! What all cases of a run share is taken out as far as it comes and goes with the run. What
 //! stays, a step or a drift of all cases, is judged as a series of its own.
 //!
-//! What gets slower in no step that stands out creeps: a series without its steps is held to its
-//! own order (Daniels, Journal of the Royal Statistical Society B 12, 1950: Spearman's rank
-//! correlation with time), and its last runs to fixed first ones. Both have to say so.
+//! What gets slower in no step that stands out creeps: the newest run is compared with the oldest
+//! one, without the steps between them, by the rule of gates.
 
 mod memory;
 mod moved;
@@ -22,12 +21,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::statistics::two_sample_ratio;
-use crate::statistics::normal_upper;
+use crate::rule::{Answer, FEWEST, GATE_ERROR, Series as Values, Terms, compare, shift};
 use memory::Memory;
 use regatta_core::record::history::{Came, Clock, History};
 use regatta_worker::units::{Nanoseconds, Probability, Ratio};
-use scan::{Place, Scan, middle, ranks};
+use scan::{Place, Scan, middle};
 
 /// Reads a history.
 pub fn trends(history: &History, options: &Options) -> Trends {
@@ -50,12 +48,13 @@ pub fn series(history: &History, clock: Clock) -> Vec<Series> {
     for (place, kept) in history.runs.iter().enumerate() {
         for (number, came) in &kept.results {
             let time = match came {
-                Came::Timed(figures) => figures.of(clock),
+                Came::Timed(figures) => figures.of(clock).map(|time| (time, figures)),
                 _ => None,
             };
-            if let (Some(time), Some(of)) = (time, all.get_mut(*number as usize)) {
+            if let (Some((time, figures)), Some(of)) = (time, all.get_mut(*number as usize)) {
                 of.runs.push(place as u32);
                 of.times.push(time);
+                of.values.push(figures.values(clock));
             }
         }
     }
@@ -70,6 +69,7 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
         shortest: options.shortest.max(2),
         ln_level: options.level.0.ln() - ((all.len() + 1) as f64).ln(),
         memory: 0.0,
+        error: GATE_ERROR / all.len().max(1) as f64,
     };
     let shared = shared(all, &logs, runs).map(|shared| {
         let own = Scan {
@@ -79,21 +79,42 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
         let changes = own.changes(&shared.logs);
         shared.take_out(&changes, all, &mut logs);
         let factors = shared.logs.iter().map(|log| Nanoseconds(log.exp()));
+        let factors: Vec<Nanoseconds> = factors.collect();
         let series = Series {
             runs: shared.runs,
-            times: factors.collect(),
+            values: factors.iter().map(|factor| vec![*factor]).collect(),
+            times: factors,
         };
-        told(&series, &shared.logs, &changes, own, options)
+        let steps = steps(&series, &shared.logs, &changes, own, options);
+        let ends = Ends::of(&series, &steps, options);
+        let creep = ends.and_then(|ends| ends.creep(0.0, &series, own, options));
+        told(&series, steps, creep, options)
     });
     let memories: Vec<Memory> = logs.par_iter().map(|logs| Memory::of(logs)).collect();
     let usual = Memory::usual(&memories);
     let cases = all.par_iter().zip(&logs).zip(&memories);
-    let cases = cases.map(|((series, logs), own)| {
-        let scan = Scan {
-            memory: usual.max(own.by_itself()),
-            ..scan
-        };
-        told(series, logs, &scan.changes(logs), scan, options)
+    let cases: Vec<_> = cases
+        .map(|((series, logs), own)| {
+            let scan = Scan {
+                memory: usual.max(own.by_itself()),
+                ..scan
+            };
+            let steps = steps(series, logs, &scan.changes(logs), scan, options);
+            let ends = Ends::of(series, &steps, options);
+            (steps, ends)
+        })
+        .collect();
+    // What the oldest run and the newest of all cases have in common is of these two days.
+    let shifts = cases.iter().filter_map(|(_, ends)| ends.as_ref()?.shift());
+    let shifts: Vec<f64> = shifts.collect();
+    let days = if shifts.len() < FEW {
+        0.0
+    } else {
+        middle(&shifts)
+    };
+    let cases = all.par_iter().zip(cases).map(|(series, (steps, ends))| {
+        let creep = ends.and_then(|ends| ends.creep(days, series, scan, options));
+        told(series, steps, creep, options)
     });
     (shared, cases.collect())
 }
@@ -106,14 +127,16 @@ fn logarithms(series: &Series) -> Vec<f64> {
 /// longer than finding it.
 const NEAREST: usize = 50;
 
-/// What a series says whose level changes at these places; `logs` are its values without what
-/// all cases of a run share.
-fn told(series: &Series, logs: &[f64], changes: &[Place], scan: Scan, options: &Options) -> Trend {
-    let steps = steps(series, logs, changes, scan, options);
-    let creep = creep(series, logs, &steps, scan, options);
+/// What a series says of these changes.
+fn told(
+    series: &Series,
+    steps: Vec<(usize, Step)>,
+    creep: Option<Creep>,
+    options: &Options,
+) -> Trend {
     let since = steps.last().map_or(0, |(at, _)| *at);
     let since = match creep {
-        Some(_) => since.max(logs.len().saturating_sub(options.reference)),
+        Some(_) => since.max(series.times.len().saturating_sub(options.reference)),
         None => since,
     };
     let level = |values: &[Nanoseconds]| regatta_core::record::side::median(values);
@@ -127,7 +150,8 @@ fn told(series: &Series, logs: &[f64], changes: &[Place], scan: Scan, options: &
     }
 }
 
-/// The changes that are as large as the floor, with their places in the series.
+/// The changes that are as large as the threshold, with their places in the series; `logs` are
+/// its values without what all cases of a run share.
 fn steps(
     series: &Series,
     logs: &[f64],
@@ -143,11 +167,10 @@ fn steps(
         let mut found = Vec::new();
         for (number, place) in places.iter().enumerate() {
             let (at, to) = (place.at, ends[number + 1]);
-            let factors = |logs: &[f64]| -> Vec<f64> { logs.iter().map(|log| log.exp()).collect() };
-            let left = factors(&logs[from.max(at.saturating_sub(NEAREST))..at]);
-            let right = factors(&logs[at..to.min(at + NEAREST)]);
+            let left = &logs[from.max(at.saturating_sub(NEAREST))..at];
+            let right = &logs[at..to.min(at + NEAREST)];
             let level = |values: &[Nanoseconds]| regatta_core::record::side::median(values);
-            let size = two_sample_ratio(&left, &right, 0.95);
+            let size = shift(left, right);
             if let (Some(size), Some(from_ns), Some(to_ns)) = (
                 size,
                 level(&series.times[from..at]),
@@ -159,9 +182,9 @@ fn steps(
                     before: series.runs[at - 1] as usize,
                     from_ns,
                     to_ns,
-                    ratio: size.ratio,
-                    low: size.low,
-                    high: size.high,
+                    ratio: Ratio(size.0.exp()),
+                    low: Ratio(size.1.exp()),
+                    high: Ratio(size.2.exp()),
                     p: Probability(p * options.level.0),
                     runs_after: to - at,
                 };
@@ -175,7 +198,7 @@ fn steps(
             .iter()
             .min_by(|a, b| size(&a.1).total_cmp(&size(&b.1)));
         match smallest.map(|(at, step)| (*at, size(step))) {
-            Some((at, size)) if size < options.floor.0.ln_1p() => {
+            Some((at, size)) if size < options.threshold.0.ln_1p() => {
                 places.retain(|place| place.at != at);
             }
             _ => return found,
@@ -213,7 +236,7 @@ fn lost(history: &History) -> Vec<Option<Lost>> {
 }
 
 /// Of fewer cases the middle one is the case itself.
-const FEWEST: usize = 8;
+const FEW: usize = 8;
 
 /// What all cases share, run by run.
 struct Shared {
@@ -225,7 +248,7 @@ struct Shared {
 
 /// The middle one of how far cases are from their own medians, in each run of enough of them.
 fn shared(all: &[Series], logs: &[Vec<f64>], runs: usize) -> Option<Shared> {
-    if all.len() < FEWEST {
+    if all.len() < FEW {
         return None;
     }
     let mut away: Vec<Vec<f64>> = vec![Vec::new(); runs];
@@ -238,7 +261,7 @@ fn shared(all: &[Series], logs: &[Vec<f64>], runs: usize) -> Option<Shared> {
         }
     }
     let enough = away.into_par_iter().enumerate();
-    let enough = enough.filter(|(_, away)| away.len() >= FEWEST);
+    let enough = enough.filter(|(_, away)| away.len() >= FEW);
     let (runs, logs): (Vec<u32>, Vec<f64>) = enough
         .map(|(run, away)| (run as u32, middle(&away)))
         .unzip();
@@ -268,12 +291,6 @@ impl Shared {
     }
 }
 
-/// In floors, what counts as creep: it has no day that one could look at.
-const FLOORS: f64 = 2.0;
-
-/// In the level of changes, that of creep: its p is exact, and steps are to have what there is.
-const TENTH: f64 = 10.0;
-
 /// The places of the reference in a series.
 fn reference(series: &Series, options: &Options) -> Range<usize> {
     let from = series
@@ -282,61 +299,81 @@ fn reference(series: &Series, options: &Options) -> Range<usize> {
     from..series.runs.len().min(from + options.reference)
 }
 
-/// Whether a series creeps, given its steps with their places.
-fn creep(
-    series: &Series,
-    logs: &[f64],
-    steps: &[(usize, Step)],
-    scan: Scan,
-    options: &Options,
-) -> Option<Creep> {
-    let reference = reference(series, options);
-    let last = logs.len().checked_sub(options.reference)?;
-    // Nothing creeps within the reference.
-    if reference.len() < options.reference || last < reference.end {
-        return None;
-    }
-    let mut flat = logs[reference.start..].to_vec();
-    for (at, step) in steps.iter().filter(|(at, _)| *at > reference.start) {
-        for log in &mut flat[at - reference.start..] {
-            *log -= step.ratio.0.ln();
-        }
-    }
-    let first = &flat[..reference.len()];
-    let newest = &flat[last - reference.start..];
-    let ratio = middle(newest) - middle(first);
-    let order = correlation(&flat);
-    let enough = ratio.abs() >= (FLOORS * options.floor.0).ln_1p();
-    if !enough || order.signum() != ratio.signum() {
-        return None;
-    }
-    let worth = flat.len() as f64 * (1.0 - scan.memory) / (1.0 + scan.memory);
-    let z = order.abs() * (worth - 1.0).max(0.0).sqrt();
-    let ln_p = (TENTH * 2.0 * normal_upper(z)).max(f64::MIN_POSITIVE).ln();
-    let level = |times: &[Nanoseconds]| regatta_core::record::side::median(times);
-    (ln_p <= scan.ln_level).then_some(Creep {
-        from_ns: level(&series.times[reference])?,
-        to_ns: level(&series.times[last..])?,
-        ratio: Ratio(ratio.exp()),
-        p: Probability((ln_p - scan.ln_level).exp() * options.level.0),
-    })
+/// What another day may change: the oldest run and the newest were not measured in pairs.
+const DAY: f64 = 0.03;
+
+/// The oldest comparable run and the newest, without the steps between them: logarithms of what
+/// their invocations took. Runs of fewer invocations than the rule takes count with their
+/// neighbours, as many as the reference has: five against five can show nothing but what lies far
+/// apart, and runs that creep lie apart themselves.
+struct Ends {
+    from: usize,
+    base: Vec<f64>,
+    head: Vec<f64>,
 }
 
-/// Spearman's correlation of values with their places.
-fn correlation(values: &[f64]) -> f64 {
-    let ranks = ranks(values);
-    let centre = (values.len() as f64 + 1.0) / 2.0;
-    let (mut along, mut across, mut both) = (0.0, 0.0, 0.0);
-    for (place, rank) in ranks.iter().enumerate() {
-        let (x, y) = (place as f64 + 1.0 - centre, rank - centre);
-        along += x * x;
-        across += y * y;
-        both += x * y;
+impl Ends {
+    fn of(series: &Series, steps: &[(usize, Step)], options: &Options) -> Option<Ends> {
+        let from = reference(series, options).start;
+        let values = |at: usize| -> Vec<f64> {
+            let before = steps
+                .iter()
+                .filter(|(step, _)| (from + 1..=at).contains(step));
+            let explained: f64 = before.map(|(_, step)| step.ratio.0.ln()).sum();
+            let of_run = series.values.get(at).into_iter().flatten();
+            of_run.map(|time| time.0.ln() - explained).collect()
+        };
+        let mut places = from..series.runs.len();
+        let together = options.reference.min(places.len() / 2).max(FEWEST);
+        Some(Ends {
+            from,
+            base: of_runs(places.by_ref().map(values), together)?,
+            head: of_runs(places.rev().map(values), together)?,
+        })
     }
-    match along * across > 0.0 {
-        true => both / (along * across).sqrt(),
-        false => 0.0,
+
+    /// By how much the newest run lies above the oldest.
+    fn shift(&self) -> Option<f64> {
+        Some(shift(&self.base, &self.head)?.0)
     }
+
+    /// Whether the series creeps, by the [rule](crate::rule) of gates, without what both days did
+    /// to all cases.
+    fn creep(&self, days: f64, series: &Series, scan: Scan, options: &Options) -> Option<Creep> {
+        let head: Vec<f64> = self.head.iter().map(|log| log - days).collect();
+        let values = Values {
+            base: &self.base,
+            head: &head,
+            paired: false,
+        };
+        let terms = Terms {
+            threshold: options.threshold.0.ln_1p(),
+            day: f64::ln_1p(DAY),
+            error: scan.error,
+            last: true,
+        };
+        let found = compare(values, terms)?;
+        let moved = matches!(found.answer, Answer::Regressed | Answer::Improved);
+        moved.then_some(Creep {
+            from_ns: *series.times.get(self.from)?,
+            to_ns: *series.times.last()?,
+            ratio: Ratio(found.change.exp()),
+            low: Ratio(found.low.exp()),
+            high: Ratio(found.high.exp()),
+        })
+    }
+}
+
+/// The values of the first of these runs; where it has fewer than the rule takes, so many of it
+/// and those that follow.
+fn of_runs(mut runs: impl Iterator<Item = Vec<f64>>, together: usize) -> Option<Vec<f64>> {
+    let mut found = runs.next()?;
+    if found.len() < FEWEST {
+        while found.len() < together {
+            found.extend(runs.next()?);
+        }
+    }
+    Some(found)
 }
 
 #[cfg(test)]

@@ -60,7 +60,8 @@ pub(super) fn events(
         let usual = step.ratio.0.ln();
         let alike = |change: &Change| {
             let own = change.step.ratio.0.ln();
-            near(change.step, step) && (own - usual).abs() <= usual.abs().max(2.0 * options.floor.0)
+            near(change.step, step)
+                && (own - usual).abs() <= usual.abs().max(2.0 * options.threshold.0)
         };
         left.retain(|change| !alike(change));
         events.push(context.event(step, with, true));

@@ -25,6 +25,8 @@ pub(super) struct Scan {
     pub(super) ln_level: f64,
     /// Correlation of one value with the next.
     pub(super) memory: f64,
+    /// This case's share of the error of creep.
+    pub(super) error: f64,
 }
 
 /// A place where an interval changes its level.
@@ -384,14 +386,14 @@ fn irwin_hall(z: f64, few: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::u_lower_tail;
+    use crate::rule::mann_whitney_tails;
 
     /// p of a rank sum that is short of its most by so many places, by counting.
     fn exact(few: usize, many: usize, short: usize) -> (f64, f64) {
         let (n, m) = (few as f64, many as f64);
         let u = n * m - short as f64;
         let z = (u - n * m / 2.0) / (n * m * (n + m + 1.0) / 12.0).sqrt();
-        (z, 2.0 * u_lower_tail(few, many)(short))
+        (z, 2.0 * mann_whitney_tails(few, many)[short])
     }
 
     #[test]

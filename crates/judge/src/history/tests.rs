@@ -22,12 +22,17 @@ fn noise(case: usize, run: usize) -> f64 {
 }
 
 /// A series of so many runs, whose time at each is this many times 100 µs, give or take a per
-/// cent.
+/// cent; its five invocations lie a fifth of a per cent around that.
 fn series(case: usize, runs: usize, factor: impl Fn(usize) -> f64) -> Series {
-    let times = (0..runs).map(|run| 1e5 * factor(run) * (1.0 + 0.01 * noise(case, run)));
+    let time = |run| 1e5 * factor(run) * (1.0 + 0.01 * noise(case, run));
+    let values = (0..runs).map(|run| {
+        let near = [-0.002, 0.001, 0.0, -0.001, 0.002];
+        quantities(near.map(|away| time(run) * (1.0 + away)))
+    });
     Series {
         runs: (0..runs as u32).collect(),
-        times: quantities(times),
+        times: quantities((0..runs).map(time)),
+        values: values.collect(),
     }
 }
 
@@ -94,24 +99,51 @@ fn changes_are_where_levels_change_and_nowhere_else() {
 }
 
 #[test]
-fn what_creeps_has_no_day_and_is_told_against_the_reference() {
-    let trend = alone(120, |run| 1.0 + 0.06 * run as f64 / 119.0);
+fn what_creeps_has_no_day_and_is_told_against_the_oldest_run() {
+    let slope = |by: f64| move |run: usize| 1.0 + by * run as f64 / 119.0;
+    let trend = alone(120, slope(0.1));
     assert!(at(&trend).is_empty());
     let creep = trend.creep.unwrap();
-    assert!((creep.ratio.0 - 1.06).abs() < 0.012, "{creep:?}");
+    assert!((creep.ratio.0 - 1.1).abs() < 0.025, "{creep:?}");
+    assert!(creep.low <= creep.ratio && creep.ratio <= creep.high);
     // A step on top of it is told for itself.
     let both = alone(120, |run| {
         let step = if run < 70 { 1.0 } else { 1.3 };
-        step * (1.0 + 0.06 * run as f64 / 119.0)
+        step * slope(0.1)(run)
     });
     assert_eq!(at(&both), [70]);
     let creep = both.creep.unwrap();
-    assert!((1.02..1.08).contains(&creep.ratio.0), "{creep:?}");
-    // As much below the floor is none.
-    assert_eq!(
-        alone(120, |run| 1.0 + 0.01 * run as f64 / 119.0).creep,
-        None
-    );
+    assert!((1.05..1.13).contains(&creep.ratio.0), "{creep:?}");
+    // No more than another day may do is none.
+    assert_eq!(alone(120, slope(0.03)).creep, None);
+}
+
+#[test]
+fn few_runs_creep_in_either_direction_and_unchanged_ones_in_none() {
+    for (by, expected) in [(1.02_f64, 1.243), (1.0 / 1.02, 0.804)] {
+        let trend = alone(12, |run| by.powi(run as i32));
+        assert!(trend.steps.is_empty());
+        let creep = trend.creep.unwrap();
+        assert!((creep.ratio.0 - expected).abs() < 0.025, "{creep:?}");
+        assert_eq!((creep.to_ns / creep.from_ns).0 > 1.0, by > 1.0);
+    }
+    assert_eq!(alone(12, |_| 1.0).creep, None);
+}
+
+/// Older histories have a median a run: ten of the oldest are compared with ten of the newest.
+#[test]
+fn runs_of_one_value_creep_with_their_neighbours() {
+    let medians = |by: f64| {
+        let mut all = series(1, 60, |run| 1.0 + by * run as f64 / 59.0);
+        all.values = all.times.iter().map(|time| vec![*time]).collect();
+        let (_, mut cases) = found(&[all], 60, &Options::default());
+        cases.remove(0)
+    };
+    let trend = medians(0.12);
+    assert!(trend.steps.is_empty());
+    let creep = trend.creep.unwrap();
+    assert!((creep.ratio.0 - 1.1).abs() < 0.02, "{creep:?}");
+    assert_eq!(medians(0.0).creep, None);
 }
 
 #[test]
@@ -135,6 +167,22 @@ fn what_all_share_is_taken_out_as_far_as_it_comes_and_goes() {
     }
 }
 
+/// One that comes with the newest run is no creep of any case; a drift is one of all.
+#[test]
+fn a_slow_day_of_all_is_no_creep_and_a_drift_of_all_is_one() {
+    let twenty = |factor: fn(usize) -> f64| {
+        let all: Vec<Series> = (0..20).map(|case| series(case, 100, factor)).collect();
+        found(&all, 100, &Options::default())
+    };
+    let crept = |cases: &[Trend]| cases.iter().filter(|trend| trend.creep.is_some()).count();
+    let (shared, cases) = twenty(|run| if run == 99 { 1.15 } else { 1.0 });
+    assert_eq!((shared.unwrap().creep, crept(&cases)), (None, 0));
+    let (shared, cases) = twenty(|run| 1.0 + 0.2 * run as f64 / 99.0);
+    let creep = shared.unwrap().creep.unwrap();
+    assert!((creep.ratio.0 - 1.18).abs() < 0.03, "{creep:?}");
+    assert_eq!(crept(&cases), 0);
+}
+
 const RUNS: usize = 60;
 
 /// A history of two workers with twelve cases each, of which these take twice as long from run
@@ -153,7 +201,7 @@ fn history(slower: impl Fn(&str) -> bool) -> History {
             let factor = if run >= 40 && slower(&id.0) { 1.2 } else { 1.0 };
             let figures = Figures {
                 device_ns: Nanoseconds(1e5 * factor * (1.0 + 0.01 * noise(case, run))),
-                spread: None,
+                invocations_ns: Vec::new(),
                 host_ns: None,
                 cpu_ns: None,
             };

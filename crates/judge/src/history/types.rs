@@ -12,7 +12,7 @@ pub struct Options {
     /// Which of the times.
     pub clock: Clock,
     /// Smaller changes are not told.
-    pub floor: Share,
+    pub threshold: Share,
     /// Probability that a history in which nothing changed shows a change anywhere.
     pub level: Probability,
     /// Runs on each side of a change, at the least.
@@ -27,7 +27,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             clock: Clock::Device,
-            floor: Share(0.01),
+            threshold: Share(0.01),
             level: Probability(0.01),
             shortest: 5,
             reference: 10,
@@ -43,6 +43,8 @@ pub struct Series {
     pub runs: Vec<u32>,
     /// Its times there.
     pub times: Vec<Nanoseconds>,
+    /// The same of each invocation, as far as they are kept.
+    pub values: Vec<Vec<Nanoseconds>>,
 }
 
 /// A change of level.
@@ -58,7 +60,7 @@ pub struct Step {
     pub to_ns: Nanoseconds,
     /// By how much: the median of all ratios of a run after to one before.
     pub ratio: Ratio,
-    /// Lower end of the 95 % interval.
+    /// Lower end of its 90 % interval.
     pub low: Ratio,
     /// Upper end.
     pub high: Ratio,
@@ -126,17 +128,19 @@ pub struct Trends {
     pub lost: Vec<Option<Lost>>,
 }
 
-/// A change since the reference that no step explains.
+/// A change from the oldest run to the newest that no step explains.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Creep {
-    /// Level of the reference.
+    /// Median of the oldest run.
     pub from_ns: Nanoseconds,
-    /// Level of the last runs, as many.
+    /// Median of the newest.
     pub to_ns: Nanoseconds,
     /// One over the other, without the steps between them.
     pub ratio: Ratio,
-    /// Probability of such an order of runs in any case of a history without one, at most.
-    pub p: Probability,
+    /// Lower end of its 90 % interval.
+    pub low: Ratio,
+    /// Upper end.
+    pub high: Ratio,
 }
 
 /// Who moved.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Word;
+
 use regatta_core::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
 use regatta_core::suite::structural::{Action, Kind, Limit, Quantity};
 use regatta_worker::attention::CaseId;
@@ -65,16 +67,16 @@ pub struct Uncounted {
     pub reason: Option<String>,
     /// True where both sides tell it and nobody knows whether it is more: `reason` says of what.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub undecided: bool,
+    pub inconclusive: bool,
 }
 
 impl Uncounted {
     /// `counted in the base and not now: launches (2), allocations (3): the census failed`.
     pub fn told(all: &[Uncounted]) -> Option<String> {
         const NAMED: usize = 6;
-        let (undecided, all): (Vec<&Uncounted>, Vec<&Uncounted>) =
-            all.iter().partition(|one| one.undecided);
-        let open = undecided.iter().find_map(|one| one.reason.clone());
+        let (inconclusive, all): (Vec<&Uncounted>, Vec<&Uncounted>) =
+            all.iter().partition(|one| one.inconclusive);
+        let open = inconclusive.iter().find_map(|one| one.reason.clone());
         let Some(first) = all.first() else {
             return open;
         };
@@ -117,40 +119,13 @@ pub enum Direction {
     Other,
 }
 
-/// Whether an expectation or a limit held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Held {
-    /// It is shown to hold.
-    Yes,
-    /// It is broken beyond doubt.
-    Broken,
-    /// Neither is shown: the limit lies within the interval.
-    Inconclusive,
-    /// A case it needs was not measured.
-    NotJudged,
-}
-
-impl Held {
-    /// As it is said of one: `holds`, `broken`.
-    pub fn text(self) -> &'static str {
-        match self {
-            Held::Yes => "holds",
-            Held::Broken => "broken",
-            Held::Inconclusive => "inconclusive",
-            Held::NotJudged => "not judged",
-        }
-    }
-}
-
-/// One case held to a limit on its structure, or one build to a limit on that.
+/// One case of a limit on structure, or one build of a limit on that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct LimitResult {
     /// The limit's name.
     pub name: String,
-    /// The case held to it; `None` where it is on a build.
+    /// The case; `None` where it is on a build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<CaseId>,
     /// What was built, where it is on a build and one is known.
@@ -166,14 +141,14 @@ pub struct LimitResult {
     pub at_most: Option<f64>,
     /// What it is; `None` when nobody knows.
     pub value: Option<f64>,
-    /// What came of it: never inconclusive.
-    pub held: Held,
+    /// Same: it is met. Regressed: it is violated. Missing: nobody knows.
+    pub word: Word,
     /// What the value was read off, or why there is none.
     pub reason: Option<String>,
 }
 
 impl LimitResult {
-    /// Holds a value to a limit, of no case and no build yet.
+    /// Compares a value with a limit, of no case and no build yet.
     pub fn of(limit: &Limit, value: Option<f64>, reason: Option<String>) -> LimitResult {
         LimitResult {
             name: limit.name.clone(),
@@ -183,10 +158,10 @@ impl LimitResult {
             at_least: limit.at_least,
             at_most: limit.at_most,
             value,
-            held: match value {
-                None => Held::NotJudged,
-                Some(value) if limit.allows(value) => Held::Yes,
-                Some(_) => Held::Broken,
+            word: match value {
+                None => Word::Missing,
+                Some(value) if limit.allows(value) => Word::Same,
+                Some(_) => Word::Regressed,
             },
             reason,
         }

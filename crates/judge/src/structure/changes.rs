@@ -37,7 +37,6 @@ pub fn changes_of(pair: &Pair, kernels: &[KernelChange]) -> Option<Vec<Structura
     }
     compare(&mut found, base);
     watched(&mut found, base, head);
-    memory(&mut found);
     parameters(&mut found);
     instructions::compare(&mut found);
     found
@@ -177,9 +176,6 @@ fn fill(found: &mut Found, kernel: &KernelChange) {
     }
 }
 
-/// A difference of memory below this is an allocator's rounding.
-const ROUNDING: u64 = 1 << 20;
-
 /// Counts that are of a kind of their own, in the order in which they are told.
 const OF_A_KIND: [(&str, Kind); 8] = [
     ("tasks", Kind::Tasks),
@@ -248,16 +244,6 @@ pub fn watched(found: &mut Found, base: &Structure, head: &Structure) {
             let count = |side: &BTreeMap<String, u64>| side.get(name).copied().unwrap_or(0);
             found.add_figure(kind, name, count(before), count(after));
         }
-    }
-}
-
-/// Most memory in use, beyond the share that the policy lets pass.
-pub fn memory(found: &mut Found) {
-    let (base, head) = (found.pair.base, found.pair.head);
-    if let Some((Bytes(before), Bytes(after))) = base.peak_bytes.zip(head.peak_bytes)
-        && before.abs_diff(after) >= ROUNDING
-    {
-        add_memory(found, "peak_bytes", before, after);
     }
 }
 

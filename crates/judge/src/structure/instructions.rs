@@ -48,14 +48,14 @@ enum Compared {
     Less,
     Same,
     /// It may be more, and nobody knows.
-    Undecided,
+    Inconclusive,
 }
 
 /// Ranges that a few countings span: what lies apart by more than the wider of them is no
-/// chance. Where the head goes beyond the base, and not so far, that is undecided, unless the
+/// chance. Where the head goes beyond the base, and not so far, that is inconclusive, unless the
 /// base's own countings differ by as much; a base whose countings differ by a tenth is none to
-/// be held against. One process may have what is exact in it alone: a thousandth from it is
-/// undecided too.
+/// be compared with. One process may have what is exact in it alone: a thousandth from it is
+/// inconclusive too.
 fn compared(before: Counts, after: Counts, one_process: bool) -> Compared {
     let chance = before.spread().max(after.spread());
     let few = if one_process { before.most / 1000 } else { 0 };
@@ -68,7 +68,7 @@ fn compared(before: Counts, after: Counts, one_process: bool) -> Compared {
     let beyond = after.most.saturating_sub(before.most);
     let wide = before.spread().saturating_mul(10) > before.most;
     match beyond > before.spread() || (beyond > 0 && wide) {
-        true => Compared::Undecided,
+        true => Compared::Inconclusive,
         false => Compared::Same,
     }
 }
@@ -86,7 +86,7 @@ fn add(
     let more = match compared(before, after, one_process) {
         Compared::More => true,
         Compared::Less => false,
-        Compared::Same | Compared::Undecided => return,
+        Compared::Same | Compared::Inconclusive => return,
     };
     let called = match metric.words == INSTRUCTIONS {
         true => short(kernel),
@@ -109,7 +109,7 @@ fn add(
 }
 
 /// Kernels of both sides of which nobody knows whether they execute more.
-pub fn undecided(pair: &Pair) -> Option<Uncounted> {
+pub fn inconclusive(pair: &Pair) -> Option<Uncounted> {
     let (base, head) = (counters(pair.base)?, counters(pair.head)?);
     let one_process = one_process(base, head);
     let taken =
@@ -119,7 +119,7 @@ pub fn undecided(pair: &Pair) -> Option<Uncounted> {
         kernels.filter_map(move |(name, kernel)| {
             let before = *kernel.instructions.get(metric.name)?;
             let after = *head.kernels.get(name)?.instructions.get(metric.name)?;
-            let open = compared(before, after, one_process) == Compared::Undecided;
+            let open = compared(before, after, one_process) == Compared::Inconclusive;
             open.then_some((metric, name, before, after))
         })
     });
@@ -132,9 +132,9 @@ pub fn undecided(pair: &Pair) -> Option<Uncounted> {
     Some(Uncounted {
         name: INSTRUCTIONS.to_owned(),
         before: None,
-        undecided: true,
+        inconclusive: true,
         reason: Some(format!(
-            "{} of {} {before} {ARROW} {after}, undecided: {what}",
+            "{} of {} {before} {ARROW} {after}, inconclusive: {what}",
             metric.words,
             short(name)
         )),
@@ -172,7 +172,7 @@ pub fn vanished(pair: &Pair, head: &Structure) -> Option<Uncounted> {
             name: INSTRUCTIONS.to_owned(),
             before: total.filter(Counts::is_exact).map(|total| total.least),
             reason: Some(why.map_or_else(not_asked, str::to_owned)),
-            undecided: false,
+            inconclusive: false,
         }
     })
 }

@@ -155,8 +155,8 @@ fn grid_of(launch: &Launch) -> String {
     format!("grid {x}x{y}x{z} of {}", short(&normalised(&launch.name)))
 }
 
-/// Holds each build to the limits on builds. Where none is known, each limit is held against
-/// nothing, and not judged.
+/// Holds each build to the limits on builds. Where none is known, each limit is compared with
+/// nothing, and missing.
 pub fn limits_on_builds(rules: &Rules, built: &BTreeMap<String, Built>) -> Vec<LimitResult> {
     let limits = rules
         .limits
@@ -183,7 +183,7 @@ fn result(limit: &Limit, of: Option<(&String, &Built)>) -> LimitResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judgement::Held;
+    use crate::judgement::Word;
     use crate::testing::{failed, side, timed, unsupported, written};
     use regatta_core::suite::rules::Selector;
     use regatta_worker::units::Nanoseconds;
@@ -225,19 +225,19 @@ mod tests {
     #[test]
     fn figures_are_held_to_their_bounds_and_say_what_they_were_read_off() {
         let table = "
-blocks >= 600 => Yes grid 600x1x1 of reduce_kernel
-launches <= 3 => Yes
-launches <= 2 => Broken
-copies <= 1 => Yes
-copies <= 0 => Broken
-calls.plans <= 1 => Yes plans once a call
-calls.other <= 0 => NotJudged its worker does not count calls.other
-calls.hidden <= 0 => NotJudged calls.hidden could not be counted: te:select is not there
-overlap_ns >= 41 => Broken
-copying_ns >= 41 => NotJudged its worker does not count copying_ns
-calls.backend_selections <= 0 => Broken backend re-selected 8 times a call, 660.1 µs of the host a call in it
-calls.triton_autotune <= 0 => Yes
-ns.backend_selections <= 0 => Broken
+blocks >= 600 => Same grid 600x1x1 of reduce_kernel
+launches <= 3 => Same
+launches <= 2 => Regressed
+copies <= 1 => Same
+copies <= 0 => Regressed
+calls.plans <= 1 => Same plans once a call
+calls.other <= 0 => Missing its worker does not count calls.other
+calls.hidden <= 0 => Missing calls.hidden could not be counted: te:select is not there
+overlap_ns >= 41 => Regressed
+copying_ns >= 41 => Missing its worker does not count copying_ns
+calls.backend_selections <= 0 => Regressed backend re-selected 8 times a call, 660.1 µs of the host a call in it
+calls.triton_autotune <= 0 => Same
+ns.backend_selections <= 0 => Regressed
 ";
         for line in table.lines().filter(|line| !line.is_empty()) {
             let (rule, expected) = line.split_once(" => ").unwrap();
@@ -248,7 +248,7 @@ ns.backend_selections <= 0 => Broken
                 _ => limit(words[0], bound, None),
             };
             let found = results(limit, measured()).remove(0);
-            let said = format!("{:?} {}", found.held, found.reason.unwrap_or_default());
+            let said = format!("{:?} {}", found.word, found.reason.unwrap_or_default());
             assert_eq!(said.trim(), expected, "{line}");
         }
     }
@@ -278,8 +278,8 @@ ns.backend_selections <= 0 => Broken
     #[test]
     fn what_was_not_measured_is_not_judged_and_unsupported_is_excused() {
         let launches = || limit("launches", None, Some(1.0));
-        assert_eq!(results(launches(), failed("x"))[0].held, Held::NotJudged);
-        assert_eq!(results(launches(), timed(&[1.0]))[0].held, Held::NotJudged);
+        assert_eq!(results(launches(), failed("x"))[0].word, Word::Missing);
+        assert_eq!(results(launches(), timed(&[1.0]))[0].word, Word::Missing);
         assert!(results(launches(), unsupported("x")).is_empty());
     }
 
@@ -292,12 +292,12 @@ ns.backend_selections <= 0 => Broken
         let wall_ns = Nanoseconds::of_seconds(300.0);
         let built = BTreeMap::from([("environment flash".to_owned(), Built { wall_ns })]);
         let over = limits_on_builds(&rules("build_seconds", 60.0), &built);
-        assert_eq!(over[0].held, Held::Broken);
+        assert_eq!(over[0].word, Word::Regressed);
         assert_eq!(over[0].subject(), "the build of environment flash");
         let fine = limits_on_builds(&rules("build_seconds", 600.0), &built);
-        assert_eq!(fine[0].held, Held::Yes);
+        assert_eq!(fine[0].word, Word::Same);
         let none = limits_on_builds(&rules("build_seconds", 60.0), &BTreeMap::new());
-        assert_eq!(none[0].held, Held::NotJudged);
+        assert_eq!(none[0].word, Word::Missing);
         assert!(limits_on_builds(&rules("launches", 2.0), &built).is_empty());
     }
 }

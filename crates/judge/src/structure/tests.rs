@@ -9,7 +9,6 @@ use regatta_core::machine::{
     ActivitySummary, CountedCall, CountedKernel, Counters, INSTRUCTIONS, METRICS, Structure,
 };
 use regatta_core::suite::structural::StructureRule;
-use regatta_worker::units::Bytes;
 
 fn structure(record: &mut CaseRecord) -> &mut Structure {
     record.structure.as_mut().unwrap()
@@ -98,7 +97,7 @@ tasks=8 ; tasks=8 module_loads=9 =>
 gap_ns=8 ; gap_ns=80 =>
 workspace_bytes=1000 ; workspace_bytes=1099 =>
 workspace_bytes=1000 ; workspace_bytes=1101 => Warn Worse memory 1000 B → 1.08 KiB of workspace_bytes
-a@1 +peak=10 .tile=64 ; a@1 +peak=12 .tile=32 .new=1 => Warn Worse memory 10.0 MiB → 12.0 MiB of peak_bytes | Warn Other parameters 64 → 32 of tile
+a@1 .tile=64 ; a@1 .tile=32 .new=1 => Warn Other parameters 64 → 32 of tile
 ");
 }
 
@@ -195,7 +194,7 @@ fn what_is_ignored_may_go() {
 }
 
 #[test]
-fn figures_of_a_launch_and_memory_go_as_counts_do() {
+fn figures_of_a_launch_go_as_counts_do() {
     let base = written("flash@1 direct_copy_kernel@1");
     let mut head = base.clone();
     for launch in &mut structure(&mut head).launches {
@@ -205,17 +204,6 @@ fn figures_of_a_launch_and_memory_go_as_counts_do() {
         why(&base, &head),
         "counted in the base and not now: local memory"
     );
-    let with_peak = CaseRecord {
-        peak_bytes: Some(Bytes(1 << 30)),
-        ..base.clone()
-    };
-    assert_eq!(names(&with_peak, &base), ["peak_bytes"]);
-    // Structure alone was counted: nobody looked at memory.
-    let untimed = CaseRecord {
-        device_ns: Vec::new(),
-        ..base
-    };
-    assert!(gone(&with_peak, &untimed).is_empty());
 }
 
 /// Files from before these were counts have them in the activity.
@@ -354,10 +342,10 @@ fn countings_that_differ_decide_nothing_and_pass_nothing() {
     assert!(told(&exact, &mostly).is_empty());
     let said = why(&exact, &mostly);
     assert!(
-        said.starts_with("instructions of flash 1000 → 1000 to 2000, undecided: countings"),
+        said.starts_with("instructions of flash 1000 → 1000 to 2000, inconclusive: countings"),
         "{said}"
     );
-    // A base that was read as 0 once is none to be held against.
+    // A base that was read as 0 once is none to be compared with.
     let torn = counted(&[&[("flash", 1000.0), ("add", 5.0)], &[("add", 5.0)]]);
     let twice = counted(&[&[("flash", 2000.0), ("add", 5.0)]]);
     assert!(why(&torn, &twice).contains("0 to 1000 → 2000"));

@@ -37,7 +37,7 @@ pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
             name: "launches".to_owned(),
             before: Some(base.launches.len() as u64),
             reason: Some(why(head, "launches")),
-            undecided: false,
+            inconclusive: false,
         });
     }
     figures(pair, base, head, &mut found);
@@ -51,21 +51,11 @@ pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
                 name: name.to_owned(),
                 before: Some(before),
                 reason: Some(why(head, name)),
-                undecided: false,
+                inconclusive: false,
             });
         }
     }
-    let memory = pair.policy.action(Kind::Memory, "peak_bytes", pair.case);
-    let timed = !pair.head.device_ns.is_empty() && pair.head.peak_bytes.is_none();
-    if let (Some(before), true, true) = (pair.base.peak_bytes, timed, memory != Action::Ignore) {
-        found.push(Uncounted {
-            name: "peak_bytes".to_owned(),
-            before: Some(before.0),
-            reason: None,
-            undecided: false,
-        });
-    }
-    found.extend(instructions::vanished(pair, head).or_else(|| instructions::undecided(pair)));
+    found.extend(instructions::vanished(pair, head).or_else(|| instructions::inconclusive(pair)));
     for one in &mut found {
         one.reason = one.reason.take().filter(|reason| !reason.is_empty());
     }
@@ -122,7 +112,7 @@ fn figures(pair: &Pair, base: &Structure, head: &Structure, found: &mut Vec<Unco
                 name: name.to_owned(),
                 before: None,
                 reason: Some(why(head, name)),
-                undecided: false,
+                inconclusive: false,
             });
         }
     }

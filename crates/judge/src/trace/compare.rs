@@ -1,10 +1,10 @@
-//! Two traces, held against each other.
+//! Two traces, compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::runs::{FEWEST, FLOOR, Runs, RunsOf, comparable, judge};
+use super::runs::{FEWEST, Runs, RunsOf, THRESHOLD, comparable, judge};
 use super::{Analysis, analyse};
 use crate::account::{Asked, account};
 use crate::causes::{Facts, Found, found};
@@ -19,10 +19,10 @@ use regatta_worker::units::{Nanoseconds, Share};
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What was held against each other.
+    /// What was compared with each other.
     pub scope: Scope,
     /// Smallest change of a time of one run that counts: what kernels are told by.
-    pub floor: Share,
+    pub threshold: Share,
     /// The times of both sides, judged by all their runs; absent where a side has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<Runs>,
@@ -168,7 +168,7 @@ impl<'a> Side<'a> {
 /// Compares two traces, each with the times of earlier runs that it tells of. `asked` takes the
 /// place of the smallest change that counts, of one run and of several.
 pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>) -> Comparison {
-    let floor = asked.unwrap_or(FLOOR);
+    let threshold = asked.unwrap_or(THRESHOLD);
     let (base, head) = (Side::new(base.0, base.1), Side::new(head.0, head.1));
     let scope = match (&base.analysis.steady, &head.analysis.steady) {
         (Some(_), Some(_)) => Scope::Repetition,
@@ -191,7 +191,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     differ("recorder", recorder(&base), recorder(&head));
     let mut comparison = Comparison {
         scope,
-        floor,
+        threshold,
         runs: judge(&Sides::of(base.runs(scope), head.runs(scope)), asked),
         kernels: of_recordings(&base.launches(scope), &head.launches(scope)),
         sides: Sides::of(base.figures(scope), head.figures(scope)),
@@ -200,9 +200,9 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
         account: None,
         notes: Vec::new(),
         verdict: Verdict {
-            outcome: VerdictOutcome::NotJudged,
+            outcome: VerdictOutcome::Inconclusive,
             reasons: Vec::new(),
-            undecided: None,
+            shown: String::new(),
         },
     };
     let (found, account) = {
@@ -219,7 +219,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
                 kernels,
             })
         });
-        let facts = Facts::of_traces(sides, scope, kernels, account, floor);
+        let facts = Facts::of_traces(sides, scope, kernels, account, threshold);
         (found(&facts), facts.account)
     };
     comparison.account = account;
@@ -236,29 +236,29 @@ fn verdict(comparison: &Comparison, found: &[Found], sides: [&Side; 2]) -> Verdi
         .find(|s| s.trace.recording.operations.is_empty())
     {
         return Verdict {
-            outcome: VerdictOutcome::NotJudged,
+            outcome: VerdictOutcome::Inconclusive,
             reasons: vec![format!("{} has no operation", empty.label)],
-            undecided: None,
+            shown: String::new(),
         };
     }
     let runs = comparison.runs.as_ref().filter(|_| comparable);
     let mut reasons = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::Failed));
     let worse = found.iter().filter(|found| found.worse);
     reasons.extend(worse.map(|found| format!("the structure is worse: {}", found.finding.cause)));
-    let open = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::NotJudged));
+    let open = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::Inconclusive));
     let outcome = match (reasons.is_empty(), comparable && open.is_empty()) {
         (false, _) => VerdictOutcome::Failed,
         (true, true) => VerdictOutcome::Passed,
-        (true, false) => VerdictOutcome::NotJudged,
+        (true, false) => VerdictOutcome::Inconclusive,
     };
     reasons.extend(open.into_iter().map(|told| format!("not decided: {told}")));
-    if outcome == VerdictOutcome::NotJudged && !comparable {
+    if outcome == VerdictOutcome::Inconclusive && !comparable {
         reasons.push("the traces are of different devices, methods or recorders".to_owned());
     }
     Verdict {
         outcome,
         reasons,
-        undecided: None,
+        shown: String::new(),
     }
 }
 
@@ -286,8 +286,8 @@ fn notes(comparison: &Comparison, sides: [&Side; 2]) -> Vec<String> {
         ),
         _ => format!(
             "a trace is one run under a profiler: structure is exact, times are an indication; \
-             {FEWEST} runs of each side (`regatta trace --runs {FEWEST}`) have a floor of their \
-             own, and `regatta gate` and `regatta run` tell times apart from noise"
+             {FEWEST} runs of each side (`regatta trace --runs {FEWEST}`) are judged by the rule \
+             of gates, and `regatta gate` and `regatta run` tell times apart from noise"
         ),
     }];
     if let Some(runs) = comparison.runs.as_ref().filter(|runs| runs.are_several()) {

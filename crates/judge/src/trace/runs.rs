@@ -4,23 +4,22 @@ use serde::Serialize;
 
 use super::{Analysis, analyse};
 use crate::judgement::{VerdictOutcome, Word};
-use crate::rule::{Looks, Plan, Series, Trace as Values, rule};
+use crate::rule::{Answer, FEWEST as ENOUGH, GATE_ERROR, Series, Terms, compare};
 use regatta_core::machine::{Scope, Sides, Summary};
 use regatta_core::record::side::median;
 use regatta_core::record::trace::{Repeated, RunTimes, Spent, Trace};
-use regatta_worker::units::{Nanoseconds, Ratio, Share, counted, numbers};
+use regatta_worker::units::{Nanoseconds, Ratio, Share, counted};
 
 /// Smallest change of the device's time that counts where one run stands for a program: they
 /// are under a profiler, and what two runs differ by is not known.
-pub const FLOOR: Share = Share(0.10);
+pub const THRESHOLD: Share = Share(0.10);
 
 /// The same where [`FEWEST`] runs a side say what runs differ by. However close they lie, two
 /// sides are of two moments, and a clock or a neighbour may differ by as much.
 pub const LEAST: Share = Share(0.02);
 
-/// Runs a side from which on they have a floor of their own: four that do not overlap are the
-/// fewest by which the rule for runs calls anything.
-pub const FEWEST: usize = 4;
+/// Runs a side from which on the rule of gates judges them.
+pub const FEWEST: usize = ENOUGH;
 
 /// What the runs of both sides say of a time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,12 +32,12 @@ pub struct RunsOf {
     pub word: Word,
     /// Head over base.
     pub change: Ratio,
-    /// What it lies within, one in forty left out at each end; where there are runs enough.
+    /// Its 90 % interval, where there are runs enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[Ratio; 2]>,
     /// Smallest change that counts.
-    pub floor: Share,
-    /// True where the runs do not decide: it is slower beyond the floor, which may be chance, or
+    pub threshold: Share,
+    /// True where the runs do not decide: it is slower beyond the threshold, which may be chance, or
     /// it may be slower by more than a single run would have been let pass.
     pub open: bool,
 }
@@ -124,26 +123,31 @@ pub fn comparable(trace: &Trace, own: &Analysis, scope: Scope) -> Vec<Spent> {
 
 /// Judges by the runs of both sides; `None` where one has no time.
 ///
-/// - **[`FEWEST`] runs a side or more** go by the rule for runs of a suite ([`rule`]), as one
-///   case: slower is what is shown to lie beyond [`LEAST`] at an error of one in a hundred, by
-///   the spread of these very runs.
-/// - **Fewer** know no spread to go by, and [`FLOOR`] stays. Slower beyond it is what is slower
+/// - **[`FEWEST`] runs a side or more** go by the [rule](crate::rule) of gates, as one case:
+///   slower is what is shown to lie beyond [`LEAST`] by these very runs.
+/// - **Fewer** know no spread to go by, and [`THRESHOLD`] stays. Slower beyond it is what is slower
 ///   by the medians and in every run: where the slowest run of the base took as long as the
 ///   fastest of the head, two runs of one program may differ by as much, and nothing is decided.
 ///
-/// Of time that passes on the host both floors are twice as high: it is noisier. `asked` takes
-/// the place of either floor.
+/// Of time that passes on the host both thresholds are twice as high: it is noisier. `asked` takes
+/// the place of either.
 pub fn judge(of: &Sides<Vec<Spent>>, asked: Option<Share>) -> Option<Runs> {
     let counted = of.map(Vec::len);
     let fewest = counted.base.min(counted.head);
     let many = fewest >= FEWEST;
-    let floor = asked.unwrap_or(if many { LEAST } else { FLOOR });
+    let threshold = asked.unwrap_or(if many { LEAST } else { THRESHOLD });
     let judged = |time: fn(&Spent) -> Nanoseconds, twice: bool| {
         let times = of.map(|runs| runs.iter().map(time).collect::<Vec<_>>());
-        let high = |floor| if twice { floor + floor } else { floor };
+        let high = |threshold| {
+            if twice {
+                threshold + threshold
+            } else {
+                threshold
+            }
+        };
         match many {
-            true => ruled(&times, high(floor), high(asked.unwrap_or(FLOOR))),
-            false => few(&times, high(floor)),
+            true => ruled(&times, high(threshold), high(asked.unwrap_or(THRESHOLD))),
+            false => few(&times, high(threshold)),
         }
     };
     Some(Runs {
@@ -167,11 +171,11 @@ fn ends(times: &[Nanoseconds]) -> Option<(Nanoseconds, Nanoseconds)> {
     Some((low, high))
 }
 
-fn few(times: &Sides<Vec<Nanoseconds>>, floor: Share) -> Option<RunsOf> {
+fn few(times: &Sides<Vec<Nanoseconds>>, threshold: Share) -> Option<RunsOf> {
     let median_ns = Sides::both(median(&times.base), median(&times.head))?;
     let change = median_ns.head / median_ns.base;
     let (base, head) = (ends(&times.base)?, ends(&times.head)?);
-    let limit = Ratio::grown_by(floor);
+    let limit = Ratio::grown_by(threshold);
     let (slower, faster) = (change > limit, change < limit.inverse());
     let word = match (slower, faster) {
         (true, _) if base.1 < head.0 => Word::Regressed,
@@ -185,41 +189,43 @@ fn few(times: &Sides<Vec<Nanoseconds>>, floor: Share) -> Option<RunsOf> {
         word,
         change,
         interval: None,
-        floor,
+        threshold,
         open: slower && word == Word::Inconclusive,
     })
 }
 
-fn ruled(times: &Sides<Vec<Nanoseconds>>, floor: Share, let_pass: Share) -> Option<RunsOf> {
-    let values = times.map(|times| Values {
-        regular: numbers(times).into_iter().map(f64::ln).collect(),
-        fresh: Vec::new(),
-    });
+fn ruled(times: &Sides<Vec<Nanoseconds>>, threshold: Share, let_pass: Share) -> Option<RunsOf> {
+    let values = times.map(|times| -> Vec<f64> { times.iter().map(|time| time.0.ln()).collect() });
+    let least = threshold.0.ln_1p();
     let series = Series {
-        base: values.base,
-        head: values.head,
-        earlier: Vec::new(),
-        pairs: Vec::new(),
-        floor: floor.0,
+        base: &values.base,
+        head: &values.head,
+        paired: false,
     };
-    let plan = Plan {
-        looks: Looks::once(),
-        beside: false,
+    let terms = Terms {
+        threshold: least,
+        day: 0.0,
         // The other half is for the other of the two times.
-        part: 0.5,
+        error: GATE_ERROR / 2.0,
+        last: true,
     };
-    let ruling = rule(&[series], &plan).cases.pop()?;
+    let found = compare(series, terms)?;
     let ratio = |log: f64| Ratio(log.exp());
-    let inconclusive = ruling.word == Word::Inconclusive;
-    let beyond = ratio(ruling.interval.1) > Ratio::grown_by(let_pass);
+    let word = match found.answer {
+        Answer::Regressed => Word::Regressed,
+        Answer::Improved => Word::Improved,
+        Answer::Same => Word::Same,
+        Answer::Open => Word::Inconclusive,
+    };
+    let beyond = ratio(found.high) > Ratio::grown_by(let_pass);
     Some(RunsOf {
         median_ns: Sides::both(median(&times.base), median(&times.head))?,
         apart: apart(times),
-        word: ruling.word,
-        change: ratio(ruling.change),
-        interval: Some([ratio(ruling.interval.0), ratio(ruling.interval.1)]),
-        floor,
-        open: inconclusive && (ruling.looks_worse || beyond),
+        word,
+        change: ratio(found.change),
+        interval: Some([ratio(found.low), ratio(found.high)]),
+        threshold,
+        open: word == Word::Inconclusive && (found.may_be_worse(least) || beyond),
     })
 }
 
@@ -228,7 +234,7 @@ impl RunsOf {
     pub fn outcome(&self) -> VerdictOutcome {
         match (self.word, self.open) {
             (Word::Regressed, _) => VerdictOutcome::Failed,
-            (_, true) => VerdictOutcome::NotJudged,
+            (_, true) => VerdictOutcome::Inconclusive,
             (_, false) => VerdictOutcome::Passed,
         }
     }
@@ -258,7 +264,7 @@ impl Runs {
         self.counted.base.max(self.counted.head) > 1
     }
 
-    /// True where both sides have as many as a floor of their own takes.
+    /// True where both sides have as many as the rule needs.
     pub fn are_enough(&self) -> bool {
         self.counted.base.min(self.counted.head) >= FEWEST
     }
@@ -273,7 +279,7 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use VerdictOutcome::{Failed, NotJudged, Passed};
+    use VerdictOutcome::{Failed, Inconclusive, Passed};
 
     fn spent(busy: &[f64]) -> Vec<Spent> {
         let spent = |ns: &f64| Spent {
@@ -295,27 +301,27 @@ mod tests {
     }
 
     #[test]
-    fn one_run_a_side_is_held_to_ten_per_cent_few_take_back_and_four_show_five() {
-        let (few, far) = (around(1e6, 0.002, 3), around(1.2e6, 0.002, 3));
-        let (quiet, loud) = (around(1e6, 0.004, 4), around(1e6, 0.08, 4));
+    fn one_run_a_side_is_held_to_ten_per_cent_few_take_back_and_five_show_five() {
+        let (few, far) = (around(1e6, 0.002, 4), around(1.2e6, 0.002, 4));
+        let (quiet, loud) = (around(1e6, 0.004, 5), around(1e6, 0.08, 5));
         let rows: &[(&[f64], &[f64], VerdictOutcome)] = &[
             (&[1e6], &[1.09e6], Passed),
             (&[1e6], &[1.11e6], Failed),
             // A few runs can only take back what one would have called.
-            (&few, &around(1.05e6, 0.002, 3), Passed),
+            (&few, &around(1.05e6, 0.002, 4), Passed),
             (&few, &far, Failed),
             // A run of the base that took as long as those of the head.
-            (&[1e6, 1e6, 1.25e6], &far, NotJudged),
+            (&[1e6, 1e6, 1.25e6], &far, Inconclusive),
             (&[1e6, 1.25e6], &[1.2e6], Passed),
-            (&quiet, &around(1.05e6, 0.004, 4), Failed),
+            (&quiet, &around(1.05e6, 0.004, 5), Failed),
             // What is shown to be there and lies within what counts at all.
-            (&quiet, &around(1.01e6, 0.004, 4), Passed),
-            (&quiet, &around(0.9e6, 0.004, 4), Passed),
+            (&quiet, &around(1.01e6, 0.004, 5), Passed),
+            (&quiet, &around(0.9e6, 0.004, 5), Passed),
             (&quiet, &quiet, Passed),
             // Slower, and as far as runs lie apart; and such runs could hide anything.
-            (&loud, &around(1.05e6, 0.08, 4), NotJudged),
-            (&around(1e6, 0.6, 4), &around(1e6, 0.6, 4), NotJudged),
-            (&loud, &around(1.6e6, 0.08, 4), Failed),
+            (&loud, &around(1.05e6, 0.08, 5), Inconclusive),
+            (&around(1e6, 0.6, 5), &around(1e6, 0.6, 5), Inconclusive),
+            (&loud, &around(1.6e6, 0.08, 5), Failed),
         ];
         for (base, head, expected) in rows {
             let found = judged(base, head).busy.outcome();

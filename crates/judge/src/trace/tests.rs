@@ -330,7 +330,7 @@ fn another_device_is_not_judged_by_its_times() {
     head.recording.processes[0].devices[0].name = "NVIDIA A100".to_owned();
     head.recording.processes[0].devices[0].sms = 108;
     let comparison = compared(&base, &head);
-    assert_eq!(comparison.verdict.outcome, VerdictOutcome::NotJudged);
+    assert_eq!(comparison.verdict.outcome, VerdictOutcome::Inconclusive);
     assert_eq!(comparison.incomparable[0].field, "devices");
     // One block where there were 157 is worse on any device.
     let mut one = training(1);
@@ -343,7 +343,7 @@ fn another_device_is_not_judged_by_its_times() {
     empty.recording = Default::default();
     assert_eq!(
         compared(&base, &empty).verdict.outcome,
-        VerdictOutcome::NotJudged
+        VerdictOutcome::Inconclusive
     );
 }
 

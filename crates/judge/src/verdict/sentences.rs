@@ -2,24 +2,19 @@
 //! where there is nothing of the kind.
 
 use super::families::family;
-use crate::judgement::{
-    ExpectationResult, Held, Judgement, LimitResult, Row, Tuner, Uncounted, Word,
-};
+use crate::judgement::{ExpectationResult, Judgement, LimitResult, Row, Uncounted, Word};
 use regatta_core::record::types::Fault;
+use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
 use regatta_worker::units::{Ratio, counted};
 
 const UNKNOWN: &str = "no reason is known";
-pub const UNDECIDED: &str = "the evidence decides neither way";
-const WITHIN: &str = "the limit lies within the interval";
 
-/// Rows of a kind.
-pub fn rows(judgement: &Judgement, which: impl Fn(&Row) -> bool) -> Vec<&Row> {
+fn rows(judgement: &Judgement, which: impl Fn(&Row) -> bool) -> Vec<&Row> {
     judgement.rows.iter().filter(|row| which(row)).collect()
 }
 
-/// Expectations of a kind, held against a case each.
-pub fn held(
+fn expectations(
     judgement: &Judgement,
     which: impl Fn(&ExpectationResult) -> bool,
 ) -> Vec<&ExpectationResult> {
@@ -27,19 +22,19 @@ pub fn held(
     results.filter(|result| which(result)).collect()
 }
 
-fn limits(judgement: &Judgement, held: Held) -> Vec<&LimitResult> {
+fn limits(judgement: &Judgement, word: Word) -> Vec<&LimitResult> {
     let limits = judgement.limits.iter();
-    limits.filter(|limit| limit.held == held).collect()
+    limits.filter(|limit| limit.word == word).collect()
 }
 
 fn worst<'a, T>(of: &[&'a T], by: fn(&T) -> Ratio) -> Option<&'a T> {
     of.iter().copied().max_by(|a, b| by(a).total_cmp(&by(b)))
 }
 
+/// The ratio of the metric that a reader is to see first.
 fn ratio(row: &Row) -> Ratio {
-    row.change
-        .as_ref()
-        .map_or(Ratio::ONE, |change| change.ratio)
+    let first = row.first_metric();
+    first.map_or(Ratio::ONE, |of| of.change.ratio)
 }
 
 /// How far beyond its limit.
@@ -47,35 +42,22 @@ fn excess(result: &ExpectationResult) -> Ratio {
     result.ratio.unwrap_or(Ratio(0.0)) / result.within
 }
 
-pub fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
+fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
     reason.as_deref().unwrap_or(otherwise)
-}
-
-/// The verb after so many of something: `is` and `are`, `was` and `were`.
-fn verb<'a>(number: usize, one: &'a str, many: &'a str) -> &'a str {
-    if number == 1 { one } else { many }
 }
 
 /// `1 case is`, `2 cases are`.
 fn are(number: usize, what: &str) -> String {
-    format!("{} {}", counted(number, what), verb(number, "is", "are"))
-}
-
-/// `1 case looks slower and was not decided`.
-fn look(number: usize, what: &str, how: &str) -> String {
-    let (looks, was) = (verb(number, "looks", "look"), verb(number, "was", "were"));
-    format!(
-        "{} {looks} {how} and {was} not decided",
-        counted(number, what)
-    )
+    let verb = if number == 1 { "is" } else { "are" };
+    format!("{} {verb}", counted(number, what))
 }
 
 /// A wrong result, a crash or a hang is worse than anything that takes longer.
-pub fn faulty(judgement: &Judgement) -> Option<String> {
-    let faulty = rows(judgement, Row::is_faulty);
-    let first = faulty.first()?;
+pub fn errors(judgement: &Judgement) -> Option<String> {
+    let errors = rows(judgement, |row| row.word == Word::Error);
+    let first = errors.first()?;
     let of_kind = |(fault, what)| {
-        let number = faulty.iter().filter(|row| row.fault == fault).count();
+        let number = errors.iter().filter(|row| row.fault == fault).count();
         (number > 0).then(|| format!("{number} {what}"))
     };
     let kinds = [
@@ -86,73 +68,21 @@ pub fn faulty(judgement: &Judgement) -> Option<String> {
     let each: Vec<String> = kinds.into_iter().filter_map(of_kind).collect();
     Some(format!(
         "{} failed ({}), first {}: {}",
-        counted(faulty.len(), "case"),
+        counted(errors.len(), "case"),
         each.join(", "),
         first.case,
-        or(&first.unconfirmed, or(&first.reason, UNKNOWN)),
+        or(&first.reason, UNKNOWN),
     ))
 }
 
-/// Suspects whose fresh invocations were not all taken, or came to nothing.
-pub fn unconfirmed(judgement: &Judgement) -> Option<String> {
-    let open = |row: &Row| row.unconfirmed.is_some() && !row.allowed && !row.is_faulty();
-    let open = rows(judgement, open);
-    let first = open.first()?;
-    Some(format!(
-        "{} {} to be confirmed and not, first {}: {}",
-        counted(open.len(), "case"),
-        verb(open.len(), "was", "were"),
-        first.case,
-        or(&first.unconfirmed, ""),
-    ))
-}
-
-/// Slower, as it looks, and not decided: nothing to pass by.
-pub fn look_worse(judgement: &Judgement) -> Option<String> {
-    let rows = rows(judgement, |row| row.looks_worse);
-    let worst = worst(&rows, ratio)?;
-    Some(format!(
-        "{}, worst {}: {}",
-        look(rows.len(), "case", "slower"),
-        worst.case,
-        or(&worst.reason, UNDECIDED),
-    ))
-}
-
-/// Expectations that look broken, and were not decided.
-pub fn expectations_look_worse(judgement: &Judgement) -> Option<String> {
-    let open = held(judgement, |result| result.looks_worse);
-    let worst = worst(&open, excess)?;
-    Some(format!(
-        "{}, worst `{}` on {}, {} times as long{} where {} is the limit: {}",
-        look(open.len(), "expectation", "broken"),
-        worst.name,
-        worst.case,
-        worst.ratio.unwrap_or(Ratio(0.0)).times(),
-        worst.metric.where_timed(),
-        worst.within.times(),
-        or(&worst.reason, WITHIN),
-    ))
-}
-
-/// True when it was not decided and does not look worse.
-pub fn is_open(row: &Row) -> bool {
-    row.word == Word::Inconclusive && !row.looks_worse
-}
-
-/// The same of an expectation.
-pub fn is_not_shown(result: &ExpectationResult) -> bool {
-    result.held == Held::Inconclusive && !result.looks_worse
-}
-
-/// An expectation that is broken beyond doubt.
-pub fn broken(judgement: &Judgement) -> Option<String> {
-    let broken = held(judgement, |result| result.held == Held::Broken);
-    let worst = worst(&broken, excess)?;
+/// An expectation that is shown to be violated.
+pub fn violated(judgement: &Judgement) -> Option<String> {
+    let violated = expectations(judgement, |result| result.word == Word::Regressed);
+    let worst = worst(&violated, excess)?;
     let against = worst.against.as_ref();
     Some(format!(
-        "{} broken, worst `{}`: {} takes {} times as long{} as {}, and {} is the limit",
-        are(broken.len(), "expectation"),
+        "{} violated, worst `{}`: {} takes {} times as long{} as {}, and {} is the limit",
+        are(violated.len(), "expectation"),
         worst.name,
         worst.case,
         worst.ratio.unwrap_or(Ratio(0.0)).times(),
@@ -162,39 +92,38 @@ pub fn broken(judgement: &Judgement) -> Option<String> {
     ))
 }
 
-/// Cases that are slower beyond doubt.
-pub fn regressed(judgement: &Judgement) -> Option<String> {
-    let regressed = rows(judgement, |row| row.word == Word::Regressed);
-    let worst = worst(&regressed, ratio)?;
-    let compared = rows(judgement, |row| row.change.is_some());
-    // Another figure than the case's own: the suite says what part of a step it is.
-    let of_a_step = worst.severity.filter(|s| *s < ratio(worst).growth());
-    let step = of_a_step.map_or(String::new(), |severity| {
-        format!(", a training step {}", Ratio::grown_by(severity).told())
-    });
-    let family = family(&regressed, &compared);
-    let family = family.map_or(String::new(), |family| format!(" ({family})"));
-    Some(format!(
-        "{} of {} regressed{family}, worst {}: {} times as long{step}",
-        regressed.len(),
-        counted(compared.len(), "case"),
-        worst.case,
-        ratio(worst).times(),
-    ))
-}
-
-/// A limit on structure that is broken.
+/// A limit on structure that is violated.
 pub fn over_limit(judgement: &Judgement) -> Option<String> {
-    let broken = limits(judgement, Held::Broken);
-    let first = broken.first()?;
+    let violated = limits(judgement, Word::Regressed);
+    let first = violated.first()?;
     let of = first.reason.as_ref();
     let of = of.map_or(String::new(), |of| format!(" ({of})"));
     Some(format!(
-        "{} broken, first `{}`: on {} {}{of}",
-        are(broken.len(), "limit"),
+        "{} violated, first `{}`: on {} {}{of}",
+        are(violated.len(), "limit"),
         first.name,
         first.subject(),
         first.told(),
+    ))
+}
+
+/// Cases of which a metric is shown to be worse.
+pub fn regressed(judgement: &Judgement) -> Option<String> {
+    let regressed = rows(judgement, |row| row.regressed().next().is_some());
+    let worst = worst(&regressed, ratio)?;
+    let compared = rows(judgement, |row| row.change().is_some());
+    let family = family(&regressed, &compared);
+    let family = family.map_or(String::new(), |family| format!(" ({family})"));
+    let first = worst.regressed().next()?;
+    let how = match first.metric {
+        Metric::Device => format!("{} times as long", first.change.ratio.times()),
+        _ => first.told(),
+    };
+    Some(format!(
+        "{} of {} regressed{family}, worst {}: {how}",
+        regressed.len(),
+        counted(compared.len(), "case"),
+        worst.case,
     ))
 }
 
@@ -210,48 +139,6 @@ pub fn restructured(judgement: &Judgement) -> Option<String> {
         counted(compared.len(), "case"),
         first.case,
     ))
-}
-
-/// `1 limit could not be judged, first `, and which it is and why.
-fn unjudged(number: usize, what: &str, name: &str, of: &str, why: &Option<String>) -> String {
-    let number = counted(number, what);
-    let why = or(why, UNKNOWN);
-    format!("{number} could not be judged, first `{name}` on {of}: {why}")
-}
-
-/// A limit that nobody could hold a case to is a gap, like a case without a time.
-pub fn unlimited(judgement: &Judgement) -> Option<String> {
-    let open = limits(judgement, Held::NotJudged);
-    let first = open.first()?;
-    let (name, of) = (&first.name, first.subject());
-    Some(unjudged(open.len(), "limit", name, &of, &first.reason))
-}
-
-/// Expectations are on time: where none was taken they are no gap.
-pub fn not_judged(judgement: &Judgement) -> Option<String> {
-    let open = held(judgement, |result| result.held == Held::NotJudged);
-    let first = open.first().filter(|_| !judgement.structure_only)?;
-    let (name, of) = (&first.name, &first.case.0);
-    Some(unjudged(open.len(), "expectation", name, of, &first.reason))
-}
-
-/// A structure that the base knows and the head does not: nobody can say that it is the same.
-pub fn uncounted(judgement: &Judgement) -> Option<String> {
-    let open = rows(judgement, Row::structure_unjudged);
-    let first = open.first()?;
-    Some(format!(
-        "the structure of {} could not be judged, first {}: {}",
-        counted(open.len(), "case"),
-        first.case,
-        Uncounted::told(&first.uncounted)?,
-    ))
-}
-
-/// True for a case that is not judged, since its tuner does not choose alike throughout and its
-/// times lie apart by it.
-pub fn is_of_several_times(row: &Row) -> bool {
-    let several = |tuner: &Tuner| tuner.several_times && row.word == Word::Inconclusive;
-    row.tuner.as_deref().is_some_and(several) && !row.allowed
 }
 
 /// Hard facts in which the sides differ.
@@ -270,9 +157,9 @@ pub fn incomparable(judgement: &Judgement) -> Option<String> {
 /// A run in which nothing could have gone wrong must not pass.
 pub fn nothing(judgement: &Judgement) -> Option<String> {
     let any = |test: fn(&Row) -> bool| judgement.rows.iter().any(test);
+    let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
     if judgement.structure_only {
-        let counted = any(|row| matches!(row.word, Word::Counted | Word::Added));
-        let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
+        let counted = any(|row| matches!(row.word, Word::Same | Word::Regressed | Word::New));
         return match (counted, comparable && !any(|row| row.structure.is_some())) {
             (false, _) => Some("no structure was counted".to_owned()),
             (true, true) => Some("no case has a structure on both sides".to_owned()),
@@ -282,13 +169,11 @@ pub fn nothing(judgement: &Judgement) -> Option<String> {
     if !any(|row| row.head.is_some()) {
         return Some(format!("nothing was measured{}", first_refusal(judgement)));
     }
-    let compared = judgement.rows.iter().any(|row| row.change.is_some());
-    let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
-    let told = !judgement.disturbed.is_empty() || any(is_of_several_times);
-    (comparable && !compared && !told).then(|| "no case was measured on both sides".to_owned())
+    let compared = any(|row| row.change().is_some());
+    (comparable && !compared).then(|| "no case was measured on both sides".to_owned())
 }
 
-/// `: CASE is unsupported: REASON`, of the first case with a reason.
+/// `: CASE is skipped: REASON`, of the first case with a reason.
 fn first_refusal(judgement: &Judgement) -> String {
     let mut refused = judgement.rows.iter().filter_map(|row| {
         let reason = row.reason.as_ref()?;
@@ -297,55 +182,27 @@ fn first_refusal(judgement: &Judgement) -> String {
     refused.next().unwrap_or_default()
 }
 
-/// A gate that could not have seen what its suite wants seen.
-pub fn unsighted(judgement: &Judgement) -> Option<String> {
-    let sight = judgement.sight?;
-    let compared = rows(judgement, |row| row.change.is_some());
-    let sees = |row: &&&Row| {
-        let change = row.change.as_ref();
-        change.is_some_and(|change| change.smallest_effect <= sight.change)
-    };
-    let seeing = compared.iter().filter(sees).count();
-    let enough = seeing as f64 >= sight.cases.0 * compared.len() as f64;
-    (!enough && !compared.is_empty()).then(|| {
-        format!(
-            "{seeing} of {} could have shown a change of {}, and [policy.sight] wants {:.0}: more \
-             invocations, or a quieter machine, would see more",
-            counted(compared.len(), "case"),
-            sight.change,
-            sight.cases,
-        )
-    })
-}
-
-/// Cases that were to be measured, and were not.
-pub fn not_measured(judgement: &Judgement) -> Option<String> {
-    // What failed is told as a failure.
-    let open = |row: &Row| row.word == Word::NotMeasured && !row.allowed && !row.is_faulty();
-    let missing = rows(judgement, open);
+/// Cases that were to be measured, or their structure counted, and were not. Of two suites, a
+/// case that is gone is what makes them two.
+pub fn missing(judgement: &Judgement) -> Option<String> {
+    let gone = |row: &Row| row.head.is_none() && another_suite(judgement);
+    let missing = |row: &Row| row.word == Word::Missing && !gone(row) || lacks_structure(row);
+    let missing = rows(judgement, missing);
     let first = missing.first()?;
-    let planned = rows(judgement, |row| row.word != Word::Removed);
+    let why = match lacks_structure(first) {
+        true => Uncounted::told(&first.uncounted).unwrap_or_default(),
+        false => or(&first.reason, UNKNOWN).to_owned(),
+    };
     Some(format!(
-        "{} of {} {} not measured, first {}: {}",
-        missing.len(),
-        counted(planned.len(), "case"),
-        verb(missing.len(), "was", "were"),
+        "{} missing, first {}: {why}",
+        are(missing.len(), "case"),
         first.case,
-        or(&first.reason, UNKNOWN),
     ))
 }
 
-/// Of one suite, a case that is gone is a gap in the gate; of two suites, it is
-/// what makes them two.
-pub fn removed(judgement: &Judgement) -> Option<String> {
-    let removed = rows(judgement, |row| row.word == Word::Removed && !row.allowed);
-    let first = removed.first().filter(|_| !another_suite(judgement))?;
-    Some(format!(
-        "{} of the base {} no longer in the suite, first {}",
-        counted(removed.len(), "case"),
-        verb(removed.len(), "is", "are"),
-        first.case,
-    ))
+/// True where nobody can say whether its structure is what it was.
+fn lacks_structure(row: &Row) -> bool {
+    !row.uncounted.is_empty() && !row.allowed
 }
 
 /// True when the base was measured under another suite.
@@ -354,27 +211,54 @@ pub fn another_suite(judgement: &Judgement) -> bool {
     base.is_some_and(|base| base.suite != judgement.suite)
 }
 
-/// Cases that were not decided, and do not look worse.
+/// `1 limit has no value, first `, and which it is and why.
+fn without(number: usize, what: &str, name: &str, of: &str, why: &Option<String>) -> String {
+    let verb = if number == 1 { "has" } else { "have" };
+    let number = counted(number, what);
+    let why = or(why, UNKNOWN);
+    format!("{number} {verb} no value, first `{name}` on {of}: {why}")
+}
+
+/// Expectations are on time: where none was taken they are no gap.
+pub fn expectations_missing(judgement: &Judgement) -> Option<String> {
+    let open = expectations(judgement, |result| result.word == Word::Missing);
+    let first = open.first().filter(|_| !judgement.structure_only)?;
+    let (name, of) = (&first.name, &first.case.0);
+    Some(without(open.len(), "expectation", name, of, &first.reason))
+}
+
+/// A limit without a value is a gap, like a case without a time.
+pub fn limits_missing(judgement: &Judgement) -> Option<String> {
+    let open = limits(judgement, Word::Missing);
+    let first = open.first()?;
+    let (name, of) = (&first.name, first.subject());
+    Some(without(open.len(), "limit", name, &of, &first.reason))
+}
+
+/// Cases that may be worse, and were not decided: nothing to pass by.
 pub fn inconclusive(judgement: &Judgement) -> Option<String> {
-    let open = rows(judgement, is_open);
+    let open = rows(judgement, Row::may_be_worse);
     let worst = worst(&open, ratio)?;
     Some(format!(
-        "{} inconclusive, worst {}: {}",
+        "{} inconclusive and may be worse, worst {}: {}",
         are(open.len(), "case"),
         worst.case,
-        or(&worst.reason, UNDECIDED),
+        or(&worst.reason, UNKNOWN),
     ))
 }
 
-/// Expectations that were not decided, and do not look worse.
-pub fn open_expectations(judgement: &Judgement) -> Option<String> {
-    let open = held(judgement, is_not_shown);
+/// The same of expectations.
+pub fn expectations_inconclusive(judgement: &Judgement) -> Option<String> {
+    let open = expectations(judgement, |result| result.may_be_worse);
     let worst = worst(&open, excess)?;
     Some(format!(
-        "{} inconclusive, worst `{}` on {}: {}",
+        "{} inconclusive, worst `{}` on {}, {} times as long{} where {} is the limit: {}",
         are(open.len(), "expectation"),
         worst.name,
         worst.case,
-        or(&worst.reason, WITHIN),
+        worst.ratio.unwrap_or(Ratio(0.0)).times(),
+        worst.metric.where_timed(),
+        worst.within.times(),
+        or(&worst.reason, UNKNOWN),
     ))
 }

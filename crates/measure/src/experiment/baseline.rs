@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::ExperimentError;
-use super::stored::{Stored, find, find_one, whole_baseline};
+use super::stored::{Stored, find, find_one};
 use regatta_core::record::RecordError;
-use regatta_core::record::baseline::{self, Store};
+use regatta_core::record::baseline::Store;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::side::Side;
 use regatta_core::suite::BUILTIN;
@@ -20,8 +20,8 @@ use regatta_judge::{self as judge, Options};
 pub struct Wanted<'a> {
     /// The baseline's name.
     pub name: &'a str,
-    /// What becomes of the one that is there.
-    pub how: Saving,
+    /// True where the one that is there is replaced.
+    pub replace: bool,
     /// True where a run will do that is not fit to be one.
     pub force: bool,
 }
@@ -32,8 +32,6 @@ pub struct Saved {
     pub path: PathBuf,
     /// What it was made of.
     pub side: Side,
-    /// How many sessions it has.
-    pub sessions: usize,
 }
 
 /// Saves a run as a baseline: of none, the newest that passed.
@@ -41,7 +39,11 @@ pub struct Saved {
 /// # Errors
 /// When a run is none to hold others against: exit code 3; when it cannot be read: 2.
 pub fn save(store: &Store, wanted: &Wanted<'_>, runs: &[String]) -> Result<Saved, ExperimentError> {
-    let Wanted { name, how, force } = *wanted;
+    let Wanted {
+        name,
+        replace,
+        force,
+    } = *wanted;
     let stored = match runs.is_empty() {
         true => newest_that_passed(Path::new("reports"), name, store, force)?,
         false => find_one(runs, store)?,
@@ -53,29 +55,21 @@ pub fn save(store: &Store, wanted: &Wanted<'_>, runs: &[String]) -> Result<Saved
             stored.side.label
         )));
     }
-    let side = &stored.side;
-    let (side, earlier) = match how {
-        Saving::Added => with_sessions(store, name, side)?,
-        _ => (side.clone(), Vec::new()),
-    };
-    let replace = how != Saving::New;
     let path = store
-        .save_session(name, &side, &earlier, Timestamp::now(), replace)
+        .save(name, &stored.side, Timestamp::now(), replace)
         .map_err(|error| match error {
             RecordError::Exists(_) | RecordError::Name(_) | RecordError::Machine(_) => {
                 ExperimentError::usage(error)
             }
             _ => ExperimentError::not_judged(error),
         })?;
-    let sessions = earlier.len() + 1;
     Ok(Saved {
         path,
-        side,
-        sessions,
+        side: stored.side,
     })
 }
 
-/// Why a run should not be what others are held against.
+/// Why a run should not be what others are compared with.
 fn unfit(stored: &Stored) -> Option<String> {
     let side = &stored.side;
     let suite = &side.header.suite;
@@ -92,12 +86,12 @@ fn unfit(stored: &Stored) -> Option<String> {
     }
     if stored.run.end.is_none() && !stored.is_baseline {
         return Some(
-            "was not measured to its end, or not judged and reported (the command that \
+            "was not measured to its end, or its verdict is missing (the command that \
              measured it goes on with it)"
                 .to_owned(),
         );
     }
-    let verdict = judge::judge(side, None, &Options::default()).verdict;
+    let verdict = judge::judge(side, None, &Options::ALONE).verdict;
     if verdict.outcome != VerdictOutcome::Passed {
         return Some(format!("did not pass ({})", verdict.reasons.join("; ")));
     }
@@ -173,7 +167,7 @@ fn newest_that_passed(
     let count = runs.len();
     for stored in runs {
         let by_itself = || {
-            let passed = judge::judge(&stored.side, None, &Options::default()).verdict;
+            let passed = judge::judge(&stored.side, None, &Options::ALONE).verdict;
             let timed = !stored.run.header.settings.structure_only;
             timed && stored.run.end.is_some() && passed.outcome == VerdictOutcome::Passed
         };
@@ -189,58 +183,4 @@ fn newest_that_passed(
         "none of the {count} runs{of} under {} passed, as a whole; make one: regatta run {make}",
         reports.display()
     )))
-}
-
-/// What becomes of the baseline that is there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Saving {
-    /// There must be none.
-    New,
-    /// It is lost.
-    Replacing,
-    /// Its sessions are kept.
-    Added,
-}
-
-/// The run as the newest session of the baseline of its machine, and when the others were
-/// measured.
-///
-/// # Errors
-/// Where it cannot be one: exit code 2 or 3.
-fn with_sessions(
-    store: &Store,
-    name: &str,
-    side: &Side,
-) -> Result<(Side, Vec<Timestamp>), ExperimentError> {
-    let machine = &side.header.machine.name;
-    let Some(path) = store
-        .of_machine(name, machine)
-        .map_err(ExperimentError::usage)?
-    else {
-        return Ok((side.clone(), Vec::new()));
-    };
-    let stored = baseline::header(&path).map_err(ExperimentError::usage)?;
-    let old = whole_baseline(&path)?;
-    let options = Options {
-        same_suite: true,
-        ..Options::default()
-    };
-    let differs = judge::judge(side, Some(&old), &options).incomparable;
-    if let Some(first) = differs.first() {
-        return Err(ExperimentError::NotJudged(format!(
-            "{} is no session of baseline {name}: {} is {} there and {} here; --replace begins \
-             it anew",
-            side.label, first.field, first.base, first.head,
-        )));
-    }
-    if old.header.started == side.header.started {
-        return Err(ExperimentError::Usage(format!(
-            "{} is in baseline {name} already: measure again for another session",
-            side.label
-        )));
-    }
-    let mut earlier = stored.earlier;
-    earlier.push(stored.header.started);
-    let surplus = earlier.len().saturating_sub(baseline::SESSIONS - 1);
-    Ok((baseline::joined(side, &old), earlier.split_off(surplus)))
 }

@@ -34,7 +34,7 @@ pub struct Comparer<'a> {
     /// What is measured, and how.
     pub measure: &'a Request,
     /// The smallest change that counts, where that is not the suite's.
-    pub floor: Option<Share>,
+    pub threshold: Option<Share>,
     /// By what versions are told apart.
     pub metric: Metric,
     /// The report directory.
@@ -132,11 +132,12 @@ impl Edge for Comparer<'_> {
             base: &[spec(base)?],
             head: &[spec(head)?],
             directory: Some(self.place(base, head)),
-            floor: self.floor,
-            processor: self.metric == Metric::Processor,
-            budget: None,
+            measure_base: None,
+            part: None,
+            threshold: self.threshold,
+            limit: None,
             demands: false,
-            options: Options::comparison(false),
+            options: Options::COMPARISON,
         };
         let comparison = match InTurn::of(&question) {
             Ok(comparison) => comparison,

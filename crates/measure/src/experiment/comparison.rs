@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::deciding::{AgainstStored, decide, incomparable};
+use super::deciding::{Alone, decide, incomparable};
 pub use super::in_turn::InTurn;
 use super::ready::{Measured, Ready, reports};
 use super::stored::{Base, find};
@@ -21,14 +21,14 @@ use regatta_core::record::types::BaseId;
 use regatta_core::suite::Suite;
 use regatta_core::suite::rules::Rules;
 use regatta_judge::Options;
-use regatta_worker::attention::{Case, VariantId};
+use regatta_worker::attention::{Case, CaseId, VariantId};
 use regatta_worker::units::Share;
 
 /// A comparison that is ready to be measured.
 pub enum Comparison {
     /// Two versions, in turn.
     InTurn(Box<InTurn>),
-    /// One, held against a run that is stored.
+    /// One, compared with a run that is stored.
     Stored(Box<AgainstRun>),
 }
 
@@ -81,22 +81,32 @@ pub struct Question<'a> {
     pub head: &'a [Spec],
     /// Where both runs and the reports go, where that is not as the command line says.
     pub directory: Option<PathBuf>,
-    /// The smallest change that counts, where that is not the suite's.
-    pub floor: Option<Share>,
-    /// True where the processor time is judged too, whatever the suite says.
-    pub processor: bool,
-    /// Take no batch that would end later than this after the start.
-    pub budget: Option<Duration>,
-    /// True where the expectations and limits of the suite are held against the head as well.
+    /// The suite of the base, where it is measured otherwise.
+    pub measure_base: Option<&'a Request>,
+    /// The part of a gate that is measured in pairs, where it is one.
+    pub part: Option<&'a Part>,
+    /// The smallest change of the device time that counts, where that is not the suite's.
+    pub threshold: Option<Share>,
+    /// Measure no more that would end later than this after the start.
+    pub limit: Option<Duration>,
+    /// True where the head is compared with the expectations and limits of the suite as well.
     pub demands: bool,
     /// How to judge.
     pub options: Options,
 }
 
+/// The part of a gate that is measured in pairs.
+pub struct Part {
+    /// Its cases.
+    pub cases: BTreeSet<CaseId>,
+    /// Cases of the whole gate, among which its error is shared.
+    pub of: u32,
+}
+
 /// How a comparison is decided, and where its reports go.
 pub(super) struct How {
     pub(super) directory: PathBuf,
-    pub(super) budget: Option<Duration>,
+    pub(super) limit: Option<Duration>,
     pub(super) options: Options,
 }
 
@@ -131,22 +141,8 @@ impl Question<'_> {
                 ..Rules::default()
             };
         }
-        rules.policy.processor |= self.processor;
-        if let Some(floor) = self.floor {
-            rules.policy.floor = floor;
-        }
-    }
-
-    /// What runs on another device takes no time of the processor that would say anything.
-    pub(super) fn refuse_without_processor(&self, head: &Ready) -> Result<(), ExperimentError> {
-        let mut cases = head.suite.cases.iter();
-        let on_processor = |case: &Case| head.header.runs_on_processor(&case.variant.worker_name());
-        match self.processor && !cases.any(on_processor) {
-            false => Ok(()),
-            true => Err(ExperimentError::Usage(format!(
-                "--processor: no case of {} runs on the processor",
-                head.suite.name
-            ))),
+        if let Some(threshold) = self.threshold {
+            rules.policy.threshold = threshold;
         }
     }
 
@@ -160,7 +156,7 @@ impl Question<'_> {
             directory: directory
                 .cloned()
                 .unwrap_or_else(|| reports(&format!("{}-{kind}", suite.name))),
-            budget: self.budget,
+            limit: self.limit,
             options: self.options,
         }
     }
@@ -176,7 +172,7 @@ pub(super) fn not_comparable(lines: &str) -> ExperimentError {
     ))
 }
 
-/// A version that is ready to be measured, and the run that it is held against.
+/// A version that is ready to be measured, and the run that it is compared with.
 pub struct AgainstRun {
     base: Base,
     pub(super) head: Ready,
@@ -205,18 +201,20 @@ impl AgainstRun {
 
     fn measured(mut self) -> Result<Measured, ExperimentError> {
         let mut writer = self.head.measure(Some(self.base.id.clone()))?;
-        let mut batches = AgainstStored {
+        let mut batches = Alone {
             ready: &mut self.head,
             writer: &mut writer,
-            base: &self.base,
-            options: &self.how.options,
+            base: Some(&self.base),
+            options: self.how.options,
+            expectations_alone: false,
         };
-        decide(&mut batches, self.how.budget)?;
+        decide(&mut batches, self.how.limit)?;
         Ok(Measured {
             ready: self.head,
             writer,
             base: Some(self.base),
             base_writer: None,
+            pairs: None,
             folder: self.how.directory,
             options: self.how.options,
         })

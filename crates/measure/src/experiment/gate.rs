@@ -1,22 +1,30 @@
-//! A suite held against its baseline.
+//! A suite compared with its baseline.
 
 use std::path::Path;
 use std::time::Duration;
 
-use super::deciding::{AgainstStored, decide, incomparable};
+use super::base_code;
+use super::comparison::{Part, Question};
+use super::deciding::{Alone, Batches, decide, incomparable};
+use super::in_turn::InTurn;
+use super::ready::Pairs;
 use super::request::BASELINES;
 use super::stored::{Base, whole_baseline};
 use super::{ExperimentError, Measured, Ready, Request};
 use crate::identity::checksum;
+use crate::versions::spec::Spec;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::side::Side;
 use regatta_core::record::types::BaseId;
 use regatta_core::text::shell_command;
 use regatta_judge::Options;
+use regatta_judge::judgement::{Judgement, Row, Word};
+use regatta_worker::units::counted;
 
-/// Measures a suite until everything is decided that can be, against the baseline of this name;
-/// of none, against that of the suite's name. No batch is taken that would end later than
-/// `budget` after the start.
+/// Measures a suite against the baseline of this name; of none, against that of the suite's name.
+/// What that does not show to be the same is measured in pairs, where the code of the baseline is
+/// at hand, and else again, with what another day may change. Nothing is measured that would end
+/// later than `limit` after the start.
 ///
 /// # Errors
 /// Whatever is wrong with what was asked for: exit code 2; no baseline, or one that this cannot
@@ -24,9 +32,9 @@ use regatta_judge::Options;
 pub fn gate(
     request: &Request,
     baseline: Option<&str>,
-    budget: Option<Duration>,
-    options: Options,
+    limit: Option<Duration>,
 ) -> Result<Measured, ExperimentError> {
+    let options = Options::GATE;
     let mut ready = Ready::prepare(request, None)?;
     let name = baseline.unwrap_or(&ready.suite.name).to_owned();
     let store = Store::new(&request.baselines);
@@ -43,29 +51,109 @@ pub fn gate(
         }
     };
     if let Some(base) = &mut base {
-        // A part of the suite is held against the same part of the baseline.
+        // A part of the suite is compared with the same part of the baseline.
         base.side.keep(&ready.header.suite.filter);
         refuse_before_measuring(&ready, &base.side, &options, &store)?;
     }
     let id = base.as_ref().map(|base| base.id.clone());
     let mut writer = ready.measure(id)?;
+    let mut pairs = None;
     if let Some(base) = &base {
-        let mut batches = AgainstStored {
+        let at_hand = match request.structure_only {
+            true => Err(String::new()),
+            false => base_code::at_hand(&base.side.header, &ready.header, &ready.directory),
+        };
+        let mut batches = Alone {
             ready: &mut ready,
             writer: &mut writer,
-            base,
-            options: &options,
+            base: Some(base),
+            options,
+            expectations_alone: at_hand.is_ok(),
         };
-        decide(&mut batches, budget)?;
+        match at_hand {
+            Ok(code) => {
+                decide(&mut batches, limit)?;
+                let judgement = batches.judge()?;
+                pairs = in_pairs(&judgement, request, &mut ready, &code, limit)?;
+            }
+            Err(why) => {
+                let judgement = decide(&mut batches, limit)?;
+                if judgement.rows.iter().any(|row| row.is_open()) && !why.is_empty() {
+                    ready.say(format!(
+                        "the rest is judged against the stored run, with what another day may \
+                         change: {why}"
+                    ));
+                }
+            }
+        }
     }
     Ok(Measured {
         folder: ready.directory.clone(),
         ready,
         writer,
         base,
+        pairs,
         base_writer: None,
         options,
     })
+}
+
+/// Measures in pairs what a stored run did not show to be the same; `None` where that is nothing,
+/// or where the code of the baseline cannot be had after all.
+fn in_pairs(
+    judgement: &Judgement,
+    request: &Request,
+    ready: &mut Ready,
+    code: &base_code::Code,
+    limit: Option<Duration>,
+) -> Result<Option<Pairs>, ExperimentError> {
+    // The same code beside itself says nothing of what a stored run shows beyond any day.
+    let unshown = |row: &&Row| {
+        let shown = row.regressed().next().is_some() && code.is_here();
+        let mut words = row.metrics.iter().map(|of| of.word);
+        !shown && words.any(|word| !matches!(word, Word::Same | Word::Improved))
+    };
+    let rows = judgement.rows.iter().filter(unshown);
+    let part = Part {
+        cases: rows.map(|row| row.case.clone()).collect(),
+        of: ready.header.plan.len() as u32,
+    };
+    if part.cases.is_empty() {
+        return Ok(None);
+    }
+    let of_base = code.request(request);
+    ready.say(format!(
+        "{} not shown to be the same as in the stored run; measuring {} in pairs with {}",
+        counted(part.cases.len(), "case"),
+        if part.cases.len() == 1 { "it" } else { "them" },
+        code.told,
+    ));
+    let question = Question {
+        measure: request,
+        base: &code.specs,
+        head: &[Spec::Here],
+        directory: Some(ready.directory.join("pairs")),
+        measure_base: Some(&of_base),
+        part: Some(&part),
+        threshold: None,
+        limit: limit.map(|limit| limit.saturating_sub(ready.began.elapsed())),
+        demands: false,
+        options: Options::COMPARISON,
+    };
+    match InTurn::of(&question) {
+        Ok(in_turn) => {
+            let pairs = in_turn.sides()?;
+            ready.spent += pairs.spent;
+            Ok(Some(pairs))
+        }
+        Err(refused) => {
+            ready.say(format!(
+                "the rest is judged against the stored run, with what another day may change: {}",
+                refused.stop
+            ));
+            Ok(None)
+        }
+    }
 }
 
 /// The baseline of this name for this machine, or else for another; `None` where there is

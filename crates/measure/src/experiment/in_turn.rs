@@ -8,7 +8,8 @@ use std::time::Instant;
 use super::ExperimentError;
 use super::comparison::{self, How, Question, Refused, SIDES, not_comparable, refused};
 use super::deciding::{Batches, decide, incomparable, unmeasured};
-use super::ready::{Measured, Ready};
+use super::ready::{Measured, Pairs, Ready};
+use super::request::is_unwatched;
 use super::stored::Base;
 use super::version::Version;
 use crate::counters::Machine;
@@ -22,8 +23,8 @@ use regatta_core::record::header::{Turn, TurnSide};
 use regatta_core::record::run_file::{Opening, RunWriter, going_on};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed, Run};
-use regatta_judge as judge;
 use regatta_judge::judgement::Judgement;
+use regatta_judge::{self as judge, Options};
 use regatta_worker::attention::{Case, CaseId};
 
 /// Two sides that are ready to be measured in turn.
@@ -58,8 +59,15 @@ impl InTurn {
     pub fn of(question: &Question<'_>) -> Result<InTurn, Refused> {
         let (began, clock) = (Instant::now(), Monotonic::begin());
         let args = question.measure;
-        let mut base = Version::of(question.base, args).map_err(refused(TurnSide::Base))?;
+        let of_base = question.measure_base.unwrap_or(args);
+        let mut base = Version::of(question.base, of_base).map_err(refused(TurnSide::Base))?;
         let mut head = Version::of(question.head, args).map_err(refused(TurnSide::Head))?;
+        let whole = question.part.map(|part| {
+            for suite in [&mut base.suite, &mut head.suite] {
+                suite.cases.retain(|case| part.cases.contains(&case.id()));
+            }
+            part.of
+        });
         let stands_in = comparison::variants(&mut base, &mut head)?;
         question.rule(&mut base.suite);
         question.rule(&mut head.suite);
@@ -76,6 +84,7 @@ impl InTurn {
                 side,
                 of: version.asked.clone(),
                 stands_in,
+                cases: whole,
             };
             let name = match side {
                 TurnSide::Base => "base",
@@ -88,7 +97,6 @@ impl InTurn {
         let mut head = ready(head, TurnSide::Head)?;
         // What making the versions took is a part of the budget.
         head.began = began;
-        question.refuse_without_processor(&head)?;
         let in_turn = InTurn {
             base,
             head,
@@ -122,6 +130,26 @@ impl InTurn {
             base_writer: Some(writers.base),
             folder: self.how.directory,
             options: self.how.options,
+            pairs: None,
+        })
+    }
+
+    /// The same for a part of a gate: both sides as they were measured.
+    ///
+    /// # Errors
+    /// When a run cannot be written or read back: exit code 3.
+    pub(super) fn sides(mut self) -> Result<Pairs, ExperimentError> {
+        let (mut writers, base, _) = self.measure()?;
+        let read = Side::read(writers.head.path(), &self.head.label());
+        let (_, head) = read.map_err(ExperimentError::not_judged)?;
+        writers.head.close().map_err(ExperimentError::not_judged)?;
+        writers.base.close().map_err(ExperimentError::not_judged)?;
+        let mut spent = self.head.spent;
+        spent += self.base.spent;
+        Ok(Pairs {
+            base: base.side,
+            head,
+            spent,
         })
     }
 
@@ -139,7 +167,7 @@ impl InTurn {
     fn measure(&mut self) -> Result<(Writers, Base, Judgement), ExperimentError> {
         let writers = self.open()?;
         let id = self.other();
-        let budget = self.how.budget;
+        let limit = self.how.limit;
         let mut taking = Taking {
             of: self,
             writers,
@@ -147,7 +175,7 @@ impl InTurn {
         };
         let first = taking.of.head.suite.settings.invocations;
         taking.pairs(None, 0..first)?;
-        let judgement = decide(&mut taking, budget)?;
+        let judgement = decide(&mut taking, limit)?;
         let base = match taking.base.take() {
             Some(side) => side,
             None => taking.read()?.0,
@@ -235,7 +263,6 @@ impl Taking<'_> {
         let turns = schedule::in_turn(&sides, range.clone(), seed);
         let blocks: Vec<Block> = turns.iter().map(|(_, block)| block.clone()).collect();
         let mut progress = head.listener.progress(&blocks, range, head.quiet);
-        let watched = head.suite.settings.wants_quiet();
         let mut launchers = (
             Held::new(&mut base.processes, &base.hellos),
             Held::new(&mut head.processes, &head.hellos),
@@ -254,7 +281,7 @@ impl Taking<'_> {
                 &mut head.detailed,
             ),
         );
-        if watched {
+        if !is_unwatched() {
             sessions.0 = sessions.0.watched_by(Box::new(Machine::here()));
             sessions.1 = sessions.1.watched_by(Box::new(Machine::here()));
         }
@@ -299,7 +326,7 @@ impl Taking<'_> {
 }
 
 impl Batches for Taking<'_> {
-    const FRESH: &'static str = "fresh pairs";
+    const WHAT: &'static str = "pair";
 
     fn head(&mut self) -> &mut Ready {
         &mut self.of.head
@@ -311,7 +338,11 @@ impl Batches for Taking<'_> {
 
     fn judge(&mut self) -> Result<Judgement, ExperimentError> {
         let (base, head) = self.read()?;
-        let judgement = judge::judge(&head, Some(&base), &self.of.how.options);
+        let options = Options {
+            last: false,
+            ..self.of.how.options
+        };
+        let judgement = judge::judge(&head, Some(&base), &options);
         self.base = Some(base);
         Ok(judgement)
     }

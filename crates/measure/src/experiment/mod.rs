@@ -3,10 +3,11 @@
 //! Nothing here reads a command line or prints. What is said goes to a [`Listener`], and why
 //! nothing comes of it is an [`ExperimentError`].
 
+mod base_code;
 pub mod baseline;
 pub mod comparer;
 pub mod comparison;
-mod deciding;
+pub mod deciding;
 pub mod estimate;
 pub mod gate;
 mod in_turn;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
+use super::request::is_unwatched;
 use super::stored::Base;
 use super::{ExperimentError, Listener, Request, chain};
 use crate::builds;
@@ -26,6 +27,7 @@ use regatta_core::record::built::{self, Built};
 use regatta_core::record::header::{Git, RunHeader, SuiteRecord, Turn};
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
 use regatta_core::record::shard::{self, Shard};
+use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed};
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta_core::suite::Suite;
@@ -281,7 +283,7 @@ impl Ready {
     }
 
     /// Measures every invocation, or what is left of them. `base` is what the run is to be
-    /// held against.
+    /// compared with.
     ///
     /// # Errors
     /// When the run cannot be written: exit code 3.
@@ -358,8 +360,8 @@ impl Ready {
         }
     }
 
-    /// Takes a batch of fresh invocations, or what is left of it: those after the regular
-    /// ones, and after those of the batches before.
+    /// Measures what is owed, or what is left of it: invocations after those that every case
+    /// has.
     ///
     /// # Errors
     /// As [`measure`](Ready::measure).
@@ -384,7 +386,7 @@ impl Ready {
         let waiting = self.waiting.take();
         let mut launcher = Held::new(&mut self.processes, &self.hellos).with(waiting);
         let mut session = Session::new(&self.suite, &mut launcher, &self.clock, &mut self.detailed);
-        if self.suite.settings.wants_quiet() {
+        if !is_unwatched() {
             session = session.watched_by(Box::new(Machine::here()));
         }
         session
@@ -452,14 +454,26 @@ pub struct Measured {
     pub ready: Ready,
     /// Its run, to be ended once its reports are there.
     pub writer: RunWriter,
-    /// What it is held against.
+    /// What it is compared with.
     pub base: Option<Base>,
+    /// What of it was measured in pairs after that, as it was not shown to be the same.
+    pub pairs: Option<Pairs>,
     /// The run of the base, where that was measured in turn with it.
     pub base_writer: Option<RunWriter>,
     /// Where the reports go.
     pub folder: PathBuf,
     /// How it is judged.
     pub options: Options,
+}
+
+/// Two sides that were measured in pairs.
+pub struct Pairs {
+    /// What was.
+    pub base: Side,
+    /// What is.
+    pub head: Side,
+    /// What that took.
+    pub spent: Spent,
 }
 
 /// A line of 80 columns; how it was measured is on the page.

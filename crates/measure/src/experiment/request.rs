@@ -81,12 +81,6 @@ impl Request {
         if let Some(invocations) = self.invocations {
             suite.settings.invocations = invocations;
         }
-        if let Some(ground) = env::var_os(GROUND) {
-            let ground = ground.to_string_lossy();
-            let parsed = ground.parse();
-            suite.settings.ground = parsed
-                .map_err(|error| ExperimentError::usage_of(&format!("{GROUND}={ground}"), error))?;
-        }
         if self.structure_only {
             suite.settings.peak = false;
             suite.settings.structure_only = true;
@@ -111,9 +105,12 @@ impl Request {
     }
 }
 
-/// Says on what ground times are judged, whatever the suite says: for a machine whose counters
-/// are not of what it runs, and for tests.
-const GROUND: &str = "REGATTA_GROUND";
+/// True where nobody looks whether other programs disturb what is measured: for a machine whose
+/// counters are not of what it runs, such as a container that sees those of its host, and for
+/// tests.
+pub fn is_unwatched() -> bool {
+    env::var_os("REGATTA_WATCH").is_some_and(|watch| watch == "no")
+}
 
 /// `peak=true`: sets a switch of `[measure]`, and says whether the text names one.
 fn set_switch(suite: &mut Suite, text: &str) -> Result<bool, ExperimentError> {

@@ -13,7 +13,7 @@ use regatta_core::record::shards::{self, ShardError};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Run};
 
-/// What a run is held against.
+/// What a run is compared with.
 pub struct Base {
     /// Which, as the run's file names it.
     pub id: BaseId,

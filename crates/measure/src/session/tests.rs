@@ -1,7 +1,5 @@
 //! Sessions with workers that are a list of answers.
 
-mod quiet;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -9,6 +7,7 @@ use std::rc::Rc;
 
 use super::outcome::LONGEST_REASON;
 use super::*;
+use crate::counters::{Counters, Stat};
 use crate::testing::{self, variant};
 use regatta_core::suite;
 use regatta_worker::protocol::{Census, Checked, Hello, Measured, PROBES, Prepared, TensorError};
@@ -203,20 +202,15 @@ fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
 
 /// The entries of both cases, what was asked, and what was spent.
 fn kept(answers: Answers) -> (Vec<Entry>, Log, Spent) {
-    kept_on(answers, |_| {}, |_| Box::new(Unwatched))
+    kept_on(answers, Box::new(Unwatched))
 }
 
-/// The same of a suite that is changed, on a machine that is watched.
-fn kept_on(
-    answers: Answers,
-    change: impl FnOnce(&mut Suite),
-    watch: impl FnOnce(Hand) -> Box<dyn Watch>,
-) -> (Vec<Entry>, Log, Spent) {
+/// The same on a machine that is watched.
+fn kept_on(answers: Answers, watch: Box<dyn Watch>) -> (Vec<Entry>, Log, Spent) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, SUITE).unwrap();
-    let mut suite = suite::load(path.to_str().unwrap()).unwrap();
-    change(&mut suite);
+    let suite = suite::load(path.to_str().unwrap()).unwrap();
     let (log, clock) = (Log::default(), Hand::default());
     let mut starts = Starts {
         answers,
@@ -235,7 +229,7 @@ fn kept_on(
     };
     let mut detailed = BTreeSet::new();
     let session = Session::new(&suite, &mut starts, &clock, &mut detailed);
-    let mut session = session.watched_by(watch(clock.clone()));
+    let mut session = session.watched_by(watch);
     session.run(&[block], &mut Silent, &mut keep).unwrap();
     let spent = session.spent;
     (entries, log, spent)
@@ -345,4 +339,67 @@ fn words_without_end_are_not_kept_whole() {
     let (_, kept) = fault(only("prepare", reply(ReplyBody::Failed { reason })));
     assert_eq!(kept.chars().count(), LONGEST_REASON + 1);
     assert!(kept.ends_with('…'));
+}
+
+/// A machine of two cores that is looked at once a second; others have one and a half of them in
+/// the seconds of this number.
+struct Seconds {
+    looked: u32,
+    loaded: u32,
+    foreign: f64,
+}
+
+impl Watch for Seconds {
+    fn look(&mut self) -> Option<Counters> {
+        self.foreign += if self.looked == self.loaded { 1.5 } else { 0.0 };
+        self.looked += 1;
+        let time = |seconds: f64| Nanoseconds(seconds * 1e9);
+        let now = f64::from(self.looked);
+        Some(Counters {
+            at_ns: time(now),
+            cores: 2,
+            stat: Some(Stat {
+                busy_ns: time(now + self.foreign),
+                steal_ns: Nanoseconds::ZERO,
+            }),
+            own_ns: Some(time(now)),
+            ..Counters::default()
+        })
+    }
+
+    fn rest(&mut self, _: Duration) {
+        panic!("nobody waits for quiet");
+    }
+}
+
+/// A case is looked at before and after its first call, and before and after its samples.
+#[test]
+fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
+    let clean = kept(Answers::new());
+    let asked = |log: &Log| -> Vec<String> {
+        let log = log.borrow();
+        log.iter().map(|(asked, _)| asked.clone()).collect()
+    };
+    let none = [(false, false); 2];
+    for (loaded, wanted) in [
+        (0, none),
+        (1, [(true, false), (false, false)]),
+        (2, none),
+        (3, [(false, true), (false, false)]),
+        (5, [(false, false), (true, false)]),
+        (7, [(false, false), (false, true)]),
+    ] {
+        let watch = Seconds {
+            looked: 0,
+            loaded,
+            foreign: 0.0,
+        };
+        let (entries, log, _) = kept_on(Answers::new(), Box::new(watch));
+        assert_eq!(asked(&log), asked(&clean.1));
+        let found = entries.iter().map(|entry| match &entry.outcome {
+            Outcome::Measured(one) => (one.first_call_disturbed, !one.disturbed.is_empty()),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(found.collect::<Vec<_>>(), wanted, "second {loaded}");
+    }
 }

@@ -52,7 +52,7 @@ pub trait Launcher {
 pub enum Launch {
     /// Not decided.
     #[default]
-    Undecided,
+    Inconclusive,
     /// By forks.
     Forked(Box<ForkServer>),
     /// By being started, for this reason, where forks were wanted.
@@ -69,7 +69,7 @@ impl Launch {
     /// # Errors
     /// When it does not come up.
     pub fn next(&mut self, spec: &Spec, log: &Path, limit: Duration) -> Result<Process, HostError> {
-        if matches!(self, Launch::Undecided) {
+        if matches!(self, Launch::Inconclusive) {
             *self = match spec.forking {
                 Forking::Never => Launch::Started(None),
                 Forking::WhereSound | Forking::Always => match Forks::start(spec, log, limit) {

@@ -52,7 +52,7 @@ class Row:
         title = f"{self.program}/{self.change}"
         if self.failure is not None:
             last = "\n      ".join(self.failure.strip().splitlines()[-15:])
-            return f"WRONG {title:38} not judged\n      {last}"
+            return f"WRONG {title:38} inconclusive\n      {last}"
         causes = [f"{one}: {why}" for one, why in zip(self.found, self.evidence, strict=True)]
         word = "ok" if self.right else "WRONG"
         lines = [f"{word:5} {title:38} exit {self.exit}  {causes[0] if causes else 'nothing'}"]

@@ -3,7 +3,7 @@
 A fault names the causes that may come first: more than one where two words are true of what
 the program does, not where the judge might miss. Every fault must end the comparison with
 exit code 1, every harmless change with 0 and no finding that is called worse. The words are
-those of `Cause` in `src/judge/judgement/finding.rs`.
+those of `Cause` in `crates/judge/src/judgement/finding.rs`.
 """
 
 from __future__ import annotations

@@ -270,7 +270,9 @@ impl Bisect<'_> {
                 "NO ONE STEP",
                 format!("the change between {ends} is spread over several versions"),
             ),
-            Ending::NoEnd { end, .. } => ("NOT JUDGED", format!("{} cannot be measured", end.name)),
+            Ending::NoEnd { end, .. } => {
+                ("INCONCLUSIVE", format!("{} cannot be measured", end.name))
+            }
         }
     }
 }

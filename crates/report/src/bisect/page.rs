@@ -151,7 +151,7 @@ fn stops<'a>(bisect: &'a Bisect, case: Option<&String>) -> Vec<Stop<'a>> {
             number: Some(number + 1),
             name: &bisect.row[at].name,
             ratio: reading.map(|of| [of.low, of.ratio, of.high].map(|ratio| ratio.0)),
-            word: reading.map_or(Word::NotMeasured, |of| of.word),
+            word: reading.map_or(Word::Missing, |of| of.word),
         })
     });
     let first = Stop {

@@ -37,7 +37,7 @@ fn commit(name: &str, subject: &str) -> Version {
     }))
 }
 
-/// The versions at these places, held against the first; `None` where one cannot be used.
+/// The versions at these places, compared with the first; `None` where one cannot be used.
 fn tried(row: &[Version], ratios: &[(usize, Option<f64>)]) -> Vec<Tried> {
     let outcome = |ratio| match ratio {
         Some(ratio) => Outcome::Measured {

@@ -128,7 +128,7 @@ fn case(screen: &mut Screen, of: &CaseReading, against: &str) {
 
 fn no_difference(screen: &mut Screen, bisect: &Bisect, largest: Option<&CaseReading>) {
     if let Some(largest) = largest {
-        let word = largest.reading.map_or(Word::NotMeasured, |of| of.word);
+        let word = largest.reading.map_or(Word::Missing, |of| of.word);
         case(screen, largest, &format!("{} (the ends)", word.text()));
         if let Some(sees) = largest.sees {
             screen.wrapped(

@@ -8,16 +8,16 @@ use crate::exporter::Report;
 use crate::text::one_line;
 use regatta_core::machine::{ActivitySummary, METRICS};
 use regatta_core::record::conditions::Conditions;
-use regatta_core::record::side::{CaseRecord, median};
+use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
-use regatta_judge::judgement::{Change, Finding, MetricRow, Row, Stage, Timing, Uncounted};
+use regatta_judge::judgement::{Finding, Row, Timing, Uncounted};
 use regatta_judge::spread::{Spread, Spreads};
 use regatta_worker::attention::FACETS;
 
-/// Columns of `cases.csv` between the facets and the parameters. From `busy_ns` to
+/// Columns of `cases.csv` between the facets and those of metrics. From `busy_ns` to
 /// `moving_ns` they are of one recorded call, `host_bound` a share of it.
-const FIGURES: [&str; 51] = [
+const FIGURES: [&str; 29] = [
     "word",
     "allowed",
     "reason",
@@ -27,29 +27,16 @@ const FIGURES: [&str; 51] = [
     "base_ns",
     "base_min_ns",
     "base_max_ns",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "confidence",
-    "p",
-    "reachable_p",
-    "smallest_effect",
-    "stage",
     "tflops",
     "gbps",
-    "host_ns",
-    "cpu_ns",
-    "first_call_ns",
     "samples",
     "invocations",
     "spread_within",
     "spread_between",
-    "peak_bytes",
     "throttled",
     "other_processes",
     "synchronised",
     "disturbed",
-    "measured_again",
     "sm_fill",
     "busy_ns",
     "idle_ns",
@@ -60,15 +47,20 @@ const FIGURES: [&str; 51] = [
     "findings",
     "account",
     "structure",
-    "severity",
-    "host_word",
-    "host_base_ns",
-    "host_ratio",
-    "first_call_word",
-    "first_call_base_ns",
-    "first_call_ratio",
-    "instructions",
-    "instructions_spread",
+];
+
+/// Columns of each metric, after its key: its value on both sides, in nanoseconds or bytes, and
+/// the change, whose interval is of 90 %.
+const OF_METRIC: [&str; 9] = [
+    "word",
+    "base",
+    "head",
+    "ratio",
+    "ratio_low_90",
+    "ratio_high_90",
+    "threshold",
+    "detectable",
+    "paired",
 ];
 
 /// A row for each case.
@@ -95,6 +87,13 @@ pub(super) fn cases(
 
     let mut names: Vec<String> = vec!["case".into()];
     names.extend(FACETS.iter().chain(&FIGURES).map(ToString::to_string));
+    for metric in Metric::ALL {
+        let of = OF_METRIC
+            .iter()
+            .map(|name| format!("{}_{name}", metric.key()));
+        names.extend(of);
+    }
+    names.extend(["instructions", "instructions_spread"].map(str::to_owned));
     names.extend(params.iter().map(|name| format!("param_{name}")));
     names.extend(
         effective
@@ -110,6 +109,13 @@ pub(super) fn cases(
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
         cells.extend(FACETS.iter().map(|name| text_cell(&facet(name))));
         cells.extend(figures(row, record, spreads.of(&row.case).as_ref(), sms));
+        for metric in Metric::ALL {
+            cells.extend(of_metric(row, record, metric));
+        }
+        let counters = record.and_then(|record| record.counters.as_deref());
+        let instructions = counters.and_then(|of| of.total(METRICS[0].name));
+        cells.push(cell(instructions.map(|counts| counts.most)));
+        cells.push(cell(instructions.map(|counts| counts.spread())));
         cells.extend(params.iter().map(|name| {
             let value = case.as_ref().map(|case| case.params.get(name));
             value.as_ref().map_or(String::new(), parameter)
@@ -129,24 +135,16 @@ fn figures(
     record: Option<&CaseRecord>,
     spread: Option<&Spread>,
     sms: Option<u32>,
-) -> [String; 51] {
+) -> [String; 29] {
     let condition = |count: fn(&Conditions) -> Option<u32>| {
         cell(record.and_then(|record| count(&record.conditions)))
     };
     let share =
         |share: fn(&Spread) -> f64| cell(spread.map(share).filter(|share| share.is_finite()));
     let activity = record.and_then(|record| record.activity.as_ref());
-    let counters = record.and_then(|record| record.counters.as_deref());
-    let instructions = counters.and_then(|of| of.total(METRICS[0].name));
     let active = |ns: fn(&ActivitySummary) -> Option<u64>| cell(activity.and_then(ns));
     let head = |figure: fn(&Timing) -> f64| cell(row.head.as_ref().map(figure));
     let base = |figure: fn(&Timing) -> f64| cell(row.base.as_ref().map(figure));
-    let change = |figure: fn(&Change) -> f64| cell(row.change.as_ref().map(figure));
-    let beside = |metric: Metric, figure: fn(&MetricRow) -> String| {
-        let mut of = row.metrics.iter().filter(|of| of.metric == metric);
-        of.next().map_or(String::new(), figure)
-    };
-    let word = |of: &MetricRow| of.word.text().to_owned();
     [
         row.word.text().to_owned(),
         row.allowed.to_string(),
@@ -157,43 +155,20 @@ fn figures(
         base(|timing| timing.median_ns.0),
         base(|timing| timing.min_ns.0),
         base(|timing| timing.max_ns.0),
-        change(|change| change.ratio.0),
-        change(|change| change.low.0),
-        change(|change| change.high.0),
-        change(|change| change.confidence.0),
-        change(|change| change.p.0),
-        change(|change| change.reachable_p.0),
-        change(|change| change.smallest_effect.0),
-        row.change
-            .as_ref()
-            .map_or("", |change| match change.stage {
-                Stage::Screen => "screen",
-                Stage::Confirm => "confirm",
-            })
-            .to_owned(),
         cell(row.head.as_ref().and_then(|timing| Some(timing.tflops?.0))),
         cell(row.head.as_ref().and_then(|timing| timing.gbps)),
-        cell(row.head.as_ref().and_then(|timing| Some(timing.host_ns?.0))),
-        cell(record.and_then(|record| Some(median(&record.cpu_ns)?.0))),
-        cell(
-            row.head
-                .as_ref()
-                .and_then(|timing| Some(timing.first_call_ns?.0)),
-        ),
         cell(row.head.as_ref().map(|timing| timing.samples)),
         cell(row.head.as_ref().map(|timing| timing.invocations_ns.len())),
         share(|spread| spread.within.0),
         share(|spread| spread.between.0),
-        cell(record.and_then(|record| Some(record.peak_bytes?.0))),
         condition(|of| (of.known > 0).then_some(of.throttled)),
         condition(|of| (of.known > 0).then_some(of.other_processes)),
         condition(|of| (of.synchronised > 0).then_some(of.synchronised)),
         cell(
             record
-                .map(|record| record.disturbed.len())
+                .map(|record| record.disturbed().count())
                 .filter(|lost| *lost > 0),
         ),
-        condition(|of| (of.measured_again > 0).then_some(of.measured_again)),
         cell(record.and_then(|record| Some(device::filled(record, sms)?.0))),
         active(|of| Some(of.time.busy_ns)),
         active(|of| Some(of.time.idle_ns())),
@@ -208,15 +183,28 @@ fn figures(
                 .map_or_else(String::new, |of| one_line(&of.to_string())),
         ),
         structure(row),
-        cell(row.severity.map(|share| share.0)),
-        beside(Metric::Host, word),
-        beside(Metric::Host, |of| of.base_ns.0.to_string()),
-        beside(Metric::Host, |of| of.change.ratio.0.to_string()),
-        beside(Metric::FirstCall, word),
-        beside(Metric::FirstCall, |of| of.base_ns.0.to_string()),
-        beside(Metric::FirstCall, |of| of.change.ratio.0.to_string()),
-        cell(instructions.map(|counts| counts.most)),
-        cell(instructions.map(|counts| counts.spread())),
+    ]
+}
+
+/// The cells under [`OF_METRIC`]. What was measured and compared with nothing has its head alone.
+fn of_metric(row: &Row, record: Option<&CaseRecord>, metric: Metric) -> [String; 9] {
+    let Some(of) = row.metric(metric) else {
+        let head = record.and_then(|record| record.median(metric));
+        let mut cells: [String; 9] = Default::default();
+        cells[2] = cell(head);
+        return cells;
+    };
+    let change = &of.change;
+    [
+        of.word.text().to_owned(),
+        cell(Some(of.base)),
+        cell(Some(of.head)),
+        cell(Some(change.ratio.0)),
+        cell(change.low.map(|low| low.0)),
+        cell(change.high.map(|high| high.0)),
+        cell(Some(change.threshold.0)),
+        cell(change.detectable.map(|share| share.0)),
+        change.paired.to_string(),
     ]
 }
 
@@ -234,7 +222,7 @@ fn findings(findings: &[Finding]) -> String {
 fn structure(row: &Row) -> String {
     let changes = row.structure.iter().flatten();
     let uncounted = Uncounted::told(&row.uncounted).into_iter();
-    let uncounted = uncounted.map(|told| one_line(&format!("not judged: {told}")));
+    let uncounted = uncounted.map(|told| one_line(&format!("missing: {told}")));
     let texts = changes.map(|change| {
         let action = match change.action {
             Action::Fail => "fail",

@@ -308,6 +308,7 @@ mod tests {
         let series = Series {
             runs: vec![1, 2, 5],
             times: quantities([100.0, 101.0, 99.5]),
+            values: Vec::new(),
         };
         assert_eq!(values(&series, Nanoseconds(100.0)), " 0 100   -50");
     }

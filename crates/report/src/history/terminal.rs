@@ -250,6 +250,7 @@ mod tests {
         Series {
             runs: (0..times.len() as u32).collect(),
             times: quantities(times.iter().copied()),
+            values: Vec::new(),
         }
     }
 

@@ -24,9 +24,11 @@ fn came(case: usize, id: &CaseId, run: usize) -> Came {
         0.0
     };
     let noise = 0.01 * noise(7919 * case + 131 * run);
+    let device_ns = Nanoseconds(2e5 * step * (1.0 + creep) * (1.0 + noise));
+    let apart = [-0.002, 0.001, 0.0, 0.002, -0.001];
     Came::Timed(Figures {
-        device_ns: Nanoseconds(2e5 * step * (1.0 + creep) * (1.0 + noise)),
-        spread: None,
+        device_ns,
+        invocations_ns: apart.map(|of| device_ns * (1.0 + of)).into(),
         host_ns: None,
         cpu_ns: None,
     })

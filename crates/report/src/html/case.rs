@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::device::reached;
+use crate::summary::interval;
 use crate::text::{clean, one_line};
 use regatta_core::machine::ActivitySummary;
 use regatta_core::record::conditions::Conditions;
-use regatta_core::record::disturbance::told;
+use regatta_core::record::disturbance::{told, worst};
 use regatta_core::record::side::{CaseRecord, median};
 use regatta_core::record::types::RunHeader;
 use regatta_core::record::types::{Entry, Outcome};
-use regatta_judge::judgement::{Row, Uncounted};
+use regatta_core::suite::rules::Metric;
+use regatta_judge::judgement::{Row, Uncounted, Word};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{ARROW, Nanoseconds, counted};
 
@@ -77,20 +79,21 @@ fn figures(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {
             ),
         );
     }
-    if let Some(bytes) = record.and_then(|record| record.peak_bytes) {
-        add("most device memory in use", bytes.to_string());
+    if let Some(bytes) = record.and_then(|record| record.median(Metric::PeakMemory)) {
+        add("most device memory in use", Metric::PeakMemory.value(bytes));
     }
     if let Some(clock) = record.and_then(|record| median(&record.clock_mhz)) {
         add("device clock", format!("{clock:.0} MHz"));
     }
     if let Some(record) = record {
         conditions(&record.conditions, &mut add);
-        if !record.disturbed.is_empty() {
-            let lost = counted(record.disturbed.len(), "invocation");
-            let by = one_line(&told(&record.conditions.disturbed_by));
+        let disturbed = record.disturbed().count();
+        if disturbed > 0 {
+            let by = worst(record.disturbed().flat_map(|one| &one.disturbed));
+            let lost = counted(disturbed, "invocation");
             add(
-                "the machine was in",
-                format!("{lost} ({by}), which decide nothing"),
+                "disturbed by other programs",
+                format!("{lost} ({})", one_line(&told(&by))),
             );
         }
     }
@@ -111,14 +114,6 @@ fn conditions(found: &Conditions, add: &mut impl FnMut(&str, String)) {
     if found.shared > 0 {
         let others = format!("{}, up to {}", of(found.shared), found.other_processes);
         add("other processes on the device", others);
-    }
-    if found.measured_again > 0 {
-        let again = format!(
-            "in {} ({})",
-            counted(found.measured_again as usize, "invocation"),
-            one_line(&told(&found.disturbed_by))
-        );
-        add("samples taken again, because of the machine", again);
     }
     if found.synchronised > 0 {
         let waits = format!("in {} invocations", found.synchronised);
@@ -170,12 +165,21 @@ fn errors(head: Option<&CaseRecord>) -> Vec<Fact> {
         .collect()
 }
 
-/// Every change of structure, those that are ignored last.
+/// Other metrics than the device time that are not the same, then every change of structure, those
+/// that are ignored last.
 pub(super) fn changes(row: &Row) -> Vec<String> {
+    let metrics = row.metrics.iter();
+    let metrics = metrics.filter(|of| of.metric != Metric::Device && of.word != Word::Same);
+    let metrics = metrics.map(|of| {
+        let (word, name, times) = (of.word.text(), of.metric.text(), of.from_to());
+        let interval = interval(&of.change).unwrap_or_default();
+        format!("{word}: {name} {times}, {} {interval}", of.change.ratio)
+    });
     let changes = row.structure.iter().flatten().map(ToString::to_string);
     let uncounted = Uncounted::told(&row.uncounted);
     uncounted
         .into_iter()
+        .chain(metrics)
         .chain(changes)
         .map(|change| one_line(&change))
         .collect()

@@ -5,10 +5,11 @@ use serde::Serialize;
 use super::chosen::EXCERPT;
 use super::context::Context;
 use crate::account::{AccountView, FindingView, findings};
-use crate::summary::{Fresh, fresh, judged, reproduce};
+use crate::summary::{interval, reproduce};
 use crate::text::{clean, one_line, shorten};
+use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{Change, MetricRow, Row, Timing, Uncounted, Word};
-use regatta_worker::units::{Ratio, Share};
+use regatta_worker::units::{Ratio, Share, counted};
 
 /// A case that changed, as the template takes it.
 #[derive(Serialize)]
@@ -16,6 +17,8 @@ pub(super) struct ChangeView {
     /// True where the table has it.
     linked: bool,
     case: String,
+    /// Whose figures these are, where it is not the device time.
+    metric: Option<&'static str>,
     base: Option<String>,
     head: Option<String>,
     comparison: Option<Comparison>,
@@ -29,14 +32,12 @@ pub(super) struct ChangeView {
 /// Head against base, in words and as a whisker.
 #[derive(Serialize)]
 pub(super) struct Comparison {
-    /// The ratio of the two times that are shown.
+    /// The estimate.
     change: String,
-    /// The estimate that was judged, where it reads otherwise, and its interval.
-    pub(super) judged: String,
-    pub(super) confidence: String,
-    pub(super) p: String,
-    pub(super) reachable_p: String,
-    pub(super) stage: &'static str,
+    /// Its 90 % interval.
+    pub(super) interval: String,
+    /// How it was measured, and what it could have shown.
+    pub(super) how: String,
     /// Of `change`.
     tone: &'static str,
     whisker: Option<WhiskerView>,
@@ -60,14 +61,21 @@ impl ChangeView {
             let timing = timing.as_ref()?;
             Some(timing.median_ns.to_string())
         };
+        let first = row.first_metric();
+        let side = |of: fn(&MetricRow) -> f64, timing: &Option<Timing>| match first {
+            Some(first) => Some(first.metric.value(of(first))),
+            None => time(timing),
+        };
+        let metric = first.map(|first| first.metric);
         ChangeView {
             linked: context.cases.contains(&row.case),
             case: one_line(&row.case.0),
-            base: time(&row.base),
-            head: time(&row.head),
-            comparison: comparison(context, row),
+            metric: metric.filter(|of| *of != Metric::Device).map(Metric::text),
+            base: side(|of| of.base, &row.base),
+            head: side(|of| of.head, &row.head),
+            comparison: first.map(|first| comparison(context, first)),
             reason: reason(row, EXCERPT),
-            structure: structure(row),
+            structure: structure(row, metric),
             findings: findings(&row.findings),
             accounts: AccountView::all(row),
             reproduce: reproduce(context.report, &row.case.0),
@@ -81,34 +89,53 @@ pub(super) fn reason(row: &Row, most: usize) -> Option<String> {
     (!reason.trim().is_empty()).then_some(reason)
 }
 
-/// Changes beside the device's time that are worth telling; where those of a time went is an
-/// account.
-pub(super) fn structure(row: &Row) -> Vec<String> {
+/// Changes that are worth telling beside the metric that is shown; where those of a time went is
+/// an account.
+fn structure(row: &Row, shown: Option<Metric>) -> Vec<String> {
     let told = Uncounted::told(&row.uncounted)
         .into_iter()
-        .chain(row.metrics_told().map(MetricRow::changed))
+        .chain(
+            row.regressed()
+                .filter(|of| Some(of.metric) != shown)
+                .map(MetricRow::changed),
+        )
         .chain(row.structure_told());
     told.map(|change| one_line(&change)).collect()
 }
 
-pub(super) fn comparison(context: &Context, row: &Row) -> Option<Comparison> {
-    let change = row.change.as_ref()?;
-    let ratio = row.times_ratio().unwrap_or(Ratio(f64::NAN));
-    Some(Comparison {
-        change: ratio.to_string(),
-        judged: judged(row).unwrap_or_default(),
-        confidence: change.confidence.to_string(),
-        p: change.p.to_string(),
-        reachable_p: change.reachable_p.to_string(),
-        stage: match fresh(row) {
-            None => "from the screening invocations",
-            Some(Fresh::Confirmed) => "confirmed by fresh invocations",
-            Some(Fresh::Withdrawn) => "withdrawn by fresh invocations",
-            Some(Fresh::Undecided) => "fresh invocations did not decide",
+pub(super) fn comparison(context: &Context, of: &MetricRow) -> Comparison {
+    let (change, word) = (&of.change, of.word);
+    let invocations = change.invocations;
+    let how = match change.paired {
+        true => counted(invocations.1, "pair"),
+        false => format!(
+            "{} against {} of a stored run",
+            invocations.1,
+            counted(invocations.0, "invocation")
+        ),
+    };
+    let left_out = match change.left_out {
+        0 => String::new(),
+        some => format!(
+            "; {} that other programs disturbed {} left out",
+            counted(some, "invocation"),
+            if some == 1 { "is" } else { "are" }
+        ),
+    };
+    let detectable = change.detectable.map_or(String::new(), |of| {
+        format!("; {of} would have been detected")
+    });
+    Comparison {
+        change: change.ratio.to_string(),
+        interval: interval(change).unwrap_or_default(),
+        how: how + &left_out + &detectable,
+        tone: tone_of(word, change.ratio),
+        // A whisker lies in the band of the device time's threshold.
+        whisker: match of.metric {
+            Metric::Device => whisker(change, word, context.threshold()),
+            _ => None,
         },
-        tone: tone_of(row.word, ratio),
-        whisker: whisker(change, row.word, context.floor()),
-    })
+    }
 }
 
 /// How a ratio is coloured: as a loss or a gain where it is one and was called so. A case may
@@ -121,31 +148,29 @@ fn tone_of(word: Word, ratio: Ratio) -> &'static str {
     }
 }
 
-/// All whiskers of a page have one scale, three floors either way by logarithm,
+/// All whiskers of a page have one scale, three thresholds either way by logarithm,
 /// so that they can be compared down a column.
-fn whisker(change: &Change, word: Word, floor: Share) -> Option<WhiskerView> {
-    let floor = Ratio::grown_by(floor).0.ln();
-    let half = 3.0 * floor;
+fn whisker(change: &Change, word: Word, threshold: Share) -> Option<WhiskerView> {
+    let threshold = Ratio::grown_by(threshold).0.ln();
+    let half = 3.0 * threshold;
     let place = |ratio: Ratio| {
         let share = 50.0 + 50.0 * ratio.0.ln() / half;
         // One decimal: a track is not a thousand pixels wide.
         (share.clamp(0.0, 100.0) * 10.0).round() / 10.0
     };
     let sane = |ratio: Ratio| ratio.is_finite() && ratio > Ratio(0.0);
-    if ![change.ratio, change.low, change.high]
-        .into_iter()
-        .all(sane)
-    {
+    let (low, high) = (change.low?, change.high?);
+    if ![change.ratio, low, high].into_iter().all(sane) {
         return None;
     }
-    let (from, to) = (place(change.low), place(change.high));
+    let (from, to) = (place(low), place(high));
     let round = |share: f64| (share * 10.0).round() / 10.0;
     Some(WhiskerView {
         from,
         width: round((to - from).max(0.5)),
         at: place(change.ratio),
-        band_from: round(50.0 - 50.0 * floor / half),
-        band_width: round(100.0 * floor / half),
+        band_from: round(50.0 - 50.0 * threshold / half),
+        band_width: round(100.0 * threshold / half),
         beyond: change.ratio.0.ln().abs() > half,
         tone: tone_of(word, change.ratio),
     })

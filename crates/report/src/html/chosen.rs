@@ -53,23 +53,22 @@ pub(super) fn in_full(judgement: &Judgement, summary: &Summary, limits: Limits) 
             .collect()
     };
     let worse = of_rows(&[
+        &summary.errors,
         &summary.regressed,
-        &summary.structure,
-        &summary.not_measured,
-        &summary.uncounted,
+        &summary.missing,
+        &summary.inconclusive,
     ]);
-    let doubtful = (0..rows.len()).filter(|&place| rows[place].looks_worse);
-    let broken = summary.broken.iter().map(|broken| &broken.case);
-    let broken = broken.chain(
+    let violated = summary.violated.iter().map(|of| &of.case);
+    let violated = violated.chain(
         summary
             .limits
             .iter()
             .filter_map(|limit| limit.case.as_ref()),
     );
-    let broken = broken.filter_map(|case| places.get(case).copied());
+    let violated = violated.filter_map(|case| places.get(case).copied());
     let restructured: Vec<&Vec<&Row>> = summary.restructured.iter().map(|(_, rows)| rows).collect();
     let other = [of_rows(&restructured), of_rows(&[&summary.improved])].concat();
-    let all = worse.into_iter().chain(doubtful).chain(broken).chain(other);
+    let all = worse.into_iter().chain(violated).chain(other);
     let mut seen = BTreeSet::new();
     all.filter(|place| seen.insert(*place))
         .take(limits.in_full)
@@ -80,22 +79,18 @@ pub(super) fn in_full(judgement: &Judgement, summary: &Summary, limits: Limits) 
 /// know, and what only one side has. Within a kind those that changed most come first.
 pub(super) fn worst_first(rows: &[Row]) -> Vec<usize> {
     let rank = |row: &Row| match row.word {
-        Word::Regressed => 0,
-        _ if row.fails_by_metric() && !row.allowed => 1,
-        _ if row.fails_by_structure() => 2,
-        Word::NotMeasured if !row.allowed => 3,
-        _ if row.looks_worse => 4,
-        _ if row.structure_unjudged() => 5,
-        Word::Inconclusive => 6,
-        _ if row.restructured() => 7,
-        Word::Improved => 8,
-        Word::Same => 9,
-        Word::Measured | Word::Counted => 10,
-        Word::Added => 11,
-        Word::Removed => 12,
-        Word::NotMeasured | Word::Unsupported => 13,
+        Word::Error => 0,
+        Word::Regressed => 1,
+        Word::Missing => 2,
+        Word::Inconclusive if row.may_be_worse() => 3,
+        Word::Inconclusive => 4,
+        _ if row.restructured() => 5,
+        Word::Improved => 6,
+        Word::Same => 7,
+        Word::New => 8,
+        Word::Skipped => 9,
     };
-    let moved = |row: &Row| row.times_ratio().map_or(0.0, |ratio| ratio.0.ln());
+    let moved = |row: &Row| row.change().map_or(0.0, |of| of.ratio.0.ln());
     let mut places: Vec<usize> = (0..rows.len()).collect();
     places.sort_by(|&a, &b| {
         let (a, b) = (&rows[a], &rows[b]);
@@ -137,8 +132,8 @@ pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<WorstRow> {
         base: time(&row.base),
         head: time(&row.head),
         change: row
-            .times_ratio()
-            .map_or(NONE.to_owned(), |ratio| ratio.to_string()),
+            .change()
+            .map_or(NONE.to_owned(), |of| of.ratio.to_string()),
     };
     worst.map(row).collect()
 }
@@ -193,7 +188,7 @@ fn kind(name: &str, rows: &[&Row]) -> Kind {
     let words = words
         .iter()
         .map(|(word, count)| format!("{count} {}", word.text()));
-    let ratios = rows.iter().filter_map(|row| row.times_ratio());
+    let ratios = rows.iter().filter_map(|row| Some(row.change()?.ratio));
     let ratios: Vec<Ratio> = ratios.filter(|ratio| ratio.is_finite()).collect();
     let slowest = ratios.iter().copied().max_by(Ratio::total_cmp);
     let shown = |ratio: Option<Ratio>| ratio.map_or(NONE.to_owned(), |ratio| ratio.to_string());

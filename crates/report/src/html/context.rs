@@ -58,7 +58,7 @@ impl<'a> Context<'a> {
         let names: HashSet<&str> = places.iter().map(|&at| rows[at].case.0.as_str()).collect();
         report.entries.each_of(&names, |entry| {
             if let Some(of_case) = context.in_full.get_mut(&entry.case) {
-                of_case.invocations.extend(Taken::of(entry, planned, most));
+                of_case.invocations.extend(Taken::of(entry, most));
                 of_case.log = log(entry, excerpt).or(of_case.log.take());
             }
         })?;
@@ -84,11 +84,11 @@ impl<'a> Context<'a> {
         self.report.base?.cases.get(case)
     }
 
-    /// The floor of changes that count, within what a figure can show.
-    pub fn floor(&self) -> Share {
-        let floor = self.report.head.header.rules.policy.floor;
-        if floor.is_finite() {
-            floor.max(Share(0.01)).min(Share(1.0))
+    /// The threshold of device times, within what a figure can show.
+    pub fn threshold(&self) -> Share {
+        let threshold = self.report.head.header.rules.policy.threshold;
+        if threshold.is_finite() {
+            threshold.max(Share(0.01)).min(Share(1.0))
         } else {
             Share(0.05)
         }
@@ -114,9 +114,9 @@ pub fn difference(difference: &regatta_judge::judgement::Difference) -> Differen
 /// How a word is coloured; the word itself always stands beside its colour.
 pub fn tone(word: Word) -> &'static str {
     match word {
-        Word::Regressed => "bad",
+        Word::Regressed | Word::Error => "bad",
         Word::Improved => "good",
-        Word::NotMeasured | Word::Inconclusive => "doubtful",
+        Word::Missing | Word::Inconclusive => "doubtful",
         _ => "calm",
     }
 }
@@ -128,10 +128,9 @@ pub fn sign(word: Word) -> &'static str {
         Word::Improved => "▼",
         Word::Same => "=",
         Word::Inconclusive => "?",
-        Word::NotMeasured => "✕",
-        Word::Unsupported => "∅",
-        Word::Added => "+",
-        Word::Removed => "−",
-        Word::Measured | Word::Counted => "·",
+        Word::Error => "✕",
+        Word::Skipped => "∅",
+        Word::New => "+",
+        Word::Missing => "−",
     }
 }

@@ -19,9 +19,10 @@ use crate::device::{self, Reached, reached};
 use crate::summary::{reproduce, tally};
 use crate::text::one_line;
 use regatta_core::machine::{Counters, METRICS, Structure, short};
+use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{Row, Timing, Word};
 use regatta_worker::attention::work;
-use regatta_worker::units::{Bytes, Digits, NONE, numbers};
+use regatta_worker::units::{Bytes, Digits, NONE, Ratio, numbers};
 
 /// The document as text that ends no element it stands in.
 pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> String {
@@ -54,16 +55,17 @@ pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> Str
     });
     let (peaks, peak_of) = peaks(context, rows);
     let document = json!({
-        "floor": context.floor().0,
+        "threshold": context.threshold().0,
         "words": words.iter().map(|word| [word.text(), tone(*word), sign(*word)]).collect::<Vec<_>>(),
         "ids": ids(rows),
         "word": rows.iter().map(|row| words.iter().position(|word| *word == row.word)).collect::<Vec<_>>(),
         "allowed": places(rows, |row| row.allowed && row.head.is_none()),
+        "calm": places(rows, |row| row.metric(Metric::Device).is_some_and(|of| of.word != row.word)),
         "worst": worst,
         "base": timing(|row| Some(time(row.base.as_ref()?))),
         "head": timing(|row| Some(time(row.head.as_ref()?))),
-        "change": timing(|row| Some(row.times_ratio()?.to_string())),
-        "sees": timing(|row| Some(row.change.as_ref()?.smallest_effect.to_string())),
+        "change": timing(|row| Some(row.change()?.ratio.to_string())),
+        "sees": timing(|row| Some(row.change()?.detectable?.to_string())),
         "flops": timing(|row| Some(row.head.as_ref()?.tflops?.to_string())),
         "bytes": timing(|row| Some(Digits(row.head.as_ref()?.gbps?).to_string())),
         "peaks": peaks.into_iter().map(|peak| json!({
@@ -148,18 +150,19 @@ fn places(rows: &[Row], of: impl Fn(&Row) -> bool) -> Vec<usize> {
         .collect()
 }
 
-/// The ratio of the times that are shown, and the one that was judged with its ends, which a
-/// whisker is drawn of.
+/// The estimated ratio with the ends of its interval, which a whisker is drawn of.
 fn ratios(row: &Row) -> Value {
     let short = |value: f64| -> Option<f64> { format!("{value:.4}").parse().ok() };
-    let finite = |value: f64| value.is_finite().then(|| short(value)).flatten();
-    let Some(change) = &row.change else {
+    let finite = |ratio: Option<Ratio>| {
+        let ratio = ratio.filter(|ratio| ratio.is_finite())?;
+        short(ratio.0)
+    };
+    let Some(change) = row.change() else {
         return json!(0);
     };
-    let shown = row.times_ratio().and_then(|ratio| finite(ratio.0));
-    match [change.ratio, change.low, change.high].map(|ratio| finite(ratio.0)) {
-        [Some(ratio), Some(low), Some(high)] => json!([shown, ratio, low, high]),
-        _ => json!([shown]),
+    match [Some(change.ratio), change.low, change.high].map(finite) {
+        [Some(ratio), Some(low), Some(high)] => json!([ratio, low, high]),
+        [ratio, ..] => json!([ratio]),
     }
 }
 
@@ -192,16 +195,9 @@ fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Call
     if !accounts.is_empty() {
         add("accounts", json!(accounts));
     }
-    if let Some(told) = comparison(context, row) {
-        let Comparison {
-            judged,
-            confidence,
-            p,
-            reachable_p,
-            stage,
-            ..
-        } = told;
-        let parts = [judged, confidence, stage.to_owned(), p, reachable_p];
+    if let Some(device) = row.metric(Metric::Device) {
+        let Comparison { interval, how, .. } = comparison(context, device);
+        let parts = [interval, how];
         add("judged", json!(parts.map(|text| strings.place(text))));
     }
     let mut facts: Facts = case::facts(row, head, base);

@@ -1,13 +1,13 @@
-//! Expectations, and for a broken one the figure that shows by how much.
+//! Expectations, and for a violated one the figure that shows by how much.
 
 use serde::Serialize;
 
 use super::context::Context;
 use crate::plot::{Splits, splits};
-use crate::summary::reproduce;
+use crate::summary::{factors, reproduce};
 use crate::text::{clean, one_line};
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{ExpectationResult, Held, LimitResult};
+use regatta_judge::judgement::{ExpectationResult, LimitResult, Word};
 use regatta_worker::attention::{Case, FACETS, ParamValue};
 use regatta_worker::units::{NONE, Nanoseconds};
 
@@ -23,7 +23,7 @@ pub(super) struct ExpectationView {
     within: String,
     ratio: String,
     interval: Option<String>,
-    held: &'static str,
+    outcome: &'static str,
     tone: &'static str,
     /// True for one that is shown by itself, and not in the table.
     card: bool,
@@ -39,33 +39,28 @@ pub(super) struct LimitView {
     case: String,
     told: String,
     reason: Option<String>,
-    held: &'static str,
+    outcome: &'static str,
     tone: &'static str,
 }
 
 /// How the page shows it.
-fn tone(held: Held) -> &'static str {
-    match held {
-        Held::Yes => "calm",
-        Held::Broken => "bad",
-        Held::Inconclusive | Held::NotJudged => "doubtful",
+fn tone(word: Word) -> &'static str {
+    match word {
+        Word::Same => "calm",
+        Word::Regressed => "bad",
+        _ => "doubtful",
     }
 }
 
 impl LimitView {
     pub(super) fn of(result: &LimitResult) -> LimitView {
-        // A limit is exact: one that is not decided was not judged.
-        let held = match result.held {
-            Held::Inconclusive => Held::NotJudged,
-            held => held,
-        };
         LimitView {
             name: one_line(&result.name),
             case: one_line(&result.subject()),
             told: one_line(&result.told()),
             reason: result.reason.as_deref().map(clean),
-            held: held.text(),
-            tone: tone(held),
+            outcome: result.word.of_demand(),
+            tone: tone(result.word),
         }
     }
 }
@@ -86,12 +81,9 @@ impl ExpectationView {
             ratio: result
                 .ratio
                 .map_or(NONE.to_owned(), |ratio| ratio.factor().to_string()),
-            interval: result
-                .low
-                .zip(result.high)
-                .map(|(low, high)| format!("[{}, {}]", low.factor(), high.factor())),
-            held: result.held.text(),
-            tone: tone(result.held),
+            interval: factors(result),
+            outcome: result.word.of_demand(),
+            tone: tone(result.word),
             card,
             reason: result.reason.as_deref().map(clean),
             figure,
@@ -101,7 +93,7 @@ impl ExpectationView {
 }
 
 /// A pattern that matches a case and its siblings with other parameters: what it
-/// is held against must be measured with it.
+/// is compared with must be measured with it.
 fn family(case: &str) -> String {
     let parsed: Result<Case, _> = case.parse();
     match parsed {
@@ -156,9 +148,11 @@ fn dependence(context: &Context, result: &ExpectationResult) -> Option<Dependenc
         };
         let time = match result.metric {
             Metric::Device => timing.median_ns,
-            Metric::Host => timing.host_ns.unwrap_or(Nanoseconds(f64::NAN)),
-            Metric::Processor => Nanoseconds(f64::NAN),
-            Metric::FirstCall => timing.first_call_ns.unwrap_or(Nanoseconds(f64::NAN)),
+            metric => {
+                let record = context.head_record(&row.case);
+                let value = record.and_then(|record| record.median(metric));
+                Nanoseconds(value.unwrap_or(f64::NAN))
+            }
         };
         let value = sibling.params.get(&parameter);
         if alike(sibling) != family {

@@ -8,8 +8,9 @@ use super::context::Context;
 use crate::by_axes::Table;
 use crate::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
 use regatta_core::record::types::{Entry, Outcome};
+use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::Word;
-use regatta_worker::units::numbers;
+use regatta_worker::units::{Ratio, numbers};
 
 /// Of more cases variants are not drawn side by side.
 const DRAWN: usize = 1_000;
@@ -55,12 +56,13 @@ impl Plots {
 pub(super) fn all_ratios(context: &Context) -> Option<String> {
     let rows = context.report.judgement.rows.iter();
     let whiskers = rows.filter_map(|row| {
-        let change = row.change.as_ref()?;
+        let of = row.metric(Metric::Device)?;
+        let end = |end: Option<Ratio>| end.map_or(f64::NAN, |end| end.0);
         Some(Whisker {
             case: &row.case.0,
-            ratio: change.ratio.0,
-            interval: (change.low.0, change.high.0),
-            ink: match row.word {
+            ratio: of.change.ratio.0,
+            interval: (end(of.change.low), end(of.change.high)),
+            ink: match of.word {
                 Word::Regressed => Ink::Slow,
                 Word::Improved => Ink::Fast,
                 _ => Ink::Base,
@@ -70,7 +72,7 @@ pub(super) fn all_ratios(context: &Context) -> Option<String> {
     let mut whiskers: Vec<Whisker> = whiskers.filter(|of| of.ratio.is_finite()).collect();
     whiskers.sort_by(|a, b| b.ratio.ln().abs().total_cmp(&a.ratio.ln().abs()));
     whiskers.truncate(NAMED);
-    forest(&whiskers, context.floor().0)
+    forest(&whiskers, context.threshold().0)
 }
 
 /// FLOP/s of problems that several variants solve, of few cases.
@@ -104,8 +106,6 @@ pub(super) fn side_by_side(context: &Context) -> Option<String> {
 
 /// One invocation's samples, as many as are drawn.
 pub(super) struct Taken {
-    /// True for one that confirms a suspicion.
-    confirms: bool,
     /// In nanoseconds, in the order taken.
     device_ns: Vec<f64>,
 }
@@ -116,14 +116,13 @@ const STEPS: f64 = 4095.0;
 
 impl Taken {
     /// Of an entry, every n-th sample where there are more than `most`; `None` without a time.
-    pub(super) fn of(entry: &Entry, planned: u32, most: usize) -> Option<Taken> {
+    pub(super) fn of(entry: &Entry, most: usize) -> Option<Taken> {
         let Outcome::Measured(measurement) = &entry.outcome else {
             return None;
         };
         let all = numbers(&measurement.device_ns);
         let every = all.len().div_ceil(most.max(1)).max(1);
         Some(Taken {
-            confirms: entry.invocation >= planned,
             device_ns: all.into_iter().step_by(every).collect(),
         })
     }
@@ -135,9 +134,8 @@ pub(super) fn most(of_case: usize, invocations: u32) -> usize {
     (of_case.clamp(24, 400) / invocations.max(1) as usize).max(2)
 }
 
-/// The document: the fastest in nanoseconds, a step, the base's medians of invocations, how
-/// many invocations are regular, and a list of each one's samples, all in steps from the
-/// fastest. `None` when there is not one finite sample.
+/// The document: the fastest in nanoseconds, a step, the base's medians of invocations, and a
+/// list of each one's samples, all in steps from the fastest. `None` when there is not one finite sample.
 pub(super) fn samples(base_ns: &[f64], head: &[Taken]) -> Option<Value> {
     let finite = |ns: &f64| ns.is_finite();
     let samples = head.iter().flat_map(|taken| &taken.device_ns);
@@ -154,11 +152,10 @@ pub(super) fn samples(base_ns: &[f64], head: &[Taken]) -> Option<Value> {
         values.map(|ns| step_of(ns).round() as u32).collect()
     };
     let head_steps: Vec<Vec<u32>> = head.iter().map(|taken| steps(&taken.device_ns)).collect();
-    let regular = head.iter().filter(|taken| !taken.confirms).count();
     // Six digits place a sample as well as seventeen.
     let short = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
     let [least, step]: [f64; 2] = [least, step].map(short);
-    Some(json!([least, step, steps(base_ns), regular, head_steps]))
+    Some(json!([least, step, steps(base_ns), head_steps]))
 }
 
 #[cfg(test)]
@@ -167,7 +164,6 @@ mod tests {
 
     fn taken(device_ns: &[f64]) -> Taken {
         Taken {
-            confirms: false,
             device_ns: device_ns.to_vec(),
         }
     }
@@ -178,9 +174,9 @@ mod tests {
         let number = |value: &Value| value.as_f64().unwrap();
         let at = |steps: &Value| number(&document[0]) + number(&document[1]) * number(steps);
         assert!((at(&document[2][0]) - 90.0).abs() < 0.01);
-        assert!((at(&document[4][0][0]) - 100.0).abs() < 0.01);
-        assert!((at(&document[4][0][1]) - 110.0).abs() < 0.01);
-        assert_eq!(document[4][0].as_array().unwrap().len(), 2);
+        assert!((at(&document[3][0][0]) - 100.0).abs() < 0.01);
+        assert!((at(&document[3][0][1]) - 110.0).abs() < 0.01);
+        assert_eq!(document[3][0].as_array().unwrap().len(), 2);
     }
 
     #[test]

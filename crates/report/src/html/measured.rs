@@ -8,6 +8,7 @@ use super::context::{Context, DifferenceView, difference};
 use crate::text::{clean, one_line, shell_command};
 use regatta_core::record::header::SuiteRecord;
 use regatta_core::suite::Settings;
+use regatta_core::suite::rules::Metric;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
 /// The section, as the template takes it.
@@ -136,10 +137,14 @@ fn sample(settings: &Settings) -> String {
 fn policy(context: &Context) -> Vec<(String, String)> {
     let policy = &context.report.head.header.rules.policy;
     let named = |name: &str, value: String| (name.to_owned(), value);
-    let mut facts = vec![
-        named("floor", policy.floor.to_string()),
-        named("confirming invocations", policy.confirm.to_string()),
-    ];
+    let mut facts = Vec::new();
+    for metric in Metric::ALL {
+        let threshold = match policy.ignore.contains(&metric) {
+            true => "ignored".to_owned(),
+            false => policy.threshold_of(metric).to_string(),
+        };
+        facts.push(named(&format!("threshold of {}", metric.text()), threshold));
+    }
     for pattern in &policy.allow {
         facts.push(named("may fail or be unsupported", one_line(pattern)));
     }

@@ -28,11 +28,11 @@ use self::measured::MeasuredView;
 use super::by_axes::{Table, by_axes};
 use super::exporter::{RenderError, Report, STYLE, environment};
 use super::plot::NAMED;
-use super::summary::{METRICS, Summary, tally};
+use super::summary::{Summary, tally};
 use super::text::{clean, one_line};
 use regatta_core::record::types::RunHeader;
 use regatta_judge::judgement::{
-    ExpectationResult, Held, Judgement, Row, SideSummary, VerdictOutcome,
+    ExpectationResult, Judgement, Row, SideSummary, VerdictOutcome, Word,
 };
 use regatta_worker::units::counted;
 
@@ -112,6 +112,8 @@ struct Page {
     description: String,
     outcome: &'static str,
     outcome_word: &'static str,
+    /// What was shown, and how.
+    shown: String,
     reasons: Vec<String>,
     head: SideView,
     base: Option<SideView>,
@@ -129,7 +131,7 @@ struct Page {
     named: usize,
     throughput: Option<String>,
     words: Vec<WordCount>,
-    floor: String,
+    threshold: String,
     measured: MeasuredView,
 }
 
@@ -181,13 +183,13 @@ fn page(context: &Context) -> Page {
     let (outcome, outcome_word) = match judgement.verdict.outcome {
         VerdictOutcome::Passed => ("good", "Passed"),
         VerdictOutcome::Failed => ("bad", "Failed"),
-        VerdictOutcome::NotJudged => ("doubtful", "Not judged"),
+        VerdictOutcome::Inconclusive => ("doubtful", "Inconclusive"),
     };
     let rows: Vec<&Row> = judgement.rows.iter().collect();
     let table = Table::of(&rows);
     let worst = worst_first(&judgement.rows);
     let expectations = expectations(judgement);
-    let limits = listed(&judgement.limits, |result| result.held);
+    let limits = listed(&judgement.limits, |result| result.word);
     Page {
         style: [STYLE, include_str!("page.css")],
         script: SCRIPT,
@@ -203,6 +205,7 @@ fn page(context: &Context) -> Page {
         description: one_line(&header.suite.description),
         outcome,
         outcome_word,
+        shown: one_line(&judgement.verdict.shown),
         reasons: sentences(&judgement.verdict.reasons),
         head: side(&judgement.head),
         base: judgement.base.as_ref().map(side),
@@ -216,7 +219,7 @@ fn page(context: &Context) -> Page {
             .into_iter()
             .enumerate()
             .map(|(place, result)| {
-                let card = place < WORST && result.held == Held::Broken;
+                let card = place < WORST && result.word == Word::Regressed;
                 ExpectationView::of(context, result, card)
             })
             .collect(),
@@ -226,24 +229,19 @@ fn page(context: &Context) -> Page {
         named: NAMED,
         throughput: side_by_side(context),
         words: words(context),
-        floor: header.rules.policy.floor.to_string(),
+        threshold: header.rules.policy.threshold.to_string(),
         measured: MeasuredView::of(context),
     }
 }
 
 fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
-    let all = [
-        ("Regressed", "bad", &summary.regressed),
-        (METRICS, "bad", &summary.metrics),
-        ("Structure got worse", "bad", &summary.structure),
-        ("Not measured", "doubtful", &summary.not_measured),
-        ("Structure not judged", "doubtful", &summary.uncounted),
-    ];
-    let restructured = summary.restructured.iter();
-    all.into_iter()
-        .chain(restructured.map(|(name, rows)| (*name, "doubtful", rows)))
-        .chain([("Improved", "good", &summary.improved)])
-        .filter(|(_, _, rows)| !rows.is_empty())
+    let lists = summary.lists().into_iter();
+    lists
+        .map(|(name, against, rows)| match against {
+            1 => (name, "bad", rows),
+            0 => (name, "doubtful", rows),
+            _ => (name, "good", rows),
+        })
         .map(|(name, tone, rows)| {
             let shown = rows.len().min(WORST);
             let changes = rows[..shown].iter();
@@ -252,9 +250,10 @@ fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
                 tone,
                 changes: changes.map(|row| ChangeView::of(context, row)).collect(),
                 link: match name {
-                    "Regressed" => "#word=regressed".to_owned(),
-                    "Not measured" => "#word=not%20measured".to_owned(),
-                    "Improved" => "#word=improved".to_owned(),
+                    "Errors" => "#word=error".to_owned(),
+                    "Regressed" | "Missing" | "Inconclusive" | "Improved" => {
+                        format!("#word={}", name.to_lowercase())
+                    }
                     _ => "#cases".to_owned(),
                 },
                 count: rows.len(),
@@ -264,15 +263,10 @@ fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
         .collect()
 }
 
-/// What a list of results shows, those that do not hold first, as far as there is room.
-fn listed<T>(results: &[T], held: impl Fn(&T) -> Held) -> Vec<&T> {
+/// What a list of results shows, those that are not met first, as far as there is room.
+fn listed<T>(results: &[T], word: impl Fn(&T) -> Word) -> Vec<&T> {
     let mut listed: Vec<&T> = results.iter().collect();
-    listed.sort_by_key(|result| match held(result) {
-        Held::Broken => 0,
-        Held::Inconclusive => 1,
-        Held::NotJudged => 2,
-        Held::Yes => 3,
-    });
+    listed.sort_by_key(|result| std::cmp::Reverse(word(result)));
     listed.truncate(LONGEST);
     listed
 }
@@ -285,7 +279,7 @@ fn expectations(judgement: &Judgement) -> Vec<&ExpectationResult> {
     };
     let mut sorted: Vec<&ExpectationResult> = judgement.expectations.iter().collect();
     sorted.sort_by(|a, b| excess(b).total_cmp(&excess(a)));
-    let listed = listed(&sorted, |result| result.held);
+    let listed = listed(&sorted, |result| result.word);
     listed.into_iter().copied().collect()
 }
 

@@ -34,10 +34,10 @@ struct Layout {
 }
 
 /// Draws it, the slowest on top; `None` when there is no ratio.
-pub(crate) fn forest(whiskers: &[Whisker], floor: f64) -> Option<String> {
-    // No suite may have a floor of NaN, but no figure may fall over one.
-    let floor = if floor.is_finite() {
-        floor.clamp(0.01, 1.0)
+pub(crate) fn forest(whiskers: &[Whisker], threshold: f64) -> Option<String> {
+    // No suite may have a threshold of NaN, but no figure may fall over one.
+    let threshold = if threshold.is_finite() {
+        threshold.clamp(0.01, 1.0)
     } else {
         0.05
     };
@@ -63,14 +63,14 @@ pub(crate) fn forest(whiskers: &[Whisker], floor: f64) -> Option<String> {
         }
     };
     let height = TOP + layout.row * sorted.len() as i32 + 26;
-    let half = half_range(&sorted, floor);
+    let half = half_range(&sorted, threshold);
     let scale = Scale::log_between((-half).exp(), half.exp(), layout.left, layout.right);
     let description = format!(
         "{} cases, from {} to {}; the band is a change of {:.0} % either way",
         sorted.len(),
         Ratio(sorted[sorted.len() - 1].ratio),
         Ratio(sorted[0].ratio),
-        100.0 * floor
+        100.0 * threshold
     );
     let frame = Frame {
         title: "Head over base, every case, the slowest first",
@@ -78,7 +78,7 @@ pub(crate) fn forest(whiskers: &[Whisker], floor: f64) -> Option<String> {
         size: (WIDTH, height),
     };
     Some(frame.draw(|canvas| {
-        backdrop(canvas, &scale, &layout, floor, height);
+        backdrop(canvas, &scale, &layout, threshold, height);
         for (i, whisker) in sorted.iter().enumerate() {
             let y = TOP + layout.row * i as i32 + layout.row / 2;
             mark(canvas, whisker, &scale, &layout, y);
@@ -92,9 +92,9 @@ pub(crate) fn forest(whiskers: &[Whisker], floor: f64) -> Option<String> {
     }))
 }
 
-/// Half the axis as a logarithm: three in four intervals fit, the floor is seen,
+/// Half the axis as a logarithm: three in four intervals fit, the threshold is seen,
 /// and one hundredfold slowdown does not flatten the rest.
-fn half_range(sorted: &[&Whisker], floor: f64) -> f64 {
+fn half_range(sorted: &[&Whisker], threshold: f64) -> f64 {
     let mut reach: Vec<f64> = sorted
         .iter()
         .map(|w| w.interval.0.ln().abs().max(w.interval.1.ln().abs()))
@@ -102,14 +102,14 @@ fn half_range(sorted: &[&Whisker], floor: f64) -> f64 {
         .collect();
     reach.sort_by(f64::total_cmp);
     let most = reach.get(reach.len() * 3 / 4).or(reach.last());
-    let least = 2.5 * (1.0 + floor).ln();
+    let least = 2.5 * (1.0 + threshold).ln();
     let wanted = (1.2 * most.copied().unwrap_or(0.0)).min(4f64.ln());
     wanted.max(least)
 }
 
-fn backdrop(canvas: &mut Canvas, scale: &Scale, layout: &Layout, floor: f64, height: i32) {
+fn backdrop(canvas: &mut Canvas, scale: &Scale, layout: &Layout, threshold: f64, height: i32) {
     let bottom = height - 20;
-    let band = [1.0 / (1.0 + floor), 1.0 + floor].map(|ratio| scale.at(ratio));
+    let band = [1.0 / (1.0 + threshold), 1.0 + threshold].map(|ratio| scale.at(ratio));
     canvas.block((band[0], TOP - 6), (band[1], bottom), Ink::Band);
     let ticks = ticks(scale);
     for tick in &ticks {
@@ -349,8 +349,8 @@ mod tests {
                 ink: Ink::Head,
             };
             let whiskers: Vec<Whisker> = ratios.clone().map(whisker).collect();
-            for floor in [0.0, 0.05, f64::NAN] {
-                let figure = forest(&whiskers, floor);
+            for threshold in [0.0, 0.05, f64::NAN] {
+                let figure = forest(&whiskers, threshold);
                 assert!(!figure.unwrap_or_default().contains("<x>"));
             }
             let stop = |(at, ratio): (usize, f64)| Stop {

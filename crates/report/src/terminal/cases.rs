@@ -6,7 +6,7 @@ use owo_colors::Style;
 
 use crate::labels::Labels;
 use crate::screen::{Line, Screen, Table};
-use crate::summary::{Fresh, fresh, interval};
+use crate::summary::{factors, interval};
 use crate::text::shorten_middle;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Kind;
@@ -17,27 +17,15 @@ use regatta_worker::units::Ratio;
 /// have figures of their own, those of which something is told for the first time.
 const TOLD: usize = 5;
 
-/// What a list is of, beside its cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
-    /// Times of the device.
-    Times,
-    /// What is told beside them: other metrics have lines of their own.
-    Beside,
-}
-
 /// A list of cases under a heading, those first that come first, up to so many.
-pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], of: Of, style: Style) {
-    if rows.is_empty() {
-        return;
-    }
+pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], style: Style) {
     screen.heading(name, rows.len(), style);
     let labels = Labels::of(rows.iter().map(|row| &row.case));
-    let mut said = Vec::from_iter(labels.common().map(|common| format!("all {common}")));
-    said.extend((of == Of::Times).then(|| sureness(rows)).flatten());
-    screen.wrapped(2, &said.join("; "));
+    if let Some(common) = labels.common() {
+        screen.wrapped(2, &format!("all {common}"));
+    }
     // Neither is what is told of each of them said of each.
-    let of_all = of_all(rows, of);
+    let of_all = of_all(rows);
     for paragraph in &of_all {
         screen.wrapped(2, &format!("each: {paragraph}"));
     }
@@ -48,22 +36,17 @@ pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], of: Of, style
     for (place, row) in shown.iter().enumerate() {
         // All are asked, so that all of theirs is known.
         let new = known.adds(row);
-        let whole = new || place < TOLD || everything || row.change.is_none();
-        let mut below: Vec<String> = beyond(row).into_iter().collect();
-        below.extend(told(row, of, whole));
+        let whole = new || place < TOLD || everything || row.change().is_none();
+        let mut below = told(row, whole);
         below.retain(|paragraph| !of_all.contains(paragraph));
-        let label = labels.label(&row.case);
-        let mut of_row = match of {
-            Of::Beside if row.metrics_told().next().is_some() => metrics(row, &label),
-            Of::Times | Of::Beside => vec![times(row, label)],
-        };
+        let mut of_row = metrics(row, labels.label(&row.case));
         if let Some(last) = of_row.last_mut() {
             last.below = below;
         }
         lines.extend(of_row);
     }
     Table {
-        heads: vec!["metric", "base", "head", "change", "interval"],
+        heads: vec!["metric", "base", "head", "change", "90 % interval"],
         lines,
     }
     .print(screen);
@@ -83,7 +66,7 @@ impl Known {
     fn adds(&mut self, row: &Row) -> bool {
         let causes = row.findings.iter().map(|finding| finding.cause);
         let causes = causes.filter(|cause| self.causes.insert(*cause)).count();
-        let metrics = row.metrics_told().map(|metric| metric.metric);
+        let metrics = row.regressed().map(|of| of.metric);
         let metrics = metrics
             .filter(|metric| self.metrics.insert(*metric))
             .count();
@@ -95,18 +78,12 @@ impl Known {
 
 /// What is told of a case below its figures: why it is judged as it is, and with `whole` what
 /// else changed, and the causes.
-fn told(row: &Row, of: Of, whole: bool) -> Vec<String> {
+fn told(row: &Row, whole: bool) -> Vec<String> {
     let mut told: Vec<String> = row.reason.iter().cloned().collect();
     told.extend(Uncounted::told(&row.uncounted));
-    if whole || of == Of::Beside {
-        told.extend(match of {
-            Of::Times => row.told(),
-            // Its metrics have lines of their own, but for where their changes went.
-            Of::Beside => row.metrics_told().filter_map(accounted).collect(),
-        });
-        if of == Of::Beside {
-            told.extend(row.structure_told());
-        }
+    if whole {
+        told.extend(row.regressed().filter_map(accounted));
+        told.extend(row.structure_told());
         told.extend(row.account_told());
         told.extend(row.findings.iter().map(ToString::to_string));
     }
@@ -120,92 +97,57 @@ fn accounted(of: &MetricRow) -> Option<String> {
 }
 
 /// What is told of every case of a list, where they are several.
-fn of_all(rows: &[&Row], of: Of) -> Vec<String> {
+fn of_all(rows: &[&Row]) -> Vec<String> {
     let Some((first, others)) = rows.split_first().filter(|(_, others)| !others.is_empty()) else {
         return Vec::new();
     };
-    let mut all = told(first, of, true);
+    let mut all = told(first, true);
     for row in others {
         if all.is_empty() {
             break;
         }
-        let told = told(row, of, true);
+        let told = told(row, true);
         all.retain(|paragraph| told.contains(paragraph));
     }
     all
 }
 
-/// A case by its device time.
-fn times(row: &Row, label: String) -> Line {
-    Line {
-        label,
-        cells: vec![
-            String::new(),
-            time(&row.base),
-            time(&row.head),
-            row.times_ratio().map_or_else(String::new, short),
-            interval(row).unwrap_or_default(),
-        ],
-        ..Line::default()
+/// A case by the metrics that got worse, a line each, or else by its device time.
+fn metrics(row: &Row, label: String) -> Vec<Line> {
+    let mut shown: Vec<&MetricRow> = row.regressed().collect();
+    if shown.is_empty() {
+        shown.extend(
+            row.first_metric()
+                .filter(|of| of.word == row.word)
+                .or(row.metric(Metric::Device)),
+        );
     }
-}
-
-/// A case by the metrics that got worse, a line each.
-fn metrics(row: &Row, label: &str) -> Vec<Line> {
-    let lines = row.metrics_told().enumerate().map(|(place, of)| Line {
-        label: if place == 0 { label } else { "" }.to_owned(),
+    if shown.is_empty() {
+        return vec![Line {
+            label,
+            cells: vec![String::new(), time(&row.base), time(&row.head)],
+            ..Line::default()
+        }];
+    }
+    let lines = shown.into_iter().enumerate().map(|(place, of)| Line {
+        label: if place == 0 {
+            label.clone()
+        } else {
+            String::new()
+        },
         cells: vec![
-            of.metric.text().to_owned(),
-            of.base_ns.to_string(),
-            of.head_ns.to_string(),
-            short(of.head_ns / of.base_ns),
+            match of.metric {
+                Metric::Device => String::new(),
+                other => other.text().to_owned(),
+            },
+            of.metric.value(of.base),
+            of.metric.value(of.head),
+            short(of.change.ratio),
+            interval(&of.change).unwrap_or_default(),
         ],
         ..Line::default()
     });
     lines.collect()
-}
-
-/// The estimate that was judged, where the ratio of the two times that are shown lies beyond
-/// its interval: it is over all invocations, and has the machine's share taken out.
-fn beyond(row: &Row) -> Option<String> {
-    let change = row.change.as_ref()?;
-    let shown = row.times_ratio()?;
-    let within = (change.low.0..=change.high.0).contains(&shown.0);
-    let alike = shown.to_string() == change.ratio.to_string();
-    (!within && !alike).then(|| {
-        format!(
-            "judged {} over all invocations, without what they share",
-            change.ratio
-        )
-    })
-}
-
-/// How sure a list of changes is: `p < 0.0001, all confirmed`.
-fn sureness(rows: &[&Row]) -> Option<String> {
-    let mut p: Vec<_> = rows
-        .iter()
-        .filter_map(|row| Some(row.change.as_ref()?.p))
-        .collect();
-    p.sort_by(|a, b| a.total_cmp(b));
-    let (least, most) = (p.first()?.to_string(), p.last()?.to_string());
-    let mut said = match least == most {
-        true => format!("p {most}"),
-        false => format!("p {least} to {most}"),
-    };
-    for (kind, word) in [
-        (Fresh::Confirmed, "confirmed"),
-        (Fresh::Withdrawn, "withdrawn"),
-        (Fresh::Undecided, "not decided by fresh invocations"),
-    ] {
-        let count = rows.iter().filter(|row| fresh(row) == Some(kind)).count();
-        match count {
-            0 => {}
-            _ if rows.len() == 1 => said += &format!(", {word}"),
-            all if all == rows.len() => said += &format!(", all {word}"),
-            some => said += &format!(", {some} {word}"),
-        }
-    }
-    Some(said)
 }
 
 /// Cases of a run without a base that are all printed unasked.
@@ -252,7 +194,7 @@ pub(super) fn table(screen: &mut Screen, rows: &[Row]) {
             vec![
                 time(&row.base),
                 time(&row.head),
-                row.times_ratio().map_or_else(String::new, short),
+                row.change().map_or_else(String::new, |of| short(of.ratio)),
                 row.word.text().to_owned(),
             ]
         },
@@ -284,9 +226,9 @@ fn every(
             label: format!("{indent}{}", labels.label(&row.case)),
             cells: cells(row),
             last: match row.word {
-                Word::Regressed => Some(Style::new().red()),
+                Word::Regressed | Word::Error => Some(Style::new().red()),
                 Word::Improved => Some(Style::new().green()),
-                Word::NotMeasured | Word::Inconclusive => Some(Style::new().yellow()),
+                Word::Missing | Word::Inconclusive => Some(Style::new().yellow()),
                 _ => None,
             },
             below: Vec::new(),
@@ -299,14 +241,14 @@ fn every(
     .print(screen);
 }
 
-/// Cases that broke one expectation: what each takes, what it may, and of what.
-pub(super) fn broken(screen: &mut Screen, of: &[&ExpectationResult]) {
+/// Cases that violate one expectation: what each takes, what it may, and of what.
+pub(super) fn violated(screen: &mut Screen, of: &[&ExpectationResult]) {
     let ids = of.iter().flat_map(|one| {
         let against = one.against.iter();
         std::iter::once(&one.case).chain(against)
     });
     let labels = match of {
-        // It is called by its id, and so is what it is held to.
+        // It is called by its id, and so is what it is compared with.
         [_] => Labels::default(),
         _ => Labels::of(ids),
     };
@@ -326,6 +268,7 @@ pub(super) fn broken(screen: &mut Screen, of: &[&ExpectationResult]) {
                     other => other.text().to_owned(),
                 },
                 one.ratio.unwrap_or(Ratio(f64::NAN)).factor().to_string(),
+                factors(one).unwrap_or_default(),
                 one.within.factor().to_string(),
             ],
             last: None,
@@ -333,7 +276,7 @@ pub(super) fn broken(screen: &mut Screen, of: &[&ExpectationResult]) {
         }
     });
     Table {
-        heads: vec!["metric", "takes", "at most"],
+        heads: vec!["metric", "takes", "90 % interval", "at most"],
         lines: lines.collect(),
     }
     .print(screen);

@@ -96,7 +96,7 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
             tone: match of.verdict.outcome {
                 VerdictOutcome::Passed => "good",
                 VerdictOutcome::Failed => "bad",
-                VerdictOutcome::NotJudged => "doubtful",
+                VerdictOutcome::Inconclusive => "doubtful",
             },
             reasons: lines(&reasons.chain(incomparable(of)).collect::<Vec<_>>()),
             base: side(&of.sides.base.label, base, before),
@@ -212,7 +212,7 @@ mod tests {
         page_of(&testing::training(157), &head);
         head.recording = Default::default();
         let page = page_of(&head, &testing::training(1));
-        assert!(page.contains("<h1>Not judged</h1>"));
+        assert!(page.contains("<h1>Inconclusive</h1>"));
         assert_eq!(page.matches("<svg").count(), 1);
     }
 }

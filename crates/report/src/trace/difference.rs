@@ -25,7 +25,7 @@ fn write(screen: &mut Screen, of: &Comparison) {
     let style = match of.verdict.outcome {
         VerdictOutcome::Passed => good(),
         VerdictOutcome::Failed => bad(),
-        VerdictOutcome::NotJudged => doubtful(),
+        VerdictOutcome::Inconclusive => doubtful(),
     };
     screen.painted(&word(of).to_uppercase(), style);
     for reason in &of.verdict.reasons {
@@ -69,7 +69,7 @@ pub(super) fn word(of: &Comparison) -> &'static str {
     match of.verdict.outcome {
         VerdictOutcome::Passed => "Nothing worse",
         VerdictOutcome::Failed => "Worse",
-        VerdictOutcome::NotJudged => "Not judged",
+        VerdictOutcome::Inconclusive => "Inconclusive",
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn incomparable(of: &Comparison) -> Vec<String> {
         .collect()
 }
 
-/// What is held against each other.
+/// What is compared.
 pub(super) fn scope(of: &Comparison) -> &'static str {
     match of.scope {
         Scope::Repetition => "One repetition of the steady part",
@@ -174,7 +174,7 @@ pub(super) fn changed(of: &Comparison) -> Vec<&KernelChange> {
         kernel.became != Became::Same
             || !kernel.changes.is_empty()
             || kernel.count.base != kernel.count.head
-            || kernel.ratio().growth().abs() > of.floor
+            || kernel.ratio().growth().abs() > of.threshold
     };
     of.kernels.iter().filter(told).collect()
 }

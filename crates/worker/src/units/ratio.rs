@@ -11,7 +11,7 @@ use super::{Digits, NONE, put};
 ///
 /// Prints the change that it is: `+12.3 %` below a factor of two, `102.5x slower` or
 /// `3.10x faster` beyond. [`Ratio::told`] says the same within a sentence, [`Ratio::times`]
-/// how many times as long, and [`Ratio::factor`] is for what is held against a limit.
+/// how many times as long, and [`Ratio::factor`] is for what is compared with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]

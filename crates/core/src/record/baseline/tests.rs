@@ -1,4 +1,4 @@
-//! Of baselines in their folder, and of sessions that are added to one.
+//! Of baselines in their folder.
 
 use super::*;
 use crate::record::testing::{around, side};

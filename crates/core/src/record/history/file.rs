@@ -357,5 +357,7 @@ fn objection(came: &Came) -> Option<String> {
     let times = [Some(figures.device_ns), figures.host_ns, figures.cpu_ns];
     let mut times = times.into_iter().flatten();
     let odd = times.find(|time| !is_time(*time) && *time != Nanoseconds::ZERO);
+    let mut single = figures.invocations_ns.iter().copied();
+    let odd = odd.or_else(|| single.find(|time| !is_time(*time)));
     odd.map(|time| format!("it has a time of {} ns, which no clock shows", time.0))
 }

@@ -19,7 +19,7 @@ use super::RecordError;
 use super::types::{Damage, Git, VerdictOutcome};
 use crate::suite::FILE_NAME_RULE;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, Share};
+use regatta_worker::units::Nanoseconds;
 
 /// Everything that is kept of a suite on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,14 +99,14 @@ pub enum Came {
 }
 
 /// Times of a case in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Figures {
     /// Median device time of its invocations.
     pub device_ns: Nanoseconds,
-    /// Standard deviation of these over their mean, of two or more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spread: Option<Share>,
+    /// That of each of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub invocations_ns: Vec<Nanoseconds>,
     /// Median of the host's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ns: Option<Nanoseconds>,
@@ -140,6 +140,14 @@ impl Clock {
 }
 
 impl Figures {
+    /// The time of a clock in each invocation, or else its median.
+    pub fn values(&self, clock: Clock) -> Vec<Nanoseconds> {
+        match clock {
+            Clock::Device if !self.invocations_ns.is_empty() => self.invocations_ns.clone(),
+            clock => self.of(clock).into_iter().collect(),
+        }
+    }
+
     /// The time of a clock.
     pub fn of(&self, clock: Clock) -> Option<Nanoseconds> {
         match clock {

@@ -11,8 +11,9 @@ use crate::input;
 use crate::record::RecordError;
 use crate::record::side::{CaseRecord, Side, Status, median};
 use crate::record::types::{Run, RunHeader};
+use crate::suite::rules::Metric;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, Share};
+use regatta_worker::units::{Nanoseconds, quantities};
 
 /// A run as it is to be added.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,26 +134,21 @@ fn came(record: &CaseRecord) -> Came {
         Status::Missing { reason } => return Came::Missing(short(reason)),
         Status::Measured => {}
     }
-    let all = [&record.device_ns[..], &record.confirm_ns].concat();
+    let of = |metric: Metric| -> Vec<Nanoseconds> {
+        let quiet = record
+            .invocations
+            .iter()
+            .filter(|one| !one.is_disturbed(metric));
+        quantities(quiet.filter_map(|one| one.values.get(metric)))
+    };
+    let all = of(Metric::Device);
     match median(&all) {
         Some(device_ns) => Came::Timed(Figures {
             device_ns,
-            spread: spread(&all),
-            host_ns: median(&record.host_ns),
-            cpu_ns: median(&record.cpu_ns),
+            host_ns: median(&of(Metric::Host)),
+            cpu_ns: median(&of(Metric::CpuTime)),
+            invocations_ns: all,
         }),
         None => Came::Disturbed,
     }
-}
-
-/// Standard deviation over the mean; of fewer than two there is none.
-fn spread(times: &[Nanoseconds]) -> Option<Share> {
-    let count = times.len() as f64;
-    if times.len() < 2 {
-        return None;
-    }
-    let mean = times.iter().map(|time| time.0).sum::<f64>() / count;
-    let squares = times.iter().map(|time| (time.0 - mean).powi(2));
-    let share = (squares.sum::<f64>() / (count - 1.0)).sqrt() / mean;
-    share.is_finite().then_some(Share(share))
 }

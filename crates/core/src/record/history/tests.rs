@@ -7,7 +7,7 @@ use crate::record::testing::header;
 fn timed(ns: f64) -> Came {
     Came::Timed(Figures {
         device_ns: Nanoseconds(ns),
-        spread: Some(Share(0.0125)),
+        invocations_ns: vec![Nanoseconds(ns), Nanoseconds(1.25 * ns)],
         host_ns: Some(Nanoseconds(9_012.0)),
         cpu_ns: None,
     })
@@ -138,7 +138,8 @@ fn a_line_that_cannot_be_is_damage() {
     let text = fs::read_to_string(path(&store)).unwrap();
     let (first, second) = text.split_once('\n').unwrap();
     for (from, to, problem) in [
-        ("1000.0", "-5", "a time of -5 ns"),
+        (":1000.0", ":-5", "a time of -5 ns"),
+        ("[1000.0", "[0", "a time of 0 ns"),
         ("\"timed\"", "\"cooked\"", "unknown variant"),
         (
             "\"kind\":\"run\"",

@@ -10,7 +10,7 @@ use regatta_worker::attention::CaseId;
 pub struct Opening {
     /// Begin anew, whatever is there.
     pub fresh: bool,
-    /// What the run is to be held against.
+    /// What the run is to be compared with.
     pub base: Option<BaseId>,
     /// The entries that may be kept of a run that goes on; `None`: all. Of two runs that are
     /// measured in turn, an invocation that one of them alone has is measured again in both.
@@ -37,11 +37,11 @@ pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<St
     }
     match (run.owed.first(), &opening.base) {
         (Some(owed), None) => found.push(format!(
-            "it owes confirmations against baseline {}: `regatta gate` goes on with it",
+            "more of it was asked for against `{}`: the command that began it goes on with it",
             owed.base.name
         )),
         (Some(owed), Some(base)) if owed.base != *base => found.push(format!(
-            "it owes confirmations against baseline {} as that was then",
+            "more of it was asked for against `{}` as that was then",
             owed.base.name
         )),
         _ => {}

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{CaseRecord, Disturbed, Side, Status, Unconfirmed, median};
+use super::{CaseRecord, Invocation, Side, Status, is_time, median};
 use crate::last_words;
 use crate::machine::{Counters, Division};
 use crate::record::choices;
-use crate::record::disturbance::{self, Disturbance};
 use crate::record::first_call;
 use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
+use crate::suite::rules::{Metric, Values};
 use regatta_worker::attention::CaseId;
+use regatta_worker::units::{Nanoseconds, numbers};
 
 impl Side {
     /// Reduces a run.
@@ -36,19 +37,9 @@ impl Side {
 
 /// The side of a run whose cases were folded, in the order of its plan.
 pub(super) fn assembled(label: String, run: &Run, folds: Vec<Fold>) -> Side {
-    // A case is in one batch after the other until it is decided.
-    let mut owes: BTreeMap<&CaseId, u32> = BTreeMap::new();
-    for batch in &run.owed {
-        for case in &batch.cases {
-            let fresh = owes.entry(case).or_default();
-            *fresh = batch.fresh.max(*fresh);
-        }
-    }
     let settings = &run.header.settings;
-    let cases = run.header.plan.iter().zip(folds).map(|(case, fold)| {
-        let record = fold.record(owes.get(case).copied(), settings);
-        (case.clone(), record)
-    });
+    let cases = run.header.plan.iter().zip(folds);
+    let cases = cases.map(|(case, fold)| (case.clone(), fold.record(settings)));
     let line = |damage: &Damage| format!("line {}: {}", damage.line, damage.problem);
     Side {
         label,
@@ -62,14 +53,15 @@ pub(super) fn assembled(label: String, run: &Run, folds: Vec<Fold>) -> Side {
 #[derive(Clone, Debug)]
 pub(super) struct Fold {
     record: CaseRecord,
-    planned: u32,
-    /// Whether times that the machine was in are left out.
-    wants_quiet: bool,
+    /// Invocations in the file, and those of them that every case has.
+    seen: u32,
+    planned: (u32, u32),
     last: Option<u32>,
-    /// Of the regular invocations and of the fresh ones.
-    screen: Part,
-    fresh: Part,
-    /// The first regular invocation without a sample.
+    refused: u32,
+    /// Why the first that was refused was.
+    refusal: Option<String>,
+    failure: Option<(String, Fault)>,
+    /// The first invocation without a sample.
     without: Option<u32>,
     /// What operations took in each invocation that tells.
     divisions: Vec<Division>,
@@ -77,33 +69,8 @@ pub(super) struct Fold {
     counters: Vec<Counters>,
     /// What the first call was made of in each that tells.
     parts: Vec<Parts>,
-    /// Invocations whose times count.
-    quiet: usize,
     /// Invocations whose results were checked before timing only.
     before_only: u32,
-}
-
-/// What came of a part of the invocations.
-#[derive(Clone, Debug, Default)]
-struct Part {
-    seen: u32,
-    refused: u32,
-    /// Why the first that was refused was.
-    refusal: Option<String>,
-    failure: Option<(String, Fault)>,
-}
-
-impl Part {
-    fn add(&mut self, outcome: &Outcome) {
-        self.seen += 1;
-        if let Outcome::Unsupported { reason } = outcome {
-            self.refused += 1;
-            self.refusal.get_or_insert_with(|| reason.clone());
-        }
-        if self.failure.is_none() {
-            self.failure = failure(outcome);
-        }
-    }
 }
 
 impl Fold {
@@ -111,200 +78,160 @@ impl Fold {
     pub(super) fn new(settings: &Settings) -> Fold {
         Fold {
             record: CaseRecord::empty(Status::Measured),
-            planned: settings.invocations,
-            wants_quiet: settings.wants_quiet(),
+            seen: 0,
+            planned: (0, settings.invocations),
             last: None,
-            screen: Part::default(),
-            fresh: Part::default(),
+            refused: 0,
+            refusal: None,
+            failure: None,
             without: None,
             divisions: Vec::new(),
             counters: Vec::new(),
             parts: Vec::new(),
-            quiet: 0,
             before_only: 0,
         }
     }
 
     /// Adds an invocation; `false` where it comes before one that was added, and is not.
     pub(super) fn add(&mut self, entry: &Entry) -> bool {
-        let (invocation, outcome) = (entry.invocation, &entry.outcome);
-        if self.last.is_some_and(|last| last > invocation) {
+        let number = entry.invocation;
+        if self.last.is_some_and(|last| last > number) {
             return false;
         }
-        self.last = Some(invocation);
-        let confirms = invocation >= self.planned;
-        match confirms {
-            true => self.fresh.add(outcome),
-            false => self.screen.add(outcome),
-        }
-        if let Outcome::Measured(measurement) = outcome {
-            self.record.learn(measurement);
-            choices::add(&mut self.record.choices, invocation, &measurement.tuned);
-            self.divisions
-                .extend(measurement.division.as_deref().cloned());
-            self.counters
-                .extend(measurement.counters.as_deref().cloned());
-            self.times(invocation, measurement, confirms);
-            self.before_only += u32::from(measurement.errors_after.is_empty());
-            if measurement.device_ns.is_empty() && !confirms {
-                self.without.get_or_insert(invocation);
+        self.last = Some(number);
+        self.seen += 1;
+        self.planned.0 += u32::from(number < self.planned.1);
+        match &entry.outcome {
+            Outcome::Measured(measurement) => self.learn(number, measurement),
+            Outcome::Unsupported { reason } => {
+                self.refused += 1;
+                self.refusal.get_or_insert_with(|| reason.clone());
+            }
+            Outcome::Failed { reason, fault, log } => {
+                let reason = || match last_words::fault(log) {
+                    Some(line) => format!("{reason}; its last words: {line}"),
+                    None => reason.clone(),
+                };
+                self.failure.get_or_insert_with(|| (reason(), *fault));
             }
         }
         true
     }
 
-    /// Takes in the times of an invocation, or that the machine was in them.
-    fn times(&mut self, invocation: u32, measurement: &Measurement, confirms: bool) {
-        let disturbed = self.wants_quiet && !measurement.disturbed.is_empty();
-        match median(&measurement.device_ns) {
-            Some(device_ns) if disturbed => self.record.disturbed.push(Disturbed {
-                invocation,
-                confirms,
-                device_ns,
-                cpu_ns: median(&measurement.cpu_ns),
-                by: measurement.disturbed.clone(),
-            }),
-            _ => {
-                self.record.add(measurement, confirms);
-                self.quiet += 1;
-            }
-        }
-        if !(self.wants_quiet && measurement.first_call_disturbed) {
-            self.record.first_call_ns.push(measurement.first_call_ns);
+    fn learn(&mut self, number: u32, measurement: &Measurement) {
+        let record = &mut self.record;
+        record.learn(measurement);
+        record.samples += measurement.device_ns.len() as u64;
+        record.clock_mhz.extend(median(&measurement.clock_mhz));
+        record.invocations.push(Invocation::of(number, measurement));
+        choices::add(&mut record.choices, number, &measurement.tuned);
+        let (division, counters) = (&measurement.division, &measurement.counters);
+        self.divisions.extend(division.as_deref().cloned());
+        self.counters.extend(counters.as_deref().cloned());
+        if !measurement.first_call_disturbed {
             self.parts.extend(measurement.first_call_parts.clone());
+        }
+        self.before_only += u32::from(measurement.errors_after.is_empty());
+        if measurement.device_ns.is_empty() {
+            self.without.get_or_insert(number);
         }
     }
 
-    /// The record of the case, which owes so many fresh invocations where it is a suspect.
-    fn record(mut self, owed: Option<u32>, settings: &Settings) -> CaseRecord {
-        // Paired with others by invocation: a list with gaps would be paired wrongly.
-        for list in [&mut self.record.host_ns, &mut self.record.cpu_ns] {
-            if list.len() < self.quiet {
-                list.clear();
-            }
-        }
+    /// The record of the case.
+    fn record(mut self, settings: &Settings) -> CaseRecord {
+        let status = self.status(settings);
+        let record = &mut self.record;
+        record.status = status;
         if settings.input_sets > 1 && !settings.structure_only {
-            self.record.conditions.checked_before_only = self.before_only;
+            record.conditions.checked_before_only = self.before_only;
         }
-        if self.record.choices.iter().all(|one| one.tuned.is_empty()) {
-            self.record.choices.clear();
+        if record.choices.iter().all(|one| one.tuned.is_empty()) {
+            record.choices.clear();
         }
-        self.record.first_call_parts = first_call::medians(&self.parts);
-        self.record.division = Division::merged(&self.divisions).map(Box::new);
-        self.record.counters = Counters::merged(&self.counters).map(Box::new);
-        self.record.status = status(self.screen, self.planned, self.without, settings);
-        let lost = unconfirmed(self.fresh, owed);
-        self.record.unconfirmed = lost.or_else(|| shaken(&self.record));
-        for times in [
-            &mut self.record.device_ns,
-            &mut self.record.confirm_ns,
-            &mut self.record.host_ns,
-            &mut self.record.cpu_ns,
-            &mut self.record.first_call_ns,
-        ] {
-            times.shrink_to_fit();
-        }
-        self.record.clock_mhz.shrink_to_fit();
+        record.first_call_parts = first_call::medians(&self.parts);
+        record.division = Division::merged(&self.divisions).map(Box::new);
+        record.counters = Counters::merged(&self.counters).map(Box::new);
+        record.invocations.shrink_to_fit();
+        record.clock_mhz.shrink_to_fit();
         self.record
+    }
+
+    fn status(&self, settings: &Settings) -> Status {
+        // A failure outranks everything: one crash in five is a crash.
+        if let Some((reason, fault)) = self.failure.clone() {
+            return Status::Failed { reason, fault };
+        }
+        let (there, planned) = self.planned;
+        if there < planned {
+            return Status::Missing {
+                reason: format!("{there} of {planned} invocations are in the file"),
+            };
+        }
+        let (seen, refused) = (self.seen, self.refused);
+        if let Some(reason) = self.refusal.clone() {
+            // What is supported by chance was not measured.
+            return match refused == seen {
+                true => Status::Unsupported { reason },
+                false => Status::Missing {
+                    reason: format!("unsupported in {refused} of {seen} invocations: {reason}"),
+                },
+            };
+        }
+        match self.without.filter(|_| !settings.structure_only) {
+            Some(invocation) => Status::Missing {
+                reason: format!("invocation {invocation} has no sample"),
+            },
+            None => Status::Measured,
+        }
     }
 }
 
-/// Why the fresh invocations of a case decide nothing, where the machine was in half of them
-/// or more.
-fn shaken(record: &CaseRecord) -> Option<Unconfirmed> {
-    let fresh = || record.disturbed.iter().filter(|one| one.confirms);
-    let (lost, quiet) = (fresh().count(), record.confirm_ns.len());
-    let by: Vec<Disturbance> = disturbance::worst(fresh().flat_map(|one| &one.by));
-    (lost > 0 && lost >= quiet).then(|| Unconfirmed {
-        reason: format!(
-            "the machine was in {lost} of its {} fresh invocations: {}",
-            lost + quiet,
-            disturbance::told(&by)
-        ),
-        fault: Fault::Unknown,
+impl Invocation {
+    /// Reduces the samples of an invocation to a value a metric.
+    fn of(number: u32, measurement: &Measurement) -> Invocation {
+        let mut values = Values::default();
+        let first_call_ns = measurement.first_call_ns.0;
+        for (metric, value) in [
+            (Metric::Device, median(&numbers(&measurement.device_ns))),
+            (Metric::DeviceP90, ninth_of_ten(&measurement.device_ns)),
+            (Metric::Host, median(&numbers(&measurement.host_ns))),
+            (
+                Metric::FirstCall,
+                (first_call_ns > 0.0).then_some(first_call_ns),
+            ),
+            (
+                Metric::PeakMemory,
+                measurement.peak_bytes.map(|of| (of.0 as f64).max(1.0)),
+            ),
+            (Metric::CpuTime, median(&numbers(&measurement.cpu_ns))),
+        ] {
+            // A file can be edited: what no clock can have shown is left out.
+            values.set(metric, value.filter(|value| is_time(Nanoseconds(*value))));
+        }
+        Invocation {
+            number,
+            values,
+            host_reference_ns: median(&measurement.host_reference_ns),
+            disturbed: measurement.disturbed.clone(),
+            first_call_disturbed: measurement.first_call_disturbed,
+        }
+    }
+}
+
+/// The 9th of 10 samples, by rank; `None` for fewer than 10.
+fn ninth_of_ten(samples: &[Nanoseconds]) -> Option<f64> {
+    let mut sorted = numbers(samples);
+    let place = (9 * sorted.len()).div_ceil(10).checked_sub(1)?;
+    (sorted.len() >= 10).then(|| {
+        let (_, value, _) = sorted.select_nth_unstable_by(place, f64::total_cmp);
+        *value
     })
 }
 
-fn status(screen: Part, planned: u32, without: Option<u32>, settings: &Settings) -> Status {
-    // A failure outranks everything: one crash in five is a crash.
-    if let Some((reason, fault)) = screen.failure {
-        return Status::Failed { reason, fault };
-    }
-    let (seen, refused) = (screen.seen, screen.refused);
-    if seen < planned {
-        return Status::Missing {
-            reason: format!("{seen} of {planned} invocations are in the file"),
-        };
-    }
-    if let Some(reason) = screen.refusal {
-        // What is supported by chance was not measured.
-        return match refused == seen {
-            true => Status::Unsupported { reason },
-            false => Status::Missing {
-                reason: format!("unsupported in {refused} of {seen} invocations: {reason}"),
-            },
-        };
-    }
-    match without.filter(|_| !settings.structure_only) {
-        Some(invocation) => Status::Missing {
-            reason: format!("invocation {invocation} has no sample"),
-        },
-        None => Status::Measured,
-    }
-}
-
-/// Why the fresh invocations of a case decide nothing, where that is so.
-fn unconfirmed(fresh: Part, owed: Option<u32>) -> Option<Unconfirmed> {
-    if let Some((reason, fault)) = fresh.failure {
-        return Some(Unconfirmed { reason, fault });
-    }
-    let unknown = |reason| {
-        Some(Unconfirmed {
-            reason,
-            fault: Fault::Unknown,
-        })
-    };
-    if let Some(reason) = fresh.refusal {
-        return unknown(format!("unsupported: {reason}"));
-    }
-    let taken = fresh.seen;
-    let owed = owed.filter(|owed| taken < *owed)?;
-    unknown(format!(
-        "{taken} of {owed} fresh invocations that it owes are in the file"
-    ))
-}
-
-/// What a failed invocation says, with the worker's last words.
-fn failure(outcome: &Outcome) -> Option<(String, Fault)> {
-    let Outcome::Failed { reason, fault, log } = outcome else {
-        return None;
-    };
-    let reason = match last_words::fault(log) {
-        Some(line) => format!("{reason}; its last words: {line}"),
-        None => reason.clone(),
-    };
-    Some((reason, *fault))
-}
-
 impl CaseRecord {
-    /// Takes in the times of one invocation.
-    fn add(&mut self, measurement: &Measurement, confirms: bool) {
-        let times = if confirms {
-            &mut self.confirm_ns
-        } else {
-            &mut self.device_ns
-        };
-        times.extend(median(&measurement.device_ns));
-        self.host_ns.extend(median(&measurement.host_ns));
-        self.cpu_ns.extend(median(&measurement.cpu_ns));
-        self.clock_mhz.extend(median(&measurement.clock_mhz));
-        self.samples += measurement.device_ns.len() as u64;
-    }
-
-    /// What an invocation tells beside its times, whether or not they count.
+    /// What an invocation tells beside its times.
     fn learn(&mut self, measurement: &Measurement) {
         self.several |= measurement.several;
-        self.peak_bytes = self.peak_bytes.max(measurement.peak_bytes);
         self.conditions.add(measurement);
         self.effective.clone_from(&measurement.effective);
         for (result, &error) in &measurement.errors {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::versions::search::Reading;
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{Change, Judgement, Row, Word};
+use regatta_judge::judgement::{Judgement, MetricRow, Row};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
@@ -135,59 +135,34 @@ impl Tried {
     }
 }
 
-/// What a judgement says of each case, by its device's time or by that of the processor.
+/// What a judgement says of each case by a metric.
 pub fn readings(judgement: &Judgement, metric: Metric) -> Vec<CaseReading> {
-    let rows = judgement.rows.iter();
-    match metric {
-        Metric::Processor => rows.map(by_processor).collect(),
-        Metric::Device | Metric::Host | Metric::FirstCall => rows.map(of_row).collect(),
-    }
+    let reading = |row: &Row| {
+        let of = row.metric(metric);
+        let none = || format!("no {} of {} is known", metric.text(), row.case.0);
+        CaseReading {
+            case: row.case.clone(),
+            reading: of.and_then(reading),
+            base_ns: of.map(|of| Nanoseconds(of.base)),
+            head_ns: of.map(|of| Nanoseconds(of.head)),
+            sees: of.and_then(|of| of.change.detectable),
+            cause: row.findings.first().map(ToString::to_string),
+            reason: match of {
+                Some(of) => of.reason.clone(),
+                None => Some(row.reason.clone().unwrap_or_else(none)),
+            },
+        }
+    };
+    judgement.rows.iter().map(reading).collect()
 }
 
-fn by_processor(row: &Row) -> CaseReading {
-    let mut of = row.metrics.iter();
-    let of = of.find(|of| of.metric == Metric::Processor);
-    let none = || format!("no processor time of {} is known", row.case.0);
-    CaseReading {
-        case: row.case.clone(),
-        reading: of.and_then(|of| reading(&of.change, of.word)),
-        base_ns: of.map(|of| of.base_ns),
-        head_ns: of.map(|of| of.head_ns),
-        sees: of.and_then(|of| sees(&of.change)),
-        cause: row.findings.first().map(ToString::to_string),
-        reason: match of {
-            Some(of) => of.reason.clone(),
-            None => Some(row.reason.clone().unwrap_or_else(none)),
-        },
-    }
-}
-
-fn reading(change: &Change, word: Word) -> Option<Reading> {
+fn reading(of: &MetricRow) -> Option<Reading> {
+    let change = &of.change;
     let reading = Reading {
         ratio: change.ratio,
-        low: change.low,
-        high: change.high,
-        word,
+        low: change.low?,
+        high: change.high?,
+        word: of.word,
     };
     (reading.ratio > Ratio(0.0)).then_some(reading)
-}
-
-fn sees(change: &Change) -> Option<Share> {
-    Some(change.smallest_effect).filter(|share| share.is_finite())
-}
-
-fn of_row(row: &Row) -> CaseReading {
-    let median = |timing: &Option<regatta_judge::judgement::Timing>| {
-        timing.as_ref().map(|timing| timing.median_ns)
-    };
-    let change = row.change.as_ref();
-    CaseReading {
-        case: row.case.clone(),
-        reading: change.and_then(|change| reading(change, row.word)),
-        base_ns: median(&row.base),
-        head_ns: median(&row.head),
-        sees: change.and_then(sees),
-        cause: row.findings.first().map(ToString::to_string),
-        reason: row.reason.clone(),
-    }
 }

@@ -5,12 +5,14 @@ const page = (() => {
   const doc = JSON.parse(document.getElementById("data").textContent);
   const words = doc.words.map(([text, tone, sign]) => ({ text, tone, sign }));
   const allowed = new Set(doc.allowed);
+  // Cases whose word is not that of their device time.
+  const calm = new Set(doc.calm);
   const commands = new Map(doc.commands);
 
   let before = "";
   const cases = doc.ids.map(([common, rest], place) => {
     before = before.slice(0, common) + rest;
-    return { place, id: before, word: words[doc.word[place]], allowed: allowed.has(place) };
+    return { place, id: before, word: words[doc.word[place]], allowed: allowed.has(place), calm: calm.has(place) };
   });
   for (const one of cases) one.searched = `${one.id} ${one.word.text}`.toLowerCase();
   const byId = new Map(cases.map((one) => [one.id, one]));
@@ -103,17 +105,18 @@ const draw = (() => {
     return digits(value);
   }
 
-  // All whiskers have one scale, three floors either way by logarithm.
+  // All whiskers have one scale, three thresholds either way by logarithm.
   function whisker(one, judged) {
-    const [, ratio, low, high] = page.doc.ratio[one.place] || [];
+    const [ratio, low, high] = page.doc.ratio[one.place] || [];
     if (ratio === undefined || !(low > 0)) return undefined;
-    const half = 3 * Math.log1p(page.doc.floor);
+    const half = 3 * Math.log1p(page.doc.threshold);
     const at = (value) => Math.min(100, Math.max(0, 50 + 50 * Math.log(value) / half));
-    const tone = one.word.tone === "bad" && ratio > 1 ? " bad" : one.word.tone === "good" && ratio < 1 ? " good" : "";
+    const called = one.calm ? "calm" : one.word.tone;
+    const tone = called === "bad" && ratio > 1 ? " bad" : called === "good" && ratio < 1 ? " good" : "";
     const beyond = Math.abs(Math.log(ratio)) > half ? " beyond" : "";
     const mark = (name, style) => element("i", { class: name, style });
     return element("span", { class: `whisker${tone}${beyond}`, role: "img", "aria-label": judged || "interval" },
-      mark("floor", `left:${50 - 50 / 3}%;width:${100 / 3}%`), mark("one"),
+      mark("band", `left:${50 - 50 / 3}%;width:${100 / 3}%`), mark("one"),
       mark("reach", `left:${at(low)}%;width:${Math.max(0.5, at(high) - at(low))}%`), mark("at", `left:${at(ratio)}%`));
   }
 
@@ -137,7 +140,7 @@ const draw = (() => {
   // within one, how far away is the base? Far above most samples the axis is cut off, so that
   // one hiccup does not flatten all others.
   function strip(one, document, wide) {
-    const [least, step, base, regular, head] = document;
+    const [least, step, base, head] = document;
     const back = (values) => values.map((value) => least + step * value);
     const bases = back(base);
     const heads = head.map(back);
@@ -181,10 +184,10 @@ const draw = (() => {
       const at = left + lane * (number + offset);
       parts.push(dots(values, number + offset, "s-head", 4));
       parts.push(shape("path", { class: "s-text", "stroke-width": 2, d: `M${at + 3} ${y(middle(values))}H${at + Math.max(4, lane - 3)}` }));
-      const name = number < regular ? String(number + 1) : `+${number - regular + 1}`;
+      const name = String(number + 1);
       if (number % every === 0) parts.push(text(name, at + lane / 2, bottom + 14, "middle"));
     });
-    parts.push(text("invocation; + is a fresh one; bar: median", (left + width) / 2, bottom + 34, "middle"));
+    parts.push(text("invocation; bar: median", (left + width) / 2, bottom + 34, "middle"));
     const label = `Samples of ${one.id}: ${heads.length} invocations, median ${time(middle(sorted))}, from ${time(sorted[0])} to ${time(last)}`;
     return shape("svg", { class: "plot strip", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, parts);
   }
@@ -232,9 +235,9 @@ const details = (() => {
         el("li", {}, el("b", {}, text(cause)), `: ${text(evidence)}`, text(share) && el("span", { class: "muted" }, ` (${text(share)} of the change)`)))));
     }
     if (known.judged) {
-      const [judged, confidence, stage, p, reachable] = known.judged.map(text);
-      const sees = page.doc.sees[one.place];
-      box.append(el("p", {}, `${page.doc.change[one.place]}, ${judged} at ${confidence}, ${stage}; p ${p}, where these invocations can reach ${reachable}; a change of ${sees} would have shown.`));
+      const [interval, how] = known.judged.map(text);
+      const about = interval ? ` ${interval}, a 90 % interval,` : "";
+      box.append(el("p", {}, `Device time ${page.doc.change[one.place]}${about} by ${how}.`));
     }
     if (known.samples) box.append(el("figure", {}, draw.strip(one, known.samples, wide)));
     if (known.facts) {

@@ -1,9 +1,9 @@
 //! Records from outcomes made by hand.
 
 use super::*;
+use crate::record::disturbance::Disturbance;
 use crate::record::testing::header;
-use crate::record::types::{BaseId, Entry, Owed};
-use regatta_worker::units::{Nanoseconds, Share, numbers};
+use regatta_worker::units::{Bytes, quantities};
 
 const CASE: &str = "cpu/flash:s64,d64";
 
@@ -12,6 +12,20 @@ fn measured(ns: f64) -> Outcome {
         device_ns: vec![Nanoseconds(ns)],
         ..Measurement::default()
     })
+}
+
+fn refused() -> Outcome {
+    Outcome::Unsupported {
+        reason: "no workspace".to_owned(),
+    }
+}
+
+fn died() -> Outcome {
+    Outcome::Failed {
+        reason: "it died".to_owned(),
+        fault: Fault::Crash,
+        log: "ok\nCUDA error: an illegal memory access was encountered".to_owned(),
+    }
 }
 
 /// A run of one case with these outcomes, each with its invocation, in the file's order.
@@ -30,12 +44,18 @@ fn run(outcomes: Vec<(u32, Outcome)>) -> Run {
     }
 }
 
-fn reduced(run: &Run) -> CaseRecord {
-    Side::from_run("run", run).cases[&CaseId(CASE.to_owned())].clone()
+fn reduced(outcomes: Vec<(u32, Outcome)>) -> CaseRecord {
+    Side::from_run("run", &run(outcomes)).cases[&CaseId(CASE.to_owned())].clone()
+}
+
+/// Five invocations, and these later ones.
+fn five_and(later: Vec<Outcome>) -> Vec<(u32, Outcome)> {
+    let five = (0..5).map(|n| measured(f64::from(n) + 1.0));
+    (0..).zip(five.chain(later)).collect()
 }
 
 fn five() -> Vec<(u32, Outcome)> {
-    (0..5).map(|n| (n, measured(f64::from(n) + 1.0))).collect()
+    five_and(Vec::new())
 }
 
 #[test]
@@ -43,126 +63,155 @@ fn times_stand_in_the_order_of_invocations_whatever_the_files_is() {
     // A torn line of invocation 0, measured again: last in the file.
     let mut outcomes = five();
     outcomes.rotate_left(1);
-    let record = reduced(&run(outcomes));
-    assert_eq!(numbers(&record.device_ns), [1.0, 2.0, 3.0, 4.0, 5.0]);
+    let record = reduced(outcomes);
+    assert_eq!(numbers(&record.device_ns()), [1.0, 2.0, 3.0, 4.0, 5.0]);
+    let order: Vec<u32> = record.invocations.iter().map(|one| one.number).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn an_invocation_is_one_value_a_metric() {
+    let of = |measurement| Invocation::of(0, &measurement);
+    let samples = |number: u32| quantities((1..=number).rev().map(|n| f64::from(10 * n)));
+    // Samples, and their median and 9th of 10.
+    for (number, median, slow) in [
+        (0, None, None),
+        (1, Some(10.0), None),
+        (4, Some(25.0), None),
+        (9, Some(50.0), None),
+        (10, Some(55.0), Some(90.0)),
+        (11, Some(60.0), Some(100.0)),
+        (20, Some(105.0), Some(180.0)),
+    ] {
+        let values = of(Measurement {
+            device_ns: samples(number),
+            ..Measurement::default()
+        })
+        .values;
+        assert_eq!(values.get(Metric::Device), median, "of {number}");
+        assert_eq!(values.get(Metric::DeviceP90), slow, "of {number}");
+    }
+    let all = of(Measurement {
+        device_ns: samples(3),
+        host_ns: quantities([7.0, 9.0, 8.0]),
+        host_reference_ns: quantities([2.0, 4.0, 3.0]),
+        cpu_ns: quantities([40.0, 20.0, 90.0]),
+        first_call_ns: Nanoseconds(1e6),
+        peak_bytes: Some(Bytes(4096)),
+        ..Measurement::default()
+    });
+    let values: Vec<_> = Metric::ALL.map(|metric| all.values.get(metric)).into();
+    let (first, peak) = (Some(1e6), Some(4096.0));
+    let wanted = [Some(20.0), None, Some(8.0), first, peak, Some(40.0)];
+    assert_eq!(values, wanted);
+    assert_eq!(all.host_reference_ns, Some(Nanoseconds(3.0)));
+    // What was not told has no value, and no memory is a value.
+    let none = of(Measurement::default());
+    assert_eq!(none.values, Values::default());
+    assert_eq!(none.host_reference_ns, None);
+    let nothing = of(Measurement {
+        peak_bytes: Some(Bytes(0)),
+        ..Measurement::default()
+    });
+    assert_eq!(nothing.values.get(Metric::PeakMemory), Some(1.0));
+}
+
+#[test]
+fn what_other_programs_disturbed_keeps_its_values_and_says_so() {
+    let mut outcomes = five();
+    let load = Disturbance::ForeignLoad { cores: 1.9, of: 2 };
+    for (number, change) in [
+        (1, (vec![load.clone()], false)),
+        (3, (Vec::new(), true)),
+        (0, (vec![load], true)),
+    ] {
+        let Outcome::Measured(measurement) = &mut outcomes[number].1 else {
+            panic!("measured");
+        };
+        (measurement.disturbed, measurement.first_call_disturbed) = change;
+    }
+    let record = reduced(outcomes);
+    assert_eq!(record.status, Status::Measured);
+    assert_eq!(record.values(Metric::Device), [1.0, 2.0, 3.0, 4.0, 5.0]);
+    let of = |metric| -> Vec<u32> {
+        let all = record.invocations.iter();
+        let disturbed = all.filter(|one| one.is_disturbed(metric));
+        disturbed.map(|one| one.number).collect()
+    };
+    for (metric, disturbed) in [
+        (Metric::Device, &[0, 1][..]),
+        (Metric::DeviceP90, &[0, 1]),
+        (Metric::Host, &[0, 1]),
+        (Metric::FirstCall, &[0, 3]),
+        (Metric::PeakMemory, &[]),
+        (Metric::CpuTime, &[]),
+    ] {
+        assert_eq!(of(metric), disturbed, "{metric:?}");
+    }
+    assert_eq!(record.disturbed().count(), 2);
+    assert!(record.census_disturbed());
 }
 
 #[test]
 fn what_is_measured_in_some_invocations_alone_is_missing() {
-    let refused = || Outcome::Unsupported {
-        reason: "no workspace".to_owned(),
-    };
-    let mut some = five();
-    some[1].1 = refused();
-    some[4].1 = refused();
-    let Status::Missing { reason } = reduced(&run(some)).status else {
-        panic!("measured");
-    };
-    assert_eq!(reason, "unsupported in 2 of 5 invocations: no workspace");
-    let none = (0..5).map(|n| (n, refused())).collect();
-    assert!(matches!(
-        reduced(&run(none)).status,
-        Status::Unsupported { .. }
-    ));
-    let few = five().into_iter().take(4).collect();
-    assert!(matches!(reduced(&run(few)).status, Status::Missing { .. }));
-    let mut empty = five();
-    empty[3].1 = Outcome::Measured(Measurement::default());
-    let Status::Missing { reason } = reduced(&run(empty)).status else {
-        panic!("measured");
-    };
-    assert_eq!(reason, "invocation 3 has no sample");
-}
-
-#[test]
-fn a_part_of_what_is_owed_confirms_nothing() {
-    let mut outcomes = five();
-    outcomes.push((5, measured(9.0)));
-    let mut run = run(outcomes);
-    assert_eq!(
-        reduced(&run).unconfirmed,
-        None,
-        "an older file owes nothing"
-    );
-    run.owed.push(Owed {
-        base: BaseId {
-            name: "s".to_owned(),
-            sum: String::new(),
-        },
-        cases: vec![CaseId(CASE.to_owned())],
-        fresh: 2,
-    });
-    let lost = reduced(&run).unconfirmed.unwrap();
-    assert_eq!(
-        lost.reason,
-        "1 of 2 fresh invocations that it owes are in the file"
-    );
-    run.entries.push(Entry {
-        start: None,
-        case: CaseId(CASE.to_owned()),
-        invocation: 6,
-        outcome: Outcome::Failed {
-            reason: "it died".to_owned(),
-            fault: Fault::Crash,
-            log: String::new(),
-        },
-    });
-    let record = reduced(&run);
-    assert_eq!(record.status, Status::Measured);
-    assert_eq!(record.unconfirmed.unwrap().fault, Fault::Crash);
-}
-
-/// A run of one case whose invocations `lost` the machine was in, at ten times the time.
-fn shaken(lost: &[u32]) -> Run {
-    let mut outcomes = five();
-    for number in lost {
-        let Outcome::Measured(measurement) = &mut outcomes[*number as usize].1 else {
-            panic!("measured");
-        };
-        measurement.device_ns = vec![Nanoseconds(10.0 * (f64::from(*number) + 1.0))];
-        measurement.disturbed = vec![Disturbance::ForeignLoad { cores: 1.9, of: 2 }];
-        measurement.first_call_disturbed = true;
-    }
-    run(outcomes)
-}
-
-#[test]
-fn what_the_machine_was_in_is_kept_apart_from_what_is_judged() {
-    let record = reduced(&shaken(&[1, 3]));
-    assert_eq!(numbers(&record.device_ns), [1.0, 3.0, 5.0]);
-    assert_eq!(record.first_call_ns.len(), 3);
-    assert_eq!(record.status, Status::Measured);
-    assert_eq!(record.quiet_invocations().collect::<Vec<_>>(), [0, 2, 4]);
-    let lost: Vec<_> = record
-        .disturbed
-        .iter()
-        .map(|of| (of.invocation, of.device_ns.0))
-        .collect();
-    assert_eq!(lost, [(1, 20.0), (3, 40.0)]);
-    assert!(!record.is_disturbed(), "three quiet ones speak for it");
-    assert_eq!(record.conditions.disturbed_by.len(), 1);
-    assert!(reduced(&shaken(&[0, 1, 4])).is_disturbed());
-    assert!(reduced(&shaken(&[0, 1, 2, 3, 4])).is_disturbed());
-}
-
-#[test]
-fn fresh_invocations_that_the_machine_was_in_confirm_nothing() {
-    let fresh = |lost: u32| {
+    let empty = || Outcome::Measured(Measurement::default());
+    let replaced = |places: &[usize], outcome: fn() -> Outcome| {
         let mut outcomes = five();
-        outcomes.extend((5..9).map(|number| {
-            let mut outcome = measured(9.0);
-            if let (Outcome::Measured(measurement), true) = (&mut outcome, number < 5 + lost) {
-                measurement.disturbed = vec![Disturbance::Steal { share: Share(0.12) }];
-            }
-            (number, outcome)
-        }));
-        reduced(&run(outcomes))
+        for place in places {
+            outcomes[*place].1 = outcome();
+        }
+        outcomes
     };
-    let some = fresh(1);
-    assert_eq!((some.confirm_ns.len(), &some.unconfirmed), (3, &None));
-    assert!(!some.is_disturbed(), "the regular ones are quiet");
-    assert_eq!(
-        fresh(2).unconfirmed.unwrap().reason,
-        "the machine was in 2 of its 4 fresh invocations: steal 12.0 %"
-    );
+    let missing = |outcomes: Vec<(u32, Outcome)>| match reduced(outcomes).status {
+        Status::Missing { reason } => reason,
+        other => panic!("{other:?}"),
+    };
+    for (outcomes, reason) in [
+        (
+            replaced(&[1, 4], refused),
+            "unsupported in 2 of 5 invocations: no workspace",
+        ),
+        (
+            five_and(vec![refused()]),
+            "unsupported in 1 of 6 invocations: no workspace",
+        ),
+        (
+            five().into_iter().take(4).collect(),
+            "4 of 5 invocations are in the file",
+        ),
+        // A later one stands in for none.
+        (
+            five_and(vec![measured(6.0)]).into_iter().skip(1).collect(),
+            "4 of 5 invocations are in the file",
+        ),
+        (replaced(&[3], empty), "invocation 3 has no sample"),
+        (
+            five_and(vec![measured(6.0), empty()]),
+            "invocation 6 has no sample",
+        ),
+    ] {
+        assert_eq!(missing(outcomes), reason);
+    }
+    let none = reduced(replaced(&[0, 1, 2, 3, 4], refused));
+    assert!(matches!(none.status, Status::Unsupported { .. }));
+    let more = reduced(five_and(vec![measured(6.0), measured(7.0)]));
+    assert_eq!(more.status, Status::Measured);
+    assert_eq!(more.invocations.len(), 7);
+}
+
+#[test]
+fn one_failure_in_any_invocation_is_a_failure() {
+    let later = five_and(vec![measured(6.0), died()]);
+    let mut first = five();
+    first[0].1 = died();
+    let mut beside = five_and(vec![died()]);
+    beside[2].1 = refused();
+    beside.remove(3);
+    for outcomes in [later, first, beside] {
+        let Status::Failed { reason, fault } = reduced(outcomes).status else {
+            panic!("not failed");
+        };
+        assert_eq!(fault, Fault::Crash);
+        assert!(reason.starts_with("it died; its last words: "), "{reason}");
+    }
 }

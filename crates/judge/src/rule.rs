@@ -1,0 +1,386 @@
+//! The rule that compares one metric of one case: exact ranks of what each invocation gave.
+//!
+//! An invocation gives one value. All differences between the head's values and the base's are
+//! sorted; of values measured in pairs, so are the means of each two pairs' differences. The
+//! middle one is the estimate. The interval leaves 5 % out at each end, by the exact distribution
+//! of Mann and Whitney's U (Annals of Mathematical Statistics 18, 1947), or of Wilcoxon's signed
+//! ranks (Biometrics Bulletin 1, 1945) for pairs; the narrower of the two decides. Nothing is
+//! subtracted from a value and no distribution is assumed.
+//!
+//! A case *regressed* if the interval lies beyond the threshold and the ends that leave out only
+//! this comparison's share of the gate's error show a change at all; or if the two sides lie so
+//! far apart that no test is needed; or if more of the head's starts are slow (Fisher's exact
+//! test). It is the *same* if the interval lies within the threshold. All else is open, and is
+//! measured again. How often this is wrong, and what it detects: `rule/simulation.rs`.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
+
+/// Numbers of pairs, or of invocations of the head, after which the rule looks.
+pub const LOOKS: [u32; 5] = [5, 10, 15, 25, 35];
+
+/// The probability that a gate of unchanged code calls anything.
+pub const GATE_ERROR: f64 = 0.002;
+
+/// What the printed interval leaves out at each end: it is a 90 % interval.
+const END: f64 = 0.05;
+
+/// Sides need no test where they lie this many times the wider side's range apart, beyond the
+/// threshold.
+const APART: f64 = 4.0;
+
+/// A start is slow beyond this multiple of the faster side's median, and the threshold.
+const SLOW_START: f64 = 1.5;
+
+/// The fewest invocations a side that an interval is trusted on.
+pub const FEWEST: usize = 5;
+
+/// From so many values on in all, the normal approximation of U is used: it is off by less than
+/// a percent where decisions are made.
+const EXACT_LIMIT: usize = 120;
+
+/// Values of one metric of one case, one an invocation: natural logarithms.
+#[derive(Clone, Copy, Debug)]
+pub struct Series<'a> {
+    /// The base's.
+    pub base: &'a [f64],
+    /// The head's.
+    pub head: &'a [f64],
+    /// True if `base[i]` and `head[i]` were measured one after the other.
+    pub paired: bool,
+}
+
+/// What a comparison is held to.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The smallest change that counts, a difference of logarithms.
+    pub threshold: f64,
+    /// What a day between base and head may do, a difference of logarithms; 0 for pairs.
+    pub day: f64,
+    /// This comparison's share of [`GATE_ERROR`].
+    pub error: f64,
+    /// True if no more invocations follow.
+    pub last: bool,
+}
+
+/// What the rule says of one metric of one case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Shown beyond the threshold, on the bad side.
+    Regressed,
+    /// Shown beyond the threshold, on the good side.
+    Improved,
+    /// Shown within the threshold.
+    Same,
+    /// Neither is shown.
+    Open,
+}
+
+/// The answer, with the estimate and the interval that decided; all are differences of
+/// logarithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// What is shown.
+    pub answer: Answer,
+    /// The estimated change.
+    pub change: f64,
+    /// The lower end of the 90 % interval; infinite where there are too few values for one.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// Half of the wider interval of the two: what a repetition can be expected to show.
+    pub half_width: f64,
+    /// More starts of the head are slow than of the base, at 5 %.
+    pub slow_starts: bool,
+}
+
+/// A way to order the differences of two sides.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Ranks {
+    /// Mann and Whitney: each value of the head with each of the base.
+    All { base: usize, head: usize },
+    /// Wilcoxon: the mean of each two pairs' differences.
+    Pairs(usize),
+}
+
+/// Compares one metric of one case. `None` where a side has no value.
+pub fn compare(series: Series<'_>, terms: Terms) -> Option<Comparison> {
+    let Series { base, head, paired } = series;
+    if base.is_empty() || head.is_empty() {
+        return None;
+    }
+    let Terms {
+        threshold,
+        day,
+        error,
+        last,
+    } = terms;
+    let mut views = vec![(
+        Ranks::All {
+            base: base.len(),
+            head: head.len(),
+        },
+        differences(base, head),
+    )];
+    if paired {
+        views.push((Ranks::Pairs(base.len()), walsh_averages(base, head)));
+    }
+
+    let mut shown = Comparison {
+        answer: Answer::Open,
+        change: 0.0,
+        low: f64::NEG_INFINITY,
+        high: f64::INFINITY,
+        half_width: 0.0,
+        slow_starts: false,
+    };
+    let fewest = base.len().min(head.len());
+    for (at, (ranks, sorted)) in views.iter().enumerate() {
+        let (low, high) = match fewest >= FEWEST {
+            true => ranks.interval(sorted, END),
+            false => (f64::NEG_INFINITY, f64::INFINITY),
+        };
+        shown.half_width = f64::max(shown.half_width, (high - low) / 2.0);
+        if at == 0 || high - low < shown.high - shown.low {
+            (shown.change, shown.low, shown.high) = (median(sorted), low, high);
+        }
+    }
+
+    let least = median_of(base).min(median_of(head));
+    let slow = |side: &[f64]| {
+        let is_slow = |value: &&f64| **value > least + SLOW_START.ln() + threshold;
+        side.iter().filter(is_slow).count()
+    };
+    let (base_slow, head_slow) = (slow(base), slow(head));
+    let chance_of_slow = match head_slow > base_slow {
+        true => fisher(head_slow, base_slow, base.len(), head.len()),
+        false => 1.0,
+    };
+    shown.slow_starts = chance_of_slow <= END;
+
+    let apart = match fewest >= FEWEST {
+        true => APART * range(base).max(range(head)) + threshold + day,
+        // Two pairs have to differ by 32 times.
+        false => (7 - fewest) as f64 * std::f64::consts::LN_2,
+    };
+    let share = error / views.len() as f64;
+    let beyond = threshold + day;
+    let slower = shown.low > beyond
+        && (views.iter()).any(|(ranks, sorted)| ranks.interval(sorted, share).0 > day);
+    let faster = shown.high < -beyond
+        && (views.iter()).any(|(ranks, sorted)| ranks.interval(sorted, share).1 < -day);
+
+    shown.answer = if least_of(head) - most_of(base) >= apart || chance_of_slow <= error || slower {
+        Answer::Regressed
+    } else if least_of(base) - most_of(head) >= apart || faster {
+        Answer::Improved
+    } else if -threshold <= shown.low
+        && shown.high <= threshold
+        && (head_slow <= base_slow || last && !shown.slow_starts)
+    {
+        Answer::Same
+    } else {
+        Answer::Open
+    };
+    Some(shown)
+}
+
+/// The number of pairs at the next look after so many; `None` after the last.
+pub fn next_look(pairs: u32) -> Option<u32> {
+    LOOKS.into_iter().find(|look| *look > pairs)
+}
+
+/// By how much the values of one side lie above those of another: the middle of all differences,
+/// and the ends of its 90 % interval.
+pub fn shift(base: &[f64], head: &[f64]) -> Option<(f64, f64, f64)> {
+    if base.is_empty() || head.is_empty() {
+        return None;
+    }
+    let sorted = differences(base, head);
+    let (base, head) = (base.len(), head.len());
+    let (low, high) = Ranks::All { base, head }.interval(&sorted, END);
+    Some((median(&sorted), low, high))
+}
+
+impl Comparison {
+    /// True for an open comparison that may hide a regression: its estimate lies beyond the
+    /// threshold, its interval beyond two, or slow starts are likely.
+    pub fn may_be_worse(&self, threshold: f64) -> bool {
+        let twice = (2.0 * threshold.exp_m1()).ln_1p();
+        self.answer == Answer::Open
+            && (self.change > threshold || self.high > twice || self.slow_starts)
+    }
+
+    /// The smallest change that the last look would call in 95 of 100 repetitions: the
+    /// threshold and five half widths. Infinite where there are too few pairs for an interval.
+    pub fn detectable(&self, threshold: f64, pairs: usize) -> f64 {
+        let last = f64::from(LOOKS[LOOKS.len() - 1]);
+        threshold + 5.0 * self.half_width * (pairs as f64 / last).sqrt()
+    }
+}
+
+/// Pairs after which two sides that do not overlap are shown to differ.
+pub fn fewest_to_show(error: f64) -> usize {
+    let shown = |pairs: &usize| {
+        let ranks = Ranks::All {
+            base: *pairs,
+            head: *pairs,
+        };
+        ranks.skipped(error / 2.0).is_some()
+    };
+    (FEWEST..EXACT_LIMIT).find(shown).unwrap_or(EXACT_LIMIT)
+}
+
+impl Ranks {
+    /// The ends of `sorted` that leave `error` out at each side; infinite where so few values
+    /// have none.
+    fn interval(self, sorted: &[f64], error: f64) -> (f64, f64) {
+        match self.skipped(error) {
+            Some(skipped) => (sorted[skipped], sorted[sorted.len() - 1 - skipped]),
+            None => (f64::NEG_INFINITY, f64::INFINITY),
+        }
+    }
+
+    /// The largest value of the statistic whose lower tail is at most `error`.
+    fn skipped(self, error: f64) -> Option<usize> {
+        type Skipped = HashMap<(Ranks, u64), Option<usize>>;
+        static KNOWN: LazyLock<Mutex<Skipped>> = LazyLock::new(Mutex::default);
+        let key = (self, error.to_bits());
+        if let Some(found) = KNOWN.lock().ok().and_then(|known| known.get(&key).copied()) {
+            return found;
+        }
+        // Sums of probabilities carry an error of rounding.
+        let limit = error * (1.0 + 1e-12);
+        let skipped = self.lower_tails().take_while(|tail| *tail <= limit).count();
+        let found = skipped.checked_sub(1);
+        if let Ok(mut known) = KNOWN.lock() {
+            known.insert(key, found);
+        }
+        found
+    }
+
+    /// P(statistic ≤ 0), P(statistic ≤ 1), ... without ties.
+    fn lower_tails(self) -> Box<dyn Iterator<Item = f64>> {
+        let ways = match self {
+            Ranks::All { base, head } if base + head > EXACT_LIMIT => {
+                let (n, m) = (base as f64, head as f64);
+                let mean = n * m / 2.0;
+                let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
+                return Box::new((0..base * head).map(move |u| {
+                    1.0 - crate::statistics::normal_upper((u as f64 + 0.5 - mean) / deviation)
+                }));
+            }
+            Ranks::All { base, head } => mann_whitney_ways(base, head),
+            Ranks::Pairs(pairs) => signed_rank_ways(pairs),
+        };
+        let all: f64 = ways.iter().sum();
+        let mut sum = 0.0;
+        Box::new(ways.into_iter().map(move |ways| {
+            sum += ways;
+            sum / all
+        }))
+    }
+}
+
+/// In how many ways U of `n` against `m` values is 0, 1, ..., n m: the coefficients of the
+/// Gaussian binomial, by `∏ (1 - q^(n+i)) / (1 - q^i)`, each partial product whole.
+fn mann_whitney_ways(n: usize, m: usize) -> Vec<f64> {
+    let longest = n * m + 1;
+    let mut ways = vec![0_i128; longest];
+    ways[0] = 1;
+    for i in 1..=m {
+        for u in (n + i..longest).rev() {
+            ways[u] -= ways[u - n - i];
+        }
+        for u in i..longest {
+            ways[u] += ways[u - i];
+        }
+    }
+    ways.into_iter().map(|ways| ways as f64).collect()
+}
+
+/// In how many ways signed ranks of `n` differences add up to 0, 1, ...: each rank counts or not.
+fn signed_rank_ways(n: usize) -> Vec<f64> {
+    let mut ways = vec![0.0; n * (n + 1) / 2 + 1];
+    ways[0] = 1.0;
+    for rank in 1..=n {
+        for sum in (rank..ways.len()).rev() {
+            ways[sum] += ways[sum - rank];
+        }
+    }
+    ways
+}
+
+/// Fisher's exact test: the probability that at least `head_slow` of all slow starts fall on the
+/// head, if slowness does not depend on the side (Journal of the Royal Statistical Society 85,
+/// 1922).
+fn fisher(head_slow: usize, base_slow: usize, base: usize, head: usize) -> f64 {
+    let slow = head_slow + base_slow;
+    let ways = |of: usize, take: usize| -> f64 {
+        (1..=take)
+            .map(|i| ((of - take + i) as f64 / i as f64).ln())
+            .sum()
+    };
+    (head_slow..=slow.min(head))
+        .map(|on_head| {
+            (ways(head, on_head) + ways(base, slow - on_head) - ways(base + head, slow)).exp()
+        })
+        .sum()
+}
+
+/// P(U ≤ 0), P(U ≤ 1), ... of Mann and Whitney's U without ties.
+#[cfg(test)]
+pub fn mann_whitney_tails(n: usize, m: usize) -> Vec<f64> {
+    let ways = mann_whitney_ways(n, m);
+    let all: f64 = ways.iter().sum();
+    let sums = ways.iter().scan(0.0, |sum, ways| {
+        *sum += ways;
+        Some(*sum / all)
+    });
+    sums.collect()
+}
+
+fn differences(base: &[f64], head: &[f64]) -> Vec<f64> {
+    sorted(head.iter().flat_map(|h| base.iter().map(move |b| h - b)))
+}
+
+fn walsh_averages(base: &[f64], head: &[f64]) -> Vec<f64> {
+    let pairs: Vec<f64> = head.iter().zip(base).map(|(h, b)| h - b).collect();
+    sorted((0..pairs.len()).flat_map(|i| {
+        let first = pairs[i];
+        pairs[i..]
+            .iter()
+            .map(move |second| (first + second) / 2.0)
+            .collect::<Vec<_>>()
+    }))
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    let last = sorted.len() - 1;
+    (sorted[last / 2] + sorted[last.div_ceil(2)]) / 2.0
+}
+
+fn median_of(values: &[f64]) -> f64 {
+    median(&sorted(values.iter().copied()))
+}
+
+fn least_of(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most_of(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn range(values: &[f64]) -> f64 {
+    most_of(values) - least_of(values)
+}
+
+#[cfg(test)]
+mod simulation;
