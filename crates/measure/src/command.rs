@@ -20,7 +20,7 @@ const PYTHONPATH: &str = "PYTHONPATH";
 pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoCommand> {
     let worker = name.split_once('@').map_or(name, |(worker, _)| worker);
     let (environment_name, environment) = environment_of(name, suite, default)?;
-    let env = environment.env.clone().into_iter().collect();
+    let env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
     if let Some(command) = suite.workers.get(worker) {
         let (program, args) = command
             .0
@@ -30,7 +30,10 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
             name: name.to_owned(),
             program: PathBuf::from(program),
             args: args.to_vec(),
-            env,
+            env: env
+                .into_iter()
+                .chain(clock_variable(&environment.env)?)
+                .collect(),
             directory: None,
             fix: format!("see `command` of [workers.{worker}]"),
             forking: Forking::Never,
@@ -149,9 +152,7 @@ fn python_spec(
         env.retain(|(name, _)| name != PYTHONPATH);
         env.push((PYTHONPATH.to_owned(), paths.join(":")));
     }
-    env.extend(clock_variable(&environment.env, |name| {
-        std::env::var_os(name).is_some()
-    })?);
+    env.extend(clock_variable(&environment.env)?);
     // A worker is read-only to the user's checkout and talks on its own channel.
     env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
     env.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));
@@ -168,13 +169,12 @@ fn python_spec(
     })
 }
 
-/// Where the GPU clock is, unless the environment or the user (`is_set`) says it.
+/// Where the GPU clock is, unless the environment or the user says it.
 fn clock_variable(
     environment: &BTreeMap<String, String>,
-    is_set: impl Fn(&str) -> bool,
 ) -> Result<Option<(String, String)>, NoCommand> {
     let variable = gpu_clock::VARIABLE;
-    if environment.contains_key(variable) || is_set(variable) {
+    if environment.contains_key(variable) || std::env::var_os(variable).is_some() {
         return Ok(None);
     }
     let library = gpu_clock::install().map_err(|error| {
@@ -190,6 +190,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use regatta_core::suite::WorkerCommand;
 
     /// A suite with these environments; the first has the interpreter.
     fn suite(environments: [(&str, Environment); 2]) -> Suite {
@@ -233,13 +234,24 @@ mod tests {
     }
 
     #[test]
-    fn python_workers_are_given_the_gpu_clock_unless_someone_chose() {
-        let unset = |_: &str| false;
-        let (name, path) = clock_variable(&BTreeMap::new(), unset).unwrap().unwrap();
-        assert_eq!(name, "REGATTA_PROBE");
-        assert!(fs::metadata(path).is_ok_and(|library| library.len() > 0));
-        let off = BTreeMap::from([(name, String::new())]);
-        assert_eq!(clock_variable(&off, unset).unwrap(), None);
-        assert_eq!(clock_variable(&BTreeMap::new(), |_| true).unwrap(), None);
+    fn workers_in_other_languages_are_given_the_gpu_clock_unless_someone_chose() {
+        let mut suite = suite([
+            ("default", Environment::default()),
+            ("off", Environment::default()),
+        ]);
+        let command = WorkerCommand(vec!["./worker".to_owned()]);
+        suite.workers.insert("mine".to_owned(), command);
+        let off = &mut suite.environments.get_mut("off").unwrap().env;
+        off.insert(gpu_clock::VARIABLE.to_owned(), String::new());
+        for worker in ["mine", "torch"] {
+            let clock = |name: &str| {
+                let env = spec(name, &suite, None).unwrap().env.into_iter();
+                let mut own = env.filter(|(name, _)| name == gpu_clock::VARIABLE);
+                own.next().unwrap().1
+            };
+            let library = fs::metadata(clock(worker));
+            assert!(library.is_ok_and(|library| library.len() > 0));
+            assert_eq!(clock(&format!("{worker}@off")), "");
+        }
     }
 }
