@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regatta.executable import RegattaError, asked, document
+from regatta.executable import RegattaError, asked
 
 Problem = Mapping[str, Any]
 """A `[[sweep]]` of a suite: `{"seq": [1024, 4096], "head_dim": 64, "dtype": "bf16"}`."""
@@ -27,19 +27,20 @@ class Compared:
 
     text: str
     judgement: dict[str, Any]
-    """As `regatta diff --json` has it (docs/FORMAT.md)."""
+    """As `regatta compare --json` has it (docs/FORMAT.md)."""
     page: Path
     """The report, with every sample."""
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A case each: `case`, `word`, `base`, `head`, `change`."""
-        return list(self.judgement.get("rows", []))
+        """A case each: `case`, `word`, `reason`, `base`, `head`, `metrics`."""
+        return list(self.judgement["rows"])
 
     @property
-    def worse(self) -> bool:
-        """True where the second function is slower or otherwise worse in a case."""
-        return self.judgement.get("exit_code") == 1
+    def outcome(self) -> str:
+        """`passed`, `failed` where the second function is slower or otherwise worse in a case,
+        or `inconclusive` where it may be."""
+        return str(self.judgement["verdict"]["outcome"])
 
     def __str__(self) -> str:
         return self.text
@@ -71,12 +72,12 @@ def compare(
     reports = Path(out).absolute() if out is not None else folder / "reports"
     (folder / "compare.toml").write_text(suite(base, head, problem))
     sides = ["--base", f"base/{base.__name__}", "--head", f"head/{head.__name__}"]
-    more = ["--quiet", "--out", str(reports), *words]
-    environment = {WITHIN: "1"}
-    text = asked(["compare", "./compare.toml", *sides, *more], folder, environment).stdout
-    pair = [str(reports / "base"), str(reports / "head")]
-    judgement = document(asked(["diff", *pair, "--json"], folder, environment))
-    return Compared(text, judgement, reports / "index.html")
+    judgement = folder / "judgement.json"
+    more = ["--quiet", "--out", str(reports), "--output", f"json={judgement}", *words]
+    done = asked(["compare", "./compare.toml", *sides, *more], folder, {WITHIN: "1"})
+    if not judgement.exists():
+        raise RegattaError(f"regatta compare judged nothing: {done.stderr.strip()}")
+    return Compared(done.stdout, json.loads(judgement.read_text()), reports / "index.html")
 
 
 def suite(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,10 +9,9 @@ import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-OK, WORSE, USAGE, CANNOT_SAY = 0, 1, 2, 3
-"""Its exit codes."""
+PASSED, WORSE, INCONCLUSIVE = 0, 1, 3
+"""Its exit codes where it judged; by 2 it says that it was asked wrongly."""
 
 
 class RegattaError(Exception):
@@ -59,16 +57,7 @@ def asked(
         text=True,
         check=False,
     )
-    if done.returncode not in (OK, WORSE, CANNOT_SAY):
+    if done.returncode not in (PASSED, WORSE, INCONCLUSIVE):
         words_of_it = done.stderr.strip() or done.stdout.strip()
         raise RegattaError(words_of_it or f"regatta ended with {done.returncode}")
     return done
-
-
-def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The JSON that a call printed."""
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-    except ValueError as error:
-        raise RegattaError(f"regatta printed no JSON: {done.stderr.strip()}") from error
-    return found

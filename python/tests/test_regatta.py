@@ -16,7 +16,7 @@ import pytest
 import tomllib
 
 import regatta
-from regatta import comparison, executable
+from regatta import comparison, executable, pytest_plugin
 
 CAN_MEASURE = "REGATTA_PROGRAM" in os.environ and importlib.util.find_spec("numpy") is not None
 
@@ -90,14 +90,70 @@ def test_three_times_the_work_is_worse(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "own_bench.py").write_text(BENCH)
     monkeypatch.syspath_prepend(tmp_path)
     # Whoever else is on these cores does not keep three times the work from being seen.
-    monkeypatch.setenv("REGATTA_GROUND", "any")
+    monkeypatch.setenv("REGATTA_WATCH", "no")
     bench = importlib.import_module("own_bench")
     problem = {"seq": 128, "head_dim": 32, "heads": 4}
     few = ("--invocations", "3")
     compared = regatta.compare(bench.once, bench.thrice, problem, *few, out=tmp_path / "reports")
-    assert compared.worse, compared
+    assert compared.outcome == "failed", compared
     assert [row["word"] for row in compared.rows] == ["regressed"]
+    assert compared.rows[0]["metrics"][0]["word"] == "regressed"
+    assert compared.judgement["paired"]
     assert "FAILED" in str(compared)
     assert compared.page.is_file()
     with pytest.raises(regatta.RegattaError, match="sequ"):
         regatta.compare(bench.once, bench.thrice, {"sequ": 128})
+    monkeypatch.setenv("REGATTA_PROGRAM", "/bin/false")
+    with pytest.raises(regatta.RegattaError, match="judged nothing"):
+        regatta.compare(bench.once, bench.thrice, problem)
+
+
+STAND_IN = """#!/bin/sh
+echo "$@"
+echo said >&2
+exit {code}
+"""
+
+
+class TestGate:
+    def gate(self, folder: Path, monkeypatch: pytest.MonkeyPatch, code: int, **more: Any) -> str:
+        program = folder / "stand-in"
+        program.write_text(STAND_IN.format(code=code))
+        program.chmod(0o755)
+        monkeypatch.setenv("REGATTA_PROGRAM", str(program))
+        return pytest_plugin.Gate(folder).gate("speed.toml", "--filter", "s64", **more)
+
+    def test_the_base_is_handed_on(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        said = self.gate(tmp_path, monkeypatch, 0)
+        assert said == "gate ./speed.toml --quiet --filter s64\n"
+        said = self.gate(tmp_path, monkeypatch, 0, base="git:main")
+        assert said == "gate ./speed.toml --quiet --base git:main --filter s64\n"
+
+    @pytest.mark.parametrize(
+        ("code", "what"),
+        [(1, "something is worse"), (2, "said"), (3, "it is inconclusive"), (101, "said")],
+    )
+    def test_whatever_does_not_pass_fails_the_test(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, what: str
+    ) -> None:
+        with pytest.raises(pytest.fail.Exception, match=f"gate speed.toml: {what}"):
+            self.gate(tmp_path, monkeypatch, code)
+
+
+@pytest.mark.skipif(not CAN_MEASURE, reason="REGATTA_PROGRAM names no regatta, or no NumPy")
+def test_a_gate_passes_by_a_base_and_is_inconclusive_without_one(tmp_path: Path) -> None:
+    (tmp_path / "own_bench.py").write_text(BENCH)
+    suite = """
+        schema = 1
+        description = "of its own"
+        workers.own.python = "own_bench.py:once"
+        sweep = [{ variants = "own/once", seq = 64, head_dim = 32 }]
+    """
+    (tmp_path / "own.toml").write_text(suite)
+    gate = pytest_plugin.Gate(tmp_path).gate
+    # Times alone may be inconclusive on a machine that others share.
+    assert "passed" in gate("own.toml", "--structure-only", base="here")
+    with pytest.raises(pytest.fail.Exception, match="it is inconclusive"):
+        gate("own.toml", "--structure-only")
+    with pytest.raises(pytest.fail.Exception, match="--no-such"):
+        gate("own.toml", "--no-such")
