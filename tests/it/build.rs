@@ -196,7 +196,10 @@ fn a_ledger_holds_what_was_built_and_names_what_got_worse() {
     let against = ["--against", "ledger.jsonl"];
     let (code, stdout, stderr) = build.ran(&[&["inputs"], &against[..]].concat());
     assert_eq!(code, 0, "{stdout}{stderr}");
-    assert!(stdout.contains("passed  3 entry points compared"), "{stdout}");
+    assert!(
+        stdout.contains("passed  3 entry points compared"),
+        "{stdout}"
+    );
 
     // A shared array that is used makes each block larger, and one entry point goes.
     build.kernel("inputs", |text| {
