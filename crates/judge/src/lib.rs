@@ -26,9 +26,11 @@ mod verdict;
 
 pub use verdict::Options;
 
+use std::collections::HashMap;
+
 pub use comparable::revision_text;
 use comparable::{Differences, differences};
-use judgement::{Judgement, SideSummary, Verdict, VerdictOutcome, Word};
+use judgement::{Judgement, Row, SideSummary, Verdict, VerdictOutcome, Word};
 use regatta_core::record::header::in_turn;
 use regatta_core::record::side::{Side, median};
 use regatta_core::suite::rules::Metric;
@@ -129,15 +131,14 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
 /// A judgement against a stored run, in which cases that were measured in pairs after it are judged
 /// by those. What was counted once of a call stays as it is.
 pub fn with_pairs(mut judgement: Judgement, pairs: Judgement, options: &Options) -> Judgement {
-    for of_pairs in pairs.rows {
-        let mut rows = judgement.rows.iter_mut();
-        if let Some(row) = rows.find(|row| row.case == of_pairs.case) {
+    let mut pairs_of: HashMap<CaseId, Row> = HashMap::new();
+    pairs_of.extend(pairs.rows.into_iter().map(|row| (row.case.clone(), row)));
+    for row in &mut judgement.rows {
+        if let Some(of_pairs) = pairs_of.remove(&row.case) {
             let (structure, uncounted) = (row.structure.take(), std::mem::take(&mut row.uncounted));
             *row = of_pairs;
             (row.structure, row.uncounted) = (structure, uncounted);
-            if row.fails_by_structure() {
-                row.word = row.word.max(Word::Regressed);
-            }
+            rows::by_structure(row);
         }
     }
     judgement.notes.extend(pairs.notes);

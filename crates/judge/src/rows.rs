@@ -142,6 +142,11 @@ fn conclude(row: &mut Row) {
     {
         *reason += &format!("; {tuner}");
     }
+    by_structure(row);
+}
+
+/// What a structure that got worse, or is not told any more, makes of the word of the metrics.
+pub fn by_structure(row: &mut Row) {
     if row.fails_by_structure() {
         row.word = row.word.max(Word::Regressed);
     } else if !row.uncounted.is_empty() && !row.allowed {

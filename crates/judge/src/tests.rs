@@ -251,6 +251,17 @@ fn a_part_in_pairs_takes_the_place_of_its_rows_and_keeps_the_counts() {
     );
 }
 
+/// A part in pairs counts no structure that the first run did not count.
+#[test]
+fn a_part_in_pairs_hides_no_structure_that_is_gone() {
+    let stored = against(&cases("~100 200"), &cases("100,#allocations=2 200"));
+    assert_eq!(row(&stored, A).word, Word::Missing);
+    let [base, head] = in_pairs(cases("100 -"), cases("100 -"));
+    let judgement = with_pairs(stored, against(&head, &base), &Options::GATE);
+    assert_eq!(row(&judgement, A).word, Word::Missing);
+    assert!(is(VerdictOutcome::Inconclusive, &judgement));
+}
+
 #[test]
 fn another_suite_is_another_experiment() {
     let mut head = cases("100 -");
