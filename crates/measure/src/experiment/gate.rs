@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::base_code;
 use super::comparison::{Part, Question};
-use super::deciding::{Alone, Batches, decide, incomparable};
+use super::deciding::{Alone, decide, incomparable};
 use super::in_turn::InTurn;
 use super::ready::Pairs;
 use super::request::BASELINES;
@@ -70,14 +70,12 @@ pub fn gate(
             options,
             expectations_alone: at_hand.is_ok(),
         };
+        let judgement = decide(&mut batches, limit)?;
         match at_hand {
             Ok(code) => {
-                decide(&mut batches, limit)?;
-                let judgement = batches.judge()?;
                 pairs = in_pairs(&judgement, request, &mut ready, &code, limit)?;
             }
             Err(why) => {
-                let judgement = decide(&mut batches, limit)?;
                 if judgement.rows.iter().any(|row| row.is_open()) && !why.is_empty() {
                     ready.say(format!(
                         "the rest is judged against the stored run, with what another day may \
