@@ -330,14 +330,8 @@ fn fisher(head_slow: usize, base_slow: usize, base: usize, head: usize) -> f64 {
 
 /// P(U ≤ 0), P(U ≤ 1), ... of Mann and Whitney's U without ties.
 #[cfg(test)]
-pub fn mann_whitney_tails(n: usize, m: usize) -> Vec<f64> {
-    let ways = mann_whitney_ways(n, m);
-    let all: f64 = ways.iter().sum();
-    let sums = ways.iter().scan(0.0, |sum, ways| {
-        *sum += ways;
-        Some(*sum / all)
-    });
-    sums.collect()
+pub fn mann_whitney_tails(base: usize, head: usize) -> Vec<f64> {
+    Ranks::All { base, head }.lower_tails().collect()
 }
 
 fn differences(base: &[f64], head: &[f64]) -> Vec<f64> {

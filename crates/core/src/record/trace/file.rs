@@ -164,9 +164,10 @@ fn take(
     operators: &mut Vec<Arc<str>>,
     text: &str,
 ) -> Result<bool, String> {
-    let kind = line::read::<Kind>(text)?.kind;
+    let body = line::body(text)?;
+    let kind = line::parse::<Kind>(&body)?.kind;
     if matches!(kind.as_str(), "kernel" | "copy" | "set") {
-        let numbered: Numbered = line::read(text)?;
+        let numbered: Numbered = line::parse(&body)?;
         let operation = numbered.with_operator(|number| operators.get(number as usize).cloned());
         if let Some(objection) = operation.objection() {
             return Err(objection.to_owned());
@@ -174,7 +175,7 @@ fn take(
         recording.operations.push(operation);
         return Ok(false);
     }
-    match line::read(text)? {
+    match line::parse(&body)? {
         Line::Process(mut process) => {
             // As they are written; a file that was edited may have them otherwise.
             process.moments.iter_mut().for_each(Moments::settle);
