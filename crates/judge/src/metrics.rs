@@ -4,14 +4,12 @@
 //! counters tell, are left out where five others are there; else all count, and can show a
 //! regression alone: a disturbed invocation never shows *same*.
 
-use super::complete::gpu;
 use super::judgement::{Change, MetricRow, Word};
 use super::rule::{Answer, Comparison, FEWEST, LOOKS, Series, Terms, compare, fewest_to_show};
 use regatta_core::record::disturbance::{told, worst};
 use regatta_core::record::side::{CaseRecord, Invocation};
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::{Metric, Policy};
-use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Ratio, Share, counted};
 
 /// More pairs than these are not asked for: they would hardly help.
@@ -45,20 +43,17 @@ struct Values {
     all_disturbed: bool,
 }
 
-/// Compares a metric of a case; `None` where a side has no value.
+/// Compares a metric of a case; `None` where a side has no value. `day` is what may lie between the
+/// sides beside the code.
 pub fn metric_row(
     metric: Metric,
-    case: &CaseId,
+    day: Share,
     (base, head): (&CaseRecord, &CaseRecord),
     how: &How<'_>,
 ) -> Option<MetricRow> {
     let values = values(metric, (base, head), how.paired)?;
     let medians = (base.median(metric)?, head.median(metric)?);
     let threshold = threshold(how.policy.threshold_of(metric), metric, medians.0);
-    let day = match how.paired {
-        true => 0.0,
-        false => how.policy.day_on(gpu(how.header, case)).0.ln_1p(),
-    };
     let series = Series {
         base: &values.base,
         head: &values.head,
@@ -66,7 +61,7 @@ pub fn metric_row(
     };
     let terms = Terms {
         threshold,
-        day,
+        day: day.0.ln_1p(),
         error: how.error,
         last: how.last,
     };
@@ -259,12 +254,11 @@ fn values(
         let all = all.filter_map(|one| {
             let value = value(one, metric, by_reference)?;
             // Beside other programs a call takes more CPU time too: caches are shared.
-            let of_cpu = metric == Metric::CpuTime && !paired;
-            let disturbed = match of_cpu {
-                true => one.is_disturbed(Metric::Device),
-                false => one.is_disturbed(metric),
+            let in_it = match metric {
+                Metric::CpuTime if !paired => Metric::Device,
+                metric => metric,
             };
-            Some((one.number, value, disturbed))
+            Some((one.number, value, one.is_disturbed(in_it)))
         });
         all.filter(|(_, value, _)| value.is_finite()).collect()
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::account::of_first_call;
 use super::causes::{self, Clock, explained};
-use super::complete::{Standing, allowed, standing, standing_untimed};
+use super::complete::{Standing, allowed, gpu, standing, standing_untimed};
 use super::judgement::{Account, Difference, Finding, MetricRow, Row, Word};
 use super::metrics::{How, clear_by_cpu_time, metric_row};
 use super::rule::{GATE_ERROR, LOOKS};
@@ -16,7 +16,7 @@ use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::Nanoseconds;
+use regatta_worker::units::{Nanoseconds, Share};
 
 /// What rows are made from.
 pub struct Sides<'a> {
@@ -163,8 +163,12 @@ fn metrics(
 ) -> Vec<MetricRow> {
     let judged = Metric::ALL.into_iter();
     let judged = judged.filter(|metric| !how.policy.ignore.contains(metric));
+    let day = match how.paired {
+        true => Share(0.0),
+        false => how.policy.day_on(gpu(how.header, id)),
+    };
     let mut rows: Vec<MetricRow> = judged
-        .filter_map(|metric| metric_row(metric, id, pair, how))
+        .filter_map(|metric| metric_row(metric, day, pair, how))
         .collect();
     clear_by_cpu_time(&mut rows, how.header, pair.0, pair.1);
     for row in &mut rows {
@@ -261,14 +265,14 @@ fn measured<'a>(side: &'a Side, id: &CaseId) -> Option<&'a CaseRecord> {
 
 /// Versions in which the worker of a case differs.
 fn versions<'a>(soft: &'a [Difference], id: &CaseId) -> Vec<&'a Difference> {
+    // Most sides differ in nothing, and an id takes long to read.
+    if soft.is_empty() {
+        return Vec::new();
+    }
     let Ok(case) = id.case() else {
         return Vec::new();
     };
-    let worker = match &case.variant.environment {
-        Some(environment) => format!("{}@{environment}", case.variant.worker),
-        None => case.variant.worker,
-    };
-    let prefix = format!("{worker}.versions.");
+    let prefix = format!("{}.versions.", case.variant.worker_name());
     let soft = soft.iter();
     soft.filter(|change| change.field.starts_with(&prefix))
         .collect()

@@ -6,6 +6,7 @@ mod sentences;
 use std::collections::BTreeMap;
 
 use crate::judgement::{Judgement, Verdict, VerdictOutcome, Word};
+use regatta_core::suite::rules::Metric;
 use regatta_worker::units::Share;
 
 /// How to judge.
@@ -114,9 +115,10 @@ fn shown(judgement: &Judgement) -> String {
         (0, _) => told += "; against a stored run",
         _ => told += &format!("; {pairs} by pairs, {stored} against a stored run"),
     }
+    // What is disturbed is the same by its CPU time alone.
     let by_cpu = judgement.rows.iter().filter(|row| {
-        let reason = row.reason.as_deref();
-        row.word == Word::Same && reason.is_some_and(|reason| reason.contains("by CPU time"))
+        let device = row.metric(Metric::Device);
+        row.word == Word::Same && device.is_some_and(|of| of.disturbed && of.word == Word::Same)
     });
     match by_cpu.count() {
         0 => told,
