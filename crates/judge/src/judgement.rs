@@ -18,7 +18,9 @@ use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to};
+use regatta_worker::units::{
+    ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to, is_zero,
+};
 
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -345,12 +347,8 @@ pub struct Change {
     /// True where they were measured in pairs.
     pub paired: bool,
     /// How many others were disturbed, and left out.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: usize,
-}
-
-fn is_none(number: &usize) -> bool {
-    *number == 0
 }
 
 impl Change {

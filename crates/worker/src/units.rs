@@ -45,6 +45,11 @@ impl Quantity for f64 {
     }
 }
 
+/// True for a count of 0, which files leave out.
+pub fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
+    *count == N::default()
+}
+
 /// So many of a unit each: `quantities::<Nanoseconds>([1.0, 2.0])`.
 pub fn quantities<Q: Quantity>(numbers: impl IntoIterator<Item = f64>) -> Vec<Q> {
     numbers.into_iter().map(Q::of).collect()

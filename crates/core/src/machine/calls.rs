@@ -4,6 +4,7 @@
 //! and copies, and in older traces all kinds, are known as running counts that are written some
 //! times a second, from which a part of a program has an estimate.
 
+use regatta_worker::units::is_zero;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -50,10 +51,6 @@ pub struct Moments {
     pub since: u64,
     /// When calls began, in nanoseconds of CUPTI's clock, in order, by kind.
     pub of: BTreeMap<String, Vec<u64>>,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl Moments {

@@ -5,6 +5,7 @@
 
 use super::calls::{Calls, Moments};
 use regatta_worker::machine::{Gap, Launch, Operation, Ran, by_device, gaps};
+use regatta_worker::units::is_zero;
 use serde::{Deserialize, Serialize};
 
 use crate::input::Damage;
@@ -62,10 +63,6 @@ pub struct Process {
     /// What kept it from being recorded, or from being recorded whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// A GPU of a process.

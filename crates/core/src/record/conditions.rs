@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::types::Measurement;
-use regatta_worker::units::Share;
+use regatta_worker::units::{Share, is_zero};
 
 /// Conditions that say something about a time beside the code that took it. Counts are
 /// of invocations, later ones included.
@@ -37,10 +37,6 @@ pub struct Conditions {
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fewer_input_sets_reason: Option<String>,
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 impl Conditions {

@@ -4,6 +4,7 @@
 //! Unlike [`Structure`](super::Structure) these are times, taken by the device's own
 //! record of its work, which stretches gaps: evidence for a cause, never a measurement.
 
+use crate::units::is_zero;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -138,10 +139,6 @@ impl Activity {
             calls_ns: self.calls_ns.clone(),
         }
     }
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 #[cfg(test)]

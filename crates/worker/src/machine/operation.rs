@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::intervals::Ran;
-use crate::units::Bytes;
+use crate::units::{Bytes, is_zero};
 
 /// A kernel, copy or fill that ran. Times are nanoseconds: of a recording those of CUPTI's
 /// clock, which host and device records of all processes share; of one call from the start of
@@ -43,10 +43,6 @@ pub struct Operation<K, O = Arc<str>> {
     /// 200 bytes. Absent where the program tells none, or its launch is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<O>,
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// What a device did.
