@@ -17,8 +17,9 @@ use regatta_worker::units::Share;
 /// Processes of both sides alternate on one device, in pairs of random order, and pairs are
 /// compared: what the machine does meanwhile is in both. What five pairs do not decide is measured
 /// up to 35 times. Nothing is stored before. Exits 0 when nothing of the head is worse or may be,
-/// 1 when something is, 2 when a version cannot be had, 3 when it is inconclusive. A comparison that was stopped goes on where it was. The
-/// expectations and limits of the suite are left to `run` and `gate`.
+/// 1 when something is, 2 when a version cannot be had, 3 when it is inconclusive. A comparison
+/// that was stopped goes on where it was. The expectations and limits of the suite are left to
+/// `run` and `gate`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "A version (SPEC) is\n  \
     pypi:jax==0.5.0          releases, in an environment that is made for them;\n                           \

@@ -20,7 +20,7 @@ pub struct Spread {
     pub case: CaseId,
     /// Median of the invocations' medians.
     pub median_ns: Nanoseconds,
-    /// Invocations, confirming ones included.
+    /// Invocations, later ones of open cases included.
     pub invocations: usize,
     /// Median number of samples of an invocation.
     pub samples: f64,

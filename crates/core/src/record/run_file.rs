@@ -46,7 +46,7 @@ pub struct RunWriter {
     file: File,
     /// What the file held already when it was opened.
     pub done: BTreeSet<(u32, CaseId)>,
-    /// The confirmations that it owes, where that was decided before it was stopped.
+    /// Further invocations that it owes, where that was decided before it was stopped.
     pub owed: Vec<Owed>,
 }
 

@@ -95,7 +95,7 @@ impl InTurn {
         };
         let base = ready(base, TurnSide::Base)?;
         let mut head = ready(head, TurnSide::Head)?;
-        // What making the versions took is a part of the budget.
+        // What making the versions took is within --time-limit.
         head.began = began;
         let in_turn = InTurn {
             base,
