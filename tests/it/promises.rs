@@ -88,6 +88,19 @@ fn what_is_open_is_measured_again_within_the_time_limit() {
     assert_eq!(place.run("s-compare/head").owed, []);
 }
 
+#[test]
+fn a_gate_begins_no_pairs_that_would_end_after_the_time_limit() {
+    let place = Place::with_baseline(&["fake/noisy"], &[], "");
+    let pairs = place.path().join("reports/s/pairs");
+    let gate = ["gate", "./s.toml"];
+    let (_, stderr) = exits!(place, 3, [&gate[..], &["--time-limit", "0"]].concat());
+    assert!(stderr.contains("leaves no time for pairs"), "{stderr}");
+    assert!(!pairs.exists());
+    let (_, _, stderr) = place.ran(&gate);
+    assert!(stderr.contains("in pairs with the same code"), "{stderr}");
+    assert!(pairs.exists());
+}
+
 const SPLITS: &str = "params = { num_splits_key = [\"auto\", 1, 2, 4] }\n\
      [[expect]]\nname = \"automatic splits are good\"\nwithin = 1.10\n\
      case = { num_splits_key = \"auto\" }\nagainst = { num_splits_key = [1, 2, 4] }\n";

@@ -41,7 +41,7 @@ const DOCUMENTS: [Document; 5] = [
     },
     Document {
         name: "baseline",
-        title: "A line of a baseline: a run kept to hold others against",
+        title: "A line of a baseline: a run that others are compared with",
         summed: true,
         is_read: false,
         of: baseline::schema,

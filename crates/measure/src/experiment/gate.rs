@@ -119,10 +119,20 @@ fn in_pairs(
     if part.cases.is_empty() {
         return Ok(None);
     }
+    let number = counted(part.cases.len(), "case");
+    // Two sides of as many invocations as the run had, of these cases.
+    let spent = ready.began.elapsed();
+    let share = part.cases.len() as f64 / f64::from(part.of.max(1));
+    if limit.is_some_and(|limit| spent + spent.mul_f64(2.0 * share) > limit) {
+        ready.say(format!(
+            "--time-limit leaves no time for pairs of {number}, judged against the stored run, \
+             with what another day may change"
+        ));
+        return Ok(None);
+    }
     let of_base = code.request(request);
     ready.say(format!(
-        "{} not shown to be the same as in the stored run; measuring {} in pairs with {}",
-        counted(part.cases.len(), "case"),
+        "{number} not shown to be the same as in the stored run; measuring {} in pairs with {}",
         if part.cases.len() == 1 { "it" } else { "them" },
         code.told,
     ));
@@ -134,7 +144,7 @@ fn in_pairs(
         measure_base: Some(&of_base),
         part: Some(&part),
         threshold: None,
-        limit: limit.map(|limit| limit.saturating_sub(ready.began.elapsed())),
+        limit: limit.map(|limit| limit.saturating_sub(spent)),
         demands: false,
         options: Options::COMPARISON,
     };
