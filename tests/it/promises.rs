@@ -16,11 +16,36 @@ const SLOWER: [&str; 4] = [
     "fake/steady.slower_percent=100",
 ];
 
+/// A checkout that was committed once more since the baseline of its suite `s`.
+fn committed_since(variants: &[&str]) -> Place {
+    let place = Place::with_baseline(variants, &[], "");
+    place.write(".gitignore", "baselines\nreports\ncache\n");
+    place.git(&["init", "-q", "-b", "main"]);
+    place.git(&["add", "-A"]);
+    place.git(&["commit", "-q", "-m", "one"]);
+    exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+    exits!(place, 0, ["baseline", "save", "s", "--replace"]);
+    place.git(&["commit", "-q", "--allow-empty", "-m", "two"]);
+    place
+}
+
+#[test]
+fn pairs_of_the_same_code_hide_nothing() {
+    // What made it slower is in no file: beside itself it is as slow.
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &[], "");
+    place.script("set -- --slower ${SLOWER:-0} \"$@\"");
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    let (code, stdout, stderr) = place.ran_with(&["gate", "./s.toml"], &[("SLOWER", "3")]);
+    assert_eq!(code, 3, "{stdout}{stderr}");
+    assert!(stderr.contains("no change of the code is known"), "{stderr}");
+}
+
 #[test]
 fn a_gate_stopped_while_it_measures_pairs_goes_on() {
-    // The noisy ones are not shown to be the same by one run; the code of the baseline is here.
-    let place = Place::with_baseline(&["fake/steady", "fake/noisy"], &[], "");
-    place.edit("s.toml", "threshold = 0.02", "threshold = 0.001");
+    // The noisy ones are not shown to be the same by one run.
+    let place = committed_since(&["fake/steady", "fake/noisy"]);
     let pairs = place.path().join("reports/s/pairs/head/run.jsonl");
     let gate = ["gate", "./s.toml"];
     let mut child = place.started(&gate);
@@ -90,14 +115,14 @@ fn what_is_open_is_measured_again_within_the_time_limit() {
 
 #[test]
 fn a_gate_begins_no_pairs_that_would_end_after_the_time_limit() {
-    let place = Place::with_baseline(&["fake/noisy"], &[], "");
+    let place = committed_since(&["fake/noisy"]);
     let pairs = place.path().join("reports/s/pairs");
     let gate = ["gate", "./s.toml"];
     let (_, stderr) = exits!(place, 3, [&gate[..], &["--time-limit", "0"]].concat());
     assert!(stderr.contains("leaves no time for pairs"), "{stderr}");
     assert!(!pairs.exists());
     let (_, _, stderr) = place.ran(&gate);
-    assert!(stderr.contains("in pairs with the same code"), "{stderr}");
+    assert!(stderr.contains("in pairs with revision"), "{stderr}");
     assert!(pairs.exists());
 }
 

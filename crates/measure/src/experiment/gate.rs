@@ -76,7 +76,7 @@ pub fn gate(
                 pairs = in_pairs(&judgement, request, &mut ready, &code, limit)?;
             }
             Err(why) => {
-                if judgement.rows.iter().any(|row| row.is_open()) && !why.is_empty() {
+                if judgement.rows.iter().any(is_inconclusive) && !why.is_empty() {
                     ready.say(format!(
                         "the rest is judged against the stored run, with what another day may \
                          change: {why}"
@@ -96,6 +96,11 @@ pub fn gate(
     })
 }
 
+fn is_inconclusive(row: &Row) -> bool {
+    let mut metrics = row.metrics.iter();
+    metrics.any(|of| of.word == Word::Inconclusive)
+}
+
 /// Measures in pairs what a stored run did not show to be the same; `None` where that is nothing,
 /// or where the code of the baseline cannot be had after all.
 fn in_pairs(
@@ -105,7 +110,7 @@ fn in_pairs(
     code: &base_code::Code,
     limit: Option<Duration>,
 ) -> Result<Option<Pairs>, ExperimentError> {
-    // The same code beside itself says nothing of what a stored run shows beyond any day.
+    // The same program beside itself says nothing of what a stored run shows beyond any day.
     let unshown = |row: &&Row| {
         let shown = row.regressed().next().is_some() && code.is_here();
         let mut words = row.metrics.iter().map(|of| of.word);
