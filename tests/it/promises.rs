@@ -39,7 +39,10 @@ fn pairs_of_the_same_code_hide_nothing() {
     exits!(place, 0, ["baseline", "save", "s"]);
     let (code, stdout, stderr) = place.ran_with(&["gate", "./s.toml"], &[("SLOWER", "3")]);
     assert_eq!(code, 3, "{stdout}{stderr}");
-    assert!(stderr.contains("no change of the code is known"), "{stderr}");
+    assert!(
+        stderr.contains("no change of the code is known"),
+        "{stderr}"
+    );
 }
 
 #[test]

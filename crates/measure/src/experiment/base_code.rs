@@ -75,8 +75,10 @@ pub fn at_hand(base: &RunHeader, head: &RunHeader, directory: &Path) -> Result<C
             return Ok(code(vec![Spec::Here], "the same program"));
         }
         if git(base) == git(head) {
-            return Err("no change of the code is known, so pairs would measure it beside itself"
-                .to_owned());
+            return Err(
+                "no change of the code is known, so pairs would measure it beside itself"
+                    .to_owned(),
+            );
         }
     }
     let mut specs = Vec::new();
