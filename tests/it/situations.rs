@@ -250,6 +250,70 @@ fn every_situation_has_its_answer() {
     );
 }
 
+/// Suites of eight cases through the gate: of each case its change is drawn. What got slower by
+/// 5 % or more is regressed, what got faster never fails the gate, and what stayed is the same.
+#[test]
+#[ignore = "takes a minute"]
+fn nightly_random_suites_through_the_gate() {
+    let (bases, mut state) = (Bases::default(), 7_u64);
+    let mut draw = |below: u64| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) % below
+    };
+    for number in 0..50 {
+        let changes: Vec<(u64, i64)> = (2..10)
+            .map(|of| {
+                let size = 5 + draw(46) as i64;
+                (8 * of, [0, 0, size, -size][draw(4) as usize])
+            })
+            .collect();
+        let moved = changes.iter().filter(|(_, change)| *change != 0);
+        let script: Vec<String> = moved
+            .map(|(seq, change)| format!("s{seq}:{change:+}%"))
+            .collect();
+        let script = match script.is_empty() {
+            true => "-".to_owned(),
+            false => script.join(","),
+        };
+        let line = format!("suite {number} | many | - | {script} | gate --base BASE");
+        let answer = answered(&line, &bases);
+        let words = |of: fn(i64) -> bool| -> Vec<String> {
+            let of = changes.iter().filter(|(_, change)| of(*change));
+            of.map(|(seq, _)| format!("s{seq}")).collect()
+        };
+        let said = |word: &str| -> Vec<String> {
+            let groups = answer
+                .split(" · ")
+                .filter_map(|group| group.split_once('='));
+            let cases = groups.filter(|(_, said)| said.split(' ').next() == Some(word));
+            let mut cases: Vec<String> = cases
+                .flat_map(|(cases, _)| cases.split(' ').map(str::to_owned))
+                .collect();
+            cases.sort();
+            cases
+        };
+        let slower = words(|change| change > 0);
+        assert_eq!(said("regressed"), slower, "{line}: {answer}");
+        assert_eq!(
+            said("improved"),
+            words(|change| change < 0),
+            "{line}: {answer}"
+        );
+        assert_eq!(
+            said("same"),
+            words(|change| change == 0),
+            "{line}: {answer}"
+        );
+        assert_eq!(
+            answer.starts_with("1 "),
+            !slower.is_empty(),
+            "{line}: {answer}"
+        );
+    }
+}
+
 /// The lines with their cells below each other.
 fn aligned(lines: &[String]) -> String {
     let cells = |line: &str| -> Vec<String> {
