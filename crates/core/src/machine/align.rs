@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(base: &str, head: &str) -> Alignment {
+    fn aligned(base: &str, head: &str) -> Alignment {
         let base: Vec<&str> = base.split_whitespace().collect();
         let head: Vec<&str> = head.split_whitespace().collect();
         align(&base, &head)
@@ -141,18 +141,18 @@ mod tests {
 
     #[test]
     fn what_was_added_removed_replaced_and_moved_is_told_apart() {
-        let same = of("a b c", "a b c");
+        let same = aligned("a b c", "a b c");
         assert_eq!(same.same.len(), 3);
-        assert_eq!(of("a b c", "a copy b c").added, [1]);
-        assert_eq!(of("a copy b c", "a b c").removed, [1]);
-        assert_eq!(of("a b c", "a x c").replaced, [(1, 1)]);
-        let moved = of("a b c d", "b c d a");
+        assert_eq!(aligned("a b c", "a copy b c").added, [1]);
+        assert_eq!(aligned("a copy b c", "a b c").removed, [1]);
+        assert_eq!(aligned("a b c", "a x c").replaced, [(1, 1)]);
+        let moved = aligned("a b c d", "b c d a");
         assert_eq!(moved.same.len(), 4);
         assert_eq!((moved.replaced.len(), moved.added.len()), (0, 0));
-        let two = of("a b c", "a x y c");
+        let two = aligned("a b c", "a x y c");
         assert_eq!((two.replaced, two.added), (vec![(1, 1)], vec![2]));
         assert_eq!(two.stretches, [(vec![1], vec![1, 2])]);
-        assert_eq!(of("", "a").added, [0]);
+        assert_eq!(aligned("", "a").added, [0]);
     }
 
     proptest! {

@@ -127,7 +127,7 @@ impl KernelChange {
 }
 
 /// What differs between launches that stand for each other.
-struct Compared {
+struct KernelPair {
     changes: Vec<LaunchChange>,
     blocks: Option<Sides<u64>>,
     fewer: f64,
@@ -137,7 +137,7 @@ struct Compared {
 type Figure<N> = (fn(&Launch<N>) -> Option<u64>, fn(u64, u64) -> LaunchChange);
 
 /// The gravest difference of each kind: of grids, the one that leaves fewest of what was.
-fn compare<N>(pairs: &[(&Launch<N>, &Launch<N>)]) -> Compared {
+fn compare<N>(pairs: &[(&Launch<N>, &Launch<N>)]) -> KernelPair {
     let mut changes = Vec::new();
     let grids = pairs
         .iter()
@@ -173,7 +173,7 @@ fn compare<N>(pairs: &[(&Launch<N>, &Launch<N>)]) -> Compared {
         changes.extend(gravest.map(|(before, after)| change(before, after)));
     }
     let largest = || pairs.iter().max_by_key(|(before, _)| before.blocks());
-    Compared {
+    KernelPair {
         changes,
         blocks: grid
             .or_else(largest)
@@ -264,7 +264,7 @@ pub struct Launches<'a> {
 
 /// Launches of one pair of kernels, by their indices.
 #[derive(Default)]
-struct Group {
+struct KernelGroup {
     both: Vec<(usize, usize)>,
     base: usize,
     head: usize,
@@ -276,14 +276,14 @@ pub fn of_recordings(base: &Launches, head: &Launches) -> Vec<KernelChange> {
     let left: Vec<&str> = base_kernels.iter().map(|(name, ..)| *name).collect();
     let right: Vec<&str> = head_kernels.iter().map(|(name, ..)| *name).collect();
     let alignment = align(&left, &right);
-    let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &str), KernelGroup> = BTreeMap::new();
     for &(i, j) in alignment.same.iter().chain(&alignment.replaced) {
         let group = groups.entry((left[i], right[j])).or_default();
         group.both.push((i, j));
         (group.base, group.head) = (group.base + 1, group.head + 1);
     }
     // More or fewer launches of a kernel that both sides have are a change of its count.
-    let own = |groups: &BTreeMap<(&str, &str), Group>, name, alone| {
+    let own = |groups: &BTreeMap<(&str, &str), KernelGroup>, name, alone| {
         let own = groups.contains_key(&(name, name));
         if own { (name, name) } else { alone }
     };

@@ -40,14 +40,14 @@ pub struct Stored {
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
-    Baseline(Box<Head>),
-    Case(Box<Case>),
+enum BaselineLine {
+    Baseline(Box<BaselineHeader>),
+    Case(Box<CaseLine>),
 }
 
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-struct Head {
+struct BaselineHeader {
     /// [`super::SCHEMA_VERSION`] of the writer.
     schema: u32,
     /// Its name.
@@ -60,7 +60,7 @@ struct Head {
 
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-struct Case {
+struct CaseLine {
     /// The case.
     case: CaseId,
     #[serde(flatten)]
@@ -70,7 +70,7 @@ struct Case {
 /// The JSON Schema of a line of a baseline's file, without its checksum.
 #[cfg(feature = "schemas")]
 pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    generator.subschema_for::<Line>()
+    generator.subschema_for::<BaselineLine>()
 }
 
 impl Store {
@@ -106,14 +106,14 @@ impl Store {
         if path.exists() && !replace {
             return Err(RecordError::Exists(path));
         }
-        let mut text = line::write(&Line::Baseline(Box::new(Head {
+        let mut text = line::write(&BaselineLine::Baseline(Box::new(BaselineHeader {
             schema: super::SCHEMA_VERSION,
             name: name.to_owned(),
             saved,
             run: side.header.clone(),
         })))?;
         for (case, record) in &side.cases {
-            text += &line::write(&Line::Case(Box::new(Case {
+            text += &line::write(&BaselineLine::Case(Box::new(CaseLine {
                 case: case.clone(),
                 record: record.clone(),
             })))?;
@@ -197,20 +197,20 @@ pub fn read(path: &Path) -> Result<Side, RecordError> {
     let mut cases: BTreeMap<CaseId, CaseRecord> = BTreeMap::new();
     let mut damage = Vec::new();
     let plan: BTreeSet<&CaseId> = stored.header.plan.iter().collect();
-    while let Some(read) = file.read::<Line>()? {
+    while let Some(read) = file.read::<BaselineLine>()? {
         let problem = match read {
-            Ok(Line::Case(case)) if !plan.contains(&case.case) => {
+            Ok(BaselineLine::Case(case)) if !plan.contains(&case.case) => {
                 format!("{:?} is no case of its plan", case.case.0)
             }
             // Two lines of one case are what a merge of two baselines leaves: neither is the
             // right one.
-            Ok(Line::Case(case)) if cases.contains_key(&case.case) => {
+            Ok(BaselineLine::Case(case)) if cases.contains_key(&case.case) => {
                 let problem = format!("{} stands there twice", case.case);
                 let reason = format!("line {}: {problem}", file.number);
                 cases.insert(case.case, CaseRecord::empty(Status::Missing { reason }));
                 problem
             }
-            Ok(Line::Case(case)) => {
+            Ok(BaselineLine::Case(case)) => {
                 let objection = case.record.objection();
                 let objection = objection.map(|objection| format!("{}: {objection}", case.case));
                 cases.insert(case.case, case.record);
@@ -219,7 +219,7 @@ pub fn read(path: &Path) -> Result<Side, RecordError> {
                     None => continue,
                 }
             }
-            Ok(Line::Baseline(_)) => "a second header".to_owned(),
+            Ok(BaselineLine::Baseline(_)) => "a second header".to_owned(),
             Err(problem) => problem,
         };
         damage.push(format!("line {}: {problem}", file.number));
@@ -253,8 +253,8 @@ fn opened(path: &Path) -> Result<Lines<'_>, RecordError> {
 
 fn head(path: &Path, file: &mut Lines) -> Result<Stored, RecordError> {
     let head = match file.first()? {
-        Line::Baseline(head) => *head,
-        Line::Case(_) => return Err(file.invalid("its header is missing")),
+        BaselineLine::Baseline(head) => *head,
+        BaselineLine::Case(_) => return Err(file.invalid("its header is missing")),
     };
     if let Some(objection) = head.run.objection() {
         return Err(file.invalid(objection));

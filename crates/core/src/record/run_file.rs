@@ -25,7 +25,7 @@ pub const RUN_FILE: &str = "run.jsonl";
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
+enum RunLine {
     Run(Box<RunHeader>),
     Entry(Box<Entry>),
     Owed(Owed),
@@ -35,7 +35,7 @@ enum Line {
 /// The JSON Schema of a line of a run's file, without its checksum.
 #[cfg(feature = "schemas")]
 pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    generator.subschema_for::<Line>()
+    generator.subschema_for::<RunLine>()
 }
 
 /// Appends to a run's file. Each line is in the file when [`append`](Self::append)
@@ -143,7 +143,7 @@ impl RunWriter {
     /// # Errors
     /// When it cannot be written: the disk is full, say.
     pub fn append(&mut self, entry: &Entry) -> Result<(), RecordError> {
-        self.write(&Line::Entry(Box::new(entry.clone())))?;
+        self.write(&RunLine::Entry(Box::new(entry.clone())))?;
         self.done.insert((entry.invocation, entry.case.clone()));
         Ok(())
     }
@@ -154,7 +154,7 @@ impl RunWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn owe(&mut self, owed: Owed) -> Result<(), RecordError> {
-        self.write(&Line::Owed(owed.clone()))?;
+        self.write(&RunLine::Owed(owed.clone()))?;
         self.owed.push(owed);
         Ok(())
     }
@@ -164,7 +164,7 @@ impl RunWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn finish(&mut self, end: RunEnd) -> Result<(), RecordError> {
-        self.write(&Line::End(end))?;
+        self.write(&RunLine::End(end))?;
         self.file
             .sync_data()
             .map_err(|error| RecordError::io(&self.path, error))
@@ -186,7 +186,7 @@ impl RunWriter {
         &self.path
     }
 
-    fn write(&mut self, line: &Line) -> Result<(), RecordError> {
+    fn write(&mut self, line: &RunLine) -> Result<(), RecordError> {
         let text = line::write(line)?;
         self.file
             .write_all(text.as_bytes())
@@ -220,12 +220,12 @@ fn done_in(run: &Run) -> BTreeSet<(u32, CaseId)> {
 
 /// The text of a run's good lines.
 fn rewritten(run: &Run) -> Result<String, RecordError> {
-    let mut text = line::write(&Line::Run(Box::new(run.header.clone())))?;
+    let mut text = line::write(&RunLine::Run(Box::new(run.header.clone())))?;
     for owed in &run.owed {
-        text += &line::write(&Line::Owed(owed.clone()))?;
+        text += &line::write(&RunLine::Owed(owed.clone()))?;
     }
     for entry in &run.entries {
-        text += &line::write(&Line::Entry(Box::new(entry.clone())))?;
+        text += &line::write(&RunLine::Entry(Box::new(entry.clone())))?;
     }
     Ok(text)
 }

@@ -48,7 +48,7 @@ pub fn series(history: &History, clock: Clock) -> Vec<Series> {
     for (place, kept) in history.runs.iter().enumerate() {
         for (number, came) in &kept.results {
             let time = match came {
-                Came::Timed(figures) => figures.of(clock).map(|time| (time, figures)),
+                Came::Timed(figures) => figures.time(clock).map(|time| (time, figures)),
                 _ => None,
             };
             if let (Some((time, figures)), Some(of)) = (time, all.get_mut(*number as usize)) {

@@ -19,7 +19,7 @@ use regatta_worker::units::Nanoseconds;
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
+enum HistoryLine {
     History {
         /// [`SCHEMA_VERSION`] of the writer.
         schema: u32,
@@ -117,7 +117,7 @@ impl Store {
             runs: HashSet::new(),
             cases: HashSet::new(),
             damage: Vec::new(),
-            ends: Ends::Whole,
+            ends: LastLine::Whole,
             length: 0,
         };
         book.length = book.file.metadata().map_err(io)?.len();
@@ -180,7 +180,7 @@ pub enum Added {
 
 /// How the last line of a file ends.
 #[derive(Debug)]
-enum Ends {
+enum LastLine {
     /// With a line feed.
     Whole,
     /// Without one, but its checksum is right.
@@ -199,7 +199,7 @@ pub struct Book {
     runs: HashSet<String>,
     cases: HashSet<CaseId>,
     damage: Vec<String>,
-    ends: Ends,
+    ends: LastLine,
     length: u64,
 }
 
@@ -220,19 +220,19 @@ impl Book {
         }
         let mut text = String::new();
         match self.ends {
-            Ends::Whole => {}
-            Ends::Unended => text.push('\n'),
-            Ends::Cut(bytes) => self.length = self.length.saturating_sub(bytes),
+            LastLine::Whole => {}
+            LastLine::Unended => text.push('\n'),
+            LastLine::Cut(bytes) => self.length = self.length.saturating_sub(bytes),
         }
         if self.length == 0 {
-            let first = Line::History {
+            let first = HistoryLine::History {
                 schema: SCHEMA_VERSION,
                 suite: self.suite.clone(),
                 machine: self.machine.clone(),
             };
             text += &line::write(&first).map_err(RecordError::from)?;
         }
-        let of_run = Line::Run {
+        let of_run = HistoryLine::Run {
             run: Box::new(run.about.clone()),
             cases: run.cases.iter().cloned().collect(),
         };
@@ -240,7 +240,7 @@ impl Book {
         self.append(text.as_bytes())
             .map_err(|error| RecordError::io(&path, error))?;
         self.length += text.len() as u64;
-        self.ends = Ends::Whole;
+        self.ends = LastLine::Whole;
         self.runs.insert(run.about.id.clone());
         let before = self.cases.len();
         self.cases
@@ -278,9 +278,9 @@ impl History {
     }
 }
 
-fn read(path: &Path) -> Result<(History, Ends), HistoryError> {
+fn read(path: &Path) -> Result<(History, LastLine), HistoryError> {
     let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
-    let Line::History { suite, machine, .. } = file.first()? else {
+    let HistoryLine::History { suite, machine, .. } = file.first()? else {
         return Err(file.invalid("its first line is missing").into());
     };
     let mut history = History {
@@ -291,25 +291,25 @@ fn read(path: &Path) -> Result<(History, Ends), HistoryError> {
         damage: Vec::new(),
     };
     let mut ends = if file.whole {
-        Ends::Whole
+        LastLine::Whole
     } else {
-        Ends::Unended
+        LastLine::Unended
     };
     let mut numbers: HashMap<CaseId, u32> = HashMap::new();
     let mut known: HashSet<String> = HashSet::new();
     while let Some(line) = file.read()? {
         let cut = !file.whole && file.bytes() < input::LINE;
         ends = match (cut, line.is_err()) {
-            (true, true) => Ends::Cut(file.bytes()),
-            (true, false) => Ends::Unended,
-            (false, _) => Ends::Whole,
+            (true, true) => LastLine::Cut(file.bytes()),
+            (true, false) => LastLine::Unended,
+            (false, _) => LastLine::Whole,
         };
         let run = line.and_then(|line| match line {
-            Line::History { .. } => Err("a second first line".to_owned()),
-            Line::Run { run, .. } if known.contains(&run.id) => {
+            HistoryLine::History { .. } => Err("a second first line".to_owned()),
+            HistoryLine::Run { run, .. } if known.contains(&run.id) => {
                 Err("its run is in the history already".to_owned())
             }
-            Line::Run { run, cases } => match cases.values().find_map(objection) {
+            HistoryLine::Run { run, cases } => match cases.values().find_map(objection) {
                 Some(objection) => Err(objection),
                 None => Ok((run, cases)),
             },

@@ -144,12 +144,12 @@ impl Figures {
     pub fn values(&self, clock: Clock) -> Vec<Nanoseconds> {
         match clock {
             Clock::Device if !self.invocations_ns.is_empty() => self.invocations_ns.clone(),
-            clock => self.of(clock).into_iter().collect(),
+            clock => self.time(clock).into_iter().collect(),
         }
     }
 
     /// The time of a clock.
-    pub fn of(&self, clock: Clock) -> Option<Nanoseconds> {
+    pub fn time(&self, clock: Clock) -> Option<Nanoseconds> {
         match clock {
             Clock::Device => Some(self.device_ns),
             Clock::Host => self.host_ns,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rayon::prelude::*;
 use serde::Deserialize;
 
-use super::Line;
+use super::RunLine;
 use crate::input::{self, Damage};
 use crate::record::RecordError;
 use crate::record::line::{self, Lines};
@@ -19,7 +19,7 @@ const BATCH: usize = 512;
 
 /// What tells which kind of line it is, and an entry's members beside its outcome.
 #[derive(Deserialize)]
-struct Kind {
+struct LineKind {
     kind: String,
     #[serde(default)]
     status: String,
@@ -31,13 +31,13 @@ struct Kind {
 
 /// Reads a line. A measurement is read on its own: as a member of tagged types each value would
 /// be copied twice before it is read.
-fn read_line(text: &str) -> Result<Line, String> {
+fn read_line(text: &str) -> Result<RunLine, String> {
     let body = line::body(text)?;
-    let of: Kind = line::parse(&body)?;
+    let of: LineKind = line::parse(&body)?;
     match (of.kind.as_str(), of.status.as_str(), of.case, of.invocation) {
         ("entry", "measured", Some(case), Some(invocation)) => {
             let outcome = Outcome::Measured(line::parse::<Measurement>(&body)?);
-            Ok(Line::Entry(Box::new(Entry {
+            Ok(RunLine::Entry(Box::new(Entry {
                 case,
                 invocation,
                 outcome,
@@ -114,8 +114,8 @@ pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
     let mut run = header(&mut file)?;
     to.begin(&run);
     let ids = run.header.plan.clone();
-    let plan = Plan::of(&ids);
-    let mut seen = Seen::of(ids.len());
+    let plan = CaseIndex::new(&ids);
+    let mut seen = Seen::new(ids.len());
     let mut ended = false;
     while !ended {
         let mut batch: Vec<(usize, String)> = Vec::with_capacity(BATCH);
@@ -133,23 +133,23 @@ pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
         let read: Vec<_> = read.collect();
         for ((number, _), read) in batch.iter().zip(read) {
             let taken = read.and_then(|read| match read {
-                Line::Entry(entry) => {
+                RunLine::Entry(entry) => {
                     let place = seen.usable(&entry, &plan)?;
                     to.look(place, *entry);
                     Ok(())
                 }
-                Line::Owed(owed) => match owed.objection(&plan.cases()) {
+                RunLine::Owed(owed) => match owed.objection(&plan.cases()) {
                     Some(objection) => Err(objection),
                     None => {
                         run.owed.push(owed);
                         Ok(())
                     }
                 },
-                Line::End(end) => {
+                RunLine::End(end) => {
                     run.end = Some(end);
                     Ok(())
                 }
-                Line::Run(_) => Err("a second first line".to_owned()),
+                RunLine::Run(_) => Err("a second first line".to_owned()),
             });
             if let Err(problem) = taken {
                 let line = *number;
@@ -163,7 +163,7 @@ pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
 /// The run that the first line of a file begins.
 fn header(file: &mut Lines) -> Result<Run, RecordError> {
     let header = match file.first()? {
-        Line::Run(header) => *header,
+        RunLine::Run(header) => *header,
         _ => return Err(file.invalid("it is not the first line of a run")),
     };
     if let Some(objection) = header.objection() {
@@ -173,12 +173,12 @@ fn header(file: &mut Lines) -> Result<Run, RecordError> {
 }
 
 /// The cases of a run by their ids.
-struct Plan<'r>(HashMap<&'r CaseId, usize>);
+struct CaseIndex<'r>(HashMap<&'r CaseId, usize>);
 
-impl<'r> Plan<'r> {
-    fn of(cases: &'r [CaseId]) -> Plan<'r> {
+impl<'r> CaseIndex<'r> {
+    fn new(cases: &'r [CaseId]) -> CaseIndex<'r> {
         let places = cases.iter().enumerate();
-        Plan(places.map(|(place, case)| (case, place)).collect())
+        CaseIndex(places.map(|(place, case)| (case, place)).collect())
     }
 
     fn cases(&self) -> BTreeSet<&'r CaseId> {
@@ -194,7 +194,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(cases: usize) -> Seen {
+    fn new(cases: usize) -> Seen {
         Seen {
             first: vec![0; cases],
             others: BTreeSet::new(),
@@ -215,7 +215,7 @@ impl Seen {
     ///
     /// # Errors
     /// What is wrong with it, as a sentence.
-    fn usable(&mut self, entry: &Entry, plan: &Plan) -> Result<usize, String> {
+    fn usable(&mut self, entry: &Entry, plan: &CaseIndex) -> Result<usize, String> {
         let (case, invocation) = (&entry.case, entry.invocation);
         let Some(&place) = plan.0.get(case) else {
             return Err(format!("{:?} is no case of its plan", case.0));

@@ -123,7 +123,9 @@ impl Fold {
         record.learn(measurement);
         record.samples += measurement.device_ns.len() as u64;
         record.clock_mhz.extend(median(&measurement.clock_mhz));
-        record.invocations.push(Invocation::of(number, measurement));
+        record
+            .invocations
+            .push(Invocation::reduced(number, measurement));
         choices::add(&mut record.choices, number, &measurement.tuned);
         let (division, counters) = (&measurement.division, &measurement.counters);
         self.divisions.extend(division.as_deref().cloned());
@@ -188,7 +190,7 @@ impl Fold {
 
 impl Invocation {
     /// Reduces the samples of an invocation to a value a metric.
-    fn of(number: u32, measurement: &Measurement) -> Invocation {
+    fn reduced(number: u32, measurement: &Measurement) -> Invocation {
         let mut values = Values::default();
         let first_call_ns = measurement.first_call_ns.0;
         for (metric, value) in [

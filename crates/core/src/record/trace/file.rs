@@ -21,7 +21,7 @@ pub const EXTENSION: &str = "trace";
 /// A line that is not of an operation: those have kinds of their own.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
+enum TraceLine {
     Trace(Box<TraceHeader>),
     Process(Process),
     Name {
@@ -52,7 +52,7 @@ type Numbered = Operation<Launch<u32>, u32>;
 
 /// What tells how to read the rest of a line.
 #[derive(Deserialize)]
-struct Kind {
+struct TraceLineKind {
     kind: String,
 }
 
@@ -79,10 +79,10 @@ pub fn write(path: &Path, trace: &Trace, replace: bool) -> Result<(), RecordErro
 
 fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     let recording = &trace.recording;
-    let header = Line::Trace(Box::new(trace.header.clone()));
-    let processes = recording.processes.iter().cloned().map(Line::Process);
+    let header = TraceLine::Trace(Box::new(trace.header.clone()));
+    let processes = recording.processes.iter().cloned().map(TraceLine::Process);
     let names = recording.names.iter().cloned();
-    let names = names.map(|name| Line::Name { name });
+    let names = names.map(|name| TraceLine::Name { name });
     let mut numbers: HashMap<&Arc<str>, u32> = HashMap::new();
     let mut operators = Vec::new();
     for operator in recording
@@ -92,12 +92,12 @@ fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     {
         numbers.entry(operator).or_insert_with(|| {
             let operator = operator.to_string();
-            operators.push(Line::Operator { operator });
+            operators.push(TraceLine::Operator { operator });
             operators.len() as u32 - 1
         });
     }
     let damage = recording.damage.iter().cloned();
-    let damage = damage.map(|(file, damage)| Line::Damage { file, damage });
+    let damage = damage.map(|(file, damage)| TraceLine::Damage { file, damage });
     for record in std::iter::once(header)
         .chain(processes)
         .chain(names)
@@ -111,7 +111,7 @@ fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
         let numbered: Numbered = numbered.with_operator(|told| numbers.get(&told).copied());
         out.write_all(line::write(&numbered)?.as_bytes())?;
     }
-    let end = Line::End {
+    let end = TraceLine::End {
         operations: recording.operations.len(),
         left_out: recording.left_out,
     };
@@ -134,7 +134,7 @@ pub fn is_trace(path: &Path) -> bool {
 pub fn read(path: &Path) -> Result<Trace, RecordError> {
     let mut file = Lines::open(path, input::TRACE, input::LINE)?;
     let header = match file.first()? {
-        Line::Trace(header) => *header,
+        TraceLine::Trace(header) => *header,
         _ => return Err(file.invalid("it is not the first line of a trace")),
     };
     let mut recording = Recording::default();
@@ -165,7 +165,7 @@ fn take(
     text: &str,
 ) -> Result<bool, String> {
     let body = line::body(text)?;
-    let kind = line::parse::<Kind>(&body)?.kind;
+    let kind = line::parse::<TraceLineKind>(&body)?.kind;
     if matches!(kind.as_str(), "kernel" | "copy" | "set") {
         let numbered: Numbered = line::parse(&body)?;
         let operation = numbered.with_operator(|number| operators.get(number as usize).cloned());
@@ -176,16 +176,16 @@ fn take(
         return Ok(false);
     }
     match line::parse(&body)? {
-        Line::Process(mut process) => {
+        TraceLine::Process(mut process) => {
             // As they are written; a file that was edited may have them otherwise.
             process.moments.iter_mut().for_each(Moments::settle);
             recording.processes.push(process);
         }
-        Line::Name { name } => recording.names.push(name),
-        Line::Operator { operator } => operators.push(operator.into()),
-        Line::Damage { file, damage } => recording.damage.push((file, damage)),
-        Line::Trace(_) => return Err("a second first line".to_owned()),
-        Line::End { left_out, .. } => {
+        TraceLine::Name { name } => recording.names.push(name),
+        TraceLine::Operator { operator } => operators.push(operator.into()),
+        TraceLine::Damage { file, damage } => recording.damage.push((file, damage)),
+        TraceLine::Trace(_) => return Err("a second first line".to_owned()),
+        TraceLine::End { left_out, .. } => {
             recording.left_out = left_out;
             return Ok(true);
         }

@@ -1,4 +1,4 @@
-//! A trace of PyTorch's profiler, `export_chrome_trace`: the Trace Event Format, with what
+//! A trace of PyTorch's profiler, `export_chrome_trace`: the Trace ChromeEvent Format, with what
 //! Kineto puts into `args`.
 //!
 //! Operations of devices have `cat` `kernel`, `gpu_memcpy` or `gpu_memset`, and `args` with
@@ -26,7 +26,7 @@ use ranges::Threads;
 /// events.
 const BEGINNING: u64 = 1 << 16;
 
-/// Events that are kept with what is wrong with them; the others are counted.
+/// EventList that are kept with what is wrong with them; the others are counted.
 const DAMAGE_KEPT: usize = 20;
 
 /// True for a file that begins so as PyTorch's profiler writes it.
@@ -48,7 +48,7 @@ pub fn is(file: impl Read) -> std::io::Result<bool> {
 /// What is read of an event; members of other types than these are as if they were not there.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Event {
+struct ChromeEvent {
     ph: Value,
     cat: Value,
     name: Value,
@@ -132,7 +132,7 @@ struct Properties {
 }
 
 /// What an event is.
-enum Kind {
+enum EventCategory {
     Kernel,
     Copy,
     Set,
@@ -142,21 +142,21 @@ enum Kind {
     Range,
 }
 
-impl Kind {
-    fn of(cat: &str) -> Option<Kind> {
+impl EventCategory {
+    fn from_category(cat: &str) -> Option<EventCategory> {
         match cat {
-            "kernel" => Some(Kind::Kernel),
-            "gpu_memcpy" => Some(Kind::Copy),
-            "gpu_memset" => Some(Kind::Set),
-            "cuda_runtime" | "cuda_driver" => Some(Kind::Call),
-            "cpu_op" | "user_annotation" => Some(Kind::Range),
+            "kernel" => Some(EventCategory::Kernel),
+            "gpu_memcpy" => Some(EventCategory::Copy),
+            "gpu_memset" => Some(EventCategory::Set),
+            "cuda_runtime" | "cuda_driver" => Some(EventCategory::Call),
+            "cpu_op" | "user_annotation" => Some(EventCategory::Range),
             _ => None,
         }
     }
 }
 
 /// A call, by its correlation.
-struct Call {
+struct RuntimeCall {
     at: u64,
     ns: u64,
     pid: u32,
@@ -164,17 +164,17 @@ struct Call {
 }
 
 #[derive(Default)]
-struct Found {
+struct KinetoTrace {
     recording: Recording,
     names: HashMap<String, u32>,
-    /// Events that cannot be used.
+    /// EventList that cannot be used.
     bad: Vec<Damage>,
     devices: Vec<Device>,
     /// Of each operation, what launched it.
     correlations: Vec<Option<u64>>,
-    calls: HashMap<u64, Call>,
+    calls: HashMap<u64, RuntimeCall>,
     threads: Threads,
-    /// Events so far.
+    /// EventList so far.
     place: usize,
 }
 
@@ -184,7 +184,7 @@ struct Found {
 /// # Errors
 /// When it is no such JSON, with the line and the column.
 pub fn read(file: impl BufRead, label: &str, limit: usize) -> Result<Recording, String> {
-    let mut found = Found::default();
+    let mut found = KinetoTrace::default();
     let mut reader = serde_json::Deserializer::from_reader(file);
     let read = reader.deserialize_map(Whole(&mut found));
     let read = read.and_then(|()| reader.end());
@@ -198,7 +198,7 @@ pub fn read(file: impl BufRead, label: &str, limit: usize) -> Result<Recording, 
 }
 
 /// The object around the events.
-struct Whole<'f>(&'f mut Found);
+struct Whole<'f>(&'f mut KinetoTrace);
 
 impl<'de> Visitor<'de> for Whole<'_> {
     type Value = ();
@@ -213,7 +213,7 @@ impl<'de> Visitor<'de> for Whole<'_> {
             match key.as_str() {
                 "traceEvents" => {
                     any = true;
-                    map.next_value_seed(Events(self.0))?;
+                    map.next_value_seed(EventList(self.0))?;
                 }
                 "deviceProperties" => {
                     let told: Vec<Properties> = map.next_value()?;
@@ -234,9 +234,9 @@ impl<'de> Visitor<'de> for Whole<'_> {
     }
 }
 
-struct Events<'f>(&'f mut Found);
+struct EventList<'f>(&'f mut KinetoTrace);
 
-impl<'de> serde::de::DeserializeSeed<'de> for Events<'_> {
+impl<'de> serde::de::DeserializeSeed<'de> for EventList<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -244,7 +244,7 @@ impl<'de> serde::de::DeserializeSeed<'de> for Events<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Events<'_> {
+impl<'de> Visitor<'de> for EventList<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -293,10 +293,10 @@ fn numbered(name: String, names: &mut HashMap<String, u32>, known: &mut Vec<Stri
     })
 }
 
-impl Found {
-    fn event(&mut self, event: Event) {
+impl KinetoTrace {
+    fn event(&mut self, event: ChromeEvent) {
         self.place += 1;
-        let kind = event.cat.as_str().and_then(Kind::of);
+        let kind = event.cat.as_str().and_then(EventCategory::from_category);
         let (Some("X"), Some(kind)) = (event.ph.as_str(), kind) else {
             return;
         };
@@ -307,7 +307,7 @@ impl Found {
             .number("correlation")
             .filter(|number| *number > 0);
         match (kind, times) {
-            (Kind::Range, Some((start, end))) => {
+            (EventCategory::Range, Some((start, end))) => {
                 let name = text(event.name);
                 // Each step of a profiler has a range with its own number.
                 if !name.is_empty() && !name.starts_with("ProfilerStep#") {
@@ -315,11 +315,11 @@ impl Found {
                     self.threads.range(thread, name, start, end);
                 }
             }
-            (Kind::Call, Some((at, end))) => {
+            (EventCategory::Call, Some((at, end))) => {
                 let Some(correlation) = correlation else {
                     return;
                 };
-                let call = Call {
+                let call = RuntimeCall {
                     at,
                     ns: end - at,
                     pid: word(&event.pid).parse().unwrap_or(0),
@@ -334,7 +334,7 @@ impl Found {
                     self.calls.insert(correlation, call);
                 }
             }
-            (Kind::Call | Kind::Range, None) => {}
+            (EventCategory::Call | EventCategory::Range, None) => {}
             (kind, times) => {
                 let operation = times
                     .ok_or_else(|| "an event of a device without its times".to_owned())
@@ -359,8 +359,8 @@ impl Found {
 
     fn operation(
         &mut self,
-        kind: Kind,
-        event: Event,
+        kind: EventCategory,
+        event: ChromeEvent,
         (start, end): (u64, u64),
     ) -> Result<Recorded, String> {
         let args = &event.args;
@@ -373,13 +373,13 @@ impl Found {
             .or_else(|| word(&event.tid).parse().ok());
         let name = text(event.name);
         let work = match kind {
-            Kind::Copy => {
+            EventCategory::Copy => {
                 // Memcpy HtoD (Pageable -> Device)
                 let told = name.split(' ').nth(1).filter(|told| !told.is_empty());
                 let direction = told.unwrap_or("?").to_owned();
                 Work::Copy { direction, bytes }
             }
-            Kind::Set => Work::Set { bytes },
+            EventCategory::Set => Work::Set { bytes },
             _ => Work::Kernel(Launch {
                 grid: args.three("grid").ok_or("a kernel without its grid")?,
                 block: args.three("block").ok_or("a kernel without its block")?,
@@ -417,7 +417,7 @@ impl Found {
             }
         }
         self.threads
-            .told(|number, told| operations[number].operator = Some(told));
+            .label_launches(|number, told| operations[number].operator = Some(told));
         let mut processes: Vec<Process> = pids
             .iter()
             .map(|pid| Process {

@@ -25,7 +25,7 @@ const LONGEST_LINE: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
+enum RawLine {
     Process(Process),
     Device(Device),
     Name {
@@ -116,7 +116,7 @@ impl Reader {
     fn file(&mut self, path: &Path) -> Result<(), RecordError> {
         let mut lines = Lines::open(path, input::TRACE, LONGEST_LINE)?;
         let label = path.file_name().unwrap_or_default();
-        let mut file = Source {
+        let mut file = RecordingProcess {
             label: label.to_string_lossy().into_owned(),
             process: self.recording.processes.len() as u32,
             ids: HashMap::new(),
@@ -151,7 +151,7 @@ impl Reader {
         Ok(())
     }
 
-    fn damaged(&mut self, file: &mut Source, problem: String) {
+    fn damaged(&mut self, file: &mut RecordingProcess, problem: String) {
         file.bad += 1;
         if file.bad <= DAMAGE_KEPT {
             let line = file.number;
@@ -160,14 +160,14 @@ impl Reader {
         }
     }
 
-    fn line(&mut self, text: &str, whole: bool, file: &mut Source) -> Result<(), String> {
-        let line: Line = serde_json::from_str(text).map_err(|error| match whole {
+    fn line(&mut self, text: &str, whole: bool, file: &mut RecordingProcess) -> Result<(), String> {
+        let line: RawLine = serde_json::from_str(text).map_err(|error| match whole {
             true => format!("it cannot be understood: {error}"),
             false => "it is cut off: the process ended while it was written".to_owned(),
         })?;
         let process = &mut self.recording.processes[file.process as usize];
         match line {
-            Line::Process(told) if file.number == 1 => {
+            RawLine::Process(told) if file.number == 1 => {
                 let pid = process.pid;
                 *process = told;
                 // The file's name is the process's own word, before anything was read.
@@ -175,25 +175,27 @@ impl Reader {
                     process.pid = pid;
                 }
             }
-            Line::Process(_) => return Err("a second first line".to_owned()),
-            Line::Device(device) => {
+            RawLine::Process(_) => return Err("a second first line".to_owned()),
+            RawLine::Device(device) => {
                 process.devices.retain(|old| old.ordinal != device.ordinal);
                 process.devices.push(device);
             }
-            Line::Name { id, name } => {
+            RawLine::Name { id, name } => {
                 let index = self.name(name);
                 file.ids.insert(id, index);
             }
-            Line::Operator { id, name } => {
+            RawLine::Operator { id, name } => {
                 let operator = interned(&mut self.operators, name);
                 file.operators.insert(id, operator);
             }
-            Line::Calls(calls) => process.calls.push(calls),
-            Line::Moments { of } => process.moments.get_or_insert_default().add(of),
-            Line::Dropped { records } => process.dropped = process.dropped.saturating_add(records),
-            Line::Problem { text } => process.problems.push(text),
-            Line::End { .. } => process.ended = true,
-            Line::Other => {
+            RawLine::Calls(calls) => process.calls.push(calls),
+            RawLine::Moments { of } => process.moments.get_or_insert_default().add(of),
+            RawLine::Dropped { records } => {
+                process.dropped = process.dropped.saturating_add(records)
+            }
+            RawLine::Problem { text } => process.problems.push(text),
+            RawLine::End { .. } => process.ended = true,
+            RawLine::Other => {
                 let told = serde_json::from_str(text)
                     .map_err(|error| format!("it cannot be understood: {error}"))?;
                 self.operation(file, told)?;
@@ -202,7 +204,7 @@ impl Reader {
         Ok(())
     }
 
-    fn operation(&mut self, file: &Source, told: Numbered) -> Result<(), String> {
+    fn operation(&mut self, file: &RecordingProcess, told: Numbered) -> Result<(), String> {
         let mut operation = told.with_operator(|id| file.operators.get(&id).cloned());
         operation.process = file.process;
         operation.launched_ns = operation.launched_ns.filter(|at| *at > 0);
@@ -233,7 +235,7 @@ impl Reader {
 }
 
 /// A file being read.
-struct Source {
+struct RecordingProcess {
     label: String,
     process: u32,
     /// Index of a name by the id that this process gave it.

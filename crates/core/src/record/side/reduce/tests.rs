@@ -71,7 +71,7 @@ fn times_stand_in_the_order_of_invocations_whatever_the_files_is() {
 
 #[test]
 fn an_invocation_is_one_value_a_metric() {
-    let of = |measurement| Invocation::of(0, &measurement);
+    let of = |measurement| Invocation::reduced(0, &measurement);
     let samples = |number: u32| quantities((1..=number).rev().map(|n| f64::from(10 * n)));
     // Samples, and their median and 9th of 10.
     for (number, median, slow) in [

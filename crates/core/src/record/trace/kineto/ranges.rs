@@ -12,13 +12,13 @@ const LONGEST: usize = 200;
 #[derive(Default)]
 pub struct Threads {
     numbers: HashMap<(String, String), usize>,
-    threads: Vec<Thread>,
+    threads: Vec<HostThread>,
     names: Vec<String>,
     known: HashMap<String, u32>,
 }
 
 #[derive(Default)]
-struct Thread {
+struct HostThread {
     /// Start, end and number of the name.
     ranges: Vec<(u64, u64, u32)>,
     /// Start, and the operation that was launched.
@@ -30,7 +30,7 @@ impl Threads {
     pub fn number(&mut self, process: String, thread: String) -> usize {
         let threads = &mut self.threads;
         *self.numbers.entry((process, thread)).or_insert_with(|| {
-            threads.push(Thread::default());
+            threads.push(HostThread::default());
             threads.len() - 1
         })
     }
@@ -50,8 +50,8 @@ impl Threads {
         self.threads[thread].launches.push((at, operation));
     }
 
-    /// Tells of each launch the ranges that were open, outermost first, as a recording has them.
-    pub fn told(mut self, mut tell: impl FnMut(usize, Arc<str>)) {
+    /// Gives each launch the ranges that were open, outermost first, as a recording has them.
+    pub fn label_launches(mut self, mut label: impl FnMut(usize, Arc<str>)) {
         let mut texts: HashSet<Arc<str>> = HashSet::new();
         for thread in &mut self.threads {
             // Of two that start at once the longer is the outer one.
@@ -80,7 +80,7 @@ impl Threads {
                         new
                     }
                 };
-                tell(*operation, told);
+                label(*operation, told);
             }
         }
     }
