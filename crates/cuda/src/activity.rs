@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use regatta_probe::census::{self, Recorded, Recording, What};
+use regatta_probe::census::{self, CallRecording, Recorded, RecordedOperation};
 use regatta_probe::{Cache, Clock, Cuda, Settings};
 
 use super::case::Case;
@@ -25,7 +25,7 @@ pub fn of_call(device: &mut Device, case: &mut Case) -> Result<Activity, CudaErr
 
 fn recorded(device: &mut Device, case: &mut Case) -> Result<(Recorded, u64), CudaError> {
     device.synchronise()?;
-    let mut recording = Recording::begin()?;
+    let mut recording = CallRecording::begin()?;
     let begin = Instant::now();
     case.call()?;
     let host_ns = begin.elapsed().as_nanos() as u64;
@@ -50,7 +50,7 @@ pub fn of_samples(
     let mut found = Vec::new();
     // One more: the first recording of a process changes how code is loaded.
     for number in 0..=RECORDED_CALLS {
-        let mut recording = Recording::begin()?;
+        let mut recording = CallRecording::begin()?;
         let begun = clock.begin(cache)?;
         recording.called();
         case.call()?;
@@ -80,7 +80,7 @@ fn calls(recorded: &Recorded) -> BTreeMap<String, u64> {
 
 /// A recording, counted from the start of its first operation.
 fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
-    let all: Vec<&census::Operation> = recorded.operations.iter().collect();
+    let all: Vec<&RecordedOperation> = recorded.operations.iter().collect();
     let named = recorded.counts.named().into_iter();
     Activity {
         operations: operations(recorded, &all),
@@ -95,95 +95,58 @@ fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
 }
 
 /// Operations of a recording, counted from the start of the first of them.
-fn operations(recorded: &Recorded, of: &[&census::Operation]) -> Vec<Operation<Named>> {
-    let starts = of.iter().map(|operation| operation.start());
+fn operations(recorded: &Recorded, of: &[&RecordedOperation]) -> Vec<Operation<Named>> {
+    let starts = of.iter().map(|operation| operation.start);
     let first = starts.min().unwrap_or(recorded.begin);
-    let told = |operation: &census::Operation| {
-        let (work, stream) = match &operation.what {
-            What::Kernel(kernel) => {
+    let converted = |operation: &RecordedOperation| {
+        let work = match operation.activity {
+            census::Activity::Kernel(ref kernel) => {
                 let name = recorded.name(kernel.name).to_owned();
-                (Work::Kernel(Named { name }), kernel.stream)
+                Work::Kernel(Named { name })
             }
-            What::Memory(memory) => {
-                let bytes = Some(memory.bytes);
-                let work = match memory.direction {
-                    Some(direction) => Work::Copy {
-                        direction: direction.to_owned(),
-                        bytes,
-                    },
-                    None => Work::Set { bytes },
-                };
-                (work, memory.stream)
-            }
+            census::Activity::Copy { direction, bytes } => Work::Copy {
+                direction: direction.to_owned(),
+                bytes: Some(bytes),
+            },
+            census::Activity::Fill { bytes } => Work::Set { bytes: Some(bytes) },
         };
-        let (start, end) = (operation.start() - first, operation.end() - first);
+        let launched = |at: u64| at.cast_signed() - first.cast_signed();
+        let operator = |id| recorded.operator(id).into();
         Operation {
-            stream: Some(stream),
-            launched_ns: operation
-                .launch
-                .map(|launch| launch.at.cast_signed() - first.cast_signed()),
-            operator: operation
-                .operator
-                .map(|operator| recorded.operator(operator).into()),
-            ..Operation::new(work, start, end)
+            stream: Some(operation.stream),
+            launched_ns: operation.launch.map(|launch| launched(launch.at)),
+            operator: operation.operator.map(operator),
+            ..Operation::new(work, operation.start - first, operation.end - first)
         }
     };
-    of.iter().map(|operation| told(operation)).collect()
+    of.iter().map(|operation| converted(operation)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use regatta_probe::census::{Counts, Kernel, Launch, Made, Memory};
+    use regatta_probe::census::{CallClass, CallCount, CallCounts, LaunchCall, RecordedKernel};
 
     use super::*;
 
     #[test]
     fn times_count_from_the_first_start() {
-        let kernel = Kernel {
-            name: 0,
-            start: 2_000,
-            end: 2_500,
-            grid: [1, 1, 1],
-            block: [128, 1, 1],
-            cluster: None,
-            registers: 32,
-            static_shared: 0,
-            dynamic_shared: 0,
-            local: 0,
-            device: 0,
-            stream: 7,
-            correlation: 1,
-            graph: None,
+        let (direction, bytes) = ("HtoD", 64);
+        let copy = census::Activity::Copy { direction, bytes };
+        let kernel = census::Activity::Kernel(RecordedKernel::default());
+        let launched = RecordedOperation {
+            launch: Some(LaunchCall { at: 1_400, ns: 5 }),
+            operator: Some(0),
+            ..RecordedOperation::new(kernel, 2_000, 2_500)
         };
-        let copy = Memory {
-            direction: Some("HtoD"),
-            bytes: 64,
-            start: 1_500,
-            end: 1_600,
-            device: 0,
-            stream: 7,
-            correlation: 2,
-        };
-        let launch = Some(Launch { at: 1_400, ns: 5 });
-        let operations = [(What::Memory(copy), None), (What::Kernel(kernel), launch)];
         let recorded = Recorded {
             begin: 1_000,
             end: 3_000,
-            operations: operations
-                .map(|(what, launch)| census::Operation {
-                    what,
-                    launch,
-                    operator: launch.map(|_| 0),
-                })
-                .to_vec(),
+            operations: vec![RecordedOperation::new(copy, 1_500, 1_600), launched],
             names: vec!["flash".to_owned()],
             called: None,
             returned: None,
             operators: vec!["step".to_owned()],
-            counts: Counts {
-                launches: Made { calls: 1, ns: 5 },
-                ..Counts::default()
-            },
+            counts: CallCounts::from([(CallClass::Launch, CallCount { calls: 1, ns: 5 })]),
             dropped: 0,
         };
         let activity = activity(&recorded, 42);

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use regatta_probe::counters::{Counted, Counting};
+use regatta_probe::counters::{CountedKernels, Counting};
 
 use super::case::Case;
 use super::driver::Device;
@@ -39,7 +39,7 @@ pub fn of_calls(
 }
 
 /// The counted kernels, which have no names, as calls that launch what the structure tells.
-fn calls(structure: &Structure, counted: &Counted) -> Result<Vec<CountedCall>, CudaError> {
+fn calls(structure: &Structure, counted: &CountedKernels) -> Result<Vec<CountedCall>, CudaError> {
     let launches = &structure.launches;
     let expected = launches.len() * CALLS;
     if counted.dropped > 0 || counted.kernels.len() != expected || expected == 0 {
@@ -80,8 +80,8 @@ mod tests {
         }
     }
 
-    fn counted(values: &[f64], dropped: usize) -> Counted {
-        Counted {
+    fn counted(values: &[f64], dropped: usize) -> CountedKernels {
+        CountedKernels {
             metrics: vec!["sm__inst_executed.sum".to_owned()],
             unavailable: Vec::new(),
             passes: 1,

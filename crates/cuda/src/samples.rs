@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
-use regatta_probe::measure::Capture;
-use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Device as _, Sample};
+use regatta_probe::{Cache as ProbeCache, Capture, Clock, Cuda, Sample, TimedDevice as _};
 
 use super::case::{Case, Sizes};
 use super::check;

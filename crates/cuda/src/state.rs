@@ -3,7 +3,7 @@
 use regatta_worker::protocol::{DeviceState, throttle_words};
 
 /// The clock's words for what a device was doing, as the protocol has them.
-pub fn state_of(state: regatta_probe::State) -> DeviceState {
+pub fn state_of(state: regatta_probe::NvmlState) -> DeviceState {
     DeviceState {
         sm_mhz: state.sm_mhz.map(f64::from),
         memory_mhz: state.memory_mhz.map(f64::from),

@@ -35,7 +35,7 @@
 //! ```
 //!
 //! Every function that gives an `int` gives 0 or one of the codes of
-//! [`status`](crate::status). Every
+//! [`error`](crate::error). Every
 //! out-pointer but `probe` may be null. A NaN is a figure that is not known. One thread
 //! at a time may use a clock, with the context that was current when it was opened.
 //!
@@ -47,16 +47,60 @@
 //! callback returns 0, or anything else to stop with `CALL_FAILED`.
 
 use crate::Error;
+use crate::Result;
 use crate::VERSION;
-use crate::clock::{Clock, Device};
+use crate::clock::{Begun, Clock, TimedDevice};
 use crate::cuda::Cuda;
-pub use crate::handle::{Probe, SYNCHRONISED};
-use crate::handle::{cache, missing, probe, put};
-use crate::measure::Plan;
-use crate::sample::{Sample, Settings};
-use crate::status::entry;
+use crate::error::entry;
+use crate::sample::{Cache, Sample, SamplingPlan, Settings};
+use crate::xla::Awaited;
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
+
+/// Flag of a sample: the call did not return before the watchdog opened the gate.
+pub const SYNCHRONISED: u32 = 1;
+
+/// A clock and the sample that is being taken.
+pub struct Probe {
+    // Dropped first: these are about the clock's event and gate.
+    pub(crate) awaited: Option<Awaited>,
+    pub(crate) begun: Option<Begun>,
+    pub(crate) clock: Clock<Cuda>,
+}
+
+pub(crate) fn missing(what: &str) -> Error {
+    Error::Argument(format!("{what} is a null pointer"))
+}
+
+/// Runs an entry on a clock.
+///
+/// # Safety
+/// Null, or from `regatta_probe_open` and not closed, and used by this thread alone.
+pub(crate) unsafe fn with_probe(
+    probe: *mut Probe,
+    work: impl FnOnce(&mut Probe) -> Result<()>,
+) -> c_int {
+    // SAFETY: the caller's.
+    entry(|| work(unsafe { probe.as_mut() }.ok_or_else(|| missing("the probe"))?))
+}
+
+/// # Safety
+/// Null, or valid for writing element `at`.
+pub(crate) unsafe fn put<T>(array: *mut T, at: usize, value: T) {
+    if !array.is_null() {
+        // SAFETY: the caller's.
+        unsafe { array.add(at).write(value) };
+    }
+}
+
+/// The flags of a sample.
+pub(crate) fn flags(sample: &Sample) -> u32 {
+    if sample.synchronised { SYNCHRONISED } else { 0 }
+}
+
+pub(crate) fn cache(cold: c_int) -> Cache {
+    if cold == 0 { Cache::Hot } else { Cache::Cold }
+}
 
 /// `regatta_probe_plan`.
 #[repr(C)]
@@ -81,29 +125,20 @@ pub struct CState {
     other_processes: u32,
 }
 
-/// The arrays, or single variables, that samples are written to.
-#[derive(Clone, Copy)]
-struct Out {
-    device_ns: *mut f64,
-    host_ns: *mut f64,
-    clock_mhz: *mut f64,
-    flags: *mut u32,
-}
+/// The arrays, or single variables, that samples are written to: device time, host time, clock
+/// and flags.
+struct SampleArrays(*mut f64, *mut f64, *mut f64, *mut u32);
 
-impl Out {
+impl SampleArrays {
     /// # Safety
     /// Each pointer is null or valid for writing element `at`.
-    unsafe fn put(self, at: usize, sample: &Sample) {
+    unsafe fn put(&self, at: usize, sample: &Sample) {
         // SAFETY: the caller's.
         unsafe {
-            put(self.device_ns, at, sample.device_ns);
-            put(self.host_ns, at, sample.host_ns);
-            put(self.clock_mhz, at, sample.clock_mhz.unwrap_or(f64::NAN));
-            put(
-                self.flags,
-                at,
-                if sample.synchronised { SYNCHRONISED } else { 0 },
-            );
+            put(self.0, at, sample.device_ns);
+            put(self.1, at, sample.host_ns);
+            put(self.2, at, sample.clock_mhz.unwrap_or(f64::NAN));
+            put(self.3, at, flags(sample));
         }
     }
 }
@@ -177,20 +212,21 @@ pub unsafe extern "C" fn regatta_probe_configure(
     ahead: c_int,
     limit_ms: f64,
 ) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's.
-        let probe = unsafe { probe(handle)? };
-        let limit = Duration::try_from_secs_f64(limit_ms / 1e3)
-            .map_err(|error| Error::Argument(format!("limit_ms is {limit_ms}: {error}")))?;
-        probe.begun = None;
-        probe.clock.configure(Settings {
-            calls_per_sample,
-            clock_every,
-            run_up,
-            ahead: ahead != 0,
-            limit,
+    // SAFETY: the caller's, of the handle and of the other pointers.
+    unsafe {
+        with_probe(handle, |probe| {
+            let limit = Duration::try_from_secs_f64(limit_ms / 1e3)
+                .map_err(|error| Error::Argument(format!("limit_ms is {limit_ms}: {error}")))?;
+            probe.begun = None;
+            probe.clock.configure(Settings {
+                calls_per_sample,
+                clock_every,
+                run_up,
+                ahead: ahead != 0,
+                limit,
+            })
         })
-    })
+    }
 }
 
 /// Measures anew what measuring costs. Opening has done it; long after, clocks differ.
@@ -205,19 +241,17 @@ pub unsafe extern "C" fn regatta_probe_calibrate(
     null_kernel_ns: *mut f64,
     cost_ns: *mut f64,
 ) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's.
-        let probe = unsafe { probe(handle)? };
-        probe.begun = None;
-        let found = probe.clock.calibrate()?;
-        // SAFETY: the caller's.
-        unsafe {
+    // SAFETY: the caller's, of the handle and of the other pointers.
+    unsafe {
+        with_probe(handle, |probe| {
+            probe.begun = None;
+            let found = probe.clock.calibrate()?;
             put(pair_ns, 0, found.pair_ns);
             put(null_kernel_ns, 0, found.null_kernel_ns.unwrap_or(f64::NAN));
             put(cost_ns, 0, found.cost_ns);
-        }
-        Ok(())
-    })
+            Ok(())
+        })
+    }
 }
 
 /// Everything before the call. A sample begun before and not ended is cancelled.
@@ -227,14 +261,15 @@ pub unsafe extern "C" fn regatta_probe_calibrate(
 /// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_sample_begin(handle: *mut Probe, cold: c_int) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's.
-        let probe = unsafe { probe(handle)? };
-        // Opened before the next gate is closed, or the flush would wait behind it.
-        probe.begun = None;
-        probe.begun = Some(probe.clock.begin(cache(cold))?);
-        Ok(())
-    })
+    // SAFETY: the caller's, of the handle and of the other pointers.
+    unsafe {
+        with_probe(handle, |probe| {
+            // Opened before the next gate is closed, or the flush would wait behind it.
+            probe.begun = None;
+            probe.begun = Some(probe.clock.begin(cache(cold))?);
+            Ok(())
+        })
+    }
 }
 
 /// Everything after the call.
@@ -250,24 +285,19 @@ pub unsafe extern "C" fn regatta_probe_sample_end(
     clock_mhz: *mut f64,
     flags: *mut u32,
 ) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's.
-        let probe = unsafe { probe(handle)? };
-        let begun = probe
-            .begun
-            .take()
-            .ok_or(Error::Order("a sample ends that was not begun"))?;
-        let sample = probe.clock.end(begun)?;
-        let out = Out {
-            device_ns,
-            host_ns,
-            clock_mhz,
-            flags,
-        };
-        // SAFETY: the caller's.
-        unsafe { out.put(0, &sample) };
-        Ok(())
-    })
+    // SAFETY: the caller's, of the handle and of the other pointers.
+    unsafe {
+        with_probe(handle, |probe| {
+            let begun = probe
+                .begun
+                .take()
+                .ok_or(Error::Order("a sample ends that was not begun"))?;
+            let sample = probe.clock.end(begun)?;
+            let out = SampleArrays(device_ns, host_ns, clock_mhz, flags);
+            out.put(0, &sample);
+            Ok(())
+        })
+    }
 }
 
 /// Opens the gate of a sample whose call failed. No sample begun is no error.
@@ -277,13 +307,14 @@ pub unsafe extern "C" fn regatta_probe_sample_end(
 /// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_sample_cancel(handle: *mut Probe) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's.
-        let probe = unsafe { probe(handle)? };
-        probe.awaited = None;
-        probe.begun = None;
-        Ok(())
-    })
+    // SAFETY: the caller's, of the handle and of the other pointers.
+    unsafe {
+        with_probe(handle, |probe| {
+            probe.awaited = None;
+            probe.begun = None;
+            Ok(())
+        })
+    }
 }
 
 /// First call, warm-up and samples of a callback.
@@ -306,13 +337,12 @@ pub unsafe extern "C" fn regatta_probe_measure(
     flags: *mut u32,
     count: *mut u32,
 ) -> c_int {
-    entry(|| {
+    let work = |probe: &mut Probe| {
         // SAFETY: the caller's.
-        let (probe, plan) = unsafe { (probe(handle)?, plan.as_ref()) };
-        let plan = plan.ok_or_else(|| missing("the plan"))?;
+        let plan = unsafe { plan.as_ref() }.ok_or_else(|| missing("the plan"))?;
         let call = call.ok_or_else(|| missing("the call"))?;
         probe.begun = None;
-        let plan = Plan {
+        let plan = SamplingPlan {
             warmup: plan.warmup,
             samples: plan.samples,
             min_samples: plan.min_samples,
@@ -327,12 +357,7 @@ pub unsafe extern "C" fn regatta_probe_measure(
                 status => Err(Error::Call(format!("the callback returned {status}"))),
             }
         })?;
-        let out = Out {
-            device_ns,
-            host_ns,
-            clock_mhz,
-            flags,
-        };
+        let out = SampleArrays(device_ns, host_ns, clock_mhz, flags);
         // SAFETY: the caller's; there are no more samples than the plan asks for.
         unsafe {
             put(first_call_ns, 0, measured.first_call_ns);
@@ -342,7 +367,9 @@ pub unsafe extern "C" fn regatta_probe_measure(
             put(count, 0, measured.samples.len() as u32);
         }
         Ok(())
-    })
+    };
+    // SAFETY: the caller's.
+    unsafe { with_probe(handle, work) }
 }
 
 /// Queues a kernel that does nothing, for a caller who checks the clock.
@@ -352,13 +379,14 @@ pub unsafe extern "C" fn regatta_probe_measure(
 /// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_null_kernel(handle: *mut Probe) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's.
-        let loaded = unsafe { probe(handle)? }.clock.device().null_kernel()?;
-        loaded
-            .then_some(())
-            .ok_or_else(|| Error::Unavailable("the driver does not load PTX".to_owned()))
-    })
+    let work = |probe: &mut Probe| match probe.clock.device().null_kernel()? {
+        true => Ok(()),
+        false => Err(Error::Unavailable(
+            "the driver does not load PTX".to_owned(),
+        )),
+    };
+    // SAFETY: the caller's.
+    unsafe { with_probe(handle, work) }
 }
 
 /// Clocks, throttling, power, temperature and neighbours of the device.
@@ -368,16 +396,14 @@ pub unsafe extern "C" fn regatta_probe_null_kernel(handle: *mut Probe) -> c_int 
 /// alone; `state` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_state(handle: *mut Probe, state: *mut CState) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's.
-        let probe = unsafe { probe(handle)? };
-        if state.is_null() {
-            return Err(missing("where to put the state"));
-        }
-        let found = probe.clock.device().state().unwrap_or_default();
-        let number = |value: Option<u32>| value.unwrap_or(u32::MAX);
-        // SAFETY: not null, and the caller's.
-        unsafe {
+    // SAFETY: the caller's, of the handle and of the other pointers.
+    unsafe {
+        with_probe(handle, |probe| {
+            if state.is_null() {
+                return Err(missing("where to put the state"));
+            }
+            let found = probe.clock.device().state().unwrap_or_default();
+            let number = |value: Option<u32>| value.unwrap_or(u32::MAX);
             state.write(CState {
                 throttle_reasons: found.throttle_reasons.unwrap_or(u64::MAX),
                 sm_mhz: number(found.sm_mhz),
@@ -386,9 +412,9 @@ pub unsafe extern "C" fn regatta_probe_state(handle: *mut Probe, state: *mut CSt
                 temperature_c: number(found.temperature_c),
                 other_processes: number(found.other_processes),
             });
-        }
-        Ok(())
-    })
+            Ok(())
+        })
+    }
 }
 
 #[cfg(test)]

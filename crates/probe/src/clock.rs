@@ -25,7 +25,7 @@
 
 use crate::Error;
 use crate::Result;
-use crate::gate::{ClosedGate, Watchdog, Word};
+use crate::gate::{ClosedGate, TicketWord, Watchdog};
 use crate::sample::{Cache, Calibration, EMPTY_KERNEL_NS, Sample, Settings};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,9 +42,9 @@ pub enum Mark {
 }
 
 /// What the clock needs of a device: a queue in order, and the two clocks.
-pub trait Device {
-    /// The word that [`Device::wait`] waits for.
-    fn word(&self) -> Arc<dyn Word>;
+pub trait TimedDevice {
+    /// The word that [`TimedDevice::wait`] waits for.
+    fn word(&self) -> Arc<dyn TicketWord>;
     /// Queues writing more than the last-level cache holds.
     fn flush(&mut self) -> Result<()>;
     /// Waits until the device has nothing left to do.
@@ -71,7 +71,7 @@ pub trait Device {
 const CALIBRATION_READINGS: usize = 50;
 
 /// Times calls on a device.
-pub struct Clock<D: Device> {
+pub struct Clock<D: TimedDevice> {
     // Dropped before the device: it writes to the device's word.
     watchdog: Watchdog,
     device: D,
@@ -87,7 +87,7 @@ pub struct Begun {
     host_ns: u64,
 }
 
-impl<D: Device> Clock<D> {
+impl<D: TimedDevice> Clock<D> {
     /// A clock that is not calibrated yet: it subtracts nothing.
     ///
     /// # Errors
@@ -259,7 +259,7 @@ impl<D: Device> Clock<D> {
     }
 }
 
-fn start_watchdog(device: &impl Device, settings: &Settings) -> Result<Watchdog> {
+fn start_watchdog(device: &impl TimedDevice, settings: &Settings) -> Result<Watchdog> {
     if settings.calls_per_sample == 0 {
         return Err(Error::Argument("calls_per_sample is 0".to_owned()));
     }

@@ -2,15 +2,16 @@
 
 use crate::Error;
 use crate::Result;
-use crate::clock::{Device, Mark};
+use crate::clock::{Mark, TimedDevice};
 use crate::driver::{self, Context, DevicePointer, Driver, Event, Stream, cu};
-use crate::gate::Word;
+use crate::gate::TicketWord;
 use crate::kernels::Kernels;
-use crate::nvml::{Facts, Nvml, State};
-use crate::pinned::PinnedWord;
+use crate::nvml::{Nvml, NvmlFacts, NvmlState};
+use crate::sample::Capture;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
 /// One stream of a CUDA device, with what timing on it needs.
@@ -93,7 +94,7 @@ impl Cuda {
         Ok(cuda)
     }
 
-    /// The event that [`Device::record`] records.
+    /// The event that [`TimedDevice::record`] records.
     pub(crate) fn event(&self, mark: Mark) -> Event {
         match mark {
             Mark::Start => self.start,
@@ -120,12 +121,12 @@ impl Cuda {
     }
 
     /// Clocks, throttling, power, temperature and neighbours; `None` without NVML.
-    pub fn state(&self) -> Option<State> {
+    pub fn state(&self) -> Option<NvmlState> {
         self.nvml.map(|nvml| nvml.state())
     }
 
     /// What the device is by NVML's word; nothing of it is known without NVML.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> NvmlFacts {
         self.nvml.map(|nvml| nvml.facts()).unwrap_or_default()
     }
 
@@ -164,11 +165,6 @@ impl Cuda {
     fn kernels(&self) -> Result<&Kernels> {
         let kernels = self.kernels.as_ref();
         kernels.ok_or_else(|| Error::Unavailable("the driver does not load PTX".to_owned()))
-    }
-
-    /// Bytes of device memory that the clock holds beside the caller's.
-    pub fn held_bytes(&self) -> usize {
-        self.flush_words * 4
     }
 }
 
@@ -211,9 +207,9 @@ fn nvml(driver: &'static Driver, device: c_int) -> Option<Nvml> {
     Nvml::by_bus_id(bus_id).ok()
 }
 
-impl Device for Cuda {
-    fn word(&self) -> Arc<dyn Word> {
-        Arc::clone(&self.word) as Arc<dyn Word>
+impl TimedDevice for Cuda {
+    fn word(&self) -> Arc<dyn TicketWord> {
+        Arc::clone(&self.word) as Arc<dyn TicketWord>
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -224,13 +220,9 @@ impl Device for Cuda {
         // compress, or that changes nothing, without moving the bytes.
         self.flushes = self.flushes.wrapping_add(1);
         let value = self.flushes.wrapping_mul(0x9E37_79B9) | 1;
+        let (driver, at, words) = (self.driver, self.flush, self.flush_words);
         // SAFETY: the buffer has this many words.
-        unsafe {
-            cu!(
-                self.driver,
-                cuMemsetD32Async(self.flush, value, self.flush_words, self.stream)
-            )
-        }
+        unsafe { cu!(driver, cuMemsetD32Async(at, value, words, self.stream)) }
     }
 
     /// The whole context, not the stream: a call may use streams of its own.
@@ -307,5 +299,133 @@ impl Drop for Cuda {
                 (driver.cuMemFree)(self.flush);
             }
         }
+    }
+}
+
+/// The gate's word: pinned memory of the host that the device reads.
+///
+/// Owned through an `Arc`, by everyone who may still write it.
+pub struct PinnedWord {
+    driver: &'static Driver,
+    word: *const AtomicU32,
+}
+
+// SAFETY: the memory is pinned for every thread (PORTABLE), and only touched as an atomic.
+unsafe impl Send for PinnedWord {}
+// SAFETY: as above.
+unsafe impl Sync for PinnedWord {}
+
+impl PinnedWord {
+    /// Allocates the word, at zero, and gives it with its address on the device.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(driver: &'static Driver) -> Result<(Self, DevicePointer)> {
+        let mut host: *mut c_void = ptr::null_mut();
+        let flags = driver::MEM_HOST_ALLOC_PORTABLE | driver::MEM_HOST_ALLOC_DEVICEMAP;
+        // SAFETY: `host` is a live out-pointer. The memory is page-aligned, and written
+        // as an integer before anything refers to it as an atomic.
+        let pinned = unsafe {
+            cu!(
+                driver,
+                cuMemHostAlloc(&raw mut host, size_of::<AtomicU32>(), flags)
+            )?;
+            host.cast::<u32>().write(0);
+            Self {
+                driver,
+                word: host.cast(),
+            }
+        };
+        let mut device = 0;
+        // SAFETY: the memory was allocated with DEVICEMAP just above.
+        unsafe {
+            cu!(driver, cuMemHostGetDevicePointer(&raw mut device, host, 0))?;
+        }
+        Ok((pinned, device))
+    }
+}
+
+impl TicketWord for PinnedWord {
+    fn raise(&self, ticket: u32) {
+        // SAFETY: allocated and initialised in `new`, freed in `drop` and not before.
+        unsafe { &*self.word }.raise(ticket);
+    }
+}
+
+impl Drop for PinnedWord {
+    fn drop(&mut self) {
+        // SAFETY: ours, and the last owner lets go. A failure has nobody to tell.
+        unsafe { (self.driver.cuMemFreeHost)(self.word.cast_mut().cast()) };
+    }
+}
+
+/// A call as a CUDA graph.
+pub struct Graph {
+    driver: &'static Driver,
+    exec: driver::GraphExec,
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: ours; the driver lets running replays end first.
+        unsafe { (self.driver.cuGraphExecDestroy)(self.exec) };
+    }
+}
+
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` (900) to `..._WRONG_THREAD` (908): each says
+/// that what was asked for cannot be done in a capture.
+fn not_capturable(error: Error) -> Error {
+    match error {
+        Error::Cuda {
+            code: 900..=908, ..
+        } => Error::NotCapturable(error.to_string()),
+        other => other,
+    }
+}
+
+impl Capture for Cuda {
+    type Graph = Graph;
+
+    fn begin_capture(&mut self) -> Result<()> {
+        if self.stream.is_null() {
+            return Err(Error::NotCapturable(
+                "the legacy default stream has no capture; open the clock on another stream"
+                    .to_owned(),
+            ));
+        }
+        // Thread-local: other threads of a framework may go on allocating.
+        // SAFETY: the stream is live, see `open`.
+        unsafe {
+            cu!(
+                self.driver,
+                cuStreamBeginCapture(self.stream, driver::CAPTURE_MODE_THREAD_LOCAL)
+            )
+        }
+        .map_err(not_capturable)
+    }
+
+    fn end_capture(&mut self) -> Result<Graph> {
+        let mut graph = ptr::null_mut();
+        let mut exec = ptr::null_mut();
+        // SAFETY: out-pointers as in `open`; the graph is destroyed once, after its use.
+        unsafe {
+            cu!(self.driver, cuStreamEndCapture(self.stream, &raw mut graph))
+                .map_err(not_capturable)?;
+            let made = cu!(
+                self.driver,
+                cuGraphInstantiateWithFlags(&raw mut exec, graph, 0)
+            );
+            (self.driver.cuGraphDestroy)(graph);
+            made?;
+        }
+        Ok(Graph {
+            driver: self.driver,
+            exec,
+        })
+    }
+
+    fn launch(&mut self, graph: &Graph) -> Result<()> {
+        // SAFETY: the graph is instantiated, and the stream live.
+        unsafe { cu!(self.driver, cuGraphLaunch(graph.exec, self.stream)) }
     }
 }

@@ -14,12 +14,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// A ticket that never decreases, written by the host and waited for by a stream.
-pub trait Word: Send + Sync {
+pub trait TicketWord: Send + Sync {
     /// Lets every wait for this ticket or an earlier one through.
     fn raise(&self, ticket: u32);
 }
 
-impl Word for AtomicU32 {
+impl TicketWord for AtomicU32 {
     /// Release: what the host wrote before is visible to work that the gate lets through.
     fn raise(&self, ticket: u32) {
         self.fetch_max(ticket, Ordering::Release);
@@ -27,13 +27,13 @@ impl Word for AtomicU32 {
 }
 
 /// What the watchdog thread and the clock share.
-struct Shared {
-    word: Arc<dyn Word>,
-    state: Mutex<State>,
+struct SharedGate {
+    word: Arc<dyn TicketWord>,
+    state: Mutex<GateState>,
 }
 
 #[derive(Default)]
-struct State {
+struct GateState {
     /// The closed gate's ticket, and when to open it whatever happens.
     closed: Option<(u32, Instant)>,
     /// The last ticket that the watchdog, not the clock, let through.
@@ -41,8 +41,8 @@ struct State {
     ending: bool,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedGate {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         // A panic elsewhere must not keep the gate closed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,7 +52,7 @@ impl Shared {
 /// for the device, which waits for the gate (a deadlock; nvbench ends the process
 /// there, nvbench#240).
 pub struct Watchdog {
-    shared: Arc<Shared>,
+    shared: Arc<SharedGate>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -63,8 +63,8 @@ impl Watchdog {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(word: Arc<dyn Word>, limit: Duration) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
+    pub fn start(word: Arc<dyn TicketWord>, limit: Duration) -> std::io::Result<Self> {
+        let shared = Arc::new(SharedGate {
             word,
             state: Mutex::default(),
         });
@@ -109,7 +109,7 @@ impl Drop for Watchdog {
     }
 }
 
-fn watch(shared: &Shared, pause: Duration) {
+fn watch(shared: &SharedGate, pause: Duration) {
     loop {
         thread::park_timeout(pause);
         let mut state = shared.state();
@@ -132,7 +132,7 @@ fn watch(shared: &Shared, pause: Duration) {
 /// the timed call: the stream, and everything that anyone queues on it later, would
 /// wait for ever, and so would the driver at the end of the process.
 pub struct ClosedGate {
-    shared: Arc<Shared>,
+    shared: Arc<SharedGate>,
     ticket: u32,
 }
 

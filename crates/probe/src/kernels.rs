@@ -139,21 +139,10 @@ impl Kernels {
         // SAFETY: the kernels take exactly these arguments, which the driver copies
         // before it returns, and write no memory but that of `timer_step_ns`.
         unsafe {
+            let (driver, arguments, none) = (self.driver, arguments.as_mut_ptr(), ptr::null_mut());
             cu!(
-                self.driver,
-                cuLaunchKernel(
-                    function,
-                    1,
-                    1,
-                    1,
-                    1,
-                    1,
-                    1,
-                    0,
-                    stream,
-                    arguments.as_mut_ptr(),
-                    ptr::null_mut(),
-                )
+                driver,
+                cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, none)
             )
         }
     }

@@ -1,7 +1,7 @@
 //! regatta's GPU clock: what one call costs the device and the host.
 //!
 //! [`clock`] is the timing contract and reads from top to bottom; it knows a device
-//! only as the trait [`Device`], so the whole contract runs against a simulated one in
+//! only as the trait [`TimedDevice`], so the whole contract runs against a simulated one in
 //! the tests. [`cuda`] is the real device. [`capi`] is the same clock for callers in
 //! other languages, so that every framework is timed by the same code; [`xla`] adds what
 //! JAX needs, which hides its stream.
@@ -15,31 +15,20 @@ pub mod clock;
 pub mod counters;
 pub mod cuda;
 mod driver;
-mod error;
+pub mod error;
 pub mod gate;
-mod graph;
-mod handle;
 mod kernels;
-mod library;
-mod marks;
-pub mod measure;
-#[cfg(test)]
-mod mock;
 mod nvml;
-mod pinned;
 pub mod sample;
-pub mod status;
 #[cfg(test)]
 mod tests;
 pub mod xla;
 
-pub use clock::{Begun, Clock, Device, Mark};
-pub use cuda::Cuda;
+pub use clock::{Begun, Clock, Mark, TimedDevice};
+pub use cuda::{Cuda, Graph};
 pub use error::{Error, Result};
-pub use graph::Graph;
-pub use measure::{Measured, Plan};
-pub use nvml::{Facts, State};
-pub use sample::{Cache, Calibration, Sample, Settings};
+pub use nvml::{NvmlFacts, NvmlState};
+pub use sample::{Cache, Calibration, Capture, MeasuredCall, Sample, SamplingPlan, Settings};
 
 /// Version of the clock's method: two readings compare only under the same one.
 pub const VERSION: &str = "0.2";

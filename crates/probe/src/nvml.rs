@@ -4,7 +4,7 @@
 
 use crate::Error;
 use crate::Result;
-use crate::library::functions;
+use crate::driver::functions;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr;
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ const INSUFFICIENT_SIZE: c_int = 7;
 
 /// `nvmlProcessInfo_t` of the functions `_v2` and `_v3`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct ProcessInfo {
     pid: c_uint,
     used_bytes: c_ulonglong,
@@ -28,7 +28,7 @@ pub struct ProcessInfo {
 }
 
 functions! {
-    Functions, c"libnvidia-ml.so.1", c_int;
+    NvmlFunctions, c"libnvidia-ml.so.1", c_int;
     nvmlInit [c"nvmlInit_v2"] ();
     nvmlDeviceGetHandleByPciBusId [c"nvmlDeviceGetHandleByPciBusId_v2"] (*const c_char, *mut Handle);
     nvmlDeviceGetClockInfo [c"nvmlDeviceGetClockInfo"] (Handle, c_uint, *mut c_uint);
@@ -48,7 +48,7 @@ functions! {
 
 /// What the device is doing besides the call: evidence for judging samples later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct State {
+pub struct NvmlState {
     /// Clock of the SMs.
     pub sm_mhz: Option<u32>,
     /// Clock of the memory.
@@ -65,7 +65,7 @@ pub struct State {
 
 /// What the device is, apart from what CUDA tells: part of a machine's fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct NvmlFacts {
     /// Version of the driver: `580.159.04`.
     pub driver: Option<String>,
     /// The board's power limit.
@@ -77,7 +77,7 @@ pub struct Facts {
 /// One device as NVML knows it.
 #[derive(Clone, Copy)]
 pub struct Nvml {
-    functions: &'static Functions,
+    functions: &'static NvmlFunctions,
     handle: Handle,
 }
 
@@ -85,9 +85,9 @@ impl Nvml {
     /// Finds a device by its PCI bus: `CUDA_VISIBLE_DEVICES` renumbers devices for
     /// CUDA, not for NVML.
     pub fn by_bus_id(bus_id: &CStr) -> Result<Self> {
-        static FUNCTIONS: OnceLock<Result<Functions>> = OnceLock::new();
+        static FUNCTIONS: OnceLock<Result<NvmlFunctions>> = OnceLock::new();
         let functions = FUNCTIONS.get_or_init(|| {
-            let functions = Functions::load()?;
+            let functions = NvmlFunctions::load()?;
             // SAFETY: no requirements. Never shut down: a framework may use it too.
             let status = unsafe { (functions.nvmlInit)() };
             check("nvmlInit", status)?;
@@ -116,11 +116,11 @@ impl Nvml {
     }
 
     /// Everything at once. Fields that this device does not tell are `None`.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> NvmlState {
         let f = self.functions;
         // SAFETY: as in `clock`.
         unsafe {
-            State {
+            NvmlState {
                 sm_mhz: self.clock(CLOCK_SM),
                 memory_mhz: self.clock(CLOCK_MEM),
                 throttle_reasons: number(|value| {
@@ -136,7 +136,7 @@ impl Nvml {
     }
 
     /// What does not change while a process runs.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> NvmlFacts {
         let f = self.functions;
         let mut text: [c_char; 96] = [0; 96];
         // SAFETY: as in `clock`; NVML writes at most as many characters as it is told,
@@ -147,7 +147,7 @@ impl Nvml {
             let driver = known.then(|| CStr::from_ptr(text.as_ptr()));
             // The mode after the next reset, which does not matter.
             let mut pending = 0;
-            Facts {
+            NvmlFacts {
                 driver: driver.map(|text| text.to_string_lossy().into_owned()),
                 power_limit_mw: number(|value| {
                     (f.nvmlDeviceGetPowerManagementLimit)(self.handle, value)
@@ -159,13 +159,7 @@ impl Nvml {
     }
 
     fn other_processes(&self) -> Option<u32> {
-        let none = ProcessInfo {
-            pid: 0,
-            used_bytes: 0,
-            gpu_instance: 0,
-            compute_instance: 0,
-        };
-        let mut found = [none; 64];
+        let mut found = [ProcessInfo::default(); 64];
         let mut count = found.len() as c_uint;
         // SAFETY: `count` says how many entries the array has.
         let status = unsafe {

@@ -1,9 +1,9 @@
 //! The contract, compared with the simulated device.
 
 use crate::Result;
-use crate::clock::{Clock, Device, Mark};
-use crate::mock::{HOT_SHARE, ISSUE_NS, LAUNCH_NS, Mock, PAIR_NS, Step, failure};
+use crate::clock::{Clock, Mark, TimedDevice};
 use crate::sample::{Cache, EMPTY_KERNEL_NS, Sample, Settings};
+use mock::{HOT_SHARE, ISSUE_NS, LAUNCH_NS, Mock, MockCall, PAIR_NS, failure};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -43,15 +43,15 @@ fn kernel(device: &mut Mock) -> Result<()> {
     device.kernel(KERNEL_NS)
 }
 
-const RUN_UP: [Step; 8] = [Step::NullKernel; 8];
+const RUN_UP: [MockCall; 8] = [MockCall::NullKernel; 8];
 
-const AFTER: [Step; 6] = [
-    Step::HostClock,
-    Step::Record(Mark::Stop),
-    Step::OpenGate,
-    Step::Synchronise,
-    Step::Elapsed,
-    Step::SmClock,
+const AFTER: [MockCall; 6] = [
+    MockCall::HostClock,
+    MockCall::Record(Mark::Stop),
+    MockCall::OpenGate,
+    MockCall::Synchronise,
+    MockCall::Elapsed,
+    MockCall::SmClock,
 ];
 
 #[test]
@@ -61,11 +61,14 @@ fn a_cold_sample_is_the_contract() {
     assert_eq!(sample.device_ns, KERNEL_NS as f64);
     assert_eq!(sample.host_ns, ISSUE_NS as f64);
     let contract = [
-        &[Step::Synchronise, Step::Flush][..],
-        &[Step::Record(Mark::Flushed), Step::CloseGate],
+        &[MockCall::Synchronise, MockCall::Flush][..],
+        &[MockCall::Record(Mark::Flushed), MockCall::CloseGate],
         &RUN_UP,
-        &[Step::Record(Mark::Start), Step::Reach(Mark::Flushed)],
-        &[Step::HostClock, Step::Kernel],
+        &[
+            MockCall::Record(Mark::Start),
+            MockCall::Reach(Mark::Flushed),
+        ],
+        &[MockCall::HostClock, MockCall::Kernel],
         &AFTER,
     ]
     .concat();
@@ -133,16 +136,19 @@ fn a_call_that_synchronises_is_let_through_and_says_so() {
 #[test]
 fn a_failure_at_any_step_surfaces_and_leaves_the_gate_open() {
     let steps = [
-        Step::Flush,
-        Step::Synchronise,
-        Step::CloseGate,
-        Step::NullKernel,
-        Step::Record(Mark::Start),
-        Step::Kernel,
-        Step::Record(Mark::Stop),
-        Step::Elapsed,
+        MockCall::Flush,
+        MockCall::Synchronise,
+        MockCall::CloseGate,
+        MockCall::NullKernel,
+        MockCall::Record(Mark::Start),
+        MockCall::Kernel,
+        MockCall::Record(Mark::Stop),
+        MockCall::Elapsed,
     ];
-    let ahead = [Step::Record(Mark::Flushed), Step::Reach(Mark::Flushed)];
+    let ahead = [
+        MockCall::Record(Mark::Flushed),
+        MockCall::Reach(Mark::Flushed),
+    ];
     for step in steps.into_iter().chain(ahead) {
         let mut clock = clock_with(Settings {
             ahead: ahead.contains(&step),
@@ -187,3 +193,4 @@ fn a_guard_that_outlives_its_sample_harms_no_later_one() {
 }
 
 mod measured;
+pub(crate) mod mock;

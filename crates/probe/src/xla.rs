@@ -31,14 +31,14 @@ mod ffi;
 use crate::Cuda;
 use crate::Error;
 use crate::Result;
-use crate::clock::{Device, Mark};
+use crate::capi::{Probe, cache, flags, missing, put, with_probe};
+use crate::clock::{Mark, TimedDevice};
 use crate::driver::{Event, Stream, cu};
-use crate::handle::{Probe, SYNCHRONISED, cache, missing, probe, put};
-use crate::marks::{Awaited, Marks};
-use crate::status::entry;
+use crate::error::entry;
 use ffi::{CallFrame, ErrorHandle};
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A computation that has not marked its end after this long has failed. The watchdog
@@ -49,15 +49,15 @@ const MARK_LIMIT: Duration = Duration::from_secs(5);
 static MARKS: Marks = Marks::new();
 
 /// An event and its stream, on their way to the thread that queues.
-struct Recording {
+struct StopEvent {
     event: Event,
     stream: Stream,
 }
 
 // SAFETY: the driver's handles may be used from any thread of the process.
-unsafe impl Send for Recording {}
+unsafe impl Send for StopEvent {}
 
-impl Recording {
+impl StopEvent {
     fn queue(&self, cuda: &'static crate::driver::Driver) -> Result<()> {
         // SAFETY: both live as long as the clock, which holds the `Awaited`.
         unsafe { cu!(cuda, cuEventRecord(self.event, self.stream)) }
@@ -66,7 +66,7 @@ impl Recording {
 
 fn await_marks(cuda: &Cuda, calls: u32) -> Awaited {
     let (driver, stream) = (cuda.driver, cuda.stream);
-    let recording = Recording {
+    let recording = StopEvent {
         event: cuda.event(Mark::Stop),
         stream,
     };
@@ -123,15 +123,16 @@ pub unsafe extern "C" fn regatta_probe_xla_begin(
     cold: c_int,
     calls: u32,
 ) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's.
-        let probe = unsafe { probe(handle)? };
-        probe.begun = None;
-        // First, so that nothing of ours stands between the start event and the call.
-        probe.awaited = Some(await_marks(probe.clock.device(), calls));
-        probe.begun = Some(probe.clock.begin(cache(cold))?);
-        Ok(())
-    })
+    // SAFETY: the caller's, of the handle and of the other pointers.
+    unsafe {
+        with_probe(handle, |probe| {
+            probe.begun = None;
+            // First, so that nothing of ours stands between the start event and the call.
+            probe.awaited = Some(await_marks(probe.clock.device(), calls));
+            probe.begun = Some(probe.clock.begin(cache(cold))?);
+            Ok(())
+        })
+    }
 }
 
 /// Waits for the marker, then as `regatta_probe_sample_end`.
@@ -145,29 +146,159 @@ pub unsafe extern "C" fn regatta_probe_xla_end(
     device_ns: *mut f64,
     late_ns: *mut f64,
     clock_mhz: *mut f64,
-    flags: *mut u32,
+    flags_out: *mut u32,
 ) -> c_int {
-    entry(|| {
-        // SAFETY: the caller's.
-        let probe = unsafe { probe(handle)? };
-        let (Some(begun), Some(awaited)) = (probe.begun.take(), probe.awaited.take()) else {
-            return Err(Error::Order("a sample ends that was not begun"));
-        };
-        let (entered, entered_ns) = (Instant::now(), probe.clock.device().host_ns());
-        let late = awaited
-            .wait(MARK_LIMIT)?
-            .saturating_duration_since(entered)
-            .as_nanos() as u64;
-        let sample = probe.clock.end_queued(begun, entered_ns + late)?;
-        // SAFETY: the caller's.
-        unsafe {
+    // SAFETY: the caller's, of the handle and of the other pointers.
+    unsafe {
+        with_probe(handle, |probe| {
+            let (Some(begun), Some(awaited)) = (probe.begun.take(), probe.awaited.take()) else {
+                return Err(Error::Order("a sample ends that was not begun"));
+            };
+            let (entered, entered_ns) = (Instant::now(), probe.clock.device().host_ns());
+            let late = awaited
+                .wait(MARK_LIMIT)?
+                .saturating_duration_since(entered)
+                .as_nanos() as u64;
+            let sample = probe.clock.end_queued(begun, entered_ns + late)?;
             put(device_ns, 0, sample.device_ns);
             put(late_ns, 0, late as f64);
             put(clock_mhz, 0, sample.clock_mhz.unwrap_or(f64::NAN));
-            put(flags, 0, if sample.synchronised { SYNCHRONISED } else { 0 });
+            put(flags_out, 0, flags(&sample));
+            Ok(())
+        })
+    }
+}
+
+/// What to do when the next marker runs.
+pub(crate) type Record = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// Where markers and samples meet.
+pub(crate) struct Marks {
+    state: Mutex<MarkState>,
+    marked: Condvar,
+}
+
+struct MarkState {
+    /// What XLA handed the last marker, or why it handed nothing.
+    stream: Option<std::result::Result<usize, String>>,
+    ticket: u64,
+    waiting: Option<Waiting>,
+    /// The last marker that was waited for: its ticket, and the host's time before the
+    /// stop event was queued.
+    mark: Option<(u64, Result<Instant>)>,
+}
+
+struct Waiting {
+    ticket: u64,
+    stream: usize,
+    /// Markers until the one that counts.
+    before: u32,
+    record: Record,
+}
+
+/// A sample that waits for its marker. Dropped, it waits no more: no marker that runs
+/// later touches the sample's event.
+pub(crate) struct Awaited {
+    marks: &'static Marks,
+    ticket: u64,
+}
+
+impl Marks {
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: Mutex::new(MarkState {
+                stream: None,
+                ticket: 0,
+                waiting: None,
+                mark: None,
+            }),
+            marked: Condvar::new(),
         }
-        Ok(())
-    })
+    }
+
+    fn state(&self) -> MutexGuard<'_, MarkState> {
+        // A panic in one sample must not end all later ones.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The `calls`-th marker from now on runs `record`, which queues the stop event on
+    /// `stream`.
+    pub(crate) fn wait_for(&'static self, stream: usize, calls: u32, record: Record) -> Awaited {
+        let mut state = self.state();
+        state.ticket += 1;
+        let ticket = state.ticket;
+        state.waiting = Some(Waiting {
+            ticket,
+            stream,
+            before: calls.saturating_sub(1),
+            record,
+        });
+        Awaited {
+            marks: self,
+            ticket,
+        }
+    }
+
+    /// A marker ran. The lock is held while the event is recorded, so that whoever gives
+    /// up a sample knows that nobody is recording its event.
+    pub(crate) fn mark(&self, stream: std::result::Result<usize, String>) {
+        let mut state = self.state();
+        let at = Instant::now();
+        if let Some(mut waiting) = state.waiting.take() {
+            let recorded = match &stream {
+                Ok(found) if *found == waiting.stream && waiting.before > 0 => {
+                    waiting.before -= 1;
+                    state.waiting = Some(waiting);
+                    return;
+                }
+                Ok(found) if *found == waiting.stream => (waiting.record)(),
+                Ok(found) => Err(Error::Call(format!(
+                    "XLA queued its work on stream {found:#x}, and the clock is on {:#x}",
+                    waiting.stream
+                ))),
+                Err(words) => Err(Error::Call(words.clone())),
+            };
+            state.mark = Some((waiting.ticket, recorded.map(|()| at)));
+            self.marked.notify_all();
+        }
+        state.stream = Some(stream);
+    }
+
+    /// What the last marker was handed.
+    pub(crate) fn stream(&self) -> Result<usize> {
+        match &self.state().stream {
+            Some(Ok(stream)) => Ok(*stream),
+            Some(Err(words)) => Err(Error::Unavailable(words.clone())),
+            None => Err(Error::Order("no computation has run its marker yet")),
+        }
+    }
+}
+
+impl Awaited {
+    /// The host's time when the computation's work was queued, before the stop event.
+    pub(crate) fn wait(self, limit: Duration) -> Result<Instant> {
+        let pending = |state: &mut MarkState| !matches!(&state.mark, Some((ticket, _)) if *ticket == self.ticket);
+        let (mut state, _) = self
+            .marks
+            .marked
+            .wait_timeout_while(self.marks.state(), limit, pending)
+            .unwrap_or_else(PoisonError::into_inner);
+        match state.mark.take() {
+            Some((ticket, mark)) if ticket == self.ticket => mark,
+            _ => Err(Error::Call(
+                "XLA did not reach the marker at the computation's end".to_owned(),
+            )),
+        }
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        let mut state = self.marks.state();
+        if matches!(&state.waiting, Some(waiting) if waiting.ticket == self.ticket) {
+            state.waiting = None;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the C interface answers to misuse, with or without a GPU.
 
 use super::*;
-use crate::status::BAD_ARGUMENT;
+use crate::error::BAD_ARGUMENT;
 use std::ptr::{null, null_mut};
 
 #[test]

@@ -1,7 +1,7 @@
 //! The buffers that CUPTI writes records into: a bounded number of them, used over and
 //! over. When all are full, CUPTI is given none, drops records and counts them.
 
-use super::cupti::{Library, MAX_LIMIT_REACHED};
+use super::cupti::{Cupti, MAX_LIMIT_REACHED};
 use super::record::{self, Record};
 use std::alloc::{Layout, alloc};
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ const MOST: usize = 64;
 /// As CUPTI asks for.
 const ALIGNMENT: usize = 8;
 
-struct Buffers {
+struct RecordBuffers {
     free: Vec<*mut u8>,
     /// In the order given back, with the bytes that hold records.
     full: VecDeque<(*mut u8, usize)>,
@@ -29,16 +29,16 @@ struct Buffers {
 }
 
 // SAFETY: whoever takes an address out of a list is the only one to use it.
-unsafe impl Send for Buffers {}
+unsafe impl Send for RecordBuffers {}
 
-static BUFFERS: Mutex<Buffers> = Mutex::new(Buffers {
+static BUFFERS: Mutex<RecordBuffers> = Mutex::new(RecordBuffers {
     free: Vec::new(),
     full: VecDeque::new(),
     made: 0,
 });
 static FILLED: Condvar = Condvar::new();
 
-fn buffers() -> MutexGuard<'static, Buffers> {
+fn buffers() -> MutexGuard<'static, RecordBuffers> {
     BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -105,7 +105,7 @@ pub fn wait(most: Duration) {
 
 /// Reads the records of all full buffers, in the order given back. Gives the number of
 /// buffers whose records could not be read to their end.
-pub fn drain(library: &Library, mut each: impl FnMut(Record)) -> u64 {
+pub fn drain(library: &Cupti, mut each: impl FnMut(Record)) -> u64 {
     let mut damaged = 0;
     loop {
         let taken = buffers().full.pop_front();

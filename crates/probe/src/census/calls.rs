@@ -1,191 +1,307 @@
-//! How often a program made the calls that are worth counting, and how long it was in them.
+//! The host's calls to CUDA that are counted: the functions they go through, how often a
+//! program made them and how long it was in them.
 
 use std::collections::HashMap;
 
-use super::functions::Class;
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallClass {
+    /// Loads a module or library of code into the device.
+    ModuleLoad,
+    /// Allocates device, managed or pinned memory: a call that reaches CUDA, not one that a
+    /// framework's own allocator serves.
+    Allocation,
+    /// Frees such memory.
+    Free,
+    /// Waits for the device.
+    DeviceWait,
+    /// Waits for a stream.
+    StreamWait,
+    /// Waits for an event.
+    EventWait,
+    /// Has a stream write a value in memory or wait for one; a batch of them is one call.
+    StreamMemory,
+    /// Puts a function of the host into a stream.
+    HostCallback,
+    /// Launches a kernel.
+    Launch,
+    /// Launches a CUDA graph, whatever it holds.
+    GraphLaunch,
+    /// Copies or fills; what it does is an operation as well.
+    Copy,
+}
 
-/// Calls of a kind.
+/// The name of each class, in the order of declaration.
+const NAMES: [&str; 11] = [
+    "module_loads",
+    "allocations",
+    "frees",
+    "device_synchronisations",
+    "stream_synchronisations",
+    "event_synchronisations",
+    "stream_memory_operations",
+    "host_callbacks",
+    "launches",
+    "graph_launches",
+    "copy_calls",
+];
+
+impl CallClass {
+    /// The name under which [`CallCounts::named`] has it.
+    pub fn name(self) -> &'static str {
+        NAMES[self as usize]
+    }
+
+    /// True for a call whose own moment is recorded: launches and copies are operations as
+    /// well, which have theirs.
+    pub fn has_moment(self) -> bool {
+        !matches!(self, Self::Launch | Self::Copy)
+    }
+}
+
+/// Ids beyond every function that is counted.
+pub const IDS: u32 = 1024;
+
+/// Calls of one class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Made {
-    /// How many.
+pub struct CallCount {
+    /// Number of calls.
     pub calls: u64,
     /// Nanoseconds that the host spent in them, recording included. A call within one of
-    /// another kind is in both.
+    /// another class is in both.
     pub ns: u64,
 }
 
-impl Made {
-    fn add(&mut self, ns: u64) {
-        self.calls += 1;
-        self.ns = self.ns.saturating_add(ns);
+impl CallCount {
+    fn add(&mut self, other: CallCount) {
+        self.calls += other.calls;
+        self.ns = self.ns.saturating_add(other.ns);
     }
 }
 
-/// Calls so far, of each kind.
+/// Calls so far, by class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Modules and libraries of code loaded into the device.
-    pub module_loads: Made,
-    /// Allocations of device, managed and pinned memory: those that reach CUDA, not those
-    /// that a framework's own allocator serves.
-    pub allocations: Made,
-    /// Frees of such memory.
-    pub frees: Made,
-    /// Calls that wait for the device.
-    pub device_synchronisations: Made,
-    /// Calls that wait for a stream.
-    pub stream_synchronisations: Made,
-    /// Calls that wait for an event.
-    pub event_synchronisations: Made,
-    /// Writes and waits of a stream for a value in memory, a batch of them one.
-    pub stream_memory_operations: Made,
-    /// Functions of the host's put into a stream.
-    pub host_callbacks: Made,
-    /// Launches of single kernels.
-    pub launches: Made,
-    /// Launches of CUDA graphs, one each whatever a graph holds.
-    pub graph_launches: Made,
-    /// Calls that copy or fill; what they do is an operation as well.
-    pub copy_calls: Made,
-}
+pub struct CallCounts([CallCount; NAMES.len()]);
 
-impl Counts {
-    /// Names, as they are written, and calls. `synchronisations` are the three of them that
-    /// follow.
-    pub fn named(&self) -> [(&'static str, Made); 12] {
-        [
-            ("module_loads", self.module_loads),
-            ("allocations", self.allocations),
-            ("frees", self.frees),
-            ("synchronisations", self.synchronisations()),
-            ("device_synchronisations", self.device_synchronisations),
-            ("stream_synchronisations", self.stream_synchronisations),
-            ("event_synchronisations", self.event_synchronisations),
-            ("stream_memory_operations", self.stream_memory_operations),
-            ("host_callbacks", self.host_callbacks),
-            ("launches", self.launches),
-            ("graph_launches", self.graph_launches),
-            ("copy_calls", self.copy_calls),
-        ]
-    }
-
-    /// Calls that wait, whatever for.
-    pub fn synchronisations(&self) -> Made {
-        let waits = [
-            self.device_synchronisations,
-            self.stream_synchronisations,
-            self.event_synchronisations,
-        ];
-        waits.into_iter().fold(Made::default(), |sum, made| Made {
-            calls: sum.calls + made.calls,
-            ns: sum.ns.saturating_add(made.ns),
-        })
-    }
-
-    fn of(&mut self, class: Class) -> &mut Made {
-        match class {
-            Class::ModuleLoad => &mut self.module_loads,
-            Class::Allocation => &mut self.allocations,
-            Class::Free => &mut self.frees,
-            Class::DeviceWait => &mut self.device_synchronisations,
-            Class::StreamWait => &mut self.stream_synchronisations,
-            Class::EventWait => &mut self.event_synchronisations,
-            Class::StreamMemory => &mut self.stream_memory_operations,
-            Class::HostCallback => &mut self.host_callbacks,
-            Class::Launch => &mut self.launches,
-            Class::GraphLaunch => &mut self.graph_launches,
-            Class::Copy => &mut self.copy_calls,
+impl<const N: usize> From<[(CallClass, CallCount); N]> for CallCounts {
+    fn from(counted: [(CallClass, CallCount); N]) -> CallCounts {
+        let mut counts = CallCounts::default();
+        for (class, count) in counted {
+            counts.0[class as usize].add(count);
         }
+        counts
     }
 }
 
-/// A call that was counted.
+impl CallCounts {
+    /// Each class by its name. `synchronisations` are the three of them that follow.
+    pub fn named(&self) -> Vec<(&'static str, CallCount)> {
+        let mut named: Vec<_> = NAMES.into_iter().zip(self.0).collect();
+        let waits = CallClass::DeviceWait as usize..=CallClass::EventWait as usize;
+        let mut synchronisations = CallCount::default();
+        self.0[waits.clone()]
+            .iter()
+            .for_each(|count| synchronisations.add(*count));
+        named.insert(*waits.start(), ("synchronisations", synchronisations));
+        named
+    }
+}
+
+/// A call of the host's to CUDA, in ns of CUPTI's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
-    pub class: Class,
+pub struct ApiCall {
+    pub class: CallClass,
     pub thread: u32,
     pub start: u64,
     pub end: u64,
-}
-
-impl Class {
-    /// What [`Counts::named`] calls it, of those that are told one by one: launches and copies
-    /// are operations as well, which have their moments.
-    pub fn told_apart(self) -> Option<&'static str> {
-        Some(match self {
-            Self::ModuleLoad => "module_loads",
-            Self::Allocation => "allocations",
-            Self::Free => "frees",
-            Self::DeviceWait => "device_synchronisations",
-            Self::StreamWait => "stream_synchronisations",
-            Self::EventWait => "event_synchronisations",
-            Self::StreamMemory => "stream_memory_operations",
-            Self::HostCallback => "host_callbacks",
-            Self::GraphLaunch => "graph_launches",
-            Self::Launch | Self::Copy => return None,
-        })
-    }
+    pub correlation: u32,
 }
 
 /// Counts calls, each once: the runtime makes some of its calls through functions of the
-/// driver that are recorded as well, within the time of its own. What is counted is handed on.
-pub fn count(counts: &mut Counts, calls: &mut [Counted], mut counted: impl FnMut(&Counted)) {
+/// driver that are recorded as well, within the time of its own. Hands on what it counts.
+pub fn count(counts: &mut CallCounts, calls: &mut [ApiCall], mut counted: impl FnMut(&ApiCall)) {
     // An outer call starts no later than what it makes, and ends no sooner.
     calls.sort_by_key(|call| (call.start, std::cmp::Reverse(call.end)));
-    let mut outer: HashMap<(u32, Class), u64> = HashMap::new();
+    let mut outer: HashMap<(u32, CallClass), u64> = HashMap::new();
     for call in calls {
         let ends = outer.entry((call.thread, call.class)).or_default();
         if call.end > *ends || *ends == 0 {
             let ns = call.end.saturating_sub(call.start);
-            counts.of(call.class).add(ns);
+            counts.0[call.class as usize].add(CallCount { calls: 1, ns });
             counted(call);
             *ends = call.end;
         }
     }
 }
 
+/// The class of a function of the driver by `CUpti_driver_api_trace_cbid` (cupti_driver_cbid.h);
+/// `None` for one that is not counted.
+pub fn driver_class(id: u32) -> Option<CallClass> {
+    Some(match id {
+        // cuModuleLoad, cuModuleLoadData, cuModuleLoadDataEx, cuModuleLoadFatBinary,
+        // cuLibraryLoadData, cuLibraryLoadFromFile
+        18..=21 | 678 | 679 => CallClass::ModuleLoad,
+        // cuMemHostAlloc, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemHostAlloc_v2,
+        // cuMemAllocHost_v2, cuMemAllocManaged, cuMemCreate, cuMemAllocAsync,
+        // cuMemAllocAsync_ptsz, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz
+        39 | 243 | 244 | 271 | 294 | 371 | 549 | 598 | 599 | 611 | 612 => CallClass::Allocation,
+        // cuMemFreeHost, cuMemFree_v2, cuMemRelease, cuMemFreeAsync, cuMemFreeAsync_ptsz
+        38 | 245 | 550 | 600 | 601 => CallClass::Free,
+        // cuCtxSynchronize, cuCtxSynchronize_v2
+        17 | 800 => CallClass::DeviceWait,
+        // cuEventSynchronize
+        121 => CallClass::EventWait,
+        // cuStreamSynchronize, cuStreamSynchronize_ptsz
+        126 | 440 => CallClass::StreamWait,
+        // cuStreamWaitValue32, cuStreamWaitValue32_ptsz, cuStreamWriteValue32,
+        // cuStreamWriteValue32_ptsz, cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz,
+        // cuStreamWaitValue64, cuStreamWaitValue64_ptsz, cuStreamWriteValue64,
+        // cuStreamWriteValue64_ptsz, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz,
+        // cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz, cuStreamWriteValue32_v2,
+        // cuStreamWriteValue32_v2_ptsz, cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz,
+        // cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz
+        458..=463 | 473..=476 | 659..=668 => CallClass::StreamMemory,
+        // cuStreamAddCallback, cuStreamAddCallback_ptsz, cuLaunchHostFunc,
+        // cuLaunchHostFunc_ptsz
+        346 | 437 | 527 | 528 => CallClass::HostCallback,
+        // cuLaunchKernel, cuLaunchKernel_ptsz, cuLaunchCooperativeKernel,
+        // cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernelMultiDevice,
+        // cuLaunchKernelEx, cuLaunchKernelEx_ptsz
+        307 | 442 | 477 | 478 | 480 | 652 | 653 => CallClass::Launch,
+        // cuGraphLaunch, cuGraphLaunch_ptsz
+        514 | 515 => CallClass::GraphLaunch,
+        // cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async, cuMemsetD8_v2, cuMemsetD16_v2,
+        // cuMemsetD32_v2, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyDtoH_v2,
+        // cuMemcpyDtoHAsync_v2, cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, cuMemcpy, cuMemcpyAsync,
+        // cuMemcpyPeer, cuMemcpyPeerAsync, cuMemcpyHtoD_v2_ptds, cuMemcpyDtoH_v2_ptds,
+        // cuMemcpyDtoD_v2_ptds, cuMemcpy_ptds, cuMemcpyPeer_ptds, cuMemsetD8_v2_ptds,
+        // cuMemsetD16_v2_ptds, cuMemsetD32_v2_ptds, cuMemcpyAsync_ptsz,
+        // cuMemcpyHtoDAsync_v2_ptsz, cuMemcpyDtoHAsync_v2_ptsz, cuMemcpyDtoDAsync_v2_ptsz,
+        // cuMemcpyPeerAsync_ptsz, cuMemsetD8Async_ptsz, cuMemsetD16Async_ptsz,
+        // cuMemsetD32Async_ptsz
+        216
+        | 218
+        | 220
+        | 249..=251
+        | 276..=281
+        | 305
+        | 306
+        | 318
+        | 319
+        | 397..=399
+        | 408
+        | 409
+        | 411..=413
+        | 418
+        | 421..=423
+        | 426
+        | 428..=430 => CallClass::Copy,
+        _ => return None,
+    })
+}
+
+/// The class of a function of the runtime by `CUpti_runtime_api_trace_cbid`
+/// (cupti_runtime_cbid.h); `None` for one that is not counted. What a program asks of the
+/// runtime is not seen at the driver: the runtime goes in by another door.
+pub fn runtime_class(id: u32) -> Option<CallClass> {
+    Some(match id {
+        // cudaLibraryLoadData_v12060, cudaLibraryLoadFromFile_v12060
+        470 | 471 => CallClass::ModuleLoad,
+        // cudaMalloc_v3020, cudaMallocPitch_v3020, cudaMallocArray_v3020, cudaMallocHost_v3020,
+        // cudaHostAlloc_v3020, cudaMalloc3D_v3020, cudaMalloc3DArray_v3020,
+        // cudaMallocMipmappedArray_v5000, cudaMallocManaged_v6000, cudaMallocAsync_v11020,
+        // cudaMallocAsync_ptsz_v11020, cudaMallocFromPoolAsync_v11020,
+        // cudaMallocFromPoolAsync_ptsz_v11020
+        20 | 21 | 23 | 25 | 27 | 140 | 141 | 192 | 206 | 373 | 374 | 391 | 392 => {
+            CallClass::Allocation
+        }
+        // cudaFree_v3020, cudaFreeArray_v3020, cudaFreeHost_v3020,
+        // cudaFreeMipmappedArray_v5000, cudaFreeAsync_v11020, cudaFreeAsync_ptsz_v11020
+        22 | 24 | 26 | 194 | 375 | 376 => CallClass::Free,
+        // cudaThreadSynchronize_v3020, cudaDeviceSynchronize_v3020
+        126 | 165 => CallClass::DeviceWait,
+        // cudaStreamSynchronize_v3020, cudaStreamSynchronize_ptsz_v7000
+        131 | 239 => CallClass::StreamWait,
+        // cudaEventSynchronize_v3020
+        137 => CallClass::EventWait,
+        // cudaStreamAddCallback_v5000, cudaStreamAddCallback_ptsz_v7000,
+        // cudaLaunchHostFunc_v10000, cudaLaunchHostFunc_ptsz_v10000
+        197 | 248 | 284 | 285 => CallClass::HostCallback,
+        // cudaLaunchKernel_v7000, cudaLaunchKernel_ptsz_v7000,
+        // cudaLaunchCooperativeKernel_v9000, cudaLaunchCooperativeKernel_ptsz_v9000,
+        // cudaLaunchCooperativeKernelMultiDevice_v9000, cudaLaunchKernelExC_v11060,
+        // cudaLaunchKernelExC_ptsz_v11060, __cudaLaunchKernel_v13000,
+        // __cudaLaunchKernel_ptsz_v13000
+        211 | 214 | 269 | 270 | 272 | 430 | 431 | 505 | 506 => CallClass::Launch,
+        // cudaGraphLaunch_v10000, cudaGraphLaunch_ptsz_v10000
+        311 | 312 => CallClass::GraphLaunch,
+        // cudaMemcpy_v3020, cudaMemcpy2D_v3020, cudaMemcpyAsync_v3020, cudaMemcpy2DAsync_v3020,
+        // cudaMemset_v3020, cudaMemset2D_v3020, cudaMemsetAsync_v3020, cudaMemset2DAsync_v3020,
+        // cudaMemcpyPeer_v4000, cudaMemcpyPeerAsync_v4000, cudaMemcpy_ptds_v7000,
+        // cudaMemcpy2D_ptds_v7000, cudaMemcpyAsync_ptsz_v7000, cudaMemcpy2DAsync_ptsz_v7000,
+        // cudaMemset_ptds_v7000, cudaMemset2D_ptds_v7000, cudaMemsetAsync_ptsz_v7000,
+        // cudaMemset2DAsync_ptsz_v7000
+        31 | 32 | 41 | 44 | 49..=52 | 160 | 161 | 215 | 216 | 225 | 228 | 233..=236 => {
+            CallClass::Copy
+        }
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn call(class: Class, thread: u32, start: u64, end: u64) -> Counted {
-        Counted {
+    fn call(class: CallClass, thread: u32, start: u64, end: u64) -> ApiCall {
+        ApiCall {
             class,
             thread,
             start,
             end,
+            correlation: 0,
         }
+    }
+
+    fn counted(calls: &mut [ApiCall]) -> std::collections::BTreeMap<&'static str, CallCount> {
+        let mut counts = CallCounts::default();
+        count(&mut counts, calls, |_| {});
+        counts.named().into_iter().collect()
     }
 
     #[test]
     fn a_call_within_a_call_is_the_same_one() {
-        let mut counts = Counts::default();
-        let mut calls = [
-            call(Class::Launch, 1, 12, 18), // the driver's, within the runtime's
-            call(Class::Launch, 1, 10, 20),
-            call(Class::Launch, 2, 13, 15), // another thread
-            call(Class::Launch, 1, 20, 25), // the next
-            call(Class::ModuleLoad, 1, 13, 14),
-        ];
-        count(&mut counts, &mut calls, |_| {});
-        assert_eq!(counts.launches, Made { calls: 3, ns: 17 });
-        assert_eq!(counts.module_loads, Made { calls: 1, ns: 1 });
+        let named = counted(&mut [
+            call(CallClass::Launch, 1, 12, 18), // the driver's, within the runtime's
+            call(CallClass::Launch, 1, 10, 20),
+            call(CallClass::Launch, 2, 13, 15), // another thread
+            call(CallClass::Launch, 1, 20, 25), // the next
+            call(CallClass::ModuleLoad, 1, 13, 14),
+        ]);
+        assert_eq!(named["launches"], CallCount { calls: 3, ns: 17 });
+        assert_eq!(named["module_loads"], CallCount { calls: 1, ns: 1 });
     }
 
     #[test]
     fn waits_are_told_apart_and_added_up() {
-        let mut counts = Counts::default();
-        let mut calls = [
-            call(Class::DeviceWait, 1, 0, 100),
-            call(Class::StreamWait, 1, 200, 210),
-            call(Class::EventWait, 2, 200, 205),
-            call(Class::HostCallback, 1, 300, 302),
-        ];
-        count(&mut counts, &mut calls, |_| {});
-        let named: std::collections::BTreeMap<_, _> = counts.named().into();
-        assert_eq!(named["synchronisations"], Made { calls: 3, ns: 115 });
+        let named = counted(&mut [
+            call(CallClass::DeviceWait, 1, 0, 100),
+            call(CallClass::StreamWait, 1, 200, 210),
+            call(CallClass::EventWait, 2, 200, 205),
+            call(CallClass::HostCallback, 1, 300, 302),
+        ]);
+        assert_eq!(named["synchronisations"], CallCount { calls: 3, ns: 115 });
         assert_eq!(named["device_synchronisations"].ns, 100);
-        assert_eq!(named["host_callbacks"], Made { calls: 1, ns: 2 });
-        assert_eq!(named["stream_memory_operations"], Made::default());
+        assert_eq!(named["event_synchronisations"].ns, 5);
+        assert_eq!(named["host_callbacks"], CallCount { calls: 1, ns: 2 });
+        assert_eq!(named["stream_memory_operations"], CallCount::default());
+    }
+
+    #[test]
+    fn functions_have_the_class_of_what_they_do() {
+        assert_eq!(driver_class(307), Some(CallClass::Launch));
+        assert_eq!(runtime_class(311), Some(CallClass::GraphLaunch));
+        assert_eq!(runtime_class(1), None);
+        let counted = |class: fn(u32) -> Option<CallClass>| (0..IDS).filter_map(class).count();
+        assert_eq!((counted(driver_class), counted(runtime_class)), (92, 59));
     }
 }

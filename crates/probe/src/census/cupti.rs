@@ -4,10 +4,10 @@
 //! Reference: cupti_activity.h of CUDA 13.0. Records alone are asked for, no callbacks:
 //! CUPTI serves a single subscriber of callbacks a process, and this leaves it to others.
 
-use super::functions::Interface;
+use super::calls::{CallClass, IDS, driver_class, runtime_class};
 use crate::Error;
 use crate::Result;
-use crate::library::functions;
+use crate::driver::{Library, functions};
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usiz
 
 functions! {
     /// libcupti. Every function is there from CUDA 12.0 on.
-    Cupti, c"libcupti.so.13", c_int;
+    CuptiFunctions, c"libcupti.so.13", c_int;
     getVersion [c"cuptiGetVersion"] (*mut u32);
     getTimestamp [c"cuptiGetTimestamp"] (*mut u64);
     getResultString [c"cuptiGetResultString"] (c_int, *mut *const c_char);
@@ -65,34 +65,30 @@ type EnableApi = unsafe extern "C" fn(u32, u8) -> c_int;
 type TakeRanges = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// The library, open.
-pub struct Library {
-    pub functions: Cupti,
+pub struct Cupti {
+    pub functions: CuptiFunctions,
     /// For functions of other interfaces.
-    pub opened: crate::library::Library,
+    pub opened: Library,
     enable_driver_api: Option<EnableApi>,
     enable_runtime_api: Option<EnableApi>,
     /// Takes the ranges of NVTX, where this CUPTI can.
     pub take_ranges: Option<TakeRanges>,
 }
 
-impl Library {
+impl Cupti {
     /// CUPTI, opened once in the process. Where it was not found it is looked for anew: a
     /// package of Python's that is imported later may have it.
     ///
     /// # Errors
     /// [`Error::NoCensus`] with the places that were tried.
     pub fn get() -> Result<&'static Self> {
-        static LIBRARY: OnceLock<Library> = OnceLock::new();
+        static LIBRARY: OnceLock<Cupti> = OnceLock::new();
         if let Some(open) = LIBRARY.get() {
             return Ok(open);
         }
-        let opened = Self::open()?;
-        Ok(LIBRARY.get_or_init(|| opened))
-    }
-
-    fn open() -> Result<Self> {
         let variable = |name: &str| std::env::var_os(name);
-        Self::first(&places(variable, python_folders()))
+        let opened = Self::first(&places(variable, python_folders()))?;
+        Ok(LIBRARY.get_or_init(|| opened))
     }
 
     /// The library in one folder, and nowhere else.
@@ -105,7 +101,7 @@ impl Library {
 
     fn first(places: &[CString]) -> Result<Self> {
         let mut places = places.iter();
-        let library = places.find_map(|place| crate::library::Library::open(place).ok());
+        let library = places.find_map(|place| Library::open(place).ok());
         let library = library.ok_or_else(|| {
             Error::NoCensus(format!(
                 "libcupti.so.13 is neither on the loader's path nor in a CUDA toolkit or Python \
@@ -113,7 +109,8 @@ impl Library {
                  nvidia-cuda-cupti"
             ))
         })?;
-        let functions = Cupti::of(library).map_err(|error| Error::NoCensus(error.to_string()))?;
+        let functions =
+            CuptiFunctions::find_in(library).map_err(|error| Error::NoCensus(error.to_string()))?;
         let selective = |name: &CStr| {
             let address = library.symbol(&[name]).ok()?;
             // SAFETY: the signature that cupti_activity.h gives both symbols.
@@ -160,16 +157,17 @@ impl Library {
     /// # Errors
     /// CUPTI's.
     pub fn record_counted_calls(&self) -> Result<()> {
-        let sets = [
-            (Interface::Driver, self.enable_driver_api, kind::DRIVER),
-            (Interface::Runtime, self.enable_runtime_api, kind::RUNTIME),
+        type Classes = fn(u32) -> Option<CallClass>;
+        let sets: [(Classes, _, _); 2] = [
+            (driver_class, self.enable_driver_api, kind::DRIVER),
+            (runtime_class, self.enable_runtime_api, kind::RUNTIME),
         ];
-        for (interface, choose, kind) in sets {
+        for (class, choose, kind) in sets {
             let Some(choose) = choose else {
                 self.switch(kind, true)?;
                 continue;
             };
-            for id in interface.ids() {
+            for id in (0..IDS).filter(|id| class(*id).is_some()) {
                 // An older CUPTI does not know every id; nor does what it records.
                 // SAFETY: no requirements.
                 unsafe { choose(id, 1) };
@@ -277,15 +275,10 @@ fn in_folder(found: &mut Vec<CString>, folder: &Path) {
 }
 
 /// Folders of CUDA's Python packages, found by the libraries of theirs that this process
-/// has open: a program that uses torch or JAX has some.
+/// has open: a program that uses torch or JAX has some. Of each `.../nvidia` the folders that
+/// packages of CUDA 13 and 12 put CUPTI into.
 fn python_folders() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    package_folders(&maps)
-}
-
-/// Of the lines of `/proc/self/maps`: each `.../nvidia` of a library, with the folders in
-/// it that packages of CUDA 13 and 12 put CUPTI into.
-fn package_folders(maps: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let paths = maps
         .lines()

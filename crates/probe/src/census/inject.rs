@@ -1,14 +1,15 @@
-//! Recording of any process: the CUDA driver loads this library, named by
+//! ProcessRecording of any process: the CUDA driver loads this library, named by
 //! `CUDA_INJECTION64_PATH`, while it initialises, and calls [`InitializeInjection`].
 //!
 //! The recording is a file a process in the folder that `REGATTA_TRACE` names, a JSON
 //! object a line, appended to five times a second. Whatever goes wrong is one line on
 //! standard error, and the process runs on unrecorded.
 
-use super::calls::Counts;
-use super::cupti::{Library, kind};
+use super::calls::CallCounts;
+use super::cupti::{Cupti, kind};
+use super::json::Json;
 use super::operation::Linker;
-use super::{Way, buffers, json, switch, take};
+use super::{Way, buffers, switch, take};
 use crate::Error;
 use std::ffi::c_int;
 use std::fs::{self, File, OpenOptions};
@@ -42,10 +43,10 @@ const SIG_SETMASK: c_int = 2;
 struct SignalSet([u8; 128]);
 
 /// The recording of this process.
-static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+static RECORDING: Mutex<Option<ProcessRecording>> = Mutex::new(None);
 
-struct Recording {
-    library: &'static Library,
+struct ProcessRecording {
+    library: &'static Cupti,
     /// A process that forks has a copy of all this, and is not the one recorded.
     process: u32,
     file: RecordingFile,
@@ -54,7 +55,7 @@ struct Recording {
     named: usize,
     /// Operators that are in the file.
     operators: usize,
-    counts: Counts,
+    counts: CallCounts,
     /// Whether the file says that it tells the moments of calls.
     tells_moments: bool,
 }
@@ -109,7 +110,7 @@ fn begin() -> Result<(), String> {
     // The folder first: what is wrong with it can be told on any machine.
     let mut file = RecordingFile::create(&folder)?;
     match record_into(&mut file) {
-        Ok(library) => *recorded() = Some(Recording::new(library, file)),
+        Ok(library) => *recorded() = Some(ProcessRecording::new(library, file)),
         Err(why) => {
             // Empty, and nothing will be in it.
             let _ = fs::remove_file(&file.path);
@@ -125,8 +126,8 @@ fn begin() -> Result<(), String> {
 }
 
 /// Has CUPTI record, and writes which process this is.
-fn record_into(file: &mut RecordingFile) -> Result<&'static Library, String> {
-    let library = Library::get().map_err(words)?;
+fn record_into(file: &mut RecordingFile) -> Result<&'static Cupti, String> {
+    let library = Cupti::get().map_err(words)?;
     take(library, Way::Injected).map_err(words)?;
     // Devices are told when the driver has initialised. A CUPTI that does not is no worse.
     let _ = library.switch(kind::DEVICE, true);
@@ -145,7 +146,7 @@ fn words(error: Error) -> String {
     }
 }
 
-fn recorded() -> std::sync::MutexGuard<'static, Option<Recording>> {
+fn recorded() -> std::sync::MutexGuard<'static, Option<ProcessRecording>> {
     RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -199,8 +200,8 @@ extern "C" fn end() {
     drop(catch_unwind(|| write(true)));
 }
 
-impl Recording {
-    fn new(library: &'static Library, file: RecordingFile) -> Self {
+impl ProcessRecording {
+    fn new(library: &'static Cupti, file: RecordingFile) -> Self {
         Self {
             library,
             process: std::process::id(),
@@ -208,81 +209,76 @@ impl Recording {
             linker: Linker::default(),
             named: 0,
             operators: 0,
-            counts: Counts::default(),
+            counts: CallCounts::default(),
             tells_moments: false,
         }
     }
 
     /// Appends all records that CUPTI has given back.
     fn append(&mut self, last: bool) -> Result<(), String> {
-        let mut text = String::new();
+        let mut out = Json::default();
         let damaged = buffers::drain(self.library, |record| self.linker.add(record));
         let operations = self.linker.settle(last);
         for device in std::mem::take(&mut self.linker.devices) {
-            json::device(&mut text, &device);
-            text.push('\n');
+            out.device(&device);
         }
-        for (id, name) in self.linker.names.all().iter().enumerate().skip(self.named) {
-            text += &format!("{{\"kind\":\"name\",\"id\":{id},\"name\":");
-            json::text(&mut text, name);
-            text += "}\n";
+        let names = self.linker.names.all();
+        for (id, name) in names.iter().enumerate().skip(self.named) {
+            out.name("name", id, name);
         }
-        self.named = self.linker.names.all().len();
+        self.named = names.len();
         let operators = self.linker.ranges.operators();
         for (id, name) in operators.iter().enumerate().skip(self.operators) {
-            text += &format!("{{\"kind\":\"operator\",\"id\":{id},\"name\":");
-            json::text(&mut text, name);
-            text += "}\n";
+            out.name("operator", id, name);
         }
         self.operators = operators.len();
-        let number = |out: &mut String, id: u32| *out += &id.to_string();
         for operation in &operations {
-            json::operation(&mut text, operation, number, number);
-            text.push('\n');
+            out.operation(operation, Json::number, Json::number);
+            out.line();
         }
         let incomplete = std::mem::take(&mut self.linker.incomplete);
         let dropped = self.library.dropped() + incomplete + damaged;
         if dropped > 0 {
-            text += &format!("{{\"kind\":\"dropped\",\"records\":{dropped}}}\n");
+            out.object("dropped")
+                .member("records", dropped)
+                .close('}')
+                .line();
         }
         let moments = std::mem::take(&mut self.linker.moments);
         // The first line says that they are told, if there are none yet.
         if moments.is_empty() && !self.tells_moments {
-            json::moments(&mut text, &[]);
+            out.moments(&[]);
         }
         self.tells_moments = true;
         for some in moments.chunks(MOMENTS) {
-            json::moments(&mut text, some);
+            out.moments(some);
         }
         let now = self.library.now();
         if self.counts != self.linker.counts || last {
             self.counts = self.linker.counts;
-            text += &format!("{{\"kind\":\"calls\",\"at\":{now},");
-            json::counts(&mut text, &self.counts);
-            text += "}\n";
+            let calls = out.object("calls").member("at", now);
+            calls.counts(&self.counts).close('}').line();
         }
         if last {
-            text += &format!("{{\"kind\":\"end\",\"at\":{now}}}\n");
+            out.object("end").member("at", now).close('}').line();
         }
-        self.file.append(&text)
+        self.file.append(&out.into_text())
     }
 }
 
 /// The first line: which process this is.
 fn head(start: u128, version: &str) -> String {
-    let (process, parent) = (std::process::id(), std::os::unix::process::parent_id());
-    let mut text = format!("{{\"kind\":\"process\",\"pid\":{process},\"ppid\":{parent}");
-    text += ",\"argv\":[";
-    for (at, argument) in std::env::args_os().enumerate() {
-        if at > 0 {
-            text.push(',');
-        }
-        json::text(&mut text, &String::from_utf8_lossy(argument.as_bytes()));
-    }
-    text += &format!("],\"start\":{start},\"cupti\":");
-    json::text(&mut text, version);
-    text += ",\"devices\":[]}\n";
-    text
+    let mut out = Json::default();
+    let (pid, ppid) = (std::process::id(), std::os::unix::process::parent_id());
+    out.object("process")
+        .member("pid", pid)
+        .member("ppid", ppid);
+    out.array("argv", std::env::args_os(), |out, argument| {
+        out.text(&String::from_utf8_lossy(argument.as_bytes()));
+    });
+    out.member("start", start).text_member("cupti", version);
+    out.key("devices").open('[').close(']').close('}').line();
+    out.into_text()
 }
 
 #[cfg(test)]

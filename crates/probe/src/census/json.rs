@@ -1,161 +1,253 @@
-//! Operations as JSON objects, each on a line of its own in a recording.
+//! JSON as the C interface and recordings write it: this crate has no dependency that could.
 
-use super::calls::Counts;
-use super::operation::{Known, Operation, What};
-use std::fmt::Write;
+use super::calls::CallCounts;
+use super::operation::{Activity, DeviceInfo, RecordedOperation};
+use crate::Error;
+use crate::Result;
+use std::ffi::{CString, c_char};
+use std::fmt::{Display, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A text as JSON has it, quotes included.
-pub fn text(out: &mut String, text: &str) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            control if control < ' ' => put(out, format_args!("\\u{:04x}", control as u32)),
-            other => out.push(other),
+/// A JSON text that is being written. Members and elements put the comma before themselves.
+#[derive(Default)]
+pub struct Json(String);
+
+impl Json {
+    /// The text so far.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+
+    fn separate(&mut self) {
+        if !self.0.is_empty() && !self.0.ends_with(['{', '[', ':', '\n']) {
+            self.0.push(',');
         }
     }
-    out.push('"');
-}
 
-fn put(out: &mut String, text: std::fmt::Arguments) {
-    // Writing to a String does not fail.
-    let _ = out.write_fmt(text);
-}
+    /// Begins an object or an array.
+    pub fn open(&mut self, bracket: char) -> &mut Self {
+        self.separate();
+        self.0.push(bracket);
+        self
+    }
 
-/// A member that is a moment, in ns.
-pub fn moment(out: &mut String, name: &str, at: u64) {
-    put(out, format_args!(",\"{name}\":{at}"));
-}
+    /// Ends it.
+    pub fn close(&mut self, bracket: char) -> &mut Self {
+        self.0.push(bracket);
+        self
+    }
 
-fn sizes(out: &mut String, name: &str, [x, y, z]: [u32; 3]) {
-    put(out, format_args!(",\"{name}\":[{x},{y},{z}]"));
-}
+    /// Ends a line.
+    pub fn line(&mut self) {
+        self.0.push('\n');
+    }
 
-/// An operation. The name of a kernel is written by `name`, from its id, and that of its
-/// operator by `operator`.
-pub fn operation(
-    out: &mut String,
-    operation: &Operation,
-    name: impl FnOnce(&mut String, u32),
-    operator: impl FnOnce(&mut String, u32),
-) {
-    let (start, end) = (operation.start(), operation.end());
-    match &operation.what {
-        What::Kernel(kernel) => {
-            out.push_str("{\"kind\":\"kernel\",\"name\":");
-            name(out, kernel.name);
-            put(out, format_args!(",\"start_ns\":{start},\"end_ns\":{end}"));
-            sizes(out, "grid", kernel.grid);
-            sizes(out, "block", kernel.block);
-            if let Some(cluster) = kernel.cluster {
-                sizes(out, "cluster", cluster);
-            }
-            put(
-                out,
-                format_args!(
-                    ",\"registers\":{},\"shared_bytes\":{},\"local_bytes\":{},\"stream\":{},\
-                     \"device\":{}",
-                    kernel.registers,
-                    u64::from(kernel.static_shared) + u64::from(kernel.dynamic_shared),
-                    kernel.local,
-                    kernel.stream,
-                    kernel.device
-                ),
-            );
-            if let Some(node) = kernel.graph {
-                put(out, format_args!(",\"graph\":{node}"));
-            }
-        }
-        What::Memory(memory) => {
-            match memory.direction {
-                Some(direction) => {
-                    put(
-                        out,
-                        format_args!("{{\"kind\":\"copy\",\"direction\":\"{direction}\""),
-                    );
+    /// Writes a number, or whatever else is JSON as it displays.
+    pub fn number(&mut self, number: impl Display) {
+        self.separate();
+        // Writing to a String does not fail.
+        let _ = write!(self.0, "{number}");
+    }
+
+    /// Writes a text, quotes included.
+    pub fn text(&mut self, text: &str) {
+        self.separate();
+        self.0.push('"');
+        for character in text.chars() {
+            match character {
+                '"' | '\\' => self.0.extend(['\\', character]),
+                control if control < ' ' => {
+                    // As in `number`.
+                    let _ = write!(self.0, "\\u{:04x}", control as u32);
                 }
-                None => out.push_str("{\"kind\":\"set\""),
+                other => self.0.push(other),
             }
-            put(
-                out,
-                format_args!(
-                    ",\"bytes\":{},\"start_ns\":{start},\"end_ns\":{end},\"stream\":{},\"device\":{}",
-                    memory.bytes, memory.stream, memory.device
-                ),
-            );
         }
+        self.0.push('"');
     }
-    if let Some(launch) = operation.launch {
-        let (at, ns) = (launch.at, launch.ns);
-        put(
-            out,
-            format_args!(",\"launched_ns\":{at},\"launch_ns\":{ns}"),
-        );
-    }
-    if let Some(id) = operation.operator {
-        out.push_str(",\"operator\":");
-        operator(out, id);
-    }
-    out.push('}');
-}
 
-/// Counts of calls, and the host's time in those that there were: two members of an object.
-pub fn counts(out: &mut String, counts: &Counts) {
-    let named = counts.named().into_iter();
-    let calls = named.clone().map(|(name, made)| (name, made.calls));
-    object(out, "counts", calls);
-    out.push(',');
-    let made = named.filter(|(_, made)| made.calls > 0);
-    object(out, "ns", made.map(|(name, made)| (name, made.ns)));
-}
+    /// Begins an object of this kind.
+    pub fn object(&mut self, kind: &str) -> &mut Self {
+        self.open('{').text_member("kind", kind)
+    }
 
-/// Moments of calls by their names: a line.
-pub fn moments(out: &mut String, moments: &[(&str, u64)]) {
-    let mut names: Vec<&str> = moments.iter().map(|(name, _)| *name).collect();
-    names.sort_unstable();
-    names.dedup();
-    out.push_str("{\"kind\":\"moments\",\"of\":{");
-    for (place, name) in names.iter().enumerate() {
-        let before = if place == 0 { "" } else { "," };
-        put(out, format_args!("{before}\"{name}\":["));
-        let own = moments.iter().filter(|(of, _)| of == name);
-        for (place, (_, at)) in own.enumerate() {
-            let before = if place == 0 { "" } else { "," };
-            put(out, format_args!("{before}{at}"));
+    /// Writes the name of a member, whose value follows.
+    pub fn key(&mut self, name: &str) -> &mut Self {
+        self.text(name);
+        self.0.push(':');
+        self
+    }
+
+    /// Writes a member that is a number.
+    pub fn member(&mut self, name: &str, number: impl Display) -> &mut Self {
+        self.key(name).number(number);
+        self
+    }
+
+    /// Writes a member that is a text.
+    pub fn text_member(&mut self, name: &str, text: &str) -> &mut Self {
+        self.key(name).text(text);
+        self
+    }
+
+    /// Writes a member that is a number, if there is one.
+    pub fn optional(&mut self, name: &str, number: Option<u64>) -> &mut Self {
+        if let Some(number) = number {
+            self.member(name, number);
         }
-        out.push(']');
+        self
     }
-    out.push_str("}}\n");
+
+    /// Writes a member that is an array.
+    pub fn array<T>(
+        &mut self,
+        name: &str,
+        elements: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut Self, T),
+    ) -> &mut Self {
+        self.key(name).open('[');
+        elements
+            .into_iter()
+            .for_each(|element| write(self, element));
+        self.close(']')
+    }
+
+    /// Writes an operation; `name` writes its kernel's name by the id, `operator` its operator.
+    pub fn operation(
+        &mut self,
+        operation: &RecordedOperation,
+        name: impl FnOnce(&mut Self, u32),
+        operator: impl FnOnce(&mut Self, u32),
+    ) {
+        match operation.activity {
+            Activity::Kernel(ref kernel) => name(self.object("kernel").key("name"), kernel.name),
+            Activity::Copy { direction, bytes } => {
+                let copy = self.object("copy").text_member("direction", direction);
+                copy.member("bytes", bytes);
+            }
+            Activity::Fill { bytes } => {
+                self.object("set").member("bytes", bytes);
+            }
+        }
+        let (start, end) = (operation.start, operation.end);
+        self.member("start_ns", start).member("end_ns", end);
+        let kernel = match &operation.activity {
+            Activity::Kernel(kernel) => Some(kernel),
+            _ => None,
+        };
+        if let Some(kernel) = kernel {
+            self.array("grid", kernel.grid, Json::number);
+            self.array("block", kernel.block, Json::number);
+            if let Some(cluster) = kernel.cluster {
+                self.array("cluster", cluster, Json::number);
+            }
+            let shared = u64::from(kernel.static_shared) + u64::from(kernel.dynamic_shared);
+            self.member("registers", kernel.registers);
+            self.member("shared_bytes", shared)
+                .member("local_bytes", kernel.local);
+        }
+        self.member("stream", operation.stream)
+            .member("device", operation.device);
+        self.optional("graph", kernel.and_then(|kernel| kernel.graph));
+        self.optional("launched_ns", operation.launch.map(|launch| launch.at));
+        self.optional("launch_ns", operation.launch.map(|launch| launch.ns));
+        if let Some(id) = operation.operator {
+            operator(self.key("operator"), id);
+        }
+        self.close('}');
+    }
+
+    /// Writes counts of calls, and the host's time in those that there were: two members.
+    pub fn counts(&mut self, counts: &CallCounts) -> &mut Self {
+        let named = counts.named();
+        self.key("counts").open('{');
+        for (name, count) in &named {
+            self.member(name, count.calls);
+        }
+        self.close('}').key("ns").open('{');
+        for (name, count) in named.iter().filter(|(_, count)| count.calls > 0) {
+            self.member(name, count.ns);
+        }
+        self.close('}')
+    }
+
+    /// Writes a line of moments of calls, by their names.
+    pub fn moments(&mut self, moments: &[(&str, u64)]) {
+        let mut names: Vec<&str> = moments.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        names.dedup();
+        self.object("moments").key("of").open('{');
+        for name in names {
+            let own = moments.iter().filter(|(of, _)| *of == name);
+            self.array(name, own.map(|(_, at)| at), Json::number);
+        }
+        self.close('}').close('}').line();
+    }
+
+    /// Writes a line of a name and its id.
+    pub fn name(&mut self, kind: &str, id: usize, name: &str) {
+        let object = self.object(kind).member("id", id);
+        object.text_member("name", name).close('}').line();
+    }
+
+    /// Writes a line of a device.
+    pub fn device(&mut self, device: &DeviceInfo) {
+        let capability = format!("{}.{}", device.capability.0, device.capability.1);
+        self.object("device").member("ordinal", device.ordinal);
+        self.text_member("name", &device.name)
+            .member("sms", device.sms);
+        self.text_member("capability", &capability)
+            .close('}')
+            .line();
+    }
 }
 
-fn object<'a>(out: &mut String, name: &str, members: impl Iterator<Item = (&'a str, u64)>) {
-    put(out, format_args!("\"{name}\":{{"));
-    for (at, (name, number)) in members.enumerate() {
-        let before = if at == 0 { "" } else { "," };
-        put(out, format_args!("{before}\"{name}\":{number}"));
-    }
-    out.push('}');
-}
+/// What the C interface has begun, and the JSON text of its last end.
+pub struct Current<T>(Mutex<(Option<T>, Option<CString>)>);
 
-/// A device: an object.
-pub fn device(out: &mut String, device: &Known) {
-    put(
-        out,
-        format_args!(
-            "{{\"kind\":\"device\",\"ordinal\":{},\"name\":",
-            device.ordinal
-        ),
-    );
-    text(out, &device.name);
-    let (major, minor) = device.capability;
-    put(
-        out,
-        format_args!(
-            ",\"sms\":{},\"capability\":\"{major}.{minor}\"}}",
-            device.sms
-        ),
-    );
+impl<T> Current<T> {
+    pub const fn new() -> Self {
+        Self(Mutex::new((None, None)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Option<T>, Option<CString>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins anew: what was begun before and not ended is dropped first.
+    pub fn begin(&self, begin: impl FnOnce() -> Result<T>) -> Result<()> {
+        let mut current = self.lock();
+        current.0 = None;
+        current.0 = Some(begin()?);
+        Ok(())
+    }
+
+    /// Does something with what has begun, if anything has.
+    pub fn each(&self, act: impl FnMut(&mut T)) -> Result<()> {
+        self.lock().0.iter_mut().for_each(act);
+        Ok(())
+    }
+
+    /// Ends, and leaves `json` pointing to the text of what `end` gives.
+    ///
+    /// # Safety
+    /// `json` is null or writable.
+    pub unsafe fn end(
+        &self,
+        json: *mut *const c_char,
+        not_begun: &'static str,
+        end: impl FnOnce(T) -> Result<String>,
+    ) -> Result<()> {
+        let mut current = self.lock();
+        let begun = current.0.take().ok_or(Error::Order(not_begun))?;
+        let text = CString::new(end(begun)?).unwrap_or_default();
+        let kept = current.1.insert(text);
+        if !json.is_null() {
+            // SAFETY: the caller's.
+            unsafe { json.write(kept.as_ptr()) };
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -165,21 +257,22 @@ mod tests {
 
     #[test]
     fn texts_are_json() {
-        let mut out = String::new();
-        text(&mut out, "a \"b\"\\\n\u{1}é");
-        assert_eq!(out, "\"a \\\"b\\\"\\\\\\u000a\\u0001é\"");
+        let mut out = Json::default();
+        out.text("a \"b\"\\\n\u{1}é");
+        assert_eq!(out.into_text(), "\"a \\\"b\\\"\\\\\\u000a\\u0001é\"");
     }
 
     #[test]
     fn moments_are_a_line_of_json() {
-        let mut out = String::new();
-        moments(&mut out, &[("frees", 5), ("allocations", 3), ("frees", 9)]);
-        moments(&mut out, &[]);
+        let mut out = Json::default();
+        out.moments(&[("frees", 5), ("allocations", 3), ("frees", 9)]);
+        out.moments(&[]);
         let lines: Vec<Value> = out
+            .into_text()
             .lines()
             .map(|l| serde_json::from_str(l).unwrap())
             .collect();
-        let told = json!({"kind": "moments", "of": {"allocations": [3], "frees": [5, 9]}});
-        assert_eq!(lines, [told, json!({"kind": "moments", "of": {}})]);
+        let both = json!({"kind": "moments", "of": {"allocations": [3], "frees": [5, 9]}});
+        assert_eq!(lines, [both, json!({"kind": "moments", "of": {}})]);
     }
 }

@@ -1,15 +1,12 @@
 //! The launch census: what a process has the device do, by CUPTI's activity records.
 //!
 //! Two ways in. `inject` is for any process, unchanged: the driver loads this library by
-//! `CUDA_INJECTION64_PATH`, and what happens is written to a file. [`call`] is for a worker
+//! `CUDA_INJECTION64_PATH`, and what happens is written to a file. [`CallRecording`] is for a worker
 //! that wants to know what one call of its own does. A process is recorded in one way only.
 
 mod buffers;
-pub mod call;
 mod calls;
 pub(crate) mod cupti;
-mod demangle;
-mod functions;
 mod inject;
 pub(crate) mod json;
 mod operation;
@@ -18,14 +15,16 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Recorded, Recording};
-pub use calls::{Counts, Made};
-pub use operation::{Launch, Operation, What};
-pub use record::{Kernel, Memory};
+pub use calls::{CallClass, CallCount, CallCounts};
+pub use operation::{Activity, LaunchCall, RecordedKernel, RecordedOperation};
 
 use crate::Error;
 use crate::Result;
-use cupti::{Library, kind};
+use crate::error::entry;
+use cupti::{Cupti, kind};
+use json::{Current, Json};
+use operation::Linker;
+use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 
 /// Who records in this process, for as long as it lives.
@@ -48,7 +47,7 @@ const KINDS: [u32; 5] = [
 ];
 
 /// Has CUPTI hand its records to this library, until somebody else asks for them.
-fn take(library: &Library, way: Way) -> Result<()> {
+fn take(library: &Cupti, way: Way) -> Result<()> {
     if *WAY.get_or_init(|| way) != way {
         return Err(Error::Order("this process is being recorded already"));
     }
@@ -68,8 +67,194 @@ pub(crate) fn may_count() -> Result<()> {
 }
 
 /// Records what the device does, or stops to.
-fn switch(library: &Library, on: bool) -> Result<()> {
+fn switch(library: &Cupti, on: bool) -> Result<()> {
     KINDS
         .into_iter()
         .try_for_each(|kind| library.switch(kind, on))
+}
+
+/// A recording that has begun. Dropped, it ends, and what was recorded is lost.
+#[must_use]
+pub struct CallRecording {
+    library: &'static Cupti,
+    begin: u64,
+    called: Option<u64>,
+    returned: Option<u64>,
+}
+
+/// What was recorded; times in ns of one clock, the host's and the device's alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// When the recording began.
+    pub begin: u64,
+    /// When the call was made and when it had returned, where that was said.
+    pub called: Option<u64>,
+    /// See `called`.
+    pub returned: Option<u64>,
+    /// When it ended.
+    pub end: u64,
+    /// What the device did, by start.
+    pub operations: Vec<RecordedOperation>,
+    /// Names of kernels, demangled, by the ids that operations have.
+    pub names: Vec<String>,
+    /// What the host was in, by the ids that operations have: names of ranges joined by `/`.
+    pub operators: Vec<String>,
+    /// Calls that the host made.
+    pub counts: CallCounts,
+    /// Records that were lost.
+    pub dropped: u64,
+}
+
+impl CallRecording {
+    /// Begins. The device is to be idle; CUPTI's first recording in a process changes how
+    /// code is loaded, so make the call once within a recording before the one that counts.
+    ///
+    /// # Errors
+    /// No CUPTI, or a process that is being recorded already.
+    pub fn begin() -> Result<Self> {
+        let library = Cupti::get()?;
+        // Anew each time: a profiler may have taken CUPTI's records for itself since.
+        take(library, Way::Call)?;
+        // What came late for an earlier recording is not of this one.
+        library.flush(true);
+        buffers::drain(library, |_| ());
+        library.dropped();
+        let begun = Self {
+            library,
+            begin: library.now(),
+            called: None,
+            returned: None,
+        };
+        record(library, true)?;
+        Ok(begun)
+    }
+
+    /// Says that the call is made now: what was launched before is not its work, and what the
+    /// host asked of CUDA before is not counted.
+    pub fn called(&mut self) {
+        self.called = Some(self.library.now());
+    }
+
+    /// Says that the call has returned: what the host asks of CUDA from here on, as to wait
+    /// for the device, is not counted as the call's.
+    pub fn returned(&mut self) {
+        self.returned = Some(self.library.now());
+    }
+
+    /// Ends. The device is to be done with what was to be recorded.
+    ///
+    /// # Errors
+    /// CUPTI's.
+    pub fn end(self) -> Result<Recorded> {
+        let end = self.library.now();
+        record(self.library, false)?;
+        self.library.flush(true);
+        let mut linker = Linker::default();
+        linker.counted_from = self.called;
+        linker.counted_until = self.returned;
+        let damaged = buffers::drain(self.library, |record| linker.add(record));
+        let mut operations = linker.settle(true);
+        operations.sort_by_key(|operation| (operation.start, operation.end));
+        Ok(Recorded {
+            begin: self.begin,
+            called: self.called,
+            returned: self.returned,
+            end,
+            operations,
+            names: linker.names.all().to_vec(),
+            operators: linker.ranges.operators().to_vec(),
+            counts: linker.counts,
+            dropped: self.library.dropped() + linker.incomplete + damaged,
+        })
+    }
+}
+
+/// Records operations and all calls, or stops to.
+fn record(library: &Cupti, on: bool) -> Result<()> {
+    switch(library, on)?;
+    library.switch(kind::DRIVER, on)?;
+    library.switch(kind::RUNTIME, on)
+}
+
+impl Drop for CallRecording {
+    fn drop(&mut self) {
+        // Already off after `end`; otherwise nobody is left to ask.
+        let _ = record(self.library, false);
+    }
+}
+
+impl Recorded {
+    /// The kernel's name, demangled.
+    pub fn name(&self, id: u32) -> &str {
+        self.names.get(id as usize).map_or("?", String::as_str)
+    }
+
+    /// The operations of the call alone: those that were launched between its beginning and
+    /// its end, where both were said. `None` where a launch is not known, or nothing was said.
+    pub fn of_the_call(&self) -> Option<Vec<&RecordedOperation>> {
+        let (called, returned) = (self.called?, self.returned?);
+        let mut inside = Vec::new();
+        for operation in &self.operations {
+            if (called..=returned).contains(&operation.launch?.at) {
+                inside.push(operation);
+            }
+        }
+        Some(inside)
+    }
+
+    /// The operator's text.
+    pub fn operator(&self, id: u32) -> &str {
+        self.operators.get(id as usize).map_or("?", String::as_str)
+    }
+
+    /// The JSON text that the C interface gives.
+    fn json(&self) -> String {
+        let mut out = Json::default();
+        out.open('{')
+            .member("begin", self.begin)
+            .member("end", self.end);
+        out.member("dropped", self.dropped)
+            .optional("called", self.called);
+        out.optional("returned", self.returned).counts(&self.counts);
+        out.array("operations", &self.operations, |out, operation| {
+            let name = |out: &mut Json, id| out.text(self.name(id));
+            let operator = |out: &mut Json, id| out.text(self.operator(id));
+            out.operation(operation, name, operator);
+        });
+        out.close('}');
+        out.into_text()
+    }
+}
+
+/// The recording of the C interface.
+static CURRENT: Current<CallRecording> = Current::new();
+
+/// Begins to record what the process has the device do.
+#[unsafe(no_mangle)]
+pub extern "C" fn regatta_probe_census_begin() -> c_int {
+    entry(|| CURRENT.begin(CallRecording::begin))
+}
+
+/// The call is made now: see [`CallRecording::called`]. Without a recording it does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn regatta_probe_census_called() -> c_int {
+    entry(|| CURRENT.each(CallRecording::called))
+}
+
+/// The call has returned: see [`CallRecording::returned`]. Without a recording it does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn regatta_probe_census_returned() -> c_int {
+    entry(|| CURRENT.each(CallRecording::returned))
+}
+
+/// Ends it. `json` is left pointing to what was recorded, a JSON object that ends with a
+/// NUL and is valid until the next end.
+///
+/// # Safety
+/// `json` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn regatta_probe_census_end(json: *mut *const c_char) -> c_int {
+    const NOT_BEGUN: &str = "a recording ends that was not begun";
+    // SAFETY: the caller's.
+    entry(|| unsafe { CURRENT.end(json, NOT_BEGUN, |begun| Ok(begun.end()?.json())) })
 }

@@ -1,67 +1,109 @@
 //! Operations of the device, each with the host's call that launched it.
 
-use super::calls::{Counted, Counts, count};
-use super::demangle::demangled;
-use super::functions::Class;
+use super::calls::{ApiCall, CallClass, CallCounts, count};
 use super::ranges::Ranges;
-use super::record::{Call, Device, Kernel, Memory, Record};
+use super::record::Record;
+use crate::driver::Library;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::OnceLock;
 
-/// A kernel (by the id of its name), copy or fill, and its launch.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Operation {
+unsafe extern "C" {
+    fn free(memory: *mut c_void);
+}
+
+/// A kernel, copy or fill that ran, and its launch. Times in ns of CUPTI's clock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedOperation {
     /// What the device did.
-    pub what: What,
+    pub activity: Activity,
+    /// When it began.
+    pub start: u64,
+    /// When it had ended.
+    pub end: u64,
+    /// The device's ordinal in its process.
+    pub device: u32,
+    /// The stream, by CUPTI's number.
+    pub stream: u32,
+    /// Links it with the call that launched it.
+    pub correlation: u32,
     /// The host's call, where it was recorded.
-    pub launch: Option<Launch>,
+    pub launch: Option<LaunchCall>,
     /// What the host was in when it launched it, by its place in
     /// [`Recorded::operators`](super::Recorded::operators).
     pub operator: Option<u32>,
 }
 
 /// What ran.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum What {
-    /// A kernel, by the id of its name in [`Recorded::names`](super::Recorded::names).
-    Kernel(Kernel<u32>),
-    /// A copy or a fill.
-    Memory(Memory),
+#[derive(Debug, Clone, PartialEq)]
+pub enum Activity {
+    /// A kernel.
+    Kernel(RecordedKernel),
+    /// A copy.
+    Copy {
+        /// `HtoD`, `DtoH`, `DtoD`, `PtoP`, `HtoH` or `?`.
+        direction: &'static str,
+        /// Bytes moved.
+        bytes: u64,
+    },
+    /// A fill.
+    Fill {
+        /// Bytes filled.
+        bytes: u64,
+    },
+}
+
+/// A kernel that ran.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecordedKernel {
+    /// The id of its name in [`Recorded::names`](super::Recorded::names).
+    pub name: u32,
+    /// Blocks along x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y and z.
+    pub block: [u32; 3],
+    /// Blocks of a cluster, where there are clusters.
+    pub cluster: Option<[u32; 3]>,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Shared memory of a block that the code declares, in bytes.
+    pub static_shared: u32,
+    /// Shared memory of a block that the launch asks for, in bytes.
+    pub dynamic_shared: u32,
+    /// Local memory of a thread, in bytes: spilled registers and arrays on the stack.
+    pub local: u32,
+    /// Node of a CUDA graph, where one launched it.
+    pub graph: Option<u64>,
 }
 
 /// The host's call that launched an operation, on the operations' clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Launch {
+pub struct LaunchCall {
     /// When the call began, in ns.
     pub at: u64,
     /// How long it took.
     pub ns: u64,
 }
 
-impl Operation {
-    /// When the device began it, in ns of the recording's clock.
-    pub fn start(&self) -> u64 {
-        match &self.what {
-            What::Kernel(kernel) => kernel.start,
-            What::Memory(memory) => memory.start,
-        }
-    }
-
-    /// When the device had done it, in ns of the recording's clock.
-    pub fn end(&self) -> u64 {
-        match &self.what {
-            What::Kernel(kernel) => kernel.end,
-            What::Memory(memory) => memory.end,
-        }
-    }
-
-    fn correlation(&self) -> u32 {
-        match &self.what {
-            What::Kernel(kernel) => kernel.correlation,
-            What::Memory(memory) => memory.correlation,
+impl RecordedOperation {
+    /// Something that ran between these moments on the first device.
+    pub fn new(activity: Activity, start: u64, end: u64) -> Self {
+        Self {
+            activity,
+            start,
+            end,
+            device: 0,
+            stream: 0,
+            correlation: 0,
+            launch: None,
+            operator: None,
         }
     }
 }
+
+type Demangle =
+    unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
 
 /// Names of kernels, each once.
 #[derive(Default)]
@@ -100,130 +142,91 @@ impl Names {
     }
 }
 
-/// A device, as a record told it.
+/// A device of the machine, as a record describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct DeviceInfo {
     pub ordinal: u32,
     pub name: String,
     pub sms: u32,
     pub capability: (u32, u32),
 }
 
-impl Known {
-    fn of(device: &Device) -> Self {
-        Self {
-            ordinal: device.ordinal,
-            name: device.name.to_string_lossy().into_owned(),
-            sms: device.sms,
-            capability: device.capability,
-        }
-    }
-}
-
 /// Launches whose operations may still come, at most; older ones are forgotten.
 const LAUNCHES: usize = 1 << 16;
-
-/// A launch, and the thread that made it.
-#[derive(Clone, Copy)]
-struct Launched {
-    launch: Launch,
-    thread: u32,
-}
 
 /// Puts operations and launches together, which come apart and in any order.
 #[derive(Default)]
 pub struct Linker {
     pub names: Names,
-    pub counts: Counts,
+    pub counts: CallCounts,
     /// When each call began that is told apart, and its name, of those that nobody took yet.
     pub moments: Vec<(&'static str, u64)>,
     /// Devices that were not told yet.
-    pub devices: Vec<Known>,
+    pub devices: Vec<DeviceInfo>,
     /// Operations that were not complete when their buffer was given back.
     pub incomplete: u64,
     /// Calls that begin earlier are not counted.
     pub counted_from: Option<u64>,
     /// Calls that begin later are not counted.
     pub counted_until: Option<u64>,
-    calls: Vec<Counted>,
+    calls: Vec<ApiCall>,
     pub ranges: Ranges,
-    launches: HashMap<u32, Launched>,
+    launches: HashMap<u32, ApiCall>,
     /// The launches before those.
-    earlier: HashMap<u32, Launched>,
-    operations: Vec<Operation>,
+    earlier: HashMap<u32, ApiCall>,
+    operations: Vec<RecordedOperation>,
     /// Operations whose launch was not known at the last settling.
-    waiting: Vec<Operation>,
+    waiting: Vec<RecordedOperation>,
 }
 
 impl Linker {
     /// Takes a record.
     pub fn add(&mut self, record: Record) {
         match record {
-            Record::Kernel(kernel) => {
-                let what = What::Kernel(kernel.named(|name| self.names.id(name)));
-                self.operation(what);
+            Record::Operation(mut operation, name) => {
+                if let (Activity::Kernel(kernel), Some(name)) = (&mut operation.activity, name) {
+                    kernel.name = self.names.id(name);
+                }
+                // What has not ended has no end: the process ended before it.
+                if operation.start == 0 || operation.end < operation.start {
+                    self.incomplete += 1;
+                } else {
+                    self.operations.push(operation);
+                }
             }
-            Record::Memory(memory) => self.operation(What::Memory(memory)),
-            Record::Device(device) => self.devices.push(Known::of(&device)),
-            Record::Mark(mark) => self.ranges.add(mark),
+            Record::Device(device) => self.devices.push(device),
+            Record::Range(mark) => self.ranges.add(mark),
             Record::Call(call) => {
-                let Some(class) = call.interface.class(call.id) else {
-                    return;
-                };
                 let begun = self.counted_from.is_none_or(|from| call.start >= from);
                 if begun && self.counted_until.is_none_or(|until| call.start < until) {
-                    self.calls.push(Counted {
-                        class,
-                        thread: call.thread,
-                        start: call.start,
-                        end: call.end,
-                    });
+                    self.calls.push(call);
                 }
-                if matches!(class, Class::Launch | Class::GraphLaunch | Class::Copy) {
-                    self.launched(&call);
+                if call.class == CallClass::GraphLaunch || !call.class.has_moment() {
+                    self.launched(call);
                 }
             }
         }
     }
 
-    fn operation(&mut self, what: What) {
-        let operation = Operation {
-            what,
-            launch: None,
-            operator: None,
-        };
-        // What has not ended has no end: the process ended before it.
-        if operation.start() == 0 || operation.end() < operation.start() {
-            self.incomplete += 1;
-        } else {
-            self.operations.push(operation);
-        }
-    }
-
-    fn launched(&mut self, call: &Call) {
+    fn launched(&mut self, call: ApiCall) {
         if self.launches.len() >= LAUNCHES {
             self.earlier = std::mem::take(&mut self.launches);
         }
-        let launched = Launched {
-            launch: Launch {
-                at: call.start,
-                ns: call.end.saturating_sub(call.start),
-            },
-            thread: call.thread,
-        };
-        let kept = self.launches.entry(call.correlation).or_insert(launched);
+        let kept = self.launches.entry(call.correlation).or_insert(call);
         // Of a call within a call, the outer.
-        if launched.launch.at < kept.launch.at {
-            *kept = launched;
+        if call.start < kept.start {
+            *kept = call;
         }
     }
 
     /// Counts the calls so far, and hands on operations in the order taken: those whose
     /// launch is known, or that have waited for it once; with `all`, every one.
-    pub fn settle(&mut self, all: bool) -> Vec<Operation> {
+    pub fn settle(&mut self, all: bool) -> Vec<RecordedOperation> {
         let moments = &mut self.moments;
         count(&mut self.counts, &mut self.calls, |call| {
-            moments.extend(call.class.told_apart().map(|name| (name, call.start)));
+            if call.class.has_moment() {
+                moments.push((call.class.name(), call.start));
+            }
         });
         self.calls.clear();
         self.ranges.settle();
@@ -244,12 +247,68 @@ impl Linker {
     }
 
     /// Launches are kept when found: a graph's has many operations.
-    fn link(&self, operation: &mut Operation) {
-        let correlation = operation.correlation();
-        let found = self.launches.get(&correlation);
-        if let Some(found) = found.or_else(|| self.earlier.get(&correlation)) {
-            operation.launch = Some(found.launch);
-            operation.operator = self.ranges.at(found.thread, found.launch.at);
+    fn link(&self, operation: &mut RecordedOperation) {
+        let found = self.launches.get(&operation.correlation);
+        if let Some(found) = found.or_else(|| self.earlier.get(&operation.correlation)) {
+            operation.launch = Some(LaunchCall {
+                at: found.start,
+                ns: found.end.saturating_sub(found.start),
+            });
+            operation.operator = self.ranges.at(found.thread, found.start);
         }
+    }
+}
+
+/// The name, demangled by the C++ library of the process or of the machine; as it is where
+/// there is none, or where it is no mangled name.
+fn demangled(name: &CStr) -> String {
+    let plain = || name.to_string_lossy().into_owned();
+    let Some(demangle) = demangler().filter(|_| name.to_bytes().starts_with(b"_Z")) else {
+        return plain();
+    };
+    let mut status = 0;
+    // SAFETY: the signature is the C++ ABI's; given no memory, it allocates the result,
+    // which is copied and freed.
+    unsafe {
+        let text = demangle(
+            name.as_ptr(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            &raw mut status,
+        );
+        if text.is_null() {
+            return plain();
+        }
+        let copied = CString::from(CStr::from_ptr(text));
+        free(text.cast());
+        copied.to_string_lossy().into_owned()
+    }
+}
+
+fn demangler() -> Option<Demangle> {
+    static DEMANGLE: OnceLock<Option<Demangle>> = OnceLock::new();
+    *DEMANGLE.get_or_init(|| {
+        let found = [
+            Library::open(c"libstdc++.so.6"),
+            Library::open(c"libc++abi.so.1"),
+        ];
+        let mut found = found.into_iter().flatten();
+        let address = found.find_map(|library| library.symbol(&[c"__cxa_demangle"]).ok())?;
+        // SAFETY: the Itanium C++ ABI gives the symbol this signature.
+        Some(unsafe { std::mem::transmute::<*mut c_void, Demangle>(address) })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mangled_names_are_read_where_there_is_a_c_plus_plus_library() {
+        let expected = match demangler() {
+            Some(_) => "void flash::fwd<64, true>(float*)",
+            None => "_ZN5flash3fwdILi64ELb1EEEvPf",
+        };
+        assert_eq!(demangled(c"_ZN5flash3fwdILi64ELb1EEEvPf"), expected);
     }
 }

@@ -3,25 +3,25 @@
 //! NVTX hands them to the library that `NVTX_INJECTION64_PATH` names: to this one, which
 //! passes it on to CUPTI, so that they come as records beside those of calls, on one clock.
 
-use super::cupti::Library;
+use super::cupti::Cupti;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::catch_unwind;
 
 /// A range begins or ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Mark<'a> {
+pub struct RangeMark<'a> {
     pub at: u64,
     pub thread: u32,
     /// The range's: no two that are open have the same.
     pub id: u32,
     /// What begins; `None` is an end.
-    pub begun: Option<Named<'a>>,
+    pub begun: Option<RangeName<'a>>,
 }
 
 /// A range's name, in its domain where that is not NVTX's own.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Named<'a> {
+pub struct RangeName<'a> {
     pub domain: Option<&'a CStr>,
     pub name: &'a CStr,
 }
@@ -52,7 +52,7 @@ pub struct Ranges {
     pending: Vec<(u64, u32, u32, Option<u32>)>,
     /// The thread of each open range.
     open: HashMap<u32, u32>,
-    threads: HashMap<u32, Thread>,
+    threads: HashMap<u32, RangeThread>,
     paths: HashMap<[u32; 3], u32>,
     operators: Vec<String>,
 }
@@ -79,7 +79,7 @@ impl Texts {
 }
 
 #[derive(Default)]
-struct Thread {
+struct RangeThread {
     /// Ids and names of what is open, outermost first.
     stack: Vec<(u32, u32)>,
     /// From when on it was in which operator.
@@ -88,7 +88,7 @@ struct Thread {
 
 impl Ranges {
     /// Takes a mark; what it changes is known after [`Ranges::settle`].
-    pub fn add(&mut self, mark: Mark) {
+    pub fn add(&mut self, mark: RangeMark) {
         let name = mark.begun.map(|named| {
             let name = named.name.to_string_lossy();
             let plain = without_numbers(&name);
@@ -130,8 +130,18 @@ impl Ranges {
                 }
             }
             let names: Vec<u32> = thread.stack.iter().map(|(_, name)| *name).collect();
-            let path = told(&names, &self.names.all);
-            let operator = operator(path, &self.names.all, &mut self.paths, &mut self.operators);
+            let path = path(&names, &self.names.all);
+            let operator = match self.paths.get(&path) {
+                Some(known) => Some(*known),
+                None => operator(path, &self.names.all).and_then(|text| {
+                    let id = self.operators.len() as u32;
+                    (self.operators.len() < PATHS).then(|| {
+                        self.paths.insert(path, id);
+                        self.operators.push(text);
+                        id
+                    })
+                }),
+            };
             if thread.moments.len() == MOMENTS {
                 thread.moments.pop_front();
             }
@@ -155,7 +165,7 @@ impl Ranges {
 /// Of the names of all ranges that are open the three that are told: the outermost, which is
 /// mostly the program's own; the outermost that is an operator of a framework, or where that
 /// is none, or the innermost, the last but one; and the innermost.
-fn told(stack: &[u32], names: &[String]) -> [u32; 3] {
+fn path(stack: &[u32], names: &[String]) -> [u32; 3] {
     let is_operator = |name: &u32| {
         let name = names.get(*name as usize);
         name.is_some_and(|name| is_operator(name))
@@ -181,29 +191,16 @@ fn is_operator(name: &str) -> bool {
     name.contains("::") || name.starts_with("Optimizer.") || function || node
 }
 
-fn operator(
-    path: [u32; 3],
-    names: &[String],
-    paths: &mut HashMap<[u32; 3], u32>,
-    operators: &mut Vec<String>,
-) -> Option<u32> {
-    if let Some(&known) = paths.get(&path) {
-        return Some(known);
-    }
+/// The text of an operator: names joined by `/`; `None` where there is none.
+fn operator(path: [u32; 3], names: &[String]) -> Option<String> {
     let found = path.iter().filter_map(|name| names.get(*name as usize));
     let levels: Vec<&str> = found.map(String::as_str).collect();
-    if levels.is_empty() || operators.len() == PATHS {
-        return None;
-    }
-    let mut text = levels.join("/");
+    let text = levels.join("/");
     if text.len() > LONGEST {
         let short = levels.iter().map(|level| cut(level, LONGEST_NAME));
-        text = short.collect::<Vec<&str>>().join("/");
+        return Some(short.collect::<Vec<&str>>().join("/"));
     }
-    let id = operators.len() as u32;
-    paths.insert(path, id);
-    operators.push(text);
-    Some(id)
+    (!levels.is_empty()).then_some(text)
 }
 
 fn cut(text: &str, bytes: usize) -> &str {
@@ -228,7 +225,7 @@ fn without_numbers(name: &str) -> &str {
 #[allow(non_snake_case)]
 pub extern "C" fn InitializeInjectionNvtx2(table: *mut c_void) -> c_int {
     let begun = catch_unwind(|| {
-        let library = Library::get().ok()?;
+        let library = Cupti::get().ok()?;
         // SAFETY: NVTX's own argument, handed to who would else be in this place.
         library.take_ranges.map(|take| unsafe { take(table) })
     });
@@ -239,9 +236,9 @@ pub extern "C" fn InitializeInjectionNvtx2(table: *mut c_void) -> c_int {
 mod tests {
     use super::*;
 
-    fn begins(at: u64, thread: u32, id: u32, name: &'static CStr) -> Mark<'static> {
-        let begun = Some(Named { domain: None, name });
-        Mark {
+    fn begins(at: u64, thread: u32, id: u32, name: &'static CStr) -> RangeMark<'static> {
+        let begun = Some(RangeName { domain: None, name });
+        RangeMark {
             at,
             thread,
             id,
@@ -249,8 +246,8 @@ mod tests {
         }
     }
 
-    fn ends(at: u64, thread: u32, id: u32) -> Mark<'static> {
-        Mark {
+    fn ends(at: u64, thread: u32, id: u32) -> RangeMark<'static> {
+        RangeMark {
             at,
             thread,
             id,
@@ -258,7 +255,7 @@ mod tests {
         }
     }
 
-    fn after(marks: &[Mark]) -> Ranges {
+    fn after(marks: &[RangeMark]) -> Ranges {
         let mut ranges = Ranges::default();
         marks.iter().for_each(|mark| ranges.add(*mark));
         ranges.settle();
@@ -318,11 +315,11 @@ mod tests {
             .to_owned();
         let mut ranges = Ranges::default();
         for id in 0..3 {
-            ranges.add(Mark {
+            ranges.add(RangeMark {
                 at: id,
                 thread: 1,
                 id: id as u32,
-                begun: Some(Named {
+                begun: Some(RangeName {
                     domain: None,
                     name: &long,
                 }),

@@ -6,9 +6,10 @@
 //! `CUpti_ActivityMemset4`, `CUpti_ActivityAPI`, `CUpti_ActivityDevice5`,
 //! `CUpti_ActivityMarker2`.
 
+use super::calls::{ApiCall, driver_class, runtime_class};
 use super::cupti::kind;
-use super::functions::Interface;
-use super::ranges::{Mark, Named};
+use super::operation::{Activity, DeviceInfo, RecordedKernel, RecordedOperation};
+use super::ranges::{RangeMark, RangeName};
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
@@ -57,19 +58,11 @@ pub struct RawMemory {
     pub correlation: u32,
 }
 
-/// A prefix of `CUpti_ActivityMemcpyPtoP4`.
+/// A prefix of `CUpti_ActivityMemcpyPtoP4`: as a copy up to the stream, then its devices.
 #[repr(C)]
 pub struct RawPeerCopy {
-    pub kind: u32,
-    pub direction: u8,
-    _kinds: [u8; 3],
-    pub bytes: u64,
-    pub start: u64,
-    pub end: u64,
-    pub device: u32,
-    _context: u32,
-    pub stream: u32,
-    _devices: [u32; 4],
+    pub memory: RawMemory,
+    _devices: [u32; 3],
     pub correlation: u32,
 }
 
@@ -142,108 +135,25 @@ const _: () = {
 };
 
 /// One record, as far as it is of use. Times in ns of CUPTI's clock.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Record<'a> {
-    Kernel(Kernel<&'a CStr>),
-    Memory(Memory),
-    Call(Call),
-    Device(Device<'a>),
-    Mark(Mark<'a>),
+    /// What the device did; with the name of a kernel, which has no id yet.
+    Operation(RecordedOperation, Option<&'a CStr>),
+    Call(ApiCall),
+    Device(DeviceInfo),
+    Range(RangeMark<'a>),
 }
 
-/// A kernel that ran.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Kernel<Name> {
-    /// As the compiler wrote it, or whatever stands for it.
-    pub name: Name,
-    /// When it began, in ns of CUPTI's clock.
-    pub start: u64,
-    /// When it had ended, in ns of CUPTI's clock.
-    pub end: u64,
-    /// Blocks along x, y and z.
-    pub grid: [u32; 3],
-    /// Threads of a block along x, y and z.
-    pub block: [u32; 3],
-    /// Blocks of a cluster, where there are clusters.
-    pub cluster: Option<[u32; 3]>,
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Shared memory of a block that the code declares, in bytes.
-    pub static_shared: u32,
-    /// Shared memory of a block that the launch asks for, in bytes.
-    pub dynamic_shared: u32,
-    /// Local memory of a thread, in bytes: spilled registers and arrays on the stack.
-    pub local: u32,
-    /// The device's ordinal in its process.
-    pub device: u32,
-    /// The stream, by CUPTI's number.
-    pub stream: u32,
-    /// Links it with the call that launched it.
-    pub correlation: u32,
-    /// Node of a CUDA graph, where one launched it.
-    pub graph: Option<u64>,
-}
-
-impl<Name> Kernel<Name> {
-    /// The same, under another name.
-    pub fn named<Other>(self, name: impl FnOnce(Name) -> Other) -> Kernel<Other> {
-        Kernel {
-            name: name(self.name),
-            start: self.start,
-            end: self.end,
-            grid: self.grid,
-            block: self.block,
-            cluster: self.cluster,
-            registers: self.registers,
-            static_shared: self.static_shared,
-            dynamic_shared: self.dynamic_shared,
-            local: self.local,
-            device: self.device,
-            stream: self.stream,
-            correlation: self.correlation,
-            graph: self.graph,
+/// An operation, by the fields that records of all kinds have.
+macro_rules! operation {
+    ($raw:expr, $what:expr) => {
+        RecordedOperation {
+            device: $raw.device,
+            stream: $raw.stream,
+            correlation: $raw.correlation,
+            ..RecordedOperation::new($what, $raw.start, $raw.end)
         }
-    }
-}
-
-/// A copy, or a fill, that ran.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Memory {
-    /// Where from and to; `None` is a fill.
-    pub direction: Option<&'static str>,
-    /// Bytes moved or filled.
-    pub bytes: u64,
-    /// When it began, in ns of CUPTI's clock.
-    pub start: u64,
-    /// When it had ended, in ns of CUPTI's clock.
-    pub end: u64,
-    /// The device's ordinal in its process.
-    pub device: u32,
-    /// The stream, by CUPTI's number.
-    pub stream: u32,
-    /// Links it with the call that launched it.
-    pub correlation: u32,
-}
-
-/// A call of the host's to CUDA.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Call {
-    pub interface: Interface,
-    /// `CUpti_driver_api_trace_cbid` or `CUpti_runtime_api_trace_cbid`.
-    pub id: u32,
-    pub start: u64,
-    pub end: u64,
-    pub thread: u32,
-    pub correlation: u32,
-}
-
-/// A device of the machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Device<'a> {
-    pub ordinal: u32,
-    pub name: &'a CStr,
-    pub sms: u32,
-    pub capability: (u32, u32),
+    };
 }
 
 /// Reads a record; `None` of a kind that is of no use.
@@ -257,32 +167,37 @@ pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
     // buffers that are.
     unsafe {
         Some(match record.cast::<u32>().read() {
-            kind::CONCURRENT_KERNEL => Record::Kernel(kernel(&*record.cast::<RawKernel>())),
+            kind::CONCURRENT_KERNEL => {
+                let raw = &*record.cast::<RawKernel>();
+                let name = text(raw.name);
+                Record::Operation(kernel(raw), Some(name))
+            }
             kind::MEMCPY => {
                 let raw = &*record.cast::<RawMemory>();
-                Record::Memory(memory(raw, Some(direction(raw.direction))))
+                let (direction, bytes) = (direction(raw.direction), raw.bytes);
+                let copy = operation!(raw, Activity::Copy { direction, bytes });
+                Record::Operation(copy, None)
             }
-            kind::MEMSET => Record::Memory(memory(&*record.cast::<RawMemory>(), None)),
+            kind::MEMSET => {
+                let raw = &*record.cast::<RawMemory>();
+                let bytes = raw.bytes;
+                Record::Operation(operation!(raw, Activity::Fill { bytes }), None)
+            }
             kind::MEMCPY_P2P => {
                 let raw = &*record.cast::<RawPeerCopy>();
-                Record::Memory(Memory {
-                    direction: Some("PtoP"),
-                    bytes: raw.bytes,
-                    start: raw.start,
-                    end: raw.end,
-                    device: raw.device,
-                    stream: raw.stream,
-                    correlation: raw.correlation,
-                })
+                let (direction, bytes) = ("PtoP", raw.memory.bytes);
+                let mut copy = operation!(raw.memory, Activity::Copy { direction, bytes });
+                copy.correlation = raw.correlation;
+                Record::Operation(copy, None)
             }
             of @ (kind::DRIVER | kind::RUNTIME) => {
                 let raw = &*record.cast::<RawCall>();
-                Record::Call(Call {
-                    interface: match of {
-                        kind::DRIVER => Interface::Driver,
-                        _ => Interface::Runtime,
-                    },
-                    id: raw.id,
+                let class = match of {
+                    kind::DRIVER => driver_class(raw.id),
+                    _ => runtime_class(raw.id),
+                };
+                Record::Call(ApiCall {
+                    class: class?,
                     start: raw.start,
                     end: raw.end,
                     thread: raw.thread,
@@ -292,14 +207,14 @@ pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
             kind::MARKER => {
                 let raw = &*record.cast::<RawMarker>();
                 let begun = match raw.flags & (MARKER_START | MARKER_END) {
-                    MARKER_START => Some(Named {
+                    MARKER_START => Some(RangeName {
                         domain: (!raw.domain.is_null()).then(|| text(raw.domain)),
                         name: text(raw.name),
                     }),
                     MARKER_END => None,
                     _ => return None,
                 };
-                Record::Mark(Mark {
+                Record::Range(RangeMark {
                     at: raw.at,
                     thread: raw.thread,
                     id: raw.id,
@@ -308,9 +223,9 @@ pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
             }
             kind::DEVICE => {
                 let raw = &*record.cast::<RawDevice>();
-                Record::Device(Device {
+                Record::Device(DeviceInfo {
                     ordinal: raw.id,
-                    name: text(raw.name),
+                    name: text(raw.name).to_string_lossy().into_owned(),
                     sms: raw.sms,
                     capability: (raw.major, raw.minor),
                 })
@@ -320,17 +235,12 @@ pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
     }
 }
 
-/// # Safety
-/// The name is null or a string that lives as long as the record.
-unsafe fn kernel<'a>(raw: &RawKernel) -> Kernel<&'a CStr> {
+fn kernel(raw: &RawKernel) -> RecordedOperation {
     let sizes = |sizes: [i32; 3]| sizes.map(|size| u32::try_from(size).unwrap_or(0));
     let bytes = |bytes: i32| u32::try_from(bytes).unwrap_or(0);
     let clustered = raw.cluster.iter().all(|&size| size > 0) && raw.cluster != [1, 1, 1];
-    Kernel {
-        // SAFETY: the caller's.
-        name: unsafe { text(raw.name) },
-        start: raw.start,
-        end: raw.end,
+    let kernel = RecordedKernel {
+        name: 0,
         grid: sizes(raw.grid),
         block: sizes(raw.block),
         cluster: clustered.then_some(raw.cluster),
@@ -338,23 +248,9 @@ unsafe fn kernel<'a>(raw: &RawKernel) -> Kernel<&'a CStr> {
         static_shared: bytes(raw.static_shared),
         dynamic_shared: bytes(raw.dynamic_shared),
         local: raw.local,
-        device: raw.device,
-        stream: raw.stream,
-        correlation: raw.correlation,
         graph: (raw.graph_node != 0).then_some(raw.graph_node),
-    }
-}
-
-fn memory(raw: &RawMemory, direction: Option<&'static str>) -> Memory {
-    Memory {
-        direction,
-        bytes: raw.bytes,
-        start: raw.start,
-        end: raw.end,
-        device: raw.device,
-        stream: raw.stream,
-        correlation: raw.correlation,
-    }
+    };
+    operation!(raw, Activity::Kernel(kernel))
 }
 
 /// `CUpti_ActivityMemcpyKind` in short; arrays (textures) count as the device's memory.

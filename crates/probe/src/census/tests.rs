@@ -1,11 +1,12 @@
 //! Records as CUPTI writes them, made by hand: read by CUPTI's own reader where
 //! `REGATTA_TEST_CUDA` names a CUDA toolkit, and put together without it.
 
-use super::calls::{Counts, Made};
-use super::cupti::{Library, kind};
-use super::operation::{Known, Linker};
+use super::calls::{CallClass, CallCount, CallCounts};
+use super::cupti::{Cupti, kind};
+use super::json::Json;
+use super::operation::{DeviceInfo, Linker};
 use super::record::{self};
-use super::{Recorded, buffers, json};
+use super::{Recorded, buffers};
 use serde_json::{Value, json as value};
 use std::ffi::{CStr, c_int};
 use std::path::Path;
@@ -143,10 +144,9 @@ fn written(linker: &mut Linker) -> Vec<String> {
         .settle(true)
         .iter()
         .map(|operation| {
-            let mut text = String::new();
-            let number = |out: &mut String, id: u32| *out += &id.to_string();
-            json::operation(&mut text, operation, number, number);
-            text
+            let mut out = Json::default();
+            out.operation(operation, Json::number, Json::number);
+            out.into_text()
         })
         .collect()
 }
@@ -164,13 +164,10 @@ fn holds_the_recording(linker: &mut Linker) {
     assert_eq!(written(linker), WRITTEN);
     assert_eq!(linker.ranges.operators(), ["aten::mm"]);
     assert_eq!(linker.incomplete, 1);
-    let launched_once = Counts {
-        launches: Made { calls: 1, ns: 100 },
-        copy_calls: Made { calls: 1, ns: 100 },
-        ..Counts::default()
-    };
+    let once = CallCount { calls: 1, ns: 100 };
+    let launched_once = CallCounts::from([(CallClass::Launch, once), (CallClass::Copy, once)]);
     assert_eq!(linker.counts, launched_once);
-    let known = Known {
+    let known = DeviceInfo {
         ordinal: 1,
         name: "NVIDIA H200".to_owned(),
         sms: 132,
@@ -240,7 +237,12 @@ fn calls_are_told_one_by_one_but_for_those_that_are_operations() {
     linker.settle(true);
     let told = [("allocations", 10), ("event_synchronisations", 30)];
     assert_eq!(linker.moments, told);
-    let named: Vec<&str> = linker.counts.named().map(|(name, _)| name).into();
+    let named: Vec<&str> = linker
+        .counts
+        .named()
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
     assert!(
         told.iter().all(|(name, _)| named.contains(name)),
         "{named:?}"
@@ -288,21 +290,18 @@ fn what_was_recorded_is_json() {
 #[test]
 fn the_c_interface_answers_misuse() {
     // SAFETY: null is allowed.
-    let status: c_int = unsafe { super::call::regatta_probe_census_end(ptr::null_mut()) };
-    assert_eq!(status, crate::status::WRONG_ORDER);
-    assert_eq!(
-        super::call::regatta_probe_census_returned(),
-        crate::status::OK
-    );
+    let status: c_int = unsafe { super::regatta_probe_census_end(ptr::null_mut()) };
+    assert_eq!(status, crate::error::WRONG_ORDER);
+    assert_eq!(super::regatta_probe_census_returned(), crate::error::OK);
 }
 
 /// CUPTI of the toolkit under `REGATTA_TEST_CUDA`.
-fn library() -> Option<&'static Library> {
+fn library() -> Option<&'static Cupti> {
     let Some(root) = std::env::var_os("REGATTA_TEST_CUDA") else {
         eprintln!("not run: REGATTA_TEST_CUDA names no CUDA toolkit");
         return None;
     };
-    let library = Library::open_in(&Path::new(&root).join("lib"));
+    let library = Cupti::open_in(&Path::new(&root).join("lib"));
     let library = library.expect("nvidia-cuda-cupti is in the toolkit");
     assert_eq!(library.version(), "13.0");
     assert!(library.now() > 0);

@@ -12,19 +12,18 @@
 mod profiler;
 
 use self::profiler::{
-    AUTO_RANGE, Api, ConfigImage, ConfigSize, DataInfo, DataInitialize, DataSize, Decode, Enable,
-    Evaluate, Initialize, KERNEL_REPLAY, Passes, Profiler, SetConfig, Stop, add, available, chip,
-    has, host, pointers, profiler, release,
+    AUTO_RANGE, ConfigImage, ConfigSize, DataInfo, DataInitialize, DataSize, Decode, Enable,
+    Evaluate, Initialize, KERNEL_REPLAY, Passes, Profiler, ProfilerApi, SetConfig, Stop, add,
+    available, chip, has, host, pointers, profiler, release,
 };
 use crate::Error;
 use crate::Result;
-use crate::census::{json, may_count};
+use crate::census::json::{Current, Json};
+use crate::census::may_count;
 use crate::driver::{Driver, cu};
-use crate::status::entry;
+use crate::error::entry;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::fmt::Write;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
 
 /// Kernels that are counted, where it is not said how many there will be, and the most that are
 /// if it is; more are told as dropped.
@@ -46,7 +45,7 @@ fn room(kernels: usize) -> usize {
 
 /// What was counted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Counted {
+pub struct CountedKernels {
     /// Metrics that this device has, of those that were asked for, in that order.
     pub metrics: Vec<String>,
     /// Metrics that it has not.
@@ -63,7 +62,7 @@ pub struct Counted {
 /// for it is given back: the census works afterwards.
 #[must_use]
 pub struct Counting {
-    api: Api,
+    api: ProfilerApi,
     host: *mut c_void,
     profiler: *mut c_void,
     started: bool,
@@ -103,7 +102,7 @@ impl Counting {
     /// No CUPTI, no permission, no context, a process that is recorded by injection, or a
     /// device that has none of the metrics.
     pub fn begin(metrics: &[CString], kernels: usize) -> Result<Self> {
-        let api = Api::get()?;
+        let api = ProfilerApi::get()?;
         may_count()?;
         let driver = Driver::get()?;
         let (mut context, mut device) = (ptr::null_mut(), 0);
@@ -205,7 +204,7 @@ impl Counting {
     ///
     /// # Errors
     /// CUPTI's, and passes that are missing.
-    pub fn end(mut self) -> Result<Counted> {
+    pub fn end(mut self) -> Result<CountedKernels> {
         if !self.stop()? {
             return Err(Error::NoCounters("not every pass was made".to_owned()));
         }
@@ -221,7 +220,7 @@ impl Counting {
             let words = names.iter().map(|name| name.to_string_lossy().into_owned());
             words.collect()
         };
-        Ok(Counted {
+        Ok(CountedKernels {
             metrics: words(&self.metrics),
             unavailable: words(&self.unavailable),
             passes: self.passes,
@@ -245,46 +244,33 @@ impl Counting {
     }
 }
 
-impl Counted {
-    /// As the C interface gives it; a value that is not known is null.
+impl CountedKernels {
+    /// The JSON text that the C interface gives; a value that is not known is null.
     fn json(&self) -> String {
-        let mut out = format!(
-            "{{\"passes\":{},\"dropped\":{},\"metrics\":",
-            self.passes, self.dropped
-        );
-        list(&mut out, &self.metrics, |out, name| json::text(out, name));
-        out.push_str(",\"unavailable\":");
-        list(&mut out, &self.unavailable, |out, name| {
-            json::text(out, name)
+        let text = |out: &mut Json, name: &String| out.text(name);
+        let mut out = Json::default();
+        out.open('{')
+            .member("passes", self.passes)
+            .member("dropped", self.dropped);
+        out.array("metrics", &self.metrics, text)
+            .array("unavailable", &self.unavailable, text);
+        out.array("kernels", &self.kernels, |out, values| {
+            out.open('[');
+            for value in values {
+                match value.is_finite() {
+                    true => out.number(value),
+                    false => out.number("null"),
+                }
+            }
+            out.close(']');
         });
-        out.push_str(",\"kernels\":");
-        list(&mut out, &self.kernels, |out, values| {
-            list(out, values, |out, value| {
-                // Writing to a String does not fail.
-                let _ = match value.is_finite() {
-                    true => write!(out, "{value}"),
-                    false => write!(out, "null"),
-                };
-            });
-        });
-        out.push('}');
-        out
+        out.close('}');
+        out.into_text()
     }
 }
 
-fn list<T>(out: &mut String, all: &[T], mut put: impl FnMut(&mut String, &T)) {
-    out.push('[');
-    for (at, one) in all.iter().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        put(out, one);
-    }
-    out.push(']');
-}
-
-/// The counting of the C interface, and the text of the last one.
-static CURRENT: Mutex<(Option<Counting>, Option<CString>)> = Mutex::new((None, None));
+/// The counting of the C interface.
+static CURRENT: Current<Counting> = Current::new();
 
 /// Begins to count metrics of each kernel that the process launches on the current context:
 /// `kernels` of them, or 0 where that is not known. The more there are, the longer it takes.
@@ -311,10 +297,7 @@ pub unsafe extern "C" fn regatta_probe_counters_begin(
             .iter()
             .map(|&name| unsafe { CStr::from_ptr(name) }.to_owned());
         let names: Vec<CString> = names.collect();
-        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
-        current.0 = None;
-        current.0 = Some(Counting::begin(&names, kernels as usize)?);
-        Ok(())
+        CURRENT.begin(|| Counting::begin(&names, kernels as usize))
     })
 }
 
@@ -325,18 +308,9 @@ pub unsafe extern "C" fn regatta_probe_counters_begin(
 /// `json` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_counters_end(json: *mut *const c_char) -> c_int {
-    entry(|| {
-        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = current.0.take();
-        let begun = begun.ok_or(Error::Order("a counting ends that was not begun"))?;
-        let text = begun.end()?.json();
-        let kept = current.1.insert(CString::new(text).unwrap_or_default());
-        if !json.is_null() {
-            // SAFETY: the caller's.
-            unsafe { json.write(kept.as_ptr()) };
-        }
-        Ok(())
-    })
+    const NOT_BEGUN: &str = "a counting ends that was not begun";
+    // SAFETY: the caller's.
+    entry(|| unsafe { CURRENT.end(json, NOT_BEGUN, |begun| Ok(begun.end()?.json())) })
 }
 
 #[cfg(test)]
@@ -345,7 +319,7 @@ mod tests {
 
     #[test]
     fn counts_are_written_exactly_and_the_unknown_is_null() {
-        let counted = Counted {
+        let counted = CountedKernels {
             metrics: vec!["sm__inst_executed.sum".to_owned()],
             unavailable: vec!["a\"b".to_owned()],
             passes: 2,
@@ -369,11 +343,11 @@ mod tests {
         unsafe {
             assert_eq!(
                 regatta_probe_counters_end(ptr::null_mut()),
-                crate::status::WRONG_ORDER
+                crate::error::WRONG_ORDER
             );
             assert_eq!(
                 regatta_probe_counters_begin(ptr::null(), 0, 0),
-                crate::status::BAD_ARGUMENT
+                crate::error::BAD_ARGUMENT
             );
         }
     }

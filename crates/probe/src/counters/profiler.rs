@@ -5,8 +5,8 @@
 
 use crate::Error;
 use crate::Result;
-use crate::census::cupti::Library;
-use crate::library::functions;
+use crate::census::cupti::Cupti;
+use crate::driver::functions;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -85,7 +85,7 @@ parameters! {
 
 functions! {
     /// libcupti. All are there from CUDA 12.6 on.
-    Functions, c"libcupti.so.13", c_int;
+    ProfilerFunctions, c"libcupti.so.13", c_int;
     cuptiProfilerInitialize [c"cuptiProfilerInitialize"] (*mut Initialize);
     cuptiProfilerDeInitialize [c"cuptiProfilerDeInitialize"] (*mut Initialize);
     cuptiProfilerGetCounterAvailability [c"cuptiProfilerGetCounterAvailability"] (*mut Availability);
@@ -110,26 +110,26 @@ functions! {
 
 /// CUPTI with its profiler.
 #[derive(Clone, Copy)]
-pub struct Api {
-    cupti: &'static Library,
-    pub functions: &'static Functions,
+pub struct ProfilerApi {
+    cupti: &'static Cupti,
+    pub functions: &'static ProfilerFunctions,
 }
 
-impl Api {
+impl ProfilerApi {
     /// The profiler's functions, found once.
     ///
     /// # Errors
     /// No CUPTI, or one that is too old.
-    pub fn get() -> Result<Api> {
-        static FUNCTIONS: OnceLock<Result<Functions>> = OnceLock::new();
-        let cupti = Library::get()?;
+    pub fn get() -> Result<ProfilerApi> {
+        static FUNCTIONS: OnceLock<Result<ProfilerFunctions>> = OnceLock::new();
+        let cupti = Cupti::get()?;
         let found = FUNCTIONS.get_or_init(|| {
-            Functions::of(cupti.opened).map_err(|error| {
+            ProfilerFunctions::find_in(cupti.opened).map_err(|error| {
                 Error::NoCounters(format!("CUPTI of CUDA 12.6 or newer is needed: {error}"))
             })
         });
         let functions = found.as_ref().map_err(Clone::clone)?;
-        Ok(Api { cupti, functions })
+        Ok(ProfilerApi { cupti, functions })
     }
 
     /// CUPTI's word for a code, or what is to be done where counting is not permitted.
@@ -164,7 +164,7 @@ pub fn pointers(names: &[CString]) -> Vec<*const c_char> {
     names.iter().map(|name| name.as_ptr()).collect()
 }
 
-pub fn chip(api: Api, device: c_int) -> Result<CString> {
+pub fn chip(api: ProfilerApi, device: c_int) -> Result<CString> {
     let mut all = ChipName::new();
     all.device = usize::try_from(device).unwrap_or(0);
     profiler!(api, cuptiDeviceGetChipName, all)?;
@@ -176,7 +176,7 @@ pub fn chip(api: Api, device: c_int) -> Result<CString> {
 }
 
 /// What the device counts, as CUPTI keeps it: first the size, then the image.
-pub fn available(api: Api, context: *mut c_void) -> Result<Vec<u8>> {
+pub fn available(api: ProfilerApi, context: *mut c_void) -> Result<Vec<u8>> {
     let mut image = Vec::new();
     for _ in 0..2 {
         let mut all = Availability::new();
@@ -191,7 +191,7 @@ pub fn available(api: Api, context: *mut c_void) -> Result<Vec<u8>> {
 }
 
 /// A host object, which knows metrics; to be given to [`release`].
-pub fn host(api: Api, chip: &CStr, available: &[u8]) -> Result<*mut c_void> {
+pub fn host(api: ProfilerApi, chip: &CStr, available: &[u8]) -> Result<*mut c_void> {
     let mut all = HostInitialize::new();
     (all.kind, all.chip) = (RANGE_PROFILER, chip.as_ptr());
     all.availability = available.as_ptr();
@@ -199,7 +199,7 @@ pub fn host(api: Api, chip: &CStr, available: &[u8]) -> Result<*mut c_void> {
     Ok(all.host)
 }
 
-pub fn release(api: Api, host: *mut c_void) {
+pub fn release(api: ProfilerApi, host: *mut c_void) {
     if !host.is_null() {
         let mut all = HostDeinitialize::new();
         all.host = host;
@@ -208,7 +208,7 @@ pub fn release(api: Api, host: *mut c_void) {
     }
 }
 
-pub fn add(api: Api, host: *mut c_void, metrics: &[CString]) -> Result<()> {
+pub fn add(api: ProfilerApi, host: *mut c_void, metrics: &[CString]) -> Result<()> {
     let names = pointers(metrics);
     let mut all = AddMetrics::new();
     (all.host, all.names, all.count) = (host, names.as_ptr(), names.len());
@@ -216,7 +216,7 @@ pub fn add(api: Api, host: *mut c_void, metrics: &[CString]) -> Result<()> {
 }
 
 /// Whether a chip has a metric: asked once, since each takes an object of its own.
-pub fn has(api: Api, chip: &CStr, available: &[u8], metric: &CString) -> bool {
+pub fn has(api: ProfilerApi, chip: &CStr, available: &[u8], metric: &CString) -> bool {
     static KNOWN: Mutex<BTreeMap<(CString, CString), bool>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (chip.to_owned(), metric.clone());

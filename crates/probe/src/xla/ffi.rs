@@ -83,7 +83,7 @@ pub struct ErrorDestroy {
 
 /// `XLA_FFI_Api`: what a handler may call.
 #[repr(C)]
-pub struct Api {
+pub struct XlaApi {
     pub struct_size: usize,
     pub extension_start: *mut Extension,
     pub api_version: ApiVersion,
@@ -100,7 +100,7 @@ pub struct Api {
 pub struct CallFrame {
     pub struct_size: usize,
     pub extension_start: *mut Extension,
-    pub api: *const Api,
+    pub api: *const XlaApi,
     pub context: *mut c_void,
     pub stage: c_int,
 }
@@ -163,10 +163,10 @@ pub unsafe fn stream(frame: *const CallFrame) -> Result<usize, String> {
             return Err("XLA called the marker at another stage than execution".to_owned());
         }
         let api = (*frame).api;
-        let version = field!(api, Api, api_version)
+        let version = field!(api, XlaApi, api_version)
             .map(|version| (version.major, version.minor))
             .filter(|version| version.0 == VERSION.0);
-        let (Some(_), Some(Some(stream_get))) = (version, field!(api, Api, stream_get)) else {
+        let (Some(_), Some(Some(stream_get))) = (version, field!(api, XlaApi, stream_get)) else {
             return Err(format!(
                 "XLA's foreign function interface is not of version {}",
                 VERSION.0
@@ -191,7 +191,7 @@ pub unsafe fn stream(frame: *const CallFrame) -> Result<usize, String> {
 ///
 /// # Safety
 /// `error` is from a function of `api` and is not used again.
-unsafe fn take_message(api: &Api, error: ErrorHandle) -> String {
+unsafe fn take_message(api: &XlaApi, error: ErrorHandle) -> String {
     let mut asked = ErrorMessage {
         struct_size: size_of::<ErrorMessage>(),
         extension_start: ptr::null_mut(),

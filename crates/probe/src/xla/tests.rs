@@ -4,8 +4,8 @@
 use super::ffi::*;
 use super::*;
 use crate::clock::Clock;
-use crate::mock::{ISSUE_NS, Mock};
 use crate::sample::{Cache, Settings};
+use crate::tests::mock::{ISSUE_NS, Mock};
 use std::ffi::c_char;
 use std::mem::offset_of;
 use std::ptr::null_mut;
@@ -48,9 +48,9 @@ fn version(major: c_int) -> ApiVersion {
     }
 }
 
-fn api(stream_get: unsafe extern "C" fn(*mut StreamGet) -> ErrorHandle) -> Api {
-    Api {
-        struct_size: 8 * size_of::<Api>(),
+fn api(stream_get: unsafe extern "C" fn(*mut StreamGet) -> ErrorHandle) -> XlaApi {
+    XlaApi {
+        struct_size: 8 * size_of::<XlaApi>(),
         extension_start: null_mut(),
         api_version: version(0),
         internal_api: ptr::null(),
@@ -62,7 +62,7 @@ fn api(stream_get: unsafe extern "C" fn(*mut StreamGet) -> ErrorHandle) -> Api {
     }
 }
 
-fn frame(api: &Api) -> CallFrame {
+fn frame(api: &XlaApi) -> CallFrame {
     CallFrame {
         struct_size: 4 * size_of::<CallFrame>(),
         extension_start: null_mut(),
@@ -85,8 +85,8 @@ fn structs_lie_as_in_the_header() {
     assert_eq!(offset_of!(Metadata, api_version), 8);
     assert_eq!(offset_of!(Metadata, traits), 32);
     assert_eq!(offset_of!(MetadataExtension, metadata), 24);
-    assert_eq!(offset_of!(Api, error_destroy), 64);
-    assert_eq!(offset_of!(Api, stream_get), 80);
+    assert_eq!(offset_of!(XlaApi, error_destroy), 64);
+    assert_eq!(offset_of!(XlaApi, stream_get), 80);
     assert_eq!(offset_of!(StreamGet, stream), 24);
     assert_eq!(size_of::<ApiVersion>(), 24);
 }

@@ -3,9 +3,9 @@
 
 use crate::Error;
 use crate::Result;
-use crate::clock::{Device, Mark};
-use crate::gate::Word;
-use crate::measure::Capture;
+use crate::clock::{Mark, TimedDevice};
+use crate::gate::TicketWord;
+use crate::sample::Capture;
 use crate::sample::EMPTY_KERNEL_NS;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// What the clock did with the device, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum MockCall {
     Flush,
     Synchronise,
     CloseGate,
@@ -34,7 +34,7 @@ pub enum Step {
 
 /// Queued work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum QueuedWork {
     Flush,
     Wait(u32),
     Record(Mark),
@@ -55,17 +55,17 @@ pub const HOT_SHARE: u64 = 4;
 /// Safety net: a gate that nobody opens is a failed test, not a hung one.
 const DEADLOCK: Duration = Duration::from_secs(20);
 
-type Trace = Arc<Mutex<Vec<Step>>>;
+type Trace = Arc<Mutex<Vec<MockCall>>>;
 
 struct TracedWord {
     word: AtomicU32,
     trace: Trace,
 }
 
-impl Word for TracedWord {
+impl TicketWord for TracedWord {
     fn raise(&self, ticket: u32) {
         if self.word.fetch_max(ticket, Ordering::Release) < ticket {
-            self.trace.lock().unwrap().push(Step::OpenGate);
+            self.trace.lock().unwrap().push(MockCall::OpenGate);
         }
     }
 }
@@ -74,8 +74,8 @@ impl Word for TracedWord {
 pub struct Mock {
     word: Arc<TracedWord>,
     trace: Trace,
-    queue: VecDeque<Work>,
-    capturing: Option<Vec<Work>>,
+    queue: VecDeque<QueuedWork>,
+    capturing: Option<Vec<QueuedWork>>,
     device_ns: u64,
     host_ns: u64,
     marks: [u64; 3],
@@ -83,7 +83,7 @@ pub struct Mock {
     tickets: u32,
     clock_reads: u32,
     /// The step that fails from now on.
-    pub fails: Option<Step>,
+    pub fails: Option<MockCall>,
 }
 
 impl Mock {
@@ -108,7 +108,7 @@ impl Mock {
     }
 
     /// The trace so far, which then starts anew.
-    pub fn take_trace(&self) -> Vec<Step> {
+    pub fn take_trace(&self) -> Vec<MockCall> {
         std::mem::take(&mut *self.trace.lock().unwrap())
     }
 
@@ -119,12 +119,12 @@ impl Mock {
 
     /// Queues a kernel of this length.
     pub fn kernel(&mut self, ns: u64) -> Result<()> {
-        self.step(Step::Kernel)?;
-        self.queue(Work::Kernel(ns));
+        self.step(MockCall::Kernel)?;
+        self.queue(QueuedWork::Kernel(ns));
         Ok(())
     }
 
-    fn step(&mut self, step: Step) -> Result<()> {
+    fn step(&mut self, step: MockCall) -> Result<()> {
         self.trace.lock().unwrap().push(step);
         if self.fails == Some(step) {
             return Err(failure());
@@ -132,7 +132,7 @@ impl Mock {
         Ok(())
     }
 
-    fn queue(&mut self, work: Work) {
+    fn queue(&mut self, work: QueuedWork) {
         if let Some(captured) = &mut self.capturing {
             captured.push(work);
         } else {
@@ -145,13 +145,13 @@ impl Mock {
         }
     }
 
-    fn work(&mut self, work: Work) {
+    fn work(&mut self, work: QueuedWork) {
         match work {
-            Work::Flush => {
+            QueuedWork::Flush => {
                 self.device_ns += FLUSH_NS;
                 self.cached = false;
             }
-            Work::Wait(ticket) => {
+            QueuedWork::Wait(ticket) => {
                 let begin = Instant::now();
                 while self.word.word.load(Ordering::Acquire) < ticket {
                     assert!(begin.elapsed() < DEADLOCK, "nobody opens the gate");
@@ -160,7 +160,7 @@ impl Mock {
                 // Opened no earlier than the host had come this far.
                 self.device_ns = self.device_ns.max(self.host_ns);
             }
-            Work::Record(mark) => {
+            QueuedWork::Record(mark) => {
                 self.device_ns += PAIR_NS / 2;
                 self.marks[mark as usize] = self.device_ns;
                 // The start event's other half lies behind its time stamp.
@@ -168,12 +168,12 @@ impl Mock {
                     self.device_ns += PAIR_NS / 2;
                 }
             }
-            Work::Kernel(ns) => {
+            QueuedWork::Kernel(ns) => {
                 let saved = if self.cached { ns / HOT_SHARE } else { 0 };
                 self.device_ns += LAUNCH_NS + ns - saved;
                 self.cached = true;
             }
-            Work::NullKernel => self.device_ns += LAUNCH_NS + EMPTY_KERNEL_NS as u64,
+            QueuedWork::NullKernel => self.device_ns += LAUNCH_NS + EMPTY_KERNEL_NS as u64,
         }
     }
 }
@@ -187,19 +187,19 @@ pub fn failure() -> Error {
     }
 }
 
-impl Device for Mock {
-    fn word(&self) -> Arc<dyn Word> {
-        Arc::clone(&self.word) as Arc<dyn Word>
+impl TimedDevice for Mock {
+    fn word(&self) -> Arc<dyn TicketWord> {
+        Arc::clone(&self.word) as Arc<dyn TicketWord>
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.step(Step::Flush)?;
-        self.queue(Work::Flush);
+        self.step(MockCall::Flush)?;
+        self.queue(QueuedWork::Flush);
         Ok(())
     }
 
     fn synchronise(&mut self) -> Result<()> {
-        self.step(Step::Synchronise)?;
+        self.step(MockCall::Synchronise)?;
         if self.capturing.is_some() {
             return Err(Error::NotCapturable("waiting in a capture".to_owned()));
         }
@@ -211,23 +211,23 @@ impl Device for Mock {
     }
 
     fn wait(&mut self, ticket: u32) -> Result<()> {
-        self.step(Step::CloseGate)?;
+        self.step(MockCall::CloseGate)?;
         self.tickets = ticket;
-        self.queue(Work::Wait(ticket));
+        self.queue(QueuedWork::Wait(ticket));
         Ok(())
     }
 
     fn record(&mut self, mark: Mark) -> Result<()> {
-        self.step(Step::Record(mark))?;
-        self.queue(Work::Record(mark));
+        self.step(MockCall::Record(mark))?;
+        self.queue(QueuedWork::Record(mark));
         Ok(())
     }
 
     fn reach(&mut self, mark: Mark) -> Result<()> {
-        self.step(Step::Reach(mark))?;
+        self.step(MockCall::Reach(mark))?;
         while let Some(work) = self.queue.pop_front() {
             self.work(work);
-            if work == Work::Record(mark) {
+            if work == QueuedWork::Record(mark) {
                 break;
             }
         }
@@ -236,24 +236,24 @@ impl Device for Mock {
     }
 
     fn elapsed_ns(&mut self) -> Result<f64> {
-        self.step(Step::Elapsed)?;
+        self.step(MockCall::Elapsed)?;
         Ok((self.marks[1] - self.marks[0]) as f64)
     }
 
     fn host_ns(&mut self) -> u64 {
-        self.trace.lock().unwrap().push(Step::HostClock);
+        self.trace.lock().unwrap().push(MockCall::HostClock);
         self.host_ns
     }
 
     fn clock_mhz(&mut self) -> Option<f64> {
         self.clock_reads += 1;
-        self.step(Step::SmClock).ok()?;
+        self.step(MockCall::SmClock).ok()?;
         Some(1_979.0 + f64::from(self.clock_reads))
     }
 
     fn null_kernel(&mut self) -> Result<bool> {
-        self.step(Step::NullKernel)?;
-        self.queue(Work::NullKernel);
+        self.step(MockCall::NullKernel)?;
+        self.queue(QueuedWork::NullKernel);
         Ok(true)
     }
 }
@@ -262,26 +262,26 @@ impl Capture for Mock {
     type Graph = Vec<u64>;
 
     fn begin_capture(&mut self) -> Result<()> {
-        self.step(Step::BeginCapture)?;
+        self.step(MockCall::BeginCapture)?;
         self.capturing = Some(Vec::new());
         Ok(())
     }
 
     fn end_capture(&mut self) -> Result<Vec<u64>> {
         let captured = self.capturing.take().unwrap_or_default();
-        self.step(Step::EndCapture)?;
+        self.step(MockCall::EndCapture)?;
         let kernels = captured.into_iter().filter_map(|work| match work {
-            Work::Kernel(ns) => Some(ns),
+            QueuedWork::Kernel(ns) => Some(ns),
             _ => None,
         });
         Ok(kernels.collect())
     }
 
     fn launch(&mut self, graph: &Vec<u64>) -> Result<()> {
-        self.step(Step::LaunchGraph)?;
+        self.step(MockCall::LaunchGraph)?;
         self.host_ns += ISSUE_NS;
         for ns in graph {
-            self.queue.push_back(Work::Kernel(*ns));
+            self.queue.push_back(QueuedWork::Kernel(*ns));
         }
         Ok(())
     }
