@@ -25,7 +25,7 @@ mod view;
 mod worker;
 
 pub use offer::Offer;
-pub use own::{ContractFile, Own, source};
+pub use own::{Own, source};
 pub use plan::{Asked, Limits};
 pub use worker::CudaWorker;
 

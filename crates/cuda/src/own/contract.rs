@@ -4,62 +4,117 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::argument::{self, Argument};
-use super::expression::{Condition, Expression};
-use super::figures;
-use super::written::{ContractFile, Extents, Formula, Written, WrittenLaunch};
+use serde::Deserialize;
+
+use super::expression::{Argument, Expression, Figures, is_taken};
 use regatta_core::input;
 use regatta_worker::attention::{Dtype, Layout, Mask, is_name, parameter_name};
 
-/// What a contract says, read and checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Contract {
     /// Options for the compiler, beside regatta's own.
+    #[serde(default)]
     pub options: Vec<String>,
-    /// The variants, by name.
-    pub variants: BTreeMap<String, Variant>,
+    /// The variants of the CUDA file, by name.
+    pub variants: BTreeMap<String, ContractVariant>,
 }
 
-/// One variant: what it takes, and what it launches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variant {
+/// `[variants.NAME]`: what a variant takes, and what it launches.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContractVariant {
     /// What it is, in a line.
+    #[serde(default)]
     pub summary: String,
     /// Storage types it takes.
     pub dtypes: Vec<Dtype>,
-    /// Layouts it takes.
+    /// Layouts it takes; by default bshd.
+    #[serde(default = "bshd")]
     pub layouts: Vec<Layout>,
-    /// Names of masks it takes; `None`: any.
-    pub masks: Option<Vec<String>>,
-    /// What else must hold.
-    pub requires: Vec<Condition>,
-    /// Its parameters, and what each is where nobody says.
+    /// Names of masks it takes, or [`ANY`]; by default full.
+    #[serde(default = "full")]
+    pub masks: Vec<String>,
+    /// Conditions on figures of the problem, such as `head_dim % 8 == 0`; else the case is
+    /// unsupported.
+    #[serde(default)]
+    pub requires: Vec<Expression>,
+    /// Whole numbers that a case may set, and what each is by default.
+    #[serde(default)]
     pub parameters: BTreeMap<String, i64>,
     /// Bytes of device memory beside the tensors.
+    #[serde(default = "zero")]
     pub workspace_bytes: Expression,
     /// Launches of the forward pass, in order.
-    pub forward: Vec<Launch>,
-    /// Launches of the backward pass, in order; empty: it has none.
-    pub backward: Vec<Launch>,
+    pub forward: Vec<ContractLaunch>,
+    /// Launches of the backward pass, in order; empty where there is none.
+    #[serde(default)]
+    pub backward: Vec<ContractLaunch>,
 }
 
-/// One launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// The entry point: `{dtype}`, `{head_dim}` and parameters are put in.
+/// `[[variants.NAME.forward]]`: one launch.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContractLaunch {
+    /// The entry point, `extern "C"`; `{dtype}`, `{head_dim}` and parameters are put in.
     pub entry: String,
-    /// What it is given, in order.
-    pub arguments: Vec<Argument>,
+    /// The arguments in order: tensors, `problem`, `scale`, or formulas with a type before them.
+    pub arguments: Vec<String>,
     /// Blocks in x, y, z.
-    pub grid: [Expression; 3],
+    pub grid: Extents,
     /// Threads of a block in x, y, z.
-    pub block: [Expression; 3],
+    pub block: Extents,
     /// Dynamic shared memory of a block, in bytes.
+    #[serde(default = "zero")]
     pub shared_bytes: Expression,
 }
 
+/// Extents in x, y and z, of which those that are not written are 1.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "WrittenExtents")]
+pub struct Extents(pub [Expression; 3]);
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a whole number, a formula in quotes, or up to three of them: x, y, z"
+)]
+enum WrittenExtents {
+    One(Expression),
+    Several(Vec<Expression>),
+}
+
+impl TryFrom<WrittenExtents> for Extents {
+    type Error = String;
+
+    fn try_from(written: WrittenExtents) -> Result<Extents, String> {
+        let written = match written {
+            WrittenExtents::One(one) => vec![one],
+            WrittenExtents::Several(several) => several,
+        };
+        if !(1..=3).contains(&written.len()) {
+            return Err(format!("{} extents; there are x, y and z", written.len()));
+        }
+        let at = |axis: usize| written.get(axis).cloned().unwrap_or(Expression::from(1));
+        Ok(Extents([at(0), at(1), at(2)]))
+    }
+}
+
+fn bshd() -> Vec<Layout> {
+    vec![Layout::Bshd]
+}
+
+fn full() -> Vec<String> {
+    vec!["full".to_owned()]
+}
+
+fn zero() -> Expression {
+    Expression::from(0)
+}
+
 /// The word of `masks` for a kernel that takes every mask.
-const ANY: &str = "any";
+pub const ANY: &str = "any";
 
 /// Reads a contract.
 ///
@@ -81,203 +136,145 @@ pub fn read(path: &Path) -> Result<Contract, String> {
 /// # Errors
 /// As [`read`].
 pub fn parse(text: &str) -> Result<Contract, String> {
-    let file: ContractFile = toml::from_str(text).map_err(|error| match is_suite(text) {
+    let contract: Contract = toml::from_str(text).map_err(|error| match is_suite(text) {
         true => "this is a suite, and this name is that of the launch contract of the CUDA file \
                  beside it; give the suite another name"
             .to_owned(),
         false => error.to_string(),
     })?;
-    if file.variants.is_empty() {
+    if contract.variants.is_empty() {
         return Err("`variants` is empty; write [variants.NAME]".to_owned());
     }
-    let variants = file.variants.into_iter().map(|(name, written)| {
+    for (name, variant) in &contract.variants {
         let at = format!("[variants.{name}]");
-        if !is_name(&name) {
+        if !is_name(name) {
             return Err(format!("{at}: `{name}` cannot name a variant"));
         }
-        let variant = variant(written).map_err(|why| format!("{at} {why}"))?;
-        Ok((name, variant))
-    });
-    Ok(Contract {
-        options: file.options,
-        variants: variants.collect::<Result<_, String>>()?,
-    })
+        variant.check().map_err(|why| format!("{at} {why}"))?;
+    }
+    Ok(contract)
 }
 
-/// Who measures `attention.cu` would call the suite `attention.toml`.
+/// True for a suite: who measures `attention.cu` would call it `attention.toml`.
 fn is_suite(text: &str) -> bool {
     let table = text.parse::<toml::Table>();
-    table.is_ok_and(|table| {
-        ["sweep", "workers"]
-            .iter()
-            .any(|key| table.contains_key(*key))
-    })
+    table.is_ok_and(|table| table.contains_key("sweep") || table.contains_key("workers"))
 }
 
-fn variant(written: Written) -> Result<Variant, String> {
-    for (key, empty) in [
-        ("dtypes", written.dtypes.is_empty()),
-        ("layouts", written.layouts.is_empty()),
-        ("masks", written.masks.is_empty()),
-        ("forward", written.forward.is_empty()),
-    ] {
-        if empty {
-            return Err(format!("{key}: there is nothing in it"));
-        }
-    }
-    for name in written.parameters.keys() {
-        parameter_name(name).map_err(|error| format!("parameters: {error}"))?;
-        if argument::is_taken(name) {
-            return Err(format!(
-                "parameters: `{name}` means something else among `arguments` (a tensor, `problem`, \
-                 `scale` or a type); call it something else"
-            ));
-        }
-        if figures::is_figure(name) || name.contains('-') || name.starts_with('_') {
-            return Err(format!(
-                "parameters: `{name}` cannot stand in a formula; use letters, digits and `_`, \
-                 and no name that a figure of the problem has"
-            ));
-        }
-    }
-    let any = written.masks.iter().any(|mask| mask == ANY);
-    for mask in written.masks.iter().filter(|mask| *mask != ANY) {
-        Mask::parse(mask, true).map_err(|error| format!("masks: {error}"))?;
-    }
-    let parameters = written.parameters;
-    let known = |name: &str| figures::is_figure(name) || parameters.contains_key(name);
-    let reading = Reading {
-        known: &known,
-        parameters: &parameters,
-    };
-    let conditions = written.requires.iter();
-    let conditions = conditions.map(|text| Condition::parse(text, &known));
-    let requires: Result<_, _> = conditions.collect();
-    let workspace = reading.formula(&written.workspace_bytes);
-    Ok(Variant {
-        summary: written.summary,
-        dtypes: written.dtypes,
-        layouts: written.layouts,
-        masks: (!any).then_some(written.masks),
-        requires: requires.map_err(|why| format!("requires: {why}"))?,
-        workspace_bytes: workspace.map_err(|why| format!("workspace_bytes: {why}"))?,
-        forward: reading.launches("forward", &written.forward)?,
-        backward: reading.launches("backward", &written.backward)?,
-        parameters: parameters.clone(),
-    })
-}
-
-/// What formulas of one variant may name.
-struct Reading<'a> {
-    known: &'a dyn Fn(&str) -> bool,
-    parameters: &'a BTreeMap<String, i64>,
-}
-
-impl Reading<'_> {
-    fn launches(&self, pass: &str, written: &[WrittenLaunch]) -> Result<Vec<Launch>, String> {
-        let launches = written.iter().enumerate().map(|(at, launch)| {
-            let read = self.launch(launch, pass == "backward");
-            read.map_err(|why| format!("{pass} {}, {why}", at + 1))
-        });
-        launches.collect()
-    }
-
-    fn launch(&self, written: &WrittenLaunch, backward: bool) -> Result<Launch, String> {
-        let arguments = written.arguments.iter();
-        let arguments = arguments.map(|text| {
-            let argument = Argument::parse(text, self.known)?;
-            match argument.needs_backward() && !backward {
-                true => Err(format!("`{text}` is there in `backward` alone")),
-                false => Ok(argument),
+impl ContractVariant {
+    fn check(&self) -> Result<(), String> {
+        for (key, empty) in [
+            ("dtypes", self.dtypes.is_empty()),
+            ("layouts", self.layouts.is_empty()),
+            ("masks", self.masks.is_empty()),
+            ("forward", self.forward.is_empty()),
+        ] {
+            if empty {
+                return Err(format!("{key}: there is nothing in it"));
             }
-        });
-        let arguments: Result<_, String> = arguments.collect();
-        self.entry(&written.entry)
-            .map_err(|why| format!("entry: {why}"))?;
-        Ok(Launch {
-            entry: written.entry.clone(),
-            arguments: arguments.map_err(|why| format!("arguments: {why}"))?,
-            grid: self
-                .extents(&written.grid)
-                .map_err(|why| format!("grid: {why}"))?,
-            block: self
-                .extents(&written.block)
-                .map_err(|why| format!("block: {why}"))?,
-            shared_bytes: self
-                .formula(&written.shared_bytes)
-                .map_err(|why| format!("shared_bytes: {why}"))?,
-        })
-    }
-
-    fn entry(&self, entry: &str) -> Result<(), String> {
-        let zero = |name: &str| match name {
-            "head_dim" => Some(0),
-            _ => self.parameters.get(name).copied(),
-        };
-        let name = entry_name(entry, Dtype::F32, &zero)?;
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        match !name.is_empty() && name.chars().all(plain) {
-            true => Ok(()),
-            false => Err(format!(
-                "`{entry}` is no name of a function in C; write `extern \"C\" __global__ void \
-                 kernel(...)`, and `kernel` here"
-            )),
         }
-    }
-
-    fn extents(&self, written: &Extents) -> Result<[Expression; 3], String> {
-        let written: Vec<&Formula> = match written {
-            Extents::One(one) => vec![one],
-            Extents::Several(several) => several.iter().collect(),
-        };
-        if !(1..=3).contains(&written.len()) {
-            return Err(format!("{} extents; there are x, y and z", written.len()));
-        }
-        let at = |axis: usize| match written.get(axis) {
-            Some(formula) => self.formula(formula),
-            None => self.formula(&Formula::Number(1)),
-        };
-        Ok([at(0)?, at(1)?, at(2)?])
-    }
-
-    fn formula(&self, written: &Formula) -> Result<Expression, String> {
-        match written {
-            Formula::Number(number) => Expression::parse(&number.to_string(), self.known),
-            Formula::Text(text) => Expression::parse(text, self.known),
-        }
-    }
-}
-
-/// The entry point's name, with `{dtype}` and figures put in.
-///
-/// # Errors
-/// Braces around something else.
-pub fn entry_name(
-    entry: &str,
-    dtype: Dtype,
-    figure: &dyn Fn(&str) -> Option<i64>,
-) -> Result<String, String> {
-    let mut name = String::new();
-    let mut rest = entry;
-    while let Some((before, after)) = rest.split_once('{') {
-        let (place, after) = after
-            .split_once('}')
-            .ok_or_else(|| format!("`{entry}`: a `}}` is missing"))?;
-        name.push_str(before);
-        match (place, figure(place)) {
-            ("dtype", _) => name.push_str(dtype.name()),
-            (_, Some(value)) => name.push_str(&value.to_string()),
-            (_, None) => {
+        let none = Figures::example(&BTreeMap::new());
+        for name in self.parameters.keys() {
+            parameter_name(name).map_err(|error| format!("parameters: {error}"))?;
+            if is_taken(name) {
                 return Err(format!(
-                    "`{entry}`: `{{{place}}}` is neither `{{dtype}}`, `{{head_dim}}` nor one of \
-                     `parameters`"
+                    "parameters: `{name}` means something else among `arguments` (a tensor, \
+                     `problem`, `scale`, a type or a function); call it something else"
+                ));
+            }
+            if none.get(name).is_some() || name.contains('-') || name.starts_with('_') {
+                return Err(format!(
+                    "parameters: `{name}` cannot stand in a formula; use letters, digits and \
+                     `_`, and no name that a figure of the problem has"
                 ));
             }
         }
-        rest = after;
+        for mask in self.masks.iter().filter(|mask| *mask != ANY) {
+            Mask::parse(mask, true).map_err(|error| format!("masks: {error}"))?;
+        }
+        let figures = Figures::example(&self.parameters);
+        for condition in &self.requires {
+            let checked = condition.check(&figures, true);
+            checked.map_err(|why| format!("requires: {why}"))?;
+        }
+        let workspace = self.workspace_bytes.check(&figures, false);
+        workspace.map_err(|why| format!("workspace_bytes: {why}"))?;
+        for (pass, launches) in [("forward", &self.forward), ("backward", &self.backward)] {
+            for (at, launch) in launches.iter().enumerate() {
+                let checked = launch.check(&figures, &self.parameters, pass == "backward");
+                checked.map_err(|why| format!("{pass} {}, {why}", at + 1))?;
+            }
+        }
+        Ok(())
     }
-    name.push_str(rest);
-    Ok(name)
+}
+
+impl ContractLaunch {
+    fn check(
+        &self,
+        figures: &Figures,
+        parameters: &BTreeMap<String, i64>,
+        backward: bool,
+    ) -> Result<(), String> {
+        for text in &self.arguments {
+            let checked = Argument::parse(text).and_then(|one| one.check(figures, backward));
+            checked.map_err(|why| format!("arguments: {why}"))?;
+        }
+        let known = |name: &str| match name {
+            "head_dim" => Some(0),
+            _ => parameters.get(name).copied(),
+        };
+        let name = self
+            .entry_name(Dtype::F32, known)
+            .map_err(|why| format!("entry: {why}"))?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || !name.chars().all(plain) {
+            return Err(format!(
+                "entry: `{}` is no name of a function in C; write `extern \"C\" __global__ void \
+                 kernel(...)`, and `kernel` here",
+                self.entry
+            ));
+        }
+        let shared = std::slice::from_ref(&self.shared_bytes);
+        let formulas = [("grid", &self.grid.0[..]), ("block", &self.block.0)];
+        for (key, formulas) in formulas.into_iter().chain([("shared_bytes", shared)]) {
+            let mut checked = formulas.iter().map(|formula| formula.check(figures, false));
+            checked.try_for_each(|one| one.map_err(|why| format!("{key}: {why}")))?;
+        }
+        Ok(())
+    }
+
+    /// The entry point's name, with `{dtype}` and figures put in.
+    ///
+    /// # Errors
+    /// Braces around something else.
+    pub fn entry_name(
+        &self,
+        dtype: Dtype,
+        figure: impl Fn(&str) -> Option<i64>,
+    ) -> Result<String, String> {
+        let entry = &self.entry;
+        let mut name = String::new();
+        let mut rest = entry.as_str();
+        while let Some((before, after)) = rest.split_once('{') {
+            let (place, after) = after
+                .split_once('}')
+                .ok_or_else(|| format!("`{entry}`: a `}}` is missing"))?;
+            name.push_str(before);
+            match (place, figure(place)) {
+                ("dtype", _) => name.push_str(dtype.name()),
+                (_, Some(value)) => name.push_str(&value.to_string()),
+                (_, None) => {
+                    return Err(format!(
+                        "`{entry}`: `{{{place}}}` is neither `{{dtype}}`, `{{head_dim}}` nor one \
+                         of `parameters`"
+                    ));
+                }
+            }
+            rest = after;
+        }
+        Ok(name + rest)
+    }
 }
 
 #[cfg(test)]
@@ -304,11 +301,11 @@ mod tests {
         let contract = parse(TEXT).unwrap();
         let variant = &contract.variants["attention"];
         assert_eq!(variant.layouts, [Layout::Bshd]);
-        assert_eq!(variant.masks.as_deref(), Some(&["full".to_owned()][..]));
+        assert_eq!(variant.masks, ["full"]);
         let launch = &variant.forward[0];
         assert_eq!(launch.arguments.len(), 7);
-        assert_eq!(launch.grid[1].to_string(), "heads");
-        assert_eq!(launch.block[2].to_string(), "1");
+        assert_eq!(launch.grid.0[1].to_string(), "heads");
+        assert_eq!(launch.block.0[2].to_string(), "1");
         assert!(variant.backward.is_empty());
     }
 

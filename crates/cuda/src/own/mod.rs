@@ -4,27 +4,23 @@
 //! What it launches becomes a [`Plan`], as regatta's own kernels do, so that clock, inputs,
 //! checks and counts are the same for both.
 
-mod argument;
 mod contract;
 mod expression;
-mod figures;
 #[cfg(test)]
 mod tests;
-mod written;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::offer::Offer;
 use super::plan::{Arguments, Asked, Code, Plan, Shape, Step};
+use crate::argument::DeviceProblem;
 use crate::kernels::source::Source;
-use contract::{Contract, Launch, Variant, entry_name};
-use expression::Expression;
-use figures::Figures;
-use regatta_worker::attention::{Direction, Dtype, Mask, ParamValue, Problem};
+use contract::{ANY, Contract, ContractLaunch, ContractVariant, Extents};
+use expression::{Argument, Expression, Figures};
+use regatta_worker::attention::{Direction, Mask, ParamValue, Problem};
 use regatta_worker::protocol::{Parameter, VariantInfo};
 use regatta_worker::serve::Refusal;
-pub use written::ContractFile;
 
 /// The kernels of one file.
 pub struct Own {
@@ -104,31 +100,27 @@ impl Offer for Own {
         let variant =
             variant.ok_or_else(|| format!("there is no variant `{}/{name}`", self.name))?;
         let parameters = parameters(variant, asked)?;
-        let figures = Figures::of(asked.problem, asked.limits.sms);
-        let figure = |name: &str| {
-            let parameter = parameters.get(name).copied();
-            parameter.or_else(|| figures.get(name))
-        };
+        let figures = Figures::new(asked.problem, asked.limits.sms, &parameters);
         if let Some(why) = refuses(variant, asked.problem) {
             return Err(Refusal::Unsupported(format!("{}/{name} {why}", self.name)));
         }
         let contract = |why: String| format!("[variants.{name}] {why}");
         for condition in &variant.requires {
-            let holds = condition.holds(&figure);
+            let holds = condition.holds(&figures);
             if !holds.map_err(|why| contract(format!("requires: {why}")))? {
                 let why = format!("{}/{name} requires {condition}", self.name);
                 return Err(Refusal::Unsupported(why));
             }
         }
-        let steps = |pass: &str, launches: &[Launch]| {
+        let steps = |pass: &str, launches: &[ContractLaunch]| {
             let launches = launches.iter().enumerate();
             let steps = launches.map(|(at, launch)| {
-                let step = step(launch, asked.problem.dtype, figures.scale(), &figure);
+                let step = step(launch, asked.problem, &figures);
                 step.map_err(|why| contract(format!("{pass} {}, {why}", at + 1)))
             });
             steps.collect::<Result<Vec<Step>, String>>()
         };
-        let workspace = variant.workspace_bytes.value(&figure);
+        let workspace = variant.workspace_bytes.value(&figures);
         let workspace = workspace.map_err(|why| contract(format!("workspace_bytes: {why}")))?;
         let backward = match asked.problem.direction.has_backward() {
             true => steps("backward", &variant.backward)?,
@@ -161,7 +153,7 @@ impl Offer for Own {
 }
 
 /// The parameters of a case: those that are asked for, and the others as the contract has them.
-fn parameters(variant: &Variant, asked: &Asked) -> Result<BTreeMap<String, i64>, String> {
+fn parameters(variant: &ContractVariant, asked: &Asked) -> Result<BTreeMap<String, i64>, String> {
     let mut parameters = variant.parameters.clone();
     for (name, value) in asked.params.iter() {
         let place = parameters
@@ -178,7 +170,7 @@ fn parameters(variant: &Variant, asked: &Asked) -> Result<BTreeMap<String, i64>,
 }
 
 /// Why the contract leaves a problem out, whatever `requires` says.
-fn refuses(variant: &Variant, problem: &Problem) -> Option<String> {
+fn refuses(variant: &ContractVariant, problem: &Problem) -> Option<String> {
     let (dtype, layout, direction) = (problem.dtype, problem.layout, problem.direction);
     if problem.varlen.is_some() {
         return Some("does not take ragged batches".to_owned());
@@ -198,34 +190,29 @@ fn refuses(variant: &Variant, problem: &Problem) -> Option<String> {
         // A causal mask whose diagonal nobody places is none of a problem that needs it placed.
         mask.is_ok_and(|mask| mask == problem.mask) && Mask::parse(name, square).is_ok()
     };
-    let masks = variant.masks.as_ref()?;
+    let takes = |name: &String| name == ANY || same(name);
     let name = problem.mask.name(square);
-    (!masks.iter().any(same)).then(|| format!("does not take the mask {name}"))
+    (!variant.masks.iter().any(takes)).then(|| format!("does not take the mask {name}"))
 }
 
-fn step(
-    launch: &Launch,
-    dtype: Dtype,
-    scale: f32,
-    figure: &dyn Fn(&str) -> Option<i64>,
-) -> Result<Step, String> {
-    let extents = |all: &[Expression; 3], what: &str| {
-        let [x, y, z] = all;
+fn step(launch: &ContractLaunch, problem: &Problem, figures: &Figures) -> Result<Step, String> {
+    let extents = |Extents([x, y, z]): &Extents, what: &str| {
         let extent = |formula: &Expression| {
-            let value = formula.value(figure);
+            let value = formula.value(figures);
             let value = value.map_err(|why| format!("{what}: {why}"))?;
-            let held = u32::try_from(value).ok().filter(|extent| *extent > 0);
-            held.ok_or_else(|| format!("{what}: `{formula}` is {value}; it is 1 or more"))
+            let extent = u32::try_from(value).ok().filter(|extent| *extent > 0);
+            extent.ok_or_else(|| format!("{what}: `{formula}` is {value}; it is 1 or more"))
         };
         Ok::<_, String>([extent(x)?, extent(y)?, extent(z)?])
     };
-    let shared = launch.shared_bytes.value(figure);
+    let shared = launch.shared_bytes.value(figures);
     let shared = shared.map_err(|why| format!("shared_bytes: {why}"))?;
-    let arguments = launch.arguments.iter();
-    let arguments: Result<_, String> = arguments.map(|a| a.given(scale, figure)).collect();
+    let scale = DeviceProblem::sized(problem, 1).scale;
+    let given = |text: &String| Argument::parse(text)?.given(scale, figures);
+    let arguments: Result<_, String> = launch.arguments.iter().map(given).collect();
     Ok(Step {
         code: Code::Own,
-        entry: entry_name(&launch.entry, dtype, figure)?,
+        entry: launch.entry_name(problem.dtype, |name| figures.get(name))?,
         grid: extents(&launch.grid, "grid")?,
         shape: Shape {
             block: extents(&launch.block, "block")?,
