@@ -8,7 +8,6 @@ use clap::{Args, Subcommand};
 
 use super::{Ended, Stop, note, print, ruler, watch_for};
 use regatta_core::suite::Settings;
-use regatta_cpu::CpuWorker;
 use regatta_cuda::{CudaWorker, Own};
 use regatta_measure::conformance::{self, Check, CheckResult};
 use regatta_measure::experiment::ready::with_log;
@@ -82,7 +81,7 @@ pub fn run(args: &WorkerArgs) -> Ended {
 
 fn own(name: &str) -> Result<Box<dyn Worker>, Stop> {
     match name {
-        regatta_cpu::NAME => Ok(Box::new(CpuWorker::new())),
+        regatta_cpu::NAME => Ok(Box::new(regatta_cpu::worker())),
         regatta_cuda::NAME => Ok(Box::new(CudaWorker::default())),
         _ => Err(Stop::Usage(anyhow!(
             "regatta has no worker `{name}` of its own"

@@ -2,60 +2,54 @@
 
 use std::collections::BTreeMap;
 
-use super::contents::Set;
-use super::flash::Flash;
-use super::kernel::{Buffers, Geometry, Kernel, Tally};
-use super::naive::Naive;
-use super::offered::{ACCESS, COPIES, VIEWS, variants};
-use super::split_key::{NUM_SPLITS_KEY, SplitKey};
-use super::tensors::{OutOfMemory, Tensor};
-use regatta_worker::attention::{Direction, Dtype, Layout, ParamValue, Params, Problem, work};
-use regatta_worker::on_processor::device;
+use super::kernel::{CallBuffers, Geometry, Kernel, Operands, Tally};
+use super::tensors::{HostTensor, OutOfMemory};
+use regatta_worker::attention::{Direction, Dtype, Layout, ParamValue, Problem, work};
+use regatta_worker::machine::Structure;
 use regatta_worker::on_processor::timing::{self, Timed};
-use regatta_worker::protocol::{Parameter, Prepare, VariantInfo};
+use regatta_worker::on_processor::{ProcessorCase, device};
+use regatta_worker::protocol::Prepare;
 use regatta_worker::serve::Refusal;
 use regatta_worker::sets::Rotation;
 use regatta_worker::units::{Bytes, Nanoseconds};
 
+/// The parameter that says how inputs of the other layout are taken.
+pub const ACCESS: &str = "access";
+pub const VIEWS: &str = "views";
+pub const COPIES: &str = "copies";
+
+/// Calls of a census, of which the one with the most threads counts.
+const CENSUS_CALLS: usize = 5;
+
+/// Makes the kernel of a variant for a request.
+pub type MakeKernel = fn(&Prepare, Geometry) -> Box<dyn Kernel>;
+
 /// A case made ready.
-pub struct Case {
-    /// What it computes.
-    pub problem: Problem,
-    /// Of the first set of inputs; set `n` has this one and `n`.
-    pub seed: u64,
-    /// Sets that samples were asked to be taken on.
-    asked: u32,
-    pub kernel: Box<dyn Kernel>,
-    /// As the caller holds them.
-    pub buffers: Buffers,
-    /// With `access = copies`: as the kernel is handed them.
-    copies: Option<Buffers>,
+pub struct CpuCase {
+    problem: Problem,
+    /// The seed of the first set of inputs; set `n` has this one and `n`.
+    seed: u64,
+    kernel: Box<dyn Kernel>,
+    /// The tensors as the caller has them.
+    buffers: CallBuffers,
+    /// With `access = copies`: as the kernel is given them.
+    copies: Option<CallBuffers>,
     /// The set that is in place.
     in_place: u32,
     /// Every set, where there is memory for them and they are all that a call reads; else
     /// each is made anew when it is due.
-    kept: Vec<Set>,
-    /// What calls are counted with that nobody asks about.
+    kept: Vec<InputSet>,
+    /// Counts of timed calls, which nothing reads.
     tally: Tally,
 }
 
-impl Case {
-    pub fn new(request: &Prepare) -> Result<Case, Refusal> {
-        let info = variants()
-            .into_iter()
-            .find(|info| info.name == request.variant)
-            .ok_or_else(|| {
-                Refusal::Unsupported(format!(
-                    "the cpu worker has no variant `{}`",
-                    request.variant
-                ))
-            })?;
-        check_params(&info, &request.params)?;
-        let problem = request
-            .problem
-            .clone()
-            .validated()
-            .map_err(|error| Refusal::Unsupported(error.to_string()))?;
+impl CpuCase {
+    /// Takes memory for a case and makes its first inputs.
+    ///
+    /// # Errors
+    /// When it does not fit into memory.
+    pub fn new(request: &Prepare, kernel: MakeKernel) -> Result<CpuCase, Refusal> {
+        let problem = request.problem.clone();
         let copying = request.params.get(ACCESS) == ParamValue::from(COPIES);
         let tensors = work::memory_bytes(&problem, false).saturating_mul(1 + u64::from(copying));
         // The reference: float64 is twice the width, and each tensor is there in
@@ -63,33 +57,21 @@ impl Case {
         let reference = work::memory_bytes(&single(&problem), false).saturating_mul(4);
         let needed = tensors.saturating_add(reference);
         fits(needed)?;
-        let shape = Geometry::of(&problem);
-        let has_backward = problem.direction.has_backward();
-        let mut kernel: Box<dyn Kernel> = match info.name.as_str() {
-            "flash" => Box::new(Flash::new(shape.clone())),
-            "naive" => Box::new(Naive::new(shape.clone())),
-            _ => {
-                let asked = match request.params.get(NUM_SPLITS_KEY) {
-                    ParamValue::Int(splits) => Some(splits),
-                    ParamValue::Word(_) => None,
-                };
-                Box::new(SplitKey::new(shape.clone(), asked, has_backward))
-            }
-        };
+        let shape = Geometry::new(&problem);
+        let mut kernel = kernel(request, shape.clone());
         fits(needed.saturating_add(kernel.workspace_bytes()))?;
         let failed = |error: OutOfMemory| Refusal::Failed(error.to_string());
         kernel.allocate().map_err(failed)?;
-        let mut buffers = Buffers::new(&problem, &shape, problem.layout).map_err(failed)?;
+        let mut buffers = CallBuffers::new(&problem, &shape, problem.layout).map_err(failed)?;
         buffers.randomise(request.seed);
         let other = match problem.layout {
             Layout::Bshd => Layout::Bhsd,
             Layout::Bhsd => Layout::Bshd,
         };
-        let copies = copying.then(|| Buffers::new(&problem, &shape, other));
-        Ok(Case {
+        let copies = copying.then(|| CallBuffers::new(&problem, &shape, other));
+        Ok(CpuCase {
             problem,
             seed: request.seed,
-            asked: request.input_sets,
             kernel,
             buffers,
             copies: copies.transpose().map_err(failed)?,
@@ -97,44 +79,6 @@ impl Case {
             kept: Vec::new(),
             tally: Tally::new(),
         })
-    }
-
-    /// The first call, on poisoned results; for a gradient alone, the forward
-    /// before it is not timed. Returns its time.
-    pub fn first_call(&mut self) -> Nanoseconds {
-        let tally = Tally::new();
-        if self.problem.direction == Direction::Backward {
-            self.run(Direction::Forward, &tally);
-        }
-        timing::time(|| self.counted(&tally))
-    }
-
-    /// A call that is counted.
-    pub fn counted(&mut self, tally: &Tally) {
-        self.run(self.problem.direction, tally);
-    }
-
-    /// The order in which samples take inputs, and memory for them: what can be kept is
-    /// made now, so that changing is a copy. `None` where the inputs stay.
-    pub fn rotation(&mut self) -> Option<Rotation> {
-        let rotation = Rotation::of(self.asked)?;
-        // Inputs, and what forward left, of each.
-        let sets = u64::from(rotation.sets());
-        let all = work::memory_bytes(&self.problem, false).saturating_mul(sets);
-        let whole = !(self.has_forward_before() && self.kernel.remembers_forward());
-        if whole && self.kept.is_empty() && fits(all).is_ok() {
-            for set in 0..rotation.sets() {
-                self.make(set);
-                let copies = self.copies.as_ref().unwrap_or(&self.buffers);
-                let lse = self.has_forward_before().then_some(&copies.saved.lse);
-                let Ok(kept) = Set::keep(&self.buffers, lse) else {
-                    self.kept.clear();
-                    break;
-                };
-                self.kept.push(kept);
-            }
-        }
-        Some(rotation)
     }
 
     /// As where memory is short; gives the sets that were kept.
@@ -159,22 +103,6 @@ impl Case {
             self.run(Direction::Forward, &tally);
         }
         self.in_place = set;
-    }
-
-    /// The results of the last call, by name.
-    pub fn results(&self) -> Vec<(&'static str, &Tensor)> {
-        let buffers = &self.buffers;
-        let mut results = Vec::new();
-        if self.problem.direction.has_forward() {
-            results.push(("out", &buffers.saved.out));
-        }
-        if self.problem.direction.has_backward() {
-            let gradients = &buffers.gradients;
-            results.push(("dq", &gradients.dq));
-            results.push(("dk", &gradients.dk));
-            results.push(("dv", &gradients.dv));
-        }
-        results
     }
 
     fn run(&mut self, direction: Direction, tally: &Tally) {
@@ -215,19 +143,12 @@ impl Case {
             copy(results, tally);
         }
     }
-
-    pub fn effective(&self) -> BTreeMap<String, ParamValue> {
-        let mut effective = self.kernel.effective();
-        let access = if self.copies.is_some() { COPIES } else { VIEWS };
-        effective.insert(ACCESS.to_owned(), ParamValue::from(access));
-        effective
-    }
 }
 
-impl Timed for Case {
+impl Timed for CpuCase {
     fn call(&mut self) {
         let tally = std::mem::take(&mut self.tally);
-        self.counted(&tally);
+        self.run(self.problem.direction, &tally);
         self.tally = tally;
     }
 
@@ -245,9 +166,128 @@ impl Timed for Case {
     }
 }
 
+impl ProcessorCase for CpuCase {
+    /// For a gradient alone, the forward before it is not timed.
+    fn first_call(&mut self) -> Nanoseconds {
+        let tally = Tally::new();
+        if self.problem.direction == Direction::Backward {
+            self.run(Direction::Forward, &tally);
+        }
+        timing::time(|| self.run(self.problem.direction, &tally))
+    }
+
+    /// Takes memory for the sets, too: what can be kept is made now, so that changing is a copy.
+    fn rotation(&mut self, sets: u32) -> Option<Rotation> {
+        let rotation = Rotation::cycle(sets)?;
+        // Inputs, and what forward left, of each.
+        let sets = u64::from(rotation.sets());
+        let all = work::memory_bytes(&self.problem, false).saturating_mul(sets);
+        let whole = !(self.has_forward_before() && self.kernel.remembers_forward());
+        if whole && self.kept.is_empty() && fits(all).is_ok() {
+            for set in 0..rotation.sets() {
+                self.make(set);
+                let copies = self.copies.as_ref().unwrap_or(&self.buffers);
+                let lse = self.has_forward_before().then_some(&copies.saved.lse);
+                let Ok(kept) = InputSet::keep(&self.buffers, lse) else {
+                    self.kept.clear();
+                    break;
+                };
+                self.kept.push(kept);
+            }
+        }
+        Some(rotation)
+    }
+
+    fn results(&self) -> Vec<Vec<f32>> {
+        let (direction, gradients) = (self.problem.direction, &self.buffers.gradients);
+        let out = direction.has_forward().then_some(&self.buffers.saved.out);
+        let backward = [&gradients.dq, &gradients.dk, &gradients.dv];
+        let backward = backward.into_iter().filter(|_| direction.has_backward());
+        out.into_iter()
+            .chain(backward)
+            .map(HostTensor::to_logical)
+            .collect()
+    }
+
+    fn effective(&self) -> BTreeMap<String, ParamValue> {
+        let mut effective = self.kernel.effective();
+        let access = if self.copies.is_some() { COPIES } else { VIEWS };
+        effective.insert(ACCESS.to_owned(), ParamValue::from(access));
+        effective
+    }
+
+    fn census(&mut self) -> Structure {
+        // The pool may give the tasks of a short call to fewer threads than it
+        // has, by chance; what a call can occupy is the most over a few.
+        let mut threads = 0;
+        let mut last = Tally::new();
+        for _ in 0..CENSUS_CALLS {
+            last = Tally::new();
+            self.run(self.problem.direction, &last);
+            threads = threads.max(last.threads());
+            if threads == last.tasks().min(rayon::current_num_threads() as u64) {
+                break;
+            }
+        }
+        let counts = [
+            ("threads", threads),
+            ("tasks", last.tasks()),
+            ("copies", last.copies()),
+            ("workspace_bytes", self.kernel.workspace_bytes()),
+        ];
+        Structure {
+            counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            ..Structure::default()
+        }
+    }
+}
+
+/// One set: what a call reads.
+struct InputSet {
+    operands: Operands,
+    /// Where backward alone is timed: what the forward before it left, `out` and `lse`.
+    saved: Option<(HostTensor, HostTensor)>,
+}
+
+impl InputSet {
+    /// Keeps what is in place now; `lse` where the kernel's forward left it.
+    ///
+    /// # Errors
+    /// When it does not fit into memory.
+    fn keep(of: &CallBuffers, lse: Option<&HostTensor>) -> Result<InputSet, OutOfMemory> {
+        let x = &of.operands;
+        let saved = lse.map(|lse| Ok((of.saved.out.duplicate()?, lse.duplicate()?)));
+        Ok(InputSet {
+            operands: Operands {
+                q: x.q.duplicate()?,
+                k: x.k.duplicate()?,
+                v: x.v.duplicate()?,
+                dout: x.dout.duplicate()?,
+            },
+            saved: saved.transpose()?,
+        })
+    }
+
+    /// Puts it in place, at the addresses that are there.
+    fn put(&self, into: &mut CallBuffers, lse: Option<&mut HostTensor>) {
+        let (from, to) = (&self.operands, &mut into.operands);
+        to.q.replace(&from.q);
+        to.k.replace(&from.k);
+        to.v.replace(&from.v);
+        to.dout.replace(&from.dout);
+        if let Some((saved_out, saved_lse)) = &self.saved {
+            into.saved.out.replace(saved_out);
+            match lse {
+                Some(lse) => lse.replace(saved_lse),
+                None => into.saved.lse.replace(saved_lse),
+            }
+        }
+    }
+}
+
 /// Copies each tensor into the other layout, as wrappers do that transpose and
 /// make contiguous where a strided view would do.
-fn copy(pairs: Vec<(&mut Tensor, &Tensor)>, tally: &Tally) {
+fn copy(pairs: Vec<(&mut HostTensor, &HostTensor)>, tally: &Tally) {
     for (to, from) in pairs {
         to.copy_from(from);
         tally.copy();
@@ -261,28 +301,6 @@ fn single(problem: &Problem) -> Problem {
         direction: Direction::Both,
         ..problem.clone()
     }
-}
-
-fn check_params(info: &VariantInfo, params: &Params) -> Result<(), Refusal> {
-    for (name, value) in params.iter() {
-        let Some(parameter) = info.parameters.get(name) else {
-            return Err(Refusal::Unsupported(format!(
-                "cpu/{} has no parameter `{name}`",
-                info.name
-            )));
-        };
-        if !parameter.allows(value) {
-            let allowed = match parameter {
-                Parameter::Integer(_) => "an integer".to_owned(),
-                Parameter::Words(words) => words.join(" or "),
-            };
-            return Err(Refusal::Unsupported(format!(
-                "`{name}` of cpu/{} is {allowed}, not `{value}`",
-                info.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Refuses what is larger than memory before it is touched: an allocation that the

@@ -6,11 +6,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::gemm::{Matrix, multiply};
-use super::kernel::{Geometry, Gradients, Kernel, Operands, Saved, Tally, tiles};
+use super::gemm::{self, Matrix, multiply};
+use super::kernel::{Geometry, GradientTensors, Kernel, Operands, SavedTensors, Tally, tiles};
+use super::softmax;
 use super::tensors::OutOfMemory;
 use super::tile::{KEYS, QUERIES, QuerySide, attend};
-use super::{scratch, softmax};
 use regatta_worker::attention::ParamValue;
 
 /// Keys of a tile whose `dk` and `dv` one task sums.
@@ -65,7 +65,13 @@ impl Flash {
     }
 
     /// `dk` and `dv` of one tile of keys, summed over the query heads that read it.
-    fn key_gradients(&self, x: &Operands, saved: &Saved, task: &Task, sums: [&mut [f32]; 2]) {
+    fn key_gradients(
+        &self,
+        x: &Operands,
+        saved: &SavedTensors,
+        task: &Task,
+        sums: [&mut [f32]; 2],
+    ) {
         let shape = &self.shape;
         let (sequence, kv_head) = task.plane;
         let (n, d, dv) = (task.rows.len(), shape.d, shape.dv);
@@ -75,7 +81,7 @@ impl Flash {
         let queries = QUERIES.min(shape.queries[sequence].len);
         let [a, b, c, e] = QuerySide::scratch(shape, queries);
         let sizes = [n * d, n * dv, queries * n, queries * n, a, b, c, e];
-        scratch::lend(sizes, |[k, v, p, ds, q, dout, lse, delta]| {
+        gemm::lend(sizes, |[k, v, p, ds, q, dout, lse, delta]| {
             let k = x.k.rows(sequence, kv_head, task.rows.clone(), k);
             let v = x.v.rows(sequence, kv_head, task.rows.clone(), v);
             for head in kv_head * shape.group()..(kv_head + 1) * shape.group() {
@@ -97,7 +103,7 @@ impl Flash {
     }
 
     /// `dq` of one tile of queries.
-    fn query_gradients(&self, x: &Operands, saved: &Saved, task: &Task, sum: &mut [f32]) {
+    fn query_gradients(&self, x: &Operands, saved: &SavedTensors, task: &Task, sum: &mut [f32]) {
         let shape = &self.shape;
         let (sequence, head) = task.plane;
         let (m, d, dv) = (task.rows.len(), shape.d, shape.dv);
@@ -107,7 +113,7 @@ impl Flash {
         sum.fill(0.0);
         let [a, b, c, e] = QuerySide::scratch(shape, m);
         let sizes = [width * d, width * dv, m * width, m * width, a, b, c, e];
-        scratch::lend(sizes, |[k, v, p, ds, q, dout, lse, delta]| {
+        gemm::lend(sizes, |[k, v, p, ds, q, dout, lse, delta]| {
             let scratch = [q, dout, lse, delta];
             let side = QuerySide::load(x, saved, shape, task.plane, task.rows.clone(), scratch);
             for tile in tiles(keys, KEYS) {
@@ -135,7 +141,7 @@ impl Kernel for Flash {
         BTreeMap::new()
     }
 
-    fn forward(&mut self, x: &Operands, saved: &mut Saved, tally: &Tally) {
+    fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
         let shape = &self.shape;
         let (out, lse) = (saved.out.writer(), saved.lse.writer());
         // Under a causal mask the last tiles are the longest: they go first.
@@ -155,7 +161,13 @@ impl Kernel for Flash {
         });
     }
 
-    fn backward(&mut self, x: &Operands, saved: &Saved, gradients: &mut Gradients, tally: &Tally) {
+    fn backward(
+        &mut self,
+        x: &Operands,
+        saved: &SavedTensors,
+        gradients: &mut GradientTensors,
+        tally: &Tally,
+    ) {
         let (d, dv) = (self.shape.d, self.shape.dv);
         let (dk, dv_out) = (gradients.dk.writer(), gradients.dv.writer());
         self.key_tiles.par_iter().with_max_len(1).for_each(|task| {

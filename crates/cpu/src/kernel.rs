@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::tensors::{OutOfMemory, Span, Tensor, spans};
+use super::tensors::{HostTensor, OutOfMemory, Span, spans};
 use regatta_worker::attention::{Dtype, Layout, Mask, ParamValue, Problem, inputs};
 
 /// One implementation on one problem.
@@ -23,61 +23,67 @@ pub trait Kernel: Send {
     /// What the variant's own parameters became.
     fn effective(&self) -> BTreeMap<String, ParamValue>;
 
-    /// True where backward reads more of the forward before it than [`Saved`] holds: other
+    /// True where backward reads more of the forward before it than [`SavedTensors`] holds: other
     /// inputs then need that forward anew.
     fn remembers_forward(&self) -> bool {
         false
     }
 
     /// Fills `saved` from `q, k, v`.
-    fn forward(&mut self, x: &Operands, saved: &mut Saved, tally: &Tally);
+    fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally);
 
     /// Fills `gradients` from `q, k, v, dout` and what the forward before saved.
-    fn backward(&mut self, x: &Operands, saved: &Saved, gradients: &mut Gradients, tally: &Tally);
+    fn backward(
+        &mut self,
+        x: &Operands,
+        saved: &SavedTensors,
+        gradients: &mut GradientTensors,
+        tally: &Tally,
+    );
 }
 
 /// What a call reads.
 pub struct Operands {
     /// Queries.
-    pub q: Tensor,
+    pub q: HostTensor,
     /// Keys.
-    pub k: Tensor,
+    pub k: HostTensor,
     /// Values.
-    pub v: Tensor,
+    pub v: HostTensor,
     /// Gradient of the output.
-    pub dout: Tensor,
+    pub dout: HostTensor,
 }
 
 /// What forward leaves for backward.
-pub struct Saved {
+pub struct SavedTensors {
     /// The output.
-    pub out: Tensor,
+    pub out: HostTensor,
     /// Log-sum-exp of each row, natural logarithm, one f32 a row; -∞ where a query
     /// sees no key.
-    pub lse: Tensor,
+    pub lse: HostTensor,
 }
 
 /// What backward yields.
-pub struct Gradients {
+pub struct GradientTensors {
     /// As `q`.
-    pub dq: Tensor,
+    pub dq: HostTensor,
     /// As `k`.
-    pub dk: Tensor,
+    pub dk: HostTensor,
     /// As `v`.
-    pub dv: Tensor,
+    pub dv: HostTensor,
 }
 
 /// The tensors of a call in one layout.
-pub struct Buffers {
+pub struct CallBuffers {
     /// Read.
     pub operands: Operands,
     /// Written by forward, read by backward.
-    pub saved: Saved,
+    pub saved: SavedTensors,
     /// Written by backward.
-    pub gradients: Gradients,
+    pub gradients: GradientTensors,
 }
 
-impl Buffers {
+impl CallBuffers {
     /// Inputs of zeros and poisoned results (NaN). What a forward call does not
     /// need has no rows.
     ///
@@ -87,7 +93,7 @@ impl Buffers {
         problem: &Problem,
         shape: &Geometry,
         layout: Layout,
-    ) -> Result<Buffers, OutOfMemory> {
+    ) -> Result<CallBuffers, OutOfMemory> {
         let none = spans(std::iter::empty());
         let (q_rows, k_rows) = (&shape.queries, &shape.keys);
         let (q_gradient, k_gradient) = if problem.direction.has_backward() {
@@ -96,22 +102,22 @@ impl Buffers {
             (&none, &none)
         };
         let tensor = |rows: &Arc<[Span]>, heads, dim, value| {
-            Tensor::filled(rows, heads, dim, problem.dtype, layout, value)
+            HostTensor::filled(rows, heads, dim, problem.dtype, layout, value)
         };
         let (heads, kv_heads, d, dv) = (shape.heads, shape.kv_heads, shape.d, shape.dv);
         let nan = f32::NAN;
-        Ok(Buffers {
+        Ok(CallBuffers {
             operands: Operands {
                 q: tensor(q_rows, heads, d, 0.0)?,
                 k: tensor(k_rows, kv_heads, d, 0.0)?,
                 v: tensor(k_rows, kv_heads, dv, 0.0)?,
                 dout: tensor(q_gradient, heads, dv, 0.0)?,
             },
-            saved: Saved {
+            saved: SavedTensors {
                 out: tensor(q_rows, heads, dv, nan)?,
-                lse: Tensor::filled(q_rows, heads, 1, Dtype::F32, Layout::Bhsd, nan)?,
+                lse: HostTensor::filled(q_rows, heads, 1, Dtype::F32, Layout::Bhsd, nan)?,
             },
-            gradients: Gradients {
+            gradients: GradientTensors {
                 dq: tensor(q_gradient, heads, d, nan)?,
                 dk: tensor(k_gradient, kv_heads, d, nan)?,
                 dv: tensor(k_gradient, kv_heads, dv, nan)?,
@@ -152,7 +158,7 @@ pub struct Geometry {
 
 impl Geometry {
     /// The geometry of a problem.
-    pub fn of(problem: &Problem) -> Geometry {
+    pub fn new(problem: &Problem) -> Geometry {
         let sequences = problem.sequences();
         Geometry {
             queries: spans(sequences.iter().map(|lengths| lengths.0)),

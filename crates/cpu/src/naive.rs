@@ -5,10 +5,10 @@ use std::f32::consts::LOG2_E;
 
 use rayon::prelude::*;
 
-use super::gemm::{Matrix, multiply};
-use super::kernel::{Geometry, Gradients, Kernel, Operands, Saved, Tally, tiles};
+use super::gemm::{self, Matrix, multiply};
+use super::kernel::{Geometry, GradientTensors, Kernel, Operands, SavedTensors, Tally, tiles};
+use super::softmax;
 use super::tensors::{OutOfMemory, filled};
-use super::{scratch, softmax};
 use regatta_worker::attention::ParamValue;
 
 /// Queries whose gradient scores are in memory at a time.
@@ -43,7 +43,7 @@ impl Naive {
     fn head_gradients(
         &self,
         x: &Operands,
-        saved: &Saved,
+        saved: &SavedTensors,
         (sequence, head): (usize, usize),
         [dq, dk, dv_sum]: [&mut [f32]; 3],
     ) {
@@ -55,7 +55,7 @@ impl Naive {
         let tile = GRADIENT_QUERIES.min(seq_q);
         let (keys, values) = (seq_k * d, seq_k * dv);
         let sizes = [keys, values, tile * seq_k, tile * d, tile * dv, dv];
-        scratch::lend(sizes, |[k, v, ds, q, dout, out]| {
+        gemm::lend(sizes, |[k, v, ds, q, dout, out]| {
             let k = x.k.rows(sequence, kv_head, 0..seq_k, k);
             let v = x.v.rows(sequence, kv_head, 0..seq_k, v);
             for rows in tiles(0..seq_q, GRADIENT_QUERIES) {
@@ -96,7 +96,7 @@ fn attend(
     let (d, dv) = (shape.d, shape.dv);
     let (seq_q, seq_k) = (shape.queries[sequence].len, shape.keys[sequence].len);
     let kv_head = head / shape.group();
-    scratch::lend([seq_q * d, seq_k * d, seq_k * dv], |[q, k, v]| {
+    gemm::lend([seq_q * d, seq_k * d, seq_k * dv], |[q, k, v]| {
         let q = x.q.rows(sequence, head, 0..seq_q, q);
         let k = x.k.rows(sequence, kv_head, 0..seq_k, k);
         let v = x.v.rows(sequence, kv_head, 0..seq_k, v);
@@ -146,7 +146,7 @@ impl Kernel for Naive {
         true
     }
 
-    fn forward(&mut self, x: &Operands, saved: &mut Saved, tally: &Tally) {
+    fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
         let shape = &self.shape;
         let (out, lse) = (saved.out.writer(), saved.lse.writer());
         let scores = self.scores.par_iter_mut().enumerate().with_max_len(1);
@@ -165,7 +165,13 @@ impl Kernel for Naive {
         });
     }
 
-    fn backward(&mut self, x: &Operands, saved: &Saved, gradients: &mut Gradients, tally: &Tally) {
+    fn backward(
+        &mut self,
+        x: &Operands,
+        saved: &SavedTensors,
+        gradients: &mut GradientTensors,
+        tally: &Tally,
+    ) {
         let (d, dv, group) = (self.shape.d, self.shape.dv, self.shape.group());
         let (dq, dk) = (gradients.dq.writer(), gradients.dk.writer());
         let dv_out = gradients.dv.writer();

@@ -10,11 +10,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::gemm::{Matrix, multiply};
-use super::kernel::{Geometry, Gradients, Kernel, Operands, Saved, Tally, tiles};
+use super::gemm::{self, Matrix, multiply};
+use super::kernel::{Geometry, GradientTensors, Kernel, Operands, SavedTensors, Tally, tiles};
+use super::softmax;
 use super::tensors::{OutOfMemory, Writer, filled};
 use super::tile::{KEYS, QUERIES, QuerySide, attend};
-use super::{scratch, softmax};
 use regatta_worker::attention::ParamValue;
 
 /// The parameter.
@@ -111,7 +111,7 @@ impl Split {
         }
     }
 
-    fn backward(&mut self, x: &Operands, saved: &Saved, shape: &Geometry) {
+    fn backward(&mut self, x: &Operands, saved: &SavedTensors, shape: &Geometry) {
         let (d, dv) = (shape.d, shape.dv);
         let (sequence, head) = self.plane;
         let kv_head = head / shape.group();
@@ -122,7 +122,7 @@ impl Split {
         let [a, b, c, e] = QuerySide::scratch(shape, queries);
         let cells = queries * width;
         let sizes = [width * d, width * dv, cells, cells, a, b, c, e];
-        scratch::lend(sizes, |[k, v, p, ds, q, dout, lse, delta]| {
+        gemm::lend(sizes, |[k, v, p, ds, q, dout, lse, delta]| {
             for rows in tiles(0..self.lse.len(), QUERIES) {
                 let keys = shape.keys_of(sequence, &rows, self.keys.clone());
                 let (m, first) = (rows.len(), rows.start);
@@ -214,7 +214,7 @@ impl Kernel for SplitKey {
         BTreeMap::from([(NUM_SPLITS_KEY.to_owned(), splits)])
     }
 
-    fn forward(&mut self, x: &Operands, saved: &mut Saved, tally: &Tally) {
+    fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
         let shape = &self.shape;
         self.tasks.par_iter_mut().with_max_len(1).for_each(|split| {
             tally.task();
@@ -227,7 +227,13 @@ impl Kernel for SplitKey {
         });
     }
 
-    fn backward(&mut self, x: &Operands, saved: &Saved, gradients: &mut Gradients, tally: &Tally) {
+    fn backward(
+        &mut self,
+        x: &Operands,
+        saved: &SavedTensors,
+        gradients: &mut GradientTensors,
+        tally: &Tally,
+    ) {
         let shape = &self.shape;
         self.tasks.par_iter_mut().with_max_len(1).for_each(|split| {
             tally.task();
@@ -289,7 +295,7 @@ mod tests {
     fn splits_cover_the_keys_once() {
         for (seq_k, asked) in [(1, 9), (64, 2), (200, 3), (1000, 16), (1000, 7)] {
             let problem = regatta_worker::attention::Problem::new(seq_k, 4);
-            let kernel = SplitKey::new(Geometry::of(&problem), Some(asked), false);
+            let kernel = SplitKey::new(Geometry::new(&problem), Some(asked), false);
             let mut end = 0;
             for range in kernel.ranges(seq_k as usize) {
                 assert_eq!(range.start, end);

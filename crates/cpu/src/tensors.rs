@@ -5,13 +5,12 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::gemm::Matrix;
-use super::storage::{Storage, Target};
 use regatta_worker::attention::{Dtype, Layout, inputs};
-
-pub use super::storage::{OutOfMemory, filled};
 
 /// One sequence's rows of a packed tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +34,20 @@ pub fn spans(lengths: impl Iterator<Item = usize>) -> Arc<[Span]> {
 }
 
 /// `[batch, seq, heads, dim]` or `[batch, heads, seq, dim]`, contiguous.
-pub struct Tensor {
+pub struct HostTensor {
     storage: Storage,
-    shape: Shape,
+    shape: TensorShape,
 }
 
 #[derive(Clone)]
-struct Shape {
+struct TensorShape {
     sequences: Arc<[Span]>,
     heads: usize,
     dim: usize,
     layout: Layout,
 }
 
-impl Shape {
+impl TensorShape {
     fn rows(&self) -> usize {
         self.sequences
             .last()
@@ -73,7 +72,7 @@ impl Shape {
     }
 }
 
-impl Tensor {
+impl HostTensor {
     /// A tensor with every element at `value`.
     ///
     /// # Errors
@@ -85,8 +84,8 @@ impl Tensor {
         dtype: Dtype,
         layout: Layout,
         value: f32,
-    ) -> Result<Tensor, OutOfMemory> {
-        let shape = Shape {
+    ) -> Result<HostTensor, OutOfMemory> {
+        let shape = TensorShape {
             sequences: sequences.clone(),
             heads,
             dim,
@@ -98,16 +97,16 @@ impl Tensor {
         let storage = usize::try_from(len)
             .map_err(|_| OutOfMemory(len))
             .and_then(|len| Storage::filled(len, dtype, value))?;
-        Ok(Tensor { storage, shape })
+        Ok(HostTensor { storage, shape })
     }
 
     /// The same shape and type, in another order, every element at `value`.
     ///
     /// # Errors
     /// When it does not fit into memory.
-    pub fn like(&self, layout: Layout, value: f32) -> Result<Tensor, OutOfMemory> {
+    pub fn like(&self, layout: Layout, value: f32) -> Result<HostTensor, OutOfMemory> {
         let shape = &self.shape;
-        Tensor::filled(
+        HostTensor::filled(
             &shape.sequences,
             shape.heads,
             shape.dim,
@@ -137,7 +136,7 @@ impl Tensor {
 
     /// Copies every element of `from`, which has this shape in any order.
     /// Parallel over sequences and heads.
-    pub fn copy_from(&mut self, from: &Tensor) {
+    pub fn copy_from(&mut self, from: &HostTensor) {
         let shape = self.shape.clone();
         let writer = self.writer();
         each_plane(&shape, |sequence, head| {
@@ -148,9 +147,9 @@ impl Tensor {
         });
     }
 
-    /// Takes the contents of a tensor that was made [`like`](Tensor::like) this one, in this
+    /// Takes the contents of a tensor that was made [`like`](HostTensor::like) this one, in this
     /// one's order; where they lie does not change.
-    pub fn replace(&mut self, from: &Tensor) {
+    pub fn replace(&mut self, from: &HostTensor) {
         self.storage.replace(&from.storage);
     }
 
@@ -158,15 +157,10 @@ impl Tensor {
     ///
     /// # Errors
     /// When it does not fit into memory.
-    pub fn duplicate(&self) -> Result<Tensor, OutOfMemory> {
+    pub fn duplicate(&self) -> Result<HostTensor, OutOfMemory> {
         let mut copy = self.like(self.shape.layout, 0.0)?;
         copy.replace(self);
         Ok(copy)
-    }
-
-    /// True when no element is infinite or not a number.
-    pub fn all_finite(&self) -> bool {
-        self.storage.all_finite()
     }
 
     /// Rows of one sequence and head as an f32 matrix: the tensor itself where it
@@ -197,30 +191,25 @@ impl Tensor {
     }
 
     /// Every element in logical order: `[batch, seq, heads, dim]`.
-    pub fn logical(&self) -> impl Iterator<Item = f64> {
+    pub fn to_logical(&self) -> Vec<f32> {
         let shape = &self.shape;
-        let rows = shape.sequences.iter().enumerate();
-        rows.flat_map(|(sequence, span)| (0..span.len).map(move |row| (sequence, row)))
-            .flat_map(|(sequence, row)| (0..shape.heads).map(move |head| (sequence, row, head)))
-            .flat_map(move |(sequence, row, head)| {
-                let at = shape.at(sequence, head, row);
-                (at..at + shape.dim).map(|at| f64::from(self.storage.get(at)))
-            })
-    }
-
-    /// Elements of the tensor.
-    pub fn elements(&self) -> usize {
-        self.shape.rows() * self.shape.heads * self.shape.dim
+        let mut values = vec![0.0; shape.rows() * shape.heads * shape.dim];
+        for (sequence, span) in shape.sequences.iter().enumerate() {
+            let width = shape.heads * shape.dim;
+            let rows = &mut values[span.start * width..][..span.len * width];
+            rows.par_chunks_mut(shape.dim)
+                .enumerate()
+                .for_each(|(at, into)| {
+                    let (row, head) = (at / shape.heads, at % shape.heads);
+                    self.storage.read(shape.at(sequence, head, row), into);
+                });
+        }
+        values
     }
 
     /// Elements of one row.
     pub fn dim(&self) -> usize {
         self.shape.dim
-    }
-
-    /// The physical order.
-    pub fn layout(&self) -> Layout {
-        self.shape.layout
     }
 
     /// Lets several threads write rows of this tensor at once.
@@ -234,7 +223,7 @@ impl Tensor {
 }
 
 /// Runs `f(sequence, head)` for each, in parallel.
-fn each_plane(shape: &Shape, f: impl Fn(usize, usize) + Sync) {
+fn each_plane(shape: &TensorShape, f: impl Fn(usize, usize) + Sync) {
     let planes = shape.sequences.len() * shape.heads;
     (0..planes)
         .into_par_iter()
@@ -247,7 +236,7 @@ fn each_plane(shape: &Shape, f: impl Fn(usize, usize) + Sync) {
 /// express the division; the tasks' index ranges do.
 pub struct Writer<'a> {
     target: Target,
-    shape: &'a Shape,
+    shape: &'a TensorShape,
     tensor: PhantomData<&'a mut Storage>,
 }
 
@@ -278,7 +267,7 @@ impl Writer<'_> {
     ///
     /// # Safety
     /// No other thread writes this row through this writer meanwhile.
-    unsafe fn copy_row(&self, from: &Tensor, sequence: usize, head: usize, row: usize) {
+    unsafe fn copy_row(&self, from: &HostTensor, sequence: usize, head: usize, row: usize) {
         self.check(sequence, head, &(row..row + 1));
         let dim = self.shape.dim;
         let at = self.shape.at(sequence, head, row);
@@ -292,6 +281,143 @@ impl Writer<'_> {
     }
 }
 
+/// Memory that could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("could not allocate {0} bytes")]
+pub struct OutOfMemory(pub u128);
+
+/// A vector of `len` copies of `value`, or the reason there is none.
+pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, OutOfMemory> {
+    let mut values = Vec::new();
+    values
+        .try_reserve_exact(len)
+        .map_err(|_| OutOfMemory(len as u128 * size_of::<T>() as u128))?;
+    values.resize(len, value);
+    Ok(values)
+}
+
+/// Elements in the type a problem stores them in.
+enum Storage {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    Bf16(Vec<bf16>),
+}
+
+impl Storage {
+    fn filled(len: usize, dtype: Dtype, value: f32) -> Result<Storage, OutOfMemory> {
+        Ok(match dtype {
+            Dtype::F32 => Storage::F32(filled(len, value)?),
+            Dtype::F16 => Storage::F16(filled(len, f16::from_f32(value))?),
+            Dtype::Bf16 => Storage::Bf16(filled(len, bf16::from_f32(value))?),
+        })
+    }
+
+    /// Takes the elements of one of the same type and length.
+    fn replace(&mut self, from: &Storage) {
+        match (self, from) {
+            (Storage::F32(to), Storage::F32(from)) => copy(to, from),
+            (Storage::F16(to), Storage::F16(from)) => copy(to, from),
+            (Storage::Bf16(to), Storage::Bf16(from)) => copy(to, from),
+            _ => unreachable!("contents have the type of their place"),
+        }
+    }
+
+    fn read(&self, at: usize, into: &mut [f32]) {
+        let range = at..at + into.len();
+        match self {
+            Storage::F32(values) => into.copy_from_slice(&values[range]),
+            Storage::F16(values) => values[range].convert_to_f32_slice(into),
+            Storage::Bf16(values) => values[range].convert_to_f32_slice(into),
+        }
+    }
+
+    fn dtype(&self) -> Dtype {
+        match self {
+            Storage::F32(_) => Dtype::F32,
+            Storage::F16(_) => Dtype::F16,
+            Storage::Bf16(_) => Dtype::Bf16,
+        }
+    }
+
+    /// Where the elements lie, for several threads to write to.
+    fn target(&mut self) -> Target {
+        match self {
+            Storage::F32(values) => Target::F32(values.as_mut_ptr()),
+            Storage::F16(values) => Target::F16(values.as_mut_ptr()),
+            Storage::Bf16(values) => Target::Bf16(values.as_mut_ptr()),
+        }
+    }
+}
+
+/// Copies in shares of a page and more, so that small tensors stay on one thread.
+fn copy<T: Copy + Send + Sync>(to: &mut [T], from: &[T]) {
+    const SHARE: usize = 1 << 16;
+    let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));
+    shares.for_each(|(to, from)| to.copy_from_slice(from));
+}
+
+/// Elements that several threads write, each some of them.
+#[derive(Clone, Copy)]
+enum Target {
+    F32(*mut f32),
+    F16(*mut f16),
+    Bf16(*mut bf16),
+}
+
+impl Target {
+    /// Writes values, rounded to the storage type.
+    ///
+    /// # Safety
+    /// They lie inside the storage from `at` on, and nobody else reads or writes there
+    /// meanwhile.
+    #[inline]
+    unsafe fn store(self, at: usize, values: &[f32]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Target::F32(base) => slice_mut(base, at, values.len()).copy_from_slice(values),
+                Target::F16(base) => {
+                    slice_mut(base, at, values.len()).convert_from_f32_slice(values)
+                }
+                Target::Bf16(base) => {
+                    slice_mut(base, at, values.len()).convert_from_f32_slice(values)
+                }
+            }
+        }
+    }
+
+    /// Copies elements from a storage of the same type.
+    ///
+    /// # Safety
+    /// As for [`Target::store`].
+    #[inline]
+    unsafe fn copy(self, at: usize, from: &Storage, source: Range<usize>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (self, from) {
+                (Target::F32(base), Storage::F32(values)) => {
+                    slice_mut(base, at, source.len()).copy_from_slice(&values[source]);
+                }
+                (Target::F16(base), Storage::F16(values)) => {
+                    slice_mut(base, at, source.len()).copy_from_slice(&values[source]);
+                }
+                (Target::Bf16(base), Storage::Bf16(values)) => {
+                    slice_mut(base, at, source.len()).copy_from_slice(&values[source]);
+                }
+                _ => unreachable!("a copy has the type of its original"),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `at..at + len` lies inside the allocation at `base`, and no other reference
+/// to it is alive.
+unsafe fn slice_mut<'a, T>(base: *mut T, at: usize, len: usize) -> &'a mut [T] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(base.add(at), len) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,15 +426,18 @@ mod tests {
     fn both_orders_hold_the_same_elements() {
         let sequences = spans([3, 2].into_iter());
         for dtype in Dtype::ALL {
-            let new = |layout| Tensor::filled(&sequences, 2, 5, dtype, layout, f32::NAN).unwrap();
+            let new =
+                |layout| HostTensor::filled(&sequences, 2, 5, dtype, layout, f32::NAN).unwrap();
             let (mut a, mut b) = (new(Layout::Bshd), new(Layout::Bhsd));
             a.randomise(9, inputs::Tensor::K);
             b.copy_from(&a);
             let expected: Vec<f64> = (0..50)
                 .map(|i| inputs::rounded(inputs::element(9, inputs::Tensor::K, i), dtype))
                 .collect();
-            assert_eq!(a.logical().collect::<Vec<_>>(), expected);
-            assert_eq!(b.logical().collect::<Vec<_>>(), expected);
+            for tensor in [&a, &b] {
+                let found: Vec<f64> = tensor.to_logical().into_iter().map(f64::from).collect();
+                assert_eq!(found, expected);
+            }
             let mut row = [0.0; 5];
             b.load(1, 1, 1..2, &mut row);
             assert_eq!(f64::from(row[0]), expected[4 * 10 + 5]);

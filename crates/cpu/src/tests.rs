@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::kernel::{Gradients, Kernel, Operands, Saved, Tally};
+use super::case::CpuCase;
+use super::flash::Flash;
+use super::kernel::{GradientTensors, Kernel, Operands, SavedTensors, Tally};
 use super::tensors::OutOfMemory;
-use super::{CpuWorker, check};
+use super::{variant, worker};
+use regatta_worker::attention::inputs::probe_indices;
 use regatta_worker::attention::{
     Align, Direction, Dtype, Layout, Mask, ParamValue, Params, Problem, Varlen, tolerance,
 };
 use regatta_worker::on_processor::timing::Timed;
+use regatta_worker::on_processor::{OnProcessor, ProcessorCase};
 use regatta_worker::protocol::{Cache, Measure, Prepare, Prepared};
 use regatta_worker::serve::{Refusal, Worker};
 
@@ -101,7 +105,7 @@ proptest! {
         splits in prop_oneof![Just("auto"), Just("-1"), Just("2"), Just("3"), Just("50")],
     ) {
         // One worker: the variants share the reference.
-        let mut worker = CpuWorker::new();
+        let mut worker = worker();
         for access in ["views", "copies"] {
             for variant in ["naive", "flash", "split-key"] {
                 let mut params = vec![("access", access)];
@@ -121,7 +125,7 @@ proptest! {
 fn where_every_query_sees_one_key_the_gradient_is_zero() {
     let problem: Problem = "s70,d16,window-0-0,both".parse().unwrap();
     for variant in ["naive", "flash", "split-key"] {
-        let prepared = CpuWorker::new()
+        let prepared = worker()
             .prepare(&request(variant, problem.clone(), &[]))
             .unwrap();
         assert_eq!(verdict(&problem, &prepared), Ok(()), "{variant}");
@@ -130,7 +134,7 @@ fn where_every_query_sees_one_key_the_gradient_is_zero() {
 
 #[test]
 fn the_split_that_was_asked_for_is_reported() {
-    let mut worker = CpuWorker::new();
+    let mut worker = worker();
     for (asked, effective) in [("-1", 1), ("3", 3), ("1000", 4)] {
         let problem: Problem = "s200,d8,bwd".parse().unwrap();
         let params = [("num_splits_key", asked)];
@@ -151,7 +155,7 @@ fn the_split_that_was_asked_for_is_reported() {
 
 #[test]
 fn what_cannot_be_served_is_refused_with_the_reason() {
-    let mut worker = CpuWorker::new();
+    let mut worker = worker();
     let small = || Problem::new(16, 8);
     let mut refuse = |variant: &str, problem: Problem, params: &[(&str, &str)]| {
         worker
@@ -195,7 +199,7 @@ fn three_sets(samples: u32) -> Measure {
 /// whatever came before it.
 #[test]
 fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
-    let mut worker = CpuWorker::new();
+    let mut worker = worker();
     for id in [
         "b2,h4,kv2,s70,d16",
         "v30+1+70,h2,d8,f16",
@@ -230,7 +234,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
                     assert_eq!(held, Ok(()), "{problem} {variant} {access} {name}");
                 }
                 // As another worker finds them that was given this seed to begin with.
-                let other = CpuWorker::new().prepare(&Prepare {
+                let other = super::worker().prepare(&Prepare {
                     seed: 43,
                     ..request
                 });
@@ -241,8 +245,11 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
     }
 }
 
-/// A kernel that computes nothing: what is in the results is from calls before.
-struct Stale;
+/// A kernel that computes nothing after its first call: what is in the results is from then.
+struct Stale {
+    flash: Flash,
+    called: [bool; 2],
+}
 
 impl Kernel for Stale {
     fn workspace_bytes(&self) -> u64 {
@@ -254,24 +261,43 @@ impl Kernel for Stale {
     fn effective(&self) -> BTreeMap<String, ParamValue> {
         BTreeMap::new()
     }
-    fn forward(&mut self, _: &Operands, _: &mut Saved, _: &Tally) {}
-    fn backward(&mut self, _: &Operands, _: &Saved, _: &mut Gradients, _: &Tally) {}
+    fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
+        if !std::mem::replace(&mut self.called[0], true) {
+            self.flash.forward(x, saved, tally);
+        }
+    }
+    fn backward(
+        &mut self,
+        x: &Operands,
+        saved: &SavedTensors,
+        gradients: &mut GradientTensors,
+        tally: &Tally,
+    ) {
+        if !std::mem::replace(&mut self.called[1], true) {
+            self.flash.backward(x, saved, gradients, tally);
+        }
+    }
 }
 
 #[test]
 fn a_result_that_was_kept_is_seen_after_timing() {
+    let stale = variant("stale", "", |_, shape| {
+        let flash = Flash::new(shape);
+        let called = [false; 2];
+        Box::new(Stale { flash, called })
+    });
+    let mut worker = OnProcessor::new("cpu", "1", vec![stale]);
     for direction in Direction::ALL {
         let problem = Problem {
             direction,
             ..Problem::new(40, 16)
         };
-        let mut worker = CpuWorker::new();
         let request = Prepare {
             input_sets: 3,
-            ..request("flash", problem, &[])
+            ..request("stale", problem.clone(), &[])
         };
-        worker.prepare(&request).unwrap();
-        worker.case.as_mut().unwrap().kernel = Box::new(Stale);
+        let prepared = worker.prepare(&request).unwrap();
+        assert_eq!(verdict(&problem, &prepared), Ok(()));
         let checked = worker.measure(&three_sets(5)).unwrap().checked.unwrap();
         for (name, error) in &checked.errors {
             let error = error.relative_l2.unwrap();
@@ -283,7 +309,7 @@ fn a_result_that_was_kept_is_seen_after_timing() {
 /// Without room for the sets each is made anew from its seed.
 #[test]
 fn short_memory_costs_time_and_no_set() {
-    let mut worker = CpuWorker::new();
+    let mut worker = worker();
     for direction in Direction::ALL {
         let problem = Problem {
             direction,
@@ -293,21 +319,21 @@ fn short_memory_costs_time_and_no_set() {
             input_sets: 3,
             ..request("flash", problem, &[])
         };
-        worker.prepare(&request).unwrap();
-        let case = worker.case.as_mut().unwrap();
-        case.rotation();
+        let mut case = CpuCase::new(&request, |_, shape| Box::new(Flash::new(shape))).unwrap();
+        case.first_call();
+        case.rotation(3);
         assert_eq!(case.drop_kept(), 3);
         for set in [2, 0, 1] {
             case.change(set).unwrap();
         }
         case.call();
-        let made: Vec<_> = case
-            .results()
-            .iter()
-            .map(|(_, of)| check::probes(of))
-            .collect();
+        worker.prepare(&request).unwrap();
         let checked = worker.measure(&three_sets(4)).unwrap().checked.unwrap();
-        for (name, probes) in tolerance::results(direction).iter().zip(made) {
+        for (name, made) in tolerance::results(direction).iter().zip(case.results()) {
+            let indices = probe_indices(made.len() as u64, 16);
+            let probes: Vec<_> = indices
+                .map(|at| Some(f64::from(made[at as usize])))
+                .collect();
             assert_eq!(checked.probes[name.0], probes, "{direction} {}", name.0);
         }
     }

@@ -6,9 +6,9 @@
 use std::f32::consts::{LN_2, LOG2_E};
 use std::ops::Range;
 
-use super::gemm::{Matrix, multiply};
-use super::kernel::{Geometry, Operands, Saved, tiles};
-use super::{scratch, softmax};
+use super::gemm::{self, Matrix, multiply};
+use super::kernel::{Geometry, Operands, SavedTensors, tiles};
+use super::softmax;
 
 /// Queries of a tile at the most. With as many keys, a tile of scores is 256 KiB,
 /// which stays in a core's second cache.
@@ -38,7 +38,7 @@ pub fn attend(
     sum.fill(0.0);
     let width = KEYS.min(keys.len());
     let sizes = [n * d, width * d, width * dv, n * width, n];
-    scratch::lend(sizes, |[q, k, v, scores, max]| {
+    gemm::lend(sizes, |[q, k, v, scores, max]| {
         x.q.load(sequence, head, rows.clone(), q);
         softmax::scale(q, shape.scale * LOG2_E);
         max.fill(f32::NEG_INFINITY);
@@ -113,7 +113,7 @@ impl<'a> QuerySide<'a> {
     /// Loads queries, and computes `δ = dout · out` of each.
     pub fn load(
         x: &'a Operands,
-        saved: &Saved,
+        saved: &SavedTensors,
         shape: &Geometry,
         (sequence, head): (usize, usize),
         rows: Range<usize>,
@@ -164,7 +164,7 @@ impl<'a> QuerySide<'a> {
 
 /// `δ = dout · out` of each row.
 fn output_gradient_sums(
-    saved: &Saved,
+    saved: &SavedTensors,
     (sequence, head): (usize, usize),
     rows: &Range<usize>,
     dout: &[f32],

@@ -1,29 +1,34 @@
-//! What the device does in one call, by CUPTI's record of it.
+//! What the device does in one call, by CUPTI's record of it, and what its hardware counters tell of
+//! the call's kernels, by CUPTI's range profiler.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::time::Instant;
 
+use regatta_core::machine::{
+    Activity, CountedCall, CountedKernel, Named, Operation, RecordedCall, Structure, Work,
+};
 use regatta_probe::census::{self, CallRecording, Recorded, RecordedOperation};
+use regatta_probe::counters::{CountedKernels, Counting};
 use regatta_probe::{Cache, Clock, Cuda, Settings};
+use regatta_worker::units::Nanoseconds;
 
-use super::case::Case;
+use super::case::CudaCase;
 use super::driver::Device;
 use super::error::CudaError;
-use regatta_core::machine::{Activity, Named, Operation, RecordedCall, Work};
-use regatta_worker::units::Nanoseconds;
 
 /// Makes the call twice and gives the second: the first of a process changes how code is
 /// loaded.
 ///
 /// # Errors
 /// No CUPTI, or a call that fails.
-pub fn of_call(device: &mut Device, case: &mut Case) -> Result<Activity, CudaError> {
+pub fn record_call(device: &mut Device, case: &mut CudaCase) -> Result<Activity, CudaError> {
     recorded(device, case)?;
     let (recorded, host_ns) = recorded(device, case)?;
     Ok(activity(&recorded, host_ns))
 }
 
-fn recorded(device: &mut Device, case: &mut Case) -> Result<(Recorded, u64), CudaError> {
+fn recorded(device: &mut Device, case: &mut CudaCase) -> Result<(Recorded, u64), CudaError> {
     device.synchronise()?;
     let mut recording = CallRecording::begin()?;
     let begin = Instant::now();
@@ -41,9 +46,9 @@ const RECORDED_CALLS: usize = 5;
 ///
 /// # Errors
 /// No CUPTI, the clock's, or a call that fails.
-pub fn of_samples(
+pub fn record_samples(
     clock: &mut Clock<Cuda>,
-    case: &mut Case,
+    case: &mut CudaCase,
     cache: Cache,
 ) -> Result<Vec<RecordedCall>, CudaError> {
     clock.configure(Settings::default())?;
@@ -122,6 +127,64 @@ fn operations(recorded: &Recorded, of: &[&RecordedOperation]) -> Vec<Operation<N
     of.iter().map(|operation| converted(operation)).collect()
 }
 
+/// Calls that are counted: whether a figure is exact, repeating tells.
+const COUNTED_CALLS: usize = 3;
+
+/// Counts some calls, apart from all timing. Each kernel runs once for each pass that the
+/// metrics take.
+///
+/// # Errors
+/// No CUPTI that counts, no permission, a call that fails, or kernels that were not counted.
+pub fn count_kernels(
+    device: &mut Device,
+    case: &mut CudaCase,
+    metrics: &[String],
+) -> Result<Vec<CountedCall>, CudaError> {
+    let names = metrics
+        .iter()
+        .filter_map(|name| CString::new(name.as_str()).ok());
+    let names: Vec<CString> = names.collect();
+    // What is made once for a case is made before.
+    case.call()?;
+    device.synchronise()?;
+    let structure = case.structure();
+    let counting = Counting::begin(&names, structure.launches.len() * COUNTED_CALLS)?;
+    for _ in 0..COUNTED_CALLS {
+        case.call()?;
+    }
+    device.synchronise()?;
+    counted_calls(&structure, &counting.end()?)
+}
+
+/// The counted kernels, which have no names, as calls that launch what the structure tells.
+fn counted_calls(
+    structure: &Structure,
+    counted: &CountedKernels,
+) -> Result<Vec<CountedCall>, CudaError> {
+    let launches = &structure.launches;
+    let expected = launches.len() * COUNTED_CALLS;
+    if counted.dropped > 0 || counted.kernels.len() != expected || expected == 0 {
+        return Err(CudaError::NotCounted {
+            expected,
+            counted: counted.kernels.len() + counted.dropped,
+        });
+    }
+    let kernel = |(name, values): (&String, &Vec<f64>)| {
+        let counts = counted.metrics.iter().cloned().zip(values.iter().copied());
+        CountedKernel {
+            name: name.clone(),
+            counts: counts.filter(|(_, value)| value.is_finite()).collect(),
+        }
+    };
+    let calls = counted.kernels.chunks(launches.len()).map(|call| {
+        let names = launches.iter().map(|launch| &launch.name);
+        CountedCall {
+            kernels: names.zip(call).map(kernel).collect(),
+        }
+    });
+    Ok(calls.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use regatta_probe::census::{CallClass, CallCount, CallCounts, LaunchCall, RecordedKernel};
@@ -162,5 +225,53 @@ mod tests {
         assert_eq!(activity.operations[1].operator.as_deref(), Some("step"));
         assert_eq!(activity.calls["launches"], 1);
         assert_eq!(activity.calls_ns, [("launches".to_owned(), 5)].into());
+    }
+}
+
+#[cfg(test)]
+mod counting_tests {
+    use super::*;
+    use regatta_core::machine::Launch;
+
+    fn structure(names: &[&str]) -> Structure {
+        let launches = names.iter().map(|name| Launch {
+            name: (*name).to_owned(),
+            ..Launch::default()
+        });
+        Structure {
+            launches: launches.collect(),
+            ..Structure::default()
+        }
+    }
+
+    fn counted(values: &[f64], dropped: usize) -> CountedKernels {
+        CountedKernels {
+            metrics: vec!["sm__inst_executed.sum".to_owned()],
+            unavailable: Vec::new(),
+            passes: 1,
+            dropped,
+            kernels: values.iter().map(|&value| vec![value]).collect(),
+        }
+    }
+
+    #[test]
+    fn kernels_are_named_by_the_launches_of_each_call() {
+        let structure = structure(&["flash", "combine"]);
+        let values = [10.0, 2.0, 10.0, 2.0, 11.0, f64::NAN];
+        let found = counted_calls(&structure, &counted(&values, 0)).unwrap();
+        assert_eq!(found.len(), COUNTED_CALLS);
+        let names = found[2].kernels.iter().map(|kernel| kernel.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["flash", "combine"]);
+        assert_eq!(found[2].kernels[0].counts["sm__inst_executed.sum"], 11.0);
+        assert!(found[2].kernels[1].counts.is_empty(), "unknown is not 0");
+    }
+
+    #[test]
+    fn other_kernels_than_are_launched_are_told_and_not_guessed() {
+        for (values, dropped) in [(&[10.0; 5][..], 0), (&[10.0; 6], 1), (&[], 0)] {
+            let error = counted_calls(&structure(&["flash", "combine"]), &counted(values, dropped));
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains("6 kernels were expected"), "{text}");
+        }
     }
 }

@@ -7,19 +7,16 @@ use std::time::Instant;
 use cudarc::driver::result;
 use cudarc::driver::sys;
 
-use super::argument::{ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
-use super::driver::{Device, Function};
+use super::argument::{self, ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
+use super::driver::{Device, Function, Memory, NAN_IN_EVERY_TYPE};
 use super::error::{CudaError, checked};
-use super::memory::{Memory, NAN_IN_EVERY_TYPE};
-use super::parameters;
 use super::plan::{Arguments, Given, Plan, Step};
-use regatta_core::machine::Launch as LaunchRecord;
-use regatta_core::machine::Structure;
+use regatta_core::machine::{Launch, Structure};
 use regatta_worker::attention::{Direction, Problem};
 use regatta_worker::units::Nanoseconds;
 
 /// A case made ready: memory, inputs, and launches with everything bound.
-pub struct Case {
+pub struct CudaCase {
     problem: Problem,
     plan: Plan,
     /// What kernels are told of it.
@@ -28,20 +25,20 @@ pub struct Case {
     written: Vec<Memory>,
     /// `q`, `k`, `v`, and `dout` where there is a backward.
     inputs: Vec<Memory>,
-    forward: Vec<Launch>,
-    backward: Vec<Launch>,
+    forward: Vec<BoundLaunch>,
+    backward: Vec<BoundLaunch>,
     stream: sys::CUstream,
 }
 
 /// A kernel launch with everything bound.
-struct Launch {
+struct BoundLaunch {
     name: String,
     function: Function,
     grid: [u32; 3],
     arguments: ArgumentList,
 }
 
-impl Launch {
+impl BoundLaunch {
     fn run(&mut self, stream: sys::CUstream) -> Result<(), CudaError> {
         let [x, y, z] = self.grid;
         let shape = self.function.shape;
@@ -61,10 +58,10 @@ impl Launch {
         checked("cuLaunchKernel", launched)
     }
 
-    fn record(&self) -> LaunchRecord {
+    fn record(&self) -> Launch {
         let shape = self.function.shape;
         let shared = self.function.static_shared_bytes + shape.shared_bytes;
-        LaunchRecord {
+        Launch {
             name: self.name.clone(),
             grid: self.grid,
             block: shape.block,
@@ -80,7 +77,7 @@ impl Launch {
 
 /// Bytes of device memory that a case takes: tensors, statistics and workspace.
 pub fn bytes(problem: &Problem, plan: &Plan) -> u64 {
-    let sizes = Sizes::of(problem);
+    let sizes = TensorSizes::new(problem);
     let gradients = u64::from(problem.direction.has_backward());
     let width = problem.dtype.bytes();
     let tensors = (sizes.q + sizes.k + sizes.v) * (1 + gradients) + sizes.out * (1 + gradients);
@@ -88,7 +85,7 @@ pub fn bytes(problem: &Problem, plan: &Plan) -> u64 {
 }
 
 /// Elements of each tensor.
-pub(super) struct Sizes {
+pub(super) struct TensorSizes {
     pub q: u64,
     pub k: u64,
     pub v: u64,
@@ -97,10 +94,10 @@ pub(super) struct Sizes {
     pub rows: u64,
 }
 
-impl Sizes {
-    pub fn of(p: &Problem) -> Sizes {
+impl TensorSizes {
+    pub fn new(p: &Problem) -> TensorSizes {
         let product = |axes: [u32; 4]| axes.iter().map(|&n| u64::from(n)).product();
-        Sizes {
+        TensorSizes {
             q: product([p.batch, p.seq_q, p.heads, p.head_dim]),
             k: product([p.batch, p.seq_k, p.kv_heads, p.head_dim]),
             v: product([p.batch, p.seq_k, p.kv_heads, p.head_dim_v]),
@@ -110,14 +107,14 @@ impl Sizes {
     }
 }
 
-impl Case {
+impl CudaCase {
     /// Allocates; the inputs are still to be written.
     ///
     /// # Errors
     /// When memory is short.
-    pub fn new(device: &Device, problem: &Problem, plan: Plan) -> Result<Case, CudaError> {
+    pub fn new(device: &Device, problem: &Problem, plan: Plan) -> Result<CudaCase, CudaError> {
         let p = problem;
-        let sizes = Sizes::of(p);
+        let sizes = TensorSizes::new(p);
         let width = p.dtype.bytes();
         let (mut inputs, mut written) = (Vec::new(), Vec::new());
         let place = |kept: &mut Vec<Memory>, bytes: u64| -> Result<u64, CudaError> {
@@ -142,7 +139,7 @@ impl Case {
         if plan.workspace_bytes > 0 {
             figures.workspace = place(&mut written, plan.workspace_bytes)?;
         }
-        Ok(Case {
+        Ok(CudaCase {
             problem: p.clone(),
             plan,
             figures,
@@ -178,7 +175,7 @@ impl Case {
         Ok(begin.elapsed().into())
     }
 
-    fn bound(&self, device: &mut Device, steps: &[Step]) -> Result<Vec<Launch>, CudaError> {
+    fn bound(&self, device: &mut Device, steps: &[Step]) -> Result<Vec<BoundLaunch>, CudaError> {
         let bind = |step: &Step| {
             let function = device.function(step.code, &step.entry, step.shape)?;
             let arguments = self.arguments(&step.arguments)?;
@@ -189,11 +186,11 @@ impl Case {
                     .copied()
                     .zip(arguments.sizes().iter().copied());
                 // SAFETY: the function is loaded.
-                if let Some(taken) = unsafe { parameters::sizes(function.handle) } {
-                    parameters::check(&step.entry, &listed.collect::<Vec<_>>(), &taken)?;
+                if let Some(taken) = unsafe { argument::parameter_sizes(function.handle) } {
+                    argument::check_parameters(&step.entry, &listed.collect::<Vec<_>>(), &taken)?;
                 }
             }
-            Ok(Launch {
+            Ok(BoundLaunch {
                 name: step.entry.clone(),
                 function,
                 grid: step.grid,
@@ -279,7 +276,7 @@ impl Case {
     /// Queues the forward that comes before a gradient which is timed alone.
     ///
     /// # Errors
-    /// As [`call`](Case::call).
+    /// As [`call`](CudaCase::call).
     pub fn forward_before(&mut self) -> Result<(), CudaError> {
         run(&mut self.forward, self.stream)
     }
@@ -308,7 +305,7 @@ impl Case {
             ("workspace_bytes", self.plan.workspace_bytes),
         ];
         Structure {
-            launches: launches.map(Launch::record).collect(),
+            launches: launches.map(BoundLaunch::record).collect(),
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
             code: Some(self.code()),
             ..Structure::default()
@@ -340,7 +337,7 @@ impl Case {
     }
 }
 
-fn run(launches: &mut [Launch], stream: sys::CUstream) -> Result<(), CudaError> {
+fn run(launches: &mut [BoundLaunch], stream: sys::CUstream) -> Result<(), CudaError> {
     launches
         .iter_mut()
         .try_for_each(|launch| launch.run(stream))

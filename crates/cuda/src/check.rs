@@ -7,17 +7,15 @@
 use cudarc::driver::result;
 
 use super::argument::DeviceTensor;
-use super::case::{Case, Sizes};
-use super::driver::Device;
+use super::case::{CudaCase, TensorSizes};
+use super::driver::{Device, Memory, NAN_IN_EVERY_TYPE, launch};
 use super::error::{CudaError, checked};
-use super::launch::launch;
-use super::memory::{Memory, NAN_IN_EVERY_TYPE};
-use super::reference::{Extent, Reference};
-use super::view::{Heads, View};
+use super::reference::{Extent, Heads, Reference, View};
 use crate::kernels::contract::contracts;
 use regatta_worker::attention::inputs::{Tensor, probe_indices};
+use regatta_worker::attention::tolerance::ErrorSums;
 use regatta_worker::attention::{Dtype, Problem};
-use regatta_worker::difference::Difference;
+
 use regatta_worker::protocol::{PROBES, TensorError};
 
 /// Blocks of the kernels that share a tensor's elements whatever their number.
@@ -25,23 +23,23 @@ const BLOCKS: u32 = 1024;
 
 /// A tensor, logically `[batch, seq, heads, dim]`.
 #[derive(Clone, Copy)]
-struct Shaped {
+struct ShapedTensor {
     name: &'static str,
     heads: Heads,
     tensor: DeviceTensor,
     shape: [u32; 4],
 }
 
-impl Shaped {
+impl ShapedTensor {
     /// The part of it that a view has.
-    fn of(&self, p: &Problem, view: View) -> Shaped {
+    fn part(&self, p: &Problem, view: View) -> ShapedTensor {
         let small = view.problem(p);
         let [_, seq, _, dim] = self.shape;
         let heads = match self.heads {
             Heads::Query => small.heads,
             Heads::Key => small.kv_heads,
         };
-        Shaped {
+        ShapedTensor {
             tensor: view.tensor(p, &self.tensor, self.heads),
             shape: [small.batch, seq, heads, dim],
             ..*self
@@ -73,7 +71,7 @@ struct DifferenceArgument {
 ///
 /// # Errors
 /// The driver's, or the compiler's.
-pub fn write_inputs(device: &mut Device, case: &Case, seed: u64) -> Result<(), CudaError> {
+pub fn write_inputs(device: &mut Device, case: &CudaCase, seed: u64) -> Result<(), CudaError> {
     let (p, figures) = (case.problem().clone(), case.figures);
     let mut inputs = vec![
         (Tensor::Q, figures.q, p.seq_q, p.heads, p.head_dim),
@@ -97,15 +95,15 @@ pub fn write_inputs(device: &mut Device, case: &Case, seed: u64) -> Result<(), C
 }
 
 /// The results of a case, in the protocol's order.
-fn results(case: &Case) -> Vec<Shaped> {
+fn results(case: &CudaCase) -> Vec<ShapedTensor> {
     let (p, figures) = (case.problem(), &case.figures);
-    let queries = |name, tensor, dim| Shaped {
+    let queries = |name, tensor, dim| ShapedTensor {
         name,
         heads: Heads::Query,
         tensor,
         shape: [p.batch, p.seq_q, p.heads, dim],
     };
-    let keys = |name, tensor, dim| Shaped {
+    let keys = |name, tensor, dim| ShapedTensor {
         name,
         heads: Heads::Key,
         tensor,
@@ -124,7 +122,7 @@ fn results(case: &Case) -> Vec<Shaped> {
 }
 
 /// What a comparison found of one result.
-pub struct Compared {
+pub struct ComparedResult {
     /// The result's name.
     pub name: &'static str,
     /// How far it is from the reference.
@@ -140,26 +138,23 @@ pub struct Compared {
 /// The driver's.
 pub fn compare(
     device: &mut Device,
-    case: &Case,
+    case: &CudaCase,
     reference: &Reference,
-) -> Result<Vec<Compared>, CudaError> {
+) -> Result<Vec<ComparedResult>, CudaError> {
     let p = case.problem();
     let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
     let mut found = Vec::new();
     for result in results(case) {
-        let mut sums = Difference {
-            finite: true,
-            ..Difference::default()
-        };
+        let mut sums = ErrorSums::new();
         for (view, right) in &reference.views {
-            let part = result.of(p, *view);
-            let right = right.of(result.name);
+            let part = result.part(p, *view);
+            let right = right.address(result.name);
             sums.add(&difference(device, p.dtype, &part, right, &mut partials)?);
         }
         if reference.extent == Extent::Part {
             sums.finite &= all_finite(device, p, &result, &mut partials)?;
         }
-        found.push(Compared {
+        found.push(ComparedResult {
             name: result.name,
             error: sums.error(),
             probes: probes(&result, p.dtype)?,
@@ -172,10 +167,10 @@ pub fn compare(
 fn difference(
     device: &mut Device,
     dtype: Dtype,
-    result: &Shaped,
+    result: &ShapedTensor,
     reference: u64,
     partials: &mut Memory,
-) -> Result<Difference, CudaError> {
+) -> Result<ErrorSums, CudaError> {
     let difference = DifferenceArgument {
         result: result.tensor,
         reference,
@@ -197,11 +192,13 @@ fn difference(
 fn all_finite(
     device: &mut Device,
     p: &Problem,
-    result: &Shaped,
+    result: &ShapedTensor,
     partials: &mut Memory,
 ) -> Result<bool, CudaError> {
-    let parts = View::eighths(p).into_iter().map(|view| result.of(p, view));
-    let parts: Vec<Shaped> = parts.collect();
+    let parts = View::eighths(p)
+        .into_iter()
+        .map(|view| result.part(p, view));
+    let parts: Vec<ShapedTensor> = parts.collect();
     let largest = parts.iter().map(elements).max().unwrap_or(0);
     let mut zeros = device.allocate(8 * largest)?;
     zeros.fill(0, device.stream())?;
@@ -216,19 +213,19 @@ fn all_finite(
 /// Bytes that looking for elements that are not finite takes.
 pub fn finite_bytes(p: &Problem) -> u64 {
     let small = View::eighths(p).into_iter().map(|view| {
-        let sizes = Sizes::of(&view.problem(p));
+        let sizes = TensorSizes::new(&view.problem(p));
         sizes.q.max(sizes.k).max(sizes.v).max(sizes.out)
     });
     8 * small.max().unwrap_or(0)
 }
 
-fn elements(result: &Shaped) -> u64 {
+fn elements(result: &ShapedTensor) -> u64 {
     result.shape.iter().map(|&n| u64::from(n)).product()
 }
 
 /// The partial sums that `difference` left, added up: squared differences, squared
 /// references, largest difference, elements that are not finite.
-fn added(partials: &[f64], elements: u64) -> Difference {
+fn added(partials: &[f64], elements: u64) -> ErrorSums {
     let (mut squares, mut norm, mut largest, mut wrong) = (0.0, 0.0, 0.0f64, 0.0);
     for part in partials.chunks_exact(4) {
         squares += part[0];
@@ -236,7 +233,7 @@ fn added(partials: &[f64], elements: u64) -> Difference {
         largest = largest.max(part[2]);
         wrong += part[3];
     }
-    Difference {
+    ErrorSums {
         elements,
         squares,
         norm,
@@ -247,7 +244,7 @@ fn added(partials: &[f64], elements: u64) -> Difference {
 }
 
 /// Single elements of a result, read one by one: there are few.
-fn probes(result: &Shaped, dtype: Dtype) -> Result<Vec<Option<f64>>, CudaError> {
+fn probes(result: &ShapedTensor, dtype: Dtype) -> Result<Vec<Option<f64>>, CudaError> {
     let [_, seq, heads, dim] = result.shape.map(u64::from);
     let read = |index: u64| {
         let (d, rest) = (index % dim, index / dim);

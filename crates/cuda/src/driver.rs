@@ -1,16 +1,19 @@
-//! The CUDA driver as this worker uses it: one device, one stream, and code for them.
+//! The CUDA driver as this worker uses it: one device, one stream, code and memory for them, and
+//! launches that are not timed.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_int};
+use std::ffi::{CString, c_int, c_uint};
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
+use regatta_worker::attention::Dtype;
 
+use super::argument::{ArgumentList, ReferencePointers};
 use super::error::{CudaError, checked};
-use super::memory::Memory;
 use super::plan::{Code, Limits, Shape};
 use crate::kernels::arch::Arch;
 use crate::kernels::compile::{self, Compiler, Image};
+use crate::kernels::contract::Kernel;
 use crate::kernels::source::Source;
 
 /// Device 0 as CUDA counts, in its primary context, and one stream.
@@ -296,4 +299,94 @@ unsafe fn loaded(handle: sys::CUfunction, shape: Shape, code: u32) -> Result<Fun
                 .unsigned_abs(),
         })
     }
+}
+
+/// A byte that makes a NaN of every storage type, written everywhere.
+pub const NAN_IN_EVERY_TYPE: u8 = 0xFF;
+
+/// Device memory, freed when dropped.
+#[derive(Debug)]
+pub struct Memory {
+    pub(super) pointer: sys::CUdeviceptr,
+    pub(super) bytes: usize,
+}
+
+impl Memory {
+    /// Where it starts, as kernels are told.
+    pub fn pointer(&self) -> u64 {
+        self.pointer
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Writes one byte everywhere.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn fill(&mut self, byte: u8, stream: sys::CUstream) -> Result<(), CudaError> {
+        // SAFETY: the memory is ours and this large.
+        let filled = unsafe { result::memset_d8_async(self.pointer, byte, self.bytes, stream) };
+        checked("cuMemsetD8Async", filled)
+    }
+
+    /// Copies the first elements to the host, once the stream is done.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn read<T: Copy + Default>(&self, from: u64, count: usize) -> Result<Vec<T>, CudaError> {
+        let mut values = vec![T::default(); count];
+        let end = from as usize + size_of_val(values.as_slice());
+        assert!(end <= self.bytes, "reads beyond device memory");
+        // SAFETY: inside the memory, as just checked; any bits are a T for the number
+        // types this is used with.
+        let read = unsafe { result::memcpy_dtoh_sync(&mut values, self.pointer + from) };
+        checked("cuMemcpyDtoH", read)?;
+        Ok(values)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: ours, freed once. After a fault this fails and nobody can help it.
+        let _ = unsafe { result::free_sync(self.pointer) };
+    }
+}
+
+/// Launches a kernel of the checks.
+///
+/// # Errors
+/// The driver's, or the compiler's.
+pub fn launch<T: Copy + 'static>(
+    device: &mut Device,
+    kernel: &Kernel,
+    dtype: Dtype,
+    grid: [u32; 3],
+    argument: T,
+    second: Option<ReferencePointers>,
+) -> Result<(), CudaError> {
+    let entry = kernel.entry(dtype.name(), kernel.tile());
+    let shape = Shape::of(kernel.tile().block());
+    let function = device.function(Code::Ours(kernel.file), &entry, shape)?;
+    let mut arguments = ArgumentList::default().push(argument);
+    if let Some(results) = second {
+        arguments = arguments.push(results);
+    }
+    let [x, y, z] = grid;
+    let [across, down, deep] = shape.block;
+    // SAFETY: the arguments are laid out as the kernel's file says, and the driver copies
+    // them before it returns; the memory they point to is alive until the next wait.
+    let launched = unsafe {
+        result::launch_kernel(
+            function.handle,
+            (x, y, z),
+            (across, down, deep),
+            shape.shared_bytes as c_uint,
+            device.stream(),
+            arguments.pointers(),
+        )
+    };
+    checked("cuLaunchKernel", launched)
 }

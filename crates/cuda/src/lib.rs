@@ -8,25 +8,17 @@ mod activity;
 mod argument;
 mod case;
 mod check;
-mod counting;
 mod driver;
 mod error;
 pub mod kernels;
-mod launch;
-mod memory;
-mod offer;
 mod own;
-mod parameters;
 mod plan;
 mod reference;
 mod samples;
-mod state;
-mod view;
 mod worker;
 
-pub use offer::Offer;
 pub use own::{Own, source};
-pub use plan::{Asked, Limits};
+pub use plan::{Asked, Limits, Offer};
 pub use worker::CudaWorker;
 
 /// The name of the worker of our own kernels.

@@ -1,14 +1,16 @@
-//! The float64 reference of a problem on the device, of all of it or of a part.
+//! The float64 reference of a problem on the device, of all of it or of a part: planes that lie next
+//! to each other, which kernels take as a smaller problem at other addresses.
 
-use super::argument::{DeviceProblem, Results};
-use super::case::{Case, Sizes};
-use super::driver::Device;
-use super::error::CudaError;
-use super::launch::launch;
-use super::memory::Memory;
-use super::view::View;
-use crate::kernels::contract::{Kernel, contracts};
+use std::ops::Range;
+
 use regatta_worker::attention::Problem;
+use regatta_worker::attention::reference::checked_runs;
+
+use super::argument::{DeviceProblem, DeviceTensor, ReferencePointers};
+use super::case::{CudaCase, TensorSizes};
+use super::driver::{Device, Memory, launch};
+use super::error::CudaError;
+use crate::kernels::contract::{Kernel, contracts};
 
 /// How much of a problem a reference is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +36,14 @@ pub struct Reference {
     seed: u64,
     pub(super) extent: Extent,
     /// Each view with its results.
-    pub views: Vec<(View, Results)>,
+    pub views: Vec<(View, ReferencePointers)>,
     memory: Vec<Memory>,
 }
 
 /// Bytes that the reference of a problem takes.
 pub fn reference_bytes(problem: &Problem, extent: Extent) -> u64 {
     let of = |view: &View| {
-        let sizes = Sizes::of(&view.problem(problem));
+        let sizes = TensorSizes::new(&view.problem(problem));
         let gradients = match problem.direction.has_backward() {
             true => sizes.q + sizes.k + sizes.v + sizes.rows,
             false => 0,
@@ -56,9 +58,9 @@ impl Reference {
     ///
     /// # Errors
     /// Short memory, the compiler's, the driver's.
-    pub fn of(
+    pub fn compute(
         device: &mut Device,
-        case: &Case,
+        case: &CudaCase,
         seed: u64,
         extent: Extent,
     ) -> Result<Reference, CudaError> {
@@ -98,18 +100,18 @@ fn placed(
     device: &Device,
     problem: &Problem,
     memory: &mut Vec<Memory>,
-) -> Result<Results, CudaError> {
-    let sizes = Sizes::of(problem);
+) -> Result<ReferencePointers, CudaError> {
+    let sizes = TensorSizes::new(problem);
     let mut place = |elements: u64| -> Result<u64, CudaError> {
         let doubles = device.allocate(8 * elements)?;
         let pointer = doubles.pointer();
         memory.push(doubles);
         Ok(pointer)
     };
-    let mut results = Results {
+    let mut results = ReferencePointers {
         out: place(sizes.out)?,
         lse: place(sizes.rows)?,
-        ..Results::default()
+        ..ReferencePointers::default()
     };
     if problem.direction.has_backward() {
         results.delta = place(sizes.rows)?;
@@ -125,7 +127,7 @@ fn computed(
     device: &mut Device,
     problem: &Problem,
     figures: DeviceProblem,
-    results: Results,
+    results: ReferencePointers,
 ) -> Result<(), CudaError> {
     for (kernel, grid) in steps(problem) {
         launch(device, kernel, problem.dtype, grid, figures, Some(results))?;
@@ -159,13 +161,124 @@ fn steps(p: &Problem) -> Vec<(&'static Kernel, [u32; 3])> {
     steps
 }
 
+/// Which rows of the logical tensors a tensor has: one a query head, or one a key-value head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heads {
+    /// `q`, `out`, `dout`, `dq`.
+    Query,
+    /// `k`, `v`, `dk`, `dv`.
+    Key,
+}
+
+/// Some key-value heads of some sequences, with the query heads that read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    batch: u32,
+    batches: u32,
+    kv_head: u32,
+    kv_heads: u32,
+}
+
+impl View {
+    /// All of a problem.
+    pub fn whole(p: &Problem) -> View {
+        View {
+            batch: 0,
+            batches: p.batch,
+            kv_head: 0,
+            kv_heads: p.kv_heads,
+        }
+    }
+
+    /// What a check after timing compares.
+    pub fn checked(p: &Problem) -> Vec<View> {
+        let runs = checked_runs(p.batch as usize * p.kv_heads as usize);
+        runs.into_iter()
+            .flat_map(|run| View::of_run(p, run))
+            .collect()
+    }
+
+    /// All of a problem in pieces of about an eighth, of a plane at the least.
+    pub fn eighths(p: &Problem) -> Vec<View> {
+        let planes = p.batch as usize * p.kv_heads as usize;
+        let each = planes.div_ceil(8);
+        let runs = (0..planes).step_by(each);
+        runs.flat_map(|start| View::of_run(p, start..(start + each).min(planes)))
+            .collect()
+    }
+
+    /// The planes of a run: what is left of its first sequence, whole sequences, and what
+    /// there is of its last one.
+    fn of_run(p: &Problem, run: Range<usize>) -> Vec<View> {
+        let heads = p.kv_heads as usize;
+        let mut views = Vec::new();
+        let mut at = run.start;
+        while at < run.end {
+            let (batch, kv_head) = (at / heads, at % heads);
+            let left = run.end - at;
+            let (batches, kv_heads) = match kv_head == 0 && left >= heads {
+                true => (left / heads, heads),
+                false => (1, left.min(heads - kv_head)),
+            };
+            views.push(View {
+                batch: batch as u32,
+                batches: batches as u32,
+                kv_head: kv_head as u32,
+                kv_heads: kv_heads as u32,
+            });
+            at += batches * kv_heads;
+        }
+        views
+    }
+
+    /// The problem that the view is.
+    pub fn problem(&self, p: &Problem) -> Problem {
+        Problem {
+            batch: self.batches,
+            heads: self.kv_heads * (p.heads / p.kv_heads),
+            kv_heads: self.kv_heads,
+            ..p.clone()
+        }
+    }
+
+    /// A tensor of the whole problem, from where the view begins.
+    pub fn tensor(&self, p: &Problem, tensor: &DeviceTensor, heads: Heads) -> DeviceTensor {
+        let head = match heads {
+            Heads::Query => self.kv_head * (p.heads / p.kv_heads),
+            Heads::Key => self.kv_head,
+        };
+        let elements = i64::from(self.batch) * tensor.batch + i64::from(head) * tensor.head;
+        DeviceTensor {
+            data: tensor.data + elements.unsigned_abs() * p.dtype.bytes(),
+            ..*tensor
+        }
+    }
+
+    /// What the reference's kernels are told of the view.
+    pub fn figures(&self, p: &Problem, whole: &DeviceProblem) -> DeviceProblem {
+        let small = self.problem(p);
+        let queries = |tensor| self.tensor(p, tensor, Heads::Query);
+        let keys = |tensor| self.tensor(p, tensor, Heads::Key);
+        DeviceProblem {
+            q: queries(&whole.q),
+            k: keys(&whole.k),
+            v: keys(&whole.v),
+            dout: queries(&whole.dout),
+            batch: small.batch as i32,
+            heads: small.heads as i32,
+            kv_heads: small.kv_heads as i32,
+            ..*whole
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_part_takes_about_an_eighth_of_the_whole() {
-        assert_eq!(size_of::<Results>(), 48);
+        assert_eq!(size_of::<ReferencePointers>(), 48);
         for id in ["b4,h16,s64,d64", "b4,h16,kv4,s64,d64,bwd"] {
             let problem: Problem = id.parse().unwrap();
             let bytes = |extent| reference_bytes(&problem, extent);
@@ -174,5 +287,53 @@ mod tests {
         let one: Problem = "s64,d64".parse().unwrap();
         let bytes = |extent| reference_bytes(&one, extent);
         assert_eq!(bytes(Extent::Part), bytes(Extent::Whole));
+    }
+}
+
+#[cfg(test)]
+mod view_tests {
+    use super::*;
+
+    fn problem(id: &str) -> Problem {
+        id.parse().unwrap()
+    }
+
+    fn planes(p: &Problem, views: &[View]) -> Vec<u32> {
+        let of = |view: &View| {
+            let (batch, batches, head, heads) =
+                (view.batch, view.batches, view.kv_head, view.kv_heads);
+            (batch..batch + batches).flat_map(move |b| (head..head + heads).map(move |h| (b, h)))
+        };
+        let planes = views.iter().flat_map(of);
+        planes.map(|(b, h)| b * p.kv_heads + h).collect()
+    }
+
+    #[test]
+    fn views_are_the_planes_of_the_check_and_together_all_of_them() {
+        for id in [
+            "s8,d8",
+            "b3,h8,kv4,s8,d8",
+            "b70,h6,kv3,s8,d8",
+            "h128,s8,d8",
+            "b99,s8,d8",
+        ] {
+            let p = problem(id);
+            let all = p.batch * p.kv_heads;
+            let checked = View::checked(&p);
+            let wanted: Vec<u32> = checked_runs(all as usize)
+                .into_iter()
+                .flatten()
+                .map(|plane| plane as u32)
+                .collect();
+            assert_eq!(planes(&p, &checked), wanted, "{id}");
+            assert!(checked.len() <= 15, "{id}: {checked:?}");
+            let eighths = View::eighths(&p);
+            assert_eq!(planes(&p, &eighths), (0..all).collect::<Vec<u32>>(), "{id}");
+            assert!(eighths.len() <= 24, "{id}");
+            assert_eq!(
+                planes(&p, &[View::whole(&p)]),
+                (0..all).collect::<Vec<u32>>()
+            );
+        }
     }
 }

@@ -5,17 +5,16 @@ use std::time::{Duration, Instant};
 use cudarc::driver::{result, sys};
 use regatta_probe::{Cache as ProbeCache, Capture, Clock, Cuda, Sample, TimedDevice as _};
 
-use super::case::{Case, Sizes};
+use super::case::{CudaCase, TensorSizes};
 use super::check;
-use super::driver::Device;
+use super::driver::{Device, Memory};
 use super::error::{CudaError, checked};
-use super::memory::Memory;
 use regatta_worker::attention::Direction;
 use regatta_worker::protocol::{Cache, Measure};
-use regatta_worker::sets::{self, Next, Rotation};
+use regatta_worker::sets::{self, NextSample, Rotation};
 
 /// What forward left of one set of inputs.
-struct Saved {
+struct SavedForward {
     out: Memory,
     lse: Memory,
 }
@@ -29,7 +28,7 @@ pub struct Contents {
     rotation: Rotation,
     /// Of each set; empty where there is no backward, no memory, or more to be kept: then
     /// forward runs anew.
-    saved: Vec<Saved>,
+    saved: Vec<SavedForward>,
 }
 
 impl Contents {
@@ -38,16 +37,16 @@ impl Contents {
     ///
     /// # Errors
     /// A kernel that fails.
-    pub fn of(
+    pub fn new(
         device: &mut Device,
-        case: &mut Case,
+        case: &mut CudaCase,
         seed: u64,
         asked: u32,
         remembers_forward: bool,
     ) -> Result<Option<Contents>, CudaError> {
         let backward = case.problem().direction == Direction::Backward;
         let rotation = match backward {
-            true => Rotation::of(asked),
+            true => Rotation::cycle(asked),
             false => Rotation::fresh(asked),
         };
         let Some(rotation) = rotation else {
@@ -60,7 +59,7 @@ impl Contents {
         };
         if backward && !remembers_forward {
             for set in 0..contents.rotation.sets() {
-                let Some(saved) = Saved::room(device, case)? else {
+                let Some(saved) = SavedForward::room(device, case)? else {
                     contents.saved.clear();
                     break;
                 };
@@ -74,7 +73,7 @@ impl Contents {
     }
 
     /// Makes a set in place, with its forward where backward alone is timed.
-    fn make(&self, device: &mut Device, case: &mut Case, set: u32) -> Result<(), CudaError> {
+    fn make(&self, device: &mut Device, case: &mut CudaCase, set: u32) -> Result<(), CudaError> {
         let seed = self.seed.wrapping_add(set.into());
         check::write_inputs(device, case, seed)?;
         if case.problem().direction == Direction::Backward {
@@ -87,7 +86,7 @@ impl Contents {
     fn change(
         &mut self,
         device: &mut Device,
-        case: &mut Case,
+        case: &mut CudaCase,
         last: bool,
     ) -> Result<(), CudaError> {
         let set = self.rotation.next(last);
@@ -108,10 +107,10 @@ impl Contents {
     }
 }
 
-impl Saved {
+impl SavedForward {
     /// Memory for one, if there is some: the case must not fail for want of it.
-    fn room(device: &Device, case: &Case) -> Result<Option<Saved>, CudaError> {
-        let (out, lse) = Saved::bytes(case);
+    fn room(device: &Device, case: &CudaCase) -> Result<Option<SavedForward>, CudaError> {
+        let (out, lse) = SavedForward::bytes(case);
         // As much again stays free for the check after timing.
         if device.free_bytes()? / 2 < out + lse {
             return Ok(None);
@@ -122,25 +121,25 @@ impl Saved {
             Err(error) => Err(error),
         };
         Ok(match (place(out)?, place(lse)?) {
-            (Some(out), Some(lse)) => Some(Saved { out, lse }),
+            (Some(out), Some(lse)) => Some(SavedForward { out, lse }),
             _ => None,
         })
     }
 
-    fn bytes(case: &Case) -> (u64, u64) {
-        let sizes = Sizes::of(case.problem());
+    fn bytes(case: &CudaCase) -> (u64, u64) {
+        let sizes = TensorSizes::new(case.problem());
         let width = case.problem().dtype.bytes();
         (sizes.out * width, sizes.rows * 4)
     }
 
-    fn take(&self, case: &Case, stream: sys::CUstream) -> Result<(), CudaError> {
-        let (out, lse) = Saved::bytes(case);
+    fn take(&self, case: &CudaCase, stream: sys::CUstream) -> Result<(), CudaError> {
+        let (out, lse) = SavedForward::bytes(case);
         copy(self.out.pointer(), case.figures.out.data, out, stream)?;
         copy(self.lse.pointer(), case.figures.lse, lse, stream)
     }
 
-    fn put(&self, case: &Case, stream: sys::CUstream) -> Result<(), CudaError> {
-        let (out, lse) = Saved::bytes(case);
+    fn put(&self, case: &CudaCase, stream: sys::CUstream) -> Result<(), CudaError> {
+        let (out, lse) = SavedForward::bytes(case);
         copy(case.figures.out.data, self.out.pointer(), out, stream)?;
         copy(case.figures.lse, self.lse.pointer(), lse, stream)
     }
@@ -165,7 +164,7 @@ const REFERENCE_LAUNCHES: u32 = 15;
 
 /// Samples, and beside them what the host's time is judged by.
 #[derive(Default)]
-pub struct Taken {
+pub struct TakenSamples {
     pub samples: Vec<Sample>,
     /// An entry a sample, or none.
     pub host_reference_ns: Vec<f64>,
@@ -202,10 +201,10 @@ fn host_reference(clock: &mut Clock<Cuda>, device: &Device) -> Result<Option<f64
 pub fn take(
     clock: &mut Clock<Cuda>,
     device: &mut Device,
-    case: &mut Case,
+    case: &mut CudaCase,
     request: &Measure,
     mut contents: Option<&mut Contents>,
-) -> Result<Taken, CudaError> {
+) -> Result<TakenSamples, CudaError> {
     let cache = cache(request.cache);
     // One more: the first after a check finds the device as that left it.
     for _ in 0..=request.warmup {
@@ -223,16 +222,16 @@ pub fn take(
     }
     // Once untimed, before the first sample.
     host_reference(clock, device)?;
-    let mut taken = Taken::default();
+    let mut taken = TakenSamples::default();
     let mut spent = Duration::ZERO;
     loop {
         let known = contents.is_some();
         let next = sets::next(request, taken.samples.len() as u32, spent, known);
-        if next == Next::Enough {
+        if next == NextSample::Enough {
             break;
         }
         if let Some(contents) = &mut contents {
-            contents.change(device, case, next == Next::Last)?;
+            contents.change(device, case, next == NextSample::Last)?;
         }
         let begin = Instant::now();
         let sample = clock.sample(cache, |timed| match &graph {
@@ -244,7 +243,7 @@ pub fn take(
         taken
             .host_reference_ns
             .extend(host_reference(clock, device)?);
-        if next == Next::Last {
+        if next == NextSample::Last {
             break;
         }
     }

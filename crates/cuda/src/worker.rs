@@ -2,30 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Settings};
-
-use super::activity;
-use super::case::{self, Case};
-use super::check::{self, Compared};
-use super::counting;
-use super::driver::Device;
-use super::error::CudaError;
-use super::offer::{Offer, Ours};
-use super::plan::Asked;
-use super::reference::{Extent, Reference, reference_bytes};
-use super::samples::{self, Contents, Taken};
-use super::state::state_of;
-use crate::kernels::compile::Compiler;
-use crate::kernels::source::Source;
 use regatta_core::machine::{Activity, CountedCall, RecordedCall, Structure};
+use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Settings};
 use regatta_worker::attention::Problem;
 use regatta_worker::protocol::{
-    self, Checked, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare, Prepared,
-    TensorError,
+    self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare,
+    Prepared, TensorError, throttle_words,
 };
 use regatta_worker::serve::{Refusal, Worker};
 use regatta_worker::sets;
 use regatta_worker::units::{Bytes, quantities};
+
+use super::activity;
+use super::case::{self, CudaCase};
+use super::check::{self, ComparedResult};
+use super::driver::Device;
+use super::error::CudaError;
+use super::plan::{Asked, Offer, Ours};
+use super::reference::{Extent, Reference, reference_bytes};
+use super::samples::{self, Contents, TakenSamples};
+use crate::kernels::compile::Compiler;
+use crate::kernels::source::Source;
 
 /// Names the compiler, `nvrtc` (default) or `nvcc`; set in a suite's environment.
 const COMPILER: &str = "REGATTA_COMPILER";
@@ -35,13 +32,13 @@ const NO_CASE: &str = "no case is prepared";
 /// Runs kernels on the first CUDA device.
 pub struct CudaWorker {
     offer: Box<dyn Offer>,
-    open: Option<Open>,
+    open: Option<OpenDevice>,
 }
 
 /// The device, and what is on it.
-struct Open {
+struct OpenDevice {
     // Dropped in this order: what lies in memory, the clock, the device.
-    case: Option<Case>,
+    case: Option<CudaCase>,
     /// Of the case: the seed of its first inputs, and the sets asked for.
     seed: u64,
     input_sets: u32,
@@ -56,13 +53,13 @@ struct Open {
 
 impl CudaWorker {
     /// A worker that opens the device when it is first asked something.
-    pub fn of(offer: Box<dyn Offer>) -> CudaWorker {
+    pub fn new(offer: Box<dyn Offer>) -> CudaWorker {
         CudaWorker { offer, open: None }
     }
 
-    fn open(&mut self) -> Result<&mut Open, Refusal> {
+    fn open(&mut self) -> Result<&mut OpenDevice, Refusal> {
         if self.open.is_none() {
-            self.open = Some(Open::new(self.offer.source().cloned())?);
+            self.open = Some(OpenDevice::new(self.offer.source().cloned())?);
         }
         self.open
             .as_mut()
@@ -73,12 +70,12 @@ impl CudaWorker {
 /// Of our kernels.
 impl Default for CudaWorker {
     fn default() -> CudaWorker {
-        CudaWorker::of(Box::new(Ours))
+        CudaWorker::new(Box::new(Ours))
     }
 }
 
-impl Open {
-    fn new(own: Option<Source>) -> Result<Open, Refusal> {
+impl OpenDevice {
+    fn new(own: Option<Source>) -> Result<OpenDevice, Refusal> {
         let asked = std::env::var(COMPILER).ok().filter(|word| !word.is_empty());
         let compiler = asked.map_or(Ok(Compiler::default()), |word| word.parse());
         let compiler = compiler.map_err(|error| Refusal::Failed(format!("{COMPILER}: {error}")))?;
@@ -89,7 +86,7 @@ impl Open {
             .and_then(|timed| Clock::new(timed, Settings::default()))
             .map_err(|error| refusal(error.into()))?;
         clock.calibrate().map_err(|error| refusal(error.into()))?;
-        Ok(Open {
+        Ok(OpenDevice {
             case: None,
             seed: 0,
             input_sets: 1,
@@ -114,13 +111,13 @@ impl Open {
         plan.fits(&problem, asked.limits).map_err(unsupported)?;
         let needed = case::bytes(&problem, &plan) + reference_bytes(&problem, Extent::Whole);
         self.make_room(needed)?;
-        let mut case = Case::new(&self.device, &problem, plan).map_err(refusal)?;
+        let mut case = CudaCase::new(&self.device, &problem, plan).map_err(refusal)?;
         check::write_inputs(&mut self.device, &case, request.seed).map_err(refusal)?;
         let reference = self.reference(&case, request.seed, Extent::Whole)?;
         let first_call_ns = case.first_call(&mut self.device).map_err(refusal)?;
         let compared = check::compare(&mut self.device, &case, &reference);
         self.references.push(reference);
-        let (errors, probes) = told(compared.map_err(refusal)?);
+        let (errors, probes) = errors_and_probes(compared.map_err(refusal)?);
         let prepared = Prepared {
             tuned: Vec::new(),
             first_call_parts: None,
@@ -138,11 +135,16 @@ impl Open {
     }
 
     /// Takes the reference of the case from those that are kept, or computes it.
-    fn reference(&mut self, case: &Case, seed: u64, extent: Extent) -> Result<Reference, Refusal> {
+    fn reference(
+        &mut self,
+        case: &CudaCase,
+        seed: u64,
+        extent: Extent,
+    ) -> Result<Reference, Refusal> {
         let mine = |kept: &Reference| kept.is_of(case.problem(), seed, extent);
         match self.references.iter().position(mine) {
             Some(at) => Ok(self.references.remove(at)),
-            None => Reference::of(&mut self.device, case, seed, extent).map_err(refusal),
+            None => Reference::compute(&mut self.device, case, seed, extent).map_err(refusal),
         }
     }
 
@@ -154,7 +156,7 @@ impl Open {
         checked
     }
 
-    fn checked(&mut self, case: &Case) -> Result<Checked, Refusal> {
+    fn checked(&mut self, case: &CudaCase) -> Result<Checked, Refusal> {
         let seed = self.seed.wrapping_add(sets::LAST.into());
         let problem: &Problem = case.problem();
         let needed = reference_bytes(problem, Extent::Part) + check::finite_bytes(problem);
@@ -164,7 +166,7 @@ impl Open {
         let reference = self.reference(case, seed, Extent::Part)?;
         let compared = check::compare(&mut self.device, case, &reference);
         self.references.push(reference);
-        let (errors, probes) = told(compared.map_err(refusal)?);
+        let (errors, probes) = errors_and_probes(compared.map_err(refusal)?);
         Ok(Checked {
             seed,
             errors,
@@ -198,7 +200,7 @@ impl Open {
 
     fn recorded(&mut self) -> Option<Vec<RecordedCall>> {
         let (case, cache) = (self.case.as_mut()?, self.timed?);
-        let found = activity::of_samples(&mut self.clock, case, cache);
+        let found = activity::record_samples(&mut self.clock, case, cache);
         // Into the worker's log: what is launched is known without.
         found
             .inspect_err(|error| eprintln!("no times of single operations: {error}"))
@@ -211,7 +213,7 @@ impl Open {
             .configure(Settings::default())
             .map_err(|error| refusal(error.into()))?;
         let device = &mut self.device;
-        let contents = Contents::of(
+        let contents = Contents::new(
             device,
             case,
             self.seed,
@@ -220,7 +222,7 @@ impl Open {
         );
         let mut contents = contents.map_err(refusal)?;
         let taken = samples::take(&mut self.clock, device, case, request, contents.as_mut());
-        let Taken {
+        let TakenSamples {
             samples,
             host_reference_ns,
         } = taken.map_err(refusal)?;
@@ -251,19 +253,19 @@ impl Open {
 
     fn describe(&mut self) -> Result<protocol::Device, CudaError> {
         let (major, minor) = self.device.limits.capability;
-        let told = self.clock.device().facts();
+        let known = self.clock.device().facts();
         let unknown = || "unknown".to_owned();
         let watts = |milliwatts: u32| (f64::from(milliwatts) / 1e3).round().to_string();
         let facts = [
             ("sms", self.device.limits.sms.to_string()),
             ("compute_capability", format!("{major}.{minor}")),
-            ("driver", told.driver.unwrap_or_else(unknown)),
+            ("driver", known.driver.unwrap_or_else(unknown)),
             ("cuda", self.device.cuda_version()?),
             (
                 "power_limit_w",
-                told.power_limit_mw.map_or_else(unknown, watts),
+                known.power_limit_mw.map_or_else(unknown, watts),
             ),
-            ("mig", told.mig.map_or_else(unknown, mig_word)),
+            ("mig", known.mig.map_or_else(unknown, mig_word)),
             ("l2_bytes", self.device.limits.l2_bytes.to_string()),
         ];
         Ok(protocol::Device {
@@ -318,7 +320,7 @@ impl Worker for CudaWorker {
 
     fn activity(&mut self) -> Option<Activity> {
         let open = self.open.as_mut()?;
-        let found = activity::of_call(&mut open.device, open.case.as_mut()?);
+        let found = activity::record_call(&mut open.device, open.case.as_mut()?);
         // Into the worker's log: what is launched is known without.
         found
             .inspect_err(|error| eprintln!("no times of single operations: {error}"))
@@ -326,14 +328,14 @@ impl Worker for CudaWorker {
     }
 
     fn recorded(&mut self) -> Vec<RecordedCall> {
-        let recorded = self.open.as_mut().and_then(Open::recorded);
+        let recorded = self.open.as_mut().and_then(OpenDevice::recorded);
         recorded.unwrap_or_default()
     }
 
     fn counted(&mut self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
         let open = self.open.as_mut().ok_or(NO_CASE)?;
         let case = open.case.as_mut().ok_or(NO_CASE)?;
-        counting::of_calls(&mut open.device, case, metrics).map_err(|error| error.to_string())
+        activity::count_kernels(&mut open.device, case, metrics).map_err(|error| error.to_string())
     }
 
     fn release(&mut self) {
@@ -347,7 +349,7 @@ type Errors = BTreeMap<String, TensorError>;
 type Probes = BTreeMap<String, Vec<Option<f64>>>;
 
 /// What a comparison found, as the protocol has it.
-fn told(compared: Vec<Compared>) -> (Errors, Probes) {
+fn errors_and_probes(compared: Vec<ComparedResult>) -> (Errors, Probes) {
     let each = compared.into_iter().map(|result| {
         let name = result.name.to_owned();
         ((name.clone(), result.error), (name, result.probes))
@@ -369,5 +371,21 @@ fn refusal(error: CudaError) -> Refusal {
     match error.is_lost() {
         true => Refusal::Lost(error.to_string()),
         false => Refusal::Failed(error.to_string()),
+    }
+}
+
+/// The clock's words for what a device was doing, as the protocol has them.
+fn state_of(state: regatta_probe::NvmlState) -> DeviceState {
+    DeviceState {
+        sm_mhz: state.sm_mhz.map(f64::from),
+        memory_mhz: state.memory_mhz.map(f64::from),
+        throttle_bits: state.throttle_reasons,
+        throttle_reasons: state
+            .throttle_reasons
+            .map(throttle_words)
+            .unwrap_or_default(),
+        power_w: state.power_mw.map(|milliwatts| f64::from(milliwatts) / 1e3),
+        temperature_c: state.temperature_c.map(f64::from),
+        other_processes: state.other_processes,
     }
 }

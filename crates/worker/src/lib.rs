@@ -12,8 +12,8 @@
 //! - [`protocol`]: requests and replies;
 //! - [`serve`]: a [`Worker`](serve::Worker), implemented for a library or a kernel, becomes
 //!   the process;
-//! - [`on_processor`]: functions that take slices, as a worker; [`sets`] and [`difference`]
-//!   for one of another kind.
+//! - [`on_processor`]: functions that take slices, as a worker, and kernels with tensors of their own;
+//!   [`sets`] for a worker of another kind.
 //!
 //! [`units`] prints times, ratios and sizes in one style.
 //!
@@ -60,7 +60,6 @@
 //! `regatta worker check -- COMMAND` holds a worker to the protocol.
 
 pub mod attention;
-pub mod difference;
 pub mod machine;
 pub mod on_processor;
 pub mod protocol;

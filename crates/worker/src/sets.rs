@@ -25,7 +25,7 @@ pub struct Rotation {
 
 impl Rotation {
     /// Over at least as many sets as were asked for; `None` where the inputs stay.
-    pub fn of(asked: u32) -> Option<Rotation> {
+    pub fn cycle(asked: u32) -> Option<Rotation> {
         (asked > 1).then(|| Rotation {
             round: Some(asked.max(LEAST)),
             place: 0,
@@ -67,7 +67,7 @@ impl Rotation {
 
 /// What is to become of a request for samples before the next one is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextSample {
     /// One, and more after it.
     Sample,
     /// One, and no more.
@@ -79,17 +79,17 @@ pub enum Next {
 /// Whether another sample is to be taken after so many in so much time, which is without
 /// that for changing inputs. With `known`, the last one has to be known beforehand: it is one
 /// behind which the budget would not leave time for another.
-pub fn next(request: &Measure, taken: u32, spent: Duration, known: bool) -> Next {
+pub fn next(request: &Measure, taken: u32, spent: Duration, known: bool) -> NextSample {
     let most = request.samples.max(request.min_samples);
     let budget = Duration::from_millis(request.budget_ms);
     let late = |spent: Duration, taken: u32| taken >= request.min_samples && spent >= budget;
     if taken >= most || (late(spent, taken) && !known) {
-        return Next::Enough;
+        return NextSample::Enough;
     }
     let after = spent + spent.checked_div(taken).unwrap_or_default();
     match taken + 1 >= most || (known && late(after, taken + 1)) {
-        true => Next::Last,
-        false => Next::Sample,
+        true => NextSample::Last,
+        false => NextSample::Sample,
     }
 }
 
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn no_two_samples_in_a_row_are_alike_and_the_last_is_new() {
-        assert!(Rotation::of(1).is_none());
+        assert!(Rotation::cycle(1).is_none());
         for (asked, sets) in [(2, 3), (3, 3), (5, 5)] {
             for samples in 1..12 {
-                let mut rotation = Rotation::of(asked).unwrap();
+                let mut rotation = Rotation::cycle(asked).unwrap();
                 assert_eq!(rotation.sets(), sets);
                 let mut order: Vec<u32> = (1..samples).map(|_| rotation.next(false)).collect();
                 assert!(!order.contains(&LAST));
@@ -128,7 +128,7 @@ mod tests {
         let mut fresh = Rotation::fresh(2).unwrap();
         let order: Vec<u32> = (0..4).map(|at| fresh.next(at == 3)).collect();
         assert_eq!((order, fresh.sets()), (vec![2, 3, 4, 1], 5));
-        let mut rotation = Rotation::of(4).unwrap();
+        let mut rotation = Rotation::cycle(4).unwrap();
         let order: Vec<u32> = (0..5).map(|_| rotation.next(false)).collect();
         assert_eq!(order, [0, 2, 3, 0, 2]);
     }
@@ -138,12 +138,12 @@ mod tests {
         let (mut taken, mut spent) = (0, Duration::ZERO);
         loop {
             let next = next(request, taken, spent, known);
-            if next == Next::Enough {
+            if next == NextSample::Enough {
                 return (taken, false);
             }
             taken += 1;
             spent += Duration::from_millis(each_ms);
-            if next == Next::Last {
+            if next == NextSample::Last {
                 return (taken, true);
             }
         }

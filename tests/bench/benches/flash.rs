@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rayon::prelude::*;
-use regatta_cpu::CpuWorker;
+use regatta_cpu::worker;
 use regatta_worker::attention::{Params, Problem, work};
 use regatta_worker::protocol::{Cache, Measure, Prepare};
 use regatta_worker::serve::Worker;
@@ -44,7 +44,7 @@ fn flash(criterion: &mut Criterion) {
     for id in ["h8,s2048,d64", "h8,s2048,d64,causal", "h8,s2048,d64,bwd"] {
         let problem: Problem = id.parse().expect("a problem");
         group.throughput(Throughput::Elements(work::flops(&problem) as u64));
-        let mut worker = CpuWorker::new();
+        let mut worker = worker();
         let request = Prepare {
             variant: "flash".to_owned(),
             problem,

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::image::Image;
+use super::compile::Image;
 use super::resources::Resources;
 use regatta_core::input;
 use regatta_core::output;

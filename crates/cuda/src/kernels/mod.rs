@@ -6,7 +6,6 @@ pub mod cache;
 pub mod compile;
 pub mod contract;
 pub mod device;
-mod image;
 pub mod ledger;
 pub mod ledger_file;
 mod nvcc;

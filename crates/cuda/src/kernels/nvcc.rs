@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use super::arch::Arch;
-use super::image::{BuildError, Compiled};
+use super::compile::{BuildError, Compiled};
 use super::source::Source;
 use super::toolkit::Toolkit;
 

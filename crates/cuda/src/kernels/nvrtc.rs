@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use libloading::Library;
 
 use super::arch::Arch;
-use super::image::{BuildError, Compiled};
+use super::compile::{BuildError, Compiled};
 use super::source::Source;
 use super::toolkit::Toolkit;
 

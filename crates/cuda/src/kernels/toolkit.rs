@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use super::image::Compiler;
+use super::compile::Compiler;
 
 /// A compiler on this machine and the headers that come with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::offer::Offer;
-use super::plan::{Arguments, Asked, Code, Plan, Shape, Step};
+use super::plan::{Arguments, Asked, Code, Offer, Plan, Shape, Step};
 use crate::argument::DeviceProblem;
 use crate::kernels::source::Source;
 use contract::{ANY, Contract, ContractLaunch, ContractVariant, Extents};

@@ -1,13 +1,9 @@
 //! What a variant launches for a problem: entry points, grids, workspace.
 
-mod mma;
-mod naive;
-mod simt;
-mod split_kv;
 mod steps;
 #[cfg(test)]
 mod tests;
-mod wgmma;
+mod variants;
 
 pub use steps::{
     Arguments, Asked, Code, Given, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, Pointer, Shape, Step,
@@ -15,8 +11,10 @@ pub use steps::{
 };
 
 use crate::kernels::contract::MOST_THREADS;
+use crate::kernels::source::Source;
 use regatta_worker::attention::{Direction, Dtype, Problem};
-use regatta_worker::protocol::Parameter;
+use regatta_worker::protocol::{Parameter, VariantInfo};
+use regatta_worker::serve::Refusal;
 
 /// A variant of this worker.
 pub struct Variant {
@@ -47,7 +45,7 @@ pub const VARIANTS: [Variant; 6] = [
         directions: &Direction::ALL,
         parameters: &[],
         stores_scores: false,
-        plan: mma::plan,
+        plan: variants::mma,
     },
     Variant {
         name: "flash-simt",
@@ -56,7 +54,7 @@ pub const VARIANTS: [Variant; 6] = [
         directions: &Direction::ALL,
         parameters: &[],
         stores_scores: false,
-        plan: simt::flash,
+        plan: variants::simt,
     },
     Variant {
         name: "flash-wgmma",
@@ -65,7 +63,7 @@ pub const VARIANTS: [Variant; 6] = [
         directions: &Direction::ALL,
         parameters: &[TILE_KEYS],
         stores_scores: false,
-        plan: wgmma::plan,
+        plan: variants::wgmma,
     },
     Variant {
         name: "naive",
@@ -74,7 +72,7 @@ pub const VARIANTS: [Variant; 6] = [
         directions: &Direction::ALL,
         parameters: &[],
         stores_scores: true,
-        plan: naive::plan,
+        plan: variants::naive,
     },
     Variant {
         name: "split-key",
@@ -83,7 +81,7 @@ pub const VARIANTS: [Variant; 6] = [
         directions: &[Direction::Backward],
         parameters: &[NUM_SPLITS_KEY],
         stores_scores: false,
-        plan: simt::split_key,
+        plan: variants::split_key,
     },
     Variant {
         name: "split-kv",
@@ -92,7 +90,7 @@ pub const VARIANTS: [Variant; 6] = [
         directions: &[Direction::Forward],
         parameters: &[NUM_SPLITS],
         stores_scores: false,
-        plan: split_kv::plan,
+        plan: variants::split_kv,
     },
 ];
 
@@ -148,6 +146,71 @@ impl Variant {
             }
         }
         Ok(())
+    }
+}
+
+/// Variants, and what each launches for a problem.
+pub trait Offer {
+    /// The worker's name.
+    fn worker(&self) -> &str;
+
+    /// The file of `Code::Own`, where there is one.
+    fn source(&self) -> Option<&Source>;
+
+    /// Every variant.
+    fn variants(&self) -> Vec<VariantInfo>;
+
+    /// What the variant of this name launches for a problem.
+    ///
+    /// # Errors
+    /// Why it does not do this, or why it cannot be told what it would launch.
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal>;
+
+    /// True when a backward pass reads more of the forward before it than `out` and `lse`.
+    fn remembers_forward(&self, name: &str) -> bool;
+}
+
+/// The kernels in the binary.
+#[derive(Default)]
+pub struct Ours;
+
+impl Offer for Ours {
+    fn worker(&self) -> &str {
+        crate::NAME
+    }
+
+    fn source(&self) -> Option<&Source> {
+        None
+    }
+
+    fn variants(&self) -> Vec<VariantInfo> {
+        VARIANTS.iter().map(described).collect()
+    }
+
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
+        let variant = Variant::named(name);
+        let variant = variant.ok_or_else(|| {
+            Refusal::Unsupported(format!("the cuda worker has no variant `{name}`"))
+        })?;
+        variant.plan(asked).map_err(Refusal::Unsupported)
+    }
+
+    fn remembers_forward(&self, name: &str) -> bool {
+        Variant::named(name).is_some_and(|variant| variant.stores_scores)
+    }
+}
+
+fn described(variant: &Variant) -> VariantInfo {
+    let number = |name: &&str| ((*name).to_owned(), Parameter::INTEGER);
+    VariantInfo {
+        name: variant.name.to_owned(),
+        summary: variant.summary.to_owned(),
+        dtypes: variant.dtypes.to_vec(),
+        directions: variant.directions.to_vec(),
+        projections: Vec::new(),
+        parameters: variant.parameters.iter().map(number).collect(),
+        stores_scores: variant.stores_scores,
+        tf32: false,
     }
 }
 

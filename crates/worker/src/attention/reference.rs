@@ -10,16 +10,13 @@ use rayon::prelude::*;
 use super::Problem;
 use super::inputs::{Tensor, element, rounded};
 
-mod arithmetic;
 mod part;
 mod plane;
 mod projection;
 
-pub use arithmetic::TooLarge;
-use arithmetic::zeros;
-pub use part::{Part, bytes, checked_runs, expected};
-pub use plane::{Place, Side, places, planes};
-use plane::{Plane, Source};
+pub use part::{PlaneReference, bytes, checked_runs, expected, result_shape};
+use plane::{Elements, Plane, zeros};
+pub use plane::{PlaneId, Side, TooLarge, places, planes};
 pub use projection::projection;
 
 /// The inputs of a problem in logical order, rounded to its dtype.
@@ -78,7 +75,7 @@ pub struct Gradients {
     pub dv: Vec<f64>,
 }
 
-impl Source for Inputs {
+impl Elements for Inputs {
     fn at(&self, tensor: Tensor, index: usize) -> f64 {
         match tensor {
             Tensor::Q => self.q[index],
@@ -124,7 +121,7 @@ pub fn backward(
     let (d, dv) = (problem.head_dim as usize, problem.head_dim_v as usize);
     let planes = each_plane(problem, |place| {
         let dout = place.gather(Side::Query, dv, |at| inputs.dout[at])?;
-        let saved = plane::Forward {
+        let saved = plane::PlaneForward {
             out: place.gather(Side::Query, dv, |at| saved.out[at])?,
             lse: place.gather(Side::Query, 1, |at| saved.lse[at])?,
         };
@@ -148,9 +145,9 @@ pub fn backward(
 /// Computes every plane, in parallel.
 fn each_plane<T: Send>(
     problem: &Problem,
-    compute: impl Fn(&Place) -> Result<T, TooLarge> + Sync,
-) -> Result<Vec<(Place, T)>, TooLarge> {
-    let places: Vec<Place> = places(problem).collect();
+    compute: impl Fn(&PlaneId) -> Result<T, TooLarge> + Sync,
+) -> Result<Vec<(PlaneId, T)>, TooLarge> {
+    let places: Vec<PlaneId> = places(problem).collect();
     let computed = places.into_par_iter().map(|place| {
         let plane = compute(&place)?;
         Ok((place, plane))
@@ -159,7 +156,7 @@ fn each_plane<T: Send>(
 }
 
 /// Writes the rows of a plane where they lie in the whole tensor.
-fn scatter(place: &Place, side: Side, dim: usize, rows: &[f64], whole: &mut [f64]) {
+fn scatter(place: &PlaneId, side: Side, dim: usize, rows: &[f64], whole: &mut [f64]) {
     for (row, values) in rows.chunks_exact(dim).enumerate() {
         whole[place.index(side, row, dim)..][..dim].copy_from_slice(values);
     }

@@ -8,6 +8,7 @@
 
 use super::inputs::probe_indices;
 use super::{Direction, Dtype};
+use crate::protocol::TensorError;
 
 /// The results of a direction, each with the direction whose limit it is held to.
 pub fn results(direction: Direction) -> &'static [(&'static str, Direction)] {
@@ -83,6 +84,65 @@ pub fn tolerable(
 /// mean square of the result itself stands in its place.
 pub const ZERO: f64 = 1e-12;
 
+/// Sums over the elements of a result and its reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ErrorSums {
+    /// Elements.
+    pub elements: u64,
+    /// `Σ (result - reference)²`.
+    pub squares: f64,
+    /// `Σ reference²`.
+    pub norm: f64,
+    /// `max |result - reference|`.
+    pub largest: f64,
+    /// True when every element of the result is finite.
+    pub finite: bool,
+}
+
+impl ErrorSums {
+    /// Sums over nothing yet, of a result that is finite as far as is known.
+    pub fn new() -> ErrorSums {
+        ErrorSums {
+            finite: true,
+            ..ErrorSums::default()
+        }
+    }
+
+    /// Takes in elements of a result, and as many of its reference.
+    pub fn compare(&mut self, result: &[f32], reference: &[f64]) {
+        for (&found, right) in result.iter().zip(reference) {
+            let difference = f64::from(found) - right;
+            self.finite &= found.is_finite();
+            self.squares += difference * difference;
+            self.norm += right * right;
+            self.largest = self.largest.max(difference.abs());
+        }
+        self.elements += reference.len() as u64;
+    }
+
+    /// Takes in the sums over other elements of the same result.
+    pub fn add(&mut self, other: &ErrorSums) {
+        self.elements += other.elements;
+        self.squares += other.squares;
+        self.norm += other.norm;
+        self.largest = self.largest.max(other.largest);
+        self.finite &= other.finite;
+    }
+
+    /// The figures of the protocol. Where the reference is zero, a relative error means
+    /// nothing: the root mean square of the result stands in its place.
+    pub fn error(&self) -> TensorError {
+        let count = self.elements.max(1) as f64;
+        let zero = (self.norm / count).sqrt() < ZERO;
+        let scale = if zero { count } else { self.norm };
+        let figure = |value: f64| (self.finite && value.is_finite()).then_some(value);
+        TensorError {
+            relative_l2: figure((self.squares / scale).sqrt()),
+            max_abs: figure(self.largest),
+        }
+    }
+}
+
 /// What a result is held to without holding the whole reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
@@ -96,7 +156,7 @@ pub struct Expected {
 
 impl Expected {
     /// What is kept of a whole tensor in logical order.
-    pub fn of(reference: &[f64], probes: usize) -> Expected {
+    pub fn from_tensor(reference: &[f64], probes: usize) -> Expected {
         let elements = reference.len() as u64;
         let at = |index: u64| reference.get(index as usize).copied();
         Expected {
@@ -217,7 +277,7 @@ mod tests {
     #[test]
     fn a_wrong_probe_is_named() {
         let reference: Vec<f64> = (0..64).map(|i| f64::from(i % 3) - 1.0).collect();
-        let expected = Expected::of(&reference, 16);
+        let expected = Expected::from_tensor(&reference, 16);
         let mut probes: Vec<Option<f64>> = expected.probes.iter().copied().map(Some).collect();
         assert_eq!(probes_agree("dk", &probes, &expected, 1e-3), Ok(()));
         probes[3] = Some(0.5);
@@ -231,11 +291,45 @@ mod tests {
     #[test]
     fn where_the_reference_is_zero_a_result_is_held_to_its_own_size() {
         for noise in [0.0, 3e-17] {
-            let expected = Expected::of(&[noise; 64], 16);
+            let expected = Expected::from_tensor(&[noise; 64], 16);
             let found = |value: f64| vec![Some(value); 16];
             assert_eq!(probes_agree("dq", &found(1.9e-7), &expected, 1e-5), Ok(()));
             let error = probes_agree("dq", &found(1e-2), &expected, 1e-5).unwrap_err();
             assert!(error.contains("allows a difference of 8.0e-5"), "{error}");
         }
+    }
+
+    fn sums(squares: f64, norm: f64) -> ErrorSums {
+        ErrorSums {
+            elements: 4,
+            squares,
+            norm,
+            largest: 1.0,
+            finite: true,
+        }
+    }
+
+    #[test]
+    fn errors_are_relative_unless_the_reference_is_zero() {
+        assert_eq!(sums(4.0, 100.0).error().relative_l2, Some(0.2));
+        // A gradient that is zero in exact arithmetic.
+        assert_eq!(sums(4.0, 0.0).error().relative_l2, Some(1.0));
+        assert_eq!(sums(4.0, 1e-25).error().relative_l2, Some(1.0));
+    }
+
+    #[test]
+    fn sums_over_parts_are_those_over_the_whole() {
+        let mut all = sums(1.0, 30.0);
+        all.add(&ErrorSums {
+            largest: 3.0,
+            ..sums(3.0, 70.0)
+        });
+        assert_eq!(all.error().relative_l2, Some(0.2));
+        assert_eq!((all.elements, all.error().max_abs), (8, Some(3.0)));
+        all.add(&ErrorSums {
+            finite: false,
+            ..ErrorSums::default()
+        });
+        assert_eq!(all.error().relative_l2, None);
     }
 }

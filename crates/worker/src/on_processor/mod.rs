@@ -1,29 +1,28 @@
-//! Functions of this process on this machine's processor, as a worker.
+//! Code of this process on this machine's processor, as a worker.
 //!
-//! Enough for a kernel in Rust that takes slices: inputs, the check against float64 before
-//! timing and after, sets of inputs that change between samples, and the clock are all here.
-//! A library with tensors of its own implements [`Worker`] itself, with [`timing`] and
-//! [`device`] if it likes.
+//! The check against float64 before timing and after, sets of inputs that change between
+//! samples, and the clock are all here. A kernel in Rust that takes slices is a [`Function`],
+//! for which the inputs are made too; a library with tensors of its own, such as regatta's own
+//! kernels, is a [`ProcessorVariant`].
 
+mod check;
 pub mod device;
 pub mod timing;
-mod witness;
 
 use std::collections::BTreeMap;
 
+use self::check::References;
 use self::timing::{Sweep, Timed, time};
-use crate::attention::inputs::probe_indices;
-use crate::attention::reference::{Inputs, backward, forward};
-use crate::attention::tolerance::results;
-use crate::attention::{Direction, Dtype, Problem};
-use crate::difference::Difference;
+use crate::attention::reference::Inputs;
+use crate::attention::{Direction, Dtype, ParamValue, Params, Problem};
 use crate::machine::Structure;
 use crate::protocol::{
-    Checked, Hello, Measure, Measured, PROBES, PROTOCOL_VERSION, Prepare, Prepared, TensorError,
+    Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Peak, Prepare, Prepared,
     VariantInfo,
 };
 use crate::serve::{Refusal, Worker};
 use crate::sets::{LAST, Rotation};
+use crate::units::Nanoseconds;
 
 /// The inputs of a call, in logical order, rounded to the problem's type.
 #[derive(Clone, Debug, Default)]
@@ -73,65 +72,90 @@ impl Function {
     }
 }
 
-/// A worker of functions.
-pub struct OnProcessor {
-    name: &'static str,
-    version: &'static str,
-    functions: Vec<Function>,
-    case: Option<Case>,
-    sweep: Option<Sweep>,
+/// A case made ready: what is timed, and what of it is checked and counted.
+pub trait ProcessorCase: Timed {
+    /// Makes the first call, on poisoned results, and returns its time.
+    fn first_call(&mut self) -> Nanoseconds {
+        time(|| self.call())
+    }
+
+    /// The order in which samples take inputs, of so many sets at least; `None` where the inputs
+    /// stay.
+    fn rotation(&mut self, sets: u32) -> Option<Rotation> {
+        Rotation::fresh(sets)
+    }
+
+    /// The results of the last call in logical order, each after the other as
+    /// [`results`](crate::attention::tolerance::results) names them.
+    fn results(&self) -> Vec<Vec<f32>>;
+
+    /// What each parameter became.
+    fn effective(&self) -> BTreeMap<String, ParamValue> {
+        BTreeMap::new()
+    }
+
+    /// What one call does; empty where that is not known.
+    fn census(&mut self) -> Structure {
+        Structure::default()
+    }
 }
 
-impl OnProcessor {
-    /// A worker of this name; `version` is part of what a reading depends on.
-    pub fn new(name: &'static str, version: &'static str, functions: Vec<Function>) -> OnProcessor {
-        OnProcessor {
-            name,
-            version,
-            functions,
-            case: None,
-            sweep: None,
+/// Makes a case ready on the inputs of its seed.
+///
+/// # Errors
+/// Why this case cannot be timed.
+pub type MakeCase = dyn Fn(&Prepare) -> Result<Box<dyn ProcessorCase>, Refusal>;
+
+/// A variant: what it can do, and how a case of it is made ready.
+pub struct ProcessorVariant {
+    /// As the worker introduces it. Requests beyond it are refused before `prepare`.
+    pub info: VariantInfo,
+    /// Makes its cases ready.
+    pub prepare: Box<MakeCase>,
+}
+
+impl From<Function> for ProcessorVariant {
+    fn from(function: Function) -> ProcessorVariant {
+        let info = VariantInfo {
+            name: function.name.to_owned(),
+            summary: function.summary.to_owned(),
+            dtypes: function.dtypes.to_vec(),
+            directions: function.directions.to_vec(),
+            projections: Vec::new(),
+            parameters: BTreeMap::new(),
+            stores_scores: false,
+            tf32: false,
+        };
+        let prepare = move |request: &Prepare| -> Result<Box<dyn ProcessorCase>, Refusal> {
+            if let Some(reason) = (function.unsupported)(&request.problem) {
+                return Err(Refusal::Unsupported(reason));
+            }
+            Ok(Box::new(FunctionCase {
+                tensors: tensors(&request.problem, request.seed)?,
+                problem: request.problem.clone(),
+                seed: request.seed,
+                compute: function.compute,
+                results: Vec::new(),
+            }))
+        };
+        ProcessorVariant {
+            info,
+            prepare: Box::new(prepare),
         }
     }
 }
 
-/// A case made ready.
-struct Case {
+/// A function on a problem.
+struct FunctionCase {
     problem: Problem,
     seed: u64,
-    sets: u32,
     compute: Compute,
     tensors: Tensors,
     /// Of the last call.
     results: Vec<Vec<f32>>,
 }
 
-impl Case {
-    /// How far the last call's results are from float64, and elements of them, by name.
-    fn checked(&self, seed: u64) -> Result<Checked, Refusal> {
-        let references = references(&self.problem, seed)?;
-        let named = results(self.problem.direction);
-        if self.results.len() != named.len() {
-            let there = self.results.len();
-            return Err(format!("{there} results, {} are asked for", named.len()).into());
-        }
-        let (mut errors, mut probes) = (BTreeMap::new(), BTreeMap::new());
-        for (((name, _), result), reference) in named.iter().zip(&self.results).zip(&references) {
-            errors.insert((*name).to_owned(), error(name, result, reference)?);
-            let indices = probe_indices(result.len() as u64, PROBES);
-            let finite = |value: f64| value.is_finite().then_some(value);
-            let probed = indices.map(|at| finite(result[at as usize].into()));
-            probes.insert((*name).to_owned(), probed.collect());
-        }
-        Ok(Checked {
-            seed,
-            errors,
-            probes,
-        })
-    }
-}
-
-impl Timed for Case {
+impl Timed for FunctionCase {
     fn call(&mut self) {
         self.results = (self.compute)(&self.problem, &self.tensors);
     }
@@ -139,6 +163,12 @@ impl Timed for Case {
     fn change(&mut self, set: u32) -> Result<(), String> {
         self.tensors = tensors(&self.problem, self.seed.wrapping_add(set.into()))?;
         Ok(())
+    }
+}
+
+impl ProcessorCase for FunctionCase {
+    fn results(&self) -> Vec<Vec<f32>> {
+        self.results.clone()
     }
 }
 
@@ -153,125 +183,166 @@ fn tensors(problem: &Problem, seed: u64) -> Result<Tensors, String> {
     })
 }
 
-/// The float64 results in the order of the problem's own.
-fn references(problem: &Problem, seed: u64) -> Result<Vec<Vec<f64>>, Refusal> {
-    let failed = |error| Refusal::Failed(format!("{error}"));
-    let inputs = Inputs::generate(problem, seed).map_err(failed)?;
-    let saved = forward(problem, &inputs).map_err(failed)?;
-    let mut found = Vec::new();
-    if problem.direction.has_backward() {
-        let gradients = backward(problem, &inputs, &saved).map_err(failed)?;
-        found.extend([gradients.dq, gradients.dk, gradients.dv]);
-    }
-    if problem.direction != Direction::Backward {
-        found.insert(0, saved.out);
-    }
-    Ok(found)
+/// A worker of variants on the processor.
+pub struct OnProcessor {
+    name: &'static str,
+    versions: BTreeMap<String, String>,
+    variants: Vec<ProcessorVariant>,
+    peak: Option<fn(&[Dtype]) -> Peak>,
+    references: References,
+    prepared: Option<PreparedCase>,
+    sweep: Option<Sweep>,
 }
 
-fn error(name: &str, result: &[f32], reference: &[f64]) -> Result<TensorError, Refusal> {
-    if result.len() != reference.len() {
-        let (there, wanted) = (result.len(), reference.len());
-        return Err(format!("{name} has {there} elements, not {wanted}").into());
+struct PreparedCase {
+    problem: Problem,
+    seed: u64,
+    sets: u32,
+    case: Box<dyn ProcessorCase>,
+}
+
+const NO_CASE: &str = "no case is prepared";
+
+impl OnProcessor {
+    /// A worker of this name; `version` is part of what a reading depends on.
+    pub fn new<V: Into<ProcessorVariant>>(
+        name: &'static str,
+        version: &'static str,
+        variants: Vec<V>,
+    ) -> OnProcessor {
+        OnProcessor {
+            name,
+            versions: BTreeMap::from([(name.to_owned(), version.to_owned())]),
+            variants: variants.into_iter().map(Into::into).collect(),
+            peak: None,
+            references: References::default(),
+            prepared: None,
+            sweep: None,
+        }
     }
-    let mut sums = Difference {
-        elements: result.len() as u64,
-        finite: result.iter().all(|value| value.is_finite()),
-        ..Difference::default()
-    };
-    for (&value, exact) in result.iter().zip(reference) {
-        let off = f64::from(value) - exact;
-        sums.squares += off * off;
-        sums.norm += exact * exact;
-        sums.largest = sums.largest.max(off.abs());
+
+    /// The worker, with other versions than its own.
+    pub fn with_versions(mut self, versions: BTreeMap<String, String>) -> OnProcessor {
+        self.versions = versions;
+        self
     }
-    Ok(sums.error())
+
+    /// The worker, with a way to measure what the processor reaches at the most.
+    pub fn with_peak(mut self, peak: fn(&[Dtype]) -> Peak) -> OnProcessor {
+        self.peak = Some(peak);
+        self
+    }
+
+    /// The variant of a request, or why it does not do that.
+    fn variant(&self, request: &Prepare) -> Result<&ProcessorVariant, String> {
+        let (problem, wanted) = (&request.problem, &request.variant);
+        let mut variants = self.variants.iter();
+        let variant = variants.find(|variant| variant.info.name == *wanted);
+        let variant =
+            variant.ok_or_else(|| format!("the {} worker has no variant `{wanted}`", self.name))?;
+        let info = &variant.info;
+        if !info.dtypes.contains(&problem.dtype) {
+            return Err(format!("not in {}", problem.dtype));
+        }
+        if !info.directions.contains(&problem.direction) {
+            return Err(format!("not {}", problem.direction));
+        }
+        if problem.projection.is_some() {
+            return Err("it computes attention, and no projection".to_owned());
+        }
+        check_params(info, &format!("{}/{wanted}", self.name), &request.params)?;
+        Ok(variant)
+    }
+}
+
+fn check_params(info: &VariantInfo, variant: &str, params: &Params) -> Result<(), String> {
+    for (name, value) in params.iter() {
+        let Some(parameter) = info.parameters.get(name) else {
+            return Err(format!("{variant} has no parameter `{name}`"));
+        };
+        if !parameter.allows(value) {
+            let allowed = match parameter {
+                Parameter::Integer(_) => "an integer".to_owned(),
+                Parameter::Words(words) => words.join(" or "),
+            };
+            return Err(format!("`{name}` of {variant} is {allowed}, not `{value}`"));
+        }
+    }
+    Ok(())
 }
 
 impl Worker for OnProcessor {
     fn hello(&mut self) -> Result<Hello, Refusal> {
-        let variants = self.functions.iter().map(|function| VariantInfo {
-            name: function.name.to_owned(),
-            summary: function.summary.to_owned(),
-            dtypes: function.dtypes.to_vec(),
-            directions: function.directions.to_vec(),
-            projections: Vec::new(),
-            parameters: BTreeMap::new(),
-            stores_scores: false,
-            tf32: false,
-        });
+        let variants = self.variants.iter();
         Ok(Hello {
             packages: BTreeMap::new(),
             absent: None,
             protocol: PROTOCOL_VERSION,
             worker: self.name.to_owned(),
-            versions: BTreeMap::from([(self.name.to_owned(), self.version.to_owned())]),
+            versions: self.versions.clone(),
             device: device::device(),
-            variants: variants.collect(),
+            variants: variants.map(|variant| variant.info.clone()).collect(),
         })
     }
 
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
         self.release();
-        let (problem, wanted) = (&request.problem, &request.variant);
-        let mut functions = self.functions.iter();
-        let function = functions.find(|function| function.name == *wanted);
-        let function = function.ok_or_else(|| format!("there is no variant `{wanted}`"))?;
-        let refused = if !function.dtypes.contains(&problem.dtype) {
-            Some(format!("not in {}", problem.dtype))
-        } else if !function.directions.contains(&problem.direction) {
-            Some(format!("not {}", problem.direction))
-        } else if problem.projection.is_some() {
-            Some("it computes attention, and no projection".to_owned())
-        } else {
-            (function.unsupported)(problem)
-        };
-        if let Some(reason) = refused {
-            return Err(Refusal::Unsupported(reason));
-        }
-        if let Some((name, _)) = request.params.iter().next() {
-            return Err(format!("variant `{wanted}` has no parameter `{name}`").into());
-        }
-        let mut case = Case {
+        let variant = self.variant(request).map_err(Refusal::Unsupported)?;
+        let validated = request.problem.clone().validated();
+        let problem = validated.map_err(|error| Refusal::Unsupported(error.to_string()))?;
+        let mut case = (variant.prepare)(&Prepare {
             problem: problem.clone(),
-            seed: request.seed,
-            sets: request.input_sets,
-            compute: function.compute,
-            tensors: tensors(problem, request.seed)?,
-            results: Vec::new(),
-        };
-        let first_call_ns = time(|| case.call());
-        let Checked { errors, probes, .. } = case.checked(request.seed)?;
-        self.case = Some(case);
-        Ok(Prepared {
-            effective: BTreeMap::new(),
+            ..request.clone()
+        })?;
+        let first_call_ns = case.first_call();
+        let references = &mut self.references;
+        let checked = references.check_whole(&problem, request.seed, &case.results())?;
+        let Checked { errors, probes, .. } = checked;
+        let prepared = Prepared {
+            effective: case.effective(),
             tuned: Vec::new(),
             first_call_parts: None,
             errors,
             probes,
             first_call_ns,
             problems: 1,
-        })
+        };
+        self.prepared = Some(PreparedCase {
+            problem,
+            seed: request.seed,
+            sets: request.input_sets,
+            case,
+        });
+        Ok(prepared)
     }
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
-        let case = self.case.as_mut().ok_or("no case is prepared")?;
-        let rotation = Rotation::fresh(case.sets);
+        let prepared = self.prepared.as_mut().ok_or(NO_CASE)?;
+        let case = prepared.case.as_mut();
+        let rotation = case.rotation(prepared.sets);
         let rotates = rotation.is_some();
         let mut measured = timing::measure(request, &mut self.sweep, rotation, case)?;
         if rotates {
-            measured.checked = Some(case.checked(case.seed.wrapping_add(LAST.into()))?);
+            let seed = prepared.seed.wrapping_add(LAST.into());
+            let results = prepared.case.results();
+            let checked = self
+                .references
+                .check_planes(&prepared.problem, seed, &results)?;
+            measured.checked = Some(checked);
         }
         Ok(measured)
     }
 
-    /// Nothing is known of what a function does.
     fn census(&mut self) -> Result<Structure, Refusal> {
-        self.case.as_ref().ok_or("no case is prepared")?;
-        Ok(Structure::default())
+        Ok(self.prepared.as_mut().ok_or(NO_CASE)?.case.census())
+    }
+
+    fn peak(&mut self, dtypes: &[Dtype]) -> Result<Peak, Refusal> {
+        let no_peak = || Refusal::Unsupported("this worker measures no peak".to_owned());
+        self.peak.map(|peak| peak(dtypes)).ok_or_else(no_peak)
     }
 
     fn release(&mut self) {
-        self.case = None;
+        self.prepared = None;
     }
 }

@@ -3,12 +3,13 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 
 use super::device::last_level_cache;
-use super::witness::Witness;
 use crate::protocol::{Cache, Measure, Measured};
-use crate::sets::{self, Next, Rotation};
+use crate::sets::{self, NextSample, Rotation};
 use crate::units::Nanoseconds;
 
 /// Swept when the size of the cache is unknown.
@@ -69,25 +70,25 @@ pub fn measure(
     loop {
         let known = rotation.is_some();
         let next = sets::next(request, device_ns.len() as u32, spent, known);
-        if next == Next::Enough {
+        if next == NextSample::Enough {
             break;
         }
         if let Some(rotation) = &mut rotation {
-            timed.change(rotation.next(next == Next::Last))?;
+            timed.change(rotation.next(next == NextSample::Last))?;
         }
         let start = Instant::now();
         if let Some(sweep) = sweep {
             sweep.run();
         }
-        let before = Witness::now();
+        let before = CpuUsage::now();
         let taken = time(|| timed.call());
-        if let Some((cpu, lost)) = Witness::since(before) {
+        if let Some((cpu, lost)) = CpuUsage::since(before) {
             cpu_ns.push(cpu);
             preempted.push(lost);
         }
         device_ns.push(taken);
         spent += start.elapsed();
-        if next == Next::Last {
+        if next == NextSample::Last {
             break;
         }
     }
@@ -142,6 +143,40 @@ impl Sweep {
     }
 }
 
+/// What a process has had of its cores so far.
+///
+/// A call that waited for a core, because another program had it, takes longer by the wall's
+/// clock and not by the process's (`CLOCK_PROCESS_CPUTIME_ID`, clock_gettime(2): all its threads
+/// together). `ru_nivcsw` of getrusage(2) counts how often it had to give one up. Both are one
+/// system call each.
+#[derive(Clone, Copy, Debug)]
+struct CpuUsage {
+    cpu_ns: Nanoseconds,
+    preempted: i64,
+}
+
+impl CpuUsage {
+    /// So far; `None` where the system does not say.
+    fn now() -> Option<CpuUsage> {
+        let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok()?;
+        Some(CpuUsage {
+            cpu_ns: Nanoseconds(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64),
+            preempted: getrusage(UsageWho::RUSAGE_SELF)
+                .ok()?
+                .involuntary_context_switches(),
+        })
+    }
+
+    /// Since then: processor time, and how often a core was taken away. `None` where either
+    /// end is not known, or where the clock did not move, which is no time.
+    fn since(before: Option<CpuUsage>) -> Option<(Nanoseconds, u32)> {
+        let (before, now) = (before?, CpuUsage::now()?);
+        let cpu_ns = now.cpu_ns - before.cpu_ns;
+        let lost = u32::try_from(now.preempted - before.preempted).ok()?;
+        (cpu_ns > Nanoseconds::ZERO).then_some((cpu_ns, lost))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,7 +226,7 @@ mod tests {
     fn each_sample_has_other_inputs_and_the_last_one_those_that_are_checked() {
         let request = request(2, 5, 1, u64::MAX);
         let mut counted = Counted::default();
-        let rotation = Rotation::of(3);
+        let rotation = Rotation::cycle(3);
         let measured = measure(&request, &mut None, rotation, &mut counted).unwrap();
         assert_eq!(counted.sets, [0, 2, 0, 2, 1]);
         assert_eq!(counted.calls, 2 + 5);

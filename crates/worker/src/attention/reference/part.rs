@@ -6,28 +6,33 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::arithmetic::TooLarge;
-use super::plane::{Forward, Gradients, Place, Plane, Seeded, Side, Source, places};
+use super::plane::{
+    Elements, Plane, PlaneForward, PlaneGradients, PlaneId, Seeded, Side, TooLarge, places,
+};
 use super::projection;
 use crate::attention::Problem;
 use crate::attention::inputs::{Tensor, probe_indices};
-use crate::attention::tolerance::{Expected, results};
+use crate::attention::tolerance::{ErrorSums, Expected, results};
 
 /// The reference of one plane.
-pub struct Part {
+pub struct PlaneReference {
     /// Which.
-    pub place: Place,
-    forward: Forward,
-    gradients: Option<Gradients>,
+    pub place: PlaneId,
+    forward: PlaneForward,
+    gradients: Option<PlaneGradients>,
     dims: (usize, usize),
 }
 
-impl Part {
+impl PlaneReference {
     /// Computes a plane; gradients if and only if the problem's direction has them.
     ///
     /// # Errors
     /// When it does not fit into memory.
-    pub fn of(problem: &Problem, place: Place, seed: u64) -> Result<Part, TooLarge> {
+    pub fn compute(
+        problem: &Problem,
+        place: PlaneId,
+        seed: u64,
+    ) -> Result<PlaneReference, TooLarge> {
         let dims = (problem.head_dim as usize, problem.head_dim_v as usize);
         let source = Seeded {
             seed,
@@ -42,7 +47,7 @@ impl Part {
             }
             false => None,
         };
-        Ok(Part {
+        Ok(PlaneReference {
             place,
             forward,
             gradients,
@@ -61,6 +66,29 @@ impl Part {
             "dk" => gradients.map(|of| (Side::Key, d, &of.dk[..])),
             "dv" => gradients.map(|of| (Side::Key, dv, &of.dv[..])),
             _ => None,
+        }
+    }
+
+    /// Adds to `sums` how far the plane of a result, which is whole and in logical order, is from
+    /// this.
+    pub fn compare(&self, name: &str, result: &[f32], sums: &mut ErrorSums) {
+        let Some((side, dim, values)) = self.result(name) else {
+            return;
+        };
+        let place = &self.place;
+        let (members, rows) = match side {
+            Side::Query => (place.group, place.seq_q),
+            Side::Key => (1, place.seq_k),
+        };
+        let (seen, zeros) = (place.seen(side), vec![0.0; dim]);
+        for member in 0..members {
+            for row in 0..rows {
+                let right = match seen.contains(&row) {
+                    true => &values[(member * seen.len() + row - seen.start) * dim..][..dim],
+                    false => &zeros[..],
+                };
+                sums.compare(&result[place.start(side, member, row, dim)..][..dim], right);
+            }
         }
     }
 }
@@ -108,23 +136,26 @@ pub fn expected(
 ) -> Result<BTreeMap<&'static str, Expected>, TooLarge> {
     if let Some(of) = &problem.projection {
         let out = projection(problem, of, seed)?;
-        return Ok(BTreeMap::from([("out", Expected::of(&out, probes))]));
+        return Ok(BTreeMap::from([(
+            "out",
+            Expected::from_tensor(&out, probes),
+        )]));
     }
-    let mut sums: Vec<Sum> = results(problem.direction)
+    let mut sums: Vec<ExpectedSum> = results(problem.direction)
         .iter()
-        .map(|(name, _)| Sum::new(problem, name, probes))
+        .map(|(name, _)| ExpectedSum::new(problem, name, probes))
         .collect();
     let at_once = u128::from(memory) / bytes(problem).max(1);
     let at_once = at_once.clamp(1, 4 * rayon::current_num_threads() as u128) as usize;
     let mut places = places(problem);
     loop {
-        let batch: Vec<Place> = places.by_ref().take(at_once).collect();
+        let batch: Vec<PlaneId> = places.by_ref().take(at_once).collect();
         if batch.is_empty() {
             break;
         }
-        let parts: Result<Vec<Part>, TooLarge> = batch
+        let parts: Result<Vec<PlaneReference>, TooLarge> = batch
             .into_par_iter()
-            .map(|place| Part::of(problem, place, seed))
+            .map(|place| PlaneReference::compute(problem, place, seed))
             .collect();
         for part in parts? {
             sums.iter_mut().for_each(|sum| sum.add(&part));
@@ -136,29 +167,36 @@ pub fn expected(
         .collect())
 }
 
+/// Rows over all sequences, heads, and elements of a row of a result (`out`, `dq`, `dk`, `dv`).
+pub fn result_shape(problem: &Problem, name: &str) -> [u64; 3] {
+    let (rows_q, rows_k) = (problem.total_q(), problem.total_k());
+    let (heads, kv_heads) = (problem.heads.into(), problem.kv_heads.into());
+    let (d, dv) = (problem.head_dim.into(), problem.head_dim_v.into());
+    match name {
+        "out" => [rows_q, heads, dv],
+        "dq" => [rows_q, heads, d],
+        "dk" => [rows_k, kv_heads, d],
+        _ => [rows_k, kv_heads, dv],
+    }
+}
+
 /// What is kept of a result while its planes go by.
-struct Sum {
+struct ExpectedSum {
     name: &'static str,
     /// Row over all sequences, head, and element of the row, of each probe.
     wanted: Vec<(usize, usize, usize)>,
     expected: Expected,
 }
 
-impl Sum {
-    fn new(problem: &Problem, name: &'static str, probes: usize) -> Sum {
-        let (rows, heads, dim) = match name {
-            "out" => (problem.total_q(), problem.heads, problem.head_dim_v),
-            "dq" => (problem.total_q(), problem.heads, problem.head_dim),
-            "dk" => (problem.total_k(), problem.kv_heads, problem.head_dim),
-            _ => (problem.total_k(), problem.kv_heads, problem.head_dim_v),
-        };
-        let (heads, dim) = (u64::from(heads), u64::from(dim));
+impl ExpectedSum {
+    fn new(problem: &Problem, name: &'static str, probes: usize) -> ExpectedSum {
+        let [rows, heads, dim] = result_shape(problem, name);
         let elements = rows.saturating_mul(heads).saturating_mul(dim);
         let place = |index: u64| {
             let (x, rest) = (index % dim, index / dim);
             ((rest / heads) as usize, (rest % heads) as usize, x as usize)
         };
-        Sum {
+        ExpectedSum {
             name,
             wanted: probe_indices(elements, probes).map(place).collect(),
             expected: Expected {
@@ -170,7 +208,7 @@ impl Sum {
         }
     }
 
-    fn add(&mut self, part: &Part) {
+    fn add(&mut self, part: &PlaneReference) {
         let Some((side, dim, values)) = part.result(self.name) else {
             return;
         };

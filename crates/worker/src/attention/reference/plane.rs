@@ -4,16 +4,16 @@
 //! Only rows that the mask lets meet are made: memory follows the work, and a window on a
 //! long sequence costs what is in the window.
 
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::arithmetic::{TooLarge, add_scaled, dot, row, zeros};
 use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::{Dtype, Mask, Problem};
 
 /// Where elements of inputs come from, by their index in logical order.
-pub(super) trait Source: Sync {
+pub(super) trait Elements: Sync {
     fn at(&self, tensor: Tensor, index: usize) -> f64;
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Seeded {
     pub dtype: Dtype,
 }
 
-impl Source for Seeded {
+impl Elements for Seeded {
     fn at(&self, tensor: Tensor, index: usize) -> f64 {
         rounded(element(self.seed, tensor, index as u64), self.dtype)
     }
@@ -41,7 +41,7 @@ pub enum Side {
 
 /// Where a plane lies in its problem.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PlaneId {
     /// The sequence of the batch.
     pub sequence: usize,
     /// The key-value head.
@@ -66,7 +66,7 @@ pub struct Place {
 }
 
 /// Every plane of a problem: sequences in order, key-value heads within.
-pub fn places(problem: &Problem) -> impl Iterator<Item = Place> + use<> {
+pub fn places(problem: &Problem) -> impl Iterator<Item = PlaneId> + use<> {
     let (heads, kv_heads) = (problem.heads as usize, problem.kv_heads as usize);
     let (d, dv, mask) = (
         problem.head_dim as usize,
@@ -86,7 +86,7 @@ pub fn places(problem: &Problem) -> impl Iterator<Item = Place> + use<> {
     });
     starts.flat_map(move |(sequence, (seq_q, seq_k), (first_q, first_k))| {
         let (queries, keys) = meeting(mask, seq_q, seq_k);
-        (0..kv_heads).map(move |kv_head| Place {
+        (0..kv_heads).map(move |kv_head| PlaneId {
             sequence,
             kv_head,
             group: heads / kv_heads,
@@ -141,7 +141,7 @@ fn partition(range: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-impl Place {
+impl PlaneId {
     /// Bytes that computing this plane takes, gradients included.
     pub fn bytes(&self) -> u128 {
         let queries = self.group as u128 * self.queries.len() as u128;
@@ -164,25 +164,36 @@ impl Place {
 
     /// Where a row of the plane begins in the whole tensor in logical order.
     pub(super) fn index(&self, side: Side, row: usize, dim: usize) -> usize {
+        let seen = self.seen(side);
+        self.start(side, row / seen.len(), seen.start + row % seen.len(), dim)
+    }
+
+    /// Where row `row` of the sequence begins in the whole tensor, of the plane's `member`-th
+    /// head.
+    pub(super) fn start(&self, side: Side, member: usize, row: usize, dim: usize) -> usize {
+        let (first, members) = match side {
+            Side::Query => (self.first_q, self.group),
+            Side::Key => (self.first_k, 1),
+        };
+        let head = self.kv_head * members + member;
+        ((first + row) * self.kv_heads * members + head) * dim
+    }
+
+    /// The rows of the sequence that meet a row of the other side.
+    pub(super) fn seen(&self, side: Side) -> &Range<usize> {
         match side {
-            Side::Query => {
-                let (member, i) = (row / self.queries.len(), row % self.queries.len());
-                let heads = self.kv_heads * self.group;
-                let head = self.kv_head * self.group + member;
-                ((self.first_q + self.queries.start + i) * heads + head) * dim
-            }
-            Side::Key => {
-                ((self.first_k + self.keys.start + row) * self.kv_heads + self.kv_head) * dim
-            }
+            Side::Query => &self.queries,
+            Side::Key => &self.keys,
         }
     }
 
     /// The row of the plane's tensors that holds a row of the whole tensor (counted over
     /// all sequences) and one of its heads, if it does.
     pub(super) fn row_of(&self, side: Side, row: usize, head: usize) -> Option<usize> {
-        let (first, seen) = match side {
-            Side::Query => (self.first_q, &self.queries),
-            Side::Key => (self.first_k, &self.keys),
+        let seen = self.seen(side);
+        let first = match side {
+            Side::Query => self.first_q,
+            Side::Key => self.first_k,
         };
         let within = row
             .checked_sub(first)
@@ -232,7 +243,7 @@ impl Place {
 }
 
 /// What forward gives of a plane; a row for each query that sees a key.
-pub struct Forward {
+pub struct PlaneForward {
     /// `[group, queries, head_dim_v]`.
     pub out: Vec<f64>,
     /// `[group, queries]`.
@@ -240,7 +251,7 @@ pub struct Forward {
 }
 
 /// What backward gives of a plane.
-pub struct Gradients {
+pub struct PlaneGradients {
     /// `[group, queries, head_dim]`.
     pub dq: Vec<f64>,
     /// `[keys, head_dim]`.
@@ -251,7 +262,7 @@ pub struct Gradients {
 
 /// The inputs of a plane, of the rows that meet.
 pub(super) struct Plane<'a> {
-    place: &'a Place,
+    place: &'a PlaneId,
     scale: f64,
     q: Vec<f64>,
     k: Vec<f64>,
@@ -259,7 +270,10 @@ pub(super) struct Plane<'a> {
 }
 
 impl Plane<'_> {
-    pub(super) fn new<'a>(place: &'a Place, source: &dyn Source) -> Result<Plane<'a>, TooLarge> {
+    pub(super) fn new<'a>(
+        place: &'a PlaneId,
+        source: &dyn Elements,
+    ) -> Result<Plane<'a>, TooLarge> {
         let read = |tensor, side, dim| place.gather(side, dim, |index| source.at(tensor, index));
         Ok(Plane {
             place,
@@ -270,7 +284,7 @@ impl Plane<'_> {
         })
     }
 
-    pub(super) fn forward(&self) -> Result<Forward, TooLarge> {
+    pub(super) fn forward(&self) -> Result<PlaneForward, TooLarge> {
         let (d, dv) = (self.place.d, self.place.dv);
         let rows = self.place.rows(Side::Query) as u64;
         let mut out = zeros(&[rows, dv as u64])?;
@@ -285,11 +299,15 @@ impl Plane<'_> {
                 *lse = attend(row(&self.q, at, d), keys, values, self.scale, out)?;
                 Ok(())
             })?;
-        Ok(Forward { out, lse })
+        Ok(PlaneForward { out, lse })
     }
 
     /// Given what [`forward`](Plane::forward) returned.
-    pub(super) fn backward(&self, dout: &[f64], saved: &Forward) -> Result<Gradients, TooLarge> {
+    pub(super) fn backward(
+        &self,
+        dout: &[f64],
+        saved: &PlaneForward,
+    ) -> Result<PlaneGradients, TooLarge> {
         let place = self.place;
         let (d, dv, queries) = (place.d, place.dv, place.queries.len());
         let rows = place.rows(Side::Query) as u64;
@@ -327,7 +345,7 @@ impl Plane<'_> {
                     }
                 }
             });
-        Ok(Gradients {
+        Ok(PlaneGradients {
             dq,
             dk,
             dv: dv_rows,
@@ -358,4 +376,58 @@ fn attend(
         add_scaled(out, weight / sum, value);
     }
     Ok(max + sum.ln())
+}
+
+/// The reference does not fit into memory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the float64 reference needs {bytes} bytes more than this machine gives")]
+pub struct TooLarge {
+    /// Size of the allocation that failed.
+    pub bytes: u128,
+}
+
+pub(super) fn zeros(axes: &[u64]) -> Result<Vec<f64>, TooLarge> {
+    let len = axes
+        .iter()
+        .fold(1u128, |len, &n| len.saturating_mul(n.into()));
+    let too_large = TooLarge {
+        bytes: len.saturating_mul(8),
+    };
+    let Ok(len) = usize::try_from(len) else {
+        return Err(too_large);
+    };
+    let mut values = Vec::new();
+    values
+        .try_reserve_exact(len)
+        .map_err(|_: TryReserveError| too_large)?;
+    values.resize(len, 0.0);
+    Ok(values)
+}
+
+fn row(plane: &[f64], i: usize, dim: usize) -> &[f64] {
+    &plane[i * dim..(i + 1) * dim]
+}
+
+/// Eight running sums: the order of additions is free, so this vectorises.
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
+    let tail: f64 = a
+        .remainder()
+        .iter()
+        .zip(b.remainder())
+        .map(|(a, b)| a * b)
+        .sum();
+    for (a, b) in a.zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f64>() + tail
+}
+
+pub(super) fn add_scaled(sum: &mut [f64], factor: f64, values: &[f64]) {
+    for (sum, value) in sum.iter_mut().zip(values) {
+        *sum += factor * value;
+    }
 }

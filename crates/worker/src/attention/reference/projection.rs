@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::arithmetic::{TooLarge, add_scaled, zeros};
+use super::plane::{TooLarge, add_scaled, zeros};
 use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::{Problem, Projection, ProjectionKind, Sizes};
 
@@ -17,7 +17,7 @@ use crate::attention::{Problem, Projection, ProjectionKind, Sizes};
 pub fn projection(problem: &Problem, of: &Projection, seed: u64) -> Result<Vec<f64>, TooLarge> {
     let sizes = of.sizes(problem);
     let value = |tensor, index| rounded(element(seed, tensor, index), problem.dtype);
-    let terms = Terms::of(of.kind, sizes);
+    let terms = Products::new(of.kind, sizes);
     let mut weight = zeros(&[terms.ranks, terms.inner, terms.width])?;
     weight.par_iter_mut().enumerate().for_each(|(i, cell)| {
         *cell = value(Tensor::K, i as u64);
@@ -37,7 +37,7 @@ pub fn projection(problem: &Problem, of: &Projection, seed: u64) -> Result<Vec<f
 
 /// Bytes that [`projection`] takes.
 pub(super) fn bytes(problem: &Problem, of: &Projection) -> u128 {
-    let terms = Terms::of(of.kind, of.sizes(problem));
+    let terms = Products::new(of.kind, of.sizes(problem));
     let [ranks, inner, rows, width] =
         [terms.ranks, terms.inner, terms.rows, terms.width].map(u128::from);
     let weights = ranks.saturating_mul(inner).saturating_mul(width);
@@ -47,7 +47,7 @@ pub(super) fn bytes(problem: &Problem, of: &Projection) -> u128 {
 }
 
 /// One shape for both kinds: `out [rows, width] = Σ_rank a_rank [rows, inner] w_rank [inner, width]`.
-struct Terms {
+struct Products {
     /// Blocks that are summed.
     ranks: u64,
     /// Of the result.
@@ -58,17 +58,17 @@ struct Terms {
     block: u64,
 }
 
-impl Terms {
-    fn of(kind: ProjectionKind, sizes: Sizes) -> Terms {
+impl Products {
+    fn new(kind: ProjectionKind, sizes: Sizes) -> Products {
         match kind {
-            ProjectionKind::AllGather => Terms {
+            ProjectionKind::AllGather => Products {
                 ranks: 1,
                 rows: sizes.rows,
                 inner: sizes.hidden,
                 width: sizes.columns,
                 block: sizes.rows.saturating_mul(sizes.hidden),
             },
-            ProjectionKind::ReduceScatter => Terms {
+            ProjectionKind::ReduceScatter => Products {
                 ranks: sizes.ranks,
                 rows: sizes.shard_rows,
                 inner: sizes.columns,

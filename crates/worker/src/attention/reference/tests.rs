@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::arithmetic::dot;
+use super::plane::dot;
 use super::*;
 use crate::attention::tolerance::Expected;
 use crate::attention::{Align, Direction, Mask, Varlen};
@@ -136,7 +136,7 @@ proptest! {
             ("dk", &gradients.dk),
             ("dv", &gradients.dv),
         ] {
-            let right = Expected::of(whole, 16);
+            let right = Expected::from_tensor(whole, 16);
             prop_assert_eq!(found[name].elements, right.elements);
             let off = (found[name].squares - right.squares).abs();
             prop_assert!(off < 1e-9 * (1.0 + right.squares), "{} {}", both, name);
