@@ -64,6 +64,9 @@ pub enum RenderError {
     /// The page could not be filled in.
     #[error("cannot fill in the page: {0}")]
     Page(#[from] minijinja::Error),
+    /// A figure does not fit its own data.
+    #[error("cannot draw a figure: {0}")]
+    Figure(String),
     /// The judgement could not be written as JSON.
     #[error("cannot write the judgement as JSON: {0}")]
     Json(#[from] serde_json::Error),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Bisect, named, reading, told};
 use crate::RenderError;
 use crate::exporter::{STYLE, rendered};
-use crate::plot::{self, Stop};
+use crate::figures::{Stop, Versions, svg};
 use crate::text::one_line;
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::apart::Moved;
@@ -52,6 +52,7 @@ pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
     let followed = followed(bisect);
     let found = bisect.found();
     let skipped = bisect.skipped().into_iter();
+    let versions = Versions::new(stops(bisect, followed.as_ref()), step(bisect, found));
     let view = View {
         style: STYLE,
         tone: match bisect.ending {
@@ -63,7 +64,7 @@ pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
         word,
         sentence: one_line(&sentence),
         facts: facts(bisect, found),
-        figure: plot::versions(&stops(bisect, followed.as_ref()), step(bisect, found)),
+        figure: versions.as_ref().map(svg).transpose()?,
         case: followed.map(|case| one_line(&case)),
         moved: bisect
             .moved

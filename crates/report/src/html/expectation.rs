@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::context::Context;
-use crate::plot::{Splits, splits};
+use crate::RenderError;
+use crate::figures::{Splits, svg};
 use crate::summary::{factors, reproduce};
 use crate::text::{clean, one_line};
 use regatta_core::suite::rules::Metric;
@@ -67,11 +68,20 @@ impl LimitView {
 
 impl ExpectationView {
     /// One of several, as a card or as a row.
-    pub(super) fn of(context: &Context, result: &ExpectationResult, card: bool) -> ExpectationView {
-        let figure = dependence(context, result)
-            .filter(|_| card)
-            .and_then(|dependence| splits(&dependence.figure()));
-        ExpectationView {
+    ///
+    /// # Errors
+    /// When its figure cannot be drawn.
+    pub(super) fn of(
+        context: &Context,
+        result: &ExpectationResult,
+        card: bool,
+    ) -> Result<ExpectationView, RenderError> {
+        let dependence = dependence(context, result).filter(|_| card);
+        let figure = dependence
+            .as_ref()
+            .and_then(|dependence| dependence.figure().drawable());
+        let figure = figure.as_ref().map(svg).transpose()?;
+        Ok(ExpectationView {
             name: one_line(&result.name),
             linked: context.cases.contains(&result.case),
             case: one_line(&result.case.0),
@@ -88,7 +98,7 @@ impl ExpectationView {
             reason: result.reason.as_deref().map(clean),
             figure,
             reproduce: reproduce(context.report, &family(&result.case.0)),
-        }
+        })
     }
 }
 

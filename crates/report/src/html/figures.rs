@@ -5,11 +5,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::context::Context;
+use crate::RenderError;
 use crate::by_axes::Table;
-use crate::plot::{Bar, Ink, NAMED, Whisker, forest, throughput};
+use crate::figures::{Bar, Forest, NAMED, Throughput, Whisker, svg};
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::Word;
 use regatta_worker::units::{Ratio, numbers};
 
 /// Of more cases variants are not drawn side by side.
@@ -53,7 +53,7 @@ impl Plots {
 }
 
 /// The ratios of the cases that changed most, still.
-pub(super) fn all_ratios(context: &Context) -> Option<String> {
+pub(super) fn all_ratios(context: &Context) -> Result<Option<String>, RenderError> {
     let rows = context.report.judgement.rows.iter();
     let whiskers = rows.filter_map(|row| {
         let of = row.metric(Metric::Device)?;
@@ -62,23 +62,20 @@ pub(super) fn all_ratios(context: &Context) -> Option<String> {
             case: &row.case.0,
             ratio: of.change.ratio.0,
             interval: (end(of.change.low), end(of.change.high)),
-            ink: match of.word {
-                Word::Regressed => Ink::Slow,
-                Word::Improved => Ink::Fast,
-                _ => Ink::Base,
-            },
+            word: of.word,
         })
     });
     let mut whiskers: Vec<Whisker> = whiskers.filter(|of| of.ratio.is_finite()).collect();
     whiskers.sort_by(|a, b| b.ratio.ln().abs().total_cmp(&a.ratio.ln().abs()));
     whiskers.truncate(NAMED);
-    forest(&whiskers, context.threshold().0)
+    let forest = Forest::new(whiskers, context.threshold().0);
+    forest.as_ref().map(svg).transpose()
 }
 
 /// FLOP/s of problems that several variants solve, of few cases.
-pub(super) fn side_by_side(context: &Context) -> Option<String> {
+pub(super) fn side_by_side(context: &Context) -> Result<Option<String>, RenderError> {
     if context.report.judgement.rows.len() > DRAWN {
-        return None;
+        return Ok(None);
     }
     let bars: Vec<Bar> = context
         .report
@@ -101,7 +98,7 @@ pub(super) fn side_by_side(context: &Context) -> Option<String> {
             })
         })
         .collect();
-    throughput(&bars)
+    Throughput::new(bars).as_ref().map(svg).transpose()
 }
 
 /// One invocation's samples, as many as are drawn.

@@ -27,7 +27,7 @@ use self::figures::{Plots, all_ratios, side_by_side};
 use self::measured::MeasuredView;
 use super::by_axes::{Table, by_axes};
 use super::exporter::{RenderError, Report, STYLE, environment};
-use super::plot::NAMED;
+use super::figures::NAMED;
 use super::summary::{Summary, tally};
 use super::text::{clean, one_line};
 use regatta_core::record::types::RunHeader;
@@ -48,7 +48,7 @@ fn filled(report: &Report, limits: Limits) -> Result<String, RenderError> {
     templates.add_filter("linked", linked);
     // The file's extension turns escaping on.
     templates.add_template("page.html", include_str!("page.html"))?;
-    let page = page(&Context::of(report, limits)?);
+    let page = page(&Context::of(report, limits)?)?;
     let template = templates.get_template("page.html")?;
     Ok(template.render(minijinja::value::Serde(page))?)
 }
@@ -175,7 +175,7 @@ fn roof(header: &RunHeader) -> String {
     told.join("; ")
 }
 
-fn page(context: &Context) -> Page {
+fn page(context: &Context) -> Result<Page, RenderError> {
     let judgement = context.report.judgement;
     let header = &context.report.head.header;
     let summary = &context.summary;
@@ -190,7 +190,7 @@ fn page(context: &Context) -> Page {
     let worst = worst_first(&judgement.rows);
     let expectations = expectations(judgement);
     let limits = listed(&judgement.limits, |result| result.word);
-    Page {
+    Ok(Page {
         style: [STYLE, include_str!("page.css")],
         script: SCRIPT,
         plots: Plots::of(&table),
@@ -222,16 +222,16 @@ fn page(context: &Context) -> Page {
                 let card = place < WORST && result.word == Word::Regressed;
                 ExpectationView::of(context, result, card)
             })
-            .collect(),
+            .collect::<Result<_, _>>()?,
         more_limits: judgement.limits.len() - limits.len(),
         limits: limits.into_iter().map(LimitView::of).collect(),
-        forest: all_ratios(context),
+        forest: all_ratios(context)?,
         named: NAMED,
-        throughput: side_by_side(context),
+        throughput: side_by_side(context)?,
         words: words(context),
         threshold: header.rules.policy.threshold.to_string(),
         measured: MeasuredView::of(context),
-    }
+    })
 }
 
 fn groups(context: &Context, summary: &Summary) -> Vec<Group> {

@@ -7,12 +7,12 @@ use super::difference::{
     FigureRow, alike, became, changed, count, figures, growth, incomparable, mean, scope, word,
 };
 use super::table::short;
-use super::{LegendView, coloured, last_repetitions, legend};
+use super::{coloured, last_repetitions, timeline};
 use crate::RenderError;
 use crate::account::AccountView;
 use crate::account::{FindingView, findings};
 use crate::exporter::{STYLE, rendered};
-use crate::plot::{Timeline, busiest, timeline};
+use crate::figures::{LegendView, Timeline, busiest, legend};
 use crate::text::{one_line, shell_command};
 use regatta_core::machine::{KernelChange, Scope, Summary};
 use regatta_core::record::trace::Trace;
@@ -72,8 +72,8 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
     let kernels = summaries.map(|summary| summary.kernels.len());
     let [before, after] = &analyses;
     let side = |label: &str, trace: &Trace, analysis| {
-        let (said, figure) = drawn(trace, analysis, of.scope, &coloured);
-        SideView {
+        let (said, figure) = drawn(trace, analysis, of.scope, &coloured)?;
+        Ok::<_, RenderError>(SideView {
             label: one_line(label),
             command: shell_command(&trace.header.command),
             machine: one_line(&trace.header.machine.name),
@@ -84,7 +84,7 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
                 .to_string(),
             said,
             figure,
-        }
+        })
     };
     let reasons = of.verdict.reasons.iter().cloned();
     let lines = |lines: &[String]| lines.iter().map(|line| one_line(line)).collect();
@@ -99,8 +99,8 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
                 VerdictOutcome::Inconclusive => "doubtful",
             },
             reasons: lines(&reasons.chain(incomparable(of)).collect::<Vec<_>>()),
-            base: side(&of.sides.base.label, base, before),
-            head: side(&of.sides.head.label, head, after),
+            base: side(&of.sides.base.label, base, before)?,
+            head: side(&of.sides.head.label, head, after)?,
             findings: findings(&of.findings),
             account: of.account.as_ref().map(AccountView::of),
             scope: scope(of),
@@ -137,7 +137,7 @@ fn drawn(
     analysis: &Analysis,
     scope: Scope,
     coloured: &[String],
-) -> (String, Option<String>) {
+) -> Result<(String, Option<String>), RenderError> {
     let recording = &trace.recording;
     if let (Some(part), Scope::Repetition) = (&analysis.steady, scope) {
         let at = &part.steady;
@@ -147,24 +147,20 @@ fn drawn(
             counted(at.period, "operation"),
             at.period_time()
         );
-        let figure = last_repetitions(recording, at, coloured, "The last repetitions");
-        return (said, figure);
+        let figure = last_repetitions(recording, at, coloured, "The last repetitions")?;
+        return Ok((said, figure));
     }
     let said = counted(recording.operations.len(), "operation");
-    let figure = busiest(recording).and_then(|(from, to)| {
-        timeline(&Timeline {
-            recording,
-            title: "The whole recording, or its busiest stretch",
-            coloured,
-            from,
-            to,
-            marked: None,
-        })
-    });
-    (
-        format!("The whole recording, or its busiest stretch: {said}."),
-        figure,
-    )
+    let figure = timeline(busiest(recording).map(|(from, to)| Timeline {
+        recording,
+        title: "The whole recording, or its busiest stretch",
+        coloured,
+        from,
+        to,
+        marked: None,
+    }))?;
+    let said = format!("The whole recording, or its busiest stretch: {said}.");
+    Ok((said, figure))
 }
 
 #[cfg(test)]
@@ -197,7 +193,7 @@ mod tests {
         // The backward kernel is drawn in one colour on both sides.
         let of = |words| page.match_indices(words);
         let drawn = of("_sm80 1x1x1:").chain(of("_k32_sm80 157x1x1:"));
-        let colour = |(at, _)| &page[page[..at].rfind("class=").unwrap()..][..10];
+        let colour = |(at, _)| &page[page[..at].rfind("fill=").unwrap()..][..15];
         let mut colours: Vec<&str> = drawn.map(colour).collect();
         assert!(colours.len() >= 4, "two repetitions of each side");
         colours.dedup();

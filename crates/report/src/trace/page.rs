@@ -3,14 +3,13 @@
 use serde::Serialize;
 
 use super::table::{facts, figure, filled, shapes, short, spent};
-use super::{LegendView, coloured, last_repetitions, legend};
+use super::{coloured, last_repetitions, timeline};
 use crate::RenderError;
 use crate::account::{FindingView, findings};
 use crate::exporter::{STYLE, rendered};
-use crate::plot::{DRAWN, Timeline, busiest, timeline};
+use crate::figures::{DRAWN, LegendView, Timeline, busiest, legend};
 use crate::text::{one_line, shell_command};
-use regatta_core::machine::Recording;
-use regatta_core::machine::Summary;
+use regatta_core::machine::{Recording, SteadyPart, Summary};
 use regatta_core::record::trace::Trace;
 use regatta_judge::trace::Analysis;
 use regatta_worker::units::{Bytes, Nanoseconds, Share, counted};
@@ -71,10 +70,10 @@ pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
     };
     let coloured = coloured([chief]);
     let mut parts = Vec::new();
-    if let Some(part) = steady(recording, analysis, &coloured) {
-        parts.push(part);
+    if let Some(part) = &analysis.steady {
+        parts.push(steady(recording, part, &coloured)?);
     }
-    parts.push(whole(recording, analysis, &coloured));
+    parts.push(whole(recording, analysis, &coloured)?);
     let view = PageView {
         style: STYLE,
         findings: findings(&analysis.findings),
@@ -90,12 +89,15 @@ pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
     rendered(include_str!("page.html"), view)
 }
 
-fn steady(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> Option<PartView> {
-    let part = analysis.steady.as_ref()?;
+fn steady(
+    recording: &Recording,
+    part: &SteadyPart,
+    coloured: &[String],
+) -> Result<PartView, RenderError> {
     let at = &part.steady;
     let repeats = at.repeats as f64;
-    let figure = last_repetitions(recording, at, coloured, "The last repetitions");
-    Some(PartView {
+    let figure = last_repetitions(recording, at, coloured, "The last repetitions")?;
+    Ok(PartView {
         heading: "Steady state",
         said: format!(
             "{} of {}, {} each. Drawn are the last; counts and totals are of one.",
@@ -110,22 +112,24 @@ fn steady(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> Op
     })
 }
 
-fn whole(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> PartView {
+fn whole(
+    recording: &Recording,
+    analysis: &Analysis,
+    coloured: &[String],
+) -> Result<PartView, RenderError> {
     let window = busiest(recording);
     let marked = analysis
         .steady
         .as_ref()
         .map(|part| (part.steady.from_ns, part.steady.to_ns));
-    let figure = window.and_then(|(from, to)| {
-        timeline(&Timeline {
-            recording,
-            title: "The whole recording",
-            coloured,
-            from,
-            to,
-            marked,
-        })
-    });
+    let figure = timeline(window.map(|(from, to)| Timeline {
+        recording,
+        title: "The whole recording",
+        coloured,
+        from,
+        to,
+        marked,
+    }))?;
     let said = match (recording.operations.len() > DRAWN, &analysis.steady) {
         (true, _) => format!(
             "Drawn is the busiest stretch of {DRAWN} operations among {}.",
@@ -136,14 +140,14 @@ fn whole(recording: &Recording, analysis: &Analysis, coloured: &[String]) -> Par
             "No part repeats at the end: warm-up and compilation are in it.".to_owned()
         }
     };
-    PartView {
+    Ok(PartView {
         heading: "The whole recording",
         said,
         figure,
         kernels: kernels(&analysis.whole, 1.0),
         copies: copies(&analysis.whole, 1.0),
         spent: spent(&analysis.whole, 1.0),
-    }
+    })
 }
 
 fn kernels(of: &Summary, times: f64) -> Vec<KernelView> {

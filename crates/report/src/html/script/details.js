@@ -159,31 +159,32 @@ const draw = (() => {
     const marks = logarithmic
       ? ticks(from / Math.LN10, to / Math.LN10, 4).map((power) => 10 ** power)
       : ticks(Math.max(0, from), to, 4);
-    const text = (content, x, at, anchor, name = "f-muted") => shape("text",
-      { class: name, x, y: at, "font-size": 11, "text-anchor": anchor, "dominant-baseline": "middle" }, content);
+    const text = (content, x, at, anchor, ink = "muted") => shape("text",
+      { fill: `var(--${ink})`, x, y: at, "font-size": 11, "text-anchor": anchor, "dominant-baseline": "middle" }, content);
     const parts = marks.flatMap((mark) => [
-      shape("path", { class: "s-grid", d: `M${left} ${y(mark)}H${width - 8}` }),
+      shape("path", { stroke: "var(--line)", d: `M${left} ${y(mark)}H${width - 8}` }),
       text(time(mark), left - 8, y(mark), "end"),
     ]);
     const lanes = [...(bases.length ? [bases] : []), ...heads];
     const lane = (width - 8 - left) / lanes.length;
     const across = (number, k, n) => left + lane * (number + 0.12 + 0.76 * (k + 0.5) / n);
-    const dots = (values, number, name, size) => shape("path", {
-      class: `${name} dots`, "stroke-width": size,
+    // Samples are many: where they overlap, they darken.
+    const dots = (values, number, ink, size, opacity) => shape("path", {
+      stroke: `var(--${ink})`, "stroke-width": size, "stroke-opacity": opacity, "stroke-linecap": "round",
       d: values.map((value, k) => `M${across(number, k, values.length).toFixed(1)} ${y(value).toFixed(1)}h0`).join(""),
     });
     if (bases.length) {
-      parts.push(shape("path", { class: "s-base", "stroke-dasharray": "4 3", d: `M${left} ${y(middle(bases))}H${width - 8}` }));
-      parts.push(dots(bases, 0, "s-base", 6));
-      parts.push(text("base", left + lane / 2, bottom + 14, "middle", "f-base"));
+      parts.push(shape("path", { stroke: "var(--base)", "stroke-dasharray": "4 3", d: `M${left} ${y(middle(bases))}H${width - 8}` }));
+      parts.push(dots(bases, 0, "base", 6, 1));
+      parts.push(text("base", left + lane / 2, bottom + 14, "middle", "base"));
     }
     const offset = bases.length ? 1 : 0;
     const every = Math.max(1, Math.ceil(26 / lane));
     heads.forEach((values, number) => {
       if (!values.length) return;
       const at = left + lane * (number + offset);
-      parts.push(dots(values, number + offset, "s-head", 4));
-      parts.push(shape("path", { class: "s-text", "stroke-width": 2, d: `M${at + 3} ${y(middle(values))}H${at + Math.max(4, lane - 3)}` }));
+      parts.push(dots(values, number + offset, "head", 4, 0.62));
+      parts.push(shape("path", { stroke: "var(--text)", "stroke-width": 2, d: `M${at + 3} ${y(middle(values))}H${at + Math.max(4, lane - 3)}` }));
       const name = String(number + 1);
       if (number % every === 0) parts.push(text(name, at + lane / 2, bottom + 14, "middle"));
     });

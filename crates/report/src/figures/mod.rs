@@ -1,0 +1,230 @@
+//! Figures, one a file, drawn through plotters on any backend; in pages they are SVG.
+
+mod forest;
+mod splits;
+mod throughput;
+mod timeline;
+mod versions;
+
+pub(super) use forest::{Forest, NAMED, Whisker};
+pub(super) use splits::Splits;
+pub(super) use throughput::{Bar, Throughput};
+pub(super) use timeline::{DRAWN, LegendView, Timeline, busiest, legend};
+pub(super) use versions::{Stop, Versions};
+
+use std::ops::Range;
+
+use plotters::backend::SVGBackend;
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
+use plotters::coord::types::RangedCoordf64;
+use plotters::drawing::DrawingAreaErrorKind;
+use plotters::prelude::{Color, DrawingArea, DrawingBackend, IntoDrawingArea, IntoFont, RGBColor};
+use plotters::style::TextStyle;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::RenderError;
+use crate::text::{escaped, one_line};
+
+/// What drawing on a backend gives.
+type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+
+/// What is drawn, and what it says to those who do not see it.
+pub(super) trait Figure {
+    /// What it shows, in a few words.
+    fn title(&self) -> String;
+
+    /// What can be read from it.
+    fn description(&self) -> String;
+
+    /// Width and height in pixels.
+    fn size(&self) -> (u32, u32);
+
+    /// Draws it. Each filled shape pushes its tooltip, in the order of drawing.
+    fn draw<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        tooltips: &mut Vec<String>,
+    ) -> Drawn<B>;
+}
+
+/// The figure as an inline `<svg>` whose colours are variables of the page's style sheet.
+///
+/// # Errors
+/// When the figure does not fit its own data.
+pub(super) fn svg(figure: &impl Figure) -> Result<String, RenderError> {
+    let (width, height) = figure.size();
+    let (mut drawn, mut tooltips) = (String::new(), Vec::new());
+    let area = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
+    let done = figure.draw(&area, &mut tooltips);
+    let done = done.and_then(|()| area.present());
+    done.map_err(|problem| RenderError::Figure(problem.to_string()))?;
+    drop(area);
+    // Letters stay large enough to be read.
+    let least = (2 * width / 3).clamp(600, 860);
+    let mut out = format!(
+        r#"<svg class="plot" style="min-width:{least}px" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"><title>{}</title><desc>{}</desc>"#,
+        escaped(&figure.title()),
+        escaped(&figure.description())
+    );
+    let mut tooltips = tooltips.iter();
+    // The backend writes a tag a line, its own `<svg>` first.
+    for line in drawn.lines().skip(1) {
+        let shape = ["rect", "circle", "polygon"]
+            .into_iter()
+            .find(|shape| line.strip_prefix('<').is_some_and(|l| l.starts_with(shape)));
+        match (shape, shape.and_then(|_| tooltips.next())) {
+            (Some(shape), Some(tooltip)) => {
+                let tooltip = escaped(&one_line(tooltip));
+                out.push_str(line.trim_end_matches("/>"));
+                out.push_str(&format!("><title>{tooltip}</title></{shape}>"));
+            }
+            _ => out.push_str(line),
+        }
+    }
+    for (RGBColor(r, g, b), variable) in VARIABLES {
+        let code = format!("#{r:02X}{g:02X}{b:02X}");
+        out = out.replace(&code, &format!("var(--{variable})"));
+    }
+    // What is said of every shape, and is so without being said.
+    for said in [
+        r#" opacity="1""#,
+        r#" stroke="none""#,
+        r#" font-family="sans-serif""#,
+    ] {
+        out = out.replace(said, "");
+    }
+    Ok(out)
+}
+
+const TEXT: RGBColor = RGBColor(0x16, 0x19, 0x1d);
+const MUTED: RGBColor = RGBColor(0x59, 0x61, 0x6c);
+const GRID: RGBColor = RGBColor(0xd9, 0xdd, 0xe3);
+/// Changes too small to count.
+const BAND: RGBColor = RGBColor(0xe9, 0xed, 0xf2);
+const HEAD: RGBColor = RGBColor(0x00, 0x72, 0xb2);
+const SLOW: RGBColor = RGBColor(0xb8, 0x40, 0x0a);
+const FAST: RGBColor = RGBColor(0x00, 0x70, 0x4f);
+/// What an implementation chose by itself.
+const AUTO: RGBColor = RGBColor(0xa3, 0x35, 0x6f);
+/// Memory that is set.
+const SET: RGBColor = RGBColor(0xd3, 0xa1, 0xbd);
+/// Kinds that are told apart by colour alone.
+const KINDS: [RGBColor; COLOURS] = [
+    HEAD,
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x8a, 0x66),
+    RGBColor(0x9b, 0x4f, 0x96),
+    RGBColor(0xb5, 0x89, 0x00),
+    RGBColor(0x3f, 0x6f, 0xd8),
+    RGBColor(0x7a, 0x52, 0x30),
+];
+
+/// Kinds that have a colour of their own.
+pub(super) const COLOURS: usize = 7;
+
+/// Each colour's name in the style sheet, which has a light and a dark value of it.
+const VARIABLES: [(RGBColor, &str); 15] = [
+    (TEXT, "text"),
+    (MUTED, "muted"),
+    (GRID, "line"),
+    (BAND, "band"),
+    (HEAD, "head"),
+    (SLOW, "slow"),
+    (FAST, "fast"),
+    (AUTO, "auto"),
+    (KINDS[1], "k1"),
+    (KINDS[2], "k2"),
+    (KINDS[3], "k3"),
+    (KINDS[4], "k4"),
+    (KINDS[5], "k5"),
+    (KINDS[6], "k6"),
+    (SET, "set"),
+];
+
+/// The colour's name in the style sheet.
+fn variable(ink: RGBColor) -> &'static str {
+    let known = VARIABLES.iter().find(|(other, _)| *other == ink);
+    known.map_or("text", |(_, name)| name)
+}
+
+/// Letters of a size in pixels, their middle at the height of where they are put.
+fn letters(pixels: u32, ink: RGBColor, at: HPos) -> TextStyle<'static> {
+    // plotters counts the line, not the letter.
+    TextStyle {
+        font: ("sans-serif", 1.24 * f64::from(pixels)).into_font(),
+        color: ink.to_backend_color(),
+        pos: Pos::new(at, VPos::Center),
+    }
+}
+
+/// True for what has a place on a logarithmic axis.
+fn is_drawable(value: f64) -> bool {
+    (1e-12..1e21).contains(&value)
+}
+
+/// A range that holds all values, with a little room at its ends, by logarithms.
+fn log_range(values: impl IntoIterator<Item = f64>) -> Range<f64> {
+    let values = values.into_iter().filter(|value| is_drawable(*value));
+    let (low, high) = values.fold((f64::INFINITY, 0_f64), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    if low > high {
+        return 1.0..10.0;
+    }
+    let room = (high / low).powf(0.06).max(1.1);
+    low / room..high * room
+}
+
+/// Round values within a range of a logarithmic axis, about as many as asked for.
+fn log_ticks(range: &Range<f64>, about: usize) -> Vec<f64> {
+    if range.end / range.start <= 4.0 {
+        return RangedCoordf64::from(range.clone()).key_points(about);
+    }
+    let decades = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
+    let within = |factors: &[f64]| -> Vec<f64> {
+        let decades = decades.clone().map(|decade| 10f64.powi(decade));
+        let ticks = decades.flat_map(|decade| factors.iter().map(move |f| f * decade));
+        ticks.filter(|tick| range.contains(tick)).collect()
+    };
+    let fine = within(&[1.0, 2.0, 5.0]);
+    if fine.len() <= 2 * about {
+        return fine;
+    }
+    let coarse = within(&[1.0]);
+    let every = coarse.len().div_ceil(2 * about).max(1);
+    coarse.into_iter().step_by(every).collect()
+}
+
+/// Labels of times in nanoseconds: one unit, and as many digits as keep neighbours apart.
+fn time_labels(ticks: &[f64]) -> impl Fn(&f64) -> String + use<> {
+    let (scale, unit) = match ticks.iter().copied().fold(0.0, f64::max) {
+        ns if ns < 1e3 => (1.0, "ns"),
+        ns if ns < 1e6 => (1e3, "µs"),
+        ns if ns < 1e9 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    let steps = ticks.windows(2).map(|pair| (pair[1] - pair[0]) / scale);
+    let digits = steps.map(|step| -(step * 1.0001).log10().floor());
+    let digits = digits.fold(0.0, f64::max).min(6.0) as usize;
+    move |tick| format!("{:.digits$} {unit}", tick / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_differ() {
+        let labels = |range: Range<f64>| -> Vec<String> {
+            let ticks = log_ticks(&range, 4);
+            ticks.iter().map(time_labels(&ticks)).collect()
+        };
+        let narrow = labels(1.02985e6..1.03445e6);
+        assert_eq!(narrow, ["1.030 ms", "1.032 ms", "1.034 ms"]);
+        let wide = ["1 ms", "2 ms", "5 ms", "10 ms", "20 ms", "50 ms", "100 ms"];
+        assert_eq!(labels(log_range([1.04e6, 105.2e6])), wide);
+        assert!(log_ticks(&log_range([1e-300, 1e300, f64::NAN]), 5).len() < 50);
+        assert!(log_ticks(&log_range([1e-11, 1e20]), 5).len() < 50);
+    }
+}
