@@ -13,6 +13,8 @@ use regatta_worker::units::Nanoseconds;
 pub(super) struct AccountView {
     /// `+3.20 µs`, or of another time than the device's `first call +21.0 ms`.
     pub(super) change: String,
+    /// All of it in a line.
+    pub(super) sentence: String,
     /// The largest first, what is not explained last.
     pub(super) lines: Vec<LineView>,
 }
@@ -69,6 +71,7 @@ impl AccountView {
         let rows = lines.into_iter().zip(ends.windows(2));
         AccountView {
             change: account.change_ns.signed(),
+            sentence: one_line(&account.to_string()),
             lines: rows
                 .map(|((what, growth), ends)| {
                     let (from, to) = (place(ends[0].min(ends[1])), place(ends[0].max(ends[1])));

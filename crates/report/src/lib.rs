@@ -9,6 +9,7 @@ pub mod bisect;
 pub mod by_axes;
 mod csv;
 mod device;
+mod document;
 mod exporter;
 mod figures;
 pub mod files;

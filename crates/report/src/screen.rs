@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use owo_colors::{OwoColorize, Style};
+use serde::Serialize;
 
 use crate::text::{one_line, shorten, shorten_middle, width, wrap};
 
@@ -13,19 +14,36 @@ pub const COLUMNS: usize = 80;
 /// Longest reason, in columns; the whole of it is in the other formats.
 const REASON: usize = 320;
 
-/// The style of what is against the verdict.
-pub(crate) fn bad() -> Style {
-    Style::new().red().bold()
+/// What something means to its reader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Tone {
+    /// Nothing to act upon.
+    #[default]
+    Calm,
+    /// Better.
+    Good,
+    /// Worse.
+    Bad,
+    /// Neither is known.
+    Doubtful,
 }
 
-/// The style of what is for it.
-pub(crate) fn good() -> Style {
-    Style::new().green().bold()
-}
+impl Tone {
+    /// How it is painted.
+    fn style(self) -> Option<Style> {
+        match self {
+            Tone::Calm => None,
+            Tone::Good => Some(Style::new().green()),
+            Tone::Bad => Some(Style::new().red()),
+            Tone::Doubtful => Some(Style::new().yellow()),
+        }
+    }
 
-/// The style of what is neither.
-pub(crate) fn doubtful() -> Style {
-    Style::new().yellow().bold()
+    /// How a word alone is painted.
+    pub(crate) fn strong(self) -> Style {
+        self.style().unwrap_or_default().bold()
+    }
 }
 
 /// Text being laid out.
@@ -134,61 +152,62 @@ const GAP: usize = 2;
 /// Columns before what belongs to a line.
 const BELOW: usize = 4;
 
-/// One line.
-#[derive(Debug, Default)]
-pub(crate) struct Line {
-    /// What the case is called.
+/// A row of a [`Grid`].
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct GridRow {
+    /// What it is of.
     pub label: String,
     /// Its figures, as many as there are heads; an empty one is not known.
     pub cells: Vec<String>,
-    /// How the last figure is painted.
-    pub last: Option<Style>,
+    /// What its last figure means.
+    pub tone: Tone,
     /// What belongs to it: paragraphs.
     pub below: Vec<String>,
 }
 
-/// A table.
-#[derive(Debug)]
-pub(crate) struct Table {
-    /// What stands over the columns after the first, which is right of them.
+/// A table: labels, and figures right of them.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Grid {
+    /// What stands over the labels.
+    pub label: &'static str,
+    /// What stands over the figures.
     pub heads: Vec<&'static str>,
-    /// Its lines.
-    pub lines: Vec<Line>,
+    /// Its rows.
+    pub rows: Vec<GridRow>,
 }
 
-impl Table {
+impl Grid {
     /// The heads of columns that have a figure in some line, with their places and widths.
     fn columns(&self) -> Vec<(usize, &'static str, usize)> {
         let columns = self.heads.iter().enumerate().filter_map(|(place, head)| {
-            let cells = self.lines.iter().filter_map(|line| line.cells.get(place));
+            let cells = self.rows.iter().filter_map(|line| line.cells.get(place));
             let widest = cells.map(|cell| width(cell)).max().unwrap_or(0);
             (widest > 0).then(|| (place, *head, widest.max(width(head))))
         });
         columns.collect()
     }
 
-    /// Prints it. A label that leaves no room for its figures has a line of its own: no figure
+    /// Prints at most so many of its rows. A label that leaves no room for its figures has a line of its own: no figure
     /// is ever cut.
-    pub(crate) fn print(&self, screen: &mut Screen) {
-        const HEAD: &str = "case";
+    pub(crate) fn print(&self, screen: &mut Screen, most: usize) {
         let columns = self.columns();
         let figures: usize = columns.iter().map(|(_, _, wide)| GAP + wide).sum();
         let room = COLUMNS.saturating_sub(INDENT + figures);
         // A line without figures has all of it.
-        let figured = |line: &&Line| line.cells.iter().any(|cell| !cell.is_empty());
-        let labels = self.lines.iter().filter(figured);
+        let figured = |line: &&GridRow| line.cells.iter().any(|cell| !cell.is_empty());
+        let labels = self.rows.iter().filter(figured);
         let labels = labels.map(|line| width(&line.label));
         let labels = labels.filter(|label| *label <= room);
-        let first = labels.max().unwrap_or(0).max(HEAD.len());
+        let first = labels.max().unwrap_or(0).max(width(self.label));
         if !columns.is_empty() {
-            let mut head = format!("{:INDENT$}{HEAD:first$}", "");
+            let mut head = format!("{:INDENT$}{:first$}", "", self.label);
             for (_, name, wide) in &columns {
                 head += &format!("{:GAP$}{name:>wide$}", "");
             }
             let head = screen.paint(head, Style::new().dimmed());
             screen.line(head);
         }
-        for line in &self.lines {
+        for line in self.rows.iter().take(most) {
             let label = shorten_middle(&line.label, COLUMNS - INDENT);
             let bold = Style::new().bold();
             let mut text = format!("{:INDENT$}{}", "", screen.paint(&label, bold));
@@ -208,7 +227,7 @@ impl Table {
                 for (place, _, wide) in &columns {
                     let figure = cell(*place);
                     text += &" ".repeat(GAP + wide - width(figure));
-                    match line.last.filter(|_| place + 1 == self.heads.len()) {
+                    match line.tone.style().filter(|_| place + 1 == self.heads.len()) {
                         Some(style) => text += &screen.paint(figure, style),
                         None => text += figure,
                     }
@@ -229,26 +248,27 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn line(label: &str, cells: &[&str]) -> Line {
-        Line {
+    fn line(label: &str, cells: &[&str]) -> GridRow {
+        GridRow {
             label: label.to_owned(),
             cells: cells.iter().map(|cell| (*cell).to_owned()).collect(),
-            ..Line::default()
+            ..GridRow::default()
         }
     }
 
     #[test]
     fn a_label_without_room_has_a_line_of_its_own() {
         let long = "0123456789".repeat(9);
-        let table = Table {
+        let table = Grid {
+            label: "case",
             heads: vec!["time", "never", "change"],
-            lines: vec![
+            rows: vec![
                 line("short", &["1.00 µs", "", "+1.0 %"]),
                 line(&long, &["12.0 µs", "", "+12.0 %"]),
                 line("nothing", &["", "", ""]),
             ],
         };
-        let text = laid_out(false, usize::MAX, |screen| table.print(screen));
+        let text = laid_out(false, usize::MAX, |screen| table.print(screen, usize::MAX));
         crate::fixture::fits(&text);
         insta::assert_snapshot!(text);
     }

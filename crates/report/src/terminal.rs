@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use self::cases::{list, table, table_alone};
 use super::by_axes::by_axes;
 pub use super::screen::COLUMNS;
-use super::screen::{Screen, bad, doubtful, good, laid_out};
+use super::screen::{Screen, Tone, laid_out};
 use super::summary::{Summary, tally_of};
 use super::text::{one_line, shorten};
 use regatta_judge::judgement::{
@@ -61,13 +61,17 @@ pub fn write(judgement: &Judgement, options: Options, out: &mut dyn Write) -> io
         .into_iter()
         .partition(|(_, against, _)| *against > 0);
     for (name, _, rows) in first {
-        list(out, name, rows, bad());
+        list(out, name, rows, Tone::Bad);
     }
     expectations(out, &summary.violated);
     limits(out, &summary.limits);
     for (name, against, rows) in others {
-        let style = if against < 0 { good() } else { doubtful() };
-        list(out, name, rows, style);
+        let tone = if against < 0 {
+            Tone::Good
+        } else {
+            Tone::Doubtful
+        };
+        list(out, name, rows, tone);
     }
     if judgement.base.is_none() && !judgement.rows.is_empty() {
         table_alone(out, &judgement.rows);
@@ -81,9 +85,9 @@ pub fn write(judgement: &Judgement, options: Options, out: &mut dyn Write) -> io
 fn verdict(screen: &mut Screen, judgement: &Judgement) {
     let verdict = &judgement.verdict;
     let style = match verdict.outcome {
-        VerdictOutcome::Passed => good(),
-        VerdictOutcome::Failed => bad(),
-        VerdictOutcome::Inconclusive => doubtful(),
+        VerdictOutcome::Passed => Tone::Good.strong(),
+        VerdictOutcome::Failed => Tone::Bad.strong(),
+        VerdictOutcome::Inconclusive => Tone::Doubtful.strong(),
     };
     let mut text = shorten(&one_line(&judgement.suite), 40);
     if !verdict.shown.is_empty() {
@@ -127,7 +131,7 @@ fn expectations(screen: &mut Screen, violated: &[&ExpectationResult]) {
     if violated.is_empty() {
         return;
     }
-    screen.heading("Violated expectations", violated.len(), bad());
+    screen.heading("Violated expectations", violated.len(), Tone::Bad.strong());
     // The worst first, and with it all others of the same name.
     let mut left: Vec<&ExpectationResult> = violated.iter().take(screen.most).copied().collect();
     while let Some(first) = left.first().copied() {
@@ -144,7 +148,7 @@ fn limits(screen: &mut Screen, violated: &[&LimitResult]) {
     if violated.is_empty() {
         return;
     }
-    screen.heading("Violated limits", violated.len(), bad());
+    screen.heading("Violated limits", violated.len(), Tone::Bad.strong());
     for limit in violated.iter().take(screen.most) {
         screen.wrapped(2, &limit.name);
         screen.case(4, &limit.subject());

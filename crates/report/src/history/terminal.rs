@@ -3,7 +3,7 @@
 use owo_colors::Style;
 
 use super::{Shown, changed, day};
-use crate::screen::{COLUMNS, Screen, bad, doubtful, good, laid_out};
+use crate::screen::{COLUMNS, Screen, Tone, laid_out};
 use crate::text::{one_line, shorten_middle};
 use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series};
@@ -45,16 +45,16 @@ fn write(screen: &mut Screen, shown: &Shown, all: bool) {
     };
     let slower = of(|event| !event.who.is_beside_the_code() && event.is_slower());
     let faster = of(|event| !event.who.is_beside_the_code() && !event.is_slower());
-    list(screen, shown, "Slower", &slower, bad());
+    list(screen, shown, "Slower", &slower, Tone::Bad);
     creeping(screen, shown);
     list(
         screen,
         shown,
         "Beside the code",
         &of(|event| event.who.is_beside_the_code()),
-        doubtful(),
+        Tone::Doubtful,
     );
-    list(screen, shown, "Faster", &faster, good());
+    list(screen, shown, "Faster", &faster, Tone::Good);
     lost(screen, shown);
     let wanted: Vec<usize> = (0..history.cases.len())
         .filter(|case| shown.wants(*case))
@@ -71,11 +71,11 @@ fn write(screen: &mut Screen, shown: &Shown, all: bool) {
     }
 }
 
-fn list(screen: &mut Screen, shown: &Shown, name: &str, events: &[&Event], style: Style) {
+fn list(screen: &mut Screen, shown: &Shown, name: &str, events: &[&Event], tone: Tone) {
     if events.is_empty() {
         return;
     }
-    screen.heading(name, events.len(), style);
+    screen.heading(name, events.len(), tone.strong());
     for event in events.iter().take(screen.most) {
         let most = event.cases.first().copied().unwrap_or_default();
         screen.case(2, &shown.who(&event.who, &event.cases));
@@ -139,7 +139,7 @@ fn creeping(screen: &mut Screen, shown: &Shown) {
     if crept.is_empty() {
         return;
     }
-    screen.heading("Creeping", crept.len(), doubtful());
+    screen.heading("Creeping", crept.len(), Tone::Doubtful.strong());
     for (crept, cases) in crept {
         let most = cases[0];
         screen.case(2, &shown.who(&crept.who, &crept.cases));
@@ -165,7 +165,7 @@ fn lost(screen: &mut Screen, shown: &Shown) {
     if lost.is_empty() {
         return;
     }
-    screen.heading("Without a time now", lost.len(), bad());
+    screen.heading("Without a time now", lost.len(), Tone::Bad.strong());
     for (case, lost) in lost.iter().take(screen.most) {
         screen.case(2, &shown.id(*case));
         screen.wrapped(

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use owo_colors::Style;
 
 use crate::labels::Labels;
-use crate::screen::{Line, Screen, Table};
+use crate::screen::{Grid, GridRow, Screen, Tone};
 use crate::summary::{factors, interval};
 use crate::text::shorten_middle;
 use regatta_core::suite::rules::Metric;
@@ -18,8 +18,8 @@ use regatta_worker::units::Ratio;
 const TOLD: usize = 5;
 
 /// A list of cases under a heading, those first that come first, up to so many.
-pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], style: Style) {
-    screen.heading(name, rows.len(), style);
+pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], tone: Tone) {
+    screen.heading(name, rows.len(), tone.strong());
     let labels = Labels::of(rows.iter().map(|row| &row.case));
     if let Some(common) = labels.common() {
         screen.wrapped(2, &format!("all {common}"));
@@ -45,11 +45,12 @@ pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], style: Style)
         }
         lines.extend(of_row);
     }
-    Table {
+    Grid {
+        label: "case",
         heads: vec!["metric", "base", "head", "change", "90 % interval"],
-        lines,
+        rows: lines,
     }
-    .print(screen);
+    .print(screen, usize::MAX);
     screen.left_out(rows.len());
 }
 
@@ -113,7 +114,7 @@ fn of_all(rows: &[&Row]) -> Vec<String> {
 }
 
 /// A case by the metrics that got worse, a line each, or else by its device time.
-fn metrics(row: &Row, label: String) -> Vec<Line> {
+fn metrics(row: &Row, label: String) -> Vec<GridRow> {
     let mut shown: Vec<&MetricRow> = row.regressed().collect();
     if shown.is_empty() {
         shown.extend(
@@ -123,13 +124,13 @@ fn metrics(row: &Row, label: String) -> Vec<Line> {
         );
     }
     if shown.is_empty() {
-        return vec![Line {
+        return vec![GridRow {
             label,
             cells: vec![String::new(), time(&row.base), time(&row.head)],
-            ..Line::default()
+            ..GridRow::default()
         }];
     }
-    let lines = shown.into_iter().enumerate().map(|(place, of)| Line {
+    let lines = shown.into_iter().enumerate().map(|(place, of)| GridRow {
         label: if place == 0 {
             label.clone()
         } else {
@@ -145,7 +146,7 @@ fn metrics(row: &Row, label: String) -> Vec<Line> {
             short(of.change.ratio),
             interval(&of.change).unwrap_or_default(),
         ],
-        ..Line::default()
+        ..GridRow::default()
     });
     lines.collect()
 }
@@ -218,27 +219,28 @@ fn every(
         let labels = Labels::of(group.iter().map(|row| &row.case));
         let common = labels.common();
         let indent = if common.is_some() { "  " } else { "" };
-        lines.extend(common.map(|common| Line {
+        lines.extend(common.map(|common| GridRow {
             label: common,
-            ..Line::default()
+            ..GridRow::default()
         }));
-        lines.extend(group.iter().map(|row| Line {
+        lines.extend(group.iter().map(|row| GridRow {
             label: format!("{indent}{}", labels.label(&row.case)),
             cells: cells(row),
-            last: match row.word {
-                Word::Regressed | Word::Error => Some(Style::new().red()),
-                Word::Improved => Some(Style::new().green()),
-                Word::Missing | Word::Inconclusive => Some(Style::new().yellow()),
-                _ => None,
+            tone: match row.word {
+                Word::Regressed | Word::Error => Tone::Bad,
+                Word::Improved => Tone::Good,
+                Word::Missing | Word::Inconclusive => Tone::Doubtful,
+                _ => Tone::Calm,
             },
             below: Vec::new(),
         }));
     }
-    Table {
+    Grid {
+        label: "case",
         heads: heads.to_vec(),
-        lines,
+        rows: lines,
     }
-    .print(screen);
+    .print(screen, usize::MAX);
 }
 
 /// Cases that violate one expectation: what each takes, what it may, and of what.
@@ -260,7 +262,7 @@ pub(super) fn violated(screen: &mut Screen, of: &[&ExpectationResult]) {
         let against = against.map(|id| format!("of {}", shorten_middle(&labels.label(id), 70)));
         let reason = one.reason.clone();
         let reason = reason.filter(|_| place < TOLD || screen.most == usize::MAX);
-        Line {
+        GridRow {
             label: labels.label(&one.case),
             cells: vec![
                 match one.metric {
@@ -271,15 +273,16 @@ pub(super) fn violated(screen: &mut Screen, of: &[&ExpectationResult]) {
                 factors(one).unwrap_or_default(),
                 one.within.factor().to_string(),
             ],
-            last: None,
+            tone: Tone::Calm,
             below: against.into_iter().chain(reason).collect(),
         }
     });
-    Table {
+    Grid {
+        label: "case",
         heads: vec!["metric", "takes", "90 % interval", "at most"],
-        lines: lines.collect(),
+        rows: lines.collect(),
     }
-    .print(screen);
+    .print(screen, usize::MAX);
 }
 
 /// A change in a column: `+12.3 %`, `2.01x` as long, `3.10x faster`.

@@ -1,80 +1,130 @@
-//! The difference of two traces on the terminal.
+//! The difference of two traces as it is shown: the verdict, why, and figures and kernels of
+//! both sides.
 
 use std::collections::BTreeSet;
 
-use owo_colors::Style;
-use serde::Serialize;
-
-use super::table::{cell, figure, short, told};
-use crate::screen::{Screen, bad, doubtful, good, laid_out};
-use crate::text::one_line;
-use regatta_core::machine::{Became, KernelChange, Scope, SideFigures};
+use super::recorded::{LISTED, figure, sentence};
+use super::{coloured, last_repetitions, timeline};
+use crate::RenderError;
+use crate::account::AccountView;
+use crate::document::{Block, Document};
+use crate::figures::{Timeline, busiest, legend};
+use crate::screen::{Grid, GridRow, Tone};
+use crate::text::{one_line, shell_command};
+use regatta_core::machine::{Became, KernelChange, Scope, SideFigures, Summary, short};
+use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::VerdictOutcome;
-use regatta_judge::trace::Comparison;
-use regatta_worker::units::{NONE, Nanoseconds};
-
-/// Kernels that are listed.
-const LISTED: usize = 20;
+use regatta_judge::trace::{Analysis, Comparison, analyse};
+use regatta_worker::units::{NONE, Nanoseconds, counted};
 
 /// The answer, at most eighty columns wide; colour is all that `colour` adds.
 pub fn difference(of: &Comparison, colour: bool) -> String {
-    laid_out(colour, LISTED, |screen| write(screen, of))
+    document(of, Vec::new(), Vec::new()).text(colour)
 }
 
-fn write(screen: &mut Screen, of: &Comparison) {
-    let style = match of.verdict.outcome {
-        VerdictOutcome::Passed => good(),
-        VerdictOutcome::Failed => bad(),
-        VerdictOutcome::Inconclusive => doubtful(),
+/// The page of a comparison and the traces it was made of.
+///
+/// # Errors
+/// When a figure or the template does not fit its data.
+pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, RenderError> {
+    let analyses = [base, head].map(|trace| analyse(&trace.recording));
+    let summaries = analyses.each_ref().map(|found| summary(found, of.scope));
+    let coloured = coloured(summaries);
+    let kernels = summaries.map(|summary| summary.kernels.len());
+    let labels = [&of.sides.base.label, &of.sides.head.label];
+    let (mut sides, mut timelines) = (Vec::new(), Vec::new());
+    timelines.push(Block::Heading(
+        "Timelines".to_owned(),
+        "Each has a scale of its own. A kernel has the same colour in both.".to_owned(),
+    ));
+    let each = ["base", "head"].into_iter().zip(labels);
+    for ((name, label), (trace, analysis)) in each.zip([base, head].into_iter().zip(&analyses)) {
+        let header = &trace.header;
+        let started = header.started.strftime("%Y-%m-%dT%H:%M:%SZ");
+        let machine = &header.machine.name;
+        sides.push(Block::Note(format!(
+            "{name}: {label}, {machine}, {started}"
+        )));
+        sides.push(Block::Command(vec![shell_command(&header.command)]));
+        let (said, figure) = drawn(trace, analysis, of.scope, &coloured)?;
+        timelines.push(Block::Note(format!("{name}: {label}. {said}")));
+        let most = kernels.into_iter().max().unwrap_or(0);
+        timelines.extend(figure.map(|svg| Block::Figure(svg, legend(&coloured, most))));
+    }
+    document(of, sides, timelines).page()
+}
+
+/// The document, with what a page has of both sides and their timelines.
+fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>) -> Document {
+    let (word, tone) = match of.verdict.outcome {
+        VerdictOutcome::Passed => ("Nothing worse", Tone::Good),
+        VerdictOutcome::Failed => ("Worse", Tone::Bad),
+        VerdictOutcome::Inconclusive => ("Inconclusive", Tone::Doubtful),
     };
-    screen.painted(&word(of).to_uppercase(), style);
-    for reason in &of.verdict.reasons {
-        screen.hanging(2, reason);
-    }
-    for differs in incomparable(of) {
-        screen.hanging(2, &differs);
-    }
+    let reasons = of.verdict.reasons.iter().cloned();
+    let mut body = Vec::new();
     if let Some(account) = &of.account {
-        screen.line("");
-        screen.painted("Where the time went", Style::new().bold());
-        screen.hanging(2, &account.to_string());
+        body.push(Block::heading("Where the time went"));
+        body.push(Block::Account(AccountView::of(account)));
     }
     if !of.findings.is_empty() {
-        screen.line("");
-        screen.painted("Why", Style::new().bold());
+        body.push(Block::heading("Why"));
+        body.push(Block::list(of.findings.iter().map(sentence)));
     }
-    for finding in &of.findings {
-        screen.hanging(2, &told(finding));
+    body.push(Block::heading(match of.scope {
+        Scope::Repetition => "One repetition of the steady part",
+        Scope::Whole => "The whole program",
+    }));
+    body.push(Block::table(Grid {
+        label: "",
+        heads: vec!["base", "head", "change"],
+        rows: figures(of),
+    }));
+    let changed = changed(of);
+    if !changed.is_empty() {
+        let [most, listed] = LISTED;
+        body.push(Block::Table {
+            grid: Grid {
+                label: "kernel",
+                heads: vec!["count", "mean", "mean now", "total"],
+                rows: changed
+                    .iter()
+                    .take(listed)
+                    .map(|kernel| kernel_row(kernel))
+                    .collect(),
+            },
+            most,
+            rest: format!(
+                "and {} more that changed",
+                changed.len().saturating_sub(most)
+            ),
+        });
     }
-    screen.line("");
-    screen.painted(scope(of), Style::new().bold());
-    for row in figures(of) {
-        screen.line(format!(
-            "  {}{:>12} → {:>12} {:>16}",
-            cell(&row.name, 26),
-            row.base,
-            row.head,
-            row.change
-        ));
+    let same = of.kernels.len() - changed.len();
+    if same > 0 {
+        let all = of.kernels.len();
+        body.push(Block::Text(vec![format!(
+            "{same} of {all} kernels as before"
+        )]));
     }
-    kernels(screen, of);
-    screen.line("");
-    for note in &of.notes {
-        screen.hanging(0, note);
-    }
-}
-
-/// The verdict in a word or two.
-pub(super) fn word(of: &Comparison) -> &'static str {
-    match of.verdict.outcome {
-        VerdictOutcome::Passed => "Nothing worse",
-        VerdictOutcome::Failed => "Worse",
-        VerdictOutcome::Inconclusive => "Inconclusive",
+    body.push(Block::Page(timelines));
+    body.push(Block::Text(of.notes.clone()));
+    Document {
+        title: format!("{word}: {} → {}", of.sides.base.label, of.sides.head.label),
+        tone,
+        first_lines: vec![word.to_uppercase()],
+        kicker: "regatta diff of two traces".to_owned(),
+        headline: word.to_owned(),
+        summary: vec![
+            Block::list(reasons.chain(incomparable(of))),
+            Block::Page(sides),
+        ],
+        body,
     }
 }
 
 /// Facts that keep times from being compared, a sentence each.
-pub(super) fn incomparable(of: &Comparison) -> Vec<String> {
+fn incomparable(of: &Comparison) -> Vec<String> {
     let facts = of.incomparable.iter();
     facts
         .map(|differs| {
@@ -85,26 +135,8 @@ pub(super) fn incomparable(of: &Comparison) -> Vec<String> {
         .collect()
 }
 
-/// What is compared.
-pub(super) fn scope(of: &Comparison) -> &'static str {
-    match of.scope {
-        Scope::Repetition => "One repetition of the steady part",
-        Scope::Whole => "The whole program",
-    }
-}
-
-/// A figure of both sides, as it is shown.
-#[derive(Serialize)]
-pub(super) struct FigureRow {
-    pub name: String,
-    pub base: String,
-    pub head: String,
-    /// What became of a time; empty for a count.
-    pub change: String,
-}
-
 /// Times of both sides, and counts that differ.
-pub(super) fn figures(of: &Comparison) -> Vec<FigureRow> {
+fn figures(of: &Comparison) -> Vec<GridRow> {
     let (base, head) = (&of.sides.base, &of.sides.head);
     let waits = base.host_bound_ns.zip(head.host_bound_ns);
     let times = [
@@ -119,29 +151,31 @@ pub(super) fn figures(of: &Comparison) -> Vec<FigureRow> {
     times.chain(counts(base, head)).collect()
 }
 
-fn time(name: &str, (base, head): (Nanoseconds, Nanoseconds)) -> FigureRow {
-    FigureRow {
-        name: name.to_owned(),
-        base: base.to_string(),
-        head: head.to_string(),
-        change: match base.0 > 0.0 && head.0 > 0.0 {
-            true => (head / base).to_string(),
-            false => String::new(),
-        },
+fn time(name: &str, (base, head): (Nanoseconds, Nanoseconds)) -> GridRow {
+    let change = match base.0 > 0.0 && head.0 > 0.0 {
+        true => (head / base).to_string(),
+        false => String::new(),
+    };
+    figure_row(
+        name.to_owned(),
+        [base.to_string(), head.to_string(), change],
+    )
+}
+
+fn figure_row(label: String, cells: [String; 3]) -> GridRow {
+    GridRow {
+        label,
+        cells: cells.into(),
+        ..GridRow::default()
     }
 }
 
 /// Copies and calls of both sides that differ.
-fn counts(base: &SideFigures, head: &SideFigures) -> Vec<FigureRow> {
+fn counts(base: &SideFigures, head: &SideFigures) -> Vec<GridRow> {
     let mut rows = Vec::new();
     let mut differ = |name: String, base: String, head: String| {
         if base != head {
-            rows.push(FigureRow {
-                name,
-                base,
-                head,
-                change: String::new(),
-            });
+            rows.push(figure_row(name, [base, head, String::new()]));
         }
     };
     let directions: BTreeSet<&String> = base.copies.keys().chain(head.copies.keys()).collect();
@@ -169,7 +203,7 @@ fn counts(base: &SideFigures, head: &SideFigures) -> Vec<FigureRow> {
 }
 
 /// Kernels of which there is something to tell.
-pub(super) fn changed(of: &Comparison) -> Vec<&KernelChange> {
+fn changed(of: &Comparison) -> Vec<&KernelChange> {
     let told = |kernel: &&KernelChange| {
         kernel.became != Became::Same
             || !kernel.changes.is_empty()
@@ -180,7 +214,7 @@ pub(super) fn changed(of: &Comparison) -> Vec<&KernelChange> {
 }
 
 /// What became of a kernel and of its launches, a sentence each.
-pub(super) fn became(kernel: &KernelChange) -> Vec<String> {
+fn became(kernel: &KernelChange) -> Vec<String> {
     let mut told = match kernel.became {
         Became::Replaced => vec![format!("replaces {}", short(&kernel.name.base))],
         Became::Added => vec!["added".to_owned()],
@@ -195,7 +229,7 @@ pub(super) fn became(kernel: &KernelChange) -> Vec<String> {
 }
 
 /// A mean time of a kernel; empty where it was not launched.
-pub(super) fn mean(time: Nanoseconds) -> String {
+fn mean(time: Nanoseconds) -> String {
     match time.0 > 0.0 {
         true => time.to_string(),
         false => String::new(),
@@ -203,50 +237,28 @@ pub(super) fn mean(time: Nanoseconds) -> String {
 }
 
 /// What a kernel takes more, or less: `+265.4 ms`.
-pub(super) fn growth(kernel: &KernelChange) -> String {
+fn growth(kernel: &KernelChange) -> String {
     let growth = kernel.growth_ns();
     let sign = if growth.0 < 0.0 { "-" } else { "+" };
     format!("{sign}{}", growth.abs())
 }
 
-/// How many kernels there is nothing to tell of.
-pub(super) fn alike(of: &Comparison) -> Option<String> {
-    let same = of.kernels.len() - changed(of).len();
-    (same > 0).then(|| format!("{same} of {} kernels as before", of.kernels.len()))
-}
-
-fn kernels(screen: &mut Screen, of: &Comparison) {
-    let changed = changed(of);
-    screen.line("");
-    if !changed.is_empty() {
-        screen.line(format!(
-            "{:<34}{:>13} {:>10} {:>10} {:>10}",
-            "kernel", "count", "mean", "mean now", "total"
-        ));
-    }
-    for kernel in changed.iter().take(LISTED) {
-        screen.line(format!(
-            "{}{:>13} {:>10} {:>10} {:>10}",
-            cell(&short(kernel.called()), 34),
+fn kernel_row(kernel: &KernelChange) -> GridRow {
+    GridRow {
+        label: short(kernel.called()),
+        cells: vec![
             count(kernel),
             mean(kernel.mean_ns.base),
             mean(kernel.mean_ns.head),
-            growth(kernel)
-        ));
-        for sentence in became(kernel) {
-            screen.hanging(2, &sentence);
-        }
-    }
-    if let Some(more) = changed.len().checked_sub(LISTED).filter(|more| *more > 0) {
-        screen.hanging(2, &format!("and {more} more that changed"));
-    }
-    if let Some(alike) = alike(of) {
-        screen.hanging(0, &alike);
+            growth(kernel),
+        ],
+        below: became(kernel),
+        ..GridRow::default()
     }
 }
 
 /// Launches of a kernel on both sides.
-pub(super) fn count(kernel: &KernelChange) -> String {
+fn count(kernel: &KernelChange) -> String {
     let (base, head) = (figure(kernel.count.base), figure(kernel.count.head));
     match base == head {
         true => base,
@@ -254,10 +266,50 @@ pub(super) fn count(kernel: &KernelChange) -> String {
     }
 }
 
+fn summary(of: &Analysis, scope: Scope) -> &Summary {
+    match (&of.steady, scope) {
+        (Some(part), Scope::Repetition) => &part.summary,
+        _ => &of.whole,
+    }
+}
+
+/// What is drawn of a side, in words and as a timeline.
+fn drawn(
+    trace: &Trace,
+    analysis: &Analysis,
+    scope: Scope,
+    coloured: &[String],
+) -> Result<(String, Option<String>), RenderError> {
+    let recording = &trace.recording;
+    if let (Some(part), Scope::Repetition) = (&analysis.steady, scope) {
+        let at = &part.steady;
+        let said = format!(
+            "The last of {} of {}, {} each.",
+            counted(at.repeats, "repetition"),
+            counted(at.period, "operation"),
+            at.period_time()
+        );
+        let figure = last_repetitions(recording, at, coloured, "The last repetitions")?;
+        return Ok((said, figure));
+    }
+    let said = counted(recording.operations.len(), "operation");
+    let figure = timeline(busiest(recording).map(|(from, to)| Timeline {
+        recording,
+        title: "The whole recording, or its busiest stretch",
+        coloured,
+        from,
+        to,
+        marked: None,
+    }))?;
+    let said = format!("The whole recording, or its busiest stretch: {said}.");
+    Ok((said, figure))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::fits;
+    use crate::fixture::{fits, stands_alone};
+    use regatta_core::record::trace::testing;
     use regatta_core::record::trace::testing::training;
     use regatta_judge::trace::compare;
 
@@ -282,8 +334,8 @@ mod tests {
         }
         let comparison = compare(("a.trace", &base), ("b.trace", &head), None);
         let rows = figures(&comparison);
-        let launches = rows.iter().find(|row| row.name == "launches").unwrap();
-        assert_eq!((&*launches.base, &*launches.head), ("3", NONE));
+        let launches = rows.iter().find(|row| row.label == "launches").unwrap();
+        assert_eq!(launches.cells[..2], ["3", NONE]);
         assert!(comparison.findings.is_empty(), "{:?}", comparison.findings);
     }
 
@@ -292,5 +344,47 @@ mod tests {
         let base = training(157);
         let comparison = compare(("a.trace", &base), ("b.trace", &base), None);
         insta::assert_snapshot!(difference(&comparison, false));
+    }
+
+    fn page_of(base: &Trace, head: &Trace) -> String {
+        let comparison = compare(("a <1>.trace", base), ("b.trace", head), None);
+        let page = compared(&comparison, base, head).unwrap();
+        stands_alone(&page);
+        page
+    }
+
+    #[test]
+    fn verdict_findings_figures_and_both_timelines_are_on_one_page() {
+        let page = page_of(&testing::training(157), &testing::training(1));
+        for words in [
+            "<h1>Worse</h1>",
+            "<li>less-parallel: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 157x1x1",
+            "grid 157x1x1 → 1x1x1</span>",
+            "2 of 3 kernels as before",
+            "a &lt;1&gt;.trace",
+        ] {
+            assert!(page.contains(words), "{words}");
+        }
+        assert_eq!(page.matches("<svg").count(), 2);
+        // The backward kernel is drawn in one colour on both sides.
+        let of = |words| page.match_indices(words);
+        let drawn = of("_sm80 1x1x1:").chain(of("_k32_sm80 157x1x1:"));
+        let colour = |(at, _)| &page[page[..at].rfind("fill=").unwrap()..][..15];
+        let mut colours: Vec<&str> = drawn.map(colour).collect();
+        assert!(colours.len() >= 4, "two repetitions of each side");
+        colours.dedup();
+        assert_eq!(colours.len(), 1, "{colours:?}");
+    }
+
+    #[test]
+    fn what_comes_from_outside_is_text_and_nothing_is_no_reason_to_fail() {
+        let mut head = testing::training(1);
+        head.recording.names[1] = "<script>alert(1)</script>\u{202e}(int)".to_owned();
+        head.header.command = vec!["<b>'id'".to_owned()];
+        page_of(&testing::training(157), &head);
+        head.recording = Default::default();
+        let page = page_of(&head, &testing::training(1));
+        assert!(page.contains("<h1>Inconclusive</h1>"));
+        assert_eq!(page.matches("<svg").count(), 1);
     }
 }

@@ -1,22 +1,18 @@
 //! How a trace and the difference of two are shown: text for the terminal, a page,
 //! and what Perfetto opens.
 
-mod compared;
 mod difference;
-mod page;
 mod perfetto;
-mod table;
+mod recorded;
 
 use crate::RenderError;
 use crate::figures::{COLOURS, DRAWN, Timeline, svg};
 use regatta_core::machine::Recording;
 use regatta_core::machine::{Steady, Summary};
 
-pub use compared::compared;
-pub use difference::difference;
-pub use page::page;
+pub use difference::{compared, difference};
 pub use perfetto::perfetto;
-pub use table::table;
+pub use recorded::{page, table};
 
 /// Kernels that have a colour of their own: of each summary in turn the one that takes
 /// most time, until there are as many as colours.

@@ -15,7 +15,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::table::sizes;
+use super::recorded::sizes;
 use crate::RenderError;
 use regatta_core::machine::{Recorded, Work};
 use regatta_core::record::trace::Trace;

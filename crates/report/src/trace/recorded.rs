@@ -1,0 +1,412 @@
+//! A trace as it is shown: what ran, how often, and where the time went.
+
+use super::{coloured, last_repetitions, timeline};
+use crate::RenderError;
+use crate::document::{Block, Document};
+use crate::figures::{DRAWN, Timeline, busiest, legend};
+use crate::screen::{Grid, GridRow, Tone};
+use crate::text::shell_command;
+use regatta_core::machine::{KernelRow, Shape, Summary, short};
+use regatta_core::record::trace::Trace;
+use regatta_judge::judgement::Finding;
+use regatta_judge::trace::{Analysis, apart_told};
+use regatta_worker::units::{Bytes, Digits, Nanoseconds, Share, counted};
+
+/// Kernels that a terminal lists, and those that a page does.
+pub(super) const LISTED: [usize; 2] = [20, 60];
+
+/// The table of a trace, at most eighty columns wide.
+pub fn table(trace: &Trace, analysis: &Analysis) -> String {
+    document(trace, analysis, [None, None]).text(false)
+}
+
+/// The page of a trace.
+///
+/// # Errors
+/// When a figure or the template does not fit its data.
+pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
+    let recording = &trace.recording;
+    let chief = match &analysis.steady {
+        Some(part) => &part.summary,
+        None => &analysis.whole,
+    };
+    let coloured = coloured([chief]);
+    let steady = analysis.steady.as_ref();
+    let steady = steady
+        .map(|part| last_repetitions(recording, &part.steady, &coloured, "The last repetitions"));
+    let marked = analysis.steady.as_ref();
+    let marked = marked.map(|part| (part.steady.from_ns, part.steady.to_ns));
+    let whole = timeline(busiest(recording).map(|(from, to)| Timeline {
+        recording,
+        title: "The whole recording",
+        coloured: &coloured,
+        from,
+        to,
+        marked,
+    }))?;
+    let figures = [steady.transpose()?.flatten(), whole];
+    let legend = || legend(&coloured, chief.kernels.len());
+    let figures = figures.map(|svg| Some(Block::Figure(svg?, legend())));
+    document(trace, analysis, figures).page()
+}
+
+/// The document, with figures of the steady part and of the whole.
+fn document(trace: &Trace, analysis: &Analysis, figures: [Option<Block>; 2]) -> Document {
+    let mut body = Vec::new();
+    if !analysis.findings.is_empty() {
+        body.push(Block::heading("What stands out"));
+        body.push(Block::list(analysis.findings.iter().map(sentence)));
+    }
+    let [of_steady, of_whole] = figures;
+    let drawn = match trace.recording.operations.len() {
+        all if all > DRAWN => {
+            format!("Drawn is the busiest stretch of {DRAWN} operations among {all}.")
+        }
+        _ if analysis.steady.is_some() => "The steady state is shaded.".to_owned(),
+        _ => String::new(),
+    };
+    let mut whole = vec![Block::Note(drawn)];
+    whole.extend(of_whole);
+    match &analysis.steady {
+        Some(part) => {
+            let steady = &part.steady;
+            let first = trace.recording.operations.first();
+            let first = first.map_or(0, |operation| operation.start_ns);
+            let said = format!(
+                "{} of {}, {} each, {} after the first operation",
+                counted(steady.repeats, "repetition"),
+                counted(steady.period, "operation"),
+                steady.period_time(),
+                Nanoseconds(steady.from_ns.saturating_sub(first) as f64)
+            );
+            body.push(Block::Heading("Steady state".to_owned(), said));
+            if steady.set_aside > 0 {
+                let more = counted(steady.set_aside, "repetition");
+                let why = "warm-up, or an interruption by the host";
+                body.push(Block::list([format!(
+                    "{more} beside them set aside: {why}"
+                )]));
+            }
+            let repeats = steady.repeats as f64;
+            let note = Block::Note("Drawn are the last repetitions.".to_owned());
+            body.extend(of_steady.map(|figure| Block::Page(vec![note, figure])));
+            body.extend(operations(&part.summary, repeats));
+            body.push(Block::Note("* in one repetition".to_owned()));
+            body.push(Block::Text(spent(&part.summary, repeats)));
+            body.push(Block::heading("In all, warm-up included"));
+            whole.extend(operations(&analysis.whole, 1.0));
+            body.push(Block::Page(whole));
+            let mut all = spent(&analysis.whole, 1.0);
+            all.extend(first_occurrences(&part.summary, &analysis.whole));
+            body.push(Block::list(all));
+        }
+        None => {
+            let said = "no part repeats at the end: warm-up and compilation are in it".to_owned();
+            body.push(Block::Heading("The whole recording".to_owned(), said));
+            body.push(Block::Page(whole));
+            body.extend(operations(&analysis.whole, 1.0));
+            body.push(Block::Text(spent(&analysis.whole, 1.0)));
+        }
+    }
+    let about = "One run under a profiler: structure is exact, times are an indication.";
+    body.push(Block::Text(vec![about.to_owned()]));
+    let command = shell_command(&trace.header.command);
+    let point = Block::Note("Point at a bar to see what it is.".to_owned());
+    body.push(Block::Page(vec![point]));
+    Document {
+        title: format!("{}: trace", trace.header.title()),
+        tone: Tone::Calm,
+        first_lines: vec![command.clone()],
+        kicker: "regatta trace".to_owned(),
+        headline: trace.header.title(),
+        summary: vec![
+            Block::Page(vec![Block::Command(vec![command])]),
+            Block::list(facts(trace, analysis)),
+        ],
+        body,
+    }
+}
+
+/// A finding in a line.
+pub(super) fn sentence(finding: &Finding) -> String {
+    let share = finding.share;
+    let share = share.map(|share| format!(" ({share} of the change)"));
+    format!("{finding}{}", share.unwrap_or_default())
+}
+
+/// What was recorded, and what is missing of it.
+fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
+    let recording = &trace.recording;
+    let ended = match &trace.header.recorder {
+        None => format!("it ended with {}", trace.header.ended),
+        Some(recorder) => format!("recorded by {recorder}"),
+    };
+    let mut facts = vec![format!(
+        "{}, {} that used a GPU, on {}; {ended}",
+        counted(recording.operations.len(), "operation"),
+        counted(recording.processes.len(), "process").replace("processs", "processes"),
+        trace.header.machine.name,
+    )];
+    facts.extend(apart_told(trace, analysis));
+    let unfinished = recording.processes.iter().filter(|process| !process.ended);
+    let unfinished: Vec<String> = unfinished.map(|process| process.pid.to_string()).collect();
+    if !unfinished.is_empty() {
+        facts.push(format!(
+            "process {} did not end by itself: its last operations may be missing",
+            unfinished.join(", ")
+        ));
+    }
+    if recording.dropped() > 0 {
+        facts.push(format!("{} records were lost", recording.dropped()));
+    }
+    if recording.left_out > 0 {
+        facts.push(format!(
+            "the earliest {} operations were left out (--limit)",
+            recording.left_out
+        ));
+    }
+    for process in &recording.processes {
+        facts.extend(
+            process
+                .problems
+                .iter()
+                .map(|problem| format!("process {}: {problem}", process.pid)),
+        );
+    }
+    if let Some((file, damage)) = recording.damage.first() {
+        facts.push(format!(
+            "{} could not be used; the first is {file}:{}: {}",
+            counted(recording.damage.len(), "line"),
+            damage.line,
+            damage.problem
+        ));
+    }
+    facts
+}
+
+/// Tables of kernels and copies; of several repetitions, figures of one.
+fn operations(of: &Summary, times: f64) -> Vec<Block> {
+    let time = |ns: u64| Nanoseconds(ns as f64 / times).to_string();
+    let kernel = |kernel: &KernelRow| GridRow {
+        label: short(&kernel.name),
+        cells: vec![
+            figure(kernel.count as f64 / times),
+            time(kernel.total_ns),
+            kernel.mean().to_string(),
+            Share(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64).to_string(),
+            kernel.shapes.first().map_or(String::new(), filled),
+        ],
+        below: vec![shapes(kernel)],
+        ..GridRow::default()
+    };
+    let [most, listed] = LISTED;
+    let left_out = of.kernels.iter().skip(most);
+    let left_out: u64 = left_out.map(|kernel| kernel.total_ns).sum();
+    let more = of.kernels.len().saturating_sub(most);
+    let kernels = Block::Table {
+        grid: Grid {
+            label: "kernel",
+            heads: match times > 1.0 {
+                true => vec!["count*", "total*", "mean", "share", "SMs"],
+                false => vec!["count", "total", "mean", "share", "SMs"],
+            },
+            rows: of.kernels.iter().take(listed).map(kernel).collect(),
+        },
+        most,
+        rest: format!("and {more} more kernels, {}", time(left_out)),
+    };
+    let copies = of.copies.iter().map(|copy| GridRow {
+        label: match &*copy.what {
+            "set" => "memory set".to_owned(),
+            what => what.to_owned(),
+        },
+        cells: vec![
+            figure(copy.count as f64 / times),
+            time(copy.total_ns),
+            Nanoseconds(copy.total_ns as f64 / copy.count.max(1) as f64).to_string(),
+            Bytes((copy.bytes as f64 / times) as u64).to_string(),
+        ],
+        ..GridRow::default()
+    });
+    let copies = Grid {
+        label: "copies",
+        heads: match times > 1.0 {
+            true => vec!["count*", "total*", "mean", "bytes*"],
+            false => vec!["count", "total", "mean", "bytes"],
+        },
+        rows: copies.collect(),
+    };
+    let tables = [kernels, Block::table(copies)];
+    let filled =
+        |block: &Block| matches!(block, Block::Table { grid, .. } if !grid.rows.is_empty());
+    tables.into_iter().filter(filled).collect()
+}
+
+/// How the devices' time was spent, in sentences.
+fn spent(of: &Summary, times: f64) -> Vec<String> {
+    let spent = &of.time;
+    let time = |ns: u64| Nanoseconds(ns as f64 / times);
+    let mut lines = vec![format!(
+        "busy {} of {}; idle {} ({}) in {}, the longest {}",
+        time(spent.busy_ns),
+        time(spent.span_ns),
+        time(spent.idle_ns()),
+        spent.idle_share(),
+        counted(spent.gaps as usize, "gap"),
+        Nanoseconds(spent.longest_gap_ns.unwrap_or(0) as f64)
+    )];
+    lines.push(match spent.host_bound().zip(spent.host_bound_ns) {
+        Some((share, waited)) => format!(
+            "host-bound {}: idle {} until the host began to launch what came next",
+            share,
+            time(waited)
+        ),
+        None => "host-bound: unknown, as launches were not recorded".to_owned(),
+    });
+    if let Some((overlap, copying)) = spent.overlap().zip(spent.copying_ns) {
+        lines.push(format!(
+            "copies {}, {} of it while a kernel ran",
+            time(copying),
+            overlap
+        ));
+    }
+    let calls: Vec<String> = of
+        .calls
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(name, count)| {
+            format!(
+                "{} {}",
+                name.replace('_', " "),
+                figure(*count as f64 / times)
+            )
+        })
+        .collect();
+    if !calls.is_empty() {
+        lines.push(format!("calls: {}", calls.join(", ")));
+    }
+    lines
+}
+
+/// `1 of 132`.
+fn filled(shape: &Shape) -> String {
+    let filled = shape.filled();
+    filled.map_or(String::new(), |(filled, sms)| format!("{filled}/{sms}"))
+}
+
+/// The grids of a kernel in a line.
+fn shapes(kernel: &KernelRow) -> String {
+    const LISTED_SHAPES: usize = 3;
+    let told = kernel.shapes.iter().take(LISTED_SHAPES).map(|shape| {
+        let shared = shape.shared_bytes.filter(|bytes| *bytes > 0);
+        let shared = shared.map_or(String::new(), |bytes| format!(", {} shared", Bytes(bytes)));
+        let registers = shape.registers;
+        let registers = registers.map_or(String::new(), |n| format!(", {n} registers"));
+        format!(
+            "{} x {}{registers}{shared}",
+            sizes(shape.grid),
+            sizes(shape.block)
+        )
+    });
+    let mut told: Vec<String> = told.collect();
+    let more = kernel.shapes.len().saturating_sub(LISTED_SHAPES) + kernel.other_shapes;
+    if more > 0 {
+        told.push(format!("and {more} more"));
+    }
+    told.join("; ")
+}
+
+pub(super) fn sizes([x, y, z]: [u32; 3]) -> String {
+    format!("{x}x{y}x{z}")
+}
+
+/// Kernels whose first launch took much longer than they take once warm.
+fn first_occurrences(steady: &Summary, whole: &Summary) -> Vec<String> {
+    let first = |kernel: &KernelRow| {
+        let row = whole.kernels.iter().find(|row| row.name == kernel.name)?;
+        let (first, mean) = (Nanoseconds::whole(row.first_ns), kernel.mean());
+        (first > mean * 2.0).then(|| {
+            let times = (first / mean.max(Nanoseconds(1.0))).times();
+            let name = short(&kernel.name);
+            format!("first {name}: {first}, {times} times its mean once steady")
+        })
+    };
+    steady
+        .kernels
+        .iter()
+        .take(LISTED[0])
+        .filter_map(first)
+        .collect()
+}
+
+/// A count that may be a mean.
+pub(super) fn figure(count: f64) -> String {
+    match (count - count.round()).abs() < 0.05 {
+        true => format!("{count:.0}"),
+        false => Digits(count).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{fits, stands_alone};
+    use regatta_core::machine::Recording;
+    use regatta_core::machine::testing::Writer;
+    use regatta_core::record::trace::testing;
+    use regatta_judge::trace::analyse;
+
+    fn shown(trace: &Trace) -> String {
+        let text = table(trace, &analyse(&trace.recording));
+        fits(&text);
+        text
+    }
+
+    #[test]
+    fn a_training_loop() {
+        insta::assert_snapshot!(shown(&testing::training(157)));
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut trace = testing::training(1);
+        trace.recording.names[1] = "void \u{1b}[31mhostile\u{202e}<script>\n(int)".to_owned();
+        trace.recording.operations.truncate(7);
+        trace.recording.left_out = 9;
+        trace.recording.processes[0].dropped = 12;
+        trace.recording.processes[0].ended = false;
+        insta::assert_snapshot!(shown(&trace));
+        trace.recording = Default::default();
+        assert!(shown(&trace).contains("0 operations"));
+    }
+
+    #[test]
+    fn the_page_is_one_file_and_what_comes_from_outside_is_text() {
+        let mut trace = testing::training(157);
+        trace.header.command = vec!["<b>'id'".to_owned(), "train.py\u{202e}".to_owned()];
+        trace.recording.names[1] = "void <script>alert(1)</script>&(int)".to_owned();
+        let page = page(&trace, &analyse(&trace.recording)).unwrap();
+        stands_alone(&page);
+        assert!(page.contains("&lt;script&gt;"));
+        assert_eq!(page.matches("<svg").count(), 2);
+    }
+
+    #[test]
+    fn a_long_recording_is_drawn_where_it_is_busiest() {
+        let mut writer = Writer::new();
+        for number in 0..DRAWN + 1_000 {
+            writer.kernel("k", 1, 1_000);
+            let busy = (500..DRAWN + 500).contains(&number);
+            writer.host_pauses(if busy { 10 } else { 5_000 });
+        }
+        let trace = testing::trace(writer.recording);
+        let page = page(&trace, &analyse(&trace.recording)).unwrap();
+        let told = format!(
+            "busiest stretch of {DRAWN} operations among {}",
+            DRAWN + 1_000
+        );
+        assert!(page.contains(&told));
+        assert!(page.len() < 2_000_000, "{}", page.len());
+        assert!(busiest(&Recording::default()).is_none());
+    }
+}
