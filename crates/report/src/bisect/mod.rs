@@ -1,9 +1,8 @@
 //! The answer of a bisect: a text for the terminal, one document of JSON, a page.
 
-mod page;
+mod shown;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use serde::Serialize;
 
@@ -17,8 +16,7 @@ use regatta_measure::versions::search::Towards;
 use regatta_measure::versions::span::Version;
 use regatta_worker::units::{Ratio, counted};
 
-pub use page::page;
-pub use text::{reading, text};
+pub use shown::{page, reading, text};
 
 /// All that is known of a bisect.
 #[derive(Clone, Debug)]
@@ -159,7 +157,7 @@ fn short(version: &Version) -> String {
 }
 
 /// A version with what a commit says of itself: `1f3c9a0 Make it slow (Ann, 2026-11-22)`.
-fn told(version: &Version) -> String {
+fn described(version: &Version) -> String {
     let mut said = version.name.clone();
     if let Some(subject) = &version.subject {
         said += &format!(" {subject}");

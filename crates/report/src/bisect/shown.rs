@@ -1,0 +1,283 @@
+//! The answer of a bisect for a terminal and as a page.
+
+use super::{Bisect, described, is_printable, named};
+use crate::RenderError;
+use crate::document::{Block, Document, Item};
+use crate::figures::{Stop, Versions, svg};
+use crate::screen::{Grid, GridRow, Tone};
+use crate::text::{one_line, shorten};
+use regatta_judge::judgement::Word;
+use regatta_measure::versions::apart::Moved;
+use regatta_measure::versions::hunt::{CaseReading, Ending, Found, Outcome, Tried};
+use regatta_measure::versions::search::Towards;
+use regatta_worker::units::{ARROW, RatioInterval, counted, from_to};
+
+/// Parts and skipped versions that are listed.
+const MOST: usize = 8;
+
+/// What a comparison says of a case: `1.74x slower [1.70x, 1.78x]`.
+pub fn reading(of: &CaseReading) -> Option<String> {
+    let reading = of.reading.filter(|reading| is_printable(reading.ratio))?;
+    let interval = RatioInterval {
+        ratio: reading.ratio,
+        low: reading.low,
+        high: reading.high,
+    };
+    Some(format!("{} {interval}", reading.ratio.told()))
+}
+
+/// The answer, at most eighty columns wide, but for a command, which is never cut.
+pub fn text(bisect: &Bisect) -> String {
+    document(bisect, Vec::new()).text(false)
+}
+
+/// One self-contained page.
+///
+/// # Errors
+/// When the figure or the template does not fit its data.
+pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
+    let case = followed(bisect);
+    let mut body = Vec::new();
+    let versions = Versions::new(stops(bisect, case.as_ref()), step(bisect, bisect.found()));
+    if let Some(versions) = versions {
+        let how = "How many times as long it takes as the good end, with its interval; the number \
+                   is the order in which they were tried, a cross below is one that was skipped. \
+                   The step lies in the band.";
+        body.push(Block::Heading(
+            "Every version that was tried".to_owned(),
+            how.to_owned(),
+        ));
+        body.push(Block::Figure(svg(&versions)?, Vec::new()));
+    }
+    body.push(Block::heading("Comparisons, in the order made"));
+    body.push(Block::table(Grid {
+        label: "version",
+        heads: vec!["number", "against", "change", "says"],
+        rows: steps(bisect, case.as_ref()),
+    }));
+    document(bisect, body).page()
+}
+
+fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
+    let (word, sentence) = bisect.headline();
+    let suite = shorten(&one_line(&bisect.question.suite), 40);
+    let mut items = match bisect.ending {
+        Ending::Found(found) => found_step(bisect, found),
+        Ending::NoDifference { case, .. } => no_difference(bisect, case.as_ref()),
+        Ending::Spread { case, parts } => {
+            let part = parts.iter().take(MOST).map(|part| {
+                let (low, high) = (&part.low.name, &part.high.name);
+                format!("{low} {ARROW} {high}: {}", part.ratio.told())
+            });
+            let mut items: Vec<Item> = match case {
+                Some(case) => vec![Item {
+                    text: case.0.clone(),
+                    below: part.collect(),
+                }],
+                None => part.map(Item::from).collect(),
+            };
+            let hint = "no two neighbours differ by more than what chance does: more invocations \
+                        in the suite's [measure], or a smaller range, may tell";
+            items.push(hint.to_owned().into());
+            items
+        }
+        Ending::NoEnd { reason, .. } => vec![reason.clone().into()],
+    };
+    let skipped = bisect.skipped();
+    items.extend(skipped.iter().take(MOST).map(|skipped| {
+        let reason = shorten(&one_line(&skipped.reason), 300);
+        format!("skipped: {}: {reason}", skipped.version.name).into()
+    }));
+    if skipped.len() > MOST {
+        let more = skipped.len() - MOST;
+        items.push(format!("and {more} more (--json has all)").into());
+    }
+    items.push(bisect.effort().into());
+    let mut summary = Vec::new();
+    match bisect.again() {
+        Some(words) => {
+            items.push("to see it again:".to_owned().into());
+            summary.extend([Block::List(items), Block::Command(words)]);
+        }
+        None => summary.push(Block::List(items)),
+    }
+    Document {
+        title: format!("{suite}: {sentence}"),
+        tone: match bisect.ending {
+            Ending::Found(_) if bisect.question.towards == Towards::Fixed => Tone::Good,
+            Ending::Found(_) => Tone::Bad,
+            _ => Tone::Doubtful,
+        },
+        first_lines: vec![format!("{word}  {suite}"), sentence.clone()],
+        kicker: format!("{suite}: {word}"),
+        headline: sentence,
+        summary,
+        body,
+    }
+}
+
+fn found_step(bisect: &Bisect, found: &Found) -> Vec<Item> {
+    let (before, after) = (&found.before, &found.after);
+    let mut items: Vec<Item> = Vec::new();
+    if after.subject.is_some() {
+        items.push(described(after).into());
+    }
+    let merge = found.merged_by.as_ref();
+    items.extend(merge.map(|merge| format!("merged by {}", described(merge)).into()));
+    if found.by_merging {
+        items.push(
+            "a merge, and none of what it brought shows it alone"
+                .to_owned()
+                .into(),
+        );
+    }
+    items.push(read_case(&found.case, &format!("against {}", before.name)));
+    if !found.others.is_empty() {
+        let others = counted(found.others.len(), "other case");
+        items.push(format!("{others} changed there as well").into());
+    }
+    let apart = bisect.apart.iter().map(|verdict| verdict.told());
+    let apart: Vec<String> = apart.chain(bisect.concluded()).collect();
+    if !bisect.moved.is_empty() || !apart.is_empty() {
+        let moved: Vec<String> = bisect.moved.iter().map(Moved::told).collect();
+        items.push(Item {
+            text: format!("moved: {}", moved.join(", ")),
+            below: apart,
+        });
+    }
+    items
+}
+
+fn read_case(of: &CaseReading, against: &str) -> Item {
+    let mut parts = Vec::new();
+    if let (Some(base), Some(head)) = (of.base_ns, of.head_ns) {
+        parts.push(from_to(base, head));
+    }
+    parts.extend(reading(of));
+    parts.push(against.to_owned());
+    let below = std::iter::once(parts.join(", ")).chain(of.cause.clone());
+    Item {
+        text: of.case.0.clone(),
+        below: below.collect(),
+    }
+}
+
+fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<Item> {
+    let mut items = Vec::new();
+    if let Some(largest) = largest {
+        let word = largest.reading.map_or(Word::Missing, |of| of.word);
+        let mut item = read_case(largest, &format!("{} (the ends)", word.text()));
+        let sees = largest.sees.map(|sees| {
+            format!("a change of less than {sees} could have hidden in this comparison")
+        });
+        item.below.extend(sees);
+        items.push(item);
+    }
+    let hidden = match bisect.question.towards {
+        Towards::Bad => "what came and went between the versions that were compared is not seen",
+        Towards::Fixed => "only what is good again after it was bad in the same range is found",
+    };
+    let hint = "name as --bad a version that is known to be slow";
+    items.push(format!("{hidden}: {hint}").into());
+    items
+}
+
+/// The case that was followed.
+fn followed(bisect: &Bisect) -> Option<String> {
+    match bisect.ending {
+        Ending::Found(found) => Some(found.case.case.0.clone()),
+        Ending::NoDifference { case, .. } => case.as_ref().map(|of| of.case.0.clone()),
+        Ending::Spread { case, .. } => case.as_ref().map(|case| case.0.clone()),
+        Ending::NoEnd { .. } => None,
+    }
+}
+
+/// Where the case stands in a comparison.
+fn of_case<'a>(tried: &'a Tried, case: Option<&String>) -> Option<&'a CaseReading> {
+    let case = case?;
+    tried.cases().iter().find(|of| of.case.0 == *case)
+}
+
+/// What is drawn: each version of the row that was compared with the good end.
+fn stops<'a>(bisect: &'a Bisect, case: Option<&String>) -> Vec<Stop<'a>> {
+    let Some(good) = bisect.row.first() else {
+        return Vec::new();
+    };
+    let of_row = bisect.tried.iter().enumerate();
+    let of_row = of_row.filter(|(_, tried)| tried.base == good.spec);
+    let stops = of_row.filter_map(|(number, tried)| {
+        let at = bisect.row.iter().position(|v| v.spec == tried.head)?;
+        let reading = of_case(tried, case).and_then(|of| of.reading);
+        let reading = reading.filter(|reading| reading.is_usable());
+        Some(Stop {
+            at,
+            number: Some(number + 1),
+            name: &bisect.row[at].name,
+            ratio: reading.map(|of| [of.low, of.ratio, of.high].map(|ratio| ratio.0)),
+            word: reading.map_or(Word::Missing, |of| of.word),
+        })
+    });
+    let first = Stop {
+        at: 0,
+        number: None,
+        name: &good.name,
+        ratio: Some([1.0; 3]),
+        word: Word::Same,
+    };
+    let mut stops: Vec<Stop> = std::iter::once(first).chain(stops).collect();
+    stops.sort_by_key(|stop| stop.at);
+    stops
+}
+
+/// Where the step is in the row.
+fn step(bisect: &Bisect, found: Option<&Found>) -> Option<(usize, usize)> {
+    let found = found?;
+    let place = |spec: &str| bisect.row.iter().position(|version| version.spec == spec);
+    let after = found.merged_by.as_ref().unwrap_or(&found.after);
+    let after = place(&after.spec)?;
+    Some((
+        place(&found.before.spec).unwrap_or(after.saturating_sub(1)),
+        after,
+    ))
+}
+
+/// Each comparison.
+fn steps(bisect: &Bisect, case: Option<&String>) -> Vec<GridRow> {
+    let each = bisect.tried.iter().enumerate();
+    let each = each.map(|(number, tried)| {
+        let of = of_case(tried, case);
+        let change = of.and_then(reading);
+        let word = of.and_then(|of| of.reading).map(|reading| reading.word);
+        let version = bisect.row.iter().find(|v| v.spec == tried.head);
+        let reason = match (&tried.outcome, &change) {
+            (Outcome::Unusable { reason, .. }, _) => Some(reason.clone()),
+            (_, None) => of.and_then(|of| of.reason.clone()),
+            _ => None,
+        };
+        let says = match (word, &change) {
+            (Some(word), Some(_)) => word.text(),
+            _ => "skipped",
+        };
+        GridRow {
+            label: named(bisect, &tried.head).to_owned(),
+            cells: vec![
+                (number + 1).to_string(),
+                named(bisect, &tried.base).to_owned(),
+                change.unwrap_or_default(),
+                says.to_owned(),
+            ],
+            tone: match word {
+                Some(Word::Regressed) => Tone::Bad,
+                Some(Word::Improved) => Tone::Good,
+                Some(Word::Same) => Tone::Calm,
+                _ => Tone::Doubtful,
+            },
+            below: version
+                .and_then(|version| version.subject.clone())
+                .into_iter()
+                .chain(reason)
+                .collect(),
+        }
+    });
+    each.collect()
+}
