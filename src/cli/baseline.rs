@@ -25,11 +25,11 @@ pub struct BaselineArgs {
     json: bool,
 
     #[command(subcommand)]
-    action: Action,
+    action: BaselineAction,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
+enum BaselineAction {
     /// Promote a run under a name, for its machine
     Save {
         /// The baseline's name; `gate SUITE` looks for the suite's name by default
@@ -68,7 +68,7 @@ enum Action {
 pub fn run(args: &BaselineArgs) -> Ended {
     let store = Store::new(&args.baselines);
     match &args.action {
-        Action::Save {
+        BaselineAction::Save {
             name,
             runs,
             replace,
@@ -81,9 +81,11 @@ pub fn run(args: &BaselineArgs) -> Ended {
             };
             save(&store, &wanted, runs, args.json)
         }
-        Action::List { name: None } => list(&store, args.json),
-        Action::List { name: Some(name) } => show(&store, name, args.json),
-        Action::Remove { name, machine } => remove(&store, name, machine.as_deref(), args.json),
+        BaselineAction::List { name: None } => list(&store, args.json),
+        BaselineAction::List { name: Some(name) } => show(&store, name, args.json),
+        BaselineAction::Remove { name, machine } => {
+            remove(&store, name, machine.as_deref(), args.json)
+        }
     }
 }
 
@@ -165,7 +167,7 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
             let text = serde_json::to_string(&judgement).map_err(Stop::not_judged)?;
             print(format!("{text}\n"))?;
         } else {
-            let options = terminal::Options {
+            let options = terminal::TerminalOptions {
                 colour: true,
                 all: true,
             };

@@ -68,7 +68,7 @@ pub struct CompareArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &CompareArgs) -> Ended {
-    reporting::told(compare(args), &args.answers)
+    reporting::report_stop(compare(args), &args.answers)
 }
 
 fn compare(args: &CompareArgs) -> Ended {

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use finding::{Finding, State};
-use group::{Row, group, rows};
+use finding::{Check, CheckState};
+use group::{GroupRow, group, rows};
 use machine::{baselines, compiler, environment, gpu_clock, gpu_driver, processor, reports};
 
 use super::{Ended, Stop, print, ruler, watch_for};
@@ -53,16 +53,16 @@ pub fn run(args: &DoctorArgs) -> Ended {
     suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
     watch_for("");
     let found = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
-    let here: Vec<Finding> = found.iter().map(worker).collect();
+    let here: Vec<Check> = found.iter().map(worker).collect();
     let machine = [processor(), gpu_driver(), gpu_clock()];
     let compilers = [Compiler::Nvrtc, Compiler::Nvcc].map(compiler);
     let folders = [reports(), baselines()];
-    let environments: Vec<Finding> = config.environments.iter().map(environment).collect();
+    let environments: Vec<Check> = config.environments.iter().map(environment).collect();
     // In the order that scripts know.
     let [processor, driver, clock] = &machine;
     let all = std::iter::once(processor).chain(&here).chain([driver]);
     let all = all.chain(&compilers).chain([clock]).chain(&folders);
-    let all: Vec<&Finding> = all.chain(&environments).collect();
+    let all: Vec<&Check> = all.chain(&environments).collect();
     if args.json {
         let text = serde_json::to_string(&all).map_err(Stop::not_judged)?;
         print(format!("{text}\n"))?;
@@ -77,14 +77,16 @@ pub fn run(args: &DoctorArgs) -> Ended {
         let groups = groups.into_iter().filter(|group| !group.is_empty());
         print(groups.collect::<Vec<_>>().join("\n"))?;
     }
-    let broken = all.iter().any(|finding| finding.state == State::Broken);
+    let broken = all
+        .iter()
+        .any(|finding| finding.state == CheckState::Broken);
     Ok(if broken { 3 } else { 0 })
 }
 
 /// Workers that are here, a row each; then what others lack, once for all that lack it.
-fn workers(found: &[Introduction]) -> Vec<Row> {
+fn workers(found: &[Introduction]) -> Vec<GroupRow> {
     let here = found.iter().filter(|one| one.found.is_ok());
-    let mut rows: Vec<Row> = here.map(|one| Row::of(&worker(one))).collect();
+    let mut rows: Vec<GroupRow> = here.map(|one| GroupRow::new(&worker(one))).collect();
     for (absence, workers) in grouped(found) {
         let (name, names) = match workers.as_slice() {
             [one] => ((*one).to_owned(), None),
@@ -94,7 +96,7 @@ fn workers(found: &[Introduction]) -> Vec<Row> {
             ),
         };
         let fix = ("fix", absence.fix.clone());
-        rows.push(Row {
+        rows.push(GroupRow {
             state: state_of(absence, workers == [CPU]),
             name: one_line(&name),
             detail: absence.lacks.clone(),
@@ -105,16 +107,16 @@ fn workers(found: &[Introduction]) -> Vec<Row> {
 }
 
 /// Of a worker that is not here.
-fn state_of(absence: &Absence, always_needed: bool) -> State {
+fn state_of(absence: &Absence, always_needed: bool) -> CheckState {
     match absence.slow {
-        true => State::Slow,
-        false if always_needed => State::Broken,
-        false => State::Absent,
+        true => CheckState::Slow,
+        false if always_needed => CheckState::Broken,
+        false => CheckState::Absent,
     }
 }
 
 /// A worker, as JSON tells it.
-fn worker(one: &Introduction) -> Finding {
+fn worker(one: &Introduction) -> Check {
     let what = format!("worker {}", one.worker);
     let found = match &one.found {
         Ok(hello) => {
@@ -125,11 +127,11 @@ fn worker(one: &Introduction) -> Finding {
                 hello.device.name,
                 versions.collect::<Vec<_>>().join(", ")
             );
-            Finding::new(&what, State::Ok, detail)
+            Check::new(&what, CheckState::Ok, detail)
         }
         Err(absence) => {
             let state = state_of(absence, one.worker == CPU);
-            Finding::new(&what, state, absence.reason.as_str()).helped_by(absence.fix.as_str())
+            Check::new(&what, state, absence.reason.as_str()).helped_by(absence.fix.as_str())
         }
     };
     found.called(&one.worker)

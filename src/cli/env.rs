@@ -29,7 +29,7 @@ use regatta_measure::environments::{EnvironmentError, Made, interpreter_of};
     workers = [\"xformers\"]      # run in it unless a variant says @other")]
 pub struct EnvArgs {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<EnvAction>,
 
     /// Print what is installed in this one
     name: Option<String>,
@@ -44,7 +44,7 @@ pub struct EnvArgs {
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
+enum EnvAction {
     /// Make an environment from its pinned requirements
     Make {
         /// Its name
@@ -66,7 +66,7 @@ pub fn run(args: &EnvArgs) -> Ended {
     };
     suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
     match (&args.action, &args.name) {
-        (Some(Action::Make { name, fresh }), _) => make(&suite, name, *fresh, args.json),
+        (Some(EnvAction::Make { name, fresh }), _) => make(&suite, name, *fresh, args.json),
         (None, Some(name)) => show(&suite, name, args.json),
         (None, None) => list(&suite, args.json),
     }

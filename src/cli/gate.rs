@@ -58,7 +58,7 @@ pub struct GateArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &GateArgs) -> Ended {
-    reporting::told(measured(args), &args.answers)
+    reporting::report_stop(measured(args), &args.answers)
 }
 
 fn measured(args: &GateArgs) -> Ended {

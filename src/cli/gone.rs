@@ -64,16 +64,16 @@ pub fn on_command_line(error: &Error, words: &[String]) -> Option<String> {
     });
     let command = words.get(1).map_or("", String::as_str);
     refused
-        .and_then(|word| said(&format!("{command} {word}")).or_else(|| said(&word)))
+        .and_then(|word| replacement(&format!("{command} {word}")).or_else(|| replacement(&word)))
         .or_else(|| nested(words))
 }
 
 /// What to say of a command below another that is gone, whose name is read as something else.
 pub fn nested(words: &[String]) -> Option<String> {
-    said(&words.get(1..3)?.join(" "))
+    replacement(&words.get(1..3)?.join(" "))
 }
 
-fn said(what: &str) -> Option<String> {
+fn replacement(what: &str) -> Option<String> {
     let known = GONE.iter().find(|(gone, _)| *gone == what);
     let format = Format::all().map(Format::name);
     let format = format

@@ -111,7 +111,7 @@ fn print(text: impl Display) -> Result<(), Stop> {
 fn print_as_made<E: Into<anyhow::Error>>(
     make: impl FnOnce(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), Stop> {
-    let mut lines = Lines {
+    let mut lines = PrintedLines {
         text: Vec::new(),
         stop: None,
     };
@@ -125,13 +125,13 @@ fn print_as_made<E: Into<anyhow::Error>>(
 }
 
 /// Prints whole lines, many at a time.
-struct Lines {
+struct PrintedLines {
     text: Vec<u8>,
     /// Why no more could be printed.
     stop: Option<Stop>,
 }
 
-impl Lines {
+impl PrintedLines {
     /// So much is printed at once.
     const MANY: usize = 1 << 16;
 
@@ -148,10 +148,10 @@ impl Lines {
     }
 }
 
-impl Write for Lines {
+impl Write for PrintedLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.text.extend_from_slice(bytes);
-        if self.text.len() > Lines::MANY
+        if self.text.len() > PrintedLines::MANY
             && let Some(last) = self.text.iter().rposition(|byte| *byte == b'\n')
         {
             self.print(last + 1)?;

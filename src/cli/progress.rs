@@ -154,7 +154,7 @@ impl Observer for Progress {
         now.case = Instant::now();
         if let Some(pace) = &mut self.pace {
             let case = case.to_string();
-            let place = Place {
+            let place = CurrentCase {
                 done: self.done,
                 all: self.all,
                 invocation: &self.invocation,
@@ -265,7 +265,7 @@ impl fmt::Display for Time {
 
 /// Where a schedule is.
 #[derive(Debug)]
-struct Place<'a> {
+struct CurrentCase<'a> {
     /// Measurements that were made.
     done: usize,
     /// All of them.
@@ -280,7 +280,7 @@ struct Place<'a> {
     case: &'a str,
 }
 
-impl Place<'_> {
+impl CurrentCase<'_> {
     /// `37/120, invocation 2/5, 1 min 4 s, about 2 min left: cpu/flash:s512,d64`. What leaves
     /// no room is not in it.
     fn line(&self) -> String {
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_line_fits_whatever_runs() {
         let case = format!("fake/{}:s64,d64,bwd", "x".repeat(200));
-        let mut place = Place {
+        let mut place = CurrentCase {
             done: 37,
             all: 120,
             invocation: "invocation 2/5",

@@ -126,7 +126,7 @@ pub fn conclude(measured: Measured, answers: &Answers) -> Ended {
     }
     let mut spent = ready.spent;
     spent.judging += laps.end();
-    let told = Told {
+    let judged = JudgedRun {
         judgement: &judgement,
         run,
         side: &side,
@@ -135,7 +135,7 @@ pub fn conclude(measured: Measured, answers: &Answers) -> Ended {
         measured: Some(&ready),
         quiet: ready.quiet(),
     };
-    let ended = told.tell(&folder, writer, laps, answers);
+    let ended = judged.conclude(&folder, writer, laps, answers);
     if let Some(mut writer) = base_writer {
         writer.close().map_err(Stop::not_judged)?;
     }
@@ -143,7 +143,7 @@ pub fn conclude(measured: Measured, answers: &Answers) -> Ended {
 }
 
 /// A judgement that is there, and what it is of.
-pub struct Told<'a> {
+pub struct JudgedRun<'a> {
     /// What is said.
     pub judgement: &'a Judgement,
     /// The run, without its entries.
@@ -160,20 +160,20 @@ pub struct Told<'a> {
     pub quiet: bool,
 }
 
-impl Told<'_> {
+impl JudgedRun<'_> {
     /// Writes the reports into a folder, ends the run's file and prints the answer, as
     /// [`conclude`] does.
     ///
     /// # Errors
     /// None: what cannot be written or printed is told.
-    pub fn tell(
+    pub fn conclude(
         self,
         folder: &Path,
         mut writer: RunWriter,
         mut laps: Laps<'_>,
         answers: &Answers,
     ) -> Ended {
-        let Told {
+        let JudgedRun {
             judgement,
             mut run,
             side,
@@ -264,7 +264,7 @@ fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
         }
         return Ok(());
     }
-    let options = terminal::Options {
+    let options = terminal::TerminalOptions {
         colour: true,
         all: show.all,
     };
@@ -273,7 +273,7 @@ fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
 
 /// Where a command ends before there is anything to judge, says so as JSON and as an annotation,
 /// where these were asked for.
-pub fn told(ended: Ended, answers: &Answers) -> Ended {
+pub fn report_stop(ended: Ended, answers: &Answers) -> Ended {
     if answers.outputs.annotates()
         && let Err(Stop::Usage(error) | Stop::NotJudged(error)) = &ended
     {

@@ -20,18 +20,18 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// What can be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Clock {
+pub enum ClockKind {
     /// The gated clock on the first GPU.
     Gpu,
     /// The monotonic clock of the processor.
     Cpu,
 }
 
-impl Clock {
+impl ClockKind {
     fn name(self) -> &'static str {
         match self {
-            Clock::Gpu => "gpu",
-            Clock::Cpu => "cpu",
+            ClockKind::Gpu => "gpu",
+            ClockKind::Cpu => "cpu",
         }
     }
 }
@@ -48,22 +48,22 @@ const LEGEND: &str = "read: median. bias: read less nominal and less what starti
 pub fn run() -> Ended {
     watch_for("");
     let mut code = 0;
-    for clock in [Clock::Gpu, Clock::Cpu] {
+    for clock in [ClockKind::Gpu, ClockKind::Cpu] {
         note(format!("checking the {} clock", clock.name()));
         if let Err(why) = in_a_process(clock) {
-            print(told(clock, "FAILED", &why))?;
+            print(line(clock, "FAILED", &why))?;
             code = 3;
         }
     }
     Ok(code)
 }
 
-fn told(clock: Clock, what: &str, why: &str) -> String {
+fn line(clock: ClockKind, what: &str, why: &str) -> String {
     indented(&format!("{} clock {what}: {why}", clock.name()), 0, 2) + "\n"
 }
 
 /// Checks a clock in a process of its own, which prints what it reads, or says how it ended.
-fn in_a_process(clock: Clock) -> Result<(), String> {
+fn in_a_process(clock: ClockKind) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let program = Program {
         program,
@@ -94,15 +94,15 @@ fn in_a_process(clock: Clock) -> Result<(), String> {
 ///
 /// # Errors
 /// A device that is there and fails: exit code 3.
-pub fn serve(clock: Clock) -> Ended {
+pub fn serve(clock: ClockKind) -> Ended {
     let found = match clock {
-        Clock::Cpu => Ok(ruler::cpu()),
-        Clock::Gpu => ruler::gpu(),
+        ClockKind::Cpu => Ok(ruler::cpu()),
+        ClockKind::Gpu => ruler::gpu(),
     };
     match found {
         Ok((what, readings)) => print(table(&what, &readings))?,
         Err(error @ regatta_probe::Error::Unavailable(_)) => {
-            print(told(clock, "absent", &error.to_string()))?;
+            print(line(clock, "absent", &error.to_string()))?;
         }
         Err(error) => return Err(Stop::not_judged(error)),
     }

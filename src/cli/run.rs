@@ -42,7 +42,7 @@ pub struct RunArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &RunArgs) -> Ended {
-    reporting::told(measured(args), &args.answers)
+    reporting::report_stop(measured(args), &args.answers)
 }
 
 fn measured(args: &RunArgs) -> Ended {

@@ -103,7 +103,7 @@ pub fn run(args: &TraceArgs) -> Ended {
         if args.runs > 1 {
             note(format!("run {number} of {}", args.runs));
         }
-        let run = Run::of(args, &library)?;
+        let run = TracedRun::record(args, &library)?;
         let code = tracing::exit_code(run.ran.status);
         if run.recording.operations.is_empty() {
             return Ok(nothing(args, &run, code));
@@ -140,14 +140,14 @@ pub fn run(args: &TraceArgs) -> Ended {
 }
 
 /// A run of the program.
-struct Run {
+struct TracedRun {
     started: Timestamp,
     ran: tracing::Ran,
     recording: Recording,
 }
 
-impl Run {
-    fn of(args: &TraceArgs, library: &Path) -> Result<Run, Stop> {
+impl TracedRun {
+    fn record(args: &TraceArgs, library: &Path) -> Result<TracedRun, Stop> {
         let folder = tempfile::Builder::new()
             .prefix("regatta-trace-")
             .tempdir()
@@ -167,7 +167,7 @@ impl Run {
             ))
         })?;
         let recording = raw::read(folder.path(), args.limit as usize).map_err(Stop::not_judged)?;
-        Ok(Run {
+        Ok(TracedRun {
             started,
             ran,
             recording,
@@ -176,7 +176,7 @@ impl Run {
 }
 
 /// Says why nothing was recorded, and gives the exit code.
-fn nothing(args: &TraceArgs, run: &Run, code: u8) -> u8 {
+fn nothing(args: &TraceArgs, run: &TracedRun, code: u8) -> u8 {
     note(format!(
         "nothing was recorded: {}",
         why_nothing(&run.recording)
@@ -267,7 +267,7 @@ fn why_nothing(recording: &Recording) -> String {
     }
 }
 
-fn header(args: &TraceArgs, run: &Run) -> TraceHeader {
+fn header(args: &TraceArgs, run: &TracedRun) -> TraceHeader {
     TraceHeader {
         schema: SCHEMA_VERSION,
         method: METHOD_VERSION,
@@ -285,7 +285,7 @@ fn header(args: &TraceArgs, run: &Run) -> TraceHeader {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-pub(super) struct Answer<'a> {
+pub(super) struct TraceAnswer<'a> {
     /// The trace's file.
     trace: &'a Path,
     /// How it was taken.
@@ -301,7 +301,7 @@ fn keep(args: &TraceArgs, out: &Path, trace: &Trace) -> Result<(), Stop> {
     traces::write(&args.outputs, trace, &analysis)?;
     match args.json {
         true => {
-            json(&Answer {
+            json(&TraceAnswer {
                 trace: out,
                 header: &trace.header,
                 analysis: &analysis,

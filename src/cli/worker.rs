@@ -20,11 +20,11 @@ use regatta_worker::serve::{Worker, serve_on_descriptors};
 #[derive(Args, Debug)]
 pub struct WorkerArgs {
     #[command(subcommand)]
-    action: Action,
+    action: WorkerAction,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
+enum WorkerAction {
     /// Be the worker of this name (started by regatta itself)
     #[command(hide = true)]
     Serve {
@@ -44,7 +44,7 @@ enum Action {
     #[command(hide = true)]
     Ruler {
         /// The clock
-        clock: ruler::Clock,
+        clock: ruler::ClockKind,
     },
     /// Start a worker, go through docs/PROTOCOL.md with it, say what is wrong
     ///
@@ -65,7 +65,7 @@ enum Action {
 /// See [`super::Stop`].
 pub fn run(args: &WorkerArgs) -> Ended {
     match &args.action {
-        Action::Serve {
+        WorkerAction::Serve {
             worker,
             name,
             file,
@@ -74,8 +74,8 @@ pub fn run(args: &WorkerArgs) -> Ended {
             (Some(name), Some(file), Some(contract)) => serve(kernels(name, file, contract)?),
             _ => serve(own(worker)?),
         },
-        Action::Ruler { clock } => ruler::serve(*clock),
-        Action::Check { json, command } => check(command, *json),
+        WorkerAction::Ruler { clock } => ruler::serve(*clock),
+        WorkerAction::Check { json, command } => check(command, *json),
     }
 }
 

@@ -136,7 +136,7 @@ fn case_id(_: &Path, data: &[u8]) {
 fn judged(side: &Side, run: &Run) {
     for base in [None, Some(side)] {
         let judgement = judge::judge(side, base, &Options::ALONE);
-        let report = Report::of(&judgement, run, base);
+        let report = Report::new(&judgement, run, base);
         for format in Format::all() {
             let Ok(documents) = report::render(format, &report) else {
                 continue;
@@ -149,7 +149,7 @@ fn judged(side: &Side, run: &Run) {
                 );
             }
         }
-        let options = report::terminal::Options {
+        let options = report::terminal::TerminalOptions {
             colour: false,
             all: true,
         };

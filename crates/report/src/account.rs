@@ -36,7 +36,7 @@ impl AccountView {
     /// Those of a row: of the time that it is judged by, and of each metric that is told beside it.
     pub(super) fn all(row: &Row) -> Vec<AccountView> {
         let named = |of: &MetricRow, account: &Account| {
-            let account = AccountView::of(account);
+            let account = AccountView::new(account);
             AccountView {
                 change: format!("{} {}", of.metric.text(), account.change),
                 ..account
@@ -45,7 +45,7 @@ impl AccountView {
         let first = row.regressed().next();
         let other = first.filter(|of| of.metric != Metric::Device);
         let own = row.account.as_ref().map(|account| match other {
-            None => AccountView::of(account),
+            None => AccountView::new(account),
             Some(of) => named(of, account),
         });
         let beside = row.regressed();
@@ -54,7 +54,7 @@ impl AccountView {
     }
 
     /// Lays an account out.
-    pub(super) fn of(account: &Account) -> AccountView {
+    pub(super) fn new(account: &Account) -> AccountView {
         let lines = account.told_lines();
         let mut at = 0.0;
         let mut ends = vec![0.0];
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn bars_begin_where_the_one_before_ended() {
         let line = |item, growth| AccountLine::of(item, Nanoseconds(growth));
-        let view = AccountView::of(&Account {
+        let view = AccountView::new(&Account {
             change_ns: Nanoseconds(600.0),
             lines: vec![line(Item::Waiting, 1_000.0), line(Item::Gaps, -400.0)],
             unexplained_ns: Nanoseconds::ZERO,

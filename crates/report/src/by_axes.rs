@@ -10,7 +10,7 @@ mod described;
 
 use std::collections::HashMap;
 
-pub(crate) use described::Table;
+pub(crate) use described::AxisTable;
 use described::{Described, described};
 
 use regatta_core::suite::rules::Metric;
@@ -24,7 +24,7 @@ use super::summary::tally_of;
 const MOST_TOLD: usize = 3;
 
 /// What is told of the cases of one kind.
-struct Kind<'a> {
+struct MovedRows<'a> {
     /// What is counted.
     noun: &'static str,
     /// The cases that could be of it.
@@ -32,27 +32,27 @@ struct Kind<'a> {
     /// Whether each is.
     is: Vec<bool>,
     /// `2.10x to 2.40x slower`, by the ratios of cases; or words alone.
-    said: Said,
+    said: Phrase,
 }
 
 /// How it is told.
 #[derive(Clone, Copy)]
-enum Said {
+enum Phrase {
     /// By how much, then this word.
     By(&'static str),
     /// As it stands, of several and of one.
     Words(&'static str, &'static str),
 }
 
-impl<'a> Kind<'a> {
-    fn of(
+impl<'a> MovedRows<'a> {
+    fn new(
         rows: &'a [Row],
         could: impl Fn(&Row) -> bool,
         is: impl Fn(&Row) -> bool,
-        said: Said,
-    ) -> Kind<'a> {
+        said: Phrase,
+    ) -> MovedRows<'a> {
         let among: Vec<&Row> = rows.iter().filter(|row| could(row)).collect();
-        Kind {
+        MovedRows {
             noun: "case",
             is: among.iter().map(|row| is(row)).collect(),
             among,
@@ -71,40 +71,40 @@ pub fn by_axes(judgement: &Judgement) -> String {
         |row: &Row, word: Word| row.metric(Metric::Device).is_some_and(|of| of.word == word);
     let slower = |row: &Row| device(row, Word::Regressed);
     let kinds = [
-        Kind::of(rows, compared, slower, Said::By("slower")),
-        Kind::of(
+        MovedRows::new(rows, compared, slower, Phrase::By("slower")),
+        MovedRows::new(
             rows,
             |row| !row.metrics.is_empty(),
             |row| row.regressed().next().is_some() && !slower(row),
-            Said::Words("are worse by another metric", "is worse by another metric"),
+            Phrase::Words("are worse by another metric", "is worse by another metric"),
         ),
-        Kind::of(
+        MovedRows::new(
             rows,
             |row| row.structure.is_some(),
             |row| row.fails_by_structure() && row.regressed().next().is_none(),
-            Said::Words("have a worse structure", "has a worse structure"),
+            Phrase::Words("have a worse structure", "has a worse structure"),
         ),
         expectations(judgement),
-        Kind::of(
+        MovedRows::new(
             rows,
             |_| true,
             |row| row.word == Word::Error,
-            Said::Words("failed", "failed"),
+            Phrase::Words("failed", "failed"),
         ),
-        Kind::of(
+        MovedRows::new(
             rows,
             |_| true,
             |row| row.word == Word::Missing,
-            Said::Words("are missing", "is missing"),
+            Phrase::Words("are missing", "is missing"),
         ),
-        Kind::of(
+        MovedRows::new(
             rows,
             compared,
             |row| device(row, Word::Improved),
-            Said::By("faster"),
+            Phrase::By("faster"),
         ),
     ];
-    let mut told: Vec<String> = kinds.iter().flat_map(told).collect();
+    let mut told: Vec<String> = kinds.iter().flat_map(clauses).collect();
     told.extend(limits(judgement));
     told.extend(rest(judgement, told.is_empty()));
     if told.is_empty() {
@@ -124,12 +124,12 @@ fn sentence(text: &str) -> String {
 }
 
 /// The clauses of a kind: descriptions, then how many others there are.
-fn told(kind: &Kind) -> Vec<String> {
+fn clauses(kind: &MovedRows) -> Vec<String> {
     let mut left: Vec<Option<bool>> = kind.is.iter().copied().map(Some).collect();
     if !left.contains(&Some(true)) {
         return Vec::new();
     }
-    let table = Table::of(&kind.among);
+    let table = AxisTable::new(&kind.among);
     let mut clauses = Vec::new();
     while clauses.len() < MOST_TOLD {
         let Some(found) = described(&table, &left) else {
@@ -144,7 +144,7 @@ fn told(kind: &Kind) -> Vec<String> {
     let others: Vec<usize> = (0..left.len())
         .filter(|place| left[*place] == Some(true))
         .collect();
-    let said = said(kind, &others);
+    let said = phrase(kind, &others);
     match (&others[..], clauses.is_empty()) {
         ([], _) => {}
         ([one], true) if kind.noun == "case" => clauses.push(format!(
@@ -166,7 +166,7 @@ fn told(kind: &Kind) -> Vec<String> {
     clauses
 }
 
-fn clause(found: &Described, kind: &Kind) -> String {
+fn clause(found: &Described, kind: &MovedRows) -> String {
     let share = match found.hits.len() == found.covers {
         true if found.covers == 1 => "the 1".to_owned(),
         true if found.covers == 2 => "both".to_owned(),
@@ -178,17 +178,17 @@ fn clause(found: &Described, kind: &Kind) -> String {
         "{share} {}{plural}{} {}",
         kind.noun,
         found.terms,
-        said(kind, &found.hits)
+        phrase(kind, &found.hits)
     )
 }
 
 /// What is said of the cases at these places.
-fn said(kind: &Kind, places: &[usize]) -> String {
+fn phrase(kind: &MovedRows, places: &[usize]) -> String {
     let one = places.len() == 1;
     let word = match kind.said {
-        Said::Words(_, of_one) if one => return of_one.to_owned(),
-        Said::Words(of_several, _) => return of_several.to_owned(),
-        Said::By(word) => word,
+        Phrase::Words(_, of_one) if one => return of_one.to_owned(),
+        Phrase::Words(of_several, _) => return of_several.to_owned(),
+        Phrase::By(word) => word,
     };
     let verb = if one { "is" } else { "are" };
     let ratios = places
@@ -216,16 +216,16 @@ fn amount(ratio: Ratio) -> String {
 }
 
 /// Expectations, each by the case that it is about.
-fn expectations(judgement: &Judgement) -> Kind<'_> {
+fn expectations(judgement: &Judgement) -> MovedRows<'_> {
     let rows: HashMap<&CaseId, &Row> = judgement.rows.iter().map(|row| (&row.case, row)).collect();
     let all = judgement.expectations.iter();
     let all = all.filter_map(|of| Some((*rows.get(&of.case)?, of.word == Word::Regressed)));
     let (among, is) = all.unzip();
-    Kind {
+    MovedRows {
         noun: "expectation",
         among,
         is,
-        said: Said::Words("are violated", "is violated"),
+        said: Phrase::Words("are violated", "is violated"),
     }
 }
 

@@ -162,15 +162,15 @@ pub(super) fn parameter(value: &ParamValue) -> String {
 
 /// A plain number. Times and ratios print with a unit, which no table of figures has: they
 /// are written by their numbers (`.0`).
-pub(super) trait Number: ToString {}
+pub(super) trait CsvNumber: ToString {}
 
-impl Number for f64 {}
-impl Number for u32 {}
-impl Number for u64 {}
-impl Number for usize {}
+impl CsvNumber for f64 {}
+impl CsvNumber for u32 {}
+impl CsvNumber for u64 {}
+impl CsvNumber for usize {}
 
 /// A figure as a cell, empty where there is none.
-pub(super) fn cell(value: Option<impl Number>) -> String {
+pub(super) fn cell(value: Option<impl CsvNumber>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 

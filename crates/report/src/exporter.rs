@@ -30,7 +30,7 @@ pub struct Report<'a> {
 
 impl<'a> Report<'a> {
     /// The report of a run that holds its entries.
-    pub fn of(judgement: &'a Judgement, head: &'a Run, base: Option<&'a Side>) -> Report<'a> {
+    pub fn new(judgement: &'a Judgement, head: &'a Run, base: Option<&'a Side>) -> Report<'a> {
         Report {
             judgement,
             head,
@@ -43,7 +43,7 @@ impl<'a> Report<'a> {
 
 /// One rendered file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
+pub struct RenderedFile {
     /// What it is called in a report's directory.
     pub name: &'static str,
     /// What is in it.

@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use super::exporter::{RenderError, Report};
-use super::summary::{Summary, beside, evidence};
+use super::summary::{SortedRows, beside, evidence};
 use super::text::{one_line, shorten};
 use regatta_judge::judgement::{ExpectationResult, LimitResult, Row, VerdictOutcome};
 
@@ -76,7 +76,7 @@ fn annotations(report: &Report) -> Vec<Annotation> {
         title: format!("{}: {}", judgement.suite, judgement.verdict.outcome.text()),
         message: judgement.verdict.reasons.join("; "),
     };
-    let summary = Summary::of(judgement);
+    let summary = SortedRows::new(judgement);
     let (errors, regressed) = (summary.errors.iter(), summary.regressed.iter());
     let errors = errors
         .chain(regressed)

@@ -29,10 +29,10 @@ struct Test {
     class: String,
     name: String,
     time: Option<Nanoseconds>,
-    outcome: Outcome,
+    outcome: TestOutcome,
 }
 
-enum Outcome {
+enum TestOutcome {
     Passed,
     Failure {
         kind: &'static str,
@@ -63,10 +63,10 @@ fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result<()> {
     for test in tests(judgement) {
         all += 1;
         match test.outcome {
-            Outcome::Passed => {}
-            Outcome::Failure { .. } => failures += 1,
-            Outcome::Error { .. } => errors += 1,
-            Outcome::Skipped { .. } => skipped += 1,
+            TestOutcome::Passed => {}
+            TestOutcome::Failure { .. } => failures += 1,
+            TestOutcome::Error { .. } => errors += 1,
+            TestOutcome::Skipped { .. } => skipped += 1,
         }
     }
     let counts =
@@ -96,13 +96,13 @@ fn of_verdict(verdict: &Verdict) -> Test {
         name: "verdict".into(),
         time: None,
         outcome: match verdict.outcome {
-            VerdictOutcome::Passed => Outcome::Passed,
-            VerdictOutcome::Failed => Outcome::Failure {
+            VerdictOutcome::Passed => TestOutcome::Passed,
+            VerdictOutcome::Failed => TestOutcome::Failure {
                 kind: "verdict",
                 message,
                 body,
             },
-            VerdictOutcome::Inconclusive => Outcome::Error {
+            VerdictOutcome::Inconclusive => TestOutcome::Error {
                 kind: "verdict",
                 message,
                 body,
@@ -113,7 +113,7 @@ fn of_verdict(verdict: &Verdict) -> Test {
 
 fn of_row(row: &Row) -> Test {
     let reason = row.reason.clone().unwrap_or_default();
-    let skipped = || Outcome::Skipped {
+    let skipped = || TestOutcome::Skipped {
         message: match (reason.is_empty(), row.word) {
             (true, word) => word.text().to_owned(),
             (false, Word::Skipped) => reason.clone(),
@@ -121,7 +121,7 @@ fn of_row(row: &Row) -> Test {
         },
     };
     let outcome = match row.word {
-        Word::Regressed => Outcome::Failure {
+        Word::Regressed => TestOutcome::Failure {
             kind: match row.regressed().next() {
                 Some(_) => "regressed",
                 None => "structure",
@@ -132,7 +132,7 @@ fn of_row(row: &Row) -> Test {
             },
             body: explanation(row),
         },
-        Word::Error | Word::Missing => Outcome::Error {
+        Word::Error | Word::Missing => TestOutcome::Error {
             kind: row.word.text(),
             message: match Uncounted::told(&row.uncounted) {
                 Some(told) if reason.is_empty() => told,
@@ -141,7 +141,7 @@ fn of_row(row: &Row) -> Test {
             body: explanation(row),
         },
         Word::Skipped | Word::Inconclusive => skipped(),
-        Word::Improved | Word::Same | Word::New => Outcome::Passed,
+        Word::Improved | Word::Same | Word::New => TestOutcome::Passed,
     };
     let variant = row.case.0.split(':').next().unwrap_or_default();
     Test {
@@ -167,7 +167,7 @@ fn explanation(row: &Row) -> String {
 fn of_expectation(expectation: &ExpectationResult) -> Test {
     let reason = expectation.reason.clone().unwrap_or_default();
     let outcome = match expectation.word {
-        Word::Regressed => Outcome::Failure {
+        Word::Regressed => TestOutcome::Failure {
             kind: "expectation",
             message: expectation.told(),
             body: match &expectation.against {
@@ -177,15 +177,15 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
                 None => reason,
             },
         },
-        Word::Missing => Outcome::Error {
+        Word::Missing => TestOutcome::Error {
             kind: "missing",
             message: reason.clone(),
             body: reason,
         },
-        Word::Inconclusive => Outcome::Skipped {
+        Word::Inconclusive => TestOutcome::Skipped {
             message: format!("inconclusive: {reason}"),
         },
-        _ => Outcome::Passed,
+        _ => TestOutcome::Passed,
     };
     Test {
         class: "expectation".into(),
@@ -198,17 +198,17 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
 fn of_limit(limit: &LimitResult) -> Test {
     let reason = limit.reason.clone().unwrap_or_default();
     let outcome = match limit.word {
-        Word::Regressed => Outcome::Failure {
+        Word::Regressed => TestOutcome::Failure {
             kind: "limit",
             message: limit.told(),
             body: reason,
         },
-        Word::Missing => Outcome::Error {
+        Word::Missing => TestOutcome::Error {
             kind: "missing",
             message: reason.clone(),
             body: reason,
         },
-        _ => Outcome::Passed,
+        _ => TestOutcome::Passed,
     };
     Test {
         class: "limit".into(),
@@ -238,8 +238,8 @@ fn write_test(xml: &mut dyn Write, test: &Test) -> io::Result<()> {
     }
     let message = |text: &str| escaped(&shorten(&one_line(text), MESSAGE));
     match &test.outcome {
-        Outcome::Passed => writeln!(xml, "/>"),
-        Outcome::Failure {
+        TestOutcome::Passed => writeln!(xml, "/>"),
+        TestOutcome::Failure {
             kind,
             message: text,
             body,
@@ -249,7 +249,7 @@ fn write_test(xml: &mut dyn Write, test: &Test) -> io::Result<()> {
             message(text),
             escaped(&clean(body))
         ),
-        Outcome::Error {
+        TestOutcome::Error {
             kind,
             message: text,
             body,
@@ -259,7 +259,7 @@ fn write_test(xml: &mut dyn Write, test: &Test) -> io::Result<()> {
             message(text),
             escaped(&clean(body))
         ),
-        Outcome::Skipped { message: text } => {
+        TestOutcome::Skipped { message: text } => {
             writeln!(xml, r#"><skipped message="{}"/></testcase>"#, message(text))
         }
     }

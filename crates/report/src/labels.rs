@@ -25,7 +25,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn of(case: &Case) -> Tokens {
+    fn new(case: &Case) -> Tokens {
         let problem = case.problem.to_string();
         let params = case.params.iter();
         Tokens {
@@ -57,7 +57,7 @@ impl Tokens {
 
 impl<'a> Labels<'a> {
     /// Of these cases. One alone is called by its id, and so are all where one is no case.
-    pub fn of(ids: impl IntoIterator<Item = &'a CaseId>) -> Labels<'a> {
+    pub fn new(ids: impl IntoIterator<Item = &'a CaseId>) -> Labels<'a> {
         let ids: Vec<&CaseId> = ids.into_iter().collect();
         let common = match ids.len() {
             0 | 1 => None,
@@ -85,7 +85,7 @@ impl<'a> Labels<'a> {
         let Some(case) = case else {
             return one_line(&id.0);
         };
-        match Tokens::of(&case).without(&self.common) {
+        match Tokens::new(&case).without(&self.common) {
             label if label.is_empty() => self.unsaid(&case),
             label => label,
         }
@@ -121,7 +121,7 @@ impl<'a> Labels<'a> {
 fn common(ids: &[&CaseId]) -> Option<Vec<String>> {
     let mut common: Option<Vec<String>> = None;
     for id in ids {
-        let tokens = Tokens::of(&id.case().ok()?);
+        let tokens = Tokens::new(&id.case().ok()?);
         match &mut common {
             None => common = Some(tokens.all().cloned().collect()),
             Some(common) => common.retain(|token| tokens.all().any(|of| of == token)),
@@ -170,7 +170,7 @@ mod tests {
             ),
         ] {
             let ids: Vec<CaseId> = ids.split('|').map(|id| CaseId(id.to_owned())).collect();
-            let labels = Labels::of(&ids);
+            let labels = Labels::new(&ids);
             let found: Vec<String> = ids.iter().map(|id| labels.label(id)).collect();
             assert_eq!(labels.common().unwrap_or_default(), common);
             assert_eq!(found.join("|"), each);

@@ -33,7 +33,7 @@ pub use regatta_core::text;
 use std::io::Write;
 
 use exporter::Writer;
-pub use exporter::{Document, RenderError, Report};
+pub use exporter::{RenderError, RenderedFile, Report};
 pub use github::complaint;
 #[cfg(feature = "schemas")]
 pub use json::schema;
@@ -152,12 +152,12 @@ impl Format {
 /// # Errors
 /// Only for what no values should bring about: a template or a figure that does
 /// not fit its own data.
-pub fn render(format: Format, report: &Report) -> Result<Vec<Document>, RenderError> {
+pub fn render(format: Format, report: &Report) -> Result<Vec<RenderedFile>, RenderError> {
     let documents = names(format).iter().map(|name| {
         let mut bytes = Vec::new();
         write(format, report, name, &mut bytes)?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Document { name, text })
+        Ok(RenderedFile { name, text })
     });
     documents.collect()
 }
@@ -199,7 +199,7 @@ mod tests {
     fn hostile_text_stays_text_in_every_format() {
         let scene = fixture::incomplete();
         for format in Format::all().filter(|format| *format != Format::Json) {
-            for Document { name, text } in render(format, &scene.report()).unwrap() {
+            for RenderedFile { name, text } in render(format, &scene.report()).unwrap() {
                 assert!(!text.contains(['\u{1b}', '\u{202e}', '\0']), "{name}");
             }
         }
@@ -212,7 +212,7 @@ mod tests {
     /// What each format for people says of the one case that regressed: estimate and interval.
     fn told_alike(scene: &fixture::Scene, figures: [&str; 2]) {
         let texts = [
-            terminal::render(&scene.judgement, terminal::Options::default()),
+            terminal::render(&scene.judgement, terminal::TerminalOptions::default()),
             scene.shown(Format::Markdown),
             scene.shown(Format::Html),
             scene.shown(Format::Junit),
@@ -288,7 +288,7 @@ mod tests {
                 render(format, &scene.report()).unwrap();
             }
             for all in [false, true] {
-                let options = terminal::Options { colour: true, all };
+                let options = terminal::TerminalOptions { colour: true, all };
                 terminal::render(&scene.judgement, options);
             }
         }

@@ -8,7 +8,7 @@ use std::io;
 
 use super::by_axes::by_axes;
 use super::exporter::{RenderError, Report};
-use super::summary::{Summary, beside, factors, interval, reproduce};
+use super::summary::{SortedRows, beside, factors, interval, reproduce};
 use super::text::{one_line, shorten};
 use regatta_core::names::plain_name;
 use regatta_core::suite::rules::Metric;
@@ -30,7 +30,7 @@ const REASON: usize = 240;
 
 fn document(report: &Report) -> String {
     let judgement = report.judgement;
-    let summary = Summary::of(judgement);
+    let summary = SortedRows::new(judgement);
     // Whoever keeps one comment a suite finds its own by this line, which nobody sees.
     let mut out = format!("<!-- regatta: {} -->\n", plain_name(&judgement.suite));
     verdict(&mut out, judgement);
@@ -178,7 +178,7 @@ fn left_out(out: &mut String, count: usize) {
     }
 }
 
-fn details(out: &mut String, report: &Report, summary: &Summary) {
+fn details(out: &mut String, report: &Report, summary: &SortedRows) {
     let judgement = report.judgement;
     out.push_str("\n<details><summary>How it was measured</summary>\n\n");
     let sides = [

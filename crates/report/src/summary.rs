@@ -11,7 +11,7 @@ use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, Share};
 
 /// A judgement sorted by what a reader has to act upon.
 #[derive(Clone, Debug)]
-pub struct Summary<'a> {
+pub struct SortedRows<'a> {
     /// Wrong results, crashes and hangs.
     pub errors: Vec<&'a Row>,
     /// Cases of which a metric or the structure got worse, the slowest first.
@@ -35,10 +35,10 @@ pub struct Summary<'a> {
     compared: bool,
 }
 
-impl<'a> Summary<'a> {
+impl<'a> SortedRows<'a> {
     /// Sorts a judgement.
-    pub fn of(judgement: &'a Judgement) -> Summary<'a> {
-        let mut summary = Summary {
+    pub fn new(judgement: &'a Judgement) -> SortedRows<'a> {
+        let mut summary = SortedRows {
             errors: Vec::new(),
             regressed: Vec::new(),
             violated: Vec::new(),

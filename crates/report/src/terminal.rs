@@ -1,6 +1,6 @@
 //! The answer on standard output: verdict, reasons, what changed, the rest.
 //!
-//! At most [`COLUMNS`] columns. Colour is asked for by [`Options::colour`] and
+//! At most [`COLUMNS`] columns. Colour is asked for by [`TerminalOptions::colour`] and
 //! printed through `anstream`, which drops it in pipes and under `NO_COLOR`.
 
 mod cases;
@@ -11,7 +11,7 @@ use self::cases::{list, table, table_alone};
 use super::by_axes::by_axes;
 pub use super::screen::COLUMNS;
 use super::screen::{Screen, Tone, laid_out};
-use super::summary::{Summary, tally_of};
+use super::summary::{SortedRows, tally_of};
 use super::text::{one_line, shorten};
 use regatta_judge::judgement::{
     ExpectationResult, Judgement, LimitResult, SideSummary, VerdictOutcome, Word,
@@ -24,7 +24,7 @@ const MOST_ROWS: usize = 20;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct TerminalOptions {
     /// With colours.
     pub colour: bool,
     /// Every case, not only those that changed.
@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 /// The answer, ending in a newline.
-pub fn render(judgement: &Judgement, options: Options) -> String {
+pub fn render(judgement: &Judgement, options: TerminalOptions) -> String {
     let mut bytes = Vec::new();
     // Memory takes whatever is written.
     let _ = write(judgement, options, &mut bytes);
@@ -43,7 +43,11 @@ pub fn render(judgement: &Judgement, options: Options) -> String {
 ///
 /// # Errors
 /// When the writer takes no more.
-pub fn write(judgement: &Judgement, options: Options, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    judgement: &Judgement,
+    options: TerminalOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut screen = Screen {
         out,
         written: Ok(()),
@@ -53,7 +57,7 @@ pub fn write(judgement: &Judgement, options: Options, out: &mut dyn Write) -> io
             false => MOST_ROWS,
         },
     };
-    let summary = Summary::of(judgement);
+    let summary = SortedRows::new(judgement);
     verdict(&mut screen, judgement);
     let out = &mut screen;
     let (first, others): (Vec<_>, Vec<_>) = summary
@@ -160,7 +164,7 @@ fn limits(screen: &mut Screen, violated: &[&LimitResult]) {
     screen.left_out(violated.len());
 }
 
-fn closing(screen: &mut Screen, judgement: &Judgement, summary: &Summary) {
+fn closing(screen: &mut Screen, judgement: &Judgement, summary: &SortedRows) {
     screen.line("");
     let rest = summary.rest_line();
     if !rest.is_empty() {
@@ -222,12 +226,12 @@ mod tests {
     use regatta_judge::spread::spreads;
 
     fn plain(scene: &fixture::Scene) -> String {
-        render(&scene.judgement, Options::default())
+        render(&scene.judgement, TerminalOptions::default())
     }
 
     fn whole(scene: &fixture::Scene) -> String {
         let colour = false;
-        render(&scene.judgement, Options { colour, all: true })
+        render(&scene.judgement, TerminalOptions { colour, all: true })
     }
 
     #[test]
@@ -340,9 +344,9 @@ mod tests {
     fn lines_fit_and_colour_is_all_that_colour_adds() {
         for scene in [fixture::failed(), fixture::incomplete(), fixture::refused()] {
             for all in [false, true] {
-                let plain = render(&scene.judgement, Options { colour: false, all });
+                let plain = render(&scene.judgement, TerminalOptions { colour: false, all });
                 fits(&plain);
-                let coloured = render(&scene.judgement, Options { colour: true, all });
+                let coloured = render(&scene.judgement, TerminalOptions { colour: true, all });
                 assert_ne!(coloured, plain);
                 assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
             }

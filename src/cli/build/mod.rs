@@ -14,7 +14,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use table::{Outcome, rows};
+use table::{FileOutcome, rows};
 
 use super::{Ended, Stop, indented, note, print, progress};
 use regatta_core::record::built::Built;
@@ -220,19 +220,19 @@ fn jobs<'a>(args: &BuildArgs, sources: &'a [Source], archs: &[Arch]) -> Result<V
 
 /// Compiles on every core. Missing compilers, unknown architectures and folders that
 /// cannot be written are nobody's kernel's fault and end the command.
-fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<Outcome>, Stop> {
+fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileOutcome>, Stop> {
     let bar = progress::bar(jobs.len(), args.quiet || args.json);
     let build = |(source, arch): &Job| {
         let image = image(source, *arch, compiler, args.fresh);
         bar.set_message(format!("{} {arch}", source.name));
         bar.inc(1);
-        Outcome {
+        FileOutcome {
             file: source.name.clone(),
             arch: *arch,
             image,
         }
     };
-    let outcomes: Vec<Outcome> = jobs.par_iter().map(build).collect();
+    let outcomes: Vec<FileOutcome> = jobs.par_iter().map(build).collect();
     bar.finish_and_clear();
     let (mut kept, mut stop) = (Vec::new(), None);
     for outcome in outcomes {
@@ -248,21 +248,21 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<Outco
 }
 
 /// True where something was compiled now.
-fn compiles(outcomes: &[Outcome]) -> bool {
+fn compiles(outcomes: &[FileOutcome]) -> bool {
     let mut images = outcomes
         .iter()
         .filter_map(|outcome| outcome.image.as_ref().ok());
     images.any(|image| !image.cached)
 }
 
-fn compiled(outcomes: &[Outcome]) -> Compiled {
+fn compiled(outcomes: &[FileOutcome]) -> Compiled {
     let done = outcomes.iter().filter(|outcome| outcome.image.is_ok());
     done.map(|outcome| (outcome.file.clone(), outcome.arch))
         .collect()
 }
 
 /// Name and version, or the name alone when nothing compiled.
-fn compiler_name(outcomes: &[Outcome], compiler: Compiler) -> String {
+fn compiler_name(outcomes: &[FileOutcome], compiler: Compiler) -> String {
     let mut images = outcomes
         .iter()
         .filter_map(|outcome| outcome.image.as_ref().ok());
@@ -273,7 +273,7 @@ fn compiler_name(outcomes: &[Outcome], compiler: Compiler) -> String {
 
 fn show(
     args: &BuildArgs,
-    outcomes: &[Outcome],
+    outcomes: &[FileOutcome],
     ledger: &Ledger,
     (took, comparison): (Option<&Built>, Option<&Result<Comparison, String>>),
 ) -> Result<(), Stop> {
@@ -295,7 +295,7 @@ fn show(
 }
 
 fn answer(
-    outcomes: &[Outcome],
+    outcomes: &[FileOutcome],
     ledger: &Ledger,
     comparison: Option<&Result<Comparison, String>>,
 ) -> Value {

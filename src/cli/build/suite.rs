@@ -47,7 +47,7 @@ pub fn run(name: &str, json: bool) -> Ended {
             return Ok(1);
         }
     };
-    let limits = held(&suite, &outcome);
+    let limits = check_limits(&suite, &outcome);
     show(&suite, &outcome, &limits, json)?;
     let any = |word| limits.iter().any(|limit| limit.word == word);
     Ok(match (any(Word::Regressed), any(Word::Missing)) {
@@ -58,7 +58,7 @@ pub fn run(name: &str, json: bool) -> Ended {
 }
 
 /// What a command that left everything as it was took is no build's.
-fn held(suite: &Suite, outcome: &Outcome) -> Vec<LimitResult> {
+fn check_limits(suite: &Suite, outcome: &Outcome) -> Vec<LimitResult> {
     match outcome.anew {
         true => {
             let built = (built::SUITE.to_owned(), outcome.built.clone());

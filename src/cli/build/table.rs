@@ -17,14 +17,14 @@ const NAME: usize = 34;
 const COMPLAINT: usize = 60;
 
 /// One kernel file for one architecture, and what came of it.
-pub struct Outcome {
+pub struct FileOutcome {
     pub file: String,
     pub arch: Arch,
     pub image: Result<Image, BuildError>,
 }
 
 /// The rows of a ledger for its entry points.
-pub fn rows(outcome: &Outcome) -> Vec<Row> {
+pub fn rows(outcome: &FileOutcome) -> Vec<Row> {
     let image = outcome.image.as_ref().ok();
     let resources = image.into_iter().flat_map(|image| &image.resources);
     resources
@@ -33,7 +33,7 @@ pub fn rows(outcome: &Outcome) -> Vec<Row> {
 }
 
 /// Every file and architecture with its entry points, ending in a line feed.
-pub fn builds(outcomes: &[Outcome], compiler: &str) -> String {
+pub fn builds(outcomes: &[FileOutcome], compiler: &str) -> String {
     let mut text = format!(
         "{:<NAME$}  {:>4} {:>11} {:>5} {:>7} {:>6} {:>5}\n",
         "", "regs", "spilled", "stack", "shared", "blocks", "warps"
@@ -103,7 +103,7 @@ fn complaint(log: &str) -> String {
     text
 }
 
-fn closing(outcomes: &[Outcome], compiler: &str) -> String {
+fn closing(outcomes: &[FileOutcome], compiler: &str) -> String {
     let images = || {
         outcomes
             .iter()
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    fn outcomes() -> Vec<Outcome> {
+    fn outcomes() -> Vec<FileOutcome> {
         let image = Image {
             cubin: Vec::new(),
             compiler: "nvcc 13.0.88".to_owned(),
@@ -221,7 +221,7 @@ mod tests {
             log: "flash_mma.cu(12): error: identifier \"x\" is undefined\n    x = 1;\n    ^\n"
                 .to_owned(),
         };
-        let outcome = |arch, image| Outcome {
+        let outcome = |arch, image| FileOutcome {
             file: "flash_mma".to_owned(),
             arch,
             image,

@@ -5,14 +5,14 @@ use serde::Serialize;
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
-pub(in crate::cli) struct Finding {
+pub(in crate::cli) struct Check {
     /// What was looked at.
     pub(super) what: String,
     /// What it is called in its group.
     #[serde(skip)]
     pub(super) name: String,
     /// How it is.
-    pub(super) state: State,
+    pub(super) state: CheckState,
     /// What was found.
     pub(super) detail: String,
     /// What to do, where something is to be done.
@@ -20,10 +20,10 @@ pub(in crate::cli) struct Finding {
     pub(super) fix: String,
 }
 
-impl Finding {
+impl Check {
     /// Something that its group calls as it is called, and that needs nothing.
-    pub(super) fn new(what: &str, state: State, detail: impl Into<String>) -> Finding {
-        Finding {
+    pub(super) fn new(what: &str, state: CheckState, detail: impl Into<String>) -> Check {
+        Check {
             what: what.to_owned(),
             name: what.to_owned(),
             state,
@@ -33,13 +33,13 @@ impl Finding {
     }
 
     /// The same, called otherwise in its group.
-    pub(super) fn called(mut self, name: &str) -> Finding {
+    pub(super) fn called(mut self, name: &str) -> Check {
         name.clone_into(&mut self.name);
         self
     }
 
     /// The same, with what would help.
-    pub(super) fn helped_by(mut self, fix: impl Into<String>) -> Finding {
+    pub(super) fn helped_by(mut self, fix: impl Into<String>) -> Check {
         self.fix = fix.into();
         self
     }
@@ -47,7 +47,7 @@ impl Finding {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::cli) enum State {
+pub(in crate::cli) enum CheckState {
     /// It works.
     Ok,
     /// It is not here, and need not be.
@@ -58,22 +58,22 @@ pub(in crate::cli) enum State {
     Broken,
 }
 
-impl State {
+impl CheckState {
     pub(super) fn mark(self) -> &'static str {
         match self {
-            State::Ok => "ok",
-            State::Absent => "absent",
-            State::Slow => "slow",
-            State::Broken => "BROKEN",
+            CheckState::Ok => "ok",
+            CheckState::Absent => "absent",
+            CheckState::Slow => "slow",
+            CheckState::Broken => "BROKEN",
         }
     }
 
     pub(super) fn style(self) -> Style {
         match self {
-            State::Ok => Style::new().green(),
-            State::Absent => Style::new().dimmed(),
-            State::Slow => Style::new().yellow(),
-            State::Broken => Style::new().red().bold(),
+            CheckState::Ok => Style::new().green(),
+            CheckState::Absent => Style::new().dimmed(),
+            CheckState::Slow => Style::new().yellow(),
+            CheckState::Broken => Style::new().red().bold(),
         }
     }
 }

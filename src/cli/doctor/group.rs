@@ -3,7 +3,7 @@
 use owo_colors::{OwoColorize, Style};
 
 use super::super::indented;
-use super::finding::{Finding, State};
+use super::finding::{Check, CheckState};
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::{one_line, shorten, width};
 
@@ -17,18 +17,18 @@ const BELOW: usize = 2 + MARK;
 const LONGEST_NAME: usize = 18;
 
 /// A line of a group, and what belongs to it.
-pub(super) struct Row {
-    pub(super) state: State,
+pub(super) struct GroupRow {
+    pub(super) state: CheckState,
     pub(super) name: String,
     pub(super) detail: String,
     /// A word and what it says.
     pub(super) below: Vec<(&'static str, String)>,
 }
 
-impl Row {
-    pub(super) fn of(finding: &Finding) -> Row {
+impl GroupRow {
+    pub(super) fn new(finding: &Check) -> GroupRow {
         let fix = (!finding.fix.is_empty()).then(|| ("fix", finding.fix.clone()));
-        Row {
+        GroupRow {
             state: finding.state,
             name: one_line(&finding.name),
             detail: one_line(&finding.detail),
@@ -37,13 +37,13 @@ impl Row {
     }
 }
 
-pub(super) fn rows(findings: &[Finding]) -> Vec<Row> {
-    findings.iter().map(Row::of).collect()
+pub(super) fn rows(findings: &[Check]) -> Vec<GroupRow> {
+    findings.iter().map(GroupRow::new).collect()
 }
 
 /// A head, and a line for each row with what would help below it; empty where there is none.
 /// What is broken is told whole.
-pub(super) fn group(head: &str, rows: &[Row]) -> String {
+pub(super) fn group(head: &str, rows: &[GroupRow]) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -58,7 +58,7 @@ pub(super) fn group(head: &str, rows: &[Row]) -> String {
         let blanks = " ".repeat(MARK - mark.len());
         let mark = mark.style(row.state.style());
         let detail = match row.state {
-            State::Broken => indented(&row.detail, before, before),
+            CheckState::Broken => indented(&row.detail, before, before),
             _ => shorten(&row.detail, COLUMNS - before),
         };
         text += &format!("  {mark}{blanks}{name}{padding}{}\n", detail.trim());
@@ -74,8 +74,8 @@ pub(super) fn group(head: &str, rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn row(state: State, name: &str, detail: &str, fix: &str) -> Row {
-        Row::of(&Finding {
+    fn row(state: CheckState, name: &str, detail: &str, fix: &str) -> GroupRow {
+        GroupRow::new(&Check {
             what: String::new(),
             name: name.to_owned(),
             state,
@@ -90,10 +90,10 @@ mod tests {
         let broken = format!("{} {long}", "words ".repeat(12));
         #[rustfmt::skip]
         let rows = [
-            row(State::Ok, "cpu", "3 variants on A CPU", ""),
-            row(State::Absent, "a-worker-of-a-very-long-name", &"words ".repeat(30), "do this"),
-            row(State::Slow, "torch", "slow to start", &"try again ".repeat(12)),
-            row(State::Broken, "reports", &broken, "elsewhere"),
+            row(CheckState::Ok, "cpu", "3 variants on A CPU", ""),
+            row(CheckState::Absent, "a-worker-of-a-very-long-name", &"words ".repeat(30), "do this"),
+            row(CheckState::Slow, "torch", "slow to start", &"try again ".repeat(12)),
+            row(CheckState::Broken, "reports", &broken, "elsewhere"),
         ];
         let text = group("Workers", &rows);
         let plain = anstream::adapter::strip_str(&text).to_string();

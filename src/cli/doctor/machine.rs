@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::finding::{Finding, State};
+use super::finding::{Check, CheckState};
 use regatta_core::record::baseline::Store;
 use regatta_core::suite::environment::Environment;
 use regatta_cuda::kernels::compile::Compiler;
@@ -12,72 +12,76 @@ use regatta_measure::machine;
 use regatta_measure::worker::gpu_clock;
 use regatta_report::files::check_writable;
 
-pub(super) fn processor() -> Finding {
+pub(super) fn processor() -> Check {
     let detail = format!("{}, {} threads", machine::cpu_model(), machine::cores());
-    Finding::new("processor", State::Ok, detail)
+    Check::new("processor", CheckState::Ok, detail)
 }
 
 /// Looks for NVIDIA's driver the way the loader would, without loading it.
-pub(super) fn gpu_driver() -> Finding {
+pub(super) fn gpu_driver() -> Check {
     const WHAT: &str = "NVIDIA driver";
     let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
     match version.as_deref().and_then(|text| text.lines().next()) {
-        Some(version) => Finding::new(WHAT, State::Ok, version.trim()),
+        Some(version) => Check::new(WHAT, CheckState::Ok, version.trim()),
         None => {
             let detail = "no /proc/driver/nvidia/version, so nothing runs on a GPU";
-            Finding::new(WHAT, State::Absent, detail)
+            Check::new(WHAT, CheckState::Absent, detail)
                 .helped_by("none needed for suites on cpu/ variants, such as quick")
         }
     }
 }
 
-pub(super) fn compiler(compiler: Compiler) -> Finding {
+pub(super) fn compiler(compiler: Compiler) -> Check {
     let (what, name) = match compiler {
         Compiler::Nvrtc => ("CUDA's run-time compiler (nvrtc)", "nvrtc"),
         Compiler::Nvcc => ("CUDA's compiler (nvcc)", "nvcc"),
     };
     let found = match toolkit::here(compiler) {
-        Ok(toolkit) => Finding::new(what, State::Ok, toolkit.program.display().to_string()),
+        Ok(toolkit) => Check::new(what, CheckState::Ok, toolkit.program.display().to_string()),
         // The last line is what to do.
-        Err(why) => Finding::new(what, State::Absent, "not found, so not for `regatta build`")
-            .helped_by(why.lines().last().unwrap_or_default()),
+        Err(why) => Check::new(
+            what,
+            CheckState::Absent,
+            "not found, so not for `regatta build`",
+        )
+        .helped_by(why.lines().last().unwrap_or_default()),
     };
     found.called(name)
 }
 
 /// Whether Python workers can be given the gated clock.
-pub(super) fn gpu_clock() -> Finding {
+pub(super) fn gpu_clock() -> Check {
     const WHAT: &str = "GPU clock";
     match gpu_clock::install() {
         Ok(Some(path)) => {
             let detail = format!("version {}, {}", regatta_probe::VERSION, path.display());
-            Finding::new(WHAT, State::Ok, detail)
+            Check::new(WHAT, CheckState::Ok, detail)
         }
         Ok(None) => {
             let detail = "this regatta was built without: Python workers time by plain events";
-            Finding::new(WHAT, State::Absent, detail).helped_by(format!(
+            Check::new(WHAT, CheckState::Absent, detail).helped_by(format!(
                 "build the package regatta-probe and name its library in {}",
                 gpu_clock::VARIABLE
             ))
         }
         Err(error) => {
             let detail = format!("cannot be written into the cache: {error}");
-            Finding::new(WHAT, State::Broken, detail)
+            Check::new(WHAT, CheckState::Broken, detail)
                 .helped_by("name a folder that can be written in XDG_CACHE_HOME")
         }
     }
 }
 
-pub(super) fn reports() -> Finding {
+pub(super) fn reports() -> Check {
     const WHAT: &str = "report folder";
     match check_writable(Path::new("reports/.doctor")) {
-        Ok(()) => Finding::new(WHAT, State::Ok, "reports/ can be written"),
-        Err(error) => Finding::new(WHAT, State::Broken, error.to_string())
+        Ok(()) => Check::new(WHAT, CheckState::Ok, "reports/ can be written"),
+        Err(error) => Check::new(WHAT, CheckState::Broken, error.to_string())
             .helped_by("start regatta elsewhere, or give --out DIR"),
     }
 }
 
-pub(super) fn baselines() -> Finding {
+pub(super) fn baselines() -> Check {
     const WHAT: &str = "baselines";
     let (stored, broken) = Store::new("baselines").list();
     let mut detail = format!("{} in baselines/", stored.len());
@@ -85,34 +89,34 @@ pub(super) fn baselines() -> Finding {
         detail += &format!("; {error}");
     }
     match broken.is_empty() {
-        true => Finding::new(WHAT, State::Ok, detail),
-        false => Finding::new(WHAT, State::Broken, detail)
+        true => Check::new(WHAT, CheckState::Ok, detail),
+        false => Check::new(WHAT, CheckState::Broken, detail)
             .helped_by("restore the file from version control, or save it anew"),
     }
 }
 
 /// An environment as `regatta env` tells it.
-pub(super) fn environment((name, environment): (&String, &Environment)) -> Finding {
+pub(super) fn environment((name, environment): (&String, &Environment)) -> Check {
     let told = |state, detail: &str| {
-        Finding::new(&format!("environment {name}"), state, detail).called(name)
+        Check::new(&format!("environment {name}"), state, detail).called(name)
     };
     match Made::of(name, environment) {
-        Err(error) => told(State::Broken, &error.to_string()),
+        Err(error) => told(CheckState::Broken, &error.to_string()),
         Ok(None) => {
             let interpreter = interpreter_of(environment);
             // A bare name is looked for when it is started.
             match interpreter.contains('/') && !Path::new(&interpreter).is_file() {
-                true => told(State::Absent, "its interpreter is not there").helped_by(format!(
-                    "name another in [environments.{name}] of regatta.toml"
-                )),
-                false => told(State::Ok, &format!("{interpreter} as it is")),
+                true => told(CheckState::Absent, "its interpreter is not there").helped_by(
+                    format!("name another in [environments.{name}] of regatta.toml"),
+                ),
+                false => told(CheckState::Ok, &format!("{interpreter} as it is")),
             }
         }
         Ok(Some(made)) if made.lock().is_some() => {
-            told(State::Ok, &made.folder().display().to_string())
+            told(CheckState::Ok, &made.folder().display().to_string())
         }
         Ok(Some(_)) => {
-            told(State::Absent, "not made yet").helped_by(format!("regatta env make {name}"))
+            told(CheckState::Absent, "not made yet").helped_by(format!("regatta env make {name}"))
         }
     }
 }

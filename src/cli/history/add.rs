@@ -66,7 +66,7 @@ pub(super) fn run(args: &AddArgs) -> Ended {
         let added = open.add(run).map_err(refused)?;
         book = Some(open);
         let label = &run.about.label;
-        let said = said(&added);
+        let said = outcome(&added);
         if !args.json {
             print(format!("{label}: {said}\n"))?;
         }
@@ -90,7 +90,7 @@ pub(super) fn run(args: &AddArgs) -> Ended {
 }
 
 /// What came of adding, in words; tells what is damaged of the history.
-fn said(added: &Added) -> String {
+fn outcome(added: &Added) -> String {
     let (path, runs, new) = match added {
         Added::Already { path } => {
             return format!("skipped, this run is in {} already", path.display());
@@ -148,7 +148,7 @@ pub fn kept(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
     let add = || -> Result<(), Stop> {
         let path = directory.join(RUN_FILE).display().to_string();
         for run in found(&[path], None)? {
-            let said = said(&Store::new(root).add(&run).map_err(refused)?);
+            let said = outcome(&Store::new(root).add(&run).map_err(refused)?);
             if !quiet {
                 note(said);
             }

@@ -30,14 +30,14 @@ pub use add::{Keep, kept};
 #[command(args_conflicts_with_subcommands = true)]
 pub struct HistoryArgs {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<HistoryCommand>,
 
     #[command(flatten)]
     show: ShowArgs,
 }
 
 #[derive(Subcommand, Debug)]
-enum Command {
+enum HistoryCommand {
     /// Add runs that came to their end, whatever was said of them; one that is there is skipped
     Add(AddArgs),
 }
@@ -48,7 +48,7 @@ enum Command {
 /// See [`super::Stop`].
 pub fn run(args: &HistoryArgs) -> Ended {
     match &args.command {
-        Some(Command::Add(args)) => told_as_json(add::run(args), args.json),
+        Some(HistoryCommand::Add(args)) => told_as_json(add::run(args), args.json),
         None if args.show.list => told_as_json(list::run(&args.show), args.show.json),
         None => told_as_json(show::run(&args.show), args.show.json),
     }

@@ -77,7 +77,7 @@ fn has_numpy() -> bool {
 }
 
 /// What became of a file.
-struct Written {
+struct InitFile {
     path: PathBuf,
     what: &'static str,
 }
@@ -152,7 +152,7 @@ fn there(path: &Path) -> Result<Option<String>, Stop> {
     }
 }
 
-fn begun(root: &Path, name: &str, text: &str) -> Result<Written, Stop> {
+fn begun(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
     let path = root.join(name);
     let what = match there(&path)? {
         Some(own) if own == text => "unchanged",
@@ -162,11 +162,11 @@ fn begun(root: &Path, name: &str, text: &str) -> Result<Written, Stop> {
             "written"
         }
     };
-    Ok(Written { path, what })
+    Ok(InitFile { path, what })
 }
 
 /// Adds what runs write to `.gitignore`.
-fn ignored(root: &Path) -> Result<Written, Stop> {
+fn ignored(root: &Path) -> Result<InitFile, Stop> {
     let own = there(&root.join(".gitignore"))?.unwrap_or_default();
     let named = |line: &str| matches!(line.trim().trim_matches('/'), "reports");
     match own.lines().any(named) {
@@ -176,7 +176,7 @@ fn ignored(root: &Path) -> Result<Written, Stop> {
 }
 
 /// Adds a section to the README.
-fn described(root: &Path) -> Result<Written, Stop> {
+fn described(root: &Path) -> Result<InitFile, Stop> {
     let own = there(&root.join("README.md"))?.unwrap_or_default();
     match own.contains("./speed.toml") {
         true => appended(root, "README.md", ""),
@@ -185,7 +185,7 @@ fn described(root: &Path) -> Result<Written, Stop> {
     }
 }
 
-fn appended(root: &Path, name: &str, text: &str) -> Result<Written, Stop> {
+fn appended(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
     let path = root.join(name);
     let own = there(&path)?;
     let what = match (&own, text.is_empty()) {
@@ -201,5 +201,5 @@ fn appended(root: &Path, name: &str, text: &str) -> Result<Written, Stop> {
         };
         files::write(&path, &format!("{own}{end}{text}")).map_err(Stop::usage)?;
     }
-    Ok(Written { path, what })
+    Ok(InitFile { path, what })
 }

@@ -64,7 +64,7 @@ fn group(variants: &[String], cases: &[&Case]) -> String {
     let ids: Vec<_> = cases.iter().map(|case| bare(case).id()).collect();
     let mut distinct = ids.clone();
     distinct.dedup();
-    let labels = Labels::of(&distinct);
+    let labels = Labels::new(&distinct);
     for (case, id) in cases.iter().zip(&ids) {
         let label = match distinct.len() {
             // One alone is called by its id, whose variant stands above.

@@ -22,7 +22,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// True for a file that PyTorch's profiler wrote.
 pub fn is(path: &Path) -> bool {
-    let Ok(mut opened) = Opened::of(path) else {
+    let Ok(mut opened) = Opened::open(path) else {
         return false;
     };
     let is = kineto::is(&mut opened).unwrap_or(false);
@@ -37,7 +37,7 @@ pub fn is(path: &Path) -> bool {
 pub fn read(path: &Path) -> Result<Trace, Stop> {
     let name = path.display();
     let refused = |problem: String| Stop::Usage(anyhow!("{name}: {problem}"));
-    let mut opened = Opened::of(path).map_err(refused)?;
+    let mut opened = Opened::open(path).map_err(refused)?;
     let label = name.to_string();
     let buffered = BufReader::with_capacity(1 << 16, &mut opened);
     let read = kineto::read(buffered, &label, LIMIT);
@@ -67,7 +67,7 @@ enum Opened {
 }
 
 impl Opened {
-    fn of(path: &Path) -> Result<Opened, String> {
+    fn open(path: &Path) -> Result<Opened, String> {
         let told = |error: std::io::Error| error.to_string();
         // A pipe would be waited for without end.
         if !fs::metadata(path).map_err(told)?.is_file() {

@@ -48,7 +48,7 @@ pub struct Skipped {
 
 /// The document of `--json`.
 #[derive(Serialize)]
-struct Written<'a> {
+struct BisectAnswer<'a> {
     /// [`SCHEMA_VERSION`] of the writer.
     schema: u32,
     /// The suite.
@@ -91,7 +91,7 @@ impl Bisect<'_> {
     /// # Errors
     /// None that its values could bring about.
     pub fn json(&self) -> serde_json::Result<String> {
-        let written = Written {
+        let written = BisectAnswer {
             schema: SCHEMA_VERSION,
             suite: &self.question.suite,
             good: &self.question.good,

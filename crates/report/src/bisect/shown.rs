@@ -3,7 +3,7 @@
 use super::{Bisect, described, is_printable, named};
 use crate::RenderError;
 use crate::document::{Block, Document, Item};
-use crate::figures::{Stop, Versions, svg};
+use crate::figures::{TriedVersion, Versions, svg};
 use crate::screen::{Grid, GridRow, Tone};
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
@@ -199,7 +199,7 @@ fn of_case<'a>(tried: &'a Tried, case: Option<&String>) -> Option<&'a CaseReadin
 }
 
 /// What is drawn: each version of the row that was compared with the good end.
-fn stops<'a>(bisect: &'a Bisect, case: Option<&String>) -> Vec<Stop<'a>> {
+fn stops<'a>(bisect: &'a Bisect, case: Option<&String>) -> Vec<TriedVersion<'a>> {
     let Some(good) = bisect.row.first() else {
         return Vec::new();
     };
@@ -209,7 +209,7 @@ fn stops<'a>(bisect: &'a Bisect, case: Option<&String>) -> Vec<Stop<'a>> {
         let at = bisect.row.iter().position(|v| v.spec == tried.head)?;
         let reading = of_case(tried, case).and_then(|of| of.reading);
         let reading = reading.filter(|reading| reading.is_usable());
-        Some(Stop {
+        Some(TriedVersion {
             at,
             number: Some(number + 1),
             name: &bisect.row[at].name,
@@ -217,14 +217,14 @@ fn stops<'a>(bisect: &'a Bisect, case: Option<&String>) -> Vec<Stop<'a>> {
             word: reading.map_or(Word::Missing, |of| of.word),
         })
     });
-    let first = Stop {
+    let first = TriedVersion {
         at: 0,
         number: None,
         name: &good.name,
         ratio: Some([1.0; 3]),
         word: Word::Same,
     };
-    let mut stops: Vec<Stop> = std::iter::once(first).chain(stops).collect();
+    let mut stops: Vec<TriedVersion> = std::iter::once(first).chain(stops).collect();
     stops.sort_by_key(|stop| stop.at);
     stops
 }

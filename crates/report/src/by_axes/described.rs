@@ -27,11 +27,11 @@ const PRECISION: f64 = 0.8;
 struct Term {
     axis: usize,
     value: usize,
-    kind: Comparison,
+    kind: Bound,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Comparison {
+enum Bound {
     Is,
     IsNot,
     AtLeast,
@@ -39,23 +39,23 @@ enum Comparison {
 }
 
 impl Term {
-    fn holds(self, table: &Table, place: usize) -> bool {
+    fn holds(self, table: &AxisTable, place: usize) -> bool {
         table.axes[self.axis].of[place].is_some_and(|value| match self.kind {
-            Comparison::Is => value == self.value,
-            Comparison::IsNot => value != self.value,
-            Comparison::AtLeast => value >= self.value,
-            Comparison::AtMost => value <= self.value,
+            Bound::Is => value == self.value,
+            Bound::IsNot => value != self.value,
+            Bound::AtLeast => value >= self.value,
+            Bound::AtMost => value <= self.value,
         })
     }
 
-    fn text(self, axis: &Axis) -> String {
+    fn text(self, axis: &TableAxis) -> String {
         let value = &axis.values[self.value];
         let value = super::super::text::one_line(value);
         match (self.kind, &*axis.name) {
-            (Comparison::IsNot, name) if value.is_empty() => format!("any {name}"),
-            (Comparison::IsNot, name) => format!("{name} other than {value}"),
-            (Comparison::AtLeast, name) => format!("{name} ≥ {value}"),
-            (Comparison::AtMost, name) => format!("{name} ≤ {value}"),
+            (Bound::IsNot, name) if value.is_empty() => format!("any {name}"),
+            (Bound::IsNot, name) => format!("{name} other than {value}"),
+            (Bound::AtLeast, name) => format!("{name} ≥ {value}"),
+            (Bound::AtMost, name) => format!("{name} ≤ {value}"),
             (_, "mask") if value != "full" => value,
             (_, "dtype" | "direction" | "projection") if !value.is_empty() => value,
             (_, name) if value.is_empty() => format!("no {name}"),
@@ -66,7 +66,7 @@ impl Term {
 
 /// What describes best those that moved: at least two of them, and few others. Cases that are
 /// `None` were told already.
-pub(super) fn described(table: &Table, moved: &[Option<bool>]) -> Option<Described> {
+pub(super) fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Described> {
     let total = moved.iter().filter(|yes| **yes == Some(true)).count();
     if total < 2 {
         return None;
@@ -83,7 +83,7 @@ pub(super) fn described(table: &Table, moved: &[Option<bool>]) -> Option<Describ
         best = found;
         holds.retain(|&place| term.holds(table, place));
         terms.retain(|other| {
-            other.axis != term.axis || (other.kind != term.kind && term.kind != Comparison::Is)
+            other.axis != term.axis || (other.kind != term.kind && term.kind != Bound::Is)
         });
         terms.push(term);
     }
@@ -102,7 +102,7 @@ pub(super) fn described(table: &Table, moved: &[Option<bool>]) -> Option<Describ
 
 /// The term that narrows best, where one does.
 fn better(
-    table: &Table,
+    table: &AxisTable,
     moved: &[Option<bool>],
     holds: &[usize],
     total: usize,
@@ -126,7 +126,7 @@ fn better(
             }
         };
         for (value, count) in counts.iter().enumerate() {
-            consider(Comparison::Is, value, *count);
+            consider(Bound::Is, value, *count);
         }
         if counts.len() < 3 {
             continue;
@@ -136,7 +136,7 @@ fn better(
                 .iter()
                 .fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
             for (value, of) in counts.iter().enumerate() {
-                consider(Comparison::IsNot, value, (all.0 - of.0, all.1 - of.1));
+                consider(Bound::IsNot, value, (all.0 - of.0, all.1 - of.1));
             }
             continue;
         }
@@ -145,11 +145,11 @@ fn better(
             Some(*sum)
         };
         for (value, sum) in counts.iter().scan((0, 0), add).enumerate() {
-            consider(Comparison::AtMost, value, sum);
+            consider(Bound::AtMost, value, sum);
         }
         let from_above = counts.iter().rev().scan((0, 0), add);
         for (value, sum) in (0..counts.len()).rev().zip(from_above) {
-            consider(Comparison::AtLeast, value, sum);
+            consider(Bound::AtLeast, value, sum);
         }
     }
     found
@@ -160,13 +160,13 @@ fn score(hits: usize, covers: usize, total: usize) -> f64 {
     2.0 * hits as f64 / (covers + total).max(1) as f64
 }
 
-fn words(table: &Table, mut terms: Vec<Term>) -> String {
+fn words(table: &AxisTable, mut terms: Vec<Term>) -> String {
     terms.sort_by_key(|term| term.axis);
     let name = |term: &Term| &*table.axes[term.axis].name;
     let mut text = String::new();
     let (of, with): (Vec<Term>, Vec<Term>) = terms
         .iter()
-        .partition(|term| name(term) == "variant" && term.kind == Comparison::Is);
+        .partition(|term| name(term) == "variant" && term.kind == Bound::Is);
     for term in of {
         text += &format!(
             " of {}",
@@ -188,13 +188,13 @@ fn words(table: &Table, mut terms: Vec<Term>) -> String {
 }
 
 /// Cases by axes.
-pub(crate) struct Table {
+pub(crate) struct AxisTable {
     /// Axes in which the cases differ, no two of which say the same.
-    pub axes: Vec<Axis>,
+    pub axes: Vec<TableAxis>,
 }
 
 /// One axis.
-pub(crate) struct Axis {
+pub(crate) struct TableAxis {
     /// What it is called.
     pub name: String,
     /// Other axes that differ just where it does: what is told of it is told of them.
@@ -207,9 +207,9 @@ pub(crate) struct Axis {
     pub of: Vec<Option<usize>>,
 }
 
-impl Table {
+impl AxisTable {
     /// Of these rows.
-    pub(crate) fn of(rows: &[&Row]) -> Table {
+    pub(crate) fn new(rows: &[&Row]) -> AxisTable {
         let cases: Vec<Option<Case>> = rows.iter().map(|row| row.case.case().ok()).collect();
         let known = cases.iter().flatten();
         let mut parameters: Vec<String> = known
@@ -220,7 +220,7 @@ impl Table {
         // A worker says less than its variant.
         let facets = FACETS.into_iter().filter(|name| *name != "worker");
         let names = facets.map(str::to_owned).chain(parameters);
-        let mut axes: Vec<Axis> = Vec::new();
+        let mut axes: Vec<TableAxis> = Vec::new();
         for name in names {
             let axis = axis(name, &cases);
             if axis.values.len() < 2 {
@@ -239,11 +239,11 @@ impl Table {
                 None => axes.push(axis),
             }
         }
-        Table { axes }
+        AxisTable { axes }
     }
 }
 
-fn axis(name: String, cases: &[Option<Case>]) -> Axis {
+fn axis(name: String, cases: &[Option<Case>]) -> TableAxis {
     let texts: Vec<Option<String>> = cases
         .iter()
         .map(|case| case.as_ref().map(|case| case.facet(&name)))
@@ -260,7 +260,7 @@ fn axis(name: String, cases: &[Option<Case>]) -> Axis {
         .iter()
         .map(|text| text.as_ref().and_then(|text| places.get(text).copied()))
         .collect();
-    Axis {
+    TableAxis {
         name,
         also: Vec::new(),
         numeric,

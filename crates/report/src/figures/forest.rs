@@ -5,7 +5,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::{BAND, Drawn, FAST, Figure, GRID, MUTED, SLOW, TEXT, is_drawable, letters};
+use super::{BAND, Drawn, FAST, GRID, MUTED, Plot, SLOW, TEXT, is_drawable, letters};
 use crate::text::{one_line, shorten_middle};
 use regatta_judge::judgement::Word;
 use regatta_worker::units::Ratio;
@@ -107,7 +107,7 @@ fn label(tick: &f64) -> String {
     }
 }
 
-impl Figure for Forest<'_> {
+impl Plot for Forest<'_> {
     fn title(&self) -> String {
         "Head over base, every case, the slowest first".to_owned()
     }

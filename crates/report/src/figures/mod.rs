@@ -10,7 +10,7 @@ pub(super) use forest::{Forest, NAMED, Whisker};
 pub(super) use splits::Splits;
 pub(super) use throughput::{Bar, Throughput};
 pub(super) use timeline::{DRAWN, LegendView, Timeline, busiest, legend};
-pub(super) use versions::{Stop, Versions};
+pub(super) use versions::{TriedVersion, Versions};
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ use crate::text::{escaped, one_line};
 type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
 /// What is drawn, and what it says to those who do not see it.
-pub(super) trait Figure {
+pub(super) trait Plot {
     /// What it shows, in a few words.
     fn title(&self) -> String;
 
@@ -52,7 +52,7 @@ pub(super) trait Figure {
 ///
 /// # Errors
 /// When the figure does not fit its own data.
-pub(super) fn svg(figure: &impl Figure) -> Result<String, RenderError> {
+pub(super) fn svg(figure: &impl Plot) -> Result<String, RenderError> {
     let (width, height) = figure.size();
     let (mut drawn, mut tooltips) = (String::new(), Vec::new());
     let area = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::{
-    AUTO, Drawn, Figure, GRID, HEAD, MUTED, TEXT, is_drawable, letters, log_range, log_ticks,
+    AUTO, Drawn, GRID, HEAD, MUTED, Plot, TEXT, is_drawable, letters, log_range, log_ticks,
     time_labels,
 };
 use regatta_worker::units::Nanoseconds;
@@ -50,7 +50,7 @@ impl Splits<'_> {
     }
 }
 
-impl Figure for Splits<'_> {
+impl Plot for Splits<'_> {
     fn title(&self) -> String {
         format!("Time against {}", self.parameter)
     }

@@ -4,7 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::{Drawn, Figure, HEAD, MUTED, TEXT, letters};
+use super::{Drawn, HEAD, MUTED, Plot, TEXT, letters};
 use crate::text::{one_line, shorten_middle};
 use regatta_worker::units::Rate;
 
@@ -59,7 +59,7 @@ impl Throughput {
     }
 }
 
-impl Figure for Throughput {
+impl Plot for Throughput {
     fn title(&self) -> String {
         "FLOP/s by problem and variant".to_owned()
     }

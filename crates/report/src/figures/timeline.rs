@@ -13,7 +13,7 @@ use plotters::style::text_anchor::HPos;
 use serde::Serialize;
 
 use super::{
-    AUTO, BAND, Drawn, Figure, GRID, KINDS, MUTED, SET, TEXT, letters, time_labels, variable,
+    AUTO, BAND, Drawn, GRID, KINDS, MUTED, Plot, SET, TEXT, letters, time_labels, variable,
 };
 use crate::text::{one_line, shorten};
 use regatta_core::machine::{Recorded, Recording, Work, short};
@@ -156,7 +156,7 @@ impl<'a> Timeline<'a> {
     }
 }
 
-impl Figure for Timeline<'_> {
+impl Plot for Timeline<'_> {
     fn title(&self) -> String {
         self.title.to_owned()
     }

@@ -5,14 +5,14 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::{
-    BAND, Drawn, FAST, Figure, GRID, MUTED, SLOW, TEXT, is_drawable, letters, log_range, log_ticks,
+    BAND, Drawn, FAST, GRID, MUTED, Plot, SLOW, TEXT, is_drawable, letters, log_range, log_ticks,
 };
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
 use regatta_worker::units::Ratio;
 
 /// A version that was tried.
-pub(crate) struct Stop<'a> {
+pub(crate) struct TriedVersion<'a> {
     /// Its place in the order of versions.
     pub at: usize,
     /// When it was tried, from 1; `None`: it is what the others are compared with.
@@ -36,7 +36,7 @@ const NAME: usize = 14;
 
 /// The figure.
 pub(crate) struct Versions<'a> {
-    stops: Vec<Stop<'a>>,
+    stops: Vec<TriedVersion<'a>>,
     /// Places before and after the step that was found.
     step: Option<(usize, usize)>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Versions<'a> {
 impl<'a> Versions<'a> {
     /// `None` where no version has a ratio but the one that all are compared with.
     pub(crate) fn new(
-        mut stops: Vec<Stop<'a>>,
+        mut stops: Vec<TriedVersion<'a>>,
         step: Option<(usize, usize)>,
     ) -> Option<Versions<'a>> {
         for stop in &mut stops {
@@ -58,10 +58,13 @@ impl<'a> Versions<'a> {
 
     /// Names that have room, with their middle and their row, those of the step and of the ends
     /// first: none over another.
-    fn placed_names(&self, x: impl Fn(usize) -> i32) -> Vec<(&Stop<'a>, String, (i32, i32))> {
+    fn placed_names(
+        &self,
+        x: impl Fn(usize) -> i32,
+    ) -> Vec<(&TriedVersion<'a>, String, (i32, i32))> {
         let ends = [self.stops.first(), self.stops.last()].map(|stop| stop.map(|stop| stop.at));
         let step = self.step.map(|(before, after)| [before, after]);
-        let mut sorted: Vec<&Stop> = self.stops.iter().collect();
+        let mut sorted: Vec<&TriedVersion> = self.stops.iter().collect();
         sorted.sort_by_key(|stop| {
             let of_step = step.is_some_and(|step| step.contains(&stop.at));
             (
@@ -90,7 +93,7 @@ impl<'a> Versions<'a> {
     }
 }
 
-impl Figure for Versions<'_> {
+impl Plot for Versions<'_> {
     fn title(&self) -> String {
         "Versions against how many times as long they take".to_owned()
     }
@@ -193,7 +196,7 @@ mod tests {
     fn any_versions_can_be_drawn() {
         let odd = [f64::NAN, 0.0, -1.0, f64::INFINITY, 1e-9, 1.0, 1e9];
         for count in [0, 1, 7, 300] {
-            let stop = |(at, ratio): (usize, f64)| Stop {
+            let stop = |(at, ratio): (usize, f64)| TriedVersion {
                 at,
                 number: (at > 0).then_some(at),
                 name: "<x>",

@@ -124,7 +124,7 @@ impl<'a> Shown<'a> {
     }
 
     /// What changed, in a sentence.
-    fn said(&self) -> String {
+    fn sentence(&self) -> String {
         let since = day(self.since);
         let (mut slower, mut faster, mut machine) = (0, 0, 0);
         for event in self.events(true) {
@@ -270,7 +270,7 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
         "from": at(0),
         "to": at(history.runs.len().saturating_sub(1)),
         "since": shown.since,
-        "said": shown.said(),
+        "said": shown.sentence(),
         "events": events,
         "crept": crept.collect::<Vec<_>>(),
         "cases": cases,

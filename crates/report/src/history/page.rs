@@ -25,7 +25,7 @@ const SPARK: usize = 40;
 
 /// The page, as the template takes it.
 #[derive(Serialize)]
-struct View {
+struct HistoryView {
     style: &'static str,
     script: &'static str,
     suite: String,
@@ -36,9 +36,9 @@ struct View {
     tone: &'static str,
     reference: String,
     since: String,
-    groups: Vec<Group>,
-    crept: Vec<Change>,
-    lost: Vec<Lost>,
+    groups: Vec<EventGroup>,
+    crept: Vec<EventView>,
+    lost: Vec<LostView>,
     earlier: usize,
     cases: usize,
     damage: Vec<String>,
@@ -46,16 +46,16 @@ struct View {
 }
 
 #[derive(Serialize)]
-struct Group {
+struct EventGroup {
     name: &'static str,
     tone: &'static str,
     count: usize,
     more: usize,
-    changes: Vec<Change>,
+    changes: Vec<EventView>,
 }
 
 #[derive(Serialize)]
-struct Change {
+struct EventView {
     who: String,
     tone: &'static str,
     /// The case that moved most, and its number: the chart to look at.
@@ -72,7 +72,7 @@ struct Change {
 }
 
 #[derive(Serialize)]
-struct Lost {
+struct LostView {
     case: String,
     since: String,
     reason: String,
@@ -95,14 +95,14 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
     };
     let damage = history.damage.iter();
     let wanted = (0..history.cases.len()).filter(|case| shown.wants(*case));
-    let view = View {
+    let view = HistoryView {
         style: STYLE,
         script: include_str!("page.js"),
         suite: one_line(&history.suite),
         machine: one_line(&history.machine),
         clock: shown.options.clock.name(),
         title: shown.title(),
-        said: shown.said(),
+        said: shown.sentence(),
         tone,
         reference: shown.reference(),
         since: super::day(shown.since),
@@ -111,7 +111,7 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
         lost: lost
             .into_iter()
             .take(MOST)
-            .map(|(case, lost)| Lost {
+            .map(|(case, lost)| LostView {
                 case: shown.id(case),
                 since: shown.day(lost.run),
                 reason: one_line(&lost.reason),
@@ -128,7 +128,7 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
     rendered(include_str!("page.html"), view)
 }
 
-fn groups(shown: &Shown) -> Vec<Group> {
+fn groups(shown: &Shown) -> Vec<EventGroup> {
     let mut events: Vec<&Event> = shown.events(true).collect();
     events.sort_by(|a, b| b.ratio.0.ln().abs().total_cmp(&a.ratio.0.ln().abs()));
     let kinds = [
@@ -139,7 +139,7 @@ fn groups(shown: &Shown) -> Vec<Group> {
     let groups = kinds.into_iter().map(|(name, wanted)| {
         let of = |event: &&&Event| tone(&event.who, event.ratio) == wanted;
         let all: Vec<&&Event> = events.iter().filter(of).collect();
-        Group {
+        EventGroup {
             name,
             tone: wanted,
             count: all.len(),
@@ -154,14 +154,14 @@ fn groups(shown: &Shown) -> Vec<Group> {
     groups.filter(|group| group.count > 0).collect()
 }
 
-fn change(shown: &Shown, event: &Event) -> Change {
+fn change(shown: &Shown, event: &Event) -> EventView {
     let most = event.cases.first().copied().unwrap_or_default();
     let trend = &shown.trends.cases[most];
     let own = trend
         .steps
         .iter()
         .find(|step| step.run.abs_diff(event.run) <= 2);
-    Change {
+    EventView {
         who: shown.who(&event.who, &event.cases),
         tone: tone(&event.who, event.ratio),
         case: shown.id(most),
@@ -177,11 +177,11 @@ fn change(shown: &Shown, event: &Event) -> Change {
     }
 }
 
-fn crept(shown: &Shown) -> Vec<Change> {
+fn crept(shown: &Shown) -> Vec<EventView> {
     let each = shown.crept().into_iter().map(|(crept, cases)| {
         let most = cases[0];
         let own = shown.trends.cases[most].creep.as_ref();
-        Change {
+        EventView {
             who: shown.who(&crept.who, &crept.cases),
             tone: tone(&Who::Case, crept.ratio),
             case: shown.id(most),

@@ -33,7 +33,7 @@ fn write(screen: &mut Screen, shown: &Shown, all: bool) {
     );
     let name = screen.paint(name, Style::new().bold());
     screen.line(format!("{name}: {}", shown.title()));
-    screen.wrapped(0, &shown.said());
+    screen.wrapped(0, &shown.sentence());
     let mut events: Vec<&Event> = shown.events(true).collect();
     events.sort_by(|a, b| b.ratio.0.ln().abs().total_cmp(&a.ratio.0.ln().abs()));
     let of = |wanted: fn(&Event) -> bool| -> Vec<&Event> {

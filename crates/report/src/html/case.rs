@@ -19,7 +19,7 @@ use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{ARROW, Nanoseconds, counted};
 
 /// Named figures of a case.
-pub(super) type Facts = Vec<Fact>;
+pub(super) type Facts = Vec<FactView>;
 
 /// What is known of a case beside its verdict: figures, then what its parameters became, then
 /// how far its results are off.
@@ -50,7 +50,7 @@ pub(super) fn shares(row: &Row, header: &RunHeader) -> Facts {
         .collect()
 }
 
-fn figures(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {
+fn figures(row: &Row, record: Option<&CaseRecord>) -> Vec<FactView> {
     let mut facts = Vec::new();
     let mut add = |name: &str, value: String| facts.push(fact(name, value));
     if let Some(timing) = &row.head {
@@ -129,7 +129,7 @@ fn before_after(base: Option<Nanoseconds>, head: Nanoseconds) -> String {
 }
 
 /// What each parameter became: `157`, or `157 → 1` where the base differs.
-fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
+fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<FactView> {
     let none = BTreeMap::new();
     let head = head.map_or(&none, |record| &record.effective);
     let base = base.map_or(&none, |record| &record.effective);
@@ -142,7 +142,7 @@ fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> 
         .map(|name| {
             let (before, now) = (base.get(name), head.get(name));
             let differs = before.is_some() && before != now;
-            Fact {
+            FactView {
                 name: format!("{} became", one_line(name)),
                 value: if differs {
                     format!("{} → {}", text(before), text(now))
@@ -155,7 +155,7 @@ fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> 
         .collect()
 }
 
-fn errors(head: Option<&CaseRecord>) -> Vec<Fact> {
+fn errors(head: Option<&CaseRecord>) -> Vec<FactView> {
     let errors = head.into_iter().flat_map(|record| &record.errors);
     errors
         .map(|(result, error)| {
@@ -205,7 +205,7 @@ fn tail(log: &str, most: usize) -> String {
 }
 
 /// What the device did in one recorded call, the base's before the head's where both are known and read otherwise.
-fn of_one_call(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
+fn of_one_call(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<FactView> {
     let of = |record: Option<&CaseRecord>| record.and_then(|record| record.activity.clone());
     let Some(head) = of(head) else {
         return Vec::new();
@@ -216,7 +216,7 @@ fn of_one_call(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact
         .filter_map(|(name, read)| {
             let now = read(&head)?;
             let before = base.as_ref().and_then(read).filter(|before| *before != now);
-            Some(Fact {
+            Some(FactView {
                 name: (*name).to_owned(),
                 differs: false,
                 value: match before {
@@ -266,7 +266,7 @@ fn part(part: u64, whole: u64) -> String {
 
 /// A named figure.
 #[derive(Clone, Serialize)]
-pub struct Fact {
+pub struct FactView {
     pub name: String,
     pub value: String,
     /// True when head and base do not agree on it.
@@ -274,8 +274,8 @@ pub struct Fact {
 }
 
 /// One in which head and base agree.
-pub fn fact(name: &str, value: String) -> Fact {
-    Fact {
+pub fn fact(name: &str, value: String) -> FactView {
+    FactView {
         name: name.to_owned(),
         value,
         differs: false,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::chosen::EXCERPT;
-use super::context::Context;
+use super::context::PageContext;
 use crate::account::{AccountView, FindingView, findings};
 use crate::summary::{interval, reproduce};
 use crate::text::{clean, one_line, shorten};
@@ -21,7 +21,7 @@ pub(super) struct ChangeView {
     metric: Option<&'static str>,
     base: Option<String>,
     head: Option<String>,
-    comparison: Option<Comparison>,
+    comparison: Option<ComparisonView>,
     reason: Option<String>,
     structure: Vec<String>,
     findings: Vec<FindingView>,
@@ -31,7 +31,7 @@ pub(super) struct ChangeView {
 
 /// Head against base, in words and as a whisker.
 #[derive(Serialize)]
-pub(super) struct Comparison {
+pub(super) struct ComparisonView {
     /// The estimate.
     change: String,
     /// Its 90 % interval.
@@ -56,7 +56,7 @@ pub(super) struct WhiskerView {
 }
 
 impl ChangeView {
-    pub(super) fn of(context: &Context, row: &Row) -> ChangeView {
+    pub(super) fn new(context: &PageContext, row: &Row) -> ChangeView {
         let time = |timing: &Option<Timing>| {
             let timing = timing.as_ref()?;
             Some(timing.median_ns.to_string())
@@ -103,7 +103,7 @@ fn structure(row: &Row, shown: Option<Metric>) -> Vec<String> {
     told.map(|change| one_line(&change)).collect()
 }
 
-pub(super) fn comparison(context: &Context, of: &MetricRow) -> Comparison {
+pub(super) fn comparison(context: &PageContext, of: &MetricRow) -> ComparisonView {
     let (change, word) = (&of.change, of.word);
     let invocations = change.invocations;
     let how = match change.paired {
@@ -125,7 +125,7 @@ pub(super) fn comparison(context: &Context, of: &MetricRow) -> Comparison {
     let detectable = change.detectable.map_or(String::new(), |of| {
         format!("; {of} would have been detected")
     });
-    Comparison {
+    ComparisonView {
         change: change.ratio.to_string(),
         interval: interval(change).unwrap_or_default(),
         how: how + &left_out + &detectable,

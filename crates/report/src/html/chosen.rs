@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Serialize;
 
 use super::context::{sign, tone};
-use crate::summary::Summary;
+use crate::summary::SortedRows;
 use crate::summary::tally_of;
 use crate::text::one_line;
 use regatta_core::record::side::median;
@@ -15,7 +15,7 @@ use regatta_worker::units::{NONE, Ratio};
 
 /// How much of many cases a page shows.
 #[derive(Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct PageLimits {
     /// Up to so many cases it shows all of them in full.
     pub many: usize,
     /// Of more it shows so many in full.
@@ -24,7 +24,7 @@ pub(super) struct Limits {
     pub samples: usize,
 }
 
-pub(super) const LIMITS: Limits = Limits {
+pub(super) const LIMITS: PageLimits = PageLimits {
     many: 10_000,
     in_full: 1_000,
     samples: 80_000,
@@ -40,7 +40,11 @@ pub(super) const EXCERPT: usize = 4000;
 pub(super) const WORST: usize = 5;
 
 /// Which rows of a judgement a page shows in full, those to act upon first. Of few, all.
-pub(super) fn in_full(judgement: &Judgement, summary: &Summary, limits: Limits) -> Vec<usize> {
+pub(super) fn in_full(
+    judgement: &Judgement,
+    summary: &SortedRows,
+    limits: PageLimits,
+) -> Vec<usize> {
     let rows = &judgement.rows;
     if rows.len() <= limits.many {
         return (0..rows.len()).collect();
@@ -146,7 +150,7 @@ const LEAST: usize = 200;
 
 /// Cases of a kind.
 #[derive(Serialize)]
-pub(super) struct Kind {
+pub(super) struct KindView {
     name: String,
     cases: usize,
     told: String,
@@ -156,7 +160,7 @@ pub(super) struct Kind {
 
 /// Every case by variant, number format and direction, or by variant where these are many;
 /// none of few cases.
-pub(super) fn kinds(rows: &[Row]) -> Vec<Kind> {
+pub(super) fn kinds(rows: &[Row]) -> Vec<KindView> {
     if rows.len() < LEAST {
         return Vec::new();
     }
@@ -183,7 +187,7 @@ pub(super) fn kinds(rows: &[Row]) -> Vec<Kind> {
     kinds.map(|(name, rows)| kind(&name, &rows)).collect()
 }
 
-fn kind(name: &str, rows: &[&Row]) -> Kind {
+fn kind(name: &str, rows: &[&Row]) -> KindView {
     let words = tally_of(rows.iter().map(|row| row.word));
     let words = words
         .iter()
@@ -192,7 +196,7 @@ fn kind(name: &str, rows: &[&Row]) -> Kind {
     let ratios: Vec<Ratio> = ratios.filter(|ratio| ratio.is_finite()).collect();
     let slowest = ratios.iter().copied().max_by(Ratio::total_cmp);
     let shown = |ratio: Option<Ratio>| ratio.map_or(NONE.to_owned(), |ratio| ratio.to_string());
-    Kind {
+    KindView {
         name: one_line(name),
         cases: rows.len(),
         told: words.collect::<Vec<_>>().join(", "),

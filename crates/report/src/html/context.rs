@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde::Serialize;
 
 use super::case::log;
-use super::chosen::{EXCERPT, Limits, in_full};
-use super::figures::{Taken, most};
+use super::chosen::{EXCERPT, PageLimits, in_full};
+use super::figures::{InvocationSamples, most};
 use crate::exporter::{RenderError, Report};
-use crate::summary::Summary;
+use crate::summary::SortedRows;
 use crate::text::one_line;
 use regatta_core::record::side::CaseRecord;
 use regatta_judge::judgement::Word;
@@ -16,9 +16,9 @@ use regatta_worker::attention::CaseId;
 use regatta_worker::units::Share;
 
 /// A report with what its parts look up.
-pub struct Context<'a> {
+pub struct PageContext<'a> {
     pub report: &'a Report<'a>,
-    pub summary: Summary<'a>,
+    pub summary: SortedRows<'a>,
     /// The cases that are shown in full, with what was measured of each.
     pub in_full: BTreeMap<&'a CaseId, InFull>,
     /// The cases of the table.
@@ -29,7 +29,7 @@ pub struct Context<'a> {
 #[derive(Default)]
 pub struct InFull {
     /// Its samples, in the order of invocations.
-    pub invocations: Vec<Taken>,
+    pub invocations: Vec<InvocationSamples>,
     /// The last lines of a worker that failed.
     pub log: Option<String>,
 }
@@ -37,18 +37,18 @@ pub struct InFull {
 /// Columns of all reasons, and of all logs, together.
 const EXCERPTS: usize = 2_000_000;
 
-impl<'a> Context<'a> {
+impl<'a> PageContext<'a> {
     /// # Errors
     /// When the samples cannot be read again.
-    pub fn of(report: &'a Report<'a>, limits: Limits) -> Result<Context<'a>, RenderError> {
-        let summary = Summary::of(report.judgement);
+    pub fn new(report: &'a Report<'a>, limits: PageLimits) -> Result<PageContext<'a>, RenderError> {
+        let summary = SortedRows::new(report.judgement);
         let rows = &report.judgement.rows;
         let places = in_full(report.judgement, &summary, limits);
         let planned = report.head.header.settings.invocations;
         let most = most(limits.samples / places.len().max(1), planned);
         let shown = places.iter();
         let shown = shown.map(|&place| (&rows[place].case, InFull::default()));
-        let mut context = Context {
+        let mut context = PageContext {
             report,
             summary,
             in_full: shown.collect(),
@@ -58,7 +58,9 @@ impl<'a> Context<'a> {
         let names: HashSet<&str> = places.iter().map(|&at| rows[at].case.0.as_str()).collect();
         report.entries.each_of(&names, |entry| {
             if let Some(of_case) = context.in_full.get_mut(&entry.case) {
-                of_case.invocations.extend(Taken::of(entry, most));
+                of_case
+                    .invocations
+                    .extend(InvocationSamples::new(entry, most));
                 of_case.log = log(entry, excerpt).or(of_case.log.take());
             }
         })?;

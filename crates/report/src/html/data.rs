@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::case::{self, Facts};
-use super::change::{Comparison, comparison, reason};
-use super::context::{Context, sign, tone};
+use super::change::{ComparisonView, comparison, reason};
+use super::context::{PageContext, sign, tone};
 use super::figures::samples;
 use crate::account::{AccountView, findings};
-use crate::by_axes::Table;
+use crate::by_axes::AxisTable;
 use crate::device::{self, Reached, reached};
 use crate::summary::{reproduce, tally};
 use crate::text::one_line;
@@ -25,11 +25,11 @@ use regatta_worker::attention::work;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, numbers};
 
 /// The document as text that ends no element it stands in.
-pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> String {
+pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]) -> String {
     let rows = &context.report.judgement.rows;
     let words: Vec<Word> = tally(rows).into_iter().map(|(word, _)| word).collect();
     let mut strings = Strings::default();
-    let mut calls = Calls::default();
+    let mut calls = DistinctStructures::default();
     let details: Vec<Value> = rows
         .iter()
         .map(|row| match context.in_full.contains_key(&row.case) {
@@ -92,7 +92,7 @@ pub(super) fn document(context: &Context, table: &Table, worst: &[usize]) -> Str
 
 /// What was measured of devices, each once, and which of them each case has; nothing where no
 /// case has any.
-fn peaks(context: &Context, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize>>) {
+fn peaks(context: &PageContext, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize>>) {
     let header = &context.report.head.header;
     if header.peaks.is_empty() {
         return Default::default();
@@ -167,7 +167,12 @@ fn ratios(row: &Row) -> Value {
 }
 
 /// All that is known of a case; what is not known of it is absent.
-fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Calls) -> Value {
+fn details(
+    context: &PageContext,
+    row: &Row,
+    strings: &mut Strings,
+    calls: &mut DistinctStructures,
+) -> Value {
     let head = context.head_record(&row.case);
     let base = context.base_record(&row.case);
     let mut found = serde_json::Map::new();
@@ -196,7 +201,7 @@ fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Call
         add("accounts", json!(accounts));
     }
     if let Some(device) = row.metric(Metric::Device) {
-        let Comparison { interval, how, .. } = comparison(context, device);
+        let ComparisonView { interval, how, .. } = comparison(context, device);
         let parts = [interval, how];
         add("judged", json!(parts.map(|text| strings.place(text))));
     }
@@ -247,12 +252,12 @@ fn details(context: &Context, row: &Row, strings: &mut Strings, calls: &mut Call
 
 /// Launches and counts by their place.
 #[derive(Default)]
-struct Calls {
+struct DistinctStructures {
     places: HashMap<String, usize>,
     calls: Vec<Value>,
 }
 
-impl Calls {
+impl DistinctStructures {
     /// The place of what one call does, and of what hardware counted of it. A launch is its kernel, grid, blocks, multiprocessors,
     /// blocks that one holds at once, waves, block, registers and shared memory, as texts.
     fn place(

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::context::Context;
+use super::context::PageContext;
 use crate::RenderError;
 use crate::figures::{Splits, svg};
 use crate::summary::{factors, reproduce};
@@ -54,7 +54,7 @@ fn tone(word: Word) -> &'static str {
 }
 
 impl LimitView {
-    pub(super) fn of(result: &LimitResult) -> LimitView {
+    pub(super) fn new(result: &LimitResult) -> LimitView {
         LimitView {
             name: one_line(&result.name),
             case: one_line(&result.subject()),
@@ -71,8 +71,8 @@ impl ExpectationView {
     ///
     /// # Errors
     /// When its figure cannot be drawn.
-    pub(super) fn of(
-        context: &Context,
+    pub(super) fn new(
+        context: &PageContext,
         result: &ExpectationResult,
         card: bool,
     ) -> Result<ExpectationView, RenderError> {
@@ -138,7 +138,7 @@ impl Dependence {
 /// The dependence on the parameter the expectation is about: one that its rule
 /// names, or else one in which the two cases differ. `None` when it is about
 /// something else.
-fn dependence(context: &Context, result: &ExpectationResult) -> Option<Dependence> {
+fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Dependence> {
     let case = result.case.case().ok()?;
     let parameter = parameter(context, result, &case)?;
     let mut found = Dependence {
@@ -188,7 +188,7 @@ fn dependence(context: &Context, result: &ExpectationResult) -> Option<Dependenc
     Some(found)
 }
 
-fn parameter(context: &Context, result: &ExpectationResult, case: &Case) -> Option<String> {
+fn parameter(context: &PageContext, result: &ExpectationResult, case: &Case) -> Option<String> {
     let rules = &context.report.head.header.rules.expectations;
     let rule = rules.iter().find(|rule| rule.name == result.name);
     let named = rule.and_then(|rule| {

@@ -4,9 +4,9 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::context::Context;
+use super::context::PageContext;
 use crate::RenderError;
-use crate::by_axes::Table;
+use crate::by_axes::AxisTable;
 use crate::figures::{Bar, Forest, NAMED, Throughput, Whisker, svg};
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_core::suite::rules::Metric;
@@ -32,7 +32,7 @@ pub(super) struct Plots {
 
 impl Plots {
     /// `None` where no axis has three lengths or numbers to plot against.
-    pub(super) fn of(table: &Table) -> Option<Plots> {
+    pub(super) fn new(table: &AxisTable) -> Option<Plots> {
         let numbers = |values: &[String]| {
             values
                 .iter()
@@ -53,7 +53,7 @@ impl Plots {
 }
 
 /// The ratios of the cases that changed most, still.
-pub(super) fn all_ratios(context: &Context) -> Result<Option<String>, RenderError> {
+pub(super) fn all_ratios(context: &PageContext) -> Result<Option<String>, RenderError> {
     let rows = context.report.judgement.rows.iter();
     let whiskers = rows.filter_map(|row| {
         let of = row.metric(Metric::Device)?;
@@ -73,7 +73,7 @@ pub(super) fn all_ratios(context: &Context) -> Result<Option<String>, RenderErro
 }
 
 /// FLOP/s of problems that several variants solve, of few cases.
-pub(super) fn side_by_side(context: &Context) -> Result<Option<String>, RenderError> {
+pub(super) fn side_by_side(context: &PageContext) -> Result<Option<String>, RenderError> {
     if context.report.judgement.rows.len() > DRAWN {
         return Ok(None);
     }
@@ -102,7 +102,7 @@ pub(super) fn side_by_side(context: &Context) -> Result<Option<String>, RenderEr
 }
 
 /// One invocation's samples, as many as are drawn.
-pub(super) struct Taken {
+pub(super) struct InvocationSamples {
     /// In nanoseconds, in the order taken.
     device_ns: Vec<f64>,
 }
@@ -111,15 +111,15 @@ pub(super) struct Taken {
 /// pixels.
 const STEPS: f64 = 4095.0;
 
-impl Taken {
+impl InvocationSamples {
     /// Of an entry, every n-th sample where there are more than `most`; `None` without a time.
-    pub(super) fn of(entry: &Entry, most: usize) -> Option<Taken> {
+    pub(super) fn new(entry: &Entry, most: usize) -> Option<InvocationSamples> {
         let Outcome::Measured(measurement) = &entry.outcome else {
             return None;
         };
         let all = numbers(&measurement.device_ns);
         let every = all.len().div_ceil(most.max(1)).max(1);
-        Some(Taken {
+        Some(InvocationSamples {
             device_ns: all.into_iter().step_by(every).collect(),
         })
     }
@@ -133,7 +133,7 @@ pub(super) fn most(of_case: usize, invocations: u32) -> usize {
 
 /// The document: the fastest in nanoseconds, a step, the base's medians of invocations, and a
 /// list of each one's samples, all in steps from the fastest. `None` when there is not one finite sample.
-pub(super) fn samples(base_ns: &[f64], head: &[Taken]) -> Option<Value> {
+pub(super) fn samples(base_ns: &[f64], head: &[InvocationSamples]) -> Option<Value> {
     let finite = |ns: &f64| ns.is_finite();
     let samples = head.iter().flat_map(|taken| &taken.device_ns);
     let samples: Vec<f64> = samples.copied().filter(finite).collect();
@@ -159,8 +159,8 @@ pub(super) fn samples(base_ns: &[f64], head: &[Taken]) -> Option<Value> {
 mod tests {
     use super::*;
 
-    fn taken(device_ns: &[f64]) -> Taken {
-        Taken {
+    fn taken(device_ns: &[f64]) -> InvocationSamples {
+        InvocationSamples {
             device_ns: device_ns.to_vec(),
         }
     }

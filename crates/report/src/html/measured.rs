@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::context::{Context, DifferenceView, difference};
+use super::context::{DifferenceView, PageContext, difference};
 use crate::text::{clean, one_line, shell_command};
 use regatta_core::record::header::SuiteRecord;
 use regatta_core::suite::Settings;
@@ -35,7 +35,7 @@ struct WorkerView {
 }
 
 impl MeasuredView {
-    pub(super) fn of(context: &Context) -> MeasuredView {
+    pub(super) fn new(context: &PageContext) -> MeasuredView {
         let run = context.report.head;
         let header = &run.header;
         let mut damage: Vec<String> = run
@@ -77,7 +77,7 @@ impl MeasuredView {
     }
 }
 
-fn facts(context: &Context) -> Vec<(String, String)> {
+fn facts(context: &PageContext) -> Vec<(String, String)> {
     let run = context.report.head;
     let header = &run.header;
     let finished = run.end.as_ref().map_or_else(
@@ -107,7 +107,7 @@ fn facts(context: &Context) -> Vec<(String, String)> {
     ]
 }
 
-fn settings(context: &Context) -> Vec<(String, String)> {
+fn settings(context: &PageContext) -> Vec<(String, String)> {
     let settings = &context.report.head.header.settings;
     let named = |name: &str, value: String| (name.to_owned(), value);
     vec![
@@ -134,7 +134,7 @@ fn sample(settings: &Settings) -> String {
     format!("one {call}")
 }
 
-fn policy(context: &Context) -> Vec<(String, String)> {
+fn policy(context: &PageContext) -> Vec<(String, String)> {
     let policy = &context.report.head.header.rules.policy;
     let named = |name: &str, value: String| (name.to_owned(), value);
     let mut facts = Vec::new();

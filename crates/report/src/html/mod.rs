@@ -19,16 +19,16 @@ use serde::Serialize;
 
 use self::change::ChangeView;
 use self::chosen::{
-    Kind, LIMITS, LONGEST, Limits, WORST, WorstRow, kinds, worst_first, worst_rows,
+    KindView, LIMITS, LONGEST, PageLimits, WORST, WorstRow, kinds, worst_first, worst_rows,
 };
-use self::context::{Context, DifferenceView, difference, sign, tone};
+use self::context::{DifferenceView, PageContext, difference, sign, tone};
 use self::expectation::{ExpectationView, LimitView};
 use self::figures::{Plots, all_ratios, side_by_side};
 use self::measured::MeasuredView;
-use super::by_axes::{Table, by_axes};
+use super::by_axes::{AxisTable, by_axes};
 use super::exporter::{RenderError, Report, STYLE, environment};
 use super::figures::NAMED;
-use super::summary::{Summary, tally};
+use super::summary::{SortedRows, tally};
 use super::text::{clean, one_line};
 use regatta_core::record::types::RunHeader;
 use regatta_judge::judgement::{
@@ -42,13 +42,13 @@ pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(),
 }
 
 /// The page as text.
-fn filled(report: &Report, limits: Limits) -> Result<String, RenderError> {
+fn filled(report: &Report, limits: PageLimits) -> Result<String, RenderError> {
     let mut templates = environment()?;
     templates.add_filter("breakable", breakable);
     templates.add_filter("linked", linked);
     // The file's extension turns escaping on.
     templates.add_template("page.html", include_str!("page.html"))?;
-    let page = page(&Context::of(report, limits)?)?;
+    let page = page(&PageContext::new(report, limits)?)?;
     let template = templates.get_template("page.html")?;
     Ok(template.render(minijinja::value::Serde(page))?)
 }
@@ -104,7 +104,7 @@ struct Page {
     data: String,
     worst: Vec<WorstRow>,
     in_full: String,
-    kinds: Vec<Kind>,
+    kinds: Vec<KindView>,
     count: usize,
     /// What moved, by axes.
     summary: String,
@@ -120,7 +120,7 @@ struct Page {
     incomparable: Vec<DifferenceView>,
     overrides: Vec<String>,
     notes: Vec<String>,
-    groups: Vec<Group>,
+    groups: Vec<GroupView>,
     rest: String,
     expectations: Vec<ExpectationView>,
     more_expectations: usize,
@@ -137,7 +137,7 @@ struct Page {
 
 /// Changes of one kind, the worst of them shown.
 #[derive(Serialize)]
-struct Group {
+struct GroupView {
     name: &'static str,
     tone: &'static str,
     changes: Vec<ChangeView>,
@@ -175,7 +175,7 @@ fn roof(header: &RunHeader) -> String {
     told.join("; ")
 }
 
-fn page(context: &Context) -> Result<Page, RenderError> {
+fn page(context: &PageContext) -> Result<Page, RenderError> {
     let judgement = context.report.judgement;
     let header = &context.report.head.header;
     let summary = &context.summary;
@@ -186,14 +186,14 @@ fn page(context: &Context) -> Result<Page, RenderError> {
         VerdictOutcome::Inconclusive => ("doubtful", "Inconclusive"),
     };
     let rows: Vec<&Row> = judgement.rows.iter().collect();
-    let table = Table::of(&rows);
+    let table = AxisTable::new(&rows);
     let worst = worst_first(&judgement.rows);
     let expectations = expectations(judgement);
     let limits = listed(&judgement.limits, |result| result.word);
     Ok(Page {
         style: [STYLE, include_str!("page.css")],
         script: SCRIPT,
-        plots: Plots::of(&table),
+        plots: Plots::new(&table),
         roof: roof(header),
         data: data::document(context, &table, &worst),
         worst: worst_rows(&judgement.rows, &worst),
@@ -220,21 +220,21 @@ fn page(context: &Context) -> Result<Page, RenderError> {
             .enumerate()
             .map(|(place, result)| {
                 let card = place < WORST && result.word == Word::Regressed;
-                ExpectationView::of(context, result, card)
+                ExpectationView::new(context, result, card)
             })
             .collect::<Result<_, _>>()?,
         more_limits: judgement.limits.len() - limits.len(),
-        limits: limits.into_iter().map(LimitView::of).collect(),
+        limits: limits.into_iter().map(LimitView::new).collect(),
         forest: all_ratios(context)?,
         named: NAMED,
         throughput: side_by_side(context)?,
         words: words(context),
         threshold: header.rules.policy.threshold.to_string(),
-        measured: MeasuredView::of(context),
+        measured: MeasuredView::new(context),
     })
 }
 
-fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
+fn groups(context: &PageContext, summary: &SortedRows) -> Vec<GroupView> {
     let lists = summary.lists().into_iter();
     lists
         .map(|(name, against, rows)| match against {
@@ -245,10 +245,10 @@ fn groups(context: &Context, summary: &Summary) -> Vec<Group> {
         .map(|(name, tone, rows)| {
             let shown = rows.len().min(WORST);
             let changes = rows[..shown].iter();
-            Group {
+            GroupView {
                 name,
                 tone,
-                changes: changes.map(|row| ChangeView::of(context, row)).collect(),
+                changes: changes.map(|row| ChangeView::new(context, row)).collect(),
                 link: match name {
                     "Errors" => "#word=error".to_owned(),
                     "Regressed" | "Missing" | "Inconclusive" | "Improved" => {
@@ -284,7 +284,7 @@ fn expectations(judgement: &Judgement) -> Vec<&ExpectationResult> {
 }
 
 /// Which cases have details, where not all of them have.
-fn in_full(context: &Context) -> String {
+fn in_full(context: &PageContext) -> String {
     if context.few() {
         return String::new();
     }
@@ -295,7 +295,7 @@ fn in_full(context: &Context) -> String {
     )
 }
 
-fn words(context: &Context) -> Vec<WordCount> {
+fn words(context: &PageContext) -> Vec<WordCount> {
     tally(&context.report.judgement.rows)
         .into_iter()
         .map(|(word, count)| WordCount {

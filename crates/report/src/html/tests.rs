@@ -6,7 +6,7 @@ use regatta_core::suite::structural::{Action, Kind};
 use regatta_judge::judgement::{Direction, StructuralChange, Word};
 
 /// The page, and what its script draws cases of.
-fn page_of(scene: &Scene, limits: Limits) -> (String, serde_json::Value) {
+fn page_of(scene: &Scene, limits: PageLimits) -> (String, serde_json::Value) {
     let page = filled(&scene.report(), limits).unwrap();
     let document = serde_json::from_str(data(&page)).unwrap();
     (page, document)
@@ -84,7 +84,7 @@ fn what_failed_is_shown_once_with_its_cause_and_its_figure() {
 #[test]
 fn a_page_of_many_cases_has_a_largest_size_and_forgets_none() {
     let scene = fixture::large(400);
-    let limits = Limits {
+    let limits = PageLimits {
         many: 399,
         in_full: 50,
         ..LIMITS
@@ -115,7 +115,7 @@ fn a_page_of_many_cases_has_a_largest_size_and_forgets_none() {
 
 #[test]
 fn a_page_of_not_too_many_cases_opens_all_of_them() {
-    let limits = Limits {
+    let limits = PageLimits {
         samples: 300 * 8,
         ..LIMITS
     };

@@ -20,7 +20,7 @@ const TOLD: usize = 5;
 /// A list of cases under a heading, those first that come first, up to so many.
 pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], tone: Tone) {
     screen.heading(name, rows.len(), tone.strong());
-    let labels = Labels::of(rows.iter().map(|row| &row.case));
+    let labels = Labels::new(rows.iter().map(|row| &row.case));
     if let Some(common) = labels.common() {
         screen.wrapped(2, &format!("all {common}"));
     }
@@ -31,13 +31,13 @@ pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], tone: Tone) {
     }
     let shown = &rows[..rows.len().min(screen.most)];
     let everything = screen.most == usize::MAX;
-    let mut known = Known::default();
+    let mut known = Mentioned::default();
     let mut lines = Vec::new();
     for (place, row) in shown.iter().enumerate() {
         // All are asked, so that all of theirs is known.
         let new = known.adds(row);
         let whole = new || place < TOLD || everything || row.change().is_none();
-        let mut below = told(row, whole);
+        let mut below = paragraphs(row, whole);
         below.retain(|paragraph| !of_all.contains(paragraph));
         let mut of_row = metrics(row, labels.label(&row.case));
         if let Some(last) = of_row.last_mut() {
@@ -56,13 +56,13 @@ pub(super) fn list(screen: &mut Screen, name: &str, rows: &[&Row], tone: Tone) {
 
 /// What was told of earlier cases of a list.
 #[derive(Default)]
-struct Known {
+struct Mentioned {
     causes: HashSet<Cause>,
     metrics: HashSet<Metric>,
     structure: HashSet<Kind>,
 }
 
-impl Known {
+impl Mentioned {
     /// True where something of it was not told of any before.
     fn adds(&mut self, row: &Row) -> bool {
         let causes = row.findings.iter().map(|finding| finding.cause);
@@ -79,7 +79,7 @@ impl Known {
 
 /// What is told of a case below its figures: why it is judged as it is, and with `whole` what
 /// else changed, and the causes.
-fn told(row: &Row, whole: bool) -> Vec<String> {
+fn paragraphs(row: &Row, whole: bool) -> Vec<String> {
     let mut told: Vec<String> = row.reason.iter().cloned().collect();
     told.extend(Uncounted::told(&row.uncounted));
     if whole {
@@ -102,12 +102,12 @@ fn of_all(rows: &[&Row]) -> Vec<String> {
     let Some((first, others)) = rows.split_first().filter(|(_, others)| !others.is_empty()) else {
         return Vec::new();
     };
-    let mut all = told(first, true);
+    let mut all = paragraphs(first, true);
     for row in others {
         if all.is_empty() {
             break;
         }
-        let told = told(row, true);
+        let told = paragraphs(row, true);
         all.retain(|paragraph| told.contains(paragraph));
     }
     all
@@ -216,7 +216,7 @@ fn every(
     let groups: Vec<&[Row]> = shown.chunk_by(|a, b| variant(a) == variant(b)).collect();
     let mut lines = Vec::new();
     for group in &groups {
-        let labels = Labels::of(group.iter().map(|row| &row.case));
+        let labels = Labels::new(group.iter().map(|row| &row.case));
         let common = labels.common();
         let indent = if common.is_some() { "  " } else { "" };
         lines.extend(common.map(|common| GridRow {
@@ -252,7 +252,7 @@ pub(super) fn violated(screen: &mut Screen, of: &[&ExpectationResult]) {
     let labels = match of {
         // It is called by its id, and so is what it is compared with.
         [_] => Labels::default(),
-        _ => Labels::of(ids),
+        _ => Labels::new(ids),
     };
     if let Some(common) = labels.common() {
         screen.wrapped(2, &format!("all {common}"));

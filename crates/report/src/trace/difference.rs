@@ -65,7 +65,7 @@ fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>) -> Docume
     let mut body = Vec::new();
     if let Some(account) = &of.account {
         body.push(Block::heading("Where the time went"));
-        body.push(Block::Account(AccountView::of(account)));
+        body.push(Block::Account(AccountView::new(account)));
     }
     if !of.findings.is_empty() {
         body.push(Block::heading("Why"));

@@ -22,7 +22,7 @@ use regatta_core::record::trace::Trace;
 
 mod events;
 
-use events::{Event, Events, LAUNCHES, Microseconds, Open, RANGES, Rows};
+use events::{LAUNCHES, Microseconds, OpenRanges, RANGES, Rows, TraceEvent, TraceEvents};
 
 /// Writes a trace, an event a line. Times are counted from the first moment that is told.
 ///
@@ -31,7 +31,7 @@ use events::{Event, Events, LAUNCHES, Microseconds, Open, RANGES, Rows};
 pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> Result<(), RenderError> {
     let recording = &trace.recording;
     let moments = recording.operations.iter().map(first_moment);
-    let mut events = Events::new(moments.min().unwrap_or(0), out);
+    let mut events = TraceEvents::new(moments.min().unwrap_or(0), out);
     let about = json!({
         "command": trace.header.command,
         "started": trace.header.started.to_string(),
@@ -39,7 +39,7 @@ pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> Result<(), RenderError> {
         "tool": format!("regatta {}", trace.header.tool),
     });
     events.begin(&about)?;
-    let groups = Groups::of(trace);
+    let groups = Groups::new(trace);
     groups.named(trace, &mut events)?;
     groups.counted(trace, &mut events)?;
     let mut rows = Rows::default();
@@ -63,7 +63,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(trace: &Trace) -> Groups {
+    fn new(trace: &Trace) -> Groups {
         let recording = &trace.recording;
         let mut devices: BTreeMap<(u32, u32), u64> = BTreeMap::new();
         let mut processes = recording.processes.len();
@@ -82,7 +82,7 @@ impl Groups {
         self.hosts.get(process as usize).copied().unwrap_or(0)
     }
 
-    fn named(&self, trace: &Trace, events: &mut Events) -> Result<(), RenderError> {
+    fn named(&self, trace: &Trace, events: &mut TraceEvents) -> Result<(), RenderError> {
         let processes = &trace.recording.processes;
         let pid = |at: usize| processes.get(at).map_or(0, |process| process.pid);
         for (at, group) in self.hosts.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Groups {
     }
 
     /// Calls to CUDA so far, as often as they were written.
-    fn counted(&self, trace: &Trace, events: &mut Events) -> Result<(), RenderError> {
+    fn counted(&self, trace: &Trace, events: &mut TraceEvents) -> Result<(), RenderError> {
         let last = trace.recording.operations.iter().map(|o| o.end_ns).max();
         for (at, process) in trace.recording.processes.iter().enumerate() {
             // What was counted long before or after is not drawn: the page would be all of that.
@@ -113,10 +113,10 @@ impl Groups {
             });
             for calls in told.collect::<Vec<_>>() {
                 let ts = events.at(calls.at.cast_signed());
-                events.add(&Event {
+                events.add(&TraceEvent {
                     ts,
                     args: Some(json!(calls.counts)),
-                    ..Event::new("CUDA calls so far", 'C', (self.hosts[at], 0))
+                    ..TraceEvent::new("CUDA calls so far", 'C', (self.hosts[at], 0))
                 })?;
             }
         }
@@ -130,7 +130,7 @@ impl Groups {
         operation: &Recorded,
         number: usize,
         rows: &mut Rows,
-        events: &mut Events,
+        events: &mut TraceEvents,
     ) -> Result<(), RenderError> {
         let group = self.devices[&(operation.process, operation.device)];
         let times = (
@@ -145,22 +145,22 @@ impl Groups {
         let row = rows.free((group, stream), times, &stream_name);
         let (name, cat) = called(trace, operation);
         let ts = events.at(times.0);
-        events.add(&Event {
+        events.add(&TraceEvent {
             ts,
             dur: Some(Microseconds(operation.ns())),
             cat: Some(cat),
-            args: told(operation),
-            ..Event::new(&name, 'X', row)
+            args: operation_args(operation),
+            ..TraceEvent::new(&name, 'X', row)
         })?;
         if !is_drawn(operation) {
             return Ok(());
         }
-        events.add(&Event {
+        events.add(&TraceEvent {
             ts,
             cat: Some("launch"),
             id: Some(number),
             bp: Some("e"),
-            ..Event::new("launch", 'f', row)
+            ..TraceEvent::new("launch", 'f', row)
         })
     }
 
@@ -169,7 +169,7 @@ impl Groups {
         &self,
         trace: &Trace,
         rows: &mut Rows,
-        events: &mut Events,
+        events: &mut TraceEvents,
     ) -> Result<(), RenderError> {
         let mut order: Vec<(usize, &Recorded, i64)> = Vec::new();
         let operations = trace.recording.operations.iter().enumerate();
@@ -178,7 +178,7 @@ impl Groups {
         let mut last = None;
         for process in order.chunk_by(|a, b| a.1.process == b.1.process) {
             let group = self.host(process[0].1.process);
-            let mut open = Open::default();
+            let mut open = OpenRanges::default();
             for (number, operation, at) in process {
                 let end = at.saturating_add(operation.launch_ns.unwrap_or(0).cast_signed());
                 open.reached(operation.operator.as_deref(), (*at, end), group, events)?;
@@ -195,12 +195,12 @@ impl Groups {
                         };
                         let ts = events.at(*at);
                         let name = format!("launch of {}", regatta_core::machine::short(&name));
-                        events.add(&Event {
+                        events.add(&TraceEvent {
                             ts,
                             dur: operation.launch_ns.map(Microseconds),
                             cat: Some("launch"),
                             s,
-                            ..Event::new(&name, ph, row)
+                            ..TraceEvent::new(&name, ph, row)
                         })?;
                         row
                     }
@@ -208,11 +208,11 @@ impl Groups {
                 last = Some((same, row));
                 if is_drawn(operation) {
                     let ts = events.at(*at);
-                    events.add(&Event {
+                    events.add(&TraceEvent {
                         ts,
                         cat: Some("launch"),
                         id: Some(*number),
-                        ..Event::new("launch", 's', row)
+                        ..TraceEvent::new("launch", 's', row)
                     })?;
                 }
             }
@@ -244,7 +244,7 @@ fn called(trace: &Trace, operation: &Recorded) -> (String, &'static str) {
 }
 
 /// What is known of an operation.
-fn told(operation: &Recorded) -> Option<Value> {
+fn operation_args(operation: &Recorded) -> Option<Value> {
     let mut args = serde_json::Map::new();
     let mut tell = |name: &str, value: Option<Value>| {
         if let Some(value) = value {

@@ -18,7 +18,7 @@ const MORE: u64 = 1 << 20;
 
 /// An event. What it lacks is not written.
 #[derive(Serialize)]
-pub struct Event<'a> {
+pub struct TraceEvent<'a> {
     pub name: &'a str,
     pub ph: char,
     pub pid: u64,
@@ -40,10 +40,10 @@ pub struct Event<'a> {
     pub args: Option<Value>,
 }
 
-impl<'a> Event<'a> {
+impl<'a> TraceEvent<'a> {
     /// One of these, at the first moment.
-    pub fn new(name: &'a str, ph: char, (pid, tid): (u64, u64)) -> Event<'a> {
-        Event {
+    pub fn new(name: &'a str, ph: char, (pid, tid): (u64, u64)) -> TraceEvent<'a> {
+        TraceEvent {
             name,
             ph,
             pid,
@@ -71,17 +71,17 @@ impl Serialize for Microseconds {
 }
 
 /// What is written of a trace.
-pub struct Events<'a> {
+pub struct TraceEvents<'a> {
     zero: i64,
     first: bool,
     out: &'a mut dyn Write,
 }
 
-impl<'a> Events<'a> {
+impl<'a> TraceEvents<'a> {
     /// None yet; times are counted from `zero`.
-    pub fn new(zero: i64, out: &'a mut dyn Write) -> Events<'a> {
+    pub fn new(zero: i64, out: &'a mut dyn Write) -> TraceEvents<'a> {
         let first = true;
-        Events { zero, first, out }
+        TraceEvents { zero, first, out }
     }
 
     /// From what times are counted.
@@ -111,7 +111,7 @@ impl<'a> Events<'a> {
     }
 
     /// Writes one.
-    pub fn add(&mut self, event: &Event) -> Result<(), RenderError> {
+    pub fn add(&mut self, event: &TraceEvent) -> Result<(), RenderError> {
         if !std::mem::take(&mut self.first) {
             self.out.write_all(b",\n")?;
         }
@@ -121,30 +121,30 @@ impl<'a> Events<'a> {
 
     /// Names a row or a group.
     pub fn name(&mut self, what: &str, row: (u64, u64), name: &str) -> Result<(), RenderError> {
-        self.add(&Event {
+        self.add(&TraceEvent {
             args: Some(json!({ "name": name })),
-            ..Event::new(what, 'M', row)
+            ..TraceEvent::new(what, 'M', row)
         })
     }
 }
 
 /// The ranges that are open where the host is, outermost first.
 #[derive(Default)]
-pub struct Open {
+pub struct OpenRanges {
     ranges: Vec<(String, i64)>,
     /// End of the last launch.
     until: i64,
     any: bool,
 }
 
-impl Open {
+impl OpenRanges {
     /// The next launch: what it is not in ends, what it is in begins.
     pub fn reached(
         &mut self,
         operator: Option<&str>,
         (at, end): (i64, i64),
         group: u64,
-        events: &mut Events,
+        events: &mut TraceEvents,
     ) -> Result<(), RenderError> {
         let path: Vec<&str> = operator.map_or_else(Vec::new, |told| told.split('/').collect());
         let common = self.ranges.iter().zip(&path);
@@ -171,7 +171,7 @@ impl Open {
         left: usize,
         next: i64,
         group: u64,
-        events: &mut Events,
+        events: &mut TraceEvents,
     ) -> Result<(), RenderError> {
         let end = self.until.min(next);
         while self.ranges.len() > left {
@@ -179,11 +179,11 @@ impl Open {
                 break;
             };
             let ts = events.at(from);
-            events.add(&Event {
+            events.add(&TraceEvent {
                 ts,
                 dur: Some(Microseconds(end.saturating_sub(from).max(0).unsigned_abs())),
                 cat: Some("range"),
-                ..Event::new(&name, 'X', (group, RANGES))
+                ..TraceEvent::new(&name, 'X', (group, RANGES))
             })?;
         }
         Ok(())
@@ -227,7 +227,7 @@ impl Rows {
     }
 
     /// Names all of them.
-    pub fn named(&self, events: &mut Events) -> Result<(), RenderError> {
+    pub fn named(&self, events: &mut TraceEvents) -> Result<(), RenderError> {
         for (row, name) in &self.names {
             events.name("thread_name", *row, name)?;
         }
