@@ -7,6 +7,7 @@ What cannot be found out reads `unknown`. Nothing here fails for want of a GPU.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -187,29 +188,51 @@ def _text(value: int | None) -> str:
 
 
 def cpu_device() -> dict[str, Any]:
-    """The `device` object of `hello` for this machine's processor."""
-    model = platform.processor() or platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
+    """The `device` object of `hello` for this machine's CPU, as the Rust worker describes it."""
     return {
         "kind": "cpu",
-        "name": model,
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        "facts": {"cores": str(len(os.sched_getaffinity(0))), "arch": platform.machine()},
+        "name": _first_value("/proc/cpuinfo", "model name") or platform.machine(),
+        "memory_bytes": int(_first_value("/proc/meminfo", "MemAvailable").split(" ")[0] or 0) << 10,
+        "facts": {"cores": str(len(os.sched_getaffinity(0)))},
     }
 
 
-def cpu_cache_bytes() -> int:
-    """Size of the largest cache that the first core sees; 32 MiB where the system is silent."""
+def _first_value(file: str, key: str) -> str:
+    """The text behind the first `key:` of a file of lines; empty where there is none."""
+    try:
+        lines = Path(file).read_text().splitlines()
+    except OSError:
+        return ""
+    pairs = (line.partition(":") for line in lines)
+    return next((value.strip() for name, _, value in pairs if name.strip() == key), "")
+
+
+def last_level_cache_bytes(cpus: Path = Path("/sys/devices/system/cpu")) -> int | None:
+    """Bytes of all last-level caches together; each is named by the CPUs that share it."""
+    sizes: dict[str, int] = {}
+    for cache in cpus.glob("cpu*/cache"):
+        levels: list[tuple[int, str, int]] = []
+        for index in cache.glob("index*"):
+            with contextlib.suppress(OSError, ValueError):
+                level, shared, size = (
+                    (index / name).read_text().strip()
+                    for name in ("level", "shared_cpu_list", "size")
+                )
+                levels.append((int(level), shared, _bytes(size)))
+        if levels:
+            _, shared, size_bytes = max(levels)
+            sizes[shared] = size_bytes
+    return sum(sizes.values()) or None
+
+
+def _bytes(text: str) -> int:
+    """`512K`, `32M`: as sysfs writes sizes."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    found = [32 << 20]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        if text[-1:] in units and text[:-1].isdigit():
-            found.append(int(text[:-1]) * units[text[-1]])
-    return max(found)
+    return int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text)
+
+
+def cpu_flush_bytes() -> int:
+    """Bytes to write so that nothing else is in a CPU's caches: a quarter more than they hold, as
+    they do not evict strictly in order, and at most 1 GiB; as the Rust worker has it."""
+    cache = last_level_cache_bytes() or 64 << 20
+    return min(cache + cache // 4, 1 << 30)

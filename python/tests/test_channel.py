@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from regatta_worker import device
 from regatta_worker.clock import timing
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Failed, Unsupported
@@ -176,11 +175,6 @@ class TestRounds:
         plan = timing.Plan(0, 1, 1, 0.0, cold=False, graph=True)
         with pytest.raises(Unsupported, match="graph = false"):
             timing.measure_wall(lambda: None, lambda result: None, plan, lambda: None)
-
-    def test_throttle_bits_have_words(self) -> None:
-        words = device.throttle_words(0x1 | 0x4 | 0x8000)
-        assert words == ["idle", "software power cap", "0x8000"]
-        assert device.throttle_words(0) == []
 
     def test_each_call_is_waited_for_and_flushed_before(self) -> None:
         done: list[str] = []

@@ -97,7 +97,8 @@ def test_three_times_the_work_is_worse(tmp_path: Path, monkeypatch: pytest.Monke
     compared = regatta.compare(bench.once, bench.thrice, problem, *few, out=tmp_path / "reports")
     assert compared.outcome == "failed", compared
     assert [row["word"] for row in compared.rows] == ["regressed"]
-    assert compared.rows[0]["metrics"][0]["word"] == "regressed"
+    # On loud cores the wall's clock alone may be inconclusive where CPU time is not.
+    assert "regressed" in {metric["word"] for metric in compared.rows[0]["metrics"]}
     assert compared.judgement["paired"]
     assert "FAILED" in str(compared)
     assert compared.page.is_file()

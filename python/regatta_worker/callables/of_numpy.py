@@ -113,7 +113,7 @@ class NumpyFunctions:
         sets: Inputs = Inputs()
         if case.sets > 1:
             sets = InputSets(case.sets, case.numbers, case.put, _no_memory, case.place)
-        size = 2 * device.cpu_cache_bytes() if plan.cold else 0
+        size = device.cpu_flush_bytes() if plan.cold else 0
         flush = np.ones(size, dtype=np.uint8)
         measured = timing.measure_wall(
             case.call, lambda results: None, plan, lambda: np.invert(flush, out=flush), inputs=sets

@@ -298,7 +298,7 @@ class JaxWorker:
     def _flush(self) -> Callable[[], Any]:
         """Reads, inverts and writes a buffer larger than the last-level cache."""
         if self._gpu is None:
-            host = np.ones(2 * device.cpu_cache_bytes(), dtype=np.uint8)
+            host = np.ones(device.cpu_flush_bytes(), dtype=np.uint8)
             return lambda: np.invert(host, out=host)
         size = timing.flush_bytes(self._gpu.l2_bytes())
         held = [jnp.arange(size, dtype=jnp.uint8)]

@@ -319,7 +319,7 @@ class TorchLibrary:
         if gpu := self._gpu:
             sets.held_bytes += self._kept.held_bytes
             return timing.measure_cuda(call, plan, gpu, sets)
-        size = 2 * device.cpu_cache_bytes() if plan.cold else 0
+        size = device.cpu_flush_bytes() if plan.cold else 0
         flush = torch.ones(size, dtype=torch.uint8)
         return timing.measure_wall(
             call, lambda results: None, plan, flush.bitwise_not_, inputs=sets

@@ -272,7 +272,7 @@ class Rank(Together, TorchLibrary):
     def _timed_layer(self, layer: Layer, plan: AgreedPlan, sets: Inputs) -> Message:
         gpu = self._gpu
         if gpu is None:
-            size = 2 * device.cpu_cache_bytes() if plan.cold else 0
+            size = device.cpu_flush_bytes() if plan.cold else 0
             flush = torch.ones(size, dtype=torch.uint8).bitwise_not_
             ready = self._met().meet
             return timing.measure_wall(

@@ -1,0 +1,47 @@
+"""Facts of the device, of which the Rust worker gives the same for a CPU."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from regatta_worker import device
+
+
+def test_throttle_bits_have_words() -> None:
+    words = device.throttle_words(0x1 | 0x4 | 0x8000)
+    assert words == ["idle", "software power cap", "0x8000"]
+    assert device.throttle_words(0) == []
+
+
+def test_a_cpu_has_the_facts_of_the_rust_worker() -> None:
+    found = device.cpu_device()
+    assert list(found["facts"]) == ["cores"], "facts enter the fingerprint"
+    memory = {
+        name: int(kibibytes) << 10
+        for name, kibibytes in re.findall(
+            r"(\w+): +(\d+) kB", Path("/proc/meminfo").read_text(), re.M
+        )
+    }
+    # What others take meanwhile is little beside what the system has.
+    assert found["memory_bytes"] == pytest.approx(memory["MemAvailable"], rel=0.2)
+    assert found["memory_bytes"] < memory["MemTotal"]
+
+
+def test_cold_is_colder_than_all_last_level_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two chips of two cores: each core has an L2 of its own, each chip an L3.
+    for cpu in range(4):
+        for index, level, shared, size in ((0, 2, f"{cpu}", "1024K"), (1, 3, f"{cpu // 2}", "32M")):
+            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+            folder.mkdir(parents=True)
+            for name, text in (("level", level), ("shared_cpu_list", shared), ("size", size)):
+                (folder / name).write_text(f"{text}\n")
+    assert device.last_level_cache_bytes(tmp_path) == 64 << 20
+    assert device.last_level_cache_bytes(tmp_path / "cpu0") is None
+    for cache, flushed in ((64 << 20, 80 << 20), (None, 80 << 20), (2 << 30, 1 << 30)):
+        monkeypatch.setattr(device, "last_level_cache_bytes", lambda cache=cache: cache)
+        assert device.cpu_flush_bytes() == flushed
