@@ -9,6 +9,7 @@ LAYERS = (
     "problem",
     "clock",
     "census",
+    "case",
     "on_torch",
     "on_jax",
     "ranks",

@@ -140,7 +140,7 @@ class Session:
             return census | ({"uncounted": uncounted} if uncounted else {})
         agreed = worker.agreed if isinstance(worker, Together) else bool
         if not isinstance(worker, Together):
-            calls, why = functions.of_call(worker.call, self._library)
+            calls, why = functions.count_functions(worker.call, self._library)
             census |= {"functions": calls} if calls else {}
             uncounted |= why
         counts, why = count(worker.call, self._counters, agreed=agreed)

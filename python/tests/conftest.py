@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 os.environ |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+# Threads that spin for cores which others use take many times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 class FakeProbe:

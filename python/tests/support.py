@@ -15,9 +15,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "python" / "regatta_worker"
 
-FULL = {"left": None, "right": None, "align": "top-left"}
-CAUSAL = {"left": None, "right": 0, "align": "top-left"}
-CAUSAL_BR = {"left": None, "right": 0, "align": "bottom-right"}
+Mask = dict[str, Any]
+
+FULL: Mask = {"left": None, "right": None, "align": "top-left"}
+CAUSAL: Mask = {"left": None, "right": 0, "align": "top-left"}
+CAUSAL_BR: Mask = {"left": None, "right": 0, "align": "bottom-right"}
 
 SETS = 3
 """Of inputs, as the harness asks for them."""
@@ -74,19 +76,6 @@ def right_after_timing(measured: dict[str, Any], tolerance: float, of: dict[str,
     right(checked, tolerance)
     for name, probes in checked["probes"].items():
         assert probes != of["probes"][name], "of other inputs"
-
-
-def put(seed: int, tensors: Any, copies: Any, refresh: Any) -> None:
-    """Other contents where torch's tensors lie, and in copies of them, and what must follow."""
-    import torch
-
-    from regatta_worker.problem import inputs
-
-    with torch.no_grad():
-        for name, tensor in [*tensors.items(), *copies.items()]:
-            inputs.torch_fill(tensor, name, seed)
-    if refresh is not None:
-        refresh()
 
 
 def _pipe_above_nine() -> list[int]:

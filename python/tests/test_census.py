@@ -72,7 +72,7 @@ class TestOfACall:
         self.library.trace.append("waited")
 
     def test_the_second_of_two_recordings_counts(self) -> None:
-        launches.of_call(self.call, self.wait)
+        launches.profile_call(self.call, self.wait)
         assert self.library.trace == ONCE * 2
 
     def test_calls_recorded_as_they_are_timed_tell_what_is_theirs(self) -> None:
@@ -85,12 +85,12 @@ class TestOfACall:
             call()
             return 42.0
 
-        found = launches.of_samples(self.call, sample)
+        found = launches.record_samples(self.call, sample)
         assert len(found) == launches.RECORDED_CALLS
         assert [each["kind"] for each in found[0]["operations"]] == ["kernel", "set"]
         assert found[0]["calls"] == RECORDED["counts"]
         assert found[0]["time_ns"] == 42.0
-        assert "calls" not in launches.of_samples(self.call, sample, waits=True)[0]
+        assert "calls" not in launches.record_samples(self.call, sample, waits=True)[0]
 
     def test_a_third_call_within_ranges_names_operators_and_no_times(self) -> None:
         marked = copy.deepcopy(RECORDED)
@@ -104,7 +104,7 @@ class TestOfACall:
             yield
             self.library.trace.append("no ranges")
 
-        found = launches.of_call(self.call, self.wait, ranges)
+        found = launches.profile_call(self.call, self.wait, ranges)
         assert self.library.trace == [*ONCE, *ONCE, "ranges", *ONCE, "no ranges"]
         assert os.environ[launches.NVTX] == "fake"
         operators = [operation.get("operator") for operation in found["activity"]["operations"]]
@@ -113,7 +113,7 @@ class TestOfACall:
 
         operations[1]["grid"] = [1, 1, 1]
         self.records(RECORDED)
-        found = launches.of_call(self.call, self.wait, ranges)
+        found = launches.profile_call(self.call, self.wait, ranges)
         told = [
             operation for operation in found["activity"]["operations"] if "operator" in operation
         ]
@@ -124,12 +124,12 @@ class TestOfACall:
             raise RuntimeError("a profiler is on")
 
         with mock.patch("traceback.print_exc") as printed:
-            found = launches.of_call(self.call, self.wait, ranges)
+            found = launches.profile_call(self.call, self.wait, ranges)
         printed.assert_called_once()
         assert len(found["launches"]) == 1
 
     def test_times_count_from_the_first_start(self) -> None:
-        found = launches.of_call(self.call, self.wait)
+        found = launches.profile_call(self.call, self.wait)
         copy, kernel, fill = found["activity"]["operations"]
         assert (copy["start_ns"], copy["end_ns"], copy["direction"]) == (0, 100, "HtoD")
         assert (kernel["start_ns"], kernel["launched_ns"]) == (500, -100)
@@ -140,7 +140,7 @@ class TestOfACall:
         assert found["activity"]["host_ns"] >= 0
 
     def test_a_launch_has_what_its_kernel_takes(self) -> None:
-        found = launches.of_call(self.call, self.wait)
+        found = launches.profile_call(self.call, self.wait)
         (launch,) = found["launches"]
         assert launch["grid"] == [157, 1, 1]
         assert launch["cluster"] == [2, 1, 1]
@@ -150,16 +150,16 @@ class TestOfACall:
     def test_no_census_is_in_the_librarys_words(self) -> None:
         self.library.fails = "census_begin"
         with pytest.raises(launches.CensusError, match="words of the library"):
-            launches.of_call(self.call, self.wait)
+            launches.profile_call(self.call, self.wait)
         assert self.library.trace == ["census_begin"]
 
     def test_a_call_that_fails_ends_its_recording(self) -> None:
         with pytest.raises(ZeroDivisionError):
-            launches.of_call(lambda: 1 / 0, self.wait)
+            launches.profile_call(lambda: 1 / 0, self.wait)
         assert self.library.trace == ["census_begin", "census_end"]
 
     def test_without_the_variable_there_is_none(self) -> None:
         with mock.patch.dict(os.environ):
             os.environ.pop(probe.VARIABLE)
             with pytest.raises(launches.CensusError, match="names no library"):
-                launches.of_call(self.call, self.wait)
+                launches.profile_call(self.call, self.wait)

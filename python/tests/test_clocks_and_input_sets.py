@@ -43,9 +43,9 @@ def clock(library: Any, monkeypatch: pytest.MonkeyPatch) -> probe.Probe:
     return probe.Probe("fake")
 
 
-def test_behind_the_gate(clock: probe.Probe) -> None:
+def test_on_a_blocked_stream(clock: probe.Probe) -> None:
     inputs = Changing()
-    measured = timing.measure_gated(inputs.call, PLAN, clock, inputs)
+    measured = timing.measure_blocked(inputs.call, PLAN, clock, inputs)
     assert inputs.trace == ["changed", "called", "changed", "called", "last", "called"]
     assert inputs.kept == [6]
     assert len(measured["host_reference_ns"]) == 3 and min(measured["host_reference_ns"]) > 0
@@ -58,7 +58,7 @@ def test_a_graphs_results_are_where_it_was_captured(
     inputs, results = Changing(), (torch.zeros(1),)
     graph = timing.Captured(lambda: inputs.trace.append("replayed"), results, held_bytes=64)
     monkeypatch.setattr(timing, "captured", lambda call: graph)
-    monkeypatch.setattr(timing, "gated_clock", lambda: clock)
+    monkeypatch.setattr(timing, "stream_clock", lambda: clock)
     plan, gpu = timing.Plan(0, 3, 3, 0, cold=False, graph=True), SimpleNamespace(state=dict)
     measured = timing.measure_cuda(lambda: None, plan, gpu, inputs)  # type: ignore[arg-type]
     # Once before the first sample: the graph's own warm-up.

@@ -51,7 +51,7 @@ class TestFirstCall:
 
     def test_parts_are_their_own_and_add_up_to_no_more_than_the_call(self) -> None:
         tune = self.module.tune
-        _, told = first_call.made(lambda: self.module.tune(), lambda: time.sleep(0.005))
+        _, told = first_call.first_call(lambda: self.module.tune(), lambda: time.sleep(0.005))
         parts = told["first_call_parts"]
         counts = {name: part["count"] for name, part in parts.items()}
         assert counts == {"tuning": 1, "compiling": 2, "loading": 2}
@@ -63,10 +63,10 @@ class TestFirstCall:
         assert self.module.tune is tune, "as it was"
 
     def test_what_does_nothing_of_the_kind_has_no_part(self) -> None:
-        results, told = first_call.made(lambda: 3, lambda: None)
+        results, told = first_call.first_call(lambda: 3, lambda: None)
         assert (results, told["first_call_parts"]) == (3, {})
 
     def test_what_fails_fails_as_ever(self) -> None:
         with pytest.raises(LookupError, match="without being watched"):
-            first_call.made(lambda: self.module.fails(), lambda: None)
+            first_call.first_call(lambda: self.module.fails(), lambda: None)
         assert "watched" not in repr(self.module.fails)

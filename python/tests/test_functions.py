@@ -40,7 +40,7 @@ def named(function: str) -> str:
 
 class TestOfACall:
     def test_functions_of_the_library_are_counted_and_those_of_python_are_not(self) -> None:
-        calls, uncounted = functions.of_call(library().attention, "stand_in")
+        calls, uncounted = functions.count_functions(library().attention, "stand_in")
         expected = {
             "stand_in.ops:attention": 1,
             "stand_in.ops:plan": 2,
@@ -53,12 +53,12 @@ class TestOfACall:
 
     def test_a_framework_is_told_where_it_is_the_library(self) -> None:
         call = library("cupy.made_up").attention
-        assert functions.of_call(call, "xformers")[0] == {}
-        assert "cupy.made_up:plan" in functions.of_call(call, "cupy")[0]
+        assert functions.count_functions(call, "xformers")[0] == {}
+        assert "cupy.made_up:plan" in functions.count_functions(call, "cupy")[0]
 
     def test_what_differs_between_calls_is_left_out_and_named(self) -> None:
         module, turns = library(), iter(range(9))
-        calls, uncounted = functions.of_call(
+        calls, uncounted = functions.count_functions(
             lambda: [module.plan() for _ in range(next(turns))], ""
         )
         assert "stand_in.ops:plan" not in calls

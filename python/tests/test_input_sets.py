@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import islice
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -14,12 +14,16 @@ pytest.importorskip("torch")
 
 import torch
 
+from regatta_worker.on_torch.case import written
 from regatta_worker.on_torch.inputs import TorchInputSets
-from regatta_worker.on_torch.variants import written
 from regatta_worker.problem import inputs
+from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import LAST, InputSets, fresh, in_turn, seed_of
-from regatta_worker.problem.planes import chosen
+from regatta_worker.problem.input_sets import LAST, CaseInputs, InputSets, fresh, in_turn, seed_of
+
+ARRAYS = Arrays.of_torch("cpu")
+FILL = functools.partial(inputs.fill, ARRAYS)
+SETS = CaseInputs(seed=7, sets=3)
 
 
 class TestOrder:
@@ -27,7 +31,8 @@ class TestOrder:
 
     def sets(self, numbers: Any, **given: Any) -> tuple[InputSets, list[int]]:
         put: list[int] = []
-        return InputSets(3, numbers, put.append, lambda error: False, **given), put
+        of = CaseInputs(sets=3, numbers=numbers)
+        return InputSets(of, put.append, lambda error: False, **given), put
 
     def test_the_last_is_on_its_own_set_and_no_two_in_a_row_are_alike(self) -> None:
         for make in (fresh, lambda: in_turn(3), lambda: in_turn(5)):
@@ -39,7 +44,7 @@ class TestOrder:
                 assert put.count(LAST) == 1
                 # Warmed up on set 0.
                 assert all(a != b for a, b in zip([0, *put], put, strict=False)), put
-                assert sets.told()["input_sets"] == len({0, *put})
+                assert sets.as_reply()["input_sets"] == len({0, *put})
         with pytest.raises(ValueError):
             in_turn(2)
 
@@ -54,7 +59,7 @@ class TestOrder:
         sets, _ = self.sets(fresh())
         sets.change(last=True)
         reason = {"input_sets": 2, "input_sets_reason": "there were 1 samples"}
-        assert sets.told() == reason
+        assert sets.as_reply() == reason
 
     def test_where_memory_is_short_the_inputs_are_those_of_the_first_call(self) -> None:
         put: list[int] = []
@@ -64,14 +69,14 @@ class TestOrder:
             if number:
                 raise MemoryError("no more\nof it")
 
-        sets = InputSets(3, fresh(), short, lambda error: isinstance(error, MemoryError))
+        sets = InputSets(CaseInputs(sets=3), short, lambda error: isinstance(error, MemoryError))
         for last in (False, False, True):
             sets.change(last)
         assert put == [2, 0], "tried once, and put back"
         assert sets.number == 0
-        assert sets.told()["input_sets"] == 1
-        assert "no more" in sets.told()["input_sets_reason"]
-        other = InputSets(3, fresh(), _fails, lambda error: False)
+        assert sets.as_reply()["input_sets"] == 1
+        assert "no more" in sets.as_reply()["input_sets_reason"]
+        other = InputSets(CaseInputs(sets=3), _fails, lambda error: False)
         with pytest.raises(ZeroDivisionError):
             other.change(last=False)
 
@@ -82,8 +87,7 @@ class TestInPlace:
     def of(self, **axes: Any) -> tuple[Problem, dict[str, torch.Tensor]]:
         problem = Problem.from_wire(support.wire(**axes))
         return problem, {
-            name: inputs.torch_input(problem, name, 7, torch.bfloat16, "cpu")
-            for name in inputs.TENSORS
+            name: inputs.whole(ARRAYS, problem, name, 7, torch.bfloat16) for name in inputs.TENSORS
         }
 
     def test_contents_are_those_of_the_set_and_addresses_stay(self) -> None:
@@ -96,28 +100,21 @@ class TestInPlace:
                 def refresh(tensors: Any = tensors, to: list[float] = refreshed) -> None:
                     to.append(tensors["q"].sum().item())
 
-                sets = TorchInputSets(
-                    tensors,
-                    7,
-                    3,
-                    inputs.torch_fill,
-                    refresh,
-                    free_bytes=free_bytes,
-                )
+                sets = TorchInputSets(tensors, SETS, FILL, refresh, free_bytes=free_bytes)
                 before = [(x.data_ptr(), x.stride(), x._version) for x in tensors.values()]
                 for last in (False, False, False, True):
                     sets.change(last)
                     for name, tensor in tensors.items():
                         seed = seed_of(7, sets.number)
-                        wanted = inputs.torch_input(problem, name, seed, torch.bfloat16, "cpu")
-                        told = (axes, free_bytes, name, sets.number)
+                        wanted = inputs.whole(ARRAYS, problem, name, seed, torch.bfloat16)
+                        label = (axes, free_bytes, name, sets.number)
                         if last or free_bytes is not None:
-                            assert torch.equal(tensor, wanted), told
+                            assert torch.equal(tensor, wanted), label
                         else:
                             # The same elements, elsewhere.
-                            assert not torch.equal(tensor, wanted), told
+                            assert not torch.equal(tensor, wanted), label
                             ordered = (x.flatten().sort().values for x in (tensor, wanted))
-                            assert torch.equal(*ordered), told
+                            assert torch.equal(*ordered), label
                 after = [(x.data_ptr(), x.stride(), x._version) for x in tensors.values()]
                 for (*place, version), (*placed, changed) in zip(before, after, strict=True):
                     assert place == placed
@@ -128,7 +125,7 @@ class TestInPlace:
     def test_no_two_samples_have_the_same_contents(self) -> None:
         for free_bytes in (None, 0):
             _, tensors = self.of(layout="bhsd", kv_heads=2)
-            sets = TorchInputSets(tensors, 7, 3, inputs.torch_fill, free_bytes=free_bytes)
+            sets = TorchInputSets(tensors, SETS, FILL, free_bytes=free_bytes)
             seen = [[x.clone() for x in tensors.values()]]
             for number in range(30):
                 sets.change(last=number == 29)
@@ -142,28 +139,12 @@ class TestInPlace:
     def test_tensors_with_others_between_are_copied_as_they_are(self) -> None:
         wide = torch.zeros(4, 8, dtype=torch.bfloat16)
         tensors = {"q": wide[:, :5], "k": torch.zeros(1, 4, 1, dtype=torch.bfloat16)}
-        sets = TorchInputSets(tensors, 7, 3, inputs.torch_fill)
+        sets = TorchInputSets(tensors, SETS, FILL)
         for last in (False, True):
             sets.change(last)
-            wanted = inputs.torch_block(seed_of(7, sets.number), "q", 0, (4, 5), wide.dtype, "cpu")
+            wanted = inputs.block(ARRAYS, seed_of(7, sets.number), "q", 0, (4, 5), wide.dtype)
             assert torch.equal(tensors["q"], wanted)
             assert not wide[:, 5:].any()
-
-    def test_parts_are_those_of_the_whole(self) -> None:
-        ragged = {"q": [3, 24, 1], "k": [5, 24, 9]}
-        for axes in ({}, {"layout": "bhsd", "kv_heads": 2}, {"varlen": ragged, "kv_heads": 1}):
-            problem, tensors = self.of(head_dim_v=8, **axes)
-            for small in (1 << 22, 100):
-                with mock.patch("regatta_worker.problem.inputs.CHUNK", small):
-                    for plane in chosen(problem):
-                        for name, whole in tensors.items():
-                            given = (problem, name, 7, plane)
-                            made = inputs.torch_part(*given, torch.bfloat16, "cpu")
-                            assert torch.equal(made[0], plane.cut(name, whole))
-                    for name, whole in tensors.items():
-                        again = torch.empty_like(whole)
-                        inputs.torch_fill(again, name, 7)
-                        assert torch.equal(again, whole)
 
     def test_what_forward_saved_is_written_over(self) -> None:
         shared = torch.ones(3)

@@ -1,48 +1,88 @@
-"""The inputs, against the vectors in docs/PROTOCOL.md."""
+"""The inputs, against the vectors in docs/PROTOCOL.md, and alike in NumPy and torch."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 import support
 from regatta_worker.problem import inputs
+from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem, probe_indices
+from regatta_worker.problem.planes import chosen
+
+RAGGED = {"q": [3, 24, 1], "k": [5, 24, 9]}
+AXES: list[dict[str, Any]] = [
+    {"head_dim_v": 8},
+    {"head_dim_v": 8, "layout": "bhsd", "kv_heads": 2},
+    {"varlen": RAGGED, "kv_heads": 1},
+]
 
 
-class TestInputs:
-    def test_frozen_values(self) -> None:
-        first = [0.836805286714029, -1.1781049573266253, -0.7669481822728474]
-        assert inputs.numpy_elements(42, "q", 0, 3).tolist() == first
-        assert inputs.numpy_elements(42, "dout", 1000, 1)[0] == -1.3725259712649156
+@pytest.fixture(params=["numpy", "torch"])
+def arrays(request: pytest.FixtureRequest) -> Arrays:
+    if request.param == "numpy":
+        return Arrays.of_numpy()
+    pytest.importorskip("torch")
+    return Arrays.of_torch("cpu")
 
-    def test_a_seed_may_use_all_64_bits(self) -> None:
-        """The formula in integers of any size, cut to 64 bits, for the largest seed."""
-        seed, bits = (1 << 64) - 1, (1 << 64) - 1
-        z = (seed + ((1 << 40) + 5 + 1) * inputs.GOLDEN) & bits
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & bits
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & bits
-        z ^= z >> 31
-        expected = (2 * ((z >> 11) / 2**53) - 1) * 3**0.5
-        assert inputs.numpy_elements(seed, "k", 5, 1)[0] == expected
 
-    def test_rounded_through_float32(self) -> None:
-        problem = Problem.from_wire(support.wire())
-        exact = inputs.numpy_elements(7, "v", 0, 2 * 24 * 4 * 16)
-        halves = inputs.numpy_input(problem, "v", 7, np.float16)
-        assert halves.shape == (2, 24, 4, 16)
-        expected = exact.astype(np.float32).astype(np.float16)
-        assert (halves.reshape(-1) == expected).all()
+def elements(arrays: Arrays, seed: int, tensor: str, first: int, count: int) -> list[float]:
+    positions = arrays.positions(first, first + count)
+    found: list[float] = inputs.elements(arrays, seed, tensor, positions).tolist()
+    return found
 
-    def test_chunks_are_seamless(self) -> None:
-        problem = Problem.from_wire(support.wire())
-        whole = inputs.numpy_input(problem, "q", 3, np.float32)
-        kept, inputs.CHUNK = inputs.CHUNK, 100
-        try:
-            assert (inputs.numpy_input(problem, "q", 3, np.float32) == whole).all()
-        finally:
-            inputs.CHUNK = kept
 
-    def test_probes_stay_inside(self) -> None:
-        assert probe_indices(5)[-1] == 4
-        assert max(probe_indices(1)) == 0
-        assert probe_indices(32) == list(range(1, 32, 2))
+def test_frozen_values(arrays: Arrays) -> None:
+    first = [0.836805286714029, -1.1781049573266253, -0.7669481822728474]
+    assert elements(arrays, 42, "q", 0, 3) == first
+    assert elements(arrays, 42, "dout", 1000, 1) == [-1.3725259712649156]
+
+
+def test_a_seed_may_use_all_64_bits(arrays: Arrays) -> None:
+    """The formula in integers of any size, cut to 64 bits, for the largest seed."""
+    seed, bits = (1 << 64) - 1, (1 << 64) - 1
+    z = (seed + ((1 << 40) + 5 + 1) * 0x9E3779B97F4A7C15) & bits
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & bits
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & bits
+    z ^= z >> 31
+    expected = (2 * ((z >> 11) / 2**53) - 1) * 3**0.5
+    assert elements(arrays, seed, "k", 5, 1) == [expected]
+
+
+@pytest.mark.parametrize("axes", AXES)
+def test_chunks_and_layouts_are_seamless_and_rounded_through_float32(
+    arrays: Arrays, axes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem.from_wire(support.wire(**axes))
+    exact = np.array(elements(arrays, 7, "v", 0, int(np.prod(problem.shape("v")))))
+    expected = exact.astype(np.float32).astype(np.float16).reshape(problem.shape("v"))
+    for chunk in (inputs.CHUNK, 100):
+        monkeypatch.setattr(inputs, "CHUNK", chunk)
+        halves = inputs.whole(arrays, problem, "v", 7, arrays.xp.float16)
+        assert tuple(halves.shape) == problem.shape("v")
+        assert np.array_equal(np.asarray(halves), expected)
+        lying = np.asarray(problem.turned(halves))
+        assert lying.flags["C_CONTIGUOUS"], "the layout is in the strides"
+
+
+@pytest.mark.parametrize("axes", AXES)
+def test_parts_are_those_of_the_whole(
+    arrays: Arrays, axes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem.from_wire(support.wire(**axes))
+    for name in inputs.TENSORS:
+        whole = inputs.whole(arrays, problem, name, 7, arrays.xp.float16)
+        for chunk in (1 << 22, 100):
+            monkeypatch.setattr(inputs, "CHUNK", chunk)
+            for plane in chosen(problem):
+                part = inputs.part(arrays, problem, name, 7, plane, arrays.xp.float16)
+                assert np.array_equal(np.asarray(part[0]), np.asarray(plane.cut(name, whole)))
+
+
+def test_probes_stay_inside() -> None:
+    assert probe_indices(5)[-1] == 4
+    assert max(probe_indices(1)) == 0
+    assert probe_indices(32) == list(range(1, 32, 2))

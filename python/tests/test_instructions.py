@@ -27,7 +27,7 @@ def counted(library: Any, kernels: Any, dropped: int = 0) -> list[dict[str, Any]
     """What is counted of three calls by a probe that gives these counts."""
     library.texts["census_end"] = LAUNCHED
     library.texts["counters_end"] = {"metrics": [EXECUTED], "kernels": kernels, "dropped": dropped}
-    return instructions.of_calls(lambda: None, lambda result: None, [EXECUTED])
+    return instructions.count_instructions(lambda: None, lambda result: None, [EXECUTED])
 
 
 def test_kernels_have_the_names_of_the_census_call_by_call(library: Any) -> None:

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 import support
-from regatta_worker.protocol.channel import Failed, Unsupported
+from regatta_worker.protocol.channel import Failed, Lost, Unsupported
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 
@@ -136,22 +136,22 @@ class TestSets:
         import numpy as np
 
         from regatta_worker.problem import inputs
+        from regatta_worker.problem.arrays import Arrays
         from regatta_worker.problem.attention import Problem
 
         for axes in ({"dtype": "bf16"}, {"layout": "bhsd", "kv_heads": 2}):
             axes = {"direction": "backward", "head_dim": 8, **axes}
             self.prepared(**axes)
-            case, problem = self.worker._prepared(), Problem.from_wire(support.wire(**axes))
+            case, problem = self.worker.prepared(), Problem.from_wire(support.wire(**axes))
             # The first arrays may be the host's own memory, which is not written into.
             case.put(2)
-            before = {name: x.unsafe_buffer_pointer() for name, x in case.held.items()}
+            before = {name: x.unsafe_buffer_pointer() for name, x in case.arrays.items()}
             case.put(1)
-            for name, array in case.held.items():
+            for name, array in case.arrays.items():
                 assert array.unsafe_buffer_pointer() == before[name]
-                wanted = inputs.numpy_input(problem, name, 43, array.dtype)
+                wanted = inputs.whole(Arrays.of_numpy(), problem, name, 43, array.dtype)
                 logical = np.asarray(array)
-                logical = logical.swapaxes(1, 2) if problem.layout == "bhsd" else logical
-                assert (logical == wanted).all(), name
+                assert (problem.turned(logical) == wanted).all(), name
 
     def test_changing_the_inputs_compiles_once_for_all_that_they_fit(self) -> None:
         from jax._src import compiler
@@ -172,7 +172,7 @@ class TestSets:
     def test_results_that_are_kept_are_wrong_after_timing(self) -> None:
         for direction in ("forward", "backward", "both"):
             prepared = self.prepared(direction=direction)
-            case = self.worker._prepared()
+            case = self.worker.prepared()
             kept, analysis = case.call(), case.compiled.memory_analysis()
             case.compiled = mock.Mock(return_value=kept)
             case.compiled.memory_analysis.return_value = analysis
@@ -190,7 +190,7 @@ class TestSets:
 
     def test_where_memory_is_short_the_only_set_is_checked(self) -> None:
         self.prepared(direction="backward")
-        case = self.worker._prepared()
+        case = self.worker.prepared()
         arranged, calls = case.arranged, []
 
         def short(held: Any) -> Any:
@@ -223,10 +223,26 @@ def test_what_broke_before_the_first_call_is_no_refusal(
 
     worker = jax_worker.JaxWorker()
     broken = mock.Mock(lower=mock.Mock(side_effect=RuntimeError(words)))
-    monkeypatch.setattr(worker, "_timed", lambda function: broken)
+    monkeypatch.setattr(worker, "jitted", lambda function: broken)
     request = {"variant": "xla", "seed": 1, "params": {}, "problem": support.wire()}
     with pytest.raises(kind, match=words):
         worker.prepare(request)
+
+
+@pytest.mark.skipif(not support.installed("jax"), reason="jax is not installed")
+@pytest.mark.parametrize(("recovers", "kind"), [(False, Lost), (True, RuntimeError)])
+def test_a_device_that_fails_every_call_is_lost(
+    recovers: bool, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regatta_worker.libraries import jax as jax_worker
+
+    worker, words = jax_worker.JaxWorker(), "CUDA error: an illegal memory access was encountered"
+    worker.prepare({"variant": "xla", "seed": 1, "params": {}, "problem": support.wire()})
+    monkeypatch.setattr(worker.prepared(), "compiled", mock.Mock(side_effect=RuntimeError(words)))
+    waits = [RuntimeError(words), None if recovers else RuntimeError(words)]
+    monkeypatch.setattr(worker, "wait", mock.Mock(side_effect=waits))
+    with pytest.raises(kind, match=words):
+        worker.call()
 
 
 class TestEnding:

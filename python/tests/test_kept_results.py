@@ -15,13 +15,13 @@ pytest.importorskip("torch")
 import torch
 import torch.nn.functional as F
 
-from regatta_worker.on_torch.case import Asked, Built, Variant
+from regatta_worker.on_torch.case import Call, TorchCase
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.kept import Kept
-from regatta_worker.on_torch.library import TorchLibrary
-from regatta_worker.on_torch.variants import Access, autograd_call
+from regatta_worker.on_torch.library import Library, Row, TorchWorker
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.planes import chosen
+from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed
 
 TOLERANCE = 1e-5
@@ -32,27 +32,26 @@ def compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(*heads, enable_gqa=True).transpose(1, 2)
 
 
-class Keeping(TorchLibrary):
+class Keeping(TorchWorker):
     """Attention that is right at the first call, and later by variant gives what it kept."""
 
-    NAME = "keeping"
     writes = False
     """Whether a call writes into its inputs."""
 
-    def variants(self) -> dict[str, Variant]:
+    def __init__(self) -> None:
         names = ("right", "first", "address", "fingerprint", "version", "written", "contents")
-        return {name: Variant("v", ("f32",)) for name in names}
+        row = Row(Variant("v", ("f32",)), self.keep, on_gpu=False)
+        super().__init__(Library("keeping", rows=dict.fromkeys(names, row)))
 
-    def build(self, asked: Asked) -> Built:
+    def keep(self, case: TorchCase) -> Call:
         self.computed = 0
-        tensors = asked.tensors
-        access = Access(asked.problem, copies=False)
-        made = autograd_call(asked.problem, tensors, access, compute)
+        tensors = case.tensors
+        made = case.differentiable(compute)
         kept: dict[Any, Any] = {}
 
         def now() -> Any:
             self.computed += 1
-            results = tuple(x.detach().clone() for x in made.call())
+            results = tuple(x.detach().clone() for x in made.run())
             if self.writes:
                 with torch.no_grad():
                     tensors["q"].zero_()
@@ -61,7 +60,7 @@ class Keeping(TorchLibrary):
         def key() -> Any:
             q, k, v = (tensors[name] for name in "qkv")
             of_inputs = [x for name, x in sorted(tensors.items())]
-            match asked.variant:
+            match case.variant:
                 case "right":
                     return object()
                 case "first":
@@ -87,13 +86,17 @@ class Keeping(TorchLibrary):
         buffers: list[torch.Tensor] = []
 
         def written_once() -> Any:
-            results = made.call()
+            results = made.run()
             if not buffers:
                 buffers.extend(x.detach().clone() for x in results)
             return tuple(buffers)
 
-        chosen_call = written_once if asked.variant == "written" else call
-        return Built(chosen_call, refresh=made.refresh)
+        chosen_call = written_once if case.variant == "written" else call
+        return Call(chosen_call, made.refresh)
+
+
+def case_of(problem: Problem) -> TorchCase:
+    return TorchCase(problem=problem, variant="right", params={}, tensors={})
 
 
 class TestKeptResults:
@@ -172,13 +175,13 @@ class TestKeptResults:
         for value in (math.nan, math.inf):
             result = torch.zeros(problem.shape("out"))
             result[index, 5, head, 3] = value
-            found = library.checked(problem, 1, (result,))["errors"]["out"]
+            found = library.check_last(case_of(problem), 1, (result,))["errors"]["out"]
             assert not math.isfinite(found["relative_l2"])
 
     def test_results_of_another_shape_are_told(self) -> None:
         problem = Problem.from_wire(support.wire())
         with pytest.raises(Failed, match=r"out is \(2, 23, 4, 16\), not \(2, 24, 4, 16\)"):
-            Keeping().checked(problem, 1, (torch.zeros(2, 23, 4, 16),))
+            Keeping().check_last(case_of(problem), 1, (torch.zeros(2, 23, 4, 16),))
 
 
 def request(**axes: Any) -> dict[str, Any]:
@@ -204,7 +207,7 @@ class TestKeptInputs:
         support.right_after_timing(measured, TOLERANCE, before)
 
     def test_inputs_are_known_by_all_that_determines_them(self) -> None:
-        kept = Keeping()._kept
+        kept = Keeping().kept
 
         def of(seed: int = 7, **axes: Any) -> dict[str, torch.Tensor]:
             problem = Problem.from_wire(support.wire(**axes))
@@ -225,22 +228,22 @@ class TestKeptInputs:
 
     def test_what_does_not_fit_is_not_kept_and_is_right(self) -> None:
         library = Keeping()
-        library._kept.shelf.limit_bytes = 1000
+        library.kept.cache.limit_bytes = 1000
         prepared = library.prepare(request(direction="both"))
         measured = library.measure(support.PLAN)
         support.right_after_timing(measured, TOLERANCE, prepared)
-        assert len(library._kept.shelf) == 0
+        assert len(library.kept.cache.values) == 0
 
     def test_where_memory_runs_out_it_is_tried_again_without_what_is_kept(self) -> None:
         library = Keeping()
         library.prepare(request())
-        first_call, left = library._first_call, [1]
+        build, left = library.build, [1]
 
         def short(*arguments: Any) -> Any:
             if left and left.pop():
                 raise torch.OutOfMemoryError("none left")
-            return first_call(*arguments)
+            return build(*arguments)
 
-        with mock.patch.object(library, "_first_call", short):
+        with mock.patch.object(library, "build", short):
             prepared = library.prepare(request())
         assert prepared["errors"]["out"]["relative_l2"] < TOLERANCE

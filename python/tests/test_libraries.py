@@ -1,8 +1,18 @@
-"""Libraries that are not installed here: listed all the same, and every case says why."""
+"""Libraries on torch: variants by value over stand-ins, what is refused, and what is not here."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
+import io
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -10,53 +20,518 @@ import support
 
 pytest.importorskip("torch")
 
-LIBRARIES: dict[str, tuple[str, str, list[str]]] = {
-    "cudnn": ("cudnn", "nvidia-cudnn-frontend", ["graph"]),
-    "fla": ("fla", "fla-core", ["parallel"]),
-    "flash_attn": ("flash_attn", "flash-attn", ["fa2", "fa3", "fa4"]),
-    "flashinfer": (
-        "flashinfer",
-        "flashinfer-python",
-        ["prefill", "paged-prefill", "paged-decode"],
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention.flex_attention import flex_attention
+
+import stand_ins
+from regatta_worker.libraries import (
+    cudnn,
+    fla,
+    flash_attn,
+    flashinfer,
+    transformer_engine,
+    xformers,
+)
+from regatta_worker.libraries import torch as torch_library
+from regatta_worker.on_torch.case import DTYPES, TorchCase
+from regatta_worker.on_torch.library import Library, TorchWorker
+from regatta_worker.problem.attention import Problem
+from regatta_worker.protocol.channel import Failed, Unsupported
+from stand_ins import Recorded, served
+
+RAGGED = {"q": [3, 24, 7], "k": [5, 24, 16]}
+RAGGED_SELF = {"q": [3, 24], "k": [3, 24]}
+ALL = ("forward", "backward", "both")
+
+
+def window(left: int | None, right: int | None, align: str = "bottom-right") -> dict[str, Any]:
+    return {"left": left, "right": right, "align": align}
+
+
+BOTTOM_RIGHT: list[dict[str, Any]] = [
+    support.FULL,
+    support.CAUSAL_BR,
+    window(5, 2),
+    window(3, 0),
+    window(None, 4),
+    window(4, None),
+]
+LEFT_ONLY: list[dict[str, Any]] = [support.FULL, support.CAUSAL_BR, window(4, 0), window(4, None)]
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[dict[str, TorchWorker]]:
+    """By library, over stand-ins."""
+    kernels = stand_ins.kernels()
+    generations = {
+        "flash_attn__flash_attn_interface": stand_ins.FLASH_ATTN_2,
+        "flash_attn__cute__interface": stand_ins.FLASH_ATTN_4,
+        "flash_attn_interface": types.ModuleType("flash_attn_interface"),
+    }
+    own = torch_library.WORKER
+    rows = dict(own.rows)
+
+    def flex(case: TorchCase) -> Any:
+        attend = stand_ins.flex if case.problem.has_backward else flex_attention
+        return torch_library.flex_call(case, attend)
+
+    for name, build in (
+        ("flex", flex),
+        ("varlen", functools.partial(torch_library.varlen_call, attend=stand_ins.varlen)),
+        ("earlier", functools.partial(torch_library.varlen_call, attend=stand_ins.earlier_varlen)),
+    ):
+        rows[name] = replace(own.rows["flex" if name == "flex" else "varlen"], build=build)
+    with mock.patch.dict(cudnn.DATA_TYPES, {"f32": "FLOAT"}):
+        yield {
+            "torch": served(replace(own, rows=rows)),
+            "flash_attn": served(flash_attn.WORKER, **generations),
+            "flashinfer": served(flashinfer.WORKER, flashinfer=stand_ins.FLASHINFER),
+            "cudnn": served(cudnn.WORKER, cudnn=stand_ins.CUDNN),
+            **{f"fla-{release}": of_fla(release) for release in stand_ins.FLA},
+        }
+    for library in kernels:
+        library._destroy()
+
+
+def of_fla(release: str) -> TorchWorker:
+    module = stand_ins.module(parallel_attn=stand_ins.FLA[release])
+    return served(fla.WORKER, fla__ops__attn=module)
+
+
+def prepare(
+    workers: dict[str, TorchWorker], variant: str, params: Any = None, **axes: Any
+) -> dict[str, Any]:
+    """Asks for a case of `library/variant`."""
+    library, name = variant.split("/")
+    request = {"variant": name, "seed": support.SEED, "params": params or {}}
+    request |= {"problem": support.wire(**axes), "input_sets": support.SETS}
+    with mock.patch("torch.cuda.current_stream", return_value=mock.Mock(cuda_stream=0)):
+        return workers[library].prepare(request)
+
+
+def right(
+    workers: dict[str, TorchWorker], variant: str, params: Any = None, **axes: Any
+) -> dict[str, Any]:
+    """The case is right, also once other contents lie where the inputs did."""
+    with (
+        warnings.catch_warnings(),
+        mock.patch("torch.cuda.current_stream", return_value=mock.Mock(cuda_stream=0)),
+    ):
+        # FlexAttention says that it runs unfused.
+        warnings.simplefilter("ignore")
+        prepared = prepare(workers, variant, params, **axes)
+        support.right(prepared, 5e-6)
+        measured = workers[variant.split("/")[0]].measure(support.PLAN)
+        support.right_after_timing(measured, 5e-6, prepared)
+    return prepared
+
+
+CROSS: dict[str, Any] = {"kv_heads": 2, "seq_q": 9, "seq_k": 21}
+TABLE: list[tuple[str, Any, Any, Any]] = [
+    *(
+        (variant, BOTTOM_RIGHT, ALL, {"layout": layout, **CROSS})
+        for variant in ("torch/flash", "flash_attn/fa2", "flash_attn/fa3", "flash_attn/fa4")
+        for layout in ("bshd", "bhsd")
     ),
+    *(
+        (variant, [support.FULL, support.CAUSAL_BR], ("both",), {"varlen": RAGGED, "kv_heads": 2})
+        for variant in ("torch/flash", "flash_attn/fa2", "flash_attn/fa3", "flash_attn/fa4")
+    ),
+    *(
+        ("torch/flex", [*BOTTOM_RIGHT, support.CAUSAL], ALL, {"layout": layout, **CROSS})
+        for layout in ("bshd", "bhsd")
+    ),
+    ("torch/varlen", BOTTOM_RIGHT, ALL, {"varlen": RAGGED, "kv_heads": 2}),
+    ("torch/varlen", BOTTOM_RIGHT, ("both",), {"batch": 3, **CROSS}),
+    ("torch/varlen", BOTTOM_RIGHT, ("both",), {"batch": 1, "layout": "bhsd", **CROSS}),
+    ("torch/varlen", [support.CAUSAL], ALL, {"batch": 3}),
+    ("torch/earlier", [support.FULL], ("forward",), {"varlen": RAGGED}),
+    *(
+        (variant, LEFT_ONLY, ("forward",), axes)
+        for variant in ("flashinfer/prefill", "flashinfer/paged-prefill")
+        for axes in (
+            {"batch": 1, "head_dim_v": 8, **CROSS},
+            {"batch": 1, "layout": "bhsd", **CROSS},
+            {"batch": 3, **CROSS},
+            {"varlen": RAGGED, "kv_heads": 2},
+        )
+    ),
+    *(
+        ("flashinfer/paged-decode", LEFT_ONLY, ("forward",), axes)
+        for axes in (
+            {"batch": 3, **CROSS, "seq_q": 1},
+            {"batch": 3, "layout": "bhsd", **CROSS, "seq_q": 1},
+            {"varlen": {"q": [1, 1], "k": [5, 24]}, "seq_q": 1, "seq_k": 24},
+        )
+    ),
+    # On a square a causal mask has no alignment.
+    ("flashinfer/prefill", [support.CAUSAL], ("forward",), {}),
+    *(
+        ("cudnn/graph", [*BOTTOM_RIGHT, support.CAUSAL, window(4, 2, "top-left")], ALL, axes)
+        for axes in (
+            {"seq_q": 9, "seq_k": 24, "kv_heads": 2, "head_dim_v": 8},
+            {"layout": "bhsd", "seq_q": 9, "seq_k": 24},
+        )
+    ),
+    *(
+        (f"fla-{release}/parallel", [support.CAUSAL], ALL, axes)
+        for release in stand_ins.FLA
+        for axes in (
+            {"heads": 6, "kv_heads": 2},
+            {"layout": "bhsd", "head_dim_v": 32},
+            {"varlen": RAGGED_SELF},
+        )
+    ),
+    ("fla-0.5.0/parallel", [window(3, 0, "top-left")], ALL, {}),
+]
+
+
+@pytest.mark.parametrize(("variant", "masks", "directions", "axes"), TABLE)
+def test_values(workers: Any, variant: str, masks: Any, directions: Any, axes: Any) -> None:
+    for mask in masks:
+        for direction in directions:
+            if not (variant == "cudnn/graph" and _blind(mask, axes)):
+                right(workers, variant, mask=mask, direction=direction, **axes)
+
+
+def _blind(mask: dict[str, Any], axes: dict[str, Any]) -> bool:
+    """cuDNN's frontend makes NaN of a query that sees no key; the stand-in of its logsumexp too."""
+    return Problem.from_wire(support.wire(mask=mask, **axes)).has_blind_query
+
+
+@pytest.mark.parametrize(
+    ("words", "variant", "params", "axes"),
+    [
+        *(
+            ("at the bottom right", variant, {}, {"mask": support.CAUSAL, **axes})
+            for variant in (
+                "torch/flash",
+                "torch/varlen",
+                "flash_attn/fa2",
+                "flash_attn/fa3",
+                "flash_attn/fa4",
+                "flashinfer/prefill",
+            )
+            for axes in ({"seq_q": 9, "seq_k": 24}, {"varlen": RAGGED})
+        ),
+        ("has no window_size", "torch/earlier", {}, {"varlen": RAGGED, "mask": support.CAUSAL_BR}),
+        ("bhsd", "torch/varlen", {}, {"layout": "bhsd"}),
+        ("ragged", "torch/flex", {}, {"varlen": RAGGED}),
+        ("ragged", "cudnn/graph", {}, {"varlen": RAGGED}),
+        ("bwd has no num_splits", "flash_attn/fa3", {"num_splits": 4}, {"direction": "backward"}),
+        ("to the right", "flashinfer/prefill", {}, {"mask": window(4, 2)}),
+        ("bhsd", "flashinfer/prefill", {}, {"layout": "bhsd"}),
+        ("one query", "flashinfer/paged-decode", {}, {"seq_q": 2}),
+        ("one head_dim", "flashinfer/paged-decode", {}, {"seq_q": 1, "head_dim_v": 8}),
+        ("has no plan", "flashinfer/prefill", {"plan": "once"}, {"batch": 1}),
+        ("backend fa2 alone", "flashinfer/prefill", {"fixed_split_size": 8}, {}),
+        ("no window before fla-core 0.5.0", "fla-0.3.2/parallel", {}, {"mask": window(3, 0)}),
+        ("is causal", "fla-0.5.0/parallel", {}, {"mask": support.FULL}),
+        ("is causal", "fla-0.5.0/parallel", {}, {"mask": window(3, 2)}),
+        (
+            "must be equal",
+            "fla-0.5.0/parallel",
+            {},
+            {"mask": support.CAUSAL, "seq_q": 20, "seq_k": 24},
+        ),
+        ("at most 256", "fla-0.5.0/parallel", {}, {"mask": support.CAUSAL, "head_dim": 320}),
+    ],
+)
+def test_what_they_do_not_do(
+    workers: Any, words: str, variant: str, params: Any, axes: dict[str, Any]
+) -> None:
+    with pytest.raises(Unsupported, match=words):
+        prepare(workers, variant, params, **axes)
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("variant", ["torch/flash", "flash_attn/fa2", "flash_attn/fa3"])
+def test_needless_copies_reorder_and_come_back(workers: Any, variant: str, layout: str) -> None:
+    axes = {"batch": 1, "seq_q": 8, "layout": layout, "direction": "both"}
+    orders = {"bhsd": (16, 128, 1), "bshd": (64, 16, 1)}
+    other = {"bhsd": "bshd", "bshd": "bhsd"}[layout]
+    for access, strides in (("views", orders[layout]), ("copies", orders[other])):
+        prepared = right(workers, variant, {"access": access}, **axes)
+        assert prepared["effective"] == {"access": access}
+        assert variant == "flash_attn/fa2" or Recorded.strides[1:] == strides
+    out = workers[variant.split("/")[0]].call()[0]
+    assert (out.transpose(1, 2) if layout == "bhsd" else out).is_contiguous()
+
+
+def test_num_splits_is_of_forward(workers: Any) -> None:
+    for asked, effective in ((None, None), (4, 4), (1, 1), (0, None), (-1, None)):
+        params = {} if asked is None else {"num_splits": asked}
+        found = right(workers, "flash_attn/fa3", params)["effective"]
+        assert found.get("num_splits") == effective
+        assert Recorded.num_splits == (asked or 0)
+
+
+def test_only_autograd_takes_the_stream_of_forward(workers: Any) -> None:
+    for variant, earlier in (("fa2", True), ("fa3", False), ("fa4", False)):
+        right(workers, f"flash_attn/{variant}", direction="backward")
+        assert workers["flash_attn"].prepared().built.earlier_stream == earlier
+
+
+def test_the_stand_ins_have_the_parameters_of_the_operators() -> None:
+    for name, names in stand_ins.ATEN.items():
+        schema = getattr(torch.ops.aten, f"_flash_attention_{name}").default._schema
+        assert len(schema.arguments) == len(names.split())
+    if support.installed("flash_attn_interface"):
+        __import__("flash_attn_interface")
+        for name, declared in stand_ins.FLASH_ATTN_3.items():
+            theirs = getattr(torch.ops.flash_attn_3, name).default._schema
+            ours = torch._C.parse_schema(f"flash_attn_3::{name}{declared}")
+            assert [(x.name, x.type) for x in theirs.arguments] == [
+                (x.name, x.type) for x in ours.arguments
+            ]
+            assert len(theirs.returns) == len(ours.returns)
+
+
+class TestGenerations:
+    """Where each FlashAttention is found: modules of these names, with nothing in them."""
+
+    def loaded(self, operators: Any, *modules: str) -> TorchWorker:
+        rows = flash_attn.WORKER.rows.values()
+        every = {name: None for row in rows for name in row.modules}
+        there = {module: types.ModuleType(module) for module in modules}
+        with (
+            mock.patch.dict(sys.modules, every | there),
+            mock.patch.object(torch.ops, "flash_attn_3", operators, create=True),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            return TorchWorker(flash_attn.WORKER)
+
+    def test_xformers_copy_of_fa3_does_where_the_package_is_not_there(self) -> None:
+        worker = self.loaded(types.SimpleNamespace(fwd=None), "xformers.ops.fmha.flash3")
+        assert list(worker.modules) == ["fa3"]
+        assert list(worker.missing) == ["fa2", "fa4"]
+        assert "absent" not in worker.hello()
+
+    def test_a_module_that_registers_nothing_is_none(self) -> None:
+        there = ("xformers.ops.fmha.flash3", "flash_attn.cute.interface")
+        worker = self.loaded(types.SimpleNamespace(), *there)
+        assert list(worker.modules) == ["fa4"]
+        assert "flash_attn_interface cannot be imported" in worker.missing["fa3"]
+        assert "it registers no operator" in worker.missing["fa3"]
+
+
+class TestFlashInfer:
+    def test_pages_lie_in_random_order(self, workers: Any) -> None:
+        params = {"page_size": 4, "tensor_cores": "yes", "fixed_split_size": 8}
+        axes = {"batch": 2, "seq_q": 1, "seq_k": 30}
+        effective = right(workers, "flashinfer/paged-decode", params, **axes)["effective"]
+        assert effective == {"tensor_cores": "yes", "page_size": 4, "plan": "once"}
+        given: Any = stand_ins.Wrapper.last.given
+        assert sorted(given.indices.tolist()) == list(range(16))
+        assert given.indices.tolist() != list(range(16))
+        assert given.last_page_len.tolist() == [2, 2]
+        assert given.fixed_split_size == 8
+        pages = flashinfer.Pages.of(workers["flashinfer"].prepared())
+        last = given.indices[7].long()
+        assert pages.k[last, 2:].abs().min().item() > 0.0, "rows past the end are random"
+
+    @pytest.mark.parametrize(("plan", "plans"), [("once", 0), ("each", 3)])
+    def test_plan_is_made_once_or_in_each_call(self, workers: Any, plan: str, plans: int) -> None:
+        right(workers, "flashinfer/prefill", {"plan": plan})
+        wrapper, before = stand_ins.Wrapper.last, stand_ins.Wrapper.last.plans
+        for _ in range(3):
+            workers["flashinfer"].call()
+        assert wrapper.plans - before == plans
+        assert workers["flashinfer"].prepared().built.varies == (plan == "each")
+
+    def test_a_split_of_nothing_is_a_mistake(self, workers: Any) -> None:
+        params = {"fixed_split_size": 0, "backend": "fa2"}
+        with pytest.raises(Failed, match="no positive integer"):
+            prepare(workers, "flashinfer/prefill", params)
+
+
+class TestCudnn:
+    @pytest.mark.parametrize(
+        ("direction", "graphs"), [("forward", 1), ("backward", 1), ("both", 2)]
+    )
+    def test_plans_are_made_once_or_in_each_call(
+        self, workers: Any, direction: str, graphs: int
+    ) -> None:
+        plans = {f"{name}_plan": "eng1_k24=13" for name in ("forward", "backward")}
+        for plan, expected in (("once", 0), ("each", graphs)):
+            prepared = right(workers, "cudnn/graph", {"plan": plan}, direction=direction)
+            names = {} if plan == "each" else plans
+            if direction == "forward" and names:
+                names = {"forward_plan": plans["forward_plan"]}
+            assert prepared["effective"] == {"plan": plan, **names}
+            assert prepared["tuned"] == list(names)
+            before = stand_ins.Graph.made
+            with mock.patch("torch.cuda.current_stream", return_value=mock.Mock(cuda_stream=0)):
+                workers["cudnn"].call()
+            assert stand_ins.Graph.made - before == expected
+
+    def test_a_plan_lives_until_the_device_is_done_with_it(self, workers: Any) -> None:
+        prepare(workers, "cudnn/graph")
+        case = workers["cudnn"].prepared()
+        graphs = cudnn.Graphs(case.module, "handle", case.problem, case.device)
+        execution = cudnn.Execution(graphs, each=True)
+        call = execution.build(case.tensors).run
+        with mock.patch.object(graphs, "idle", return_value=False):
+            for _ in range(3):
+                call()
+        first, second = execution._retired
+        assert first is not second
+        assert execution._plans["forward"] not in (first, second)
+        call()
+        assert execution._retired == []
+
+    def test_the_frontends_own_refusal_and_version(self, workers: Any) -> None:
+        assert NotImplementedError in workers["cudnn"].refusals
+        assert workers["cudnn"].versions()["cudnn"] == "91900"
+
+    def test_on_a_square_both_alignments_are_the_top_left(self) -> None:
+        problem = Problem.from_wire(support.wire(mask=support.CAUSAL_BR))
+        assert cudnn.band(stand_ins.CUDNN, problem) == {
+            "diagonal_alignment": stand_ins.Alignment.TOP_LEFT,
+            "diagonal_band_right_bound": 0,
+        }
+
+
+@pytest.mark.skipif(
+    not support.installed("torch.nn.attention.varlen"), reason="this torch has no varlen_attn"
+)
+@pytest.mark.parametrize(
+    "axes", [{"varlen": RAGGED, "mask": support.CAUSAL_BR}, {"mask": support.CAUSAL}]
+)
+def test_the_real_varlen_attn_by_shape(axes: dict[str, Any]) -> None:
+    from torch.nn.attention.varlen import varlen_attn
+
+    problem = Problem.from_wire(support.wire(dtype="bf16", batch=3, **axes))
+    with FakeTensorMode():
+        (out,) = torch_library.varlen_call(fake_case(problem), varlen_attn).run()
+    assert tuple(out.shape) == problem.shape("out")
+
+
+def fake_case(problem: Problem, **params: Any) -> TorchCase:
+    """A case on tensors of a GPU that need none; within FakeTensorMode."""
+    dtype = DTYPES[problem.dtype]
+    tensors = {
+        name: problem.turned(torch.empty(problem.laid_out(name), dtype=dtype, device="cuda"))
+        for name in ("q", "k", "v", "dout")
+    }
+    return TorchCase(problem=problem, variant="", params=params, tensors=tensors)
+
+
+class TestEfficientByShape:
+    """The operators' schemas and the shapes of what they return, without a GPU."""
+
+    def call(self, **axes: Any) -> Any:
+        params = {name: axes.pop(name) for name in ("num_splits_key", "access") if name in axes}
+        problem = Problem.from_wire(support.wire(**axes))
+        unknown = mock.patch.object(torch_library, "splits_here", return_value={})
+        with FakeTensorMode(), unknown:
+            results = torch_library.efficient(fake_case(problem, **params)).run()
+        shapes = [tuple(result.shape) for result in results]
+        assert shapes == [problem.shape(name) for name in problem.results]
+        return results
+
+    @pytest.mark.parametrize("direction", ALL)
+    def test_directions(self, direction: str) -> None:
+        self.call(direction=direction)
+        self.call(direction=direction, mask=support.CAUSAL_BR, seq_q=9)
+        self.call(direction=direction, varlen=RAGGED_SELF, mask=support.CAUSAL)
+        self.call(direction="forward", mask=window(4, 0, "top-left"))
+
+    def test_num_splits_key_reaches_backward_only(self) -> None:
+        for splits in (-1, 1, 4):
+            self.call(num_splits_key=splits, direction="backward")
+            with pytest.raises(Unsupported, match="backward has"):
+                self.call(num_splits_key=splits, direction="forward")
+
+    def test_copies_come_back_in_the_callers_layout(self) -> None:
+        for result in self.call(access="copies", layout="bhsd", direction="both"):
+            assert result.transpose(1, 2).is_contiguous()
+
+    def test_grouped_heads(self) -> None:
+        self.call(kv_heads=1)
+        for axes in ({"kv_heads": 2}, {"kv_heads": 1, "direction": "backward"}):
+            with pytest.raises(Unsupported, match="kv_heads"):
+                self.call(**axes)
+
+
+class TestXformers:
+    def test_what_a_release_passes_is_in_its_source(self) -> None:
+        class Backward:
+            """A backward of 0.0.28.post3, of which the source is all that is looked at."""
+
+            @staticmethod
+            def apply(operator: Any) -> Any:
+                return operator(num_splits_key=-1)
+
+        assert xformers._sentinel(Backward) == -1
+        assert xformers._sentinel(support.wire) is None
+        assert xformers._sentinel(len) is None
+
+    @pytest.mark.skipif(not support.installed("xformers"), reason="xFormers is not installed")
+    @pytest.mark.parametrize("variant", ["default", "cutlass", "flash"])
+    def test_without_a_gpu_every_case_is_unsupported_in_its_words(self, variant: str) -> None:
+        problem = support.wire(dtype="f16", head_dim=64, direction="backward")
+        request = {"variant": variant, "seed": 1, "problem": problem}
+        with pytest.raises(Unsupported, match=r"device=cpu \(supported: \{'cuda'\}\)"):
+            xformers.WORKER().prepare(request)
+
+
+PACKAGES: dict[str, tuple[str, Library, dict[str, Any]]] = {
+    "cudnn": ("cudnn", cudnn.WORKER, {"graph": {"plan": "never"}}),
+    "fla": ("fla", fla.WORKER, {}),
+    "flash_attn": (
+        "flash_attn",
+        flash_attn.WORKER,
+        {"fa2": {"num_splits": 2}, "fa3": {"access": "direct"}},
+    ),
+    "flashinfer": ("flashinfer", flashinfer.WORKER, {"prefill": {"backend": "fa9"}}),
     "transformer_engine": (
         "transformer_engine",
-        "transformer_engine",
-        ["default", "fused", "flash", "unfused"],
+        transformer_engine.WORKER,
+        {"default": {"fp8": "attention"}, "fused": {"windows": "wide"}},
     ),
-    "xformers": ("xformers", "xformers", ["default", "cutlass", "flash", "flash3"]),
+    "xformers": (
+        "xformers",
+        xformers.WORKER,
+        {"flash": {"num_splits_key": 2}, "cutlass": {"access": "x"}},
+    ),
 }
-"""By library, its module, the package that has it, and its variants."""
-
-MISTAKES: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "cudnn": [("graph", {"plan": "never"})],
-    "flash_attn": [("fa2", {"num_splits": 2}), ("fa3", {"access": "direct"})],
-    "flashinfer": [
-        ("prefill", {"backend": "fa9"}),
-        ("prefill", {"page_size": 16}),
-        ("prefill", {"plan": "never"}),
-    ],
-    "transformer_engine": [("default", {"fp8": "attention"}), ("default", {"windows": "wide"})],
-    "xformers": [("flash", {"num_splits_key": 2}), ("cutlass", {"access": "x"})],
-}
-"""Parameters that a variant does not have."""
+"""By library, its module, its declaration, and parameters that variants do not have."""
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_library_that_is_not_here(library: str) -> None:
-    module, package, variants = LIBRARIES[library]
+@pytest.mark.parametrize("library", PACKAGES)
+def test_a_library_that_is_not_here_is_listed_and_every_case_says_why(library: str) -> None:
+    module, declaration, mistakes = PACKAGES[library]
     if support.installed(module):
         pytest.skip(f"{module} is installed")
     worker = support.StartedWorker(library)
     hello = worker.ask("hello", protocol=1)
-    assert [variant["name"] for variant in hello["variants"]] == variants
-    assert f"pip install {package}" in hello["absent"]
-    for variant in variants:
+    assert [variant["name"] for variant in hello["variants"]] == list(declaration.rows)
+    assert f"pip install {declaration.packages[0]}" in hello["absent"]
+    for variant in declaration.rows:
         reply = worker.prepare(variant, dtype="f16", head_dim=64, mask=support.CAUSAL)
         assert reply["type"] == "unsupported", reply
-        assert f"{module}" in reply["reason"]
+        assert module in reply["reason"]
         assert "ModuleNotFoundError" in reply["reason"]
-    for variant, params in MISTAKES.get(library, []):
+    for variant, params in mistakes.items():
         assert worker.prepare(variant, params)["type"] == "failed", params
     assert worker.ask("shutdown")["type"] == "bye"
     assert worker.exit_status() == 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("variant", ["torch/flex", "torch/varlen", "fla/parallel"])
+def test_without_a_gpu_it_is_unsupported(variant: str) -> None:
+    module = stand_ins.module(parallel_attn=stand_ins.FLA["0.5.0"])
+    there = {name: types.ModuleType(name) for name in ("fla", "fla.ops")}
+    with mock.patch.dict(sys.modules, {**there, "fla.ops.attn": module}):
+        served_here = {"torch": torch_library.WORKER(), "fla": fla.WORKER()}
+    with pytest.raises(Unsupported, match="needs a GPU"):
+        prepare(served_here, variant, dtype="f16", mask=support.CAUSAL)
+
+
+def test_the_signature_of_a_stand_in_is_what_it_declares() -> None:
+    assert "window_size" in inspect.signature(stand_ins.FLA["0.5.0"]).parameters
+    with pytest.raises(AssertionError):
+        stand_ins.FLASH_ATTN_2.flash_attn_func(1, 2, 3, no_such=1)

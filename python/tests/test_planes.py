@@ -12,9 +12,9 @@ import pytest
 import support
 from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import GRADIENTS, Problem
+from regatta_worker.problem.cache import Cache
 from regatta_worker.problem.planes import SHARE, Plane, chosen
 from regatta_worker.problem.reference import ReferenceCache, difference_of_planes, worst
-from regatta_worker.problem.shelf import Shelf
 from test_reference import ARRAYS, PROBLEMS
 
 RESULTS = ("out", *GRADIENTS)
@@ -45,18 +45,18 @@ class TestReferences:
     """Planes against the whole of the same problem, both from a seed."""
 
     def made(self, problem: Problem, calls: list[Any] | None = None) -> Any:
-        def make(name: str, plane: Plane) -> np.ndarray:
+        def make(name: str, plane: Plane) -> Any:
             if calls is not None:
                 calls.append((name, plane))
-            return inputs.numpy_part(problem, name, 11, plane, np.float32)
+            return inputs.part(ARRAYS, problem, name, 11, plane, np.float32)
 
         return make
 
     def test_planes_are_those_of_the_whole(self) -> None:
         for wire in PROBLEMS.values():
             problem = Problem.from_wire(wire | {"direction": "both"})
-            tensors = {t: inputs.numpy_input(problem, t, 11, np.float32) for t in inputs.TENSORS}
-            whole = ReferenceCache(ARRAYS).of(problem, 11, tensors)
+            tensors = {t: inputs.whole(ARRAYS, problem, t, 11, np.float32) for t in inputs.TENSORS}
+            whole = ReferenceCache(ARRAYS).whole(problem, 11, tensors)
             whole = {t: whole[t].reshape(problem.shape(t)) for t in RESULTS}
             make = self.made(problem)
             planes = ReferenceCache(ARRAYS).planes(problem, 11, chosen(problem), make)
@@ -80,11 +80,11 @@ class TestReferences:
         problem = Problem.from_wire(support.wire(direction="both"))
         calls: list[Any] = []
         make, size = self.made(problem, calls), 8 * 4 * 24 * 16 * len(chosen(problem))
-        shelf = Shelf(2 * size)
-        cache = ReferenceCache(ARRAYS, shelf)
+        cached = Cache(2 * size)
+        cache = ReferenceCache(ARRAYS, cached)
         for seed in (20, 21, 20, 22, 20):
             cache.planes(problem, seed, chosen(problem), make)
-        assert (len(shelf), shelf.held_bytes) == (2, 2 * size)
+        assert (len(cached.values), cached.total_bytes) == (2, 2 * size)
         made = len(calls)
         cache.planes(problem, 20, chosen(problem), make)
         assert len(calls) == made, "that of the last use is there"
@@ -101,22 +101,24 @@ class TestReferences:
 
     def test_what_is_kept_is_counted_as_what_it_is(self) -> None:
         forward = Problem.from_wire(support.wire())
-        shelf = Shelf()
-        cache = ReferenceCache(ARRAYS, shelf)
+        cached = Cache()
+        cache = ReferenceCache(ARRAYS, cached)
         for direction in ("backward", "forward"):
             problem = replace(forward, direction=direction)
             cache.planes(problem, 11, chosen(problem), self.made(problem))
-            assert shelf.held_bytes == 4 * 8 * 24 * 16 * len(chosen(forward))
+            assert cached.total_bytes == 4 * 8 * 24 * 16 * len(chosen(forward))
 
 
 class TestFigures:
     def test_an_error_in_a_plane_counts_and_what_is_not_finite_anywhere(self) -> None:
         problem = Problem.from_wire(support.wire(batch=4, heads=16))
-        tensors = {t: inputs.numpy_input(problem, t, 11, np.float32) for t in ("q", "k", "v")}
-        out = ReferenceCache(ARRAYS).of(problem, 11, tensors)["out"].reshape(problem.shape("out"))
+        tensors = {t: inputs.whole(ARRAYS, problem, t, 11, np.float32) for t in ("q", "k", "v")}
+        out = (
+            ReferenceCache(ARRAYS).whole(problem, 11, tensors)["out"].reshape(problem.shape("out"))
+        )
 
-        def make(name: str, plane: Plane) -> np.ndarray:
-            return inputs.numpy_part(problem, name, 11, plane, np.float32)
+        def make(name: str, plane: Plane) -> Any:
+            return inputs.part(ARRAYS, problem, name, 11, plane, np.float32)
 
         planes = ReferenceCache(ARRAYS).planes(problem, 11, chosen(problem), make)
 

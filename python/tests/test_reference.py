@@ -9,8 +9,9 @@ import pytest
 
 import support
 from regatta_worker.problem import inputs
+from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import GRADIENTS, Mask, Problem
-from regatta_worker.problem.reference import Arrays, ReferenceCache, difference, probes
+from regatta_worker.problem.reference import ReferenceCache, difference, spot_checks
 
 ARRAYS = Arrays.of_numpy()
 
@@ -35,12 +36,15 @@ PROBLEMS = {
 def exact_inputs(problem: Problem) -> dict[str, np.ndarray]:
     """Inputs that are not rounded, so that a small step in one of them is not either."""
     return {
-        name: inputs.numpy_input(problem, name, 11, np.float64).copy() for name in inputs.TENSORS
+        name: inputs.elements(
+            ARRAYS, 11, name, ARRAYS.positions(0, math.prod(problem.shape(name)))
+        ).reshape(problem.shape(name))
+        for name in inputs.TENSORS
     }
 
 
 def reference(problem: Problem, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return ReferenceCache(ARRAYS).of(problem, 11, tensors)
+    return ReferenceCache(ARRAYS).whole(problem, 11, tensors)
 
 
 class TestMasks:
@@ -113,31 +117,31 @@ class TestReference:
             problem = Problem.from_wire(axes | {"direction": "both"})
             tensors = exact_inputs(problem)
             whole, pieces = reference(problem, tensors), ReferenceCache(small)
-            for result, value in pieces.of(problem, 11, tensors).items():
+            for result, value in pieces.whole(problem, 11, tensors).items():
                 np.testing.assert_allclose(value, whole[result], atol=1e-12)
 
     def test_one_reference_serves_layouts_and_directions(self) -> None:
         cache, axes = ReferenceCache(ARRAYS), PROBLEMS["full"]
         tensors = exact_inputs(Problem.from_wire(axes))
-        both = cache.of(Problem.from_wire(axes | {"direction": "both"}), 11, tensors)
-        assert cache.of(Problem.from_wire(axes | {"layout": "bhsd"}), 11, tensors) is both
-        assert cache.of(Problem.from_wire(axes), 12, tensors) is not both
+        both = cache.whole(Problem.from_wire(axes | {"direction": "both"}), 11, tensors)
+        assert cache.whole(Problem.from_wire(axes | {"layout": "bhsd"}), 11, tensors) is both
+        assert cache.whole(Problem.from_wire(axes), 12, tensors) is not both
 
 
 class TestDifference:
     def test_figures(self) -> None:
         exact = np.array([3.0, 4.0])
-        assert difference(ARRAYS, np.array([3.0, 4.5], dtype=np.float32), exact) == {
+        assert difference(ARRAYS, (np.array([3.0, 4.5], dtype=np.float32), exact)) == {
             "relative_l2": 0.1,
             "max_abs": 0.5,
         }
 
     def test_an_element_never_written_is_seen(self) -> None:
-        found = difference(ARRAYS, np.array([3.0, math.nan]), np.array([3.0, 4.0]))
+        found = difference(ARRAYS, (np.array([3.0, math.nan]), np.array([3.0, 4.0])))
         assert math.isnan(found["relative_l2"])
         assert math.isnan(found["max_abs"])
 
     def test_probes_of_a_strided_tensor_are_in_logical_order(self) -> None:
         logical = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
         strided = np.ascontiguousarray(logical.swapaxes(1, 2)).swapaxes(1, 2)
-        assert probes(strided) == [float((2 * k + 1) * 120 // 32) for k in range(16)]
+        assert spot_checks(strided) == [float((2 * k + 1) * 120 // 32) for k in range(16)]

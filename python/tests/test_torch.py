@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from collections.abc import Callable
 from itertools import product
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -15,47 +17,16 @@ import support
 pytest.importorskip("torch")
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from regatta_worker.on_torch.case import Asked, Built, Variant
-from regatta_worker.on_torch.census import _copies
-from regatta_worker.on_torch.library import TorchLibrary
-from regatta_worker.on_torch.variants import Access, build_efficient
-from regatta_worker.problem import inputs
-from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.reference import Arrays, ReferenceCache
+from regatta_worker.on_torch.case import Call, TorchCase
+from regatta_worker.on_torch.library import Library, Row, TorchWorker, copies
+from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Unsupported
 from regatta_worker.protocol.refusals import refusal
 from regatta_worker.serving import Session
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 RAGGED = {"q": [3, 24], "k": [5, 24]}
-
-
-class TestInputs:
-    def test_the_layout_is_in_the_strides(self) -> None:
-        for layout in ("bshd", "bhsd"):
-            problem = Problem.from_wire(support.wire(layout=layout))
-            tensor = inputs.torch_input(problem, "q", 1, torch.float16, "cpu")
-            assert tuple(tensor.shape) == (2, 24, 4, 16)
-            held = tensor if layout == "bshd" else tensor.transpose(1, 2)
-            assert held.is_contiguous()
-
-    @pytest.mark.skipif(not support.installed("numpy"), reason="numpy is not installed")
-    def test_numpy_makes_the_same(self) -> None:
-        import numpy as np
-
-        for seed in (42, (1 << 64) - 1):
-            theirs = inputs.numpy_elements(seed, "v", 3, 1000)
-            ours = inputs.torch_elements(seed, "v", 3, 1000, "cpu").numpy()
-            assert (ours == theirs).all()
-        axes = {"kv_heads": 2, "direction": "both", "mask": support.CAUSAL_BR, "seq_k": 9}
-        problem = Problem.from_wire(support.wire(**axes))
-        values = {t: inputs.numpy_input(problem, t, 5, np.float32) for t in inputs.TENSORS}
-        tensors = {name: torch.from_numpy(value.copy()) for name, value in values.items()}
-        ours = ReferenceCache(Arrays.of_torch("cpu")).of(problem, 5, tensors)
-        for name, value in ReferenceCache(Arrays.of_numpy()).of(problem, 5, values).items():
-            np.testing.assert_allclose(ours[name].numpy(), value, atol=1e-12)
 
 
 class TestRefusals:
@@ -99,77 +70,56 @@ class TestRefusals:
         assert isinstance(refusal(raised("raise ValueError('f64')", ours), []), Unsupported)
 
 
-class Doubling(TorchLibrary):
-    """A library of one variant, whose host does new work in each call under `plan = each`."""
-
-    NAME = "doubling"
-
-    def variants(self) -> dict[str, Variant]:
-        return {"twice": Variant("v", ("f32",), parameters={"plan": ("once", "each")})}
-
-    def build(self, asked: Asked) -> Built:
-        v = asked.tensors["v"]
-        return Built(lambda: (v + v,), varies=asked.params.get("plan") == "each")
+def library(build: Callable[[TorchCase], Call]) -> TorchWorker:
+    """A library of one variant."""
+    variant = Variant("v", ("f32",), parameters={"plan": ("once", "each")})
+    return TorchWorker(Library("one", rows={"v": Row(variant, build, on_gpu=False)}))
 
 
-class TestGraphs:
-    def refused(self, params: dict[str, str]) -> str:
-        library = Doubling()
-        request = {"variant": "twice", "seed": 1, "params": params, "problem": support.wire()}
-        library.prepare(request)
-        plan = {"warmup": 0, "samples": 1, "min_samples": 1, "budget_ms": 0, "cache": "hot"}
-        with pytest.raises(Unsupported) as refused:
-            library.measure(plan | {"graph": True})
-        return str(refused.value)
+@pytest.mark.parametrize("plan", ["once", "each"])
+def test_what_each_call_makes_anew_is_no_graphs(plan: str) -> None:
+    def build(case: TorchCase) -> Call:
+        v = case.tensors["v"]
+        return Call(lambda: (v + v,), varies=case.params.get("plan") == "each")
 
-    def test_what_each_call_makes_anew_is_no_graphs(self) -> None:
-        assert "each call is to make its own" in self.refused({"plan": "each"})
-        assert "each call is to make its own" not in self.refused({"plan": "once"})
+    worker = library(build)
+    worker.prepare({"variant": "v", "seed": 1, "params": {"plan": plan}, "problem": support.wire()})
+    with pytest.raises(Unsupported) as refused:
+        worker.measure(support.PLAN | {"graph": True})
+    assert ("each call is to make its own" in str(refused.value)) == (plan == "each")
 
 
-class Poisoned(Doubling):
-    """Breaks in the call made after the first; so does all that follows, unless it recovers."""
+@pytest.mark.parametrize(("recovers", "answer"), [(False, "lost"), (True, "failed")])
+def test_a_device_that_fails_every_call_is_lost(recovers: bool, answer: str) -> None:
+    """It breaks in the call made after the first; so does all that follows, unless it recovers."""
+    words, calls, broken = "CUDA error: an illegal memory access was encountered", [0], [False]
 
-    recovers = False
-    broken = False
-    calls = 0
+    def build(case: TorchCase) -> Call:
+        def run() -> tuple[torch.Tensor, ...]:
+            calls[0] += 1
+            if calls[0] > 1:
+                broken[0] = True
+                raise RuntimeError(f"{words}\nMore.")
+            return (case.tensors["v"],)
 
-    def build(self, asked: Asked) -> Built:
-        def call() -> tuple[torch.Tensor, ...]:
-            self.calls += 1
-            if self.calls > 1:
-                self.broken = True
-                raise RuntimeError("CUDA error: an illegal memory access was encountered\nMore.")
-            return (asked.tensors["v"],)
+        return Call(run)
 
-        return Built(call)
+    def wait(results: Any = None) -> None:
+        if broken[0]:
+            broken[0] = not recovers
+            raise RuntimeError(words)
 
-    def _synchronize(self) -> None:
-        if self.broken:
-            self.broken = not self.recovers
-            raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-
-class TestLostDevices:
-    def counted(self, library: Poisoned) -> dict[str, Any]:
-        session = Session(lambda: library)
-        session.answer(b'{"id":1,"type":"hello","protocol":1}')
-        counter = {"name": "dumps", "functions": ["json:dumps"]}
-        request = {"id": 2, "type": "prepare", "variant": "twice", "seed": 1}
-        request |= {"problem": support.wire(), "counters": [counter]}
-        assert session.answer(json.dumps(request).encode())["type"] == "prepared"
-        with contextlib.redirect_stderr(io.StringIO()):
-            return session.answer(b'{"id":3,"type":"census"}')
-
-    def test_a_device_that_fails_every_call_is_lost(self) -> None:
-        reply = self.counted(Poisoned())
-        words = "CUDA error: an illegal memory access was encountered"
-        assert reply == {"id": 3, "type": "lost", "reason": words}
-
-    def test_one_that_goes_on_has_failed_a_case(self) -> None:
-        library = Poisoned()
-        library.recovers = True
-        assert self.counted(library)["type"] == "failed"
+    worker = library(build)
+    session = Session(lambda: worker)
+    session.answer(b'{"id":1,"type":"hello","protocol":1}')
+    counter = {"name": "dumps", "functions": ["json:dumps"]}
+    request = {"id": 2, "type": "prepare", "variant": "v", "seed": 1}
+    request |= {"problem": support.wire(), "counters": [counter]}
+    assert session.answer(json.dumps(request).encode())["type"] == "prepared"
+    with contextlib.redirect_stderr(io.StringIO()), mock.patch.object(worker, "wait", wait):
+        reply = session.answer(b'{"id":3,"type":"census"}')
+    assert reply["type"] == answer
+    assert recovers or reply == {"id": 3, "type": "lost", "reason": words}
 
 
 class TestConversation(support.Conversing):
@@ -243,50 +193,8 @@ class TestConversation(support.Conversing):
         assert (census["launches"], census["counts"]) == ([], {})
 
 
-class TestEfficientByShape:
-    """The ops' schemas and the shapes of what they return, without a GPU."""
-
-    def call(self, splits: int | None = None, copies: bool = False, **axes: Any) -> Any:
-        problem = Problem.from_wire(support.wire(**axes))
-        with FakeTensorMode():
-            tensors = {}
-            for name in inputs.TENSORS:
-                tensor = torch.empty(problem.shape(name), device="cuda")
-                if problem.layout == "bhsd":
-                    tensor = tensor.transpose(1, 2).contiguous().transpose(1, 2)
-                tensors[name] = tensor
-            results = build_efficient(problem, tensors, Access(problem, copies), splits)()
-        assert [tuple(result.shape) for result in results] == [
-            problem.shape(name) for name in problem.results
-        ]
-        return results
-
-    def test_directions(self) -> None:
-        for direction in ("forward", "backward", "both"):
-            self.call(direction=direction)
-            self.call(direction=direction, mask=support.CAUSAL_BR, seq_q=9)
-            self.call(direction=direction, varlen=RAGGED, mask=support.CAUSAL)
-        self.call(mask={"left": 4, "right": 0, "align": "top-left"})
-
-    def test_num_splits_key_reaches_backward_only(self) -> None:
-        for splits in (-1, 1, 4):
-            self.call(splits, direction="backward")
-            with pytest.raises(Unsupported):
-                self.call(splits, direction="forward")
-
-    def test_copies_come_back_in_the_callers_layout(self) -> None:
-        for result in self.call(copies=True, layout="bhsd", direction="both"):
-            assert result.transpose(1, 2).is_contiguous()
-
-    def test_grouped_heads(self) -> None:
-        self.call(kv_heads=1)
-        for axes in ({"kv_heads": 2}, {"kv_heads": 1, "direction": "backward"}):
-            with pytest.raises(Unsupported):
-                self.call(**axes)
-
-
 class TestCensus:
-    def test_elementwise_kernels_of_torch_that_copy_are_copies(self) -> None:
+    def test_elementwise_kernels_of_torch_that_copy_arecopies(self) -> None:
         copy = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda>"
-        assert _copies({"name": copy})
-        assert not _copies({"name": "flash_fwd_kernel"})
+        assert copies({"name": copy})
+        assert not copies({"name": "flash_fwd_kernel"})

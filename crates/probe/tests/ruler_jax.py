@@ -173,14 +173,14 @@ def single_kernels(cupti: Cupti, clock: XlaProbe) -> None:
 
 def prepared(worker: jax_worker.JaxWorker, clock: XlaProbe | None, **request: Any) -> Any:
     """The worker's case, with or without the marker, which the worker has checked."""
-    worker._clock = clock
+    worker.clock = clock
     reply = worker.prepare({"seed": 42, **request})
     for name, error in reply["errors"].items():
         if error["relative_l2"] > BF16_ERROR:
             say(f"{request}: {name} is off by {error['relative_l2']:.1e}", False)
     for _ in range(3):
         jax.block_until_ready(worker.call())
-    return worker._case
+    return worker.case
 
 
 def operations_of(cupti: Cupti, call: Callable[[], Any]) -> list[Operation]:
@@ -251,7 +251,7 @@ def misbehaving_calls(clock: XlaProbe, call: Callable[[], Any]) -> None:
 def main() -> int:
     """All checks; the process's exit status."""
     worker = jax_worker.JaxWorker()
-    clock = worker._clock
+    clock = worker.clock
     if clock is None:
         say(f"no clock: {probe.VARIABLE}={os.environ.get(probe.VARIABLE)}", False)
         return 1
@@ -267,7 +267,7 @@ def main() -> int:
         for cold in (True, False):
             compare(cupti, clock, f"{variant} {direction} {tuple(axes.values())}", cold, call)
     every_kind(cupti, worker, clock)
-    misbehaving_calls(clock, worker._prepared().call)
+    misbehaving_calls(clock, worker.prepared().call)
     clock.close()
     print(f"{len(failures)} failed" if failures else "all right")
     return 1 if failures else 0

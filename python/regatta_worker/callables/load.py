@@ -196,8 +196,8 @@ def preload(target: Target) -> None:
     """Imports the code and its framework for workers that are forked later."""
     found = _functions(target)
     module = importlib.import_module(f"regatta_worker.callables.of_{framework(target, found)}")
-    if hasattr(module.WORKER, "preload"):
-        module.WORKER.preload()
+    if hasattr(module, "preload"):
+        module.preload()
 
 
 def _functions(target: Target) -> dict[str, Function]:

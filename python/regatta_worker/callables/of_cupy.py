@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -11,8 +11,8 @@ import torch
 
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.of_torch import TorchFunctions
-from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.variant import Variant
+from regatta_worker.callables.of_torch import preload as preload
+from regatta_worker.on_torch.case import TorchCase
 from regatta_worker.protocol.channel import Failed, Unsupported
 
 
@@ -22,18 +22,15 @@ class CupyFunctions(TorchFunctions):
     Nothing differentiates a function of CuPy arrays: one that makes gradients takes `dout`.
     """
 
-    def variants(self) -> dict[str, Variant]:
-        """A function each."""
-        return {name: function.variant(False) for name, function in self._functions.items()}
+    DIFFERENTIATED = False
 
-    def _bound(
-        self, function: Function, problem: Problem, params: Mapping[str, Any]
-    ) -> Callable[..., Any]:
-        if problem.dtype == "bf16":
+    def bound(self, function: Function, case: TorchCase) -> Callable[..., Any]:
+        """The function, of tensors that are seen as arrays."""
+        if case.problem.dtype == "bf16":
             raise Unsupported("CuPy has no bf16")
-        if self._gpu is None:
+        if self.gpu is None:
             raise Failed("functions of CuPy arrays take an NVIDIA GPU, and torch finds none")
-        bound = function.bound(problem, params)
+        bound = function.bound(case.problem, case.params)
         seen: tuple[torch.Tensor, ...] = ()
         views: list[Any] = []
 

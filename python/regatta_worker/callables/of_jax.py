@@ -21,7 +21,7 @@ class JaxFunctions(Guarded, JaxWorker):
     REFUSALS = (NotImplementedError,)
 
     def __init__(self, target: Target, functions: dict[str, Function]) -> None:
-        self.NAME = target.name
+        self.NAME, self.TESTED = target.name, target.code
         self._target, self._functions = target, functions
         super().__init__()
 
@@ -30,7 +30,7 @@ class JaxFunctions(Guarded, JaxWorker):
         # XLA's default precision for float32 products on Ampere and later.
         found = {name: function.variant(True) for name, function in self._functions.items()}
         return {
-            name: replace(variant, tf32=variant.tf32 or self._gpu is not None)
+            name: replace(variant, tf32=variant.tf32 or self.gpu is not None)
             for name, variant in found.items()
         }
 

@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
-from regatta_worker.on_torch.case import DTYPES, Asked, Built, Results, Variant
-from regatta_worker.on_torch.library import TorchLibrary
-from regatta_worker.on_torch.variants import by_autograd
-from regatta_worker.problem.attention import Problem
+from regatta_worker.on_torch.case import DTYPES, Call, Results, TorchCase, by_autograd
+from regatta_worker.on_torch.kept import import_autograd
+from regatta_worker.on_torch.library import Library, TorchWorker
+
+preload = import_autograd
 
 
-class TorchFunctions(Guarded, TorchLibrary):
+class TorchFunctions(Guarded, TorchWorker):
     """Gradients are autograd's, of a function that does not name `dout`."""
 
-    # Any other exception is a mistake of the function's, which no suite may allow.
-    REFUSALS = (NotImplementedError,)
+    DIFFERENTIATED = True
 
     def __init__(self, target: Target, functions: dict[str, Function]) -> None:
-        self.NAME = target.name
-        self._target, self._functions = target, functions
-        super().__init__()
+        # Any other exception is a mistake of the function's, which no suite may allow.
+        library = Library(target.name, refusals=(NotImplementedError,))
+        for name, function in functions.items():
+            build = functools.partial(self.call_of, function)
+            variant = vars(function.variant(self.DIFFERENTIATED))
+            library.variant(name, on_gpu=False, **variant)(build)
+        super().__init__(library)
+        self._target, self.TESTED = target, target.code
 
-    def load(self) -> None:
-        """Nothing: the functions are there."""
+    def bound(self, function: Function, case: TorchCase) -> Callable[..., Any]:
+        """The function, of tensors."""
+        return function.bound(case.problem, case.params)
 
-    def variants(self) -> dict[str, Variant]:
-        """A function each."""
-        return {name: function.variant(True) for name, function in self._functions.items()}
-
-    def build(self, asked: Asked) -> Built:
+    def call_of(self, function: Function, case: TorchCase) -> Call:
         """The function on views that lie as the layout says."""
-        problem, function = asked.problem, self._functions[asked.variant]
-        turn = _between(problem)
-        names = ("q", "k", "v", "dout") if problem.has_backward else ("q", "k", "v")
-        given = {name: turn(asked.tensors[name]) for name in names}
-        bound = self._bound(function, problem, asked.params)
+        problem, turned = case.problem, case.problem.turned
+        given = {name: turned(tensor) for name, tensor in case.tensors.items()}
+        bound = self.bound(function, case)
         unchecked = [DTYPES[problem.dtype]]
 
         def called(*tensors: torch.Tensor) -> Results:
@@ -48,33 +49,19 @@ class TorchFunctions(Guarded, TorchLibrary):
                 function.check(results, problem, unchecked[0])
                 # Shapes are looked at again after the last timed call; here it would cost.
                 unchecked.clear()
-            return tuple(turn(result) for result in results)
+            return tuple(turned(result) for result in results)
 
         if problem.direction == "forward" or function.makes_gradients:
             tensors = tuple(given.values())
-            return Built(lambda: called(*tensors))
+            return Call(lambda: called(*tensors))
         inputs = tuple(given[name].requires_grad_() for name in ("q", "k", "v"))
-        dout = asked.tensors["dout"]
-        built = by_autograd(problem, lambda: called(*inputs)[0], inputs, dout)
+        call = by_autograd(problem, lambda: called(*inputs)[0], inputs, case.tensors["dout"])
 
         def logical() -> Results:
-            *out, dq, dk, dv = built.call()
-            return (*out, turn(dq), turn(dk), turn(dv))
+            *out, dq, dk, dv = call.run()
+            return (*out, turned(dq), turned(dk), turned(dv))
 
-        return Built(logical, earlier_stream=built.earlier_stream, refresh=built.refresh)
-
-    def _bound(
-        self, function: Function, problem: Problem, params: Mapping[str, Any]
-    ) -> Callable[..., Any]:
-        """The function, of tensors."""
-        return function.bound(problem, params)
-
-
-def _between(problem: Problem) -> Callable[[Any], Any]:
-    """From a logical tensor to a view in the layout's order, and back."""
-    if problem.layout == "bhsd":
-        return lambda tensor: tensor.transpose(1, 2)
-    return lambda tensor: tensor
+        return Call(logical, call.refresh, call.earlier_stream)
 
 
 WORKER = TorchFunctions

@@ -64,36 +64,41 @@ does nothing, and loading it for the count would take seconds."""
 
 
 class Tally:
-    """Events of one counter, and the time spent inside them."""
+    """Events of one kind, and the host's time that is their own: less that of events within them,
+    of tallies that share `within`."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(
+        self, progress: Progress | None = None, within: threading.local | None = None
+    ) -> None:
         self.events = 0
         self.nanoseconds = 0
         self._progress = progress
         self._lock = threading.Lock()
-        self._within = threading.local()
+        self._within = within or threading.local()
 
     def clear(self) -> None:
         """Forgets everything so far."""
         self.events = self.nanoseconds = 0
 
     def wrapping(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, counted. An event inside an event counts; its time only once."""
+        """The function, counted."""
+        within, progress = self._within, self._progress
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            before = self._progress(*args, **kwargs) if self._progress else None
-            depth = getattr(self._within, "depth", 0)
-            self._within.depth = depth + 1
+            before = progress(*args, **kwargs) if progress else None
+            outer = getattr(within, "events_ns", 0)
+            within.events_ns = 0
             begin = time.perf_counter_ns()
             try:
                 return function(*args, **kwargs)
             finally:
                 spent = time.perf_counter_ns() - begin
-                self._within.depth = depth
-                if self._progress is None or self._progress(*args, **kwargs) != before:
+                own, within.events_ns = spent - within.events_ns, outer + within.events_ns
+                if progress is None or progress(*args, **kwargs) != before:
+                    within.events_ns = outer + spent
                     with self._lock:
                         self.events += 1
-                        self.nanoseconds += 0 if depth else spent
+                        self.nanoseconds += own
 
         # Functions of C have not all the attributes, and none that can be set.
         with contextlib.suppress(AttributeError, TypeError, ValueError):
@@ -173,10 +178,10 @@ def wrapped(function: str, wrapping: Wrapping) -> Iterator[None]:
 
     Raises NotCountable where it is not there, or cannot be replaced.
     """
-    owner, name, held = _find(function)
+    owner, name, found = _find(function)
     own = name in vars(owner)
-    kind = type(held) if isinstance(held, (staticmethod, classmethod)) else None
-    original = held.__func__ if kind else held
+    kind = type(found) if isinstance(found, (staticmethod, classmethod)) else None
+    original = found.__func__ if kind else found
     counted = wrapping(original)
     try:
         setattr(owner, name, kind(counted) if kind else counted)
@@ -189,7 +194,7 @@ def wrapped(function: str, wrapping: Wrapping) -> Iterator[None]:
         # Modules loaded meanwhile have imported the wrapper.
         _replace_in_modules(counted, original)
         if own:
-            setattr(owner, name, held)
+            setattr(owner, name, found)
         else:
             delattr(owner, name)
 
@@ -209,14 +214,14 @@ def _find(function: str) -> tuple[Any, str, Any]:
         owner = _attribute(function, owner, step)
     if not isinstance(owner, (ModuleType, type)):
         raise NotCountable(f"{function} is an attribute of an instance; name one of its class")
-    held = _attribute(function, owner, name)
+    found = _attribute(function, owner, name)
     if isinstance(owner, type):
-        held = inspect.getattr_static(owner, name)
-    if isinstance(held, type):
+        found = inspect.getattr_static(owner, name)
+    if isinstance(found, type):
         raise NotCountable(f"{function} is a class; name its `__init__` or another method")
-    if not callable(held) and not isinstance(held, classmethod):
-        raise NotCountable(f"{function} is no function but a {type(held).__name__}")
-    return owner, name, held
+    if not callable(found) and not isinstance(found, classmethod):
+        raise NotCountable(f"{function} is no function but a {type(found).__name__}")
+    return owner, name, found
 
 
 def _attribute(function: str, owner: Any, name: str) -> Any:

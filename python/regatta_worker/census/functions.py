@@ -28,7 +28,7 @@ UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 """Comprehensions are functions in some versions of Python, and in others none."""
 
 
-def of_call(call: Callable[[], Any], library: str) -> tuple[dict[str, int], dict[str, str]]:
+def count_functions(call: Callable[[], Any], library: str) -> tuple[dict[str, int], dict[str, str]]:
     """Counts the functions that one steady call runs by `module:function`, except those whose
     counts differ between two calls; and why something is left out."""
     call()

@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from regatta_worker.census.launches import CensusError, Library, Recorder, library
+from regatta_worker.census.launches import CensusError, Recorder, Recording, library
 
 COUNTED_CALLS = 3
 """Calls that are counted: whether a figure is exact, repeating tells."""
@@ -23,10 +23,10 @@ TOGETHER = (
 """Why ranks are not counted."""
 
 
-class Counting(Library):
+class Counting(Recording):
     """Counts kernels of calls of this process."""
 
-    KIND = "counters"
+    prefix = "counters_"
 
     def count(
         self, metrics: Sequence[str], kernels: int, made: Callable[[], Any]
@@ -37,10 +37,10 @@ class Counting(Library):
         """
         names = (ctypes.c_char_p * len(metrics))(*(name.encode() for name in metrics))
         number = ctypes.c_uint32(len(metrics))
-        return self._between(made, names, number, ctypes.c_uint32(kernels))[0]
+        return self.between(made, names, number, ctypes.c_uint32(kernels))[0]
 
 
-def of_calls(
+def count_instructions(
     call: Callable[[], Any], wait: Callable[[Any], Any], metrics: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Steady calls, each with its kernels and what `metrics` count of them.

@@ -16,42 +16,34 @@ from typing import Any, TypeVar
 
 from regatta_worker.clock import probe
 
-Told = TypeVar("Told")
+Done = TypeVar("Done")
 
 
 class CensusError(RuntimeError):
     """Why there is no census, in the library's own words."""
 
 
-class Library:
-    """Functions of regatta's GPU library of one kind."""
+class Recording(probe.ProbeLibrary):
+    """Functions that record or count what happens between their `begin` and their `end`."""
 
-    KIND = ""
+    error = CensusError
 
-    def __init__(self, path: str) -> None:
-        self._library = ctypes.CDLL(path)
-        self._library.regatta_probe_last_error.restype = ctypes.c_char_p
-
-    def _ask(self, name: str, *arguments: Any) -> None:
-        if getattr(self._library, f"regatta_probe_{self.KIND}_{name}")(*arguments) != 0:
-            raise CensusError(self._library.regatta_probe_last_error().decode(errors="replace"))
-
-    def _between(self, made: Callable[[], Told], *arguments: Any) -> tuple[dict[str, Any], Told]:
-        """What is recorded between begin and end, while something is made; and its result."""
-        self._ask("begin", *arguments)
+    def between(self, done: Callable[[], Done], *arguments: Any) -> tuple[dict[str, Any], Done]:
+        """What is recorded while something is done; and its result."""
+        self.ask("begin", *arguments)
         text = ctypes.c_char_p()
         try:
-            told = made()
+            result = done()
         finally:
-            self._ask("end", ctypes.byref(text))
+            self.ask("end", ctypes.byref(text))
         found: dict[str, Any] = json.loads((text.value or b"").decode(errors="replace"))
-        return found, told
+        return found, result
 
 
-class Recorder(Library):
+class Recorder(Recording):
     """Records calls of this process, one at a time."""
 
-    KIND = "census"
+    prefix = "census_"
 
     def record(
         self, call: Callable[[], Any], wait: Callable[[Any], Any]
@@ -65,11 +57,11 @@ class Recorder(Library):
             begin = time.perf_counter_ns()
             result = call()
             host_ns = time.perf_counter_ns() - begin
-            self._ask("returned")
+            self.ask("returned")
             wait(result)
             return host_ns
 
-        return self._between(timed)
+        return self.between(timed)
 
     def sampled(
         self, call: Callable[[], Any], sample: Callable[[Callable[[], Any]], float | None]
@@ -77,12 +69,12 @@ class Recorder(Library):
         """What is recorded while `sample` times the call, and the time it read in ns."""
 
         def marked() -> Any:
-            self._ask("called")
+            self.ask("called")
             result = call()
-            self._ask("returned")
+            self.ask("returned")
             return result
 
-        return self._between(lambda: sample(marked))
+        return self.between(lambda: sample(marked))
 
 
 NVTX = "NVTX_INJECTION64_PATH"
@@ -100,7 +92,7 @@ def library() -> str:
 Ranges = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
-def of_call(
+def profile_call(
     call: Callable[[], Any], wait: Callable[[Any], Any], ranges: Ranges | None = None
 ) -> dict[str, Any]:
     """`launches`, `counts` and `activity` of one steady call.
@@ -163,7 +155,7 @@ RECORDED_CALLS = 5
 """Calls whose operations' times are kept: their medians."""
 
 
-def of_samples(
+def record_samples(
     call: Callable[[], Any],
     sample: Callable[[Callable[[], Any]], float | None],
     waits: bool = False,
@@ -183,9 +175,9 @@ def of_samples(
         operations = _of_the_call(recorded)
         if operations is None or recorded["dropped"]:
             continue
-        told: dict[str, Any] = {"operations": _operations(operations)}
-        told |= {} if waits else {"calls": recorded["counts"]}
-        found.append(told | ({} if time_ns is None else {"time_ns": time_ns}))
+        of_sample: dict[str, Any] = {"operations": _operations(operations)}
+        of_sample |= {} if waits else {"calls": recorded["counts"]}
+        found.append(of_sample | ({} if time_ns is None else {"time_ns": time_ns}))
     return found
 
 
@@ -198,34 +190,20 @@ def _of_the_call(recorded: dict[str, Any]) -> list[dict[str, Any]] | None:
     return [operation for operation in operations if begin <= operation["launched_ns"] <= end]
 
 
+LAUNCH = ("name", "grid", "block", "registers", "shared_bytes", "local_bytes", "cluster")
+OPERATION = ("kind", "stream", "name", "direction", "bytes", "operator")
+TIMES = ("start_ns", "end_ns", "launched_ns")
+"""Members of what is sent, where they are known."""
+
+
 def _launch(kernel: dict[str, Any]) -> dict[str, Any]:
-    launch = {
-        "name": kernel["name"],
-        "grid": kernel["grid"],
-        "block": kernel["block"],
-        "registers": kernel["registers"],
-        "shared_bytes": kernel["shared_bytes"],
-        "local_bytes": kernel["local_bytes"],
-    }
-    return launch | ({"cluster": kernel["cluster"]} if "cluster" in kernel else {})
+    return {key: kernel[key] for key in LAUNCH if key in kernel}
 
 
 def _operations(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     first = operations[0]["start_ns"] if operations else 0
-    found = []
-    for operation in operations:
-        told = {
-            "kind": operation["kind"],
-            "start_ns": operation["start_ns"] - first,
-            "end_ns": operation["end_ns"] - first,
-            "stream": operation["stream"],
-        }
-        told |= {
-            key: operation[key]
-            for key in ("name", "direction", "bytes", "operator")
-            if key in operation
-        }
-        if "launched_ns" in operation:
-            told["launched_ns"] = operation["launched_ns"] - first
-        found.append(told)
-    return found
+    return [
+        {key: operation[key] for key in OPERATION if key in operation}
+        | {key: operation[key] - first for key in TIMES if key in operation}
+        for operation in operations
+    ]

@@ -1,7 +1,7 @@
 """regatta's GPU clock (`crates/probe/`), called through ctypes.
 
 The shared library does the timing; this file only names its functions. The call under
-test is made by Python between `begin` and `end`, with the stream held at a gate, so that
+test is made by Python between `begin` and `end`, while the stream is blocked, so that
 the device passes through start event, work and stop event without waiting for Python.
 """
 
@@ -20,7 +20,7 @@ VARIABLE = "REGATTA_PROBE"
 """Environment variable that names the shared library."""
 
 SYNCHRONISED = 1
-"""Flag of a sample whose call did not return before the gate was opened by force."""
+"""Flag of a sample whose call did not return before the stream was released by force."""
 
 
 class ProbeError(RuntimeError):
@@ -46,21 +46,41 @@ class Calibration:
     cost_ns: float
 
 
-class Probe:
+class ProbeLibrary:
+    """The shared library at a path; its functions are `regatta_probe_` and `prefix` and a name."""
+
+    prefix = ""
+    error: type[Exception] = ProbeError
+
+    def __init__(self, path: str) -> None:
+        self.library = ctypes.CDLL(path)
+        self.library.regatta_probe_last_error.restype = ctypes.c_char_p
+
+    def ask(self, name: str, *arguments: Any) -> None:
+        """Calls a function that returns a status."""
+        self.check(getattr(self.library, f"regatta_probe_{self.prefix}{name}")(*arguments))
+
+    def check(self, status: int) -> None:
+        """Raises the library's own words where a status is not 0."""
+        if status != 0:
+            words = self.library.regatta_probe_last_error().decode(errors="replace")
+            raise self.error(words)
+
+
+class Probe(ProbeLibrary):
     """A clock on one CUDA stream of the current context; stream 0 is the legacy default."""
 
     def __init__(self, path: str, ordinal: int = 0, stream: int = 0) -> None:
         self._handle = ctypes.c_void_p()
-        self._library = ctypes.CDLL(path)
-        for name in ("version", "last_error"):
-            getattr(self._library, f"regatta_probe_{name}").restype = ctypes.c_char_p
-        self._library.regatta_probe_close.restype = None
-        self.version = self._library.regatta_probe_version().decode()
+        super().__init__(path)
+        self.library.regatta_probe_version.restype = ctypes.c_char_p
+        self.library.regatta_probe_close.restype = None
+        self.version = self.library.regatta_probe_version().decode()
         self.stream = stream
-        self._ask("open", ctypes.c_int(ordinal), ctypes.c_void_p(stream), self._byref("handle"))
+        self.ask("open", ctypes.c_int(ordinal), ctypes.c_void_p(stream), self._byref("handle"))
         # Looked up and converted once: these two stand around every timed call.
-        self._begin = self._library.regatta_probe_sample_begin
-        self._end = self._library.regatta_probe_sample_end
+        self._begin = self.library.regatta_probe_sample_begin
+        self._end = self.library.regatta_probe_sample_end
         self._device_ns, self._host_ns = ctypes.c_double(), ctypes.c_double()
         self._clock_mhz, self._flags = ctypes.c_double(), ctypes.c_uint32()
         self._results = tuple(
@@ -70,39 +90,32 @@ class Probe:
     def _byref(self, name: str) -> Any:
         return ctypes.byref(getattr(self, f"_{name}"))
 
-    def _ask(self, name: str, *arguments: Any) -> None:
-        self._check(getattr(self._library, f"regatta_probe_{name}")(*arguments))
-
-    def _check(self, status: int) -> None:
-        if status != 0:
-            raise ProbeError(self._library.regatta_probe_last_error().decode(errors="replace"))
-
     def close(self) -> None:
-        """Opens the gate if it is closed, and frees the clock."""
-        self._library.regatta_probe_close(self._handle)
+        """Releases the stream if it is blocked, and frees the clock."""
+        self.library.regatta_probe_close(self._handle)
         self._handle = ctypes.c_void_p()
 
     def read_clock_every(self, samples: int) -> None:
         """How often the SM clock is read, 0 for never; all else is `Settings`
         of the probe, sample.rs: one call a sample, a run-up of 8 queued ahead, a limit of 50 ms."""
         settings = (ctypes.c_uint32(1), ctypes.c_uint32(samples), ctypes.c_uint32(8))
-        self._ask("configure", self._handle, *settings, ctypes.c_int(1), ctypes.c_double(50))
+        self.ask("configure", self._handle, *settings, ctypes.c_int(1), ctypes.c_double(50))
 
     def calibrate(self) -> Calibration:
         """Measures anew what measuring costs; opening has done it once."""
         figures = [ctypes.c_double() for _ in range(3)]
-        self._ask("calibrate", self._handle, *map(ctypes.byref, figures))
+        self.ask("calibrate", self._handle, *map(ctypes.byref, figures))
         pair, null_kernel, cost = (figure.value for figure in figures)
         return Calibration(pair, known(null_kernel), cost)
 
     def null_kernel(self) -> None:
         """Queues a kernel that does nothing."""
-        self._ask("null_kernel", self._handle)
+        self.ask("null_kernel", self._handle)
 
     def sample(self, cold: bool, call: Callable[[], Any], keep: list[Any] | None = None) -> Sample:
         """One sample of one call, whose result goes into `keep`, or else is dropped: its
         memory is free again."""
-        self._check(self._begin(self._handle, cold))
+        self.check(self._begin(self._handle, cold))
         try:
             # Nearer to the call than the library's own reading, which also counts the
             # way in and out of it.
@@ -110,9 +123,9 @@ class Probe:
             result = call()
             host_ns = time.perf_counter_ns() - begin
         except BaseException:
-            self._ask("sample_cancel", self._handle)
+            self.ask("sample_cancel", self._handle)
             raise
-        self._check(self._end(self._handle, *self._results))
+        self.check(self._end(self._handle, *self._results))
         if keep is not None:
             keep.append(result)
         del result

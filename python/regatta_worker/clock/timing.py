@@ -1,7 +1,7 @@
 """The measure loop: each sample is one call, with the device idle before it.
 
 Three clocks, best first. Where `REGATTA_PROBE` names regatta's GPU clock, a stream that
-torch shows us is timed by its own clock behind a gate (and JAX's by the same one, in
+torch shows us is timed by its own clock on a blocked stream (and JAX's by the same one, in
 on_jax/clock.py); without it by plain events; everything else by the host's monotonic clock
 around call and wait.
 """
@@ -180,11 +180,11 @@ def measure_wall(
 
 def cuda_clock() -> str:
     """What times torch's current stream; part of the versions that a reading depends on."""
-    gated = gated_clock()
-    return f"probe {gated.version}" if gated else "events"
+    blocked = stream_clock()
+    return f"probe {blocked.version}" if blocked else "events"
 
 
-def gated_clock() -> Probe | None:
+def stream_clock() -> Probe | None:
     """regatta's clock on torch's current stream, where it can be had."""
     import torch
 
@@ -195,7 +195,7 @@ def gated_clock() -> Probe | None:
 def measure_cuda(
     call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice, inputs: Inputs | None = None
 ) -> dict[str, Any]:
-    """Times the call on torch's current stream: gated, or else by plain events."""
+    """Times the call on torch's current stream: blocked, or else by plain events."""
     inputs = inputs or Inputs()
     for _ in range(plan.warmup):
         call()
@@ -213,15 +213,15 @@ def measure_cuda(
 def _measure_on_stream(
     call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice, inputs: Inputs
 ) -> dict[str, Any]:
-    """Samples: gated where there is a clock, or else by plain events."""
-    gated = gated_clock()
-    if gated is None:
+    """Samples: blocked where there is a clock, or else by plain events."""
+    blocked = stream_clock()
+    if blocked is None:
         return measure_events(call, plan, gpu, inputs)
-    # A call that waits for the device waits for the gate, until that is opened by
+    # A call that waits for the device waits for the block, which ends by
     # force after 50 ms: those would be the host's time in each sample.
-    if not gated.sample(plan.cold, call).synchronised:
-        return measure_gated(call, plan, gated, inputs)
-    print("the call waits for the device: timed by plain events, not behind the gate")
+    if not blocked.sample(plan.cold, call).synchronised:
+        return measure_blocked(call, plan, blocked, inputs)
+    print("the call waits for the device: timed by plain events, not on a blocked stream")
     return measure_events(call, plan, gpu, inputs) | {"synchronised": True}
 
 
@@ -280,8 +280,8 @@ def requested_bytes(when: str = "current") -> int:
     return int(stats.get(f"requested_bytes.all.{when}", blocks))
 
 
-def measure_gated(
-    call: Callable[[], Any], plan: Plan, gated: Probe, inputs: Inputs
+def measure_blocked(
+    call: Callable[[], Any], plan: Plan, blocked: Probe, inputs: Inputs
 ) -> dict[str, Any]:
     """Samples by regatta's own clock; what a sample is stands in crates/probe/src/clock.rs."""
     import torch
@@ -290,14 +290,14 @@ def measure_gated(
     for last in plan.rounds(inputs):
         # The changing of inputs, which takes memory too, is over.
         torch.cuda.reset_peak_memory_stats()
-        samples.append(gated.sample(plan.cold, call, keep=inputs.kept if last else None))
+        samples.append(blocked.sample(plan.cold, call, keep=inputs.kept if last else None))
         host.take()
         peak = max(peak, requested_bytes("peak"))
     return of_samples(samples, host) | {"peak_bytes": peak - inputs.held_bytes}
 
 
 def of_samples(samples: list[Sample], host: HostReference | None = None) -> dict[str, Any]:
-    """What `measured` tells of gated samples, after each of which `host` was timed."""
+    """What `measured` tells of blocked samples, after each of which `host` was timed."""
     measured = _measured(
         [sample.device_ns for sample in samples],
         [sample.host_ns for sample in samples],

@@ -1,82 +1,285 @@
-"""Library `cudnn`: attention through the cuDNN frontend, its plans apart from their execution."""
+"""Library `cudnn`: attention through the cuDNN frontend, below PyTorch's and JAX's use of it.
+
+A graph is described, planned, and then executed. Dimensions are cuDNN's, `[batch, heads, seq,
+width]`, over the caller's memory: strides say the layout, and nothing is copied. A plan is for one
+shape: another length needs another.
+"""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 
-from regatta_worker.on_torch.case import Asked, Built, Variant
-from regatta_worker.on_torch.cudnn_graphs import Execution, Graphs
-from regatta_worker.on_torch.library import Done, TorchLibrary
-from regatta_worker.protocol.channel import Unsupported
+from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase
+from regatta_worker.on_torch.library import Library
+from regatta_worker.problem.attention import GRADIENTS, Problem
+
+DATA_TYPES = {"f16": "HALF", "bf16": "BFLOAT16"}
+Done = TypeVar("Done")
+
+WORKER = Library(
+    "cudnn",
+    packages=("nvidia-cudnn-frontend",),
+    # It finds cuDNN where torch has loaded it.
+    modules=("cudnn",),
+    refusals=(RuntimeError, ValueError),
+    module_refusals=("cudnnGraphNotSupportedError",),
+    # The cuDNN that the frontend really uses.
+    module_versions=lambda cudnn: {"cudnn": str(cudnn.backend_version())},
+)
+
+_handle: list[Any] = []
+"""cuDNN's, one a process."""
 
 
-class CudnnWorker(TorchLibrary):
-    """cuDNN as NVIDIA's own Python package offers it, below PyTorch's and JAX's use of it."""
+@WORKER.variant(
+    "graph",
+    "pygraph.sdpa and sdpa_backward",
+    packed=False,
+    parameters={"plan": ("once", "each")},
+)
+def graph(case: TorchCase) -> Call:
+    """A graph for forward, another for backward; planned here, or in each call."""
+    cudnn = case.module
+    if not _handle:
+        _handle.append(cudnn.create_handle())
+    (handle,) = _handle
 
-    NAME = "cudnn"
-    PACKAGES = ("nvidia-cudnn-frontend",)
-    REFUSALS: tuple[type[Exception], ...] = (RuntimeError, ValueError)
-
-    cudnn: Any = None
-    _handle: Any = None
-
-    def load(self) -> None:
-        """Imports the frontend, which finds cuDNN where torch has loaded it."""
-        self.cudnn = importlib.import_module("cudnn")
-        self.REFUSALS = (*type(self).REFUSALS, self.cudnn.cudnnGraphNotSupportedError)
-
-    def versions(self) -> dict[str, str]:
-        """With the cuDNN that the frontend really uses."""
-        found = super().versions()
-        if self.cudnn is not None:
-            found["cudnn"] = str(self.cudnn.backend_version())
-        return found
-
-    def variants(self) -> dict[str, Variant]:
-        """One: a graph for forward, another for backward."""
-        parameters = {"plan": ("once", "each")}
-        return {"graph": Variant("pygraph.sdpa and sdpa_backward", parameters=parameters)}
-
-    def build(self, asked: Asked) -> Built:
-        """The call; where graphs are planned once, that has been done."""
-        if self._gpu is None:
-            raise Unsupported("cuDNN computes on GPUs, and there is none that torch can use")
-        if self._handle is None:
-            self._handle = self.cudnn.create_handle()
-        self._follow_stream()
-        graphs = Graphs(self.cudnn, self._handle, asked.problem, self._device)
-        word = asked.params.get("plan", "once")
-        each = word == "each"
-        execution = Execution(graphs, self._handle, asked.problem, each)
-        built = execution.build(asked.tensors)
-        # A plan in each call is no choice of the case's.
-        names = {} if each else execution.names()
-        return replace(
-            built,
-            tuned=tuple(names),
-            call=self._on_stream(built.call),
-            effective={"plan": word} | names,
-            varies=each,
-            refresh=built.refresh and self._on_stream(built.refresh),
-        )
-
-    def _on_stream(self, call: Callable[[], Done]) -> Callable[[], Done]:
+    def on_stream(call: Callable[[], Done]) -> Callable[[], Done]:
         """The call on torch's current stream: that of a capture is another."""
 
         def followed() -> Done:
-            self._follow_stream()
+            cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
             return call()
 
         return followed
 
-    def _follow_stream(self) -> None:
-        stream = torch.cuda.current_stream().cuda_stream
-        self.cudnn.set_stream(handle=self._handle, stream=stream)
+    each = case.param("plan", "once") == "each"
+    execution = Execution(Graphs(cudnn, handle, case.problem, case.device), each)
+    call = on_stream(lambda: execution.build(case.tensors))()
+    if not each:
+        # A plan in each call is no choice of the case's.
+        case.effective |= execution.names()
+        case.tuned = tuple(execution.names())
+    refresh = call.refresh and on_stream(call.refresh)
+    return Call(on_stream(call.run), refresh, varies=each)
 
 
-WORKER = CudnnWorker
+def band(cudnn: Any, problem: Problem) -> dict[str, Any]:
+    """The mask as a band along a diagonal.
+
+    cuDNN's left bound counts the query's own position, its right bound does not.
+    """
+    mask = problem.mask
+    if mask.is_full:
+        return {}
+    corner = "TOP_LEFT"
+    # More kernels take the top left, and on a square both mean the same.
+    if mask.align == "bottom-right" and not problem.is_square:
+        corner = "BOTTOM_RIGHT"
+    found = {"diagonal_alignment": getattr(cudnn.diagonal_alignment, corner)}
+    if mask.left is not None:
+        found["diagonal_band_left_bound"] = mask.left + 1
+    if mask.right is not None:
+        found["diagonal_band_right_bound"] = mask.right
+    return found
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A graph with an execution plan."""
+
+    graph: Any
+    ends: Mapping[str, Any]
+    """The graph's inputs and outputs by name."""
+    workspace: torch.Tensor
+    name: str | None = None
+    """The plan that the frontend settled on, where it tells."""
+
+    def execute(self, handle: Any, given: Tensors) -> None:
+        """Queues it on the handle's stream; outputs are among what is given."""
+        bound = {self.ends[name]: tensor for name, tensor in given.items()}
+        self.graph.execute(bound, self.workspace, handle=handle)
+
+
+class Graphs:
+    """Forward and backward of one problem."""
+
+    def __init__(self, cudnn: Any, handle: Any, problem: Problem, device: torch.device) -> None:
+        self._cudnn, self.handle = cudnn, handle
+        self.problem, self._device = problem, device
+        self._options = {"attn_scale": problem.head_dim**-0.5, **band(cudnn, problem)}
+
+    def plan_forward(self, stats: bool) -> Planned:
+        """`out`, and with `stats` what backward needs of the softmax."""
+        graph = self._graph()
+        ends = {name: self._tensor(graph, name) for name in ("q", "k", "v")}
+        out, logsumexp = graph.sdpa(**ends, generate_stats=stats, name="sdpa", **self._options)
+        ends["out"] = self._output(out, "out")
+        if stats:
+            ends["stats"] = logsumexp.set_output(True).set_data_type(self._cudnn.data_type.FLOAT)
+        return self._planned(graph, ends)
+
+    def plan_backward(self) -> Planned:
+        """`dq`, `dk`, `dv`."""
+        graph = self._graph()
+        names = ("q", "k", "v", "out", "dout", "stats")
+        ends = {name: self._tensor(graph, name) for name in names}
+        given = {"o": ends["out"], "dO": ends["dout"], "stats": ends["stats"]}
+        given |= {name: ends[name] for name in ("q", "k", "v")}
+        gradients = graph.sdpa_backward(**given, name="sdpa_backward", **self._options)
+        for name, gradient in zip(GRADIENTS, gradients, strict=True):
+            ends[name] = self._output(gradient, name)
+        return self._planned(graph, ends)
+
+    def empty(self, name: str) -> torch.Tensor:
+        """Memory for a tensor of cuDNN's dimensions, in the caller's layout."""
+        dtype = torch.float32 if name == "stats" else DTYPES[self.problem.dtype]
+        dims, strides = self._dims(name), self._strides(name)
+        return torch.empty_strided(dims, strides, dtype=dtype, device=self._device)
+
+    def idle(self) -> bool:
+        """Whether the device has done all that was queued on torch's current stream."""
+        if self._device.type != "cuda":
+            return True
+        return bool(torch.cuda.current_stream(self._device).query())
+
+    def _graph(self) -> Any:
+        types = self._cudnn.data_type
+        return self._cudnn.pygraph(
+            io_data_type=self._io_type(),
+            intermediate_data_type=types.FLOAT,
+            compute_data_type=types.FLOAT,
+            handle=self.handle,
+        )
+
+    def _io_type(self) -> Any:
+        return getattr(self._cudnn.data_type, DATA_TYPES[self.problem.dtype])
+
+    def _dims(self, name: str) -> list[int]:
+        batch, seq, heads, width = self.problem.shape("out" if name == "stats" else name)
+        return [batch, heads, seq, 1 if name == "stats" else width]
+
+    def _strides(self, name: str) -> list[int]:
+        _, heads, seq, width = self._dims(name)
+        if self.problem.layout == "bhsd" or name == "stats":
+            return [heads * seq * width, seq * width, width, 1]
+        return [heads * seq * width, width, heads * width, 1]
+
+    def _tensor(self, graph: Any, name: str) -> Any:
+        kind = self._cudnn.data_type.FLOAT if name == "stats" else self._io_type()
+        dims, strides = self._dims(name), self._strides(name)
+        return graph.tensor(name=name, dim=dims, stride=strides, data_type=kind)
+
+    def _output(self, end: Any, name: str) -> Any:
+        return end.set_output(True).set_dim(self._dims(name)).set_stride(self._strides(name))
+
+    def _planned(self, graph: Any, ends: Mapping[str, Any]) -> Planned:
+        modes = self._cudnn.heur_mode
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([modes.A, modes.FALLBACK])
+        graph.check_support()
+        graph.build_plans()
+        # At least a byte, so that there is an address.
+        size = max(graph.get_workspace_size(), 1)
+        workspace = torch.empty(size, dtype=torch.uint8, device=self._device)
+        return Planned(graph, ends, workspace, plan_name(graph))
+
+
+def plan_name(graph: Any) -> str | None:
+    """The engine and the knobs of the plan that was built, in the frontend's words."""
+    # Which of its plans that is, no public function says (frontend 1.32).
+    index = getattr(graph, "_plan_index", None)
+    if not isinstance(index, int):
+        return None
+    with contextlib.suppress(Exception):
+        return str(graph.get_plan_name_at_index(index))
+    return None
+
+
+class Execution:
+    """One call: graphs planned before it, or in each call as for a length never seen before."""
+
+    def __init__(self, graphs: Graphs, each: bool) -> None:
+        self._graphs, self._each = graphs, each
+        self._handle, self._problem = graphs.handle, graphs.problem
+        self._plans: dict[str, Planned] = {}
+        self._retired: list[Planned] = []
+        """Replaced, and perhaps not executed yet: a plan must outlive what it has queued."""
+
+    def build(self, tensors: Tensors) -> Call:
+        """The call. Only what it holds is planned in it: for backward, forward has been done."""
+        direction, stats = self._problem.direction, self._problem.has_backward
+        names = ("q", "k", "v", "dout") if stats else ("q", "k", "v")
+        given = {name: tensors[name].transpose(1, 2) for name in names}
+        if direction == "backward":
+            self._plan_forward()
+            saved = self._empty_forward()
+            self._execute_forward(given, saved)
+            if not self._each:
+                self._plan_backward()
+            return Call(
+                lambda: self._run_backward(given, saved),
+                lambda: self._execute_forward(given, saved),
+            )
+        if not self._each:
+            self._plan_forward()
+            if stats:
+                self._plan_backward()
+        if direction == "forward":
+            return Call(lambda: _logical(self._run_forward(given)["out"]))
+
+        def both() -> Results:
+            saved = self._run_forward(given)
+            return (*_logical(saved["out"]), *self._run_backward(given, saved))
+
+        return Call(both)
+
+    def names(self) -> dict[str, str]:
+        """What was planned, `forward_plan` and `backward_plan`, where the frontend says."""
+        plans = self._plans.items()
+        return {f"{direction}_plan": plan.name for direction, plan in plans if plan.name}
+
+    def _plan_forward(self) -> None:
+        self._replace("forward", self._graphs.plan_forward(self._problem.has_backward))
+
+    def _plan_backward(self) -> None:
+        self._replace("backward", self._graphs.plan_backward())
+
+    def _replace(self, name: str, planned: Planned) -> None:
+        if name in self._plans:
+            self._retired.append(self._plans[name])
+        self._plans[name] = planned
+        if self._retired and self._graphs.idle():
+            self._retired.clear()
+
+    def _run_forward(self, given: Tensors) -> Tensors:
+        if self._each:
+            self._plan_forward()
+        saved = self._empty_forward()
+        self._execute_forward(given, saved)
+        return saved
+
+    def _empty_forward(self) -> Tensors:
+        names = ("out", "stats") if self._problem.has_backward else ("out",)
+        return {name: self._graphs.empty(name) for name in names}
+
+    def _execute_forward(self, given: Tensors, saved: Tensors) -> None:
+        inputs = {name: given[name] for name in ("q", "k", "v")}
+        self._plans["forward"].execute(self._handle, inputs | saved)
+
+    def _run_backward(self, given: Tensors, saved: Tensors) -> Results:
+        if self._each:
+            self._plan_backward()
+        gradients = {name: self._graphs.empty(name) for name in GRADIENTS}
+        self._plans["backward"].execute(self._handle, given | saved | gradients)
+        return _logical(*gradients.values())
+
+
+def _logical(*tensors: torch.Tensor) -> Results:
+    return tuple(tensor.transpose(1, 2) for tensor in tensors)

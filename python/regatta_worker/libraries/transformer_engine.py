@@ -12,6 +12,8 @@ can be differentiated once.
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -19,11 +21,10 @@ from typing import Any
 
 import torch
 
-from regatta_worker.on_torch.case import Asked, Built, Call, Results, Variant
-from regatta_worker.on_torch.library import TorchLibrary
-from regatta_worker.on_torch.packing import bounds
+from regatta_worker.on_torch.case import Call, Results, TorchCase
+from regatta_worker.on_torch.library import Library
 from regatta_worker.problem.attention import Problem
-from regatta_worker.protocol.channel import Message, Unsupported, positive
+from regatta_worker.protocol.channel import Unsupported, positive
 
 BACKENDS = {
     "fused": "NVTE_FUSED_ATTN",
@@ -50,124 +51,104 @@ ALTERNATE_LEFT = 256
 LOGGER = "DotProductAttention"
 
 
-class TransformerEngineWorker(TorchLibrary):
-    """NVIDIA's TransformerEngine, from the version that has `attention.dot_product_attention`."""
-
-    NAME = "transformer_engine"
-    PACKAGES = (
+WORKER = Library(
+    "transformer_engine",
+    packages=(
         "transformer_engine",
         "transformer_engine_torch",
         "transformer_engine_cu12",
         "transformer_engine_cu13",
         "flash-attn",
-    )
+    ),
+    # From the version that has this module.
+    modules=("transformer_engine.pytorch.attention.dot_product_attention.dot_product_attention",),
     # It checks by assertions, and says by ValueError that no backend is left.
-    REFUSALS = (RuntimeError, ValueError, AssertionError)
+    refusals=(RuntimeError, ValueError, AssertionError),
+)
 
-    def load(self) -> None:
-        """TransformerEngine, after torch, whose CUDA libraries it takes."""
-        import transformer_engine.pytorch as te
-        from transformer_engine.common import recipe
-        from transformer_engine.pytorch.attention.dot_product_attention import (
-            dot_product_attention,
-            utils,
-        )
-        from transformer_engine.pytorch.quantization import FP8GlobalStateManager
 
-        self._te = te
-        self._recipe = recipe
-        self._fp8_state = FP8GlobalStateManager
-        self._dispatch = dot_product_attention
-        self._utils = utils
+def attention(case: TorchCase, backend: str) -> Call:
+    """Modules called one after the other on the same q, k and v."""
+    problem, selection = case.problem, case.module._attention_backends
+    layers = positive("layers", case.param("layers", 1))
+    alternate = case.params.get("windows") == "alternate"
+    _refuse(problem, layers, alternate)
+    te = importlib.import_module("transformer_engine.pytorch")
 
-    def variants(self) -> dict[str, Variant]:
-        """One module, by the backends that it may select."""
-        return {
-            name: Variant(
-                summary,
-                directions=("forward", "both"),
-                parameters=PARAMETERS,
-                stores_scores=name == "unfused",
-            )
-            for name, summary in SUMMARIES.items()
-        }
-
-    def prepare(self, request: Message) -> Message:
-        """As every library, with the backend that was selected, or why none was."""
-        self._ruled_out: list[str] = []
-        with contextlib.ExitStack() as self._listening:
-            try:
-                prepared = super().prepare(request)
-            except Unsupported as refusal:
-                raise Unsupported(" ".join([str(refusal), *self._ruled_out])) from refusal
-        prepared["effective"] |= {"backend": self._selected()}
-        return prepared
-
-    def build(self, asked: Asked) -> Built:
-        """Modules called one after the other on the same q, k and v."""
-        problem, params = asked.problem, asked.params
-        layers = positive("layers", params.get("layers", 1))
-        alternate = params.get("windows") == "alternate"
-        _refuse(problem, layers, alternate)
-        # Left last: what is selected under these settings is not to be found by the next case.
-        asked.settings.callback(self._forget)
-        if asked.variant in BACKENDS:
-            asked.settings.enter_context(_environment(asked.variant))
-        region: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
-        if params.get("fp8") == "autocast":
-            # It keeps a list of every module's scales, and updates them all in each region.
-            asked.settings.callback(self._fp8_state.reset)
-            region = self._autocast()
-        self._forget()
-        modules = [
-            self._te.DotProductAttention(
-                problem.heads,
-                head_dims(problem),
-                num_gqa_groups=problem.kv_heads,
-                layer_number=number + 1,
-                **mask_arguments(problem, alternate and number % 2 == 1),
-            )
-            for number in range(layers)
-        ]
-        # Not before: modules keep the level of logging that they are made under.
-        self._listening.enter_context(self._listen())
-        call = _call(asked, modules, region)
-        return Built(call, effective={"layers": layers}, problems=layers)
-
-    def _autocast(self) -> Callable[[], Any]:
-        """An fp8 region that leaves attention in the type of its inputs, entered per call."""
-        recipe = self._recipe.DelayedScaling(fp8_dpa=False)
-        return lambda: self._te.autocast(enabled=True, recipe=recipe)
-
-    def _forget(self) -> None:
+    def forget() -> None:
         """Has the next call select, whatever it was called with before."""
-        self._dispatch._attention_backends["attention_params"] = None
-        self._dispatch._attention_backends["backend_selection_requires_update"] = True
+        selection["attention_params"] = None
+        selection["backend_selection_requires_update"] = True
 
-    def _selected(self) -> str:
-        """The backend of the last call, with its version or number."""
-        kept = self._dispatch._attention_backends
-        if kept["use_flash_attention"]:
-            return f"flash-{kept.get('flash_attention_backend')}"
-        if kept["use_fused_attention"]:
-            return f"fused-{int(kept['fused_attention_backend'])}"
-        return "unfused" if kept["use_unfused_attention"] else "none"
+    # Left last: what is selected under these settings is not to be found by the next case.
+    case.settings.callback(forget)
+    if backend in BACKENDS:
+        case.settings.enter_context(_environment(backend))
+    region: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    if case.params.get("fp8") == "autocast":
+        # It keeps a list of every module's scales, and updates them all in each region.
+        quantization = importlib.import_module("transformer_engine.pytorch.quantization")
+        case.settings.callback(quantization.FP8GlobalStateManager.reset)
+        recipes = importlib.import_module("transformer_engine.common.recipe")
+        # Attention stays in the type of its inputs.
+        recipe = recipes.DelayedScaling(fp8_dpa=False)
+        region = functools.partial(te.autocast, enabled=True, recipe=recipe)
+    forget()
+    modules = [
+        te.DotProductAttention(
+            problem.heads,
+            head_dims(problem),
+            num_gqa_groups=problem.kv_heads,
+            layer_number=number + 1,
+            **mask_arguments(problem, alternate and number % 2 == 1),
+        )
+        for number in range(layers)
+    ]
+    # Not before: modules keep the level of logging that they are made under.
+    case.settings.enter_context(_listen(case.ruled_out))
+    return Call(_run(case, modules, region), problems=layers, selected=lambda: _selected(selection))
 
-    @contextlib.contextmanager
-    def _listen(self) -> Iterator[None]:
-        """Notes why selections made within rule backends out, as TransformerEngine logs it."""
-        logger, listener = logging.getLogger(LOGGER), _RuledOut(self._ruled_out)
-        # Each selection gives its logger the level that is kept here.
-        own, level, kept = logger.level, self._utils.AttentionLogging, "_log_level"
-        before = getattr(level, kept)
-        logger.addFilter(listener)
-        setattr(level, kept, logging.DEBUG)
-        try:
-            yield
-        finally:
-            setattr(level, kept, before)
-            logger.removeFilter(listener)
-            logger.setLevel(own)
+
+for _name, _summary in SUMMARIES.items():
+    _added = WORKER.variant(
+        _name,
+        _summary,
+        on_gpu=False,
+        directions=("forward", "both"),
+        parameters=PARAMETERS,
+        stores_scores=_name == "unfused",
+    )
+    _added(functools.partial(attention, backend=_name))
+
+
+def _selected(selection: Any) -> dict[str, str]:
+    """The backend of the last call, with its version or number."""
+    name = "unfused" if selection["use_unfused_attention"] else "none"
+    if selection["use_flash_attention"]:
+        name = f"flash-{selection.get('flash_attention_backend')}"
+    elif selection["use_fused_attention"]:
+        name = f"fused-{int(selection['fused_attention_backend'])}"
+    return {"backend": name}
+
+
+@contextlib.contextmanager
+def _listen(ruled_out: list[str]) -> Iterator[None]:
+    """Notes why selections made within rule backends out, as TransformerEngine logs it."""
+    utils = importlib.import_module(
+        "transformer_engine.pytorch.attention.dot_product_attention.utils"
+    )
+    logger, listener = logging.getLogger(LOGGER), _RuledOut(ruled_out)
+    # Each selection gives its logger the level that is kept here.
+    own, level, kept = logger.level, utils.AttentionLogging, "_log_level"
+    before = getattr(level, kept)
+    logger.addFilter(listener)
+    setattr(level, kept, logging.DEBUG)
+    try:
+        yield
+    finally:
+        setattr(level, kept, before)
+        logger.removeFilter(listener)
+        logger.setLevel(own)
 
 
 @contextlib.contextmanager
@@ -254,12 +235,15 @@ def _refuse(problem: Problem, layers: int, alternate: bool) -> None:
         raise Unsupported("windows=alternate narrows a causal mask in every second layer")
 
 
-def _call(asked: Asked, modules: list[Any], region: Callable[[], Any]) -> Call:
+def _run(case: TorchCase, modules: list[Any], region: Callable[[], Any]) -> Callable[[], Results]:
     """The timed call: all layers; the first layer's results come first."""
-    problem, tensors = asked.problem, asked.tensors
-    inputs = tuple(tensors[name].requires_grad_(problem.has_backward) for name in ("q", "k", "v"))
-    dout, shape = tensors.get("dout"), problem.shape("out")
-    packing = _packing(problem, inputs[0].device)
+    problem, inputs = case.problem, case.inputs()
+    dout, shape, packing = case.tensors.get("dout"), problem.shape("out"), {}
+    if problem.varlen:
+        # The longest are given, or they would be read off the device in each call.
+        longest = {"max_seqlen_q": problem.seq_q, "max_seqlen_kv": problem.seq_k}
+        starts_q, starts_k = case.bounds()
+        packing = {"cu_seqlens_q": starts_q, "cu_seqlens_kv": starts_k, **longest}
 
     def forward() -> Results:
         with region():
@@ -271,20 +255,3 @@ def _call(asked: Asked, modules: list[Any], region: Callable[[], Any]) -> Call:
         return (outs[0], *gradients[0])
 
     return forward if problem.direction == "forward" else both
-
-
-def _packing(problem: Problem, device: torch.device) -> dict[str, Any]:
-    """Where the sequences of a ragged batch begin and end; nothing for an even one."""
-    if not problem.varlen:
-        return {}
-    starts_q, starts_k = bounds(problem, device)
-    return {
-        "cu_seqlens_q": starts_q,
-        "cu_seqlens_kv": starts_k,
-        # Given, or it would be read off the device in each call.
-        "max_seqlen_q": problem.seq_q,
-        "max_seqlen_kv": problem.seq_k,
-    }
-
-
-WORKER = TransformerEngineWorker

@@ -3,99 +3,97 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from regatta_worker.on_torch.case import DTYPES, HALVES, Asked, Built, Variant
-from regatta_worker.on_torch.library import TorchLibrary
-from regatta_worker.on_torch.variants import Access, autograd_call, splits_here
+from regatta_worker.on_torch.case import DTYPES, Access, Call, TorchCase
+from regatta_worker.on_torch.cutlass_splits import splits_here
+from regatta_worker.on_torch.library import Library
 from regatta_worker.problem.attention import Problem
-from regatta_worker.protocol.channel import Message, Unsupported
+from regatta_worker.problem.variant import HALVES
+from regatta_worker.protocol.channel import Unsupported
 
-ACCESS = {"access": ("views", "copies")}
-SPLITS = {"num_splits_key": "integer"}
-
-
-class XformersWorker(TorchLibrary):
-    """`xformers.ops.memory_efficient_attention`, backward through its autograd function."""
-
-    NAME = "xformers"
-    PACKAGES = ("xformers", "flash-attn")
+WORKER = Library(
+    "xformers",
+    packages=("xformers", "flash-attn"),
+    # What is missing of its compiled part its operators say themselves.
+    modules=("xformers.ops",),
     # Invalid inputs, and no operator for valid ones; asserts are of its operators.
-    REFUSALS = (RuntimeError, ValueError, AssertionError)
+    refusals=(RuntimeError, ValueError, AssertionError),
+)
 
-    def load(self) -> None:
-        """`xformers.ops`: what is missing of its compiled part its operators say themselves."""
-        import xformers.ops
 
-        self._xformers = xformers.ops
+def attention(case: TorchCase, operators: str | None) -> Call:
+    """`memory_efficient_attention`, backward through its autograd function, with the operators
+    chosen or left to xFormers."""
+    problem, fmha = case.problem, case.module.fmha
+    bias = _bias(fmha.attn_bias, problem, case.device)
+    op = None if operators is None else _operators(fmha, operators)
+    given = Access(case).read(*(case.tensors[name] for name in ("q", "k", "v")))
+    query, key, value = _bmhk(problem, *given)
+    # What xFormers' own checks look at: strides, types and the kind of mask.
+    inputs = fmha.Inputs(query=query, key=key, value=value, attn_bias=bias)
+    used = _dispatched(fmha, problem, inputs) if op is None else _supporting(problem, op, inputs)
+    case.effective |= _names(problem, used)
+    splits = case.params.get("num_splits_key")
+    if splits is not None:
+        if not problem.has_backward:
+            raise Unsupported("memory_efficient_attention's forward has no num_splits_key")
+        case.settings.enter_context(_splitting(fmha.cutlass.BwOp, splits))
+    if used and used[1] is fmha.cutlass.BwOp:
+        passed = _sentinel(used[1]) if splits is None else splits
+        case.effective |= splits_here(problem, passed, case.device)
+    chosen = {} if op is None else {"op": op}
 
-    def variants(self) -> dict[str, Variant]:
-        """The public entry with its own choice of operator, and each operator."""
-        every, entry = tuple(DTYPES), "memory_efficient_attention"
-        return {
-            "default": Variant(f"{entry}, default arguments", every, parameters=ACCESS | SPLITS),
-            "cutlass": Variant(f"{entry}, CUTLASS operators", every, parameters=ACCESS | SPLITS),
-            "flash": Variant(f"{entry}, FlashAttention-2 operators", HALVES, parameters=ACCESS),
-            "flash3": Variant(f"{entry}, FlashAttention-3 operators", HALVES, parameters=ACCESS),
-        }
+    def attend(*logical: torch.Tensor) -> torch.Tensor:
+        q, k, v = _bmhk(problem, *logical)
+        out = case.module.memory_efficient_attention(q, k, v, attn_bias=bias, **chosen)
+        return _logical(problem, out)
 
-    def build(self, asked: Asked) -> Built:
-        """The call, with the operators chosen or left to xFormers."""
-        problem, word = asked.problem, asked.params.get("access", "views")
-        access = Access(problem, copies=word == "copies")
-        bias = _bias(self._xformers.fmha.attn_bias, problem, asked.tensors["q"].device)
-        op = None if asked.variant == "default" else self._operators(asked.variant)
-        inputs = self._inputs(problem, access, asked, bias)
-        used = self._dispatched(problem, inputs) if op is None else _supporting(problem, op, inputs)
-        effective: Message = {"access": word} | _names(problem, used)
-        splits = asked.params.get("num_splits_key")
-        if splits is not None:
-            if not problem.has_backward:
-                raise Unsupported("memory_efficient_attention's forward has no num_splits_key")
-            asked.settings.enter_context(_splitting(self._xformers.fmha.cutlass.BwOp, splits))
-        if used and used[1] is self._xformers.fmha.cutlass.BwOp:
-            handed_over = _sentinel(used[1]) if splits is None else splits
-            effective |= splits_here(problem, handed_over, self._device)
-        chosen = {} if op is None else {"op": op}
+    return case.differentiable(attend)
 
-        def attend(*logical: torch.Tensor) -> torch.Tensor:
-            q, k, v = _bmhk(problem, *logical)
-            out = self._xformers.memory_efficient_attention(q, k, v, attn_bias=bias, **chosen)
-            return _logical(problem, out)
 
-        built = autograd_call(problem, asked.tensors, access, attend)
-        return replace(built, effective=effective)
+_SPLITS = {**Access.DECLARED, "num_splits_key": "integer"}
+for _name, _operators_of, _dtypes, _parameters in (
+    ("default", "default arguments", tuple(DTYPES), _SPLITS),
+    ("cutlass", "CUTLASS operators", tuple(DTYPES), _SPLITS),
+    ("flash", "FlashAttention-2 operators", HALVES, Access.DECLARED),
+    ("flash3", "FlashAttention-3 operators", HALVES, Access.DECLARED),
+):
+    _added = WORKER.variant(
+        _name,
+        f"memory_efficient_attention, {_operators_of}",
+        on_gpu=False,
+        dtypes=_dtypes,
+        parameters=_parameters,
+    )
+    _added(functools.partial(attention, operators=None if _name == "default" else _name))
 
-    def _operators(self, name: str) -> tuple[Any, Any]:
-        module = getattr(self._xformers.fmha, name, None)
-        if module is None:
-            raise Unsupported(f"this xFormers has no operators of the name fmha.{name}")
-        return module.FwOp, module.BwOp
 
-    def _inputs(self, problem: Problem, access: Access, asked: Asked, bias: Any) -> Any:
-        """What xFormers' own checks look at: strides, types and the kind of mask."""
-        given = access.read(*(asked.tensors[name] for name in ("q", "k", "v")))
-        query, key, value = _bmhk(problem, *given)
-        return self._xformers.fmha.Inputs(query=query, key=key, value=value, attn_bias=bias)
+def _operators(fmha: Any, name: str) -> tuple[Any, Any]:
+    module = getattr(fmha, name, None)
+    if module is None:
+        raise Unsupported(f"this xFormers has no operators of the name fmha.{name}")
+    return module.FwOp, module.BwOp
 
-    def _dispatched(self, problem: Problem, inputs: Any) -> tuple[Any, Any] | None:
-        """The operators that xFormers chooses; None where a release has no such functions."""
-        try:
-            forward = self._xformers.fmha._dispatch_fw(inputs, problem.has_backward)
-            if not problem.has_backward:
-                return forward, None
-            packed = forward.VARLEN_LSE_PACKED if problem.varlen else None
-            return forward, self._xformers.fmha._dispatch_bw(inputs, packed)
-        except NotImplementedError as error:
-            # Several lines with indents, a paragraph for each operator.
-            raise Unsupported(" ".join(str(error).split())) from error
-        except (AttributeError, TypeError):
-            return None
+
+def _dispatched(fmha: Any, problem: Problem, inputs: Any) -> tuple[Any, Any] | None:
+    """The operators that xFormers chooses; None where a release has no such functions."""
+    try:
+        forward = fmha._dispatch_fw(inputs, problem.has_backward)
+        if not problem.has_backward:
+            return forward, None
+        packed = forward.VARLEN_LSE_PACKED if problem.varlen else None
+        return forward, fmha._dispatch_bw(inputs, packed)
+    except NotImplementedError as error:
+        # Several lines with indents, a paragraph for each operator.
+        raise Unsupported(" ".join(str(error).split())) from error
+    except (AttributeError, TypeError):
+        return None
 
 
 def _supporting(problem: Problem, op: tuple[Any, Any], inputs: Any) -> tuple[Any, Any]:
@@ -120,7 +118,7 @@ def _names(problem: Problem, used: tuple[Any, Any] | None) -> dict[str, str]:
 
 
 def _sentinel(operator: Any) -> int | None:
-    """What the CUTLASS backward hands over where nothing is asked for: -1 from 0.0.26 to
+    """What the CUTLASS backward passes where nothing is asked for: -1 from 0.0.26 to
     0.0.28.post3, which its kernel takes for 1, and None since. Only its source tells."""
     with contextlib.suppress(OSError, TypeError):
         return -1 if "num_splits_key=-1" in inspect.getsource(operator) else None
@@ -129,9 +127,9 @@ def _sentinel(operator: Any) -> int | None:
 
 @contextlib.contextmanager
 def _splitting(operator: Any, num_splits_key: int) -> Iterator[None]:
-    """Hands the CUTLASS backward this value where xFormers hands over None.
+    """Passes the CUTLASS backward this value where xFormers passes None.
 
-    -1 is what it handed over from 0.0.26 to 0.0.28.post3 (issue 1176).
+    -1 is what it passed from 0.0.26 to 0.0.28.post3 (issue 1176).
     """
     original = operator.OPERATOR
 
@@ -195,6 +193,3 @@ def _bias(biases: Any, problem: Problem, device: torch.device) -> Any:
     if mask.right == 0:
         return biases.LowerTriangularFromBottomRightLocalAttentionMask(mask.left + 1)
     return biases.LocalAttentionFromBottomRightMask(mask.left, mask.right)
-
-
-WORKER = XformersWorker

@@ -108,17 +108,17 @@ class XlaProbe(Probe):
         `host_ns` is the time until `call` returned and all its work was queued, the
         later of the two.
         """
-        self._ask("xla_begin", self._handle, ctypes.c_int(cold), ctypes.c_uint32(1))
+        self.ask("xla_begin", self._handle, ctypes.c_int(cold), ctypes.c_uint32(1))
         try:
             begin = time.perf_counter_ns()
             result = call()
             host_ns = time.perf_counter_ns() - begin
         except BaseException:
-            self._ask("sample_cancel", self._handle)
+            self.ask("sample_cancel", self._handle)
             raise
         try:
             figures = map(self._byref, ("device_ns", "late_ns", "clock_mhz", "flags"))
-            self._ask("xla_end", self._handle, *figures)
+            self.ask("xla_end", self._handle, *figures)
         except ProbeError:
             # A computation that failed before its marker says itself why.
             jax.block_until_ready(result)
@@ -179,7 +179,7 @@ def measure(
     gpu: NvidiaDevice,
     inputs: Inputs | None = None,
 ) -> dict[str, Any] | None:
-    """Samples behind the gate; None if the call waits for the device, which it holds."""
+    """Samples on a blocked stream; None if the call waits for the device."""
     if plan.graph:
         raise Unsupported(
             "XLA makes CUDA graphs itself, of what it finds fit; measure with graph = false"

@@ -1,4 +1,10 @@
-"""What a library on torch says of a variant, what it is asked for, and what it builds."""
+"""A case of a library on torch: what a variant's function is given, and the call it returns.
+
+Tensors are logical, `[batch, seq, heads, width]` or packed, `[total, heads, width]`, and lie in
+memory as the caller's layout says; a variant reaches them through views. Its function does what
+precedes the timed call (forward, where only backward is timed). Results are logical too and are
+left as the library lays them out, as its users get them.
+"""
 
 from __future__ import annotations
 
@@ -9,67 +15,246 @@ from typing import Any
 
 import torch
 
+from regatta_worker.case import Case
 from regatta_worker.clock.timing import Plan
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import CaseInputs
-from regatta_worker.problem.variant import HALVES as HALVES
-from regatta_worker.problem.variant import Variant as Variant
-from regatta_worker.protocol.channel import Message
+from regatta_worker.protocol.channel import Message, Unsupported
 
 Results = tuple[torch.Tensor, ...]
-Call = Callable[[], Results]
 Tensors = dict[str, torch.Tensor]
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A case to be built."""
-
-    problem: Problem
-    variant: str
-    params: Mapping[str, Any]
-    """Those that are not `auto`, checked against the variant's declaration."""
-    tensors: Tensors
-    """`q`, `k`, `v`, with a gradient also `dout`; logical, lying as the layout says."""
-    settings: contextlib.ExitStack
-    """What is entered here stays for as long as the case lives, and is left before the next."""
-
-
-@dataclass(frozen=True)
-class Built:
+class Call:
     """A call, ready to be made."""
 
-    call: Call
+    run: Callable[[], Results]
     """Yields the problem's results in their order, logical in shape."""
-    effective: Message = field(default_factory=dict)
-    """What the parameters became."""
-    tuned: tuple[str, ...] = ()
-    """Of `effective`, what the library chose by itself."""
+    refresh: Callable[[], None] | None = None
+    """What must follow when the contents of the tensors were replaced where they lie: all that
+    was made of these contents, such as what forward saved. Where a variant lets one, the
+    addresses stay, for a CUDA graph of the call."""
     earlier_stream: bool = False
     """The call takes the stream of an earlier one: backward through autograd, of forward."""
     problems: int = 1
     """Problems of about the case's size that one call works off."""
     varies: bool = False
     """The host's work is made anew in each call, which a replay would leave out."""
-    refresh: Callable[[], None] | None = None
-    """What must follow when the contents of the tensors were replaced where they lie: all that
-    `build` made of these contents, such as what forward saved. Where a variant lets one, the
-    addresses stay, for a CUDA graph of the call."""
-
-    def __call__(self) -> Results:
-        """One call; what is timed is `call` itself."""
-        return self.call()
+    selected: Callable[[], Message] = dict
+    """What the library chose in the first call, for `effective`."""
+    draws_lengths: bool = False
+    """Each call's results are of other lengths, the longest first and the shortest last."""
 
 
-@dataclass
-class PreparedCase(CaseInputs):
-    """The case that a library holds."""
+@dataclass(kw_only=True)
+class TorchCase(Case):
+    """The case that a library is asked for, and then holds."""
 
     problem: Problem
-    built: Built
-    settings: contextlib.ExitStack
+    variant: str
+    params: Mapping[str, Any]
     tensors: Tensors
+    """`q`, `k`, `v`, with a gradient also `dout`."""
+    module: Any = None
+    """The library's, as the variant declares it."""
+    effective: Message = field(default_factory=dict)
+    """What the parameters became."""
+    tuned: tuple[str, ...] = ()
+    """Of `effective`, what the library chose by itself."""
+    settings: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """What is entered here stays for as long as the case lives, and is left before the next:
+    to make it anew in each call would be counted as the host's time."""
+    ruled_out: list[str] = field(default_factory=list)
+    """Sentences of the library's that belong to a refusal."""
+    built: Call = field(default_factory=lambda: Call(tuple))
     timed: tuple[Plan, bool] | None = None
     """How the last samples were taken, and whether the call waits for the device itself."""
+
+    def call(self) -> Results:
+        """One call; what is timed is `built.run` itself."""
+        return self.built.run()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors lie."""
+        return self.tensors["q"].device
+
+    @property
+    def grouped(self) -> bool:
+        """Whether query heads share key-value heads."""
+        return self.problem.heads != self.problem.kv_heads
+
+    def param(self, name: str, default: Any = None) -> Any:
+        """A parameter, which `effective` then has, unless neither the request nor `default` says
+        one."""
+        value = self.params.get(name, default)
+        if value is not None:
+            self.effective[name] = value
+        return value
+
+    # Sequences packed row after row, and where each begins.
+
+    def bounds(self, device: torch.device | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """`cu_seqlens_q` and `cu_seqlens_k`, of a batch of equal lengths too."""
+        device = device or self.device
+        sequences = self.problem.sequences
+        q, k = starts([s.seq_q for s in sequences]), starts([s.seq_k for s in sequences])
+        return q.to(device), k.to(device)
+
+    def packing(self) -> tuple[Any, Any, int | None, int | None]:
+        """`cu_seqlens_q`, `cu_seqlens_k` and the longest of each; all None for an even batch."""
+        if not self.problem.varlen:
+            return None, None, None, None
+        return *self.bounds(), self.problem.seq_q, self.problem.seq_k
+
+    def rows(self, name: str, library: str) -> torch.Tensor:
+        """A tensor as packed rows: a view, never a copy; `library` is whose wish that is."""
+        tensor = self.tensors[name]
+        if self.problem.varlen:
+            return tensor
+        if self.problem.batch == 1:
+            return tensor[0]
+        if self.problem.layout == "bhsd":
+            raise Unsupported(
+                f"{library} takes the rows of a batch packed, and those of a batch in bhsd are no "
+                "view of it"
+            )
+        return tensor.flatten(0, 1)
+
+    # Calls of the problem's direction.
+
+    def inputs(self) -> Results:
+        """`q`, `k`, `v`, of which autograd is to find the gradients."""
+        gradients = self.problem.has_backward
+        return tuple(self.tensors[name].requires_grad_(gradients) for name in ("q", "k", "v"))
+
+    def differentiable(self, attend: Callable[..., torch.Tensor]) -> Call:
+        """`attend(q, k, v)` on logical tensors, and its gradient by autograd."""
+        inputs, access = self.inputs(), Access(self)
+
+        def forward() -> torch.Tensor:
+            return access.deliver(attend(*access.read(*inputs)))[0]
+
+        return by_autograd(self.problem, forward, inputs, self.tensors.get("dout"))
+
+    def operators(
+        self,
+        forward: Callable[..., tuple[torch.Tensor, Any]],
+        backward: Callable[..., Results],
+        batched: bool = False,
+    ) -> Call:
+        """Operators that are called apart, without autograd.
+
+        `forward(q, k, v)` yields `out` and whatever else `backward(dout, q, k, v, out, saved)`
+        takes of it to make the three gradients; all in the order of the logical tensors. With
+        `batched` a packed batch is one row of them.
+        """
+        problem, access = self.problem, Access(self)
+        packed = batched and bool(problem.varlen)
+        given = {name: x.unsqueeze(0) if packed else x for name, x in self.tensors.items()}
+        inputs, dout = tuple(given[name] for name in ("q", "k", "v")), given.get("dout")
+
+        def made() -> tuple[Results, torch.Tensor, Any]:
+            read = access.read(*inputs)
+            return read, *forward(*read)
+
+        def delivered(*results: torch.Tensor) -> Results:
+            found = access.deliver(*results)
+            return tuple(x.squeeze(0) for x in found) if packed else found
+
+        def gradient(read: Results, out: torch.Tensor, saved: Any) -> Results:
+            return delivered(*backward(*access.read(dout), *read, out, saved))
+
+        if problem.direction == "forward":
+            return Call(lambda: delivered(made()[1]))
+        if problem.direction == "backward":
+            before = made()
+            return Call(lambda: gradient(*before), lambda: written(before, made()))
+
+        def both() -> Results:
+            now = made()
+            return (*delivered(now[1]), *gradient(*now))
+
+        return Call(both)
+
+
+def starts(lengths: list[int]) -> torch.Tensor:
+    """Where each sequence begins, and the total: int32, on the host."""
+    return torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+
+
+class Access:
+    """The parameter `access`: strided views, or the needless copies a wrapper may make.
+
+    `copies` is `.transpose(1, 2).contiguous()` of each input into the order the caller
+    does not hold, and of the result back (flash-attention issue 827).
+    """
+
+    DECLARED: Mapping[str, Any] = {"access": ("views", "copies")}
+
+    def __init__(self, case: TorchCase) -> None:
+        self._copies = case.params.get("access") == "copies"
+        if self._copies and case.problem.varlen:
+            raise Unsupported("access=copies: a packed batch has no heads to transpose")
+        self._layout = case.problem.layout
+        self._other = "bshd" if self._layout == "bhsd" else "bhsd"
+
+    def read(self, *tensors: Any) -> Results:
+        """What the kernel is given."""
+        return _ordered(tensors, self._other) if self._copies else tensors
+
+    def deliver(self, *results: torch.Tensor) -> Results:
+        """What the caller is given."""
+        return _ordered(results, self._layout) if self._copies else results
+
+
+def _ordered(tensors: Results, layout: str) -> Results:
+    """Tensors lying in memory in this order; a copy only if one does not already."""
+    if layout == "bhsd":
+        return tuple(x.transpose(1, 2).contiguous().transpose(1, 2) for x in tensors)
+    return tuple(x.contiguous() for x in tensors)
+
+
+def by_autograd(
+    problem: Problem, forward: Callable[[], torch.Tensor], inputs: Results, dout: Any
+) -> Call:
+    """The problem's direction of a differentiable forward.
+
+    For backward it is run here, and anew for other contents: a graph for each.
+    """
+
+    def gradient(out: torch.Tensor) -> Results:
+        found: Results = torch.autograd.grad(out, inputs, dout, retain_graph=True)
+        return found
+
+    if problem.direction == "forward":
+        return Call(lambda: (forward(),))
+    if problem.direction == "backward":
+        saved = [forward()]
+
+        def refresh() -> None:
+            # First, or there would be two graphs at a time.
+            saved.clear()
+            saved.append(forward())
+
+        return Call(lambda: gradient(saved[0]), refresh, earlier_stream=True)
+
+    def both() -> Results:
+        out = forward()
+        return (out.detach(), *gradient(out))
+
+    return Call(both)
+
+
+def written(into: Any, values: Any) -> None:
+    """What forward made of other contents, written over what it made before, at the same
+    addresses. Both are tensors, or tuples of them and of what no contents change."""
+    if isinstance(into, torch.Tensor):
+        # Inputs that are given as they lie have been changed already.
+        if into.data_ptr() != values.data_ptr():
+            into.copy_(values)
+    elif isinstance(into, (tuple, list)):
+        for one, value in zip(into, values, strict=True):
+            written(one, value)

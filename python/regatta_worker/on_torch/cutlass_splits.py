@@ -8,6 +8,8 @@ The launch shows the truth: its grid is (splits, heads, batch).
 
 from __future__ import annotations
 
+from typing import Any
+
 from regatta_worker.problem.attention import DTYPE_BYTES, Problem
 
 TILE_SHARED_BYTES = 163 << 10
@@ -54,3 +56,21 @@ def effective_splits(
             # Integer division: 0 from 201 heads on, raised to 1 below.
             splits = min(splits, SHRUNK_LIMIT // parallelism)
     return 1 if deterministic else max(splits, 1)
+
+
+def splits_here(problem: Problem, requested: int | None, device: Any) -> dict[str, int]:
+    """`num_splits_key` as the CUTLASS backward takes it on this device, where that is known."""
+    import torch
+
+    if not problem.has_backward or device.type != "cuda":
+        return {}
+    properties = torch.cuda.get_device_properties(device)
+    splits = effective_splits(
+        problem,
+        requested,
+        (properties.major, properties.minor),
+        properties.shared_memory_per_block_optin,
+        torch.are_deterministic_algorithms_enabled()
+        and not torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    return {} if splits is None else {"num_splits_key": splits}

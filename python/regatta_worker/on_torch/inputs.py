@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
-from regatta_worker.problem.input_sets import LAST, InputSets, fresh, in_turn, seed_of
+from regatta_worker.problem.input_sets import LAST, CaseInputs, InputSets, in_turn, seed_of
 
 Tensors = Mapping[str, torch.Tensor]
 Fill = Callable[[torch.Tensor, str, int], None]
@@ -27,18 +27,14 @@ class TorchInputSets(InputSets):
     def __init__(
         self,
         tensors: Tensors,
-        seed: int,
-        asked: int,
+        of: CaseInputs,
         fill: Fill,
         refresh: Callable[[], None] | None = None,
-        numbers: Iterator[int] | None = None,
-        place: int = 0,
         free_bytes: int | None = None,
         made: Callable[[int], Tensors] | None = None,
     ) -> None:
-        """`tensors` hold set `place`; `refresh` follows each change of theirs; `numbers` are
-        the sets for samples that have one of their own; `made` has sets that are kept for
-        others too, and are only read.
+        """`tensors` hold the set that is in place; `refresh` follows each change of theirs;
+        `made` has sets that are kept for other cases too, and are only read.
 
         Sets are made once, beside the tensors, and copied in turn, all tensors at once, so
         that the making leaves no more in a cache than the inputs. In each sample but the last
@@ -47,9 +43,9 @@ class TorchInputSets(InputSets):
         that is made for it, beside the tensors where that fits; where not, or `free_bytes` is
         0, in them.
         """
-        self._tensors, self._seed, self._fill, self._refresh = tensors, seed, fill, refresh
+        self._tensors, self._seed, self._fill, self._refresh = tensors, of.seed, fill, refresh
         self._kept_sets = made
-        sets = max(3, asked)
+        sets, numbers = max(3, of.sets), of.numbers
         self._beside: dict[int, Tensors] = {}
         self._copies: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
         self._samples = 0
@@ -68,7 +64,7 @@ class TorchInputSets(InputSets):
                 self._beside = {0: {name: torch.empty_like(x) for name, x in tensors.items()}}
         except torch.OutOfMemoryError:
             self._beside, self._copies, self._go_round = {}, {}, False
-        super().__init__(asked, numbers or fresh(), self._put_in_place, _no_memory, place)
+        super().__init__(of, self._put_in_place, _no_memory, numbers)
         # What is kept for others is counted by whoever keeps it.
         own = {} if self._go_round and made else self._beside
         self.held_bytes = sum(x.nbytes for beside in own.values() for x in beside.values())

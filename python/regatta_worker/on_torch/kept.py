@@ -10,14 +10,15 @@ import contextlib
 import gc
 import importlib
 import math
-import os
+from collections.abc import Sequence
 
 import torch
 
 from regatta_worker.on_torch.case import DTYPES, Tensors
 from regatta_worker.problem import inputs
+from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.shelf import SHARE_OF_HOST, Shelf
+from regatta_worker.problem.cache import Cache
 
 SHARE_OF_DEVICE = 8
 """What is kept may take one part in so many of a device's memory."""
@@ -37,27 +38,26 @@ def import_autograd() -> None:
 class Kept:
     """Inputs that were made, by tensor, shape, type, layout and seed; and room for a case."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, arrays: Arrays) -> None:
+        self._device, self._arrays = device, arrays
         self._gpu = device.type == "cuda"
-        memory, share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), SHARE_OF_HOST
+        self.cache = Cache()
         if self._gpu:
             memory = torch.cuda.get_device_properties(device).total_memory
-            share = SHARE_OF_DEVICE
+            self.cache = Cache(memory // SHARE_OF_DEVICE)
             # cuBLAS's workspace is a part of every `peak_bytes`, whether or not a reference
             # had to be computed in this process.
             square = torch.zeros((2, 2), dtype=torch.float64, device=device)
             torch.mm(square, square)
-        self.shelf = Shelf(memory // share)
 
     @property
-    def held_bytes(self) -> int:
+    def total_bytes(self) -> int:
         """Device memory that is taken beside the case's own."""
-        return self.shelf.held_bytes if self._gpu else 0
+        return self.cache.total_bytes if self._gpu else 0
 
     def keeps(self, problem: Problem, sets: int = 1) -> bool:
         """Whether so many sets of inputs of a problem are kept."""
-        return self.shelf.fits(max(3, sets) * _bytes(problem, _names(problem)))
+        return self.cache.fits(max(3, sets) * _bytes(problem, inputs.names(problem)))
 
     def inputs(self, problem: Problem, seed: int) -> Tensors:
         """The inputs of a set as they are kept: only to be read."""
@@ -66,20 +66,19 @@ class Kept:
         def taken(name: str) -> torch.Tensor:
             key = ("input", name, problem.shape(name), dtype, problem.layout, seed)
             size = _bytes(problem, (name,))
-            made = (problem, name, seed, dtype, self._device)
-            return self.shelf.take(key, size, lambda: inputs.torch_input(*made))
+            return self.cache.take(key, size, lambda: self._made(problem, name, seed))
 
-        return {name: taken(name) for name in _names(problem)}
+        return {name: taken(name) for name in inputs.names(problem)}
+
+    def _made(self, problem: Problem, name: str, seed: int) -> torch.Tensor:
+        made: torch.Tensor = inputs.whole(self._arrays, problem, name, seed, DTYPES[problem.dtype])
+        return made
 
     def working(self, problem: Problem, seed: int) -> Tensors:
         """The inputs of a set for a call, which may do with them what it likes."""
         if self.keeps(problem):
             return {name: x.clone() for name, x in self.inputs(problem, seed).items()}
-        dtype = DTYPES[problem.dtype]
-        return {
-            name: inputs.torch_input(problem, name, seed, dtype, self._device)
-            for name in _names(problem)
-        }
+        return {name: self._made(problem, name, seed) for name in inputs.names(problem)}
 
     def make_room(self, problem: Problem, stores_scores: bool) -> None:
         """Lets go of everything where memory is short for a case: also of what torch's
@@ -90,26 +89,23 @@ class Kept:
         if stores_scores:
             needed += 8 * problem.batch * problem.heads * problem.seq_q * problem.seq_k
         free, _ = torch.cuda.mem_get_info(self._device)
-        held = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
-        if free < needed <= free + held:
+        idle = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
+        if free < needed <= free + idle:
             torch.cuda.empty_cache()
-        elif free + held < needed:
+        elif free + idle < needed:
             self.clear()
 
     def clear(self) -> bool:
         """Frees cached inputs and references; returns False if there were none."""
-        held = self.shelf.clear()
+        there = bool(self.cache.values)
+        self.cache.values.clear()
         gc.collect()
         if self._gpu:
             torch.cuda.empty_cache()
-        return held
+        return there
 
 
-def _names(problem: Problem) -> tuple[str, ...]:
-    return tuple(inputs.TENSORS) if problem.has_backward else ("q", "k", "v")
-
-
-def _bytes(problem: Problem, names: tuple[str, ...]) -> int:
+def _bytes(problem: Problem, names: Sequence[str]) -> int:
     """What tensors of a problem take."""
     elements = sum(math.prod(problem.shape(name)) for name in names)
     return elements * int(DTYPES[problem.dtype].itemsize)

@@ -1,363 +1,437 @@
-"""What every library on torch shares, so that a library's own file is about that library.
+"""What a library on torch declares, and the worker that serves its variants.
 
-Inputs, the first call, the check against float64, clock and census are here. A library
-says what it has (`variants`) and builds a call (`build`).
+A library is one file: a `Library`, and a function a variant, which is given a `TorchCase` and
+returns its `Call`. Inputs, the first call, the check against float64, clock and profile are here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
+import functools
+import importlib
 import importlib.metadata
 import platform
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
 
 import torch
 
 from regatta_worker import device
-from regatta_worker.census.first_call import made
+from regatta_worker.case import CaseWorker, Held, Request
+from regatta_worker.census import launches
+from regatta_worker.census.first_call import first_call
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch import operators
-from regatta_worker.on_torch.case import DTYPES, Asked, Built, Call, PreparedCase, Results, Tensors
-from regatta_worker.on_torch.case import Variant as Variant
-from regatta_worker.on_torch.census import census, counted, recorded
+from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.kept import Kept, import_autograd
 from regatta_worker.problem import inputs, planes
+from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, seed_of
-from regatta_worker.problem.reference import (
-    Arrays,
-    ReferenceCache,
-    difference,
-    difference_of_planes,
-    probes,
-)
-from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, required
-from regatta_worker.protocol.refusals import absence, broke, refusal
+from regatta_worker.problem.reference import ReferenceCache, difference, worst
+from regatta_worker.problem.variant import Variant
+from regatta_worker.protocol.channel import Failed, Message, Unsupported
+from regatta_worker.protocol.refusals import absence, refusal
 
-Done = TypeVar("Done")
+Build = Callable[[TorchCase], Call]
 
 
-class TorchLibrary:
-    """Holds at most one case, on a CUDA device (the first) or else on the CPU."""
+@dataclass(frozen=True)
+class Row:
+    """A variant, and what its cases need."""
 
-    NAME = ""
+    variant: Variant
+    build: Build
+    modules: tuple[str, ...] = ()
+    """The first that can be imported is the case's `module`."""
+    registers: tuple[str, str] | None = None
+    """Namespace and name of an operator that the module has to register with torch."""
+    on_gpu: bool = True
+    """A GPU is needed."""
+    packed: bool = True
+    """It takes packed ragged batches."""
+    gpu: Mapping[str, Any] = field(default_factory=dict)
+    """Members of the variant that are others on a GPU."""
+
+
+@dataclass
+class Library:
+    """A library's declaration."""
+
+    name: str
     """As `--library` has it."""
-    PACKAGES: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     """Distributions whose versions a reading depends on, beside torch; first its own."""
-    REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
-    """What the library raises for a case that it does not do."""
+    modules: tuple[str, ...] = ()
+    """Of variants that name none of their own."""
+    refusals: tuple[type[Exception], ...] = (RuntimeError,)
+    """What is raised for a case that a variant does not do."""
+    module_refusals: tuple[str, ...] = ()
+    """Names in the module of further ones."""
+    module_versions: Callable[[Any], dict[str, str]] = lambda module: {}
+    """Versions that the module knows of itself."""
+    rows: dict[str, Row] = field(default_factory=dict)
 
-    def __init__(self, ordinal: int = 0) -> None:
-        self._gpu = device.NvidiaDevice(ordinal) if torch.cuda.is_available() else None
-        self._device = torch.device("cuda", ordinal) if self._gpu else torch.device("cpu")
-        self._arrays = Arrays.of_torch(self._device)
-        self._kept = Kept(self._device)
-        self._references = ReferenceCache(self._arrays, near=self._kept.shelf)
-        self._case: PreparedCase | None = None
-        self._absent: str | None = None
-        try:
-            self.load()
-        except Exception as error:
-            traceback.print_exc()
-            own = next(iter(self.PACKAGES), self.NAME)
-            self._absent = absence(f"library {self.NAME}", error, own)
+    def variant(
+        self,
+        name: str,
+        summary: str,
+        modules: tuple[str, ...] | None = None,
+        registers: tuple[str, str] | None = None,
+        on_gpu: bool = True,
+        packed: bool = True,
+        gpu: Mapping[str, Any] | None = None,
+        **declared: Any,
+    ) -> Callable[[Build], Build]:
+        """Adds the function as a variant; `declared` are further members of `Variant`."""
 
-    def load(self) -> None:
-        """Imports the library; where that fails its cases are unsupported, with the reason."""
+        def added(build: Build) -> Build:
+            own = self.modules if modules is None else modules
+            variant = Variant(summary, **declared)
+            self.rows[name] = Row(variant, build, own, registers, on_gpu, packed, gpu or {})
+            return build
 
-    @classmethod
-    def preload(cls) -> None:
+        return added
+
+    def load(self) -> tuple[dict[str, ModuleType | None], dict[str, str]]:
+        """The module of each variant, and why others have none."""
+        modules: dict[str, ModuleType | None] = {}
+        missing: dict[str, str] = {}
+        for name, row in self.rows.items():
+            found, reasons = _first_module(row)
+            if row.modules and found is None:
+                missing[name] = "; ".join(reasons)
+            else:
+                modules[name] = found
+        return modules, missing
+
+    def preload(self) -> None:
         """Imports the library for workers that are forked later; where that fails, they say it."""
         import_autograd()
         with contextlib.suppress(Exception):
-            cls.__new__(cls).load()
+            self.load()
 
-    def variants(self) -> dict[str, Variant]:
-        """What the library has, whether or not it could be loaded."""
-        raise NotImplementedError
+    def __call__(self) -> TorchWorker:
+        """A worker of the library, on the first GPU or else on the CPU."""
+        return TorchWorker(self)
 
-    def build(self, asked: Asked) -> Built:
-        """A call of this case; does what precedes the timed call, such as forward."""
-        raise NotImplementedError
 
-    def errors(self, problem: Problem, seed: int, tensors: Tensors, results: Results) -> Message:
-        """How far each result of the first call is from float64, by name."""
-        named = self._named(problem, results)
-        exact = self._references.of(problem, seed, tensors)
-        return {name: difference(self._arrays, value, exact[name]) for name, value in named.items()}
+def _first_module(row: Row) -> tuple[ModuleType | None, list[str]]:
+    reasons: list[str] = []
+    for name in row.modules:
+        try:
+            module = importlib.import_module(name)
+            if row.registers and not hasattr(
+                getattr(torch.ops, row.registers[0]), row.registers[1]
+            ):
+                operator = ".".join(row.registers)
+                raise ImportError(f"it registers no operator torch.ops.{operator}")
+            return module, reasons
+        except Exception as error:
+            traceback.print_exc()
+            reasons.append(f"{name} cannot be imported here: {type(error).__name__}: {error}")
+    return None, reasons
 
-    def checked(self, problem: Problem, seed: int, results: Results) -> Message:
-        """`errors` of the last timed call, over some planes and from inputs made anew, and
-        `probes` of the whole; empty where these are not the problem's own results."""
-        named = self._named(problem, results)
-        return {
-            "errors": self.errors_of_planes(problem, seed, planes.chosen(problem), named),
-            "probes": {name: probes(value) for name, value in named.items()},
-        }
 
-    def errors_of_planes(
-        self, problem: Problem, seed: int, chosen: tuple[planes.Plane, ...], named: Tensors
-    ) -> Message:
-        """How far these planes of results are from float64, by name."""
-        dtype = DTYPES[problem.dtype]
+class OnTorch(CaseWorker[Held]):
+    """What all workers on torch share: the first CUDA device, or another, or else the CPU."""
 
-        def make(name: str, plane: planes.Plane) -> torch.Tensor:
-            return inputs.torch_part(problem, name, seed, plane, dtype, self._device)
+    DTYPES = DTYPES
+    packages: tuple[str, ...] = ()
+    """Distributions whose versions a reading depends on, beside torch."""
 
-        exact = self._references.planes(problem, seed, chosen, make)
-        return {
-            name: difference_of_planes(self._arrays, name, value, exact)
-            for name, value in named.items()
-        }
-
-    def peak(self, dtypes: tuple[str, ...]) -> Message:
-        """What the device reaches at the most."""
-        return torch_peak(self._device, {dtype: DTYPES[dtype] for dtype in dtypes})
-
-    def hello(self) -> Message:
-        """Versions, device and variants; and why none can run, where the library is not there."""
-        return {
-            "worker": self.NAME,
-            "versions": self.versions(),
-            "device": self._describe_device(),
-            "variants": [variant.wire(name) for name, variant in self.variants().items()],
-        } | ({"absent": self._absent} if self._absent else {})
+    def __init__(self, ordinal: int = 0) -> None:
+        gpu = device.NvidiaDevice(ordinal) if torch.cuda.is_available() else None
+        self.device = torch.device("cuda", ordinal) if gpu else torch.device("cpu")
+        super().__init__(Arrays.of_torch(self.device), gpu)
 
     def versions(self) -> dict[str, str]:
-        """What a reading depends on."""
+        """Versions of torch, of what is below it, and of packages."""
         found = {"torch": torch.__version__, "python": platform.python_version()}
-        if self._gpu:
+        if self.gpu:
             found["cuda"] = str(torch.version.cuda)
             found["cudnn"] = str(torch.backends.cudnn.version())
-            found["driver"] = self._gpu.driver()
+            found["driver"] = self.gpu.driver()
             # Readings of different clocks are not to be compared.
             found["clock"] = timing.cuda_clock()
-        for package in (*self.PACKAGES, "triton") if self._gpu else self.PACKAGES:
+        for package in (*self.packages, "triton") if self.gpu else self.packages:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 found[package] = importlib.metadata.version(package)
         return found
 
-    def _describe_device(self) -> Message:
-        if self._gpu is None:
-            return device.cpu_device()
-        told = torch.cuda.get_device_properties(self._device)
-        facts = {"memory_bytes": told.total_memory, "facts": self._gpu.facts()}
-        return {"kind": "cuda", "name": told.name} | facts
+    def gpu_device(self) -> Message:
+        """Name and memory of the GPU."""
+        properties = torch.cuda.get_device_properties(self.device)
+        return {"name": properties.name, "memory_bytes": properties.total_memory}
 
-    def prepare(self, request: Message) -> Message:
-        """Inputs, first call, and the check against float64 on the device."""
-        self.release()
-        return self._on_device(lambda: self._prepare(request))
+    def peak(self, dtypes: tuple[str, ...]) -> Message:
+        """What the device reaches at the most."""
+        return torch_peak(self.device, {dtype: DTYPES[dtype] for dtype in dtypes})
 
-    def _on_device(self, work: Callable[[], Done]) -> Done:
-        """Runs it; where memory runs out, once more without what is kept, and then frees all
-        there is, so that the next case has it.
+    def wait(self, results: Any = None) -> None:
+        """Until the device is done with everything."""
+        if self.gpu:
+            torch.cuda.synchronize()
 
-        Raises Lost where something broke and the device does not answer any more.
-        """
-        for _ in range(2):
-            try:
-                return work()
-            except torch.OutOfMemoryError as error:
-                words = str(error)
-            except Exception as error:
-                if broke(error) and self._lost():
-                    traceback.print_exc()
-                    raise Lost(str(error).strip().partition("\n")[0]) from error
-                raise
-            # Out here the exception is gone, and with it the frames that held tensors.
-            if not self._kept.clear():
-                break
-        self.release()
-        self._kept.clear()
-        raise Failed(f"out of memory: {words}")
+    def no_memory(self, error: Exception) -> bool:
+        """Of torch's allocator."""
+        return isinstance(error, torch.OutOfMemoryError)
 
-    def _lost(self) -> bool:
-        """Whether every call fails. The first may only report what has failed before it."""
-        with contextlib.suppress(Exception):
-            self._synchronize()
-        try:
-            self._synchronize()
-        except Exception:
-            return True
-        return False
+    def operator_ranges(self) -> launches.Ranges:
+        """torch marks its operators for NVTX."""
+        return functools.partial(torch.autograd.profiler.emit_nvtx, record_shapes=False)
 
-    def _asked(self, request: Message) -> tuple[str, dict[str, Any]]:
-        """Name of the variant that is asked for, and its parameters."""
-        name = required(request, "variant")
-        variant = self.variants().get(name)
-        if variant is None:
-            raise Failed(f"library {self.NAME} has no variant `{name}`")
-        return name, variant.taken(name, request.get("params", {}))
-
-    def _prepare(self, request: Message) -> Message:
-        problem = Problem.from_wire(required(request, "problem"))
-        name, params = self._asked(request)
-        seed = required(request, "seed")
-        if self._absent:
-            raise Unsupported(self._absent)
-        if problem.has_backward:
-            import_autograd()
-        self._kept.make_room(problem, self.variants()[name].stores_scores)
-        tensors = self._kept.working(problem, seed)
-        built, settings, results, first = self._first_call(problem, name, params, tensors)
-        sets = int(request.get("input_sets", 1))
-        self._case = PreparedCase(problem, built, settings, tensors, seed=seed, sets=sets)
-
-        named = self._named(problem, results)
-        # What the call was given it may have written into. Detached, or the reference would
-        # keep a graph of all its temporaries.
-        given = self._kept.inputs(problem, seed) if self._kept.keeps(problem) else tensors
-        given = {tensor: value.detach() for tensor, value in given.items()}
-        prepared = {
-            "errors": self.errors(problem, seed, given, results),
-            "probes": {name: probes(value) for name, value in named.items()},
-            "effective": built.effective,
-            "tuned": list(built.tuned),
-        } | first
-        return prepared | ({"problems": built.problems} if built.problems > 1 else {})
-
-    def _first_call(
-        self, problem: Problem, variant: str, params: Mapping[str, Any], tensors: Tensors
-    ) -> tuple[Built, contextlib.ExitStack, Results, Message]:
-        """Builds the call and makes it once; its results, the time of that call and its parts.
-
-        Settings such as a backend's selection hold for as long as the case lives: making
-        them anew in each call would be counted as the host's time.
-        """
-        with contextlib.ExitStack() as settings, warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            try:
-                built = self.build(Asked(problem, variant, params, tensors, settings))
-                self._poison(problem)
-                self._synchronize()
-                results, first = made(built.call, self._synchronize)
-            except torch.OutOfMemoryError:
-                raise
-            except self.REFUSALS as error:
-                raise refusal(error, [str(warning.message) for warning in said]) from error
-            return built, settings.pop_all(), results, first
-
-    def _named(self, problem: Problem, results: Results) -> Tensors:
-        """The results of the problem itself, which come first, by name."""
-        named = dict(zip(problem.results, results, strict=False))
-        for name, value in named.items():
-            if tuple(value.shape) != problem.shape(name):
-                raise Failed(f"{name} is {tuple(value.shape)}, not {problem.shape(name)}")
-        return named
-
-    def _poison(self, problem: Problem) -> None:
+    def poison(self, shapes: Iterable[tuple[int, ...]], dtype: torch.dtype) -> None:
         """Leaves NaN where the library is about to allocate its results.
 
         The library allocates them itself; but torch's allocator gives the block that fits
         best among those just freed, which are these.
         """
-        if self._gpu:
-            dtype = DTYPES[problem.dtype]
-            blocks = [
-                torch.full(problem.shape(name), torch.nan, dtype=dtype, device=self._device)
-                for name in problem.results
-            ]
+        if self.gpu:
+            blocks = [torch.full(x, torch.nan, dtype=dtype, device=self.device) for x in shapes]
             del blocks
 
-    def _synchronize(self) -> None:
-        if self._gpu:
-            torch.cuda.synchronize()
+    def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
+        """Adds copies by torch's kernels, and allocations on a GPU."""
+        if self.gpu:
+            if profiled["launches"]:
+                profiled["counts"]["copies"] += sum(map(copies, profiled["launches"]))
+            profiled["counts"] |= _allocations(call)
+        return profiled
 
-    def measure(self, request: Message) -> Message:
-        """Samples by the device's own events, or on a CPU by the monotonic clock."""
-        case, plan = self._prepared(), timing.Plan.from_wire(request)
-        if plan.graph and case.built.earlier_stream:
+
+class TorchWorker(OnTorch[TorchCase]):
+    """Cases of one library."""
+
+    def __init__(self, library: Library) -> None:
+        super().__init__()
+        self.NAME, self.library, self.packages = library.name, library, library.packages
+        self.kept = Kept(self.device, self.arrays)
+        self.references = ReferenceCache(self.arrays, near=self.kept.cache)
+        self.modules, self.missing = library.load()
+        loaded = (module for module in dict.fromkeys(self.modules.values()) if module is not None)
+        self.loaded = tuple(loaded)
+        self.refusals = library.refusals + tuple(
+            getattr(module, name) for module in self.loaded for name in library.module_refusals
+        )
+        self.absent: str | None = None
+        if self.missing and not self.modules:
+            reasons = ImportError("; ".join(dict.fromkeys(self.missing.values())))
+            package = next(iter(library.packages), library.name)
+            self.absent = absence(f"library {library.name}", reasons, package)
+
+    def variants(self) -> dict[str, Variant]:
+        """What the library has, whether or not it could be loaded."""
+        return {
+            name: replace(row.variant, **row.gpu) if self.gpu else row.variant
+            for name, row in self.library.rows.items()
+        }
+
+    def hello(self) -> Message:
+        """Versions, device and variants; and why none can run, where the library is not there."""
+        return super().hello() | ({"absent": self.absent} if self.absent else {})
+
+    def versions(self) -> dict[str, str]:
+        """Also those that the library's modules know."""
+        found = super().versions()
+        for module in self.loaded:
+            found |= self.library.module_versions(module)
+        return found
+
+    def build(self, request: Request) -> tuple[TorchCase, Results, Message]:
+        """Builds the call and makes it once, which is timed with its parts."""
+        problem, name = request.problem, request.variant
+        row = self.library.rows[name]
+        if reason := self.absent or self.missing.get(name):
+            raise Unsupported(reason)
+        if row.on_gpu and self.gpu is None:
+            raise Unsupported(
+                f"{self.NAME}/{name} needs a GPU, and there is none that torch can use"
+            )
+        if problem.varlen and not row.packed:
+            raise Unsupported(f"{self.NAME}/{name} takes no packed ragged batch")
+        if problem.has_backward:
+            import_autograd()
+        self.kept.make_room(problem, row.variant.stores_scores)
+        case = TorchCase(
+            problem=problem,
+            variant=name,
+            params=request.params,
+            tensors=self.kept.working(problem, request.seed),
+            module=self.modules.get(name),
+            **request.case_inputs(),
+        )
+        if "access" in row.variant.parameters:
+            case.param("access", "views")
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                with case.settings:
+                    case.built = row.build(case)
+                    self.poison(map(problem.shape, problem.results), DTYPES[problem.dtype])
+                    self.wait()
+                    results, first = first_call(case.built.run, self.wait)
+                    case.settings = case.settings.pop_all()
+            except torch.OutOfMemoryError:
+                raise
+            except self.refusals as error:
+                sentences = [str(warning.message) for warning in warned]
+                raise refusal(error, sentences + case.ruled_out) from error
+        case.effective |= case.built.selected()
+        about = {"effective": case.effective, "tuned": list(case.tuned)} | first
+        problems = case.built.problems
+        return case, results, about | ({"problems": problems} if problems > 1 else {})
+
+    def checked_inputs(self, case: TorchCase) -> Tensors:
+        """What the call was given it may have written into, unless it had copies. Detached, or
+        the reference would keep a graph of all its temporaries."""
+        kept = self.kept.keeps(case.problem)
+        given = self.kept.inputs(case.problem, case.seed) if kept else case.tensors
+        return {name: tensor.detach() for name, tensor in given.items()}
+
+    def check(self, case: TorchCase, results: Results) -> Message:
+        """Of a call that draws its lengths, the larger error of its longest and its shortest."""
+        found = super().check(case, results)
+        if case.built.draws_lengths and len(results) > 1:
+            short = _of_length(case.problem, results[-1])
+            cut = {name: x[:, : short.seq_q] for name, x in self.checked_inputs(case).items()}
+            # Its inputs are the beginning of longer ones, and not those of a case: it must
+            # not be kept for one.
+            exact = ReferenceCache(self.arrays).whole(short, case.seed, cut)["out"]
+            of_short = difference(self.arrays, (results[-1], exact))
+            found["errors"]["out"] = worst(found["errors"]["out"], of_short)
+        return found
+
+    def check_last(self, case: TorchCase, seed: int, results: Results) -> Message:
+        """Of a call that draws its lengths, the larger error of its longest and its shortest:
+        there is no place to spot-check."""
+        if not case.built.draws_lengths:
+            return super().check_last(case, seed, results)
+        errors = []
+        for result in (results[0], results[-1]):
+            chosen = planes.chosen(case.problem, result.shape[1])
+            named = named_results(_of_length(case.problem, result), (result,))
+            errors.append(self.errors_of_planes(case.problem, seed, chosen, named)["out"])
+        return {"errors": {"out": worst(*errors)}, "probes": {}}
+
+    def named(self, case: TorchCase, results: Results) -> Tensors:
+        """The results of the problem itself, which come first, by name."""
+        return named_results(case.problem, results)
+
+    def plan(self, request: Message) -> timing.Plan:
+        """How samples are to be taken."""
+        plan, built = super().plan(request), self.prepared().built
+        if plan.graph and built.earlier_stream:
             raise Unsupported(
                 "autograd runs backward on the stream of its forward call, which was made "
                 "before the capture: no CUDA graph can hold it"
             )
-        if plan.graph and case.built.varies:
+        if plan.graph and built.varies:
             raise Unsupported(
                 "a CUDA graph replays the lengths and plans of its capture, and each call is to "
                 "make its own: measure with graph = false"
             )
-        measured = self._on_device(lambda: self._measured(case, plan))
+        return plan
+
+    def input_sets(self, case: TorchCase) -> TorchInputSets:
+        """Sets that are kept for other cases too, or are made for this one."""
+        made = None
+        if self.kept.keeps(case.problem, case.sets):
+
+            def made(number: int) -> Tensors:
+                return self.kept.inputs(case.problem, seed_of(case.seed, number))
+
+        fill = functools.partial(inputs.fill, self.arrays)
+        return TorchInputSets(case.tensors, case, fill, case.built.refresh, made=made)
+
+    def timed(self, case: TorchCase, plan: timing.Plan, sets: Inputs) -> Message:
+        """Samples by the device's own events, or on a CPU by the monotonic clock."""
+        if gpu := self.gpu:
+            sets.held_bytes += self.kept.total_bytes
+            measured = timing.measure_cuda(case.built.run, plan, gpu, sets)
+        else:
+            measured = measure_on_cpu(case.built.run, plan, sets)
         case.timed = plan, bool(measured.get("synchronised"))
         return measured
 
-    def _measured(self, case: PreparedCase, plan: timing.Plan) -> Message:
-        """Samples, and what the last of them computed."""
-        call, problem = case.built.call, case.problem
-        if case.sets == 1:
-            return self._timed(call, plan, Inputs())
+    def free_memory(self) -> bool:
+        """Frees cached inputs and references; returns False if there were none."""
+        return self.kept.clear()
 
-        def kept(number: int) -> Tensors:
-            return self._kept.inputs(problem, seed_of(case.seed, number))
+    def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
+        """Adds torch's operators."""
+        return super().profile(call, profiled) | operators.count_operators(call)
 
-        sets = TorchInputSets(
-            case.tensors,
-            case.seed,
-            case.sets,
-            inputs.torch_fill,
-            case.built.refresh,
-            case.numbers,
-            case.place,
-            made=kept if self._kept.keeps(problem, case.sets) else None,
-        )
-        try:
-            measured = self._timed(call, plan, sets)
-        finally:
-            case.place = sets.number
-            sets.forget()
-        seed, results = seed_of(case.seed, sets.number), sets.kept.pop()
-        checked = {"seed": seed, **self.checked(problem, seed, results)}
-        return measured | sets.told() | {"checked": checked}
-
-    def _timed(self, call: Call, plan: timing.Plan, sets: Inputs) -> Message:
-        if gpu := self._gpu:
-            sets.held_bytes += self._kept.held_bytes
-            return timing.measure_cuda(call, plan, gpu, sets)
-        size = device.cpu_flush_bytes() if plan.cold else 0
-        flush = torch.ones(size, dtype=torch.uint8)
-        return timing.measure_wall(
-            call, lambda results: None, plan, flush.bitwise_not_, inputs=sets
-        )
-
-    def call(self) -> Any:
-        """One call of the prepared case."""
-        return self._on_device(self._prepared().built.call)
-
-    def census(self) -> Message:
-        """Kernels, copies and allocations of one call, unknown on a CPU; torch's operators."""
-        call = self._prepared().built.call
-        found: Message = {"launches": [], "counts": {}}
-        if self._gpu is not None:
-            found = self._on_device(lambda: census(call))
-        return found | self._on_device(lambda: operators.told(call))
-
-    def recorded(self) -> list[Message]:
-        """Calls recorded as the last samples were taken; none where nothing can be recorded."""
-        case = self._prepared()
-        if self._gpu is None or (timed := case.timed) is None:
+    def recordings(self, case: TorchCase) -> list[Message]:
+        """Calls recorded as the samples were timed: on a blocked stream, or one after the other."""
+        if case.timed is None or case.timed[0].graph:
+            # A graph's replays were timed, and it is gone.
             return []
-        return self._on_device(lambda: recorded(case.built.call, *timed))
+        plan, synchronised = case.timed
+        blocked = None if synchronised else timing.stream_clock()
 
-    def counted(self, metrics: Sequence[str]) -> list[Message]:
-        """Hardware counters of the kernels of some calls."""
-        call = self._prepared().built.call
-        return self._on_device(lambda: counted(call, self._gpu is not None, metrics))
+        def sample(timed: Callable[[], Any]) -> float | None:
+            if blocked:
+                return blocked.sample(plan.cold, timed).device_ns
+            torch.cuda.synchronize()
+            timed()
+            torch.cuda.synchronize()
+            return None
+
+        return launches.record_samples(case.built.run, sample)
 
     def release(self) -> None:
         """Drops the case; its memory is the next one's, and given back where that is short."""
-        if self._case:
-            self._case.settings.close()
-        self._case = None
-        # Circles hold tensors; what was imported is frozen, so there is little to look at.
-        gc.collect()
+        if self.case:
+            self.case.settings.close()
+        super().release()
 
-    def _prepared(self) -> PreparedCase:
-        if self._case is None:
-            raise Failed("no case is prepared")
-        return self._case
+
+def named_results(problem: Problem, results: Results) -> Tensors:
+    """The results by name. Raises Failed where one has another shape than the problem's."""
+    named = dict(zip(problem.results, results, strict=False))
+    for name, value in named.items():
+        if tuple(value.shape) != problem.shape(name):
+            raise Failed(f"{name} is {tuple(value.shape)}, not {problem.shape(name)}")
+    return named
+
+
+def _of_length(problem: Problem, result: torch.Tensor) -> Problem:
+    return replace(problem, seq_q=result.shape[1], seq_k=result.shape[1])
+
+
+def measure_on_cpu(
+    call: Callable[[], Any],
+    plan: timing.Plan,
+    sets: Inputs,
+    before: Callable[[], None] = lambda: None,
+) -> Message:
+    """Samples on the host; `before` precedes each, untimed."""
+    flush = torch.ones(device.cpu_flush_bytes() if plan.cold else 0, dtype=torch.uint8)
+    done = flush.bitwise_not_
+    return timing.measure_wall(call, lambda results: None, plan, done, before=before, inputs=sets)
+
+
+def copies(launch: Message) -> bool:
+    """Whether a kernel is one of torch's elementwise kernels that copy."""
+    name = launch["name"].lower()
+    return "copy" in name and "at::native" in name
+
+
+def _allocations(call: Callable[[], Any]) -> dict[str, int]:
+    """Allocations of one call, and what it took beyond the results it returns."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_stats().get("allocation.all.allocated", 0)
+    results = call()
+    torch.cuda.synchronize()
+    after = torch.cuda.memory_stats().get("allocation.all.allocated", 0)
+    workspace = torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()
+    del results
+    return {"allocations": after - before, "workspace_bytes": workspace}

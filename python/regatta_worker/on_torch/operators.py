@@ -33,11 +33,12 @@ class _Counting(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return function(*arguments, **(keywords or {}))
 
 
-def of_call(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, str]]:
-    """Operators of one steady call by name, and why there are none."""
+def count_operators(call: Callable[[], Any]) -> dict[str, Any]:
+    """`operators` of one steady call by name, or `uncounted` with the reason."""
     if compiles():
-        reason = "torch.compile does not compile under a dispatch mode: the call would be another"
-        return {}, {"operators": reason}
+        return _uncounted(
+            "torch.compile does not compile under a dispatch mode: the call would be another"
+        )
     counted = []
     try:
         for _ in range(2):
@@ -46,20 +47,16 @@ def of_call(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, str]]:
             counted.append(mode.calls)
     except Exception as error:
         # What a library does not do under a mode; the case is none the worse for it.
-        return {}, {"operators": f"{type(error).__name__}: {error}".splitlines()[0]}
+        return _uncounted(f"{type(error).__name__}: {error}".splitlines()[0])
     first, second = counted
     if first != second:
         name = min(name for name in first | second if first[name] != second[name])
-        reason = f"two calls differ, as in {name}: {first[name]} and {second[name]}"
-        return {}, {"operators": reason}
-    return bounded(dict(second)), {}
+        return _uncounted(f"two calls differ, as in {name}: {first[name]} and {second[name]}")
+    return {"operators": bounded(dict(second))} if second else {}
 
 
-def told(call: Callable[[], Any]) -> dict[str, Any]:
-    """The same as members of a census."""
-    calls, uncounted = of_call(call)
-    found: dict[str, Any] = {"operators": calls} if calls else {}
-    return found | ({"uncounted": uncounted} if uncounted else {})
+def _uncounted(reason: str) -> dict[str, Any]:
+    return {"uncounted": {"operators": reason}}
 
 
 def compiles() -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from regatta_worker.protocol.channel import Failed
+from regatta_worker.protocol.channel import Failed, Unsupported
 
 DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 LAYOUTS = ("bshd", "bhsd")
@@ -156,6 +156,32 @@ class Problem:
         if self.varlen:
             return (sum(self.varlen[0 if of_queries else 1]), heads, width)
         return (self.batch, self.seq_q if of_queries else self.seq_k, heads, width)
+
+    def laid_out(self, tensor: str) -> tuple[int, ...]:
+        """Shape of a tensor as a caller holds it, in the order of the layout."""
+        shape = self.shape(tensor)
+        # Never of a packed batch.
+        return (shape[0], shape[2], shape[1], shape[3]) if self.layout == "bhsd" else shape
+
+    def turned(self, tensor: Any) -> Any:
+        """A view of a tensor in logical order from one in the layout's, and back."""
+        return tensor.swapaxes(1, 2) if self.layout == "bhsd" else tensor
+
+    def window(
+        self, library: str, align: str = "bottom-right", unbounded: int = -1
+    ) -> tuple[int, int]:
+        """Keys seen before and after the diagonal that ends at this corner.
+
+        Raises Unsupported where the mask's diagonal ends at the other, which differs.
+        """
+        mask = self.mask
+        if not (mask.is_full or mask.align == align or self.is_square):
+            raise Unsupported(
+                f"{library} aligns its masks at the {align.replace('-', ' ')}; one aligned at the "
+                f"{mask.align.replace('-', ' ')} is the same only where seq_q is seq_k"
+            )
+        left, right = (unbounded if side is None else side for side in (mask.left, mask.right))
+        return left, right
 
     def same_values(self) -> Problem:
         """The problem without what does not change the values: layout and direction."""

@@ -67,28 +67,30 @@ class Inputs:
         """Before each sample: what was kept is dropped, and the inputs are those of the sample."""
         self.kept.clear()
 
+    def forget(self) -> None:
+        """Gives back what lies beside the inputs: no more samples are taken."""
+
 
 class InputSets(Inputs):
     """Inputs whose contents are another set's in each sample, `LAST` in the last one."""
 
     def __init__(
         self,
-        asked: int,
-        numbers: Iterator[int],
+        of: CaseInputs,
         put: Callable[[int], None],
         short: Callable[[Exception], bool],
-        place: int = 0,
+        numbers: Iterator[int] | None = None,
     ) -> None:
         """`put(n)` puts set `n` in place of the one before, and returns when that is done;
-        `numbers` are the sets of the samples before the last; `short` says of an error of
-        `put` that memory was short: the inputs then stay those of set 0. `place` is the set
-        that is there now."""
+        `short` says of an error of `put` that memory was short: the inputs then stay those of
+        set 0. `numbers`, by default the case's, are the sets of the samples before the last."""
         super().__init__()
-        self._asked, self._numbers, self._put, self._short = asked, numbers, put, short
-        self._used = {0, place}
+        self._asked, self._put, self._short = of.sets, put, short
+        self._numbers = numbers or of.numbers
+        self._used = {0, of.place}
         self._stay: str | None = None
         """Why the contents do not change."""
-        self.number = place
+        self.number = of.place
         """Of the set that is in place."""
 
     def change(self, last: bool) -> None:
@@ -110,8 +112,8 @@ class InputSets(Inputs):
         self._put(0)
         self.number = 0
 
-    def told(self) -> dict[str, Any]:
-        """What `measured` says of the sets that there were."""
+    def as_reply(self) -> dict[str, Any]:
+        """Members of `measured`: how many sets there were, and why fewer than asked."""
         if self._stay:
             return {"input_sets": 1, "input_sets_reason": self._stay}
         sets = len(self._used)

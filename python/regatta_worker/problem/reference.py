@@ -8,15 +8,15 @@ device with memory to spare, so that no comparison moves them, or else on the ho
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence, probe_indices
-from regatta_worker.problem.planes import Plane, chosen
-from regatta_worker.problem.shelf import Shelf
+from regatta_worker.problem.cache import Cache
+from regatta_worker.problem.inputs import names
+from regatta_worker.problem.planes import Plane
 
 CHUNK = 1 << 22
 """Elements compared at a time."""
@@ -28,64 +28,6 @@ Entry = TypeVar("Entry", dict[str, Any], dict[Plane, dict[str, Any]])
 
 Make = Callable[[str, Plane], Any]
 """A plane's part of an input, `[1, rows, heads, width]`, in the problem's type."""
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """What numpy and torch call differently."""
-
-    xp: Any
-    float64: Callable[[Any], Any]
-    """An array as float64 where the reference is computed."""
-    zeros: Callable[[tuple[int, ...]], Any]
-    """float64 zeros there."""
-    positions: Callable[[int, int], Any]
-    """Integers `first .. last` there."""
-    to_kept: Callable[[Any], Any]
-    """A result where it is kept: on the host, unless made for a device's own memory."""
-    kept_zeros: Callable[[tuple[int, ...]], Any]
-    score_elements: int
-    """Elements of the largest temporary, of which about five live at a time."""
-    threads: int
-
-    @staticmethod
-    def of_numpy() -> Arrays:
-        """On the host, one thread for each core: numpy's own loops use one only."""
-        import numpy as np
-
-        return Arrays(
-            xp=np,
-            float64=lambda x: np.asarray(x).astype(np.float64),
-            zeros=np.zeros,
-            positions=np.arange,
-            to_kept=lambda x: x,
-            kept_zeros=np.zeros,
-            score_elements=1 << 21,
-            threads=len(os.sched_getaffinity(0)),
-        )
-
-    @staticmethod
-    def of_torch(device: Any) -> Arrays:
-        """On a torch device, results on the host."""
-        import torch
-
-        def zeros(shape: tuple[int, ...]) -> Any:
-            return torch.zeros(shape, dtype=torch.float64, device=device)
-
-        return Arrays(
-            xp=torch,
-            float64=lambda x: x.to(device=device, dtype=torch.float64),
-            zeros=zeros,
-            positions=lambda first, last: torch.arange(first, last, device=device),
-            to_kept=lambda x: x.cpu(),
-            kept_zeros=lambda shape: torch.zeros(shape, dtype=torch.float64),
-            score_elements=1 << (22 if torch.device(device).type == "cpu" else 25),
-            threads=1,
-        )
-
-    def kept_there(self) -> Arrays:
-        """The same, with results that stay where they are computed."""
-        return replace(self, to_kept=lambda x: x, kept_zeros=self.zeros)
 
 
 def _rows(tensor: Any, index: int, start: int, first: int, last: int) -> Any:
@@ -218,25 +160,19 @@ class ReferenceCache:
     gradients `dq`, `dk` and `dv`.
     """
 
-    def __init__(
-        self, arrays: Arrays, shelf: Shelf | None = None, near: Shelf | None = None
-    ) -> None:
-        """They lie on `shelf`; and on `near`, where there is one and they fit, as they were
-        computed."""
-        self._arrays, self._near = arrays, near
-        self._shelf = Shelf() if shelf is None else shelf
+    def __init__(self, arrays: Arrays, host: Cache | None = None, near: Cache | None = None):
+        """They lie in `host`; and in `near`, where there is one and they fit, as computed."""
+        self._arrays, self._near, self._host = arrays, near, host or Cache()
 
-    def of(self, problem: Problem, seed: int, inputs: dict[str, Any]) -> dict[str, Any]:
+    def whole(self, problem: Problem, seed: int, inputs: dict[str, Any]) -> dict[str, Any]:
         """`out`, and `dq`, `dk`, `dv` where the problem asks for them."""
 
         def compute(arrays: Arrays) -> dict[str, Any]:
             return _Reference(arrays, problem, inputs, problem.has_backward).compute()
 
+        key, size = ("reference", problem.same_values(), seed), reference_bytes(problem)
         return self._kept(
-            ("reference", problem.same_values(), seed),
-            reference_bytes(problem),
-            compute,
-            lambda found: "dq" in found or not problem.has_backward,
+            key, size, compute, lambda found: "dq" in found or not problem.has_backward
         )
 
     def planes(
@@ -246,11 +182,11 @@ class ReferenceCache:
 
         So what is compared with it does not depend on what lies in the inputs that were used.
         """
-        names = ("q", "k", "v", "dout") if problem.has_backward else ("q", "k", "v")
+        needed = names(problem)
 
         def compute(arrays: Arrays) -> dict[Plane, dict[str, Any]]:
             def of_plane(plane: Plane) -> dict[str, Any]:
-                inputs = {name: make(name, plane) for name in names}
+                inputs = {name: make(name, plane) for name in needed}
                 own = plane.problem(problem)
                 return _Reference(arrays, own, inputs, problem.has_backward).compute()
 
@@ -259,12 +195,10 @@ class ReferenceCache:
             with ThreadPoolExecutor(arrays.threads) as pool:
                 return dict(zip(planes, pool.map(of_plane, planes), strict=True))
 
-        return self._kept(
-            ("planes", problem.same_values(), seed, planes),
-            sum(reference_bytes(plane.problem(problem)) for plane in planes),
-            compute,
-            lambda found: "dq" in found[planes[0]] or not problem.has_backward,
-        )
+        key = ("planes", problem.same_values(), seed, planes)
+        size = sum(reference_bytes(plane.problem(problem)) for plane in planes)
+        enough = "out" if not problem.has_backward else "dq"
+        return self._kept(key, size, compute, lambda found: enough in found[planes[0]])
 
     def _kept(
         self,
@@ -274,10 +208,10 @@ class ReferenceCache:
         suffices: Callable[[Entry], bool],
     ) -> Entry:
         """The entry, computed where it is not there or does not suffice."""
-        shelf, arrays = self._shelf, self._arrays
+        cache, arrays = self._host, self._arrays
         if self._near is not None and self._near.fits(size):
-            shelf, arrays = self._near, arrays.kept_there()
-        return shelf.take(key, size, lambda: compute(arrays), suffices)
+            cache, arrays = self._near, arrays.kept_there()
+        return cache.take(key, size, lambda: compute(arrays), suffices)
 
 
 def reference_bytes(problem: Problem) -> int:
@@ -286,44 +220,27 @@ def reference_bytes(problem: Problem) -> int:
     return 8 * sum(math.prod(problem.shape(name)) for name in names)
 
 
-class _Distance:
-    """How far elements are from what they should be, added up part by part."""
-
-    def __init__(self, arrays: Arrays) -> None:
-        self._arrays = arrays
-        self._squares, self._norm, self._worst, self._size = 0.0, 0.0, 0.0, 0
-
-    def add(self, result: Any, reference: Any) -> None:
-        """One part; both have the same elements in the same order."""
-        flat, exact = result.reshape(-1), reference.reshape(-1)
-        for first in range(0, math.prod(flat.shape), CHUNK):
-            expected = self._arrays.float64(exact[first : first + CHUNK])
-            off = self._arrays.float64(flat[first : first + CHUNK]) - expected
-            self._squares += float((off * off).sum())
-            self._norm += float((expected * expected).sum())
-            largest = float(abs(off).max())
+def difference(arrays: Arrays, *pairs: tuple[Any, Any]) -> dict[str, float]:
+    """`relative_l2` and `max_abs` over pairs of a result and what it should be, both with the
+    same elements in the same order; not finite where an element of a result is not."""
+    squares, norm, largest, size = 0.0, 0.0, 0.0, 0
+    for result, exact in pairs:
+        flat, exact_flat = result.reshape(-1), exact.reshape(-1)
+        count = math.prod(flat.shape)
+        for first in range(0, count, CHUNK):
+            expected = arrays.float64(exact_flat[first : first + CHUNK])
+            off = arrays.float64(flat[first : first + CHUNK]) - expected
+            squares += float((off * off).sum())
+            norm += float((expected * expected).sum())
+            worst_here = float(abs(off).max())
             # Written so that NaN, which is neither smaller nor larger, is kept.
-            self._worst = self._worst if largest <= self._worst else largest
-        self._size += math.prod(flat.shape)
-
-    def told(self) -> dict[str, float]:
-        """`relative_l2` and `max_abs`; not finite where an element was not."""
-        norm = self._norm
-        if norm < self._size * ZERO**2:
-            # Zero in exact arithmetic, such as dq where each query sees one key: a ratio to
-            # rounding noise says nothing, so the result's own size stands for it.
-            norm = self._size
-        return {
-            "relative_l2": math.sqrt(self._squares / norm) if self._size else 0.0,
-            "max_abs": self._worst,
-        }
-
-
-def difference(arrays: Arrays, result: Any, reference: Any) -> dict[str, float]:
-    """`relative_l2` and `max_abs` over the whole tensor; not finite where the result is not."""
-    distance = _Distance(arrays)
-    distance.add(result, reference)
-    return distance.told()
+            largest = largest if worst_here <= largest else worst_here
+        size += count
+    if norm < size * ZERO**2:
+        # Zero in exact arithmetic, such as dq where each query sees one key: a ratio to
+        # rounding noise says nothing, so the result's own size stands for it.
+        norm = size
+    return {"relative_l2": math.sqrt(squares / norm) if size else 0.0, "max_abs": largest}
 
 
 def worst(*errors: dict[str, float]) -> dict[str, float]:
@@ -336,47 +253,16 @@ def difference_of_planes(
 ) -> dict[str, float]:
     """`relative_l2` and `max_abs` over planes of a result; not finite where an element of the
     whole result is not."""
-    distance = _Distance(arrays)
-    for plane, exact in references.items():
-        distance.add(plane.cut(name, result), exact[name])
     # What is not finite stays so in a sum, of which nothing that is right comes near float32's
     # limit; and a sum takes no memory.
     if not math.isfinite(float(result.sum(dtype=arrays.xp.float32))):
         return {"relative_l2": math.nan, "max_abs": math.nan}
-    return distance.told()
+    pairs = ((plane.cut(name, result), exact[name]) for plane, exact in references.items())
+    return difference(arrays, *pairs)
 
 
-def checked(
-    arrays: Arrays,
-    references: ReferenceCache,
-    problem: Problem,
-    set_seed: int,
-    results: dict[str, Any],
-    make: Make,
-) -> dict[str, Any]:
-    """What the last timed call computed, on the inputs of `set_seed`: `errors` over some planes
-    against float64, of inputs made anew, and `probes` of the whole."""
-    exact = references.planes(problem, set_seed, chosen(problem), make)
-    return {
-        "seed": set_seed,
-        "errors": {
-            name: difference_of_planes(arrays, name, value, exact)
-            for name, value in results.items()
-        },
-        "probes": {name: probes(value) for name, value in results.items()},
-    }
-
-
-def compared(arrays: Arrays, results: dict[str, Any], exact: dict[str, Any]) -> dict[str, Any]:
-    """`errors` of whole results against float64, and `probes` of them."""
-    return {
-        "errors": {name: difference(arrays, value, exact[name]) for name, value in results.items()},
-        "probes": {name: probes(value) for name, value in results.items()},
-    }
-
-
-def probes(result: Any) -> list[float]:
-    """The 16 elements that the harness checks, read without copying a strided tensor."""
+def spot_checks(result: Any) -> list[float]:
+    """The 16 elements that the harness checks (`probes`), read without copying a strided tensor."""
     shape, found = tuple(result.shape), []
     for index in probe_indices(math.prod(shape)):
         place = []

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from regatta_worker.on_torch.case import DTYPES, Variant
-from regatta_worker.problem.input_sets import CaseInputs
+from regatta_worker.case import Case
+from regatta_worker.on_torch.case import DTYPES
 from regatta_worker.problem.lengths import Lengths
 from regatta_worker.problem.projection import KINDS, Geometry, Projection
+from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Unsupported
 
 PARAMETERS = {"lengths": "integer", "pad": ("none", "pow2"), "start": ("idle", "queued")}
@@ -107,10 +108,11 @@ def _xformers(of: Projection, weight: torch.Tensor) -> Operator:
     return Operator(lambda activations: fused(activations, linear, group=group), refresh)
 
 
-@dataclass
-class Layer(CaseInputs):
+@dataclass(kw_only=True)
+class Layer(Case):
     """A prepared projection on this rank."""
 
+    problem: Projection
     geometry: Geometry
     activations: torch.Tensor
     weight: torch.Tensor
@@ -121,12 +123,12 @@ class Layer(CaseInputs):
 
     def call(self) -> tuple[torch.Tensor, ...]:
         """The shard as it is, or the lengths of this call, longest first."""
-        whole = self.geometry.projection.shard_rows
-        return tuple(map(self._of, self.drawn.draw() if self.drawn else [whole]))
+        whole = self.problem.shard_rows
+        return tuple(map(self._of_length, self.drawn.draw() if self.drawn else [whole]))
 
-    def _of(self, length: int) -> torch.Tensor:
+    def _of_length(self, length: int) -> torch.Tensor:
         """The rows that count: `[ranks, length, columns]` or `[length, hidden]`."""
-        of, rows = self.geometry.projection, self.geometry.padded(length)
+        of, rows = self.problem, self.geometry.padded(length)
         if of.gathers:
             gathered = self.operator.run(self.activations[:rows])
             return gathered.view(of.ranks, rows, of.columns)[:, :length]
