@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from typing import Any
@@ -11,6 +12,12 @@ import pytest
 os.environ |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 # Threads that spin for cores which others use take many times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, as in a worker: a release of a case need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 class FakeProbe:

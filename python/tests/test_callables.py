@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from unittest import mock
 
 import pytest
 
 import support
 from regatta_worker.callables.function import Function, read
-from regatta_worker.callables.load import Target, framework
+from regatta_worker.callables.load import Target, framework, open_worker
 from regatta_worker.protocol.channel import Failed
+from regatta_worker.serving import Session
 
 NUMPY = '''
 import numpy as np
@@ -196,12 +201,13 @@ class TestOfNumpy(OfFile):
         assert failed["type"] == "failed"
 
 
-@pytest.mark.skipif(not support.installed("jax"), reason="JAX is not installed")
-class TestOfJax(OfFile):
-    CODE = JAX
+class OfFramework(OfFile):
+    """Functions that a framework differentiates."""
+
+    REFUSED: ClassVar[dict[str, Any]]
+    WRONG: tuple[tuple[str, str], ...]
 
     def test_it_is_measured_and_differentiated(self) -> None:
-        assert "jax" in self.hello["versions"]
         for direction in ("forward", "backward", "both"):
             for layout in ("bshd", "bhsd"):
                 self.measured("attention", 1e-5, direction=direction, layout=layout)
@@ -210,76 +216,85 @@ class TestOfJax(OfFile):
         self.measured("gradients", 1e-5, direction="backward")
 
     def test_what_is_wrong_is_said_and_what_is_not_done_is_unsupported(self) -> None:
-        prepared = self.worker.prepare("attention", mask=support.CAUSAL, seq_k=48)
+        prepared = self.worker.prepare("attention", **self.REFUSED)
         assert prepared["type"] == "unsupported"
-        assert prepared["reason"] == "square alone"
-        self.fails("bench.py:wide returned 2 results", "wide")
-        self.fails("bench.py:wrong: line 22, in wrong: TypeError: dot_general", "wrong")
+        assert prepared["reason"] in ("square alone", "causal or full")
+        for variant, words in self.WRONG:
+            self.fails(words, variant)
+
+
+@pytest.mark.skipif(not support.installed("jax"), reason="JAX is not installed")
+class TestOfJax(OfFramework):
+    CODE = JAX
+    REFUSED: ClassVar = {"mask": support.CAUSAL, "seq_k": 48}
+    WRONG = (
+        ("wide", "bench.py:wide returned 2 results"),
+        ("wrong", "bench.py:wrong: line 22, in wrong: TypeError: dot_general"),
+    )
 
 
 @pytest.mark.skipif(not support.installed("torch"), reason="torch is not installed")
-class TestOfTorch(OfFile):
+class TestOfTorch(OfFramework):
     CODE = TORCH
-
-    def test_it_is_measured_and_differentiated(self) -> None:
-        for direction in ("forward", "backward", "both"):
-            for layout in ("bshd", "bhsd"):
-                self.measured("attention", 1e-5, direction=direction, layout=layout)
-
-    def test_gradients_of_its_own(self) -> None:
-        self.measured("gradients", 1e-5, direction="backward")
-
-    def test_what_is_wrong_is_said_and_what_is_not_done_is_unsupported(self) -> None:
-        window = {"left": 3, "right": 0, "align": "top-left"}
-        prepared = self.worker.prepare("attention", mask=window)
-        assert prepared["type"] == "unsupported"
-        self.fails("returned out as torch.float64; return it as torch.float32", "wide")
-        self.fails("bench.py:broken: line 28, in broken: RuntimeError", "broken")
+    REFUSED: ClassVar = {"mask": {"left": 3, "right": 0, "align": "top-left"}}
+    WRONG = (
+        ("wide", "returned out as torch.float64; return it as torch.float32"),
+        ("broken", "bench.py:broken: line 28, in broken: RuntimeError"),
+    )
 
 
 class TestNamed:
     """What is said of code that cannot be served; no library is needed for it."""
 
-    def refused(self, words: str, code: str | None, *more: str, file: str = "bench.py") -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / file
-            if code is not None:
-                path.write_text(code)
-            worker = support.StartedWorker(("--file", str(path), "--name", "mine", *more))
-            hello = worker.ask("hello", protocol=1)
-            assert hello["type"] == "failed"
-            assert words in hello["reason"]
-            worker.ask("shutdown")
-            worker.exit_status()
+    @pytest.mark.parametrize(
+        ("words", "code", "function"),
+        [
+            ("there is no file /", None, None),
+            ("has no function `f`; there are g", "def g(x): pass\n", "f"),
+            ("no public function that begins with the parameters q, k, v", "x = 1\n", None),
+            ("cannot be imported: line 2: ZeroDivisionError", "x = 1\ny = x / 0\n", None),
+            ("bench.py:1: SyntaxError", "def f(:\n", None),
+            ("-m pip install no_such_thing`", "import no_such_thing\n", None),
+            ('behind `if __name__ == "__main__":`', "import sys\nsys.exit(3)\n", None),
+            ("it is called with q, k and v in their places", "def f(q, k): pass\n", "f"),
+            ("`scale` without a default", "def f(q, k, v, scale): pass\n", "f"),
+            ("f is no function", "f = 3\n", "f"),
+        ],
+    )
+    def test_code_that_cannot_be_served(
+        self, words: str, code: str | None, function: str | None, tmp_path: Path
+    ) -> None:
+        self.refused(words, tmp_path / "bench.py", code, function)
 
-    def test_code_that_is_not_there(self) -> None:
-        self.refused("there is no file /", None)
-        self.refused("has no function `f`; there are g", "def g(x): pass\n", "--function", "f")
-        self.refused("no public function that begins with the parameters q, k, v", "x = 1\n")
+    def test_a_file_that_would_hide_a_module(self, tmp_path: Path) -> None:
+        self.refused(
+            "it would hide from all that import it", tmp_path / "numpy.py", "x = 1\n", None
+        )
 
-    def test_code_that_cannot_be_imported(self) -> None:
-        self.refused("cannot be imported: line 2: ZeroDivisionError", "x = 1\ny = x / 0\n")
-        self.refused("bench.py:1: SyntaxError", "def f(:\n")
-        self.refused("-m pip install no_such_thing`", "import no_such_thing\n")
-        self.refused('behind `if __name__ == "__main__":`', "import sys\nsys.exit(3)\n")
-        self.refused("it would hide from all that import it", "x = 1\n", file="numpy.py")
-
-    def test_a_function_that_cannot_be_called(self) -> None:
-        code = "def f(q, k): pass\ndef g(q, k, v, scale): pass\nh = 3\n"
-        self.refused("it is called with q, k and v in their places", code, "--function", "f")
-        self.refused("`scale` without a default", code, "--function", "g")
-        self.refused("h is no function", code, "--function", "h")
+    def refused(self, words: str, path: Path, code: str | None, function: str | None) -> None:
+        if code is not None:
+            path.write_text(code)
+        target = Target("mine", str(path), function=function)
+        session = Session(lambda: open_worker(target), "mine")
+        with (
+            contextlib.redirect_stderr(io.StringIO()),
+            mock.patch.object(sys, "path", [*sys.path]),
+            mock.patch.dict(sys.modules),
+        ):
+            hello = session.answer(b'{"id":1,"type":"hello","protocol":1}')
+        assert hello["type"] == "failed"
+        assert words in hello["reason"]
 
     def test_what_a_function_tells_of_itself(self) -> None:
         def attention(q: Any, k: Any, v: Any) -> None: ...
 
-        told: Any = attention
-        told.regatta_variant = {"dtypes": ("f32",), "tf32": True}
-        variant = read("attention", "bench.py:attention", told).variant(True)
+        function: Any = attention
+        function.regatta_variant = {"dtypes": ("f32",), "tf32": True}
+        variant = read("attention", "bench.py:attention", function).variant(True)
         assert (variant.dtypes, variant.tf32) == (("f32",), True)
-        told.regatta_variant = {"dtype": ("f32",)}
+        function.regatta_variant = {"dtype": ("f32",)}
         with pytest.raises(Failed, match="a variant has no `dtype`; known: summary, dtypes"):
-            read("attention", "bench.py:attention", told)
+            read("attention", "bench.py:attention", function)
 
     def test_an_annotation_whose_names_are_not_there(self) -> None:
         def attention(q: "cupy.ndarray", k: Any, v: Any) -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037

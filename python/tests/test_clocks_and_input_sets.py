@@ -38,7 +38,7 @@ class Changing(Inputs):
 
 @pytest.fixture
 def clock(library: Any, monkeypatch: pytest.MonkeyPatch) -> probe.Probe:
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(timing, "reset_peak_bytes", lambda: None)
     monkeypatch.setattr(timing, "requested_bytes", lambda when="current": 5000)
     return probe.Probe("fake")
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -28,7 +26,6 @@ from regatta_worker.ranks.processes import LIMIT_S, LIMIT_VARIABLE, Ranks
 from regatta_worker.ranks.sequence_parallel import AgreedPlan
 
 KINDS = ("all-gather", "reduce-scatter")
-PLAN = {"warmup": 1, "samples": 3, "min_samples": 3, "budget_ms": 0, "cache": "hot"}
 TOLERANCE = {"f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
 HUNG_AFTER_S = "20"
 """A rank that is only slow, on a machine that is busy, must not be taken for hung."""
@@ -127,35 +124,38 @@ class TestOneAnswerOfMany:
         assert worst(errors)["relative_l2"] is None
 
 
-class TestLimits:
-    def test_loading_is_part_of_the_request_that_started_the_ranks(self) -> None:
-        for limit_s, loading_s, remaining_s in (
-            (LIMIT_S, 30.0, LIMIT_S - 30.0),
-            # A lower limit is of the request alone, while both fit into the whole.
-            (20.0, 30.0, 20.0),
-            (20.0, LIMIT_S - 5.0, 5.0),
-            (2 * LIMIT_S, 30.0, 2 * LIMIT_S - 30.0),
-        ):
-            with mock.patch.dict(os.environ, {LIMIT_VARIABLE: str(limit_s)}):
-                ranks = Ranks("sequence_parallel")
-            ranks._loading_s = loading_s
-            assert ranks._remaining_s() == remaining_s
-            assert ranks._remaining_s() == limit_s, "of the next request nothing"
+@pytest.mark.parametrize(
+    ("limit_s", "loading_s", "remaining_s"),
+    [
+        (LIMIT_S, 30.0, LIMIT_S - 30.0),
+        # A lower limit is of the request alone, while both fit into the whole.
+        (20.0, 30.0, 20.0),
+        (20.0, LIMIT_S - 5.0, 5.0),
+        (2 * LIMIT_S, 30.0, 2 * LIMIT_S - 30.0),
+    ],
+)
+def test_loading_is_part_of_the_request_that_started_the_ranks(
+    limit_s: float, loading_s: float, remaining_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LIMIT_VARIABLE, str(limit_s))
+    ranks = Ranks("sequence_parallel")
+    ranks._loading_s = loading_s
+    assert ranks._remaining_s() == remaining_s
+    assert ranks._remaining_s() == limit_s, "of the next request nothing"
 
 
-class TestPlans:
-    def test_rank_0_alone_says_how_many_samples(self) -> None:
-        def samples(rank: int) -> int:
-            agreement = Agreement(path, rank, 2, 60.0)
-            plan = AgreedPlan(0, 9, 2, budget_ms=3.5, cold=False, agreement=agreement)
-            # A second passes between looks at rank 1's clock: its own budget is spent at once.
-            ticks = itertools.count(0, 1 + 999 * rank)
-            return len(list(plan.rounds(Inputs(), lambda: next(ticks) / 1e3)))
+def test_rank_0_alone_says_how_many_samples(tmp_path: Path) -> None:
+    Agreement.create(tmp_path / "agreement", 2)
 
-        with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-            path = Path(folder) / "agreement"
-            Agreement.create(path, 2)
-            assert list(pool.map(samples, range(2))) == [3, 3]
+    def samples(rank: int) -> int:
+        agreement = Agreement(tmp_path / "agreement", rank, 2, 60.0)
+        plan = AgreedPlan(0, 9, 2, budget_ms=3.5, cold=False, agreement=agreement)
+        # A second passes between looks at rank 1's clock: its own budget is spent at once.
+        ticks = itertools.count(0, 1 + 999 * rank)
+        return len(list(plan.rounds(Inputs(), lambda: next(ticks) / 1e3)))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(samples, range(2))) == [3, 3]
 
 
 class TestConversation(support.Conversing):
@@ -168,7 +168,7 @@ class TestConversation(support.Conversing):
         self.right(reply, dtype)
         # As many calls as there are lengths for.
         measured = self.worker.ask(
-            "measure", **PLAN | {"warmup": 0, "samples": 2, "min_samples": 2}
+            "measure", **support.PLAN | {"warmup": 0, "samples": 2, "min_samples": 2}
         )
         if reply["effective"]["lengths"] == 1:
             support.right_after_timing(measured, TOLERANCE[dtype], reply)
@@ -202,10 +202,10 @@ class TestConversation(support.Conversing):
     def test_samples_and_census(self) -> None:
         self.right(self.worker.prepare("gloo", {"lengths": 1}, **layer("all-gather")))
         for cache in ("hot", "cold"):
-            measured = self.worker.ask("measure", **PLAN | {"cache": cache})
+            measured = self.worker.ask("measure", **support.PLAN | {"cache": cache})
             assert len(measured["device_ns"]) == 3, measured
         # Rank 0's clock alone says when the budget is spent.
-        spent = self.worker.ask("measure", **PLAN | {"samples": 5, "min_samples": 2})
+        spent = self.worker.ask("measure", **support.PLAN | {"samples": 5, "min_samples": 2})
         assert len(spent["device_ns"]) == 2, spent
         census = self.worker.ask("census")
         assert census["type"] == "census", census
@@ -221,7 +221,7 @@ class TestConversation(support.Conversing):
     def test_lengths_run_out_in_words(self) -> None:
         axes = layer("all-gather", batch=1, seq_q=8)
         self.right(self.worker.prepare("gloo", {"lengths": 1}, **axes))
-        reply = self.worker.ask("measure", **PLAN)
+        reply = self.worker.ask("measure", **support.PLAN)
         assert reply["type"] == "failed", reply
         assert "all have been made" in reply["reason"]
         self.right(self.worker.prepare("gloo", **axes))
@@ -232,7 +232,7 @@ class TestConversation(support.Conversing):
             assert reply["type"] == "unsupported", reply
             assert "needs a GPU for each rank" in reply["reason"]
         self.right(self.worker.prepare("gloo", {"start": "queued"}, **layer("all-gather")))
-        assert self.worker.ask("measure", **PLAN)["type"] == "unsupported"
+        assert self.worker.ask("measure", **support.PLAN)["type"] == "unsupported"
 
     def test_another_number_of_ranks(self) -> None:
         for ranks in (1, 2):
@@ -255,25 +255,25 @@ class TestLostRanks:
     def ranks(self) -> list[int]:
         return children(self.worker.pid)
 
-    def test_a_rank_that_dies_costs_its_case(self) -> None:
-        os.kill(self.ranks()[1], signal.SIGKILL)
-        reply = self.worker.ask("measure", **PLAN)
+    @pytest.mark.parametrize(
+        ("number", "words"),
+        [
+            (signal.SIGKILL, ["rank 1 was ended by SIGKILL during `measure`"]),
+            (signal.SIGSTOP, ["rank 1 did not come", "rank 1 did not answer `measure`"]),
+        ],
+    )
+    def test_a_rank_that_dies_or_hangs_costs_its_case(
+        self, number: signal.Signals, words: list[str]
+    ) -> None:
+        os.kill(self.ranks()[1], number)
+        reply = self.worker.ask("measure", **support.PLAN)
         assert reply["type"] == "failed", reply
-        assert "rank 1 was ended by SIGKILL during `measure`" in reply["reason"]
+        assert all(part in reply["reason"] for part in words)
         assert self.ranks() == []
-        assert "no case" in self.worker.ask("measure", **PLAN)["reason"]
+        assert "no case" in self.worker.ask("measure", **support.PLAN)["reason"]
         self.prepare()
-        self.end()
-
-    def test_a_rank_that_hangs_costs_its_case(self) -> None:
-        os.kill(self.ranks()[1], signal.SIGSTOP)
-        reply = self.worker.ask("measure", **PLAN)
-        assert reply["type"] == "failed", reply
-        assert "rank 1 did not come" in reply["reason"]
-        assert "rank 1 did not answer `measure`" in reply["reason"]
-        assert self.ranks() == []
-        self.prepare()
-        self.end()
+        assert self.worker.ask("shutdown")["type"] == "bye"
+        assert self.worker.exit_status() == 0
 
     def test_ranks_do_not_outlive_the_worker(self) -> None:
         ranks = self.ranks()
@@ -284,10 +284,6 @@ class TestLostRanks:
         while any(map(alive, ranks)) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not list(filter(alive, ranks))
-
-    def end(self) -> None:
-        assert self.worker.ask("shutdown")["type"] == "bye"
-        assert self.worker.exit_status() == 0
 
 
 def alive(pid: int) -> bool:

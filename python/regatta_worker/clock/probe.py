@@ -32,9 +32,10 @@ class Sample:
     """Times of one call. `host_ns` is the time that Python needed to issue it."""
 
     device_ns: float
-    host_ns: float
-    clock_mhz: float | None
-    synchronised: bool
+    host_ns: float | None = None
+    """None where host and device are one."""
+    clock_mhz: float | None = None
+    synchronised: bool = False
 
 
 @dataclass(frozen=True)

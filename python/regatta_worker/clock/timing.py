@@ -76,20 +76,41 @@ def flush_bytes(cache_bytes: int | None) -> int:
     return max(2 * (cache_bytes or 0), MIN_FLUSH_BYTES)
 
 
-def _measured(
-    device_ns: list[float],
-    host_ns: list[float],
-    clocks: list[float | None],
-    host: HostReference | None,
+def take_samples(
+    plan: Plan,
+    inputs: Inputs,
+    sample: Callable[[list[Any] | None], Sample],
+    host: HostReference | None = None,
+    counts_memory: bool = False,
 ) -> dict[str, Any]:
-    """Members of `measured` with an entry a sample: the clock where it was known at each, and
-    the host's reference where there is one."""
-    measured: dict[str, Any] = {"device_ns": device_ns, "host_ns": host_ns}
+    """Members of `measured` with an entry a sample, and `peak_bytes` where torch `counts_memory`.
+
+    `sample` makes the call, whose results go into its argument in the last sample, and else are
+    dropped: their memory must be free again before the next. `host` is timed after each.
+    """
+    samples, peak = [], 0
+    for last in plan.rounds(inputs):
+        # The changing of inputs, which takes memory too, is over.
+        if counts_memory:
+            reset_peak_bytes()
+        samples.append(sample(inputs.kept if last else None))
+        if host:
+            host.take()
+        if counts_memory:
+            peak = max(peak, requested_bytes("peak"))
+    host_ns = [each.host_ns for each in samples if each.host_ns is not None]
+    measured: dict[str, Any] = {
+        "device_ns": [each.device_ns for each in samples],
+        "host_ns": host_ns,
+    }
     if host_ns and host:
         measured["host_reference_ns"] = host.ns
-    if clocks and None not in clocks:
+    clocks = [each.clock_mhz for each in samples]
+    if None not in clocks:
         measured["clock_mhz"] = clocks
-    return measured
+    if any(each.synchronised for each in samples):
+        measured["synchronised"] = True
+    return measured | ({"peak_bytes": peak - inputs.held_bytes} if counts_memory else {})
 
 
 class CpuTimes:
@@ -149,12 +170,9 @@ def measure_wall(
         )
     for _ in range(plan.warmup):
         wait(call())
-    inputs = inputs or Inputs()
-    device_ns: list[float] = []
-    host_ns: list[float] = []
-    clocks: list[float | None] = []
     cpu = CpuTimes()
-    for last in plan.rounds(inputs):
+
+    def sample(keep: list[Any] | None) -> Sample:
         if plan.cold:
             flush()
         before()
@@ -163,18 +181,15 @@ def measure_wall(
         result = call()
         issued = time.perf_counter_ns()
         wait(result)
-        device_ns.append(float(time.perf_counter_ns() - begin))
+        device_ns = float(time.perf_counter_ns() - begin)
         cpu.end()
-        if last:
-            inputs.kept.append(result)
-        # Its memory must be free again before the next sample allocates.
-        del result
-        if gpu:
-            host_ns.append(float(issued - begin))
-            clocks.append(gpu.clock_mhz())
-            if host:
-                host.take()
-    measured = _measured(device_ns, host_ns, clocks, host)
+        if keep is not None:
+            keep.append(result)
+        if gpu is None:
+            return Sample(device_ns)
+        return Sample(device_ns, float(issued - begin), gpu.clock_mhz())
+
+    measured = take_samples(plan, inputs or Inputs(), sample, host if gpu else None)
     return measured | ({"state": gpu.state()} if gpu else cpu.as_reply())
 
 
@@ -280,33 +295,22 @@ def requested_bytes(when: str = "current") -> int:
     return int(stats.get(f"requested_bytes.all.{when}", blocks))
 
 
+def reset_peak_bytes() -> None:
+    """Has torch's allocator count its peak from now on."""
+    import torch
+
+    torch.cuda.reset_peak_memory_stats()
+
+
 def measure_blocked(
     call: Callable[[], Any], plan: Plan, blocked: Probe, inputs: Inputs
 ) -> dict[str, Any]:
     """Samples by regatta's own clock; what a sample is stands in crates/probe/src/clock.rs."""
-    import torch
 
-    samples, peak, host = [], 0, reference.of_torch()
-    for last in plan.rounds(inputs):
-        # The changing of inputs, which takes memory too, is over.
-        torch.cuda.reset_peak_memory_stats()
-        samples.append(blocked.sample(plan.cold, call, keep=inputs.kept if last else None))
-        host.take()
-        peak = max(peak, requested_bytes("peak"))
-    return of_samples(samples, host) | {"peak_bytes": peak - inputs.held_bytes}
+    def sample(keep: list[Any] | None) -> Sample:
+        return blocked.sample(plan.cold, call, keep)
 
-
-def of_samples(samples: list[Sample], host: HostReference | None = None) -> dict[str, Any]:
-    """What `measured` tells of blocked samples, after each of which `host` was timed."""
-    measured = _measured(
-        [sample.device_ns for sample in samples],
-        [sample.host_ns for sample in samples],
-        [sample.clock_mhz for sample in samples],
-        host,
-    )
-    if any(sample.synchronised for sample in samples):
-        measured["synchronised"] = True
-    return measured
+    return take_samples(plan, inputs, sample, reference.of_torch(), counts_memory=True)
 
 
 def measure_events(
@@ -333,14 +337,10 @@ def measure_events(
     # Events are created when first recorded: not inside a sample.
     start.record()
     stop.record()
-    device_ns: list[float] = []
-    host_ns: list[float] = []
-    clocks: list[float | None] = []
-    peak, host = 0, reference.of_torch()
-    for last in plan.rounds(inputs):
+    inputs.held_bytes += flush.numel()
+
+    def sample(keep: list[Any] | None) -> Sample:
         torch.cuda.synchronize()
-        # The changing of inputs, which takes memory too, is over.
-        torch.cuda.reset_peak_memory_stats()
         if plan.cold:
             # Random bytes read, inverted and written: a fill with zeros can be done
             # without moving the data, on a device that compresses its memory.
@@ -349,16 +349,11 @@ def measure_events(
         start.record()
         begin = time.perf_counter_ns()
         result = call()
-        host_ns.append(float(time.perf_counter_ns() - begin))
+        host_ns = float(time.perf_counter_ns() - begin)
         stop.record()
         torch.cuda.synchronize()
-        device_ns.append(start.elapsed_time(stop) * 1e6)
-        clocks.append(gpu.clock_mhz())
-        host.take()
-        peak = max(peak, requested_bytes("peak"))
-        if last:
-            inputs.kept.append(result)
-        # Its memory must be free again before the next sample allocates.
-        del result
-    peak -= flush.numel() + inputs.held_bytes
-    return _measured(device_ns, host_ns, clocks, host) | {"peak_bytes": peak}
+        if keep is not None:
+            keep.append(result)
+        return Sample(start.elapsed_time(stop) * 1e6, host_ns, gpu.clock_mhz())
+
+    return take_samples(plan, inputs, sample, reference.of_torch(), counts_memory=True)

@@ -188,12 +188,11 @@ def measure(
     host = host_reference()
     for _ in range(plan.warmup):
         jax.block_until_ready(call())
-    inputs = inputs or Inputs()
     if clock.sample(plan.cold, call).synchronised:
         return None
-    samples = []
-    for last in plan.rounds(inputs):
-        samples.append(clock.sample(plan.cold, call, inputs.kept if last else None))
-        if host:
-            host.take()
-    return timing.of_samples(samples, host) | {"state": gpu.state()}
+
+    def sample(keep: list[Any] | None) -> Sample:
+        return clock.sample(plan.cold, call, keep)
+
+    measured = timing.take_samples(plan, inputs or Inputs(), sample, host)
+    return measured | {"state": gpu.state()}
