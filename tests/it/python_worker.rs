@@ -180,7 +180,7 @@ fn agree(problem: &Problem, checked: &Checked) -> Result<(), String> {
     for &(tensor, direction) in results(problem.direction) {
         let limit = limit(problem.dtype, false, direction);
         let probes = &checked.probes[tensor];
-        let expected = Expected::of(&tensors[tensor], probes.len());
+        let expected = Expected::from_tensor(&tensors[tensor], probes.len());
         probes_agree(tensor, probes, &expected, limit)?;
     }
     Ok(())
