@@ -92,7 +92,7 @@ fn own(name: &str) -> Result<Box<dyn Worker>, Stop> {
 fn kernels(name: &str, file: &Path, contract: &Path) -> Result<Box<dyn Worker>, Stop> {
     let read = Own::read(name, file, contract);
     let own = read.map_err(|why| Stop::Usage(anyhow!(why)))?;
-    Ok(Box::new(CudaWorker::of(Box::new(own))))
+    Ok(Box::new(CudaWorker::new(Box::new(own))))
 }
 
 fn serve(mut worker: Box<dyn Worker>) -> Ended {

@@ -4,21 +4,17 @@
 //! on 4. Types here are the wire's: they change only with [`PROTOCOL_VERSION`].
 
 use std::collections::BTreeMap;
-
-mod device;
-mod measured;
-mod peak;
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::device::{Cache, Device, DeviceKind};
-pub use self::measured::{Checked, Measured, TensorError};
-use self::measured::{is_one, one};
-pub use self::peak::Peak;
 use super::machine::{Activity, CountedCall, RecordedCall, Structure};
 pub use super::machine::{DeviceState, throttle_words};
-use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
-use crate::units::Nanoseconds;
+use crate::attention::{
+    Direction, Dtype, ParamValue, Params, ParseError, Problem, ProjectionKind, words,
+};
+use crate::units::{Bytes, Nanoseconds, Rate};
 
 /// Version of the protocol; a worker that speaks another one is not used.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -358,4 +354,246 @@ pub struct Prepared {
     /// Problems of about the case's size that one call works off: layers, lengths.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub problems: u32,
+}
+
+/// The device a worker runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Device {
+    /// A [`DeviceKind`]. Text, so that one that is none is refused in words, and is no
+    /// malformed reply.
+    pub kind: String,
+    /// Marketing name, for example `NVIDIA H200`.
+    pub name: String,
+    /// Memory a case may use.
+    pub memory_bytes: Bytes,
+    /// Facts that make two devices comparable or not: `sms`, `driver`, `cuda`,
+    /// `power_limit_w`, `mig`. All of them enter the machine's fingerprint.
+    #[serde(default)]
+    pub facts: BTreeMap<String, String>,
+}
+
+impl Device {
+    /// Its kind, where that is one of those there are.
+    pub fn known_kind(&self) -> Option<DeviceKind> {
+        self.kind.parse().ok()
+    }
+}
+
+/// A kind of device that a worker may run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// The processor: calls are timed by the host's clock.
+    Cpu,
+    /// A GPU of NVIDIA's.
+    Cuda,
+}
+
+words!(DeviceKind, "kind of device", Cpu = "cpu", Cuda = "cuda");
+
+impl DeviceKind {
+    /// All words there are, for a message.
+    pub fn names() -> String {
+        DeviceKind::ALL.map(DeviceKind::name).join(", ")
+    }
+}
+
+/// State of the last-level cache before a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Cache {
+    /// Flushed.
+    Cold,
+    /// As the call before left it.
+    Hot,
+}
+
+impl fmt::Display for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Cache::Cold => "cold",
+            Cache::Hot => "hot",
+        })
+    }
+}
+
+impl FromStr for Cache {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Cache, ParseError> {
+        match text {
+            "cold" => Ok(Cache::Cold),
+            "hot" => Ok(Cache::Hot),
+            _ => Err(ParseError::new(
+                "use `cold` (flushed before each call) or `hot`",
+            )),
+        }
+    }
+}
+
+/// How far a result tensor is from the float64 reference.
+///
+/// `None` stands for a figure that is not finite, which JSON cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct TensorError {
+    /// `‖result - reference‖₂ / ‖reference‖₂` over the whole tensor.
+    pub relative_l2: Option<f64>,
+    /// `max |result - reference|` over the whole tensor.
+    pub max_abs: Option<f64>,
+}
+
+/// Samples of the prepared case, one entry a call in each list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Measured {
+    /// How long the device worked on the call.
+    pub device_ns: Vec<Nanoseconds>,
+    /// How long the host needed to issue the call; empty where the two are one.
+    #[serde(default)]
+    pub host_ns: Vec<Nanoseconds>,
+    /// How long a reference operation of the same framework took on the host, right after each
+    /// call; empty where there is none. Host time is judged as a ratio to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_reference_ns: Vec<Nanoseconds>,
+    /// Processor time of the worker's process in each call, over all its threads, where it
+    /// runs on the processor; empty where unknown. A call that waited for a core took more of
+    /// the wall's time than of this one's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_ns: Vec<Nanoseconds>,
+    /// How often the system took a core from the worker's process while it was still
+    /// computing, in each sample (`ru_nivcsw` of getrusage); empty where unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preempted: Vec<u32>,
+    /// Clock of the device at each sample in MHz; empty where unknown.
+    #[serde(default)]
+    pub clock_mhz: Vec<f64>,
+    /// Most device memory in use during the call, where known.
+    #[serde(default)]
+    pub peak_bytes: Option<Bytes>,
+    /// State of the device right after the samples, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<DeviceState>,
+    /// True when the call itself waits for the device, so that `device_ns` holds waits
+    /// for the host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synchronised: bool,
+    /// True when these are replays of a CUDA graph, as asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graph: bool,
+    /// Sets of inputs that there were, those of the first call among them; 1 where the
+    /// worker does not change them.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub input_sets: u32,
+    /// Why there were fewer than asked for, such as short memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_sets_reason: Option<String>,
+    /// The results of the last timed call, checked after it. `None`: the worker does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
+}
+
+/// What the last timed call computed, held to float64 after the samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Checked {
+    /// Seed of the inputs it was given: `seed + 1` of [`Prepare`], or `seed` where there is
+    /// one set alone.
+    pub seed: u64,
+    /// As in [`Prepared`]; of the key-value heads that were compared.
+    #[serde(default)]
+    pub errors: BTreeMap<String, TensorError>,
+    /// As in [`Prepared`], of the whole result.
+    pub probes: BTreeMap<String, Vec<Option<f64>>>,
+}
+
+impl Default for Measured {
+    /// No samples yet, of one plain call each.
+    fn default() -> Measured {
+        Measured {
+            device_ns: Vec::new(),
+            host_ns: Vec::new(),
+            host_reference_ns: Vec::new(),
+            cpu_ns: Vec::new(),
+            preempted: Vec::new(),
+            clock_mhz: Vec::new(),
+            peak_bytes: None,
+            state: None,
+            synchronised: false,
+            graph: false,
+            input_sets: 1,
+            input_sets_reason: None,
+            checked: None,
+        }
+    }
+}
+
+/// What `u32`s are that a message leaves out.
+fn one() -> u32 {
+    1
+}
+
+/// Whether one may be left out.
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+/// The most that a worker's device did in a product of matrices and in a copy: what a kernel can
+/// be held beside, since the figure on a data sheet is one that nothing reaches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Peak {
+    /// Of products of large square matrices of random numbers, in TFLOP/s, by storage type;
+    /// float32 without TF32. A type that was not measured is left out.
+    pub tflops: BTreeMap<Dtype, Rate>,
+    /// Of a copy that no cache holds, in GB/s: bytes read and bytes written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gbps: Option<f64>,
+    /// What was called, in a line.
+    pub how: String,
+}
+
+/// A thousand times what a device of 2026 reaches: 10^18 FLOP/s, 10^15 B/s.
+const FASTEST: f64 = 1e6;
+
+/// Characters of a line that says what was called.
+const LONGEST: usize = 200;
+
+impl Peak {
+    /// True where nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.tflops.is_empty() && self.gbps.is_none()
+    }
+
+    /// The same without figures that no device has, and with a line of what was called.
+    pub fn sound(mut self) -> Peak {
+        let real = |figure: f64| figure > 0.0 && figure <= FASTEST;
+        self.how = self.how.chars().take(LONGEST).collect();
+        self.tflops.retain(|_, rate| real(rate.0));
+        self.gbps = self.gbps.filter(|rate| real(*rate));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_device_reaches_is_left_out() {
+        let text = r#"{"tflops":{"bf16":790.5,"f32":-1.0},"gbps":0.0,"how":"a product"}"#;
+        let peak: Peak = serde_json::from_str(text).unwrap();
+        let sound = peak.sound();
+        assert_eq!(sound.tflops, BTreeMap::from([(Dtype::Bf16, Rate(790.5))]));
+        assert_eq!(sound.gbps, None);
+        assert!(!sound.is_empty());
+        let text = format!(
+            r#"{{"tflops":{{"f32":1e308}},"gbps":1e9,"how":"{}"}}"#,
+            "é".repeat(9999)
+        );
+        let sound = serde_json::from_str::<Peak>(&text).unwrap().sound();
+        assert!(sound.is_empty());
+        assert_eq!(sound.how.chars().count(), 200);
+    }
 }

@@ -105,13 +105,26 @@ macro_rules! quantity {
     };
 }
 
+/// What two quantities, or a quantity and a number, give: each row a type, an operator by its
+/// trait, method and sign, what stands behind it, and the result.
+macro_rules! operators {
+    ($($left:ident $trait:ident $method:ident $sign:tt $right:ty = $result:ident;)+) => {$(
+        impl std::ops::$trait<$right> for $left {
+            type Output = $result;
+
+            fn $method(self, other: $right) -> $result {
+                use $crate::units::Quantity;
+                $result(self.number() $sign other.number())
+            }
+        }
+    )+};
+}
+
 mod ratio;
-mod size;
 mod time;
 
 pub use ratio::{Factor, Probability, Ratio, RatioInterval, Share, Told};
-pub use size::{Bytes, Rate};
-pub use time::{Elapsed, Nanoseconds, from_to, part_of};
+pub use time::{Bytes, Elapsed, Nanoseconds, Rate, from_to, part_of};
 
 /// What stands where there is no number.
 pub const NONE: &str = "–";

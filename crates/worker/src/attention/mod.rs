@@ -5,29 +5,24 @@
 
 pub mod axes;
 mod case;
-mod id;
 pub mod inputs;
 mod mask;
 mod params;
 mod problem;
-mod projected;
 mod projection;
 pub mod reference;
 pub mod tolerance;
 mod values;
-mod variant;
 pub mod work;
 
 pub use axes::FACETS;
 pub use case::{Case, CaseId};
-pub use id::Point;
 pub use mask::{Align, Mask};
-pub use params::{AUTO, ParamValue, Params, parameter_name};
-pub use problem::Problem;
-pub use projected::Sizes;
-pub use projection::{Projection, ProjectionKind};
+pub use params::{AUTO, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
+pub use problem::{Point, Problem};
+pub use projection::{Projection, ProjectionKind, Sizes};
+pub(crate) use values::words;
 pub use values::{Direction, Dtype, LONGEST_AXIS, Layout, Varlen};
-pub use variant::{NAME_RULE, VariantId, is_name};
 
 /// A text that is not what it should be; the message says what is wrong and
 /// what may stand there instead.

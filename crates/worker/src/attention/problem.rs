@@ -1,8 +1,15 @@
-//! One attention computation, with every axis of it spelled out.
+//! One attention computation, with every axis of it spelled out, and how it is written: as values
+//! of its axes, and as a part of a case's id.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Dtype, Layout, Mask, Projection, Varlen};
+use super::axes::{AXES, Axis, Form, SEQ, SEQ_AXES, Unset, axis, settable};
+use super::{Direction, Dtype, LONGEST_AXIS, Layout, Mask, ParseError, Projection, Varlen};
 
 /// One attention computation: `softmax(mask(q kᵀ / √head_dim)) v`, or its gradient.
 ///
@@ -124,5 +131,316 @@ impl Problem {
             Some(lengths) => lengths.total_k(),
             None => u64::from(self.batch) * u64::from(self.seq_k),
         }
+    }
+}
+
+/// Values of some axes by their names, [`SEQ`] among them, as a suite
+/// writes them.
+pub type Point = BTreeMap<&'static str, String>;
+
+/// The axes in the order of their tokens.
+static IN_ORDER: LazyLock<Vec<&'static Axis>> = LazyLock::new(|| {
+    let mut axes: Vec<_> = AXES.iter().collect();
+    axes.sort_by_key(|axis| axis.place());
+    axes
+});
+
+/// The axis that makes a batch ragged, where a point has it.
+fn lengths(point: &Point) -> Option<&'static Axis> {
+    let of_lengths = |axis: &&Axis| matches!(axis.form, Form::Lengths(_));
+    let mut lengths = AXES.iter().filter(of_lengths);
+    lengths.find(|axis| point.contains_key(axis.name))
+}
+
+impl Problem {
+    /// The problem at a point of a sweep.
+    ///
+    /// # Errors
+    /// When an axis without a default is not given, or the values contradict each other.
+    pub fn at(point: &Point) -> Result<Problem, ParseError> {
+        let given = |name: &str| point.contains_key(name);
+        if given(SEQ) && SEQ_AXES.iter().any(|axis| given(axis)) {
+            return Err(ParseError::new(
+                "`seq` sets both `seq_q` and `seq_k`; give either it or those two",
+            ));
+        }
+        let lengths = lengths(point);
+        let fixed = |name: &str| name == SEQ || axis(name).is_some_and(|axis| axis.of_lengths);
+        if let Some(lengths) = lengths
+            && let Some(axis) = settable().find(|name| fixed(name) && given(name))
+        {
+            let lengths = lengths.name;
+            return Err(ParseError::new(format!(
+                "`{lengths}` fixes `{axis}`; leave `{axis}` out"
+            )));
+        }
+        let mut problem = Problem::new(0, 0);
+        for axis in AXES {
+            let alias = SEQ_AXES.contains(&axis.name).then_some(SEQ);
+            let text = point
+                .get(axis.name)
+                .or_else(|| point.get(alias?))
+                .cloned()
+                .or_else(|| axis.unset_value(&problem));
+            match (text, axis.unset) {
+                _ if axis.of_lengths && lengths.is_some() => {}
+                (Some(_), Unset::With(of)) if !given(of) => {
+                    return Err(ParseError::new(format!(
+                        "`{axis}` is of a projection; add `projection = \"all-gather\"` or \
+                         `\"reduce-scatter\"`, or leave `{axis}` out",
+                        axis = axis.name
+                    )));
+                }
+                (None, Unset::With(of)) if given(of) => {
+                    return Err(ParseError::new(format!(
+                        "a projection needs `{}`; give it in the sweep",
+                        axis.name
+                    )));
+                }
+                (None, Unset::Refused(name)) => {
+                    return Err(ParseError::new(format!(
+                        "`{name}` has no default; give it in the sweep"
+                    )));
+                }
+                (Some(text), _) => axis.set(&mut problem, &text)?,
+                (None, _) => {}
+            }
+        }
+        problem.validated()
+    }
+
+    /// Checks that the axes fit together, and writes the mask the canonical way.
+    ///
+    /// # Errors
+    /// An axis of zero, `kv_heads` that does not divide `heads`, ragged lengths
+    /// that contradict `batch`, `seq_q`, `seq_k` or `layout`, axes that a projection
+    /// does not have.
+    pub fn validated(mut self) -> Result<Problem, ParseError> {
+        for axis in AXES {
+            let number: Option<u32> = match axis.form {
+                Form::Number(_) | Form::Width(_) => {
+                    axis.value(&self).and_then(|text| text.parse().ok())
+                }
+                _ => None,
+            };
+            let name = axis.name;
+            match number {
+                Some(0) => {
+                    return Err(ParseError::new(format!("{name} is 0; it must be positive")));
+                }
+                Some(value) if value > LONGEST_AXIS => {
+                    return Err(ParseError::new(format!(
+                        "{name} is {value}; it must be at most {LONGEST_AXIS}"
+                    )));
+                }
+                _ => {}
+            }
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(ParseError::new(format!(
+                "kv_heads = {} does not divide heads = {}",
+                self.kv_heads, self.heads
+            )));
+        }
+        if let Some(lengths) = &self.varlen {
+            let longest = |lengths: &[u32]| lengths.iter().copied().max().unwrap_or(0);
+            if lengths.q.len() != self.batch as usize
+                || longest(&lengths.q) != self.seq_q
+                || longest(&lengths.k) != self.seq_k
+            {
+                return Err(ParseError::new(format!(
+                    "varlen {lengths} fixes batch = {}, seq_q = {} and seq_k = {}; leave those out",
+                    lengths.q.len(),
+                    longest(&lengths.q),
+                    longest(&lengths.k)
+                )));
+            }
+            if self.layout != Layout::Bshd {
+                return Err(ParseError::new(
+                    "a varlen batch is packed [total, heads, head_dim]: layout must be `bshd`"
+                        .to_owned(),
+                ));
+            }
+        }
+        self.mask = self.mask.canonical(self.is_square());
+        if let Some(projection) = &self.projection {
+            projection.validate(&self)?;
+        }
+        Ok(self)
+    }
+}
+
+impl fmt::Display for Problem {
+    /// The canonical form used in case ids: `h8,s2048,d64,bf16,causal,bwd`.
+    ///
+    /// Sequence length and head dimension always appear; every other axis only
+    /// where it differs from its default (`b1`, `h1`, `kv` = `h`, `sk` = `s`,
+    /// `dv` = `d`, `f32`, `full`, `bshd`, `fwd`, no projection).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tokens: Vec<String> = IN_ORDER
+            .iter()
+            .filter_map(|axis| axis.token(self))
+            .collect();
+        f.write_str(&tokens.join(","))
+    }
+}
+
+/// What a token of an id says.
+struct IdToken {
+    /// Of what; no second token may.
+    about: &'static str,
+    /// Axes and their values, as a suite writes them.
+    values: Vec<(&'static str, String)>,
+}
+
+/// Reads a token of an id. What no other axis knows is a mask; `None` where the letters of
+/// an axis stand before something that is no number.
+fn read_token(token: &str) -> Option<IdToken> {
+    let digits = token.find(|c: char| c.is_ascii_digit());
+    let (letters, rest) = token.split_at(digits.unwrap_or(token.len()));
+    let number = || rest.parse::<u32>().ok().map(|number| number.to_string());
+    let mut mask = None;
+    for axis in AXES {
+        let values = match axis.form {
+            Form::Number(own) if own == letters => vec![(axis.name, number()?)],
+            Form::Lengths(own) if own == letters => vec![(axis.name, rest.to_owned())],
+            Form::Choice(words) => match words().iter().find(|word| word.short == token) {
+                Some(word) => vec![(axis.name, word.name.to_owned())],
+                None => continue,
+            },
+            Form::Width(of) => {
+                let words = super::axes::axis(of)?.words();
+                match words.iter().find(|word| word.short == letters) {
+                    Some(word) => vec![(of, word.name.to_owned()), (axis.name, number()?)],
+                    None => continue,
+                }
+            }
+            Form::Mask => {
+                mask = Some(axis);
+                continue;
+            }
+            _ => continue,
+        };
+        return Some(IdToken {
+            about: axis.says,
+            values,
+        });
+    }
+    mask.map(|axis| IdToken {
+        about: axis.says,
+        values: vec![(axis.name, token.to_owned())],
+    })
+}
+
+impl FromStr for Problem {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Problem, ParseError> {
+        let mut point = Point::new();
+        let mut about = BTreeSet::new();
+        for token in text.split(',') {
+            let said = read_token(token)
+                .ok_or_else(|| ParseError::new(format!("`{token}` in `{text}` is no axis")))?;
+            if !about.insert(said.about) {
+                return Err(ParseError::new(format!(
+                    "`{token}` in `{text}` says a second time what {} is",
+                    said.about
+                )));
+            }
+            point.extend(said.values);
+        }
+        Projection::said_whole(&point, text)?;
+        // What an id has to say and does not is refused as the 0 that it would be.
+        let ragged = lengths(&point).is_some();
+        for axis in AXES {
+            let left_out = matches!(axis.unset, Unset::Refused(_)) && !(axis.of_lengths && ragged);
+            if left_out && !point.contains_key(axis.name) {
+                point.insert(axis.name, "0".to_owned());
+            }
+        }
+        Problem::at(&point)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn an_id_says_a_thing_once() {
+        for (id, says) in [
+            ("s8,s9,d8", "says a second time what seq_q is"),
+            ("s8,v9,d8", "says a second time what seq_q is"),
+            (
+                "s8,d8,ag8,rs8,r2",
+                "says a second time what the projection is",
+            ),
+            ("s8,d8,bf16,f16", "says a second time what dtype is"),
+            ("s8,d8,causal,x9", "says a second time what mask is"),
+            ("b2,v8+8,d8", "`varlen` fixes `batch`"),
+            ("sx,d8", "`sx` is no mask"),
+            ("s,d8", "`s` in `s,d8` is no axis"),
+            ("d8", "seq_q is 0"),
+            ("s8", "head_dim is 0"),
+        ] {
+            let error = id.parse::<Problem>().unwrap_err().to_string();
+            assert!(error.contains(says), "{id}: {error}");
+        }
+    }
+
+    /// A problem in which no axis is at its default, but for those of a projection.
+    fn example() -> Problem {
+        "b2,h4,kv2,s16,sk24,d8,dv4,bf16,window-3-1-br,bhsd,bwd"
+            .parse()
+            .unwrap()
+    }
+
+    /// The table for other languages, and a problem on the wire.
+    fn vector() -> Value {
+        let row = |axis: &Axis| {
+            let words: Vec<_> = axis.words().iter().map(|word| word.name).collect();
+            let (form, letters) = match axis.form {
+                Form::Number(letters) => ("number", Some(letters)),
+                Form::Lengths(letters) => ("lengths", Some(letters)),
+                Form::Choice(_) | Form::Layer(_) => ("choice", None),
+                Form::Mask => ("mask", None),
+                Form::Width(_) => ("number", None),
+            };
+            let unset = match axis.unset {
+                Unset::Is(text) => json!({ "is": text }),
+                Unset::As(other) => json!({ "as": other }),
+                Unset::Refused(_) => json!("refused"),
+                Unset::Absent => json!("absent"),
+                Unset::With(of) => json!({ "with": of }),
+            };
+            json!({
+                "name": axis.name, "form": form, "letters": letters, "words": words,
+                "unset": unset, "example": axis.value(&example()),
+            })
+        };
+        let axes: Vec<Value> = AXES.iter().map(row).collect();
+        json!({ "axes": axes, "id": example().to_string(), "wire": example() })
+    }
+
+    /// `REGATTA_WRITE_VECTORS=1` writes the file anew.
+    #[test]
+    fn other_languages_see_this_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/axes.json");
+        let text = serde_json::to_string_pretty(&vector()).unwrap() + "\n";
+        if std::env::var_os("REGATTA_WRITE_VECTORS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        let there = std::fs::read_to_string(path).unwrap();
+        assert!(
+            there == text,
+            "{path} is of another table; write it anew: REGATTA_WRITE_VECTORS=1 cargo test -p \
+             regatta-worker"
+        );
+        let axes = ["seq_q", "mask"].map(|name| axis(name).unwrap().value(&example()));
+        assert_eq!(
+            axes,
+            [Some("16".to_owned()), Some("window-3-1-br".to_owned())]
+        );
     }
 }

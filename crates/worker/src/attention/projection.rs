@@ -6,12 +6,11 @@
 //! into shards.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::ParseError;
+use super::axes::{AXES, Unset};
+use super::{ParseError, Problem, words};
 
 /// What one rank of a sequence-parallel projection computes.
 ///
@@ -48,17 +47,6 @@ pub enum ProjectionKind {
 }
 
 impl ProjectionKind {
-    /// Both kinds, in the order of their declaration.
-    pub const ALL: [ProjectionKind; 2] = [ProjectionKind::AllGather, ProjectionKind::ReduceScatter];
-
-    /// `all-gather`, `reduce-scatter`: the word used in suites and on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            ProjectionKind::AllGather => "all-gather",
-            ProjectionKind::ReduceScatter => "reduce-scatter",
-        }
-    }
-
     /// `ag`, `rs`: the word used in case ids.
     pub fn short(self) -> &'static str {
         match self {
@@ -68,23 +56,12 @@ impl ProjectionKind {
     }
 }
 
-impl fmt::Display for ProjectionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for ProjectionKind {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<ProjectionKind, ParseError> {
-        let kinds = ProjectionKind::ALL;
-        let named = kinds.into_iter().find(|kind| kind.name() == text);
-        named.ok_or_else(|| {
-            ParseError::one_of("projection", text, kinds.iter().map(|kind| kind.name()))
-        })
-    }
-}
+words!(
+    ProjectionKind,
+    "projection",
+    AllGather = "all-gather",
+    ReduceScatter = "reduce-scatter"
+);
 
 impl Projection {
     /// Holds an id to saying all of a projection (`ag` or `rs` with the width, `r` with the
@@ -109,6 +86,121 @@ impl Projection {
                 "`r{ranks}` in `{id}` is of a projection; add `ag4096` or `rs4096`"
             ))),
             _ => Ok(()),
+        }
+    }
+}
+
+/// The sizes of a projection, as products that cannot overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// `batch · seq_q`, over all ranks.
+    pub rows: u64,
+    /// `rows / ranks`.
+    pub shard_rows: u64,
+    /// Width of the model.
+    pub hidden: u64,
+    /// `heads · head_dim`, of one rank.
+    pub columns: u64,
+    /// Processes that share the rows.
+    pub ranks: u64,
+}
+
+impl Projection {
+    /// The sizes of this projection in its problem.
+    pub fn sizes(&self, problem: &Problem) -> Sizes {
+        let rows = problem.total_q();
+        Sizes {
+            rows,
+            shard_rows: rows / u64::from(self.ranks.max(1)),
+            hidden: self.hidden.into(),
+            columns: u64::from(problem.heads) * u64::from(problem.head_dim),
+            ranks: self.ranks.into(),
+        }
+    }
+
+    /// Checks that the problem's axes are those of a projection.
+    ///
+    /// # Errors
+    /// An axis that a projection does not have, or rows that do not divide into shards.
+    pub fn validate(&self, problem: &Problem) -> Result<(), ParseError> {
+        for axis in AXES.iter().filter(|axis| !axis.of_projections) {
+            let fixed = axis.of_lengths && problem.varlen.is_some();
+            let value = axis.value(problem);
+            if fixed || value == axis.unset_value(problem) {
+                continue;
+            }
+            let fix = match axis.unset {
+                Unset::Is(text) => format!("`{text}`"),
+                Unset::As(other) => format!("that of `{other}`"),
+                Unset::Refused(_) | Unset::Absent | Unset::With(_) => "left out".to_owned(),
+            };
+            return Err(ParseError::new(format!(
+                "a projection (`{}`) has no {} of its own; it must be {fix}",
+                self.kind, axis.name
+            )));
+        }
+        let rows = problem.total_q();
+        if !rows.is_multiple_of(self.ranks.into()) {
+            return Err(ParseError::new(format!(
+                "ranks = {} does not divide the {rows} rows (batch · seq)",
+                self.ranks
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::ProjectionKind;
+
+    fn refused(id: &str) -> String {
+        id.parse::<Problem>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn ids_say_kind_width_and_ranks() {
+        let id = "h32,s1024,d128,bf16,ag4096,r2";
+        let problem: Problem = id.parse().unwrap();
+        let projection = Projection {
+            kind: ProjectionKind::AllGather,
+            hidden: 4096,
+            ranks: 2,
+        };
+        assert_eq!(problem.projection, Some(projection));
+        assert_eq!(problem.to_string(), id);
+        let sizes = Sizes {
+            rows: 1024,
+            shard_rows: 512,
+            hidden: 4096,
+            columns: 4096,
+            ranks: 2,
+        };
+        assert_eq!(projection.sizes(&problem), sizes);
+        let scattered: Problem = "b2,s8,d8,rs16,r4".parse().unwrap();
+        let kind = scattered.projection.map(|projection| projection.kind);
+        assert_eq!(kind, Some(ProjectionKind::ReduceScatter));
+    }
+
+    #[test]
+    fn what_is_no_projection_is_refused_in_words() {
+        for (id, says) in [
+            ("s8,d8,causal,ag16,r2", "has no mask of its own"),
+            ("v4+4,d8,ag16,r2", "has no varlen of its own"),
+            ("s8,d8,bhsd,ag16,r2", "must be `bshd`"),
+            ("s8,d8,bwd,rs16,r2", "must be `forward`"),
+            ("h4,kv2,s8,d8,ag16,r2", "has no kv_heads of its own"),
+            ("s8,sk9,d8,ag16,r2", "has no seq_k of its own"),
+            ("s8,d8,dv4,ag16,r2", "has no head_dim_v of its own"),
+            ("s9,d8,ag16,r2", "ranks = 2 does not divide the 9 rows"),
+            ("s8,d8,ag0,r2", "hidden is 0"),
+            ("s8,d8,ag16,r0", "ranks is 0"),
+            ("s8,d8,ag16", "its ranks, for example `r2`"),
+            ("s8,d8,r2", "`ag4096` or `rs4096`"),
+        ] {
+            let error = refused(id);
+            assert!(error.contains(says), "{id}: {error}");
         }
     }
 }

@@ -12,6 +12,51 @@ use super::ParseError;
 /// several of them can be counted.
 pub const LONGEST_AXIS: u32 = 1 << 24;
 
+/// Gives an enum its words: a list of all values, the name of each, how it prints and how it is
+/// read.
+macro_rules! words {
+    ($type:ident, $what:literal, $($value:ident = $name:literal),+) => {
+        impl $type {
+            /// Every value, in the order of declaration.
+            pub const ALL: [$type; [$($name),+].len()] = [$($type::$value),+];
+
+            /// The word for it in suites and on the wire.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($type::$value => $name,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::attention::ParseError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let named = Self::ALL.into_iter().find(|value| value.name() == text);
+                let names = Self::ALL.iter().map(|value| value.name());
+                named.ok_or_else(|| $crate::attention::ParseError::one_of($what, text, names))
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words!(Dtype, "dtype", F32 = "f32", F16 = "f16", Bf16 = "bf16");
+words!(Layout, "layout", Bshd = "bshd", Bhsd = "bhsd");
+words!(
+    Direction,
+    "direction",
+    Forward = "forward",
+    Backward = "backward",
+    Both = "both"
+);
+
 /// The type tensors are stored in. Arithmetic inside a kernel may be wider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -26,23 +71,11 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Every dtype, in the order of its declaration.
-    pub const ALL: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
-
     /// Bytes of one element.
     pub fn bytes(self) -> u64 {
         match self {
             Dtype::F32 => 4,
             Dtype::F16 | Dtype::Bf16 => 2,
-        }
-    }
-
-    /// `f32`, `f16`, `bf16`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dtype::F32 => "f32",
-            Dtype::F16 => "f16",
-            Dtype::Bf16 => "bf16",
         }
     }
 }
@@ -56,19 +89,6 @@ pub enum Layout {
     Bshd,
     /// `[batch, heads, seq, head_dim]`: PyTorch's SDPA.
     Bhsd,
-}
-
-impl Layout {
-    /// Every layout, in the order of its declaration.
-    pub const ALL: [Layout; 2] = [Layout::Bshd, Layout::Bhsd];
-
-    /// `bshd`, `bhsd`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Layout::Bshd => "bshd",
-            Layout::Bhsd => "bhsd",
-        }
-    }
 }
 
 /// What is timed.
@@ -85,18 +105,6 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Every direction, in the order of its declaration.
-    pub const ALL: [Direction; 3] = [Direction::Forward, Direction::Backward, Direction::Both];
-
-    /// `forward`, `backward`, `both`: the word used in suites.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::Forward => "forward",
-            Direction::Backward => "backward",
-            Direction::Both => "both",
-        }
-    }
-
     /// `fwd`, `bwd`, `both`: the word used in case ids.
     pub fn short(self) -> &'static str {
         match self {
@@ -116,33 +124,6 @@ impl Direction {
         self != Direction::Forward
     }
 }
-
-macro_rules! named {
-    ($type:ty, $what:literal) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = ParseError;
-
-            fn from_str(text: &str) -> Result<Self, ParseError> {
-                Self::ALL
-                    .into_iter()
-                    .find(|value| value.name() == text)
-                    .ok_or_else(|| {
-                        ParseError::one_of($what, text, Self::ALL.iter().map(|value| value.name()))
-                    })
-            }
-        }
-    };
-}
-
-named!(Dtype, "dtype");
-named!(Layout, "layout");
-named!(Direction, "direction");
 
 /// Most sequences of a ragged batch: its case's id names every one.
 const MOST_SEQUENCES: usize = 4096;

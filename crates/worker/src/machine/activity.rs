@@ -4,7 +4,6 @@
 //! Unlike [`Structure`](super::Structure) these are times, taken by the device's own
 //! record of its work, which stretches gaps: evidence for a cause, never a measurement.
 
-use crate::units::is_zero;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::intervals::{Cover, Gap, Ran, gaps};
 use super::names::moves_data;
 use super::operation::{Named, Operation};
-use super::times::DeviceTime;
+use crate::units::{Share, is_zero};
 
 /// One steady call, as the device recorded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +140,135 @@ impl Activity {
     }
 }
 
+/// How a device's time was spent between its first and its last operation; of several
+/// devices, the sum. Of one call and of a whole program alike. Nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct DeviceTime {
+    /// With at least one operation.
+    pub busy_ns: u64,
+    /// From the first start to the last end.
+    pub span_ns: u64,
+    /// Stretches without any operation.
+    pub gaps: u64,
+    /// The longest of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_gap_ns: Option<u64>,
+    /// Idle because the host was late: of each gap, the part before the host began to launch
+    /// what ended it ([`Gap::host_ns`](super::Gap::host_ns)). A launch that is not known lays
+    /// nothing to the host; `None` where none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_bound_ns: Option<u64>,
+    /// In which the driver copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copying_ns: Option<u64>,
+    /// In which a copy and a kernel ran at once.
+    pub overlap_ns: u64,
+    /// In which kernels of two streams ran at once, where streams are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams_at_once_ns: Option<u64>,
+}
+
+impl DeviceTime {
+    /// Measures it. Two processes may mean two devices by the same ordinal: each is one of
+    /// its own.
+    pub fn of<'a, K: 'a>(operations: impl IntoIterator<Item = &'a Operation<K>>) -> DeviceTime {
+        let mut total = DeviceTime {
+            copying_ns: Some(0),
+            streams_at_once_ns: Some(0),
+            ..DeviceTime::default()
+        };
+        for device in by_device(operations) {
+            let launched = device.iter().any(|o| o.launched_ns.is_some());
+            let found = gaps(device.iter().copied().map(Ran::from));
+            let kernels = cover(&device, |o| o.kernel().is_some());
+            let copies = cover(&device, Operation::is_copy);
+            let all = cover(&device, |_| true);
+            add(&mut total.busy_ns, all.ns());
+            add(&mut total.span_ns, all.span_ns());
+            add(&mut total.overlap_ns, copies.common_ns(&kernels));
+            add(total.copying_ns.get_or_insert(0), copies.ns());
+            total.streams_at_once_ns = total
+                .streams_at_once_ns
+                .zip(streams_at_once_ns(&device))
+                .map(|(sum, ns)| sum.saturating_add(ns));
+            if launched {
+                total.host_bound_ns.get_or_insert(0);
+            }
+            for gap in found {
+                total.gaps += 1;
+                total.longest_gap_ns = total.longest_gap_ns.max(Some(gap.ns()));
+                if let Some(ns) = gap.host_ns {
+                    add(total.host_bound_ns.get_or_insert(0), ns);
+                }
+            }
+        }
+        total
+    }
+
+    /// Without any operation.
+    pub fn idle_ns(&self) -> u64 {
+        self.span_ns.saturating_sub(self.busy_ns)
+    }
+
+    /// Share of the span without any operation.
+    pub fn idle_share(&self) -> Share {
+        Share(self.idle_ns() as f64 / self.span_ns.max(1) as f64)
+    }
+
+    /// Share of the span in which the device waited for the host, where that is known.
+    pub fn host_bound(&self) -> Option<Share> {
+        let waited = self.host_bound_ns?;
+        (self.span_ns > 0).then(|| Share(waited as f64 / self.span_ns as f64))
+    }
+
+    /// Share of the time spent copying in which a kernel ran too, where anything was copied.
+    pub fn overlap(&self) -> Option<Share> {
+        let copying = self.copying_ns.filter(|ns| *ns > 0)?;
+        Some(Share(self.overlap_ns as f64 / copying as f64))
+    }
+}
+
+/// Time in which kernels of two streams ran at once; `None` where a kernel's stream is not known.
+fn streams_at_once_ns<K>(device: &[&Operation<K>]) -> Option<u64> {
+    let mut streams: BTreeMap<u32, Vec<Ran>> = BTreeMap::new();
+    for kernel in device.iter().filter(|o| o.kernel().is_some()) {
+        streams
+            .entry(kernel.stream?)
+            .or_default()
+            .push(Ran::from(*kernel));
+    }
+    let covers: Vec<Cover> = streams.into_values().map(Cover::of).collect();
+    Some(Cover::at_once_ns(&covers))
+}
+
+/// The time that those operations cover which are meant.
+pub(super) fn cover<K>(
+    operations: &[&Operation<K>],
+    meant: impl Fn(&Operation<K>) -> bool,
+) -> Cover {
+    let meant = operations.iter().copied().filter(|o| meant(o));
+    Cover::of(meant.map(Ran::from))
+}
+
+/// Operations by device, each in their order.
+pub fn by_device<'a, K: 'a>(
+    operations: impl IntoIterator<Item = &'a Operation<K>>,
+) -> Vec<Vec<&'a Operation<K>>> {
+    let mut devices: BTreeMap<(u32, u32), Vec<&Operation<K>>> = BTreeMap::new();
+    for operation in operations {
+        let device = (operation.process, operation.device);
+        devices.entry(device).or_default().push(operation);
+    }
+    devices.into_values().collect()
+}
+
+/// Adds to a sum of nanoseconds. What a recording of years would add up to is no figure, and
+/// no reason to end either.
+fn add(sum: &mut u64, ns: u64) {
+    *sum = sum.saturating_add(ns);
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::operation::Work;
@@ -197,5 +325,73 @@ mod tests {
         ]);
         assert_eq!(part.summary().time.host_bound_ns, None);
         assert_eq!(part.summary().figure("host_bound"), None);
+    }
+}
+
+#[cfg(test)]
+mod times_tests {
+    use super::super::operation::{Named, Work};
+    use super::*;
+
+    fn copy() -> Work<Named> {
+        let direction = "HtoD".to_owned();
+        Work::Copy {
+            direction,
+            bytes: None,
+        }
+    }
+
+    fn kernel(start_ns: u64, end_ns: u64, launched_ns: Option<i64>) -> Operation<Named> {
+        Operation {
+            launched_ns,
+            ..Operation::new(Work::Kernel(Named::default()), start_ns, end_ns)
+        }
+    }
+
+    #[test]
+    fn what_runs_at_once_is_busy_once() {
+        let time = DeviceTime::of(&[
+            kernel(0, 100, None),
+            Operation::new(copy(), 40, 140),
+            kernel(120, 160, None),
+            Operation::new(copy(), 200, 210),
+        ]);
+        let expected = DeviceTime {
+            busy_ns: 170,
+            span_ns: 210,
+            gaps: 1,
+            longest_gap_ns: Some(40),
+            host_bound_ns: None,
+            copying_ns: Some(110),
+            overlap_ns: 60 + 20,
+            streams_at_once_ns: None,
+        };
+        assert_eq!(
+            (time.idle_ns(), time.overlap()),
+            (40, Some(Share(80.0 / 110.0)))
+        );
+        assert_eq!(time, expected);
+    }
+
+    #[test]
+    fn devices_are_added_up_and_nothing_is_no_span() {
+        let second = Operation {
+            device: 1,
+            ..kernel(1_000, 1_010, None)
+        };
+        let both = DeviceTime::of(&[kernel(0, 10, None), second]);
+        assert_eq!((both.busy_ns, both.span_ns, both.gaps), (20, 20, 0));
+        let none = DeviceTime::of::<Named>(&[]);
+        assert_eq!((none.span_ns, none.busy_ns, none.gaps), (0, 0, 0));
+        assert_eq!((none.host_bound(), none.overlap()), (None, None));
+        let forever = kernel(0, u64::MAX, None);
+        let years = DeviceTime::of(&[
+            forever.clone(),
+            Operation {
+                process: 1,
+                ..forever
+            },
+        ]);
+        assert_eq!(years.busy_ns, u64::MAX);
     }
 }

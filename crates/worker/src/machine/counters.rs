@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::launch::Launch;
 use super::names::normalised;
+use super::structure::Launch;
 
 /// The name under which [`Structure::uncounted`](super::Structure::uncounted) tells why no
 /// hardware counter was read.

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
+use super::intervals::{Own, divide};
 use super::operation::{Named, Operation, Work};
-use super::shares::{Own, divide};
 use super::{Ran, normalised};
 use crate::units::Nanoseconds;
 

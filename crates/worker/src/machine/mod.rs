@@ -7,29 +7,21 @@ mod activity;
 mod counters;
 mod division;
 mod intervals;
-mod launch;
 mod names;
 mod operation;
-mod operator;
-mod shares;
-mod state;
 mod structure;
-mod times;
 
 pub use activity::{
-    ASKED_OF_CUDA, Activity, ActivitySummary, DRIVER_ALLOCATIONS, DRIVER_FREES, MODULE_LOADS,
-    SYNCHRONISATIONS,
+    ASKED_OF_CUDA, Activity, ActivitySummary, DRIVER_ALLOCATIONS, DRIVER_FREES, DeviceTime,
+    MODULE_LOADS, SYNCHRONISATIONS, by_device,
 };
 pub use counters::{
     CountedCall, CountedKernel, Counters, Counts, INSTRUCTIONS, KernelCounters, METRICS, Metric,
 };
 pub use division::{Division, Part, RecordedCall};
-pub use intervals::{Cover, Gap, Ran, gaps};
-pub use launch::{Launch, product, sizes};
-pub use names::{moves_data, normalised, plain, short};
+pub use intervals::{Cover, Gap, Own, Ran, divide, gaps};
+pub use names::{StepPart, family, is_operator, moves_data, normalised, part, plain, short};
 pub use operation::{Named, Operation, Work};
-pub use operator::{StepPart, family, is_operator, part};
-pub use shares::{Own, divide};
-pub use state::{DeviceState, throttle_words};
-pub use structure::{BYTES, CENSUS, CENSUS_FAILED, Structure};
-pub use times::{DeviceTime, by_device};
+pub use structure::{
+    BYTES, CENSUS, CENSUS_FAILED, DeviceState, Launch, Structure, product, sizes, throttle_words,
+};

@@ -1,13 +1,13 @@
-//! What one call did to the machine: launches, copies, threads, allocations.
+//! What one call did to the machine: launches, copies, threads, allocations; and what the device was
+//! doing besides, as evidence for judging samples later.
 //!
-//! Structure is exact. One call tells it, it holds on a throttled or shared
-//! machine, and it explains most slowdowns before a second look is needed.
+//! Structure is exact. One call tells it, it holds on a throttled or shared machine, and it explains
+//! most slowdowns before a second look is needed.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::launch::Launch;
 use super::names::normalised;
 use crate::units::Bytes;
 
@@ -91,5 +91,199 @@ impl Structure {
     pub fn why_uncounted(&self, name: &str) -> Option<&str> {
         let reason = self.uncounted.get(name).or(self.uncounted.get(CENSUS));
         reason.map(String::as_str)
+    }
+}
+
+/// One kernel launch on a GPU, with what its kernel is known by: its name, or in a recording
+/// of a million launches the name's number. Sizes of memory are bytes; a figure that is not
+/// known is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Launch<N = String> {
+    /// The kernel's name, demangled.
+    pub name: N,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Blocks of a cluster in x, y, z, where there are clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<[u32; 3]>,
+    /// Registers of a thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registers: Option<u32>,
+    /// Static plus dynamic shared memory of a block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_bytes: Option<u64>,
+    /// Local memory of a thread: spilled registers, and arrays that are indexed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_bytes: Option<u64>,
+    /// Blocks that one multiprocessor holds at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks_per_sm: Option<u32>,
+    /// Node of the CUDA graph that launched it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<u64>,
+}
+
+/// Of the three sizes of a grid or a block; what no device has is the largest number.
+pub fn product(sizes: [u32; 3]) -> u64 {
+    let sizes = sizes.into_iter().map(u64::from);
+    sizes.fold(1, u64::saturating_mul)
+}
+
+/// `157x1x1`.
+pub fn sizes([x, y, z]: [u32; 3]) -> String {
+    format!("{x}x{y}x{z}")
+}
+
+impl<N> Launch<N> {
+    /// Its blocks.
+    pub fn blocks(&self) -> u64 {
+        product(self.grid)
+    }
+
+    /// Threads of a block.
+    pub fn block_threads(&self) -> u64 {
+        product(self.block)
+    }
+
+    /// Threads of its whole grid.
+    pub fn threads(&self) -> u64 {
+        self.blocks().saturating_mul(self.block_threads())
+    }
+
+    /// How many of a device's multiprocessors get a block: all, unless there are too few
+    /// blocks.
+    pub fn sms_used(&self, sms: u32) -> u64 {
+        self.blocks().min(sms.into())
+    }
+
+    /// How often the device is filled with its blocks, where occupancy is known: 1.02
+    /// leaves it almost empty at the end, 1.98 does not.
+    pub fn waves(&self, sms: u32) -> Option<f64> {
+        let at_once = u64::from(self.blocks_per_sm?) * u64::from(sms);
+        (at_once > 0).then(|| self.blocks() as f64 / at_once as f64)
+    }
+}
+
+/// State of a device right after the samples of a case; what is not known is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct DeviceState {
+    /// Clock of the SMs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_mhz: Option<f64>,
+    /// Clock of the memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mhz: Option<f64>,
+    /// Why clocks are not higher, as NVML's bits `nvmlClocksThrottleReason*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle_bits: Option<u64>,
+    /// The same in words; [`throttle_words`] has those for NVML's bits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub throttle_reasons: Vec<String>,
+    /// Power drawn by the board, in watts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_w: Option<f64>,
+    /// Temperature of the chip, in degrees Celsius.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_c: Option<f64>,
+    /// Processes that compute on the device apart from the worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_processes: Option<u32>,
+}
+
+/// NVML's reasons (nvml.h), and whether each means that the device is slower than it
+/// could be for a cause that comes and goes.
+const REASONS: [(u64, &str, bool); 9] = [
+    (0x1, "idle", false),
+    (0x2, "applications clocks setting", false),
+    (0x4, "software power cap", true),
+    (0x8, "hardware slowdown", true),
+    (0x10, "sync boost", false),
+    (0x20, "software thermal slowdown", true),
+    (0x40, "hardware thermal slowdown", true),
+    (0x80, "hardware power brake", true),
+    (0x100, "display clock setting", false),
+];
+
+/// The words for NVML's bits; a bit without a word reads as a number.
+pub fn throttle_words(bits: u64) -> Vec<String> {
+    (0..u64::BITS)
+        .map(|bit| bits & (1 << bit))
+        .filter(|bit| *bit != 0)
+        .map(|bit| {
+            let known = REASONS.iter().find(|(known, ..)| *known == bit);
+            known.map_or_else(|| format!("{bit:#x}"), |(_, word, _)| (*word).to_owned())
+        })
+        .collect()
+}
+
+impl DeviceState {
+    /// The reasons by which the device held its clocks back. An idle device and clocks
+    /// that somebody set are none; a word that nobody here knows is one.
+    pub fn throttled_by(&self) -> impl Iterator<Item = &str> {
+        let harmless = |word: &str| {
+            REASONS
+                .iter()
+                .any(|(_, known, slows)| *known == word && !slows)
+        };
+        let reasons = self.throttle_reasons.iter().map(String::as_str);
+        reasons.filter(move |word| !harmless(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_blocks_leave_a_device_empty() {
+        let launch = |x: u32, blocks_per_sm| Launch::<String> {
+            grid: [x, 1, 1],
+            block: [32, 4, 1],
+            blocks_per_sm,
+            ..Launch::default()
+        };
+        let one = launch(1, Some(2));
+        assert_eq!(
+            (one.blocks(), one.block_threads(), one.sms_used(132)),
+            (1, 128, 1)
+        );
+        assert_eq!(launch(157, None).sms_used(132), 132);
+        assert_eq!(launch(157, None).threads(), 157 * 128);
+        assert_eq!(launch(396, Some(2)).waves(132), Some(1.5));
+        assert_eq!(launch(396, None).waves(132), None);
+        assert_eq!(launch(396, Some(0)).waves(132), None);
+    }
+
+    #[test]
+    fn grids_that_no_device_has_do_not_overflow() {
+        let huge = Launch::<String> {
+            grid: [u32::MAX; 3],
+            block: [u32::MAX; 3],
+            ..Launch::default()
+        };
+        assert_eq!((huge.blocks(), huge.threads()), (u64::MAX, u64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod state_tests {
+    use super::*;
+
+    #[test]
+    fn bits_have_words_and_only_some_are_throttling() {
+        assert_eq!(
+            throttle_words(0x4 | 0x1 | 0x8000),
+            ["idle", "software power cap", "0x8000"]
+        );
+        let state = DeviceState {
+            throttle_reasons: throttle_words(0x1 | 0x2 | 0x4 | 0x40),
+            ..DeviceState::default()
+        };
+        let slowing: Vec<&str> = state.throttled_by().collect();
+        assert_eq!(slowing, ["software power cap", "hardware thermal slowdown"]);
     }
 }

@@ -1,7 +1,6 @@
 //! Ratios, shares and probabilities.
 
 use std::fmt;
-use std::ops::{Add, Div, Mul, Sub};
 
 use serde::{Deserialize, Serialize};
 
@@ -54,36 +53,14 @@ impl Ratio {
     }
 }
 
-impl Mul for Ratio {
-    type Output = Ratio;
-
-    fn mul(self, other: Ratio) -> Ratio {
-        Ratio(self.0 * other.0)
-    }
-}
-
-impl Mul<f64> for Ratio {
-    type Output = Ratio;
-
-    fn mul(self, times: f64) -> Ratio {
-        Ratio(self.0 * times)
-    }
-}
-
-impl Div for Ratio {
-    type Output = Ratio;
-
-    fn div(self, other: Ratio) -> Ratio {
-        Ratio(self.0 / other.0)
-    }
-}
-
-impl Div<f64> for Ratio {
-    type Output = Ratio;
-
-    fn div(self, parts: f64) -> Ratio {
-        Ratio(self.0 / parts)
-    }
+operators! {
+    Ratio Mul mul * Ratio = Ratio;
+    Ratio Mul mul * f64 = Ratio;
+    Ratio Div div / Ratio = Ratio;
+    Ratio Div div / f64 = Ratio;
+    Share Add add + Share = Share;
+    Share Sub sub - Share = Share;
+    Share Mul mul * Share = Share;
 }
 
 impl fmt::Display for Ratio {
@@ -202,31 +179,6 @@ impl fmt::Display for RatioInterval {
 pub struct Share(pub f64);
 
 quantity!(Share);
-
-impl Add for Share {
-    type Output = Share;
-
-    fn add(self, other: Share) -> Share {
-        Share(self.0 + other.0)
-    }
-}
-
-impl Sub for Share {
-    type Output = Share;
-
-    fn sub(self, other: Share) -> Share {
-        Share(self.0 - other.0)
-    }
-}
-
-/// A share of a share.
-impl Mul for Share {
-    type Output = Share;
-
-    fn mul(self, other: Share) -> Share {
-        Share(self.0 * other.0)
-    }
-}
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
