@@ -59,8 +59,10 @@ pub(crate) enum Block {
 }
 
 /// An entry of a list, with what is said of it.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct Item {
+    /// What it is about; empty where the text says so.
+    pub lead: String,
     pub text: String,
     pub below: Vec<String>,
 }
@@ -69,7 +71,7 @@ impl From<String> for Item {
     fn from(text: String) -> Item {
         Item {
             text,
-            below: Vec::new(),
+            ..Item::default()
         }
     }
 }
@@ -109,7 +111,10 @@ impl Block {
             Block::Note(line) => screen.hanging(0, line),
             Block::List(items) => {
                 for item in items {
-                    screen.hanging(2, &item.text);
+                    match item.lead.is_empty() {
+                        true => screen.hanging(2, &item.text),
+                        false => screen.hanging(2, &format!("{}: {}", item.lead, item.text)),
+                    }
                     for line in &item.below {
                         screen.wrapped(4, line);
                     }
@@ -146,7 +151,7 @@ impl Block {
             Block::Note(line) => clean(line),
             Block::List(items) => {
                 for item in items {
-                    clean(&mut item.text);
+                    [&mut item.lead, &mut item.text].into_iter().for_each(clean);
                     item.below.iter_mut().for_each(clean);
                 }
             }

@@ -73,6 +73,7 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
                 Some(case) => vec![Item {
                     text: case.0.clone(),
                     below: part.collect(),
+                    ..Item::default()
                 }],
                 None => part.map(Item::from).collect(),
             };
@@ -143,6 +144,7 @@ fn found_step(bisect: &Bisect, found: &Found) -> Vec<Item> {
         items.push(Item {
             text: format!("moved: {}", moved.join(", ")),
             below: apart,
+            ..Item::default()
         });
     }
     items
@@ -159,6 +161,7 @@ fn read_case(of: &CaseReading, against: &str) -> Item {
     Item {
         text: of.case.0.clone(),
         below: below.collect(),
+        ..Item::default()
     }
 }
 

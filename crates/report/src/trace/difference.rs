@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::recorded::{LISTED, figure, sentence};
+use super::recorded::{LISTED, figure, findings};
 use super::{coloured, last_repetitions, timeline};
 use crate::RenderError;
 use crate::account::AccountView;
@@ -69,7 +69,7 @@ fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>) -> Docume
     }
     if !of.findings.is_empty() {
         body.push(Block::heading("Why"));
-        body.push(Block::list(of.findings.iter().map(sentence)));
+        body.push(findings(&of.findings));
     }
     body.push(Block::heading(match of.scope {
         Scope::Repetition => "One repetition of the steady part",
@@ -358,7 +358,7 @@ mod tests {
         let page = page_of(&testing::training(157), &testing::training(1));
         for words in [
             "<h1>Worse</h1>",
-            "<li>less-parallel: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 157x1x1",
+            "<b>less-parallel</b>: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 157x1x1",
             "grid 157x1x1 → 1x1x1</span>",
             "2 of 3 kernels as before",
             "a &lt;1&gt;.trace",

@@ -2,7 +2,7 @@
 
 use super::{coloured, last_repetitions, timeline};
 use crate::RenderError;
-use crate::document::{Block, Document};
+use crate::document::{Block, Document, Item};
 use crate::figures::{DRAWN, Timeline, busiest, legend};
 use crate::screen::{Grid, GridRow, Tone};
 use crate::text::shell_command;
@@ -55,7 +55,7 @@ fn document(trace: &Trace, analysis: &Analysis, figures: [Option<Block>; 2]) -> 
     let mut body = Vec::new();
     if !analysis.findings.is_empty() {
         body.push(Block::heading("What stands out"));
-        body.push(Block::list(analysis.findings.iter().map(sentence)));
+        body.push(findings(&analysis.findings));
     }
     let [of_steady, of_whole] = figures;
     let drawn = match trace.recording.operations.len() {
@@ -127,11 +127,18 @@ fn document(trace: &Trace, analysis: &Analysis, figures: [Option<Block>; 2]) -> 
     }
 }
 
-/// A finding in a line.
-pub(super) fn sentence(finding: &Finding) -> String {
-    let share = finding.share;
-    let share = share.map(|share| format!(" ({share} of the change)"));
-    format!("{finding}{}", share.unwrap_or_default())
+/// Findings, a line each.
+pub(super) fn findings(found: &[Finding]) -> Block {
+    let item = |finding: &Finding| {
+        let share = finding.share;
+        let share = share.map(|share| format!(" ({share} of the change)"));
+        Item {
+            lead: finding.cause.to_string(),
+            text: format!("{}{}", finding.evidence(), share.unwrap_or_default()),
+            ..Item::default()
+        }
+    };
+    Block::List(found.iter().map(item).collect())
 }
 
 /// What was recorded, and what is missing of it.
