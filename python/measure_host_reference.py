@@ -17,7 +17,7 @@ import time
 from statistics import mean, median, stdev
 from typing import Any
 
-from regatta_worker.clock.reference import of_torch
+from regatta_worker.clock.reference import torch_reference
 
 SHAPE, CALLS, SAMPLES = (2, 16, 512, 64), (1, 10), 60
 
@@ -32,7 +32,7 @@ def attention_of(framework: str) -> Any:
         q, k, v = (torch.randn(SHAPE, device="cuda", dtype=torch.bfloat16) for _ in range(3))
         torch.backends.cuda.enable_cudnn_sdp(False)
         attend = torch.nn.functional.scaled_dot_product_attention
-        return lambda: attend(q, k, v), lambda results: torch.cuda.synchronize(), of_torch()
+        return lambda: attend(q, k, v), lambda results: torch.cuda.synchronize(), torch_reference()
     import jax
 
     from regatta_worker.on_jax.clock import host_reference

@@ -22,18 +22,18 @@ class TestMeeting:
         self.path = tmp_path / "agreement"
         Agreement.create(self.path, RANKS)
 
-    def of(self, rank: int, limit_s: float = 60.0) -> Agreement:
+    def agreement(self, rank: int, limit_s: float = 60.0) -> Agreement:
         return Agreement(self.path, rank, RANKS, limit_s)
 
-    def together(self, of_rank: Callable[[int], Any]) -> list[Any]:
+    def together(self, visit_as: Callable[[int], Any]) -> list[Any]:
         with ThreadPoolExecutor(RANKS) as pool:
-            return list(pool.map(of_rank, range(RANKS)))
+            return list(pool.map(visit_as, range(RANKS)))
 
     def test_nobody_goes_on_before_all_are_there(self) -> None:
         arrived: list[list[int]] = [[] for _ in range(ROUNDS)]
 
         def visit(rank: int) -> list[int]:
-            agreement, seen = self.of(rank), []
+            agreement, seen = self.agreement(rank), []
             for round_ in arrived:
                 round_.append(rank)
                 agreement.meet()
@@ -46,14 +46,14 @@ class TestMeeting:
         said = [number % 3 > 0 for number in range(ROUNDS)]
 
         def decide(rank: int) -> list[bool]:
-            agreement = self.of(rank)
+            agreement = self.agreement(rank)
             return [agreement.decided(own if rank == 0 else not own) for own in said]
 
         assert self.together(decide) == [said] * RANKS
 
     def test_who_does_not_come_is_named(self) -> None:
-        self.of(2)._words[1 + 2] = 1
+        self.agreement(2)._words[1 + 2] = 1
         with pytest.raises(Failed, match="rank 1 did not come within 0 s"):
-            self.of(0, limit_s=0.01).meet()
+            self.agreement(0, limit_s=0.01).meet()
         with pytest.raises(Failed, match="rank 0 did not come"):
-            self.of(1, limit_s=0.01).decided(True)
+            self.agreement(1, limit_s=0.01).decided(True)

@@ -44,7 +44,7 @@ class Selector(Base):
     def pure(kind):
         return kind
     @classmethod
-    def of(cls, kind):
+    def named(cls, kind):
         return (cls, kind)
     @property
     def kind(self):
@@ -124,7 +124,7 @@ class TestCounting:
             ("Selector.select", lambda module: module.selector.select(1), 1),
             ("Selector.pure", lambda module: module.Selector.pure(1), 1),
             ("Selector.pure", lambda module: module.selector.pure(1), 1),
-            ("Selector.of", lambda module: module.Selector.of(1), 1),
+            ("Selector.named", lambda module: module.Selector.named(1), 1),
             ("Selector.inherited", lambda module: module.selector.inherited(), 1),
             ("Selector.inherited", lambda module: module.Base().inherited(), 0),
         ],
@@ -237,7 +237,7 @@ class TestCounting:
         assert "never_loaded" not in sys.modules
 
 
-def of_library(name: str) -> list[Counter]:
+def built_in(name: str) -> list[Counter]:
     """The built-in counter of this name, as one that is asked for, so that it is loaded."""
     return [counter for counter in BUILT_IN if counter.name == name]
 
@@ -252,7 +252,7 @@ class TestLibraries:
         import numpy as np
 
         double, lengths = jax.jit(lambda x: x * 2 + 1), iter(range(1, 100))
-        counter = of_library("jax_compile")
+        counter = built_in("jax_compile")
         new = lambda: double(np.ones(next(lengths), dtype=np.float32))  # noqa: E731
         assert count(new, counter, ())[0]["calls.jax_compile"] == 1
         same = jnp.ones(5)
@@ -267,7 +267,7 @@ class TestLibraries:
             compiled = torch.compile(lambda x: x * 2 + 1, backend="eager")
             return compiled(torch.ones(3)), compiled(torch.ones(3))
 
-        counter = of_library("torch_compile")
+        counter = built_in("torch_compile")
         assert count(fresh, counter, ())[0]["calls.torch_compile"] == 1
         compiled = torch.compile(lambda x: x * 2 + 1, backend="eager")
         held = torch.ones(3)
@@ -279,4 +279,4 @@ class TestLibraries:
     @pytest.mark.skipif(not support.installed("triton"), reason="triton is not installed")
     def test_triton_has_what_is_counted(self) -> None:
         for name in ("triton_autotune", "triton_compile"):
-            assert count(lambda: None, of_library(name), ()) == ({f"calls.{name}": 0}, {})
+            assert count(lambda: None, built_in(name), ()) == ({f"calls.{name}": 0}, {})

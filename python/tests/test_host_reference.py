@@ -34,9 +34,9 @@ class TestEachSample:
 
     def test_of_torch(self) -> None:
         torch = pytest.importorskip("torch")
-        host = reference.of_torch()
+        host = reference.torch_reference()
         with mock.patch.object(torch, "add", wraps=torch.add) as add:
-            other = reference.of_torch()
+            other = reference.torch_reference()
             other.take()
         assert add.call_count == 2 * reference.OPERATIONS
         assert all(argument.device.type == "cpu" for argument in add.call_args.args)

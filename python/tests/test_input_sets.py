@@ -21,7 +21,7 @@ from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import LAST, CaseInputs, InputSets, fresh, in_turn, seed_of
 
-ARRAYS = Arrays.of_torch("cpu")
+ARRAYS = Arrays.for_torch("cpu")
 FILL = functools.partial(inputs.fill, ARRAYS)
 SETS = CaseInputs(seed=7, sets=3)
 
@@ -84,7 +84,7 @@ class TestOrder:
 class TestInPlace:
     """Contents of torch tensors."""
 
-    def of(self, **axes: Any) -> tuple[Problem, dict[str, torch.Tensor]]:
+    def made(self, **axes: Any) -> tuple[Problem, dict[str, torch.Tensor]]:
         problem = Problem.from_wire(support.wire(**axes))
         return problem, {
             name: inputs.whole(ARRAYS, problem, name, 7, torch.bfloat16) for name in inputs.TENSORS
@@ -94,7 +94,7 @@ class TestInPlace:
         ragged = {"q": [3, 24], "k": [5, 24]}
         for axes in ({}, {"layout": "bhsd", "kv_heads": 2}, {"varlen": ragged}):
             for free_bytes in (None, 0, 1 << 17):
-                problem, tensors = self.of(**axes)
+                problem, tensors = self.made(**axes)
                 refreshed: list[float] = []
 
                 def refresh(tensors: Any = tensors, to: list[float] = refreshed) -> None:
@@ -124,7 +124,7 @@ class TestInPlace:
 
     def test_no_two_samples_have_the_same_contents(self) -> None:
         for free_bytes in (None, 0):
-            _, tensors = self.of(layout="bhsd", kv_heads=2)
+            _, tensors = self.made(layout="bhsd", kv_heads=2)
             sets = TorchInputSets(tensors, SETS, FILL, free_bytes=free_bytes)
             seen = [[x.clone() for x in tensors.values()]]
             for number in range(30):

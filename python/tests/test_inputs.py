@@ -24,9 +24,9 @@ AXES: list[dict[str, Any]] = [
 @pytest.fixture(params=["numpy", "torch"])
 def arrays(request: pytest.FixtureRequest) -> Arrays:
     if request.param == "numpy":
-        return Arrays.of_numpy()
+        return Arrays.for_numpy()
     pytest.importorskip("torch")
-    return Arrays.of_torch("cpu")
+    return Arrays.for_torch("cpu")
 
 
 def elements(arrays: Arrays, seed: int, tensor: str, first: int, count: int) -> list[float]:

@@ -149,7 +149,7 @@ class TestSets:
             case.put(1)
             for name, array in case.arrays.items():
                 assert array.unsafe_buffer_pointer() == before[name]
-                wanted = inputs.whole(Arrays.of_numpy(), problem, name, 43, array.dtype)
+                wanted = inputs.whole(Arrays.for_numpy(), problem, name, 43, array.dtype)
                 logical = np.asarray(array)
                 assert (problem.turned(logical) == wanted).all(), name
 

@@ -168,12 +168,12 @@ class TestSamples:
     def test_without_a_library_or_with_one_that_fails_there_is_none(self) -> None:
         with mock.patch.dict(os.environ):
             os.environ.pop(probe.VARIABLE, None)
-            assert jax_clock.of_device(self.device) is None
+            assert jax_clock.open_clock(self.device) is None
             os.environ[probe.VARIABLE] = "fake"
-            assert isinstance(jax_clock.of_device(self.device), jax_clock.XlaProbe)
+            assert isinstance(jax_clock.open_clock(self.device), jax_clock.XlaProbe)
             broken = mock.patch.object(
                 jax_clock, "stream_of", side_effect=probe.ProbeError("no stream")
             )
             with broken, mock.patch("traceback.print_exc") as logged:
-                assert jax_clock.of_device(self.device) is None
+                assert jax_clock.open_clock(self.device) is None
             logged.assert_called_once()

@@ -209,22 +209,22 @@ class TestKeptInputs:
     def test_inputs_are_known_by_all_that_determines_them(self) -> None:
         kept = Keeping().kept
 
-        def of(seed: int = 7, **axes: Any) -> dict[str, torch.Tensor]:
+        def inputs(seed: int = 7, **axes: Any) -> dict[str, torch.Tensor]:
             problem = Problem.from_wire(support.wire(**axes))
             found = kept.inputs(problem, seed)
             for name, tensor in found.items():
                 assert tuple(tensor.shape) == problem.shape(name)
             return found
 
-        first = of()
-        assert of()["q"] is first["q"]
-        assert of(mask=support.CAUSAL, direction="backward")["k"] is first["k"]
+        first = inputs()
+        assert inputs()["q"] is first["q"]
+        assert inputs(mask=support.CAUSAL, direction="backward")["k"] is first["k"]
         for other in ({"dtype": "bf16"}, {"layout": "bhsd"}, {"seq_q": 23}, {"seed": 8}):
-            assert of(**other)["q"] is not first["q"]
-        assert of(layout="bhsd")["q"].stride() == (24 * 4 * 16, 16, 24 * 16, 1)
+            assert inputs(**other)["q"] is not first["q"]
+        assert inputs(layout="bhsd")["q"].stride() == (24 * 4 * 16, 16, 24 * 16, 1)
         working = kept.working(Problem.from_wire(support.wire(layout="bhsd")), 7)
-        assert working["q"].stride() == of(layout="bhsd")["q"].stride()
-        assert working["q"] is not of(layout="bhsd")["q"]
+        assert working["q"].stride() == inputs(layout="bhsd")["q"].stride()
+        assert working["q"] is not inputs(layout="bhsd")["q"]
 
     def test_what_does_not_fit_is_not_kept_and_is_right(self) -> None:
         library = Keeping()

@@ -88,13 +88,13 @@ def workers() -> Iterator[dict[str, TorchWorker]]:
             "flash_attn": served(flash_attn.WORKER, **generations),
             "flashinfer": served(flashinfer.WORKER, flashinfer=stand_ins.FLASHINFER),
             "cudnn": served(cudnn.WORKER, cudnn=stand_ins.CUDNN),
-            **{f"fla-{release}": of_fla(release) for release in stand_ins.FLA},
+            **{f"fla-{release}": serve_fla(release) for release in stand_ins.FLA},
         }
     for library in kernels:
         library._destroy()
 
 
-def of_fla(release: str) -> TorchWorker:
+def serve_fla(release: str) -> TorchWorker:
     module = stand_ins.module(parallel_attn=stand_ins.FLA[release])
     return served(fla.WORKER, fla__ops__attn=module)
 
@@ -327,7 +327,7 @@ class TestFlashInfer:
         assert given.indices.tolist() != list(range(16))
         assert given.last_page_len.tolist() == [2, 2]
         assert given.fixed_split_size == 8
-        pages = flashinfer.Pages.of(workers["flashinfer"].prepared())
+        pages = flashinfer.Pages.from_case(workers["flashinfer"].prepared())
         last = given.indices[7].long()
         assert pages.k[last, 2:].abs().min().item() > 0.0, "rows past the end are random"
 

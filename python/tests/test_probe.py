@@ -57,9 +57,9 @@ def test_a_synchronised_sample_says_so(library: Any) -> None:
 
 
 def test_one_clock_a_stream(library: Any) -> None:
-    first = probe.of_stream(7)
-    assert probe.of_stream(7) is first
-    assert probe.of_stream(8) is not first
+    first = probe.open_clock(7)
+    assert probe.open_clock(7) is first
+    assert probe.open_clock(8) is not first
     assert library.trace == ["open", "open"]
 
 
@@ -67,14 +67,14 @@ def test_a_clock_that_cannot_be_opened_is_not_tried_again(
     library: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     library.fails = "open"
-    assert probe.of_stream(0) is None
+    assert probe.open_clock(0) is None
     library.fails = None
-    assert probe.of_stream(0) is None
+    assert probe.open_clock(0) is None
     assert "words of the library" in capsys.readouterr().err
     assert library.trace == ["open"]
 
 
 def test_without_the_variable_there_is_none(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(probe.VARIABLE)
-    assert probe.of_stream(0) is None
+    assert probe.open_clock(0) is None
     assert library.trace == []

@@ -13,7 +13,7 @@ from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import GRADIENTS, Mask, Problem
 from regatta_worker.problem.reference import ReferenceCache, difference, spot_checks
 
-ARRAYS = Arrays.of_numpy()
+ARRAYS = Arrays.for_numpy()
 
 PROBLEMS = {
     "full": support.wire(batch=1, heads=2, seq_q=5, head_dim=4),

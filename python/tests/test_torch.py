@@ -194,7 +194,7 @@ class TestConversation(support.Conversing):
 
 
 class TestCensus:
-    def test_elementwise_kernels_of_torch_that_copy_arecopies(self) -> None:
+    def test_elementwise_kernels_of_torch_that_copy_are_copies(self) -> None:
         copy = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda>"
         assert copies({"name": copy})
         assert not copies({"name": "flash_fwd_kernel"})

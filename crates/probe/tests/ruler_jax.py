@@ -1,31 +1,23 @@
-"""Holds JAX's device times against CUPTI on a machine with a GPU and JAX.
+"""Compares JAX's device times with CUPTI on a machine with a GPU and JAX.
 
     cargo rustc --release -p regatta-probe --crate-type cdylib
     REGATTA_PROBE=target/release/libregatta_probe.so python3 crates/probe/tests/ruler_jax.py
-    REGATTA_PROBE=... XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT=1 python3 probe/tests/ruler_jax.py
 
-The second client of XLA queues work from threads of its own. Prints what it measures and
+With XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT=1 XLA queues work from threads of its own. Prints what it measures and
 exits with 1 if a kernel's reading is off by more than 0.5 µs, if the marker changes what XLA runs,
 or if XLA leaves the clock's stream.
-
-What a reading is held against: of a call that is one kernel, CUPTI's duration of it, the
-cache flushed alike. A call of several operations has gaps, which CUPTI stretches; its
-reading must lie between the time in which any of them ran and the time from the first
-start to the last end, give or take 0.1 µs an operation: kernels that begin before the one
-before them has ended do so later under CUPTI.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import sys
 from collections.abc import Callable
-from itertools import groupby, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[2] / "python"
+FOLDER = Path(__file__).resolve().parents[3] / "python"
 sys.path.insert(0, str(FOLDER / "tests"))
 sys.path.insert(0, str(FOLDER))
 
@@ -38,6 +30,7 @@ from regatta_worker.clock import probe
 from regatta_worker.libraries import jax as jax_worker
 from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.clock import XlaProbe
+from rounds import compare, misbehaving_calls, say, summary
 from support import CAUSAL, FULL, wire
 
 PALLAS = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64))
@@ -57,97 +50,11 @@ CASES = (
 )
 """Variant, direction and [batch, heads, seq, head_dim] in bf16, through the worker."""
 
-ROUNDS = 6
-"""Clock and CUPTI in turn: a board that warms up moves 400 µs by several."""
-
-SAMPLES = 20
-TOLERANCE_NS = 500.0
-OVERLAP_NS = 100.0
-"""Further tolerance for each operation of a call that has several."""
-
 BF16_ERROR = 1.5e-2
 """Relative error of a right result in bf16."""
 
 FEW = 4
 """So many operations are named in the report."""
-
-FLUSH_BYTES = 64 << 20
-"""A larger fill is the clock's own; no result here is that large."""
-
-failures: list[str] = []
-
-
-def say(text: str, right: bool = True) -> None:
-    """One line of the report."""
-    print(("ok    " if right else "FAIL  ") + text, flush=True)
-    if not right:
-        failures.append(text)
-
-
-def calls_of(operations: list[Operation]) -> list[list[Operation]]:
-    """The operations of each call: between two calls stands a kernel of the clock's."""
-    parts = groupby(operations, key=lambda operation: operation.name.startswith("regatta_"))
-    found = ([op for op in part if op.bytes < FLUSH_BYTES] for ours, part in parts if not ours)
-    return [part for part in found if part]
-
-
-def busy_ns(operations: list[Operation]) -> int:
-    """The time in which any ran: XLA lets a kernel begin before the one before it ends."""
-    total, until = 0, 0
-    for op in operations:
-        total += max(op.end - max(op.start, until), 0)
-        until = max(until, op.end)
-    return total
-
-
-def by_cupti(
-    cupti: Cupti, clock: XlaProbe, cold: bool, call: Callable[[], Any]
-) -> tuple[float, float, int]:
-    """Medians over samples, in ns: the time in which any operation of a call ran, and the
-    time from its first start to its last end; and how many operations it has."""
-    with cupti.recording() as operations:
-        for _ in range(SAMPLES):
-            clock.sample(cold, call)
-    calls = calls_of(operations)
-    assert len(calls) == SAMPLES, f"{len(calls)} calls in {SAMPLES} samples"
-    return (
-        statistics.median(map(busy_ns, calls)),
-        statistics.median(max(op.end for op in part) - part[0].start for part in calls),
-        max(map(len, calls)),
-    )
-
-
-def compare(cupti: Cupti, clock: XlaProbe, name: str, cold: bool, call: Callable[[], Any]) -> None:
-    """Clock against CUPTI, round by round."""
-    for _ in range(10):
-        jax.block_until_ready(call())
-    for _ in range(5):
-        clock.sample(cold, call)
-    readings, busy, spans, lates = [], [], [], []
-    for _ in range(ROUNDS):
-        taken = []
-        for _ in range(SAMPLES):
-            taken.append(clock.sample(cold, call).device_ns)
-            lates.append(clock.late_ns)
-        readings.append(statistics.median(taken))
-        durations, span, operations = by_cupti(cupti, clock, cold, call)
-        busy.append(durations)
-        spans.append(span)
-    reading, lower, upper = (statistics.median(of) for of in (readings, busy, spans))
-    if operations == 1:
-        off = statistics.median(a - b for a, b in zip(readings, busy, strict=True))
-        right = abs(off) <= TOLERANCE_NS
-        truth = f"CUPTI {lower / 1e3:.2f} us, off by {off / 1e3:+.2f} us"
-    else:
-        tolerance = max(TOLERANCE_NS, operations * OVERLAP_NS)
-        right = lower - tolerance <= reading <= upper + tolerance
-        truth = f"CUPTI {lower / 1e3:.2f} to {upper / 1e3:.2f} us, {operations} operations"
-    say(
-        f"{name} {'cold' if cold else 'hot'}: {reading / 1e3:.2f} us, {truth} "
-        f"(between rounds {(max(readings) - min(readings)) / 1e3:.2f} us; "
-        f"queued after the return {sum(late > 0 for late in lates)} of {len(lates)})",
-        right,
-    )
 
 
 def single_kernels(cupti: Cupti, clock: XlaProbe) -> None:
@@ -231,16 +138,8 @@ def every_kind(cupti: Cupti, worker: jax_worker.JaxWorker, clock: XlaProbe) -> N
         same_work(cupti, worker, clock, variant=variant, problem=problem)
 
 
-def misbehaving_calls(clock: XlaProbe, call: Callable[[], Any]) -> None:
-    """A call that waits, one that fails and one without a marker harm themselves alone."""
-    forced = clock.sample(True, lambda: jax.block_until_ready(call()))
-    say("a call that waits is let through and says so", forced.synchronised)
-    say("the sample after it is an honest one", not clock.sample(True, call).synchronised)
-    try:
-        clock.sample(True, lambda: 1 / 0)
-    except ZeroDivisionError:
-        jax.block_until_ready(call())
-        say("a call that fails leaves the gate open")
+def unmarked_calls(clock: XlaProbe, call: Callable[[], Any]) -> None:
+    """A call without a marker harms itself alone."""
     try:
         clock.sample(True, lambda: jnp.zeros(1))
     except probe.ProbeError as error:
@@ -267,10 +166,11 @@ def main() -> int:
         for cold in (True, False):
             compare(cupti, clock, f"{variant} {direction} {tuple(axes.values())}", cold, call)
     every_kind(cupti, worker, clock)
-    misbehaving_calls(clock, worker.prepared().call)
+    call = worker.prepared().call
+    misbehaving_calls(clock, call, jax.block_until_ready)
+    unmarked_calls(clock, call)
     clock.close()
-    print(f"{len(failures)} failed" if failures else "all right")
-    return 1 if failures else 0
+    return summary()
 
 
 def _queues_in_threads() -> bool:

@@ -185,7 +185,9 @@ def open_worker(target: Target) -> Worker:
     """Imports the code and what serves it."""
     found = _functions(target)
     try:
-        module = importlib.import_module(f"regatta_worker.callables.of_{framework(target, found)}")
+        module = importlib.import_module(
+            f"regatta_worker.callables.{framework(target, found)}_functions"
+        )
     except ModuleNotFoundError as error:
         # The framework that the suite says; one that the code imports is there.
         raise Failed(not_imported(target, error)) from error
@@ -195,7 +197,9 @@ def open_worker(target: Target) -> Worker:
 def preload(target: Target) -> None:
     """Imports the code and its framework for workers that are forked later."""
     found = _functions(target)
-    module = importlib.import_module(f"regatta_worker.callables.of_{framework(target, found)}")
+    module = importlib.import_module(
+        f"regatta_worker.callables.{framework(target, found)}_functions"
+    )
     if hasattr(module, "preload"):
         module.preload()
 

@@ -147,7 +147,7 @@ _opened: dict[int, Probe | None] = {}
 """The clock of each stream; None where it cannot be opened."""
 
 
-def of_stream(stream: int, ordinal: int = 0) -> Probe | None:
+def open_clock(stream: int, ordinal: int = 0) -> Probe | None:
     """The clock of a stream of one device of the process, or None: not named, or not usable here.
 
     Once it could not be opened it is not tried again: what `hello` said about the clock

@@ -42,7 +42,7 @@ class HostReference:
                 gc.enable()
 
 
-def of_torch() -> HostReference:
+def torch_reference() -> HostReference:
     """Additions of four elements on the CPU, through torch's dispatcher, each with a new result."""
     import torch
 

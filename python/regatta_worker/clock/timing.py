@@ -204,7 +204,7 @@ def stream_clock() -> Probe | None:
     import torch
 
     stream = torch.cuda.current_stream()
-    return probe.of_stream(stream.cuda_stream, stream.device_index)
+    return probe.open_clock(stream.cuda_stream, stream.device_index)
 
 
 def measure_cuda(
@@ -310,7 +310,7 @@ def measure_blocked(
     def sample(keep: list[Any] | None) -> Sample:
         return blocked.sample(plan.cold, call, keep)
 
-    return take_samples(plan, inputs, sample, reference.of_torch(), counts_memory=True)
+    return take_samples(plan, inputs, sample, reference.torch_reference(), counts_memory=True)
 
 
 def measure_events(
@@ -356,4 +356,4 @@ def measure_events(
             keep.append(result)
         return Sample(start.elapsed_time(stop) * 1e6, host_ns, gpu.clock_mhz())
 
-    return take_samples(plan, inputs, sample, reference.of_torch(), counts_memory=True)
+    return take_samples(plan, inputs, sample, reference.torch_reference(), counts_memory=True)

@@ -206,79 +206,74 @@ class Execution:
     """One call: graphs planned before it, or in each call as for a length never seen before."""
 
     def __init__(self, graphs: Graphs, each: bool) -> None:
-        self._graphs, self._each = graphs, each
-        self._handle, self._problem = graphs.handle, graphs.problem
+        self._graphs, self._problem, self._each = graphs, graphs.problem, each
         self._plans: dict[str, Planned] = {}
         self._retired: list[Planned] = []
         """Replaced, and perhaps not executed yet: a plan must outlive what it has queued."""
 
     def build(self, tensors: Tensors) -> Call:
         """The call. Only what it holds is planned in it: for backward, forward has been done."""
+        given = {name: tensor.transpose(1, 2) for name, tensor in tensors.items()}
         direction, stats = self._problem.direction, self._problem.has_backward
-        names = ("q", "k", "v", "dout") if stats else ("q", "k", "v")
-        given = {name: tensors[name].transpose(1, 2) for name in names}
+        outputs = ("out", "stats") if stats else ("out",)
         if direction == "backward":
-            self._plan_forward()
-            saved = self._empty_forward()
-            self._execute_forward(given, saved)
-            if not self._each:
-                self._plan_backward()
-            return Call(
-                lambda: self._run_backward(given, saved),
-                lambda: self._execute_forward(given, saved),
-            )
-        if not self._each:
-            self._plan_forward()
-            if stats:
-                self._plan_backward()
-        if direction == "forward":
-            return Call(lambda: _logical(self._run_forward(given)["out"]))
+            self._plan("forward")
+            saved = self._empty(outputs)
+            self._execute("forward", given, saved)
+        if not self._each and direction != "backward":
+            self._plan("forward")
+        if not self._each and stats:
+            self._plan("backward")
+
+        def forward() -> Tensors:
+            if self._each:
+                self._plan("forward")
+            found = self._empty(outputs)
+            self._execute("forward", given, found)
+            return found
+
+        def backward(of: Tensors) -> Results:
+            if self._each:
+                self._plan("backward")
+            gradients = self._empty(GRADIENTS)
+            self._execute("backward", given | of, gradients)
+            return _logical(*gradients.values())
 
         def both() -> Results:
-            saved = self._run_forward(given)
-            return (*_logical(saved["out"]), *self._run_backward(given, saved))
+            found = forward()
+            return (*_logical(found["out"]), *backward(found))
 
-        return Call(both)
+        if direction == "backward":
+            return Call(lambda: backward(saved), lambda: self._execute("forward", given, saved))
+        return Call(both if stats else lambda: _logical(forward()["out"]))
 
     def names(self) -> dict[str, str]:
         """What was planned, `forward_plan` and `backward_plan`, where the frontend says."""
         plans = self._plans.items()
         return {f"{direction}_plan": plan.name for direction, plan in plans if plan.name}
 
-    def _plan_forward(self) -> None:
-        self._replace("forward", self._graphs.plan_forward(self._problem.has_backward))
-
-    def _plan_backward(self) -> None:
-        self._replace("backward", self._graphs.plan_backward())
-
-    def _replace(self, name: str, planned: Planned) -> None:
-        if name in self._plans:
-            self._retired.append(self._plans[name])
-        self._plans[name] = planned
-        if self._retired and self._graphs.idle():
+    def _plan(self, direction: str) -> None:
+        graphs = self._graphs
+        planned = (
+            graphs.plan_forward(self._problem.has_backward)
+            if direction == "forward"
+            else graphs.plan_backward()
+        )
+        if direction in self._plans:
+            self._retired.append(self._plans[direction])
+        self._plans[direction] = planned
+        if self._retired and graphs.idle():
             self._retired.clear()
 
-    def _run_forward(self, given: Tensors) -> Tensors:
-        if self._each:
-            self._plan_forward()
-        saved = self._empty_forward()
-        self._execute_forward(given, saved)
-        return saved
-
-    def _empty_forward(self) -> Tensors:
-        names = ("out", "stats") if self._problem.has_backward else ("out",)
+    def _empty(self, names: tuple[str, ...]) -> Tensors:
         return {name: self._graphs.empty(name) for name in names}
 
-    def _execute_forward(self, given: Tensors, saved: Tensors) -> None:
-        inputs = {name: given[name] for name in ("q", "k", "v")}
-        self._plans["forward"].execute(self._handle, inputs | saved)
-
-    def _run_backward(self, given: Tensors, saved: Tensors) -> Results:
-        if self._each:
-            self._plan_backward()
-        gradients = {name: self._graphs.empty(name) for name in GRADIENTS}
-        self._plans["backward"].execute(self._handle, given | saved | gradients)
-        return _logical(*gradients.values())
+    def _execute(self, direction: str, given: Tensors, outputs: Tensors) -> None:
+        """Queues a graph on the handle's stream."""
+        names = ("q", "k", "v") if direction == "forward" else given
+        self._plans[direction].execute(
+            self._graphs.handle, {name: given[name] for name in names} | outputs
+        )
 
 
 def _logical(*tensors: torch.Tensor) -> Results:

@@ -83,7 +83,7 @@ def paged_prefill(case: TorchCase) -> Call:
     """Queries against a cache in pages."""
     problem, backend = case.problem, _backend(case)
     splits = split_rules(case, fa2=case.effective.get("backend") == "fa2")
-    q, cache = case.rows("q", "FlashInfer"), Pages.of(case)
+    q, cache = case.rows("q", "FlashInfer"), Pages.from_case(case)
     wrapper = case.module.BatchPrefillWithPagedKVCacheWrapper(
         _workspace(case), LAYOUT, backend=backend
     )
@@ -116,7 +116,7 @@ def paged_decode(case: TorchCase) -> Call:
     left = masking(problem)["window_left"]
     # [batch, 1, heads, width] is a view as rows in either layout.
     q = case.tensors["q"] if problem.varlen else case.tensors["q"][:, 0]
-    cache, dtype = Pages.of(case), DTYPES[problem.dtype]
+    cache, dtype = Pages.from_case(case), DTYPES[problem.dtype]
     wrapper = case.module.BatchDecodeWithPagedKVCacheWrapper(
         _workspace(case), LAYOUT, use_tensor_cores=tensor_cores
     )
@@ -219,7 +219,7 @@ class Pages:
     """Writes keys and values as they are now into the pages that they have."""
 
     @staticmethod
-    def of(case: TorchCase) -> Pages:
+    def from_case(case: TorchCase) -> Pages:
         """The keys and values of a case."""
         rows = positive("page_size", case.param("page_size", PAGE_ROWS))
         lengths = [sequence.seq_k for sequence in case.problem.sequences]

@@ -79,8 +79,8 @@ class JaxWorker(CaseWorker[_Case]):
     def __init__(self) -> None:
         self.device = jax.devices()[0]
         gpu = device.NvidiaDevice() if self.device.platform == "gpu" else None
-        super().__init__(Arrays.of_numpy(), gpu)
-        self.clock = jax_clock.of_device(self.device) if gpu else None
+        super().__init__(Arrays.for_numpy(), gpu)
+        self.clock = jax_clock.open_clock(self.device) if gpu else None
 
     def variants(self) -> dict[str, Variant]:
         """XLA's own attention, and cuDNN's."""

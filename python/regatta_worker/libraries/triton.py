@@ -53,16 +53,16 @@ def flash(case: TorchCase) -> Call:
     chosen = {name: case.param(name) for name in TUNED if name in case.params}
     kernel, tensors, mask = autotuned(chosen), case.tensors, problem.mask
 
-    def of_length(seq_q: int, seq_k: int) -> torch.Tensor:
+    def attend_length(seq_q: int, seq_k: int) -> torch.Tensor:
         q, k, v = tensors["q"][:, :seq_q], tensors["k"][:, :seq_k], tensors["v"][:, :seq_k]
         diagonal, key = mask.offset(seq_q, seq_k), tuning_key(case.variant, seq_q)
         return attend(kernel, q, k, v, mask.is_causal, diagonal, key)
 
     if drawn is None:
-        return Call(lambda: (of_length(problem.seq_q, problem.seq_k),))
+        return Call(lambda: (attend_length(problem.seq_q, problem.seq_k),))
 
     def several() -> Results:
-        return tuple(of_length(length, length) for length in drawn.draw())
+        return tuple(attend_length(length, length) for length in drawn.draw())
 
     return Call(several, problems=asked, varies=True, draws_lengths=True)
 

@@ -136,7 +136,7 @@ class XlaProbe(Probe):
         )
 
 
-def of_device(device: jax.Device) -> XlaProbe | None:
+def open_clock(device: jax.Device) -> XlaProbe | None:
     """The clock of a GPU, or None: not named, or not usable with this JAX."""
     path = os.environ.get(probe.VARIABLE)
     if not path:

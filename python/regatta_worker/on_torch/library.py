@@ -149,7 +149,7 @@ class OnTorch(CaseWorker[Held]):
     def __init__(self, ordinal: int = 0) -> None:
         gpu = device.NvidiaDevice(ordinal) if torch.cuda.is_available() else None
         self.device = torch.device("cuda", ordinal) if gpu else torch.device("cpu")
-        super().__init__(Arrays.of_torch(self.device), gpu)
+        super().__init__(Arrays.for_torch(self.device), gpu)
 
     def versions(self) -> dict[str, str]:
         """Versions of torch, of what is below it, and of packages."""

@@ -31,7 +31,7 @@ class Arrays:
     threads: int
 
     @staticmethod
-    def of_numpy() -> Arrays:
+    def for_numpy() -> Arrays:
         """On the host, one thread for each core: NumPy's own loops use one only."""
         import numpy as np
 
@@ -48,7 +48,7 @@ class Arrays:
         )
 
     @staticmethod
-    def of_torch(device: Any) -> Arrays:
+    def for_torch(device: Any) -> Arrays:
         """On a torch device, results on the host."""
         import torch
 

@@ -185,15 +185,15 @@ class ReferenceCache:
         needed = names(problem)
 
         def compute(arrays: Arrays) -> dict[Plane, dict[str, Any]]:
-            def of_plane(plane: Plane) -> dict[str, Any]:
+            def compute_plane(plane: Plane) -> dict[str, Any]:
                 inputs = {name: make(name, plane) for name in needed}
                 own = plane.problem(problem)
                 return _Reference(arrays, own, inputs, problem.has_backward).compute()
 
             if arrays.threads == 1:
-                return {plane: of_plane(plane) for plane in planes}
+                return {plane: compute_plane(plane) for plane in planes}
             with ThreadPoolExecutor(arrays.threads) as pool:
-                return dict(zip(planes, pool.map(of_plane, planes), strict=True))
+                return dict(zip(planes, pool.map(compute_plane, planes), strict=True))
 
         key = ("planes", problem.same_values(), seed, planes)
         size = sum(reference_bytes(plane.problem(problem)) for plane in planes)

@@ -45,7 +45,7 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
     DTYPES: Mapping[str, Any] = {"f32": np.float32, "f16": np.float16}
 
     def __init__(self, target: Target, functions: dict[str, Function]) -> None:
-        super().__init__(Arrays.of_numpy())
+        super().__init__(Arrays.for_numpy())
         self.NAME, self.TESTED = target.name, target.code
         self._target, self._functions = target, functions
 

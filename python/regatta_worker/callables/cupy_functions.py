@@ -10,8 +10,8 @@ import cupy
 import torch
 
 from regatta_worker.callables.function import Function
-from regatta_worker.callables.of_torch import TorchFunctions
-from regatta_worker.callables.of_torch import preload as preload
+from regatta_worker.callables.torch_functions import TorchFunctions
+from regatta_worker.callables.torch_functions import preload as preload
 from regatta_worker.on_torch.case import TorchCase
 from regatta_worker.protocol.channel import Failed, Unsupported
 
