@@ -59,10 +59,10 @@ class Case(CaseInputs):
         raise NotImplementedError
 
 
-Held = TypeVar("Held", bound=Case)
+CaseType = TypeVar("CaseType", bound=Case)
 
 
-class CaseWorker(Generic[Held]):
+class CaseWorker(Generic[CaseType]):
     """Serves the variants of one library, and holds at most one case. A framework says how."""
 
     NAME = ""
@@ -75,7 +75,7 @@ class CaseWorker(Generic[Held]):
     def __init__(self, arrays: Arrays, gpu: device.NvidiaDevice | None = None) -> None:
         self.arrays, self.gpu = arrays, gpu
         self.references = ReferenceCache(arrays)
-        self.case: Held | None = None
+        self.case: CaseType | None = None
 
     # What a framework or a library says.
 
@@ -91,28 +91,28 @@ class CaseWorker(Generic[Held]):
         """`name` and `memory_bytes` of the GPU."""
         raise NotImplementedError
 
-    def build(self, request: Request) -> tuple[Held, Any, Message]:
+    def build(self, request: Request) -> tuple[CaseType, Any, Message]:
         """The case, the results of its first call, and the members of `prepared` about it."""
         raise NotImplementedError
 
-    def checked_inputs(self, case: Held) -> dict[str, Any]:
+    def checked_inputs(self, case: CaseType) -> dict[str, Any]:
         """The inputs that the first call was given, as they were before it."""
         make, problem = inputs.whole, case.problem
         dtype, names = self.DTYPES[problem.dtype], inputs.names(problem)
         return {name: make(self.arrays, problem, name, case.seed, dtype) for name in names}
 
-    def named(self, case: Held, results: Any) -> dict[str, Any]:
+    def named(self, case: CaseType, results: Any) -> dict[str, Any]:
         """The results of the problem itself by name, in logical order.
 
         Raises Failed where one has another shape.
         """
         raise NotImplementedError
 
-    def input_sets(self, case: Held) -> InputSets:
+    def input_sets(self, case: CaseType) -> InputSets:
         """The sets of inputs that samples are taken on."""
         raise NotImplementedError
 
-    def timed(self, case: Held, plan: timing.Plan, sets: Inputs) -> Message:
+    def timed(self, case: CaseType, plan: timing.Plan, sets: Inputs) -> Message:
         """Samples of the case's call."""
         raise NotImplementedError
 
@@ -135,7 +135,7 @@ class CaseWorker(Generic[Held]):
         """What the framework adds to the profile of a call of the case."""
         return profiled
 
-    def recordings(self, case: Held) -> list[Message]:
+    def recordings(self, case: CaseType) -> list[Message]:
         """Calls recorded on a GPU as the last samples were taken."""
         raise NotImplementedError
 
@@ -175,7 +175,7 @@ class CaseWorker(Generic[Held]):
         """The problem of a request."""
         return Problem.from_wire(wire)
 
-    def check(self, case: Held, results: Any) -> Message:
+    def check(self, case: CaseType, results: Any) -> Message:
         """`errors` of the first call's results against float64, and `probes` of them."""
         named = self.named(case, results)
         exact = self.references.whole(case.problem, case.seed, self.checked_inputs(case))
@@ -195,7 +195,7 @@ class CaseWorker(Generic[Held]):
         """How samples are to be taken. Raises Unsupported for what the case does not do."""
         return timing.Plan.from_wire(request)
 
-    def _measured(self, case: Held, plan: timing.Plan) -> Message:
+    def _measured(self, case: CaseType, plan: timing.Plan) -> Message:
         if case.sets == 1:
             return self.timed(case, plan, Inputs())
         sets = self.input_sets(case)
@@ -208,7 +208,7 @@ class CaseWorker(Generic[Held]):
         checked = {"seed": seed, **self.check_last(case, seed, sets.kept.pop())}
         return measured | sets.as_reply() | {"checked": checked}
 
-    def check_last(self, case: Held, seed: int, results: Any) -> Message:
+    def check_last(self, case: CaseType, seed: int, results: Any) -> Message:
         """`errors` of the last timed call, over some planes and from inputs made anew, and
         `probes` of the whole."""
         named = self.named(case, results)
@@ -277,7 +277,7 @@ class CaseWorker(Generic[Held]):
         self.case = None
         gc.collect()
 
-    def prepared(self) -> Held:
+    def prepared(self) -> CaseType:
         """The case. Raises Failed where there is none."""
         if self.case is None:
             raise Failed("no case is prepared")

@@ -76,13 +76,18 @@ class NvidiaDevice:
         status = self._cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, self._ordinal)
         return value.value if status == 0 else None
 
-    def _nvml_number(self, function: str, *arguments: Any) -> int | None:
-        """The answer of an NVML function whose last argument is an `unsigned int *`."""
-        value = ctypes.c_uint()
+    def _nvml_status(self, function: str, *arguments: Any) -> int | None:
+        """The status of an NVML function of this device; None where there is none."""
         if self._handle is None or self._nvml is None:
             return None
-        status = getattr(self._nvml, function)(self._handle, *arguments, ctypes.byref(value))
-        return value.value if status == 0 else None
+        status: int = getattr(self._nvml, function)(self._handle, *arguments)
+        return status
+
+    def _nvml_number(self, function: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int | None:
+        """The answer of an NVML function whose last argument is a pointer to a number."""
+        value = kind()
+        status = self._nvml_status(function, *arguments, ctypes.byref(value))
+        return int(value.value) if status == NVML_SUCCESS else None
 
     def clock_mhz(self) -> float | None:
         """The SM clock now."""
@@ -95,7 +100,10 @@ class NvidiaDevice:
         found = {
             "sm_mhz": self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_SM),
             "memory_mhz": self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_MEM),
-            "throttle_bits": self._throttle_bits(),
+            # Renamed to EventReasons in 2023; the old name stays exported.
+            "throttle_bits": self._nvml_number(
+                "nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong
+            ),
             "power_w": None if milliwatts is None else milliwatts / 1e3,
             "temperature_c": self._nvml_number("nvmlDeviceGetTemperature", NVML_TEMPERATURE_GPU),
             "other_processes": self._other_processes(),
@@ -105,28 +113,17 @@ class NvidiaDevice:
             state["throttle_reasons"] = throttle_words(int(bits))
         return state
 
-    def _throttle_bits(self) -> int | None:
-        bits = ctypes.c_ulonglong()
-        if self._handle is None or self._nvml is None:
-            return None
-        # Renamed to EventReasons in 2023; the old name stays exported.
-        ask = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons
-        return bits.value if ask(self._handle, ctypes.byref(bits)) == NVML_SUCCESS else None
-
     def _other_processes(self) -> int | None:
         """Compute processes apart from this one.
 
         By count, because in a container NVML may give the process ids of the host.
         """
         count = ctypes.c_uint(0)
-        if self._handle is None or self._nvml is None:
-            return None
-        # No room is offered, so that only their number is told.
-        ask = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3
-        status = ask(self._handle, ctypes.byref(count), None)
-        if status not in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE):
-            return None
-        return max(0, count.value - 1)
+        # No room is offered, so that only their number comes back.
+        function = "nvmlDeviceGetComputeRunningProcesses_v3"
+        status = self._nvml_status(function, ctypes.byref(count), None)
+        known = status in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE)
+        return max(0, count.value - 1) if known else None
 
     def l2_bytes(self) -> int | None:
         """Size of the last-level cache."""
@@ -143,12 +140,10 @@ class NvidiaDevice:
     def _mig(self) -> str:
         # The mode now, and the mode after a reset, which does not matter.
         mode, pending = ctypes.c_uint(), ctypes.c_uint()
-        if self._handle is None or self._nvml is None:
+        pointers = (ctypes.byref(mode), ctypes.byref(pending))
+        if self._nvml_status("nvmlDeviceGetMigMode", *pointers) != NVML_SUCCESS:
             return UNKNOWN
-        status = self._nvml.nvmlDeviceGetMigMode(
-            self._handle, ctypes.byref(mode), ctypes.byref(pending)
-        )
-        return ("enabled" if mode.value else "disabled") if status == 0 else UNKNOWN
+        return "enabled" if mode.value else "disabled"
 
     def facts(self) -> dict[str, str]:
         """What enters the machine's fingerprint."""

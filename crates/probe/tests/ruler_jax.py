@@ -3,7 +3,8 @@
     cargo rustc --release -p regatta-probe --crate-type cdylib
     REGATTA_PROBE=target/release/libregatta_probe.so python3 crates/probe/tests/ruler_jax.py
 
-With XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT=1 XLA queues work from threads of its own. Prints what it measures and
+With XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT=1 XLA queues work from threads of its own. Prints what it
+measures and
 exits with 1 if a kernel's reading is off by more than 0.5 µs, if the marker changes what XLA runs,
 or if XLA leaves the clock's stream.
 """

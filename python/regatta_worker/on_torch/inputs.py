@@ -109,8 +109,8 @@ class TorchInputSets(InputSets):
     def _free(self) -> int:
         if self._on_gpu():
             # What torch's allocator holds for nobody is free as well.
-            held = int(torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
-            return int(torch.cuda.mem_get_info()[0]) + held
+            idle = int(torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
+            return int(torch.cuda.mem_get_info()[0]) + idle
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

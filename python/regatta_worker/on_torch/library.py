@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from regatta_worker import device
-from regatta_worker.case import CaseWorker, Held, Request
+from regatta_worker.case import CaseType, CaseWorker, Request
 from regatta_worker.census import launches
 from regatta_worker.census.first_call import first_call
 from regatta_worker.clock import timing
@@ -139,7 +139,7 @@ def _first_module(row: Row) -> tuple[ModuleType | None, list[str]]:
     return None, reasons
 
 
-class OnTorch(CaseWorker[Held]):
+class OnTorch(CaseWorker[CaseType]):
     """What all workers on torch share: the first CUDA device, or another, or else the CPU."""
 
     DTYPES = DTYPES

@@ -7,6 +7,7 @@ whether a result is that of its inputs, at the cost of a few.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from regatta_worker.problem.attention import Problem, Sequence
@@ -88,12 +89,9 @@ def _spread(count: int, wanted: int) -> list[int]:
     multiple of the heads.
     """
     found = dict.fromkeys((0, count - 1))
-    for number in range(count):
-        if len(found) >= wanted:
-            break
-        found[int(count * ((number + 1) * 0.6180339887498949 % 1.0))] = None
+    golden = (int(count * ((number + 1) * 0.6180339887498949 % 1.0)) for number in range(count))
     # Rounding may give a place twice: what is missing is taken from the beginning.
-    for place in range(count):
+    for place in chain(golden, range(count)):
         if len(found) >= wanted:
             break
         found[place] = None

@@ -103,10 +103,10 @@ class Geometry:
 
         Padding is more of the same random rows: what they hold changes no row that counts.
         """
-        projection, held = self.projection, self.padded(self.projection.shard_rows)
+        projection, rows = self.projection, self.padded(self.projection.shard_rows)
         if projection.gathers:
-            return self.rank * projection.shard_rows * projection.hidden, held
-        return self.rank * projection.rows * projection.columns, held * projection.ranks
+            return self.rank * projection.shard_rows * projection.hidden, rows
+        return self.rank * projection.rows * projection.columns, rows * projection.ranks
 
     def counted_rows(self, length: int) -> list[tuple[int, int]]:
         """Rows `first .. last` of the whole product that a call's result holds, in its order."""
