@@ -10,9 +10,11 @@ import contextlib
 import functools
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from regatta_worker.census.counters import wrapped
 
 AUTOTUNER = ("triton.runtime.autotuner", "Autotuner")
 """Where Triton 2 and 3 have the class."""
@@ -85,8 +87,7 @@ class Watch:
 def watched() -> Iterator[Watch]:
     """Notes each tuner that runs."""
     watch = Watch()
-    found = _class()
-    if found is None:
+    if _class() is None:
         yield watch
         # Triton came with the call: its tuners are all new.
         if (late := _class()) is not None:
@@ -94,19 +95,18 @@ def watched() -> Iterator[Watch]:
                 for config in tuner.cache.values():
                     watch.note(tuner, config)
         return
-    run = found.run
 
-    @functools.wraps(run)
-    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        launched = run(self, *args, **kwargs)
-        watch.note(self, getattr(self, "best_config", None))
-        return launched
+    def noting(run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+            launched = run(self, *args, **kwargs)
+            watch.note(self, getattr(self, "best_config", None))
+            return launched
 
-    found.run = noted
-    try:
+        return noted
+
+    with wrapped(f"{':'.join(AUTOTUNER)}.run", noting):
         yield watch
-    finally:
-        found.run = run
 
 
 def parameters(config: Any) -> dict[str, Value]:

@@ -29,30 +29,36 @@ Call = Callable[[], Any]
 
 
 def peak(
-    products: Mapping[str, Callable[[], Call]],
-    copy: Callable[[], Call],
-    wait: Callable[[Any], None],
-    side: int,
-    size: int,
+    product: Callable[[Any, int], Call],
+    copy: Callable[[int], Call],
+    wait: Callable[[Any], Any],
+    dtypes: Mapping[str, Any],
+    on_gpu: bool,
+    how: str,
 ) -> Message:
-    """Fields of `peak`: `tflops` by storage type, and `gbps`; each made, measured, let go.
+    """Fields of `peak`: `tflops` by storage type, on a CPU of float32 alone, and `gbps`.
 
-    A product is of two square matrices of `side`: a multiplication and an addition for each
-    element of the result and of a row. A copy reads and writes `size` bytes.
+    A product is of two square matrices: a multiplication and an addition for each element of the
+    result and of a row. A copy reads and writes so many bytes. Each is made, measured, let go.
     """
-    flops = 2.0 * side**3
-    tflops = {dtype: _fastest(made(), flops, wait) / 1e12 for dtype, made in products.items()}
-    return {"tflops": tflops, "gbps": _fastest(copy(), 2.0 * size, wait) / 1e9}
+    side, size = (GPU_SIDE, GPU_COPY) if on_gpu else (CPU_SIDE, CPU_COPY)
+    tflops = {
+        name: _fastest(product(dtype, side), 2.0 * side**3, wait) / 1e12
+        for name, dtype in dtypes.items()
+        if on_gpu or name == "f32"
+    }
+    gbps = _fastest(copy(size), 2.0 * size, wait) / 1e9
+    return {"tflops": tflops, "gbps": gbps, "how": how.format(side=side, mib=size >> 20)}
 
 
-def _fastest(call: Call, amount: float, wait: Callable[[Any], None]) -> float:
+def _fastest(call: Call, amount: float, wait: Callable[[Any], Any]) -> float:
     """The highest rate, in amounts a second."""
     wait(call())
     calls = max(1, min(50, round(SAMPLE_S / _seconds(call, wait, 1))))
     return amount / min(_seconds(call, wait, calls) for _ in range(SAMPLES))
 
 
-def _seconds(call: Call, wait: Callable[[Any], None], calls: int) -> float:
+def _seconds(call: Call, wait: Callable[[Any], Any], calls: int) -> float:
     """Seconds of a call, of so many in a row."""
     begin = perf_counter()
     result = None
@@ -63,50 +69,40 @@ def _seconds(call: Call, wait: Callable[[Any], None], calls: int) -> float:
 
 
 def torch_peak(device: Any, dtypes: Mapping[str, Any]) -> Message:
-    """What `torch.matmul` and a copy reach; on a processor of float32 alone."""
+    """By `torch.matmul` and a copy."""
     import torch
 
-    on_gpu = device.type == "cuda"
-    side, size = (GPU_SIDE, GPU_COPY) if on_gpu else (CPU_SIDE, CPU_COPY)
-
-    def product(dtype: Any) -> Call:
+    def product(dtype: Any, side: int) -> Call:
         a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
         return functools.partial(torch.matmul, a, b, out=torch.empty_like(a))
 
-    def copy() -> Call:
+    def copy(size: int) -> Call:
         source = torch.ones(size, dtype=torch.uint8, device=device)
         return functools.partial(torch.empty_like(source).copy_, source)
 
-    def wait(_: object) -> None:
-        if on_gpu:
-            torch.cuda.synchronize()
-
-    known = {name: dtype for name, dtype in dtypes.items() if on_gpu or name == "f32"}
-    products = {name: functools.partial(product, dtype) for name, dtype in known.items()}
-    found = peak(products, copy, wait, side, size)
+    on_gpu = device.type == "cuda"
+    wait = (lambda _: torch.cuda.synchronize()) if on_gpu else (lambda _: None)
+    how = "torch.matmul of {side} x {side}; a copy of {mib} MiB"
+    found = peak(product, copy, wait, dtypes, on_gpu, how)
     if on_gpu:
         torch.cuda.empty_cache()
-    return found | {"how": f"torch.matmul of {side} x {side}; a copy of {size >> 20} MiB"}
+    return found
 
 
 def jax_peak(dtypes: Mapping[str, Any], on_gpu: bool) -> Message:
-    """What `jnp.matmul` and a sum reach; on a processor of float32 alone."""
+    """By `jnp.matmul` and a sum, which reads and writes as a copy does."""
     import jax
     import jax.numpy as jnp
 
-    side, size = (GPU_SIDE, GPU_COPY) if on_gpu else (CPU_SIDE, CPU_COPY)
-
-    def product(dtype: Any) -> Call:
+    def product(dtype: Any, side: int) -> Call:
         keys = jax.random.split(jax.random.key(1))
         a, b = (jax.random.normal(key, (side, side)).astype(dtype) for key in keys)
         # Named: by itself XLA takes TF32 for float32 on a GPU.
         multiply = jax.jit(functools.partial(jnp.matmul, precision="highest"))
         return functools.partial(multiply, a, b)
 
-    def copy() -> Call:
+    def copy(size: int) -> Call:
         return functools.partial(jax.jit(lambda x: x + 1), jnp.ones(size // 4, jnp.float32))
 
-    known = {name: dtype for name, dtype in dtypes.items() if on_gpu or name == "f32"}
-    products = {name: functools.partial(product, dtype) for name, dtype in known.items()}
-    found = peak(products, copy, jax.block_until_ready, side, size)
-    return found | {"how": f"jnp.matmul of {side} x {side}; adding 1 to {size >> 20} MiB"}
+    how = "jnp.matmul of {side} x {side}; adding 1 to {mib} MiB"
+    return peak(product, copy, jax.block_until_ready, dtypes, on_gpu, how)

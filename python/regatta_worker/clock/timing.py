@@ -207,18 +207,25 @@ def stream_clock() -> Probe | None:
     return probe.open_clock(stream.cuda_stream, stream.device_index)
 
 
+Take = Callable[[Callable[[], Any]], dict[str, Any]]
+
+
 def measure_cuda(
-    call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice, inputs: Inputs | None = None
+    call: Callable[[], Any],
+    plan: Plan,
+    gpu: NvidiaDevice,
+    inputs: Inputs,
+    take: Take | None = None,
 ) -> dict[str, Any]:
-    """Times the call on torch's current stream: blocked, or else by plain events."""
-    inputs = inputs or Inputs()
+    """Times the call, or a CUDA graph of it, on torch's current stream after the warm-up: as
+    `take` does, by default blocked, or else by plain events."""
     for _ in range(plan.warmup):
         call()
     graph = captured(call) if plan.graph else None
     if graph:
         call = graph.replay
         inputs.held_bytes += graph.held_bytes
-    measured = _measure_on_stream(call, plan, gpu, inputs)
+    measured = take(call) if take else _measure_on_stream(call, plan, gpu, inputs)
     if graph:
         inputs.kept[:] = [graph.results]
         measured["graph"] = True

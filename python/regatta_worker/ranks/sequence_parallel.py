@@ -236,21 +236,13 @@ class Rank(Together, OnTorch[Layer]):
         gpu = self.gpu
         if gpu is None:
             return measure_on_cpu(case.call, plan, sets, before=self._together().meet)
-        for _ in range(plan.warmup):
-            case.call()
-        call: Callable[[], Any] = case.call
-        graph = None
-        if plan.graph:
-            graph = timing.captured(case.call)
-            call, sets.held_bytes = graph.replay, graph.held_bytes
-        if case.queued:
-            measured = self._queued(call, plan, sets)
-        else:
-            measured = timing.measure_events(call, plan, gpu, sets, before=self._meet_idle)
-        if graph:
-            sets.kept[:] = [graph.results]
-            measured["graph"] = True
-        return measured | {"state": gpu.state()}
+
+        def take(call: Callable[[], Any]) -> Message:
+            if case.queued:
+                return self._queued(call, plan, sets)
+            return timing.measure_events(call, plan, gpu, sets, before=self._meet_idle)
+
+        return timing.measure_cuda(case.call, plan, gpu, sets, take)
 
     def _meet_idle(self) -> None:
         """So that the start event is that of an idle device, on all ranks at once."""
