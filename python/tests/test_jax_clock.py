@@ -90,10 +90,16 @@ class TestSamples:
         monkeypatch.setattr(jax_clock, "stream_of", lambda library, device: 7)
         self.library.figures["xla_end"] = (5000.0, 300.0, 1980.0, 0)
         self.device = mock.Mock(local_hardware_id=0)
+        self.clock = jax_clock.XlaProbe("fake", self.device)
+        self.gpu = mock.Mock()
+        self.gpu.state.return_value = {"sm_mhz": 1980}
+
+    def measure(self, call: Any, warmup: int = 0, inputs: Any = None) -> Any:
+        plan = timing.Plan(warmup, samples=3, min_samples=3, budget_ms=0, cold=True)
+        return jax_clock.measure(call, plan, self.clock, self.gpu, inputs)
 
     def test_the_call_stands_between_begin_and_end(self) -> None:
-        clock = jax_clock.XlaProbe("fake", self.device)
-        sample = clock.sample(True, lambda: self.library.trace.append("the call"))
+        sample = self.clock.sample(True, lambda: self.library.trace.append("the call"))
         assert self.library.trace == ["open", "xla_begin", "the call", "xla_end"]
         assert (sample.device_ns, sample.clock_mhz) == (5000.0, 1980.0)
         assert not sample.synchronised
@@ -101,28 +107,21 @@ class TestSamples:
         assert sample.host_ns and sample.host_ns > 300.0
 
     def test_a_call_that_fails_is_given_up(self) -> None:
-        clock = jax_clock.XlaProbe("fake", self.device)
         with pytest.raises(ZeroDivisionError):
-            clock.sample(True, lambda: 1 / 0)
+            self.clock.sample(True, lambda: 1 / 0)
         assert self.library.trace[-2:] == ["xla_begin", "sample_cancel"]
 
     def test_a_computation_that_fails_says_why(self) -> None:
-        clock = jax_clock.XlaProbe("fake", self.device)
         self.library.fails = "xla_end"
         with pytest.raises(probe.ProbeError, match="words of the library"):
-            clock.sample(True, lambda: None)
+            self.clock.sample(True, lambda: None)
         broken = mock.Mock()
         broken.block_until_ready.side_effect = RuntimeError("out of memory")
         with pytest.raises(RuntimeError, match="out of memory"):
-            clock.sample(True, lambda: broken)
+            self.clock.sample(True, lambda: broken)
 
     def test_measure_warms_up_and_asks_whether_the_call_waits(self) -> None:
-        clock = jax_clock.XlaProbe("fake", self.device)
-        plan = timing.Plan(2, samples=3, min_samples=3, budget_ms=0, cold=True)
-        gpu = mock.Mock()
-        gpu.state.return_value = {"sm_mhz": 1980}
-        measured = jax_clock.measure(lambda: self.library.trace.append("call"), plan, clock, gpu)
-        assert measured is not None
+        measured = self.measure(lambda: self.library.trace.append("call"), warmup=2)
         assert measured["device_ns"] == [5000.0] * 3
         assert measured["state"] == {"sm_mhz": 1980}
         references = measured["host_reference_ns"]
@@ -130,7 +129,7 @@ class TestSamples:
         assert self.library.trace[1:4] == ["call", "call", "xla_begin"]
         assert self.library.trace.count("call") == 2 + 1 + 3
         self.library.figures["xla_end"] = (5e7, 0.0, 1980.0, probe.SYNCHRONISED)
-        assert jax_clock.measure(lambda: None, plan, clock, gpu) is None
+        assert self.measure(lambda: None) is None
 
     def test_without_a_cpu_backend_host_time_has_no_reference(
         self, monkeypatch: pytest.MonkeyPatch
@@ -138,32 +137,23 @@ class TestSamples:
         absent = mock.Mock(side_effect=RuntimeError("unknown backend: cpu"))
         monkeypatch.setattr(jax, "devices", absent)
         assert jax_clock.host_reference() is None
-        clock, gpu = jax_clock.XlaProbe("fake", self.device), mock.Mock()
-        gpu.state.return_value = {}
-        plan = timing.Plan(0, samples=3, min_samples=3, budget_ms=0, cold=False)
-        measured = jax_clock.measure(lambda: None, plan, clock, gpu)
-        assert measured is not None and "host_reference_ns" not in measured
+        assert "host_reference_ns" not in self.measure(lambda: None)
 
     def test_the_last_timed_calls_results_are_kept(self) -> None:
-        clock = jax_clock.XlaProbe("fake", self.device)
-        plan = timing.Plan(1, samples=3, min_samples=3, budget_ms=0, cold=False)
-        gpu, inputs = mock.Mock(), Inputs()
-        calls: list[Any] = []
-        gpu.state.return_value = {}
+        inputs, calls = Inputs(), list[Any]()
 
         def call() -> Any:
             calls.append(jnp.asarray(float(len(calls))))
             return calls[-1]
 
-        jax_clock.measure(call, plan, clock, gpu, inputs)
+        self.measure(call, warmup=1, inputs=inputs)
         assert len(inputs.kept) == 1
         assert inputs.kept[0] is calls[-1]
 
     def test_a_graph_of_ones_own_is_refused_in_words(self) -> None:
-        clock = jax_clock.XlaProbe("fake", self.device)
         plan = timing.Plan(0, 1, 1, 0, cold=True, graph=True)
         with pytest.raises(Unsupported, match="graph = false"):
-            jax_clock.measure(lambda: None, plan, clock, mock.Mock())
+            jax_clock.measure(lambda: None, plan, self.clock, self.gpu)
 
     def test_without_a_library_or_with_one_that_fails_there_is_none(self) -> None:
         with mock.patch.dict(os.environ):
