@@ -9,7 +9,7 @@ use super::{Ended, Stop, note, print, print_as_made};
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::{self, Store};
 use regatta_judge::{self as judge, Options};
-use regatta_measure::experiment::baseline::{self as saving, Wanted};
+use regatta_measure::experiment::baseline::{self as saving, SaveOptions};
 use regatta_measure::experiment::stored;
 use regatta_report::terminal;
 
@@ -74,7 +74,7 @@ pub fn run(args: &BaselineArgs) -> Ended {
             replace,
             force,
         } => {
-            let wanted = Wanted {
+            let wanted = SaveOptions {
                 name,
                 replace: *replace,
                 force: *force,
@@ -90,7 +90,7 @@ pub fn run(args: &BaselineArgs) -> Ended {
 }
 
 /// Saves a run.
-fn save(store: &Store, wanted: &Wanted<'_>, runs: &[String], json: bool) -> Ended {
+fn save(store: &Store, wanted: &SaveOptions<'_>, runs: &[String], json: bool) -> Ended {
     let saved = saving::save(store, wanted, runs)?;
     let side = &saved.side;
     let cases = side.cases.len();

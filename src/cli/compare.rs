@@ -7,9 +7,8 @@ use clap::Args;
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, watch};
-use regatta_judge::Options;
-use regatta_measure::experiment::comparison::{Comparison, Question};
-use regatta_measure::versions::spec::Spec;
+use regatta_measure::experiment::{Experiment, VersionComparison};
+use regatta_measure::versions::Spec;
 use regatta_worker::units::Share;
 
 /// Measure two versions in pairs: which is slower, how sure that is, and why
@@ -73,21 +72,12 @@ pub fn run(args: &CompareArgs) -> Ended {
 
 fn compare(args: &CompareArgs) -> Ended {
     let request = args.measure.request();
-    let question = Question {
-        measure: &request,
-        base: &args.base,
-        head: &args.head,
-        directory: None,
-        measure_base: None,
-        part: None,
-        threshold: args.threshold,
-        limit: args.time_limit,
-        demands: false,
-        options: Options::COMPARISON,
-    };
+    let mut comparison = VersionComparison::new(&request, &args.base, &args.head);
+    comparison.threshold = args.threshold;
+    comparison.limit = args.time_limit;
     args.answers.check()?;
     watch();
-    let measured = Comparison::prepare(&question)?.measured()?;
+    let measured = Experiment::compare(&comparison)?.run()?;
     reporting::conclude(measured, &args.answers)
 }
 

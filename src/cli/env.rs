@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{Ended, Stop, indented, note, print, watch_for};
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::{self, Suite};
-use regatta_measure::declared::find_environment;
-use regatta_measure::environments::{EnvironmentError, Made, interpreter_of};
+use regatta_measure::environments::{PythonEnvironment, interpreter_of};
+use regatta_measure::workers::find_environment;
 
 /// List the Python environments, show what is in one, or make one
 ///
@@ -75,7 +75,7 @@ pub fn run(args: &EnvArgs) -> Ended {
 fn list(suite: &Suite, json: bool) -> Ended {
     let mut entries = Vec::new();
     for (name, environment) in &suite.environments {
-        let made = Made::of(name, environment).map_err(stop)?;
+        let made = PythonEnvironment::locate(name, environment).map_err(Stop::usage)?;
         let state = match &made {
             None => "as it is",
             Some(made) if made.lock().is_some() => "made",
@@ -119,7 +119,7 @@ fn list(suite: &Suite, json: bool) -> Ended {
 fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
     watch_for("; the environment is not made");
     let environment = declared(suite, name)?;
-    let Some(made) = Made::of(name, environment).map_err(stop)? else {
+    let Some(made) = PythonEnvironment::locate(name, environment).map_err(Stop::usage)? else {
         return Err(Stop::Usage(anyhow!(
             "environment `{name}` has no `requirements`: its interpreter ({}) is used as it is",
             interpreter_of(environment)
@@ -129,7 +129,7 @@ fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
         Some(lock) if !fresh => lock,
         _ => {
             note(format!("making environment {name}"));
-            made.make().map_err(stop)?
+            made.make().map_err(Stop::usage)?
         }
     };
     let built = made.built();
@@ -157,7 +157,7 @@ fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
 }
 
 fn show(suite: &Suite, name: &str, json: bool) -> Ended {
-    let made = Made::of(name, declared(suite, name)?).map_err(stop)?;
+    let made = PythonEnvironment::locate(name, declared(suite, name)?).map_err(Stop::usage)?;
     let lock = made.and_then(|made| made.lock()).ok_or_else(|| {
         Stop::Usage(anyhow!(
             "environment `{name}` was not made here: `regatta env` tells the state of each"
@@ -172,8 +172,4 @@ fn show(suite: &Suite, name: &str, json: bool) -> Ended {
 
 fn declared<'a>(suite: &'a Suite, name: &str) -> Result<&'a Environment, Stop> {
     find_environment(name, suite).map_err(Stop::usage)
-}
-
-fn stop(error: EnvironmentError) -> Stop {
-    Stop::usage(error)
 }

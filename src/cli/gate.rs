@@ -9,10 +9,8 @@ use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, watch};
-use regatta_judge::Options;
-use regatta_measure::experiment::comparison::{Comparison, Question};
-use regatta_measure::experiment::gate::gate;
-use regatta_measure::versions::spec::Spec;
+use regatta_measure::experiment::{Experiment, VersionComparison, gate};
+use regatta_measure::versions::Spec;
 
 /// Measure a suite and compare it with a baseline
 ///
@@ -65,24 +63,18 @@ fn measured(args: &GateArgs) -> Ended {
     args.answers.check()?;
     watch();
     let request = args.measure.request();
+    let here = [Spec::Here];
     let measured = match args.base.is_empty() {
         true => gate(&request, args.baseline.as_deref(), args.time_limit)?,
-        // A comparison in which what the suite demands counts.
-        false => Comparison::prepare(&Question {
-            measure: &request,
-            base: &args.base,
-            head: &[Spec::Here],
-            directory: None,
-            measure_base: None,
-            part: None,
-            threshold: None,
-            limit: args.time_limit,
-            demands: true,
-            options: Options::COMPARISON,
-        })?
-        .measured()?,
+        false => {
+            let mut comparison = VersionComparison::new(&request, &args.base, &here);
+            comparison.limit = args.time_limit;
+            // A comparison in which what the suite demands counts.
+            comparison.demands = true;
+            Experiment::compare(&comparison)?.run()?
+        }
     };
-    let run = measured.ready.directory.clone();
+    let run = measured.arm.directory.clone();
     let ended = reporting::conclude(measured, &args.answers);
     kept(ended, &args.keep, &run, args.measure.quiet)
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use clap::Args;
 
 use super::progress::Terminal;
-use regatta_measure::experiment::Request;
+use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::experiment::request::BASELINES;
 
 /// What to measure, and how.
@@ -70,8 +70,8 @@ pub struct MeasureArgs {
 
 impl MeasureArgs {
     /// The same, for the library.
-    pub fn request(&self) -> Request {
-        Request {
+    pub fn request(&self) -> MeasureOptions {
+        MeasureOptions {
             suite: self.suite.clone(),
             filter: self.filter.clone(),
             set: self.set.clone(),

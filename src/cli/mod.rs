@@ -54,6 +54,7 @@ impl From<ExperimentError> for Stop {
         match error {
             ExperimentError::Usage(text) => Stop::Usage(anyhow::Error::msg(text)),
             ExperimentError::NotJudged(text) => Stop::NotJudged(anyhow::Error::msg(text)),
+            ExperimentError::Unusable { error, .. } => Stop::from(*error),
         }
     }
 }

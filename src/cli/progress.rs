@@ -13,8 +13,8 @@ use super::note;
 use regatta_core::record::disturbance::{Disturbance, told, worst};
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_measure::experiment::Listener;
-use regatta_measure::experiment::estimate::{Estimate, about, watch};
-use regatta_measure::schedule::Block;
+use regatta_measure::laps::{Estimate, about, watch};
+use regatta_measure::schedule::WorkerBlock;
 use regatta_measure::session::Observer;
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::{shorten_middle, width};
@@ -29,7 +29,12 @@ impl Listener for Terminal {
         note(text);
     }
 
-    fn progress(&self, blocks: &[Block], range: Range<u32>, quiet: bool) -> Box<dyn Observer> {
+    fn progress(
+        &self,
+        blocks: &[WorkerBlock],
+        range: Range<u32>,
+        quiet: bool,
+    ) -> Box<dyn Observer> {
         Box::new(Progress::new(blocks, range, quiet))
     }
 }
@@ -94,11 +99,11 @@ fn drawn(steps: usize, quiet: bool, style: Option<ProgressStyle>) -> ProgressBar
 
 impl Progress {
     /// Over the cases of these blocks.
-    fn new(blocks: &[Block], range: Range<u32>, quiet: bool) -> Progress {
+    fn new(blocks: &[WorkerBlock], range: Range<u32>, quiet: bool) -> Progress {
         let all: usize = blocks.iter().map(|block| block.cases.len()).sum();
         let began = Instant::now();
         let now = Arc::new(Mutex::new(Now {
-            estimate: Estimate::of(blocks),
+            estimate: Estimate::new(blocks),
             began,
             case: began,
         }));
@@ -140,7 +145,7 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn block(&mut self, block: &Block) {
+    fn block(&mut self, block: &WorkerBlock) {
         let at = block.invocation - self.range.start + 1;
         let of = self.range.len();
         self.invocation = format!("invocation {at}/{of}");

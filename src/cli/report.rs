@@ -14,7 +14,7 @@ use regatta_core::record::baseline::Store;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_judge::spread::Spreads;
 use regatta_judge::{self as judge, Options};
-use regatta_measure::experiment::stored::{self, Stored};
+use regatta_measure::experiment::stored::{self, StoredRun};
 use regatta_report::Report;
 use regatta_report::files::check_writable;
 use regatta_report::terminal;
@@ -129,7 +129,7 @@ pub fn run(args: &ReportArgs) -> Ended {
 /// Where the page and the tables of a run go: beside a report folder's run, else into a
 /// folder named after the file, since several may lie in one place (`past/`); of shards into the
 /// folder that holds theirs.
-fn folder_of(head: &Stored) -> PathBuf {
+fn folder_of(head: &StoredRun) -> PathBuf {
     let run = head.path.as_path();
     if head.files.len() > 1 {
         return run.to_owned();
@@ -143,7 +143,7 @@ fn folder_of(head: &Stored) -> PathBuf {
 }
 
 /// Prints the spread of each run; a baseline keeps no samples to tell it by.
-fn spread(heads: &[Stored], json: bool) -> Ended {
+fn spread(heads: &[StoredRun], json: bool) -> Ended {
     let mut all = Vec::new();
     for head in heads {
         if head.is_baseline {

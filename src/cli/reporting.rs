@@ -11,14 +11,10 @@ use serde_json::json;
 use super::outputs::Outputs;
 use super::{Ended, Stop, github, note, print, print_as_made};
 use regatta_core::record::entries::Entries;
-use regatta_core::record::run_file::RunWriter;
-use regatta_core::record::side::Side;
-use regatta_core::record::types::{Judged, Run, RunEnd};
+use regatta_core::record::types::{Judged, RunEnd};
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
-use regatta_judge::{self as judge, Options};
-use regatta_measure::experiment::stored::Base;
-use regatta_measure::experiment::{Measured, Ready};
-use regatta_measure::laps::{Laps, Spent};
+use regatta_measure::experiment::MeasuredRun;
+use regatta_measure::laps::Laps;
 use regatta_report::summary::took;
 use regatta_report::{self as report, Format, Report, files, terminal};
 
@@ -96,8 +92,8 @@ pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
     files::write_all(folder, report).map_err(Stop::not_judged)
 }
 
-/// Judges a run that was measured to its end, writes its reports into a folder, ends its file
-/// and prints the answer.
+/// Writes the reports of what was measured and judged into a folder, ends its file and prints the
+/// answer.
 ///
 /// The exit code is the verdict's whatever becomes of the output: what is worse is worse
 /// though nobody could be told. Where nothing is worse and the answer could not be written
@@ -105,127 +101,58 @@ pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
 /// judges it again without measuring.
 ///
 /// # Errors
-/// When the run's file cannot be read back.
-pub fn conclude(measured: Measured, answers: &Answers) -> Ended {
-    let Measured {
-        ready,
-        writer,
-        base,
-        pairs,
-        base_writer,
-        folder,
-        options,
-    } = measured;
-    let mut laps = Laps::begin(&ready.clock);
-    let read = Side::read(writer.path(), &ready.label());
-    let (run, side) = read.map_err(Stop::not_judged)?;
-    let mut judgement = judge::judge(&side, base.as_ref().map(|base| &base.side), &options);
-    if let Some(pairs) = &pairs {
-        let of_pairs = judge::judge(&pairs.head, Some(&pairs.base), &Options::COMPARISON);
-        judgement = judge::with_pairs(judgement, of_pairs, &options);
-    }
-    let mut spent = ready.spent;
-    spent.judging += laps.end();
-    let judged = JudgedRun {
-        judgement: &judgement,
-        run,
-        side: &side,
-        base: base.as_ref(),
-        spent,
-        measured: Some(&ready),
-        quiet: ready.quiet(),
+/// None: what cannot be written or printed is told.
+pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
+    let clock = measured.arm.clock;
+    let mut laps = Laps::begin(&clock);
+    let quiet = measured.arm.quiet;
+    let say = |text: String| {
+        if !quiet {
+            note(text);
+        }
     };
-    let ended = judged.conclude(&folder, writer, laps, answers);
-    if let Some(mut writer) = base_writer {
-        writer.close().map_err(Stop::not_judged)?;
+    let verdict = &measured.judgement.verdict;
+    let end = RunEnd {
+        finished: Timestamp::now(),
+        judged: Some(Judged {
+            base: measured.base.as_ref().map(|base| base.id.clone()),
+            outcome: verdict.outcome,
+            reasons: verdict.reasons.clone(),
+        }),
+    };
+    measured.run.end = Some(end.clone());
+    let file = [measured.file()];
+    let report = Report {
+        judgement: &measured.judgement,
+        head: &measured.run,
+        side: Cow::Borrowed(&measured.head),
+        entries: Entries::Stored(&file),
+        base: measured.base.as_ref().map(|base| &base.side),
+    };
+    let written = write(&measured.folder, &report);
+    let mut spent = measured.arm.spent;
+    spent.reporting += laps.end();
+    let written = written.and_then(|_| Ok(measured.files.finish(end)?));
+    match &written {
+        Ok(()) => say(format!(
+            "report: {}",
+            measured.folder.join("index.html").display()
+        )),
+        Err(_) => note(
+            "the reports could not be written; the run is kept, and the same command judges it \
+             again without measuring",
+        ),
     }
-    ended
-}
-
-/// A judgement that is there, and what it is of.
-pub struct JudgedRun<'a> {
-    /// What is said.
-    pub judgement: &'a Judgement,
-    /// The run, without its entries.
-    pub run: Run,
-    /// What it found.
-    pub side: &'a Side,
-    /// What it was compared with.
-    pub base: Option<&'a Base>,
-    /// What it took until now.
-    pub spent: Spent,
-    /// What was measured for it, where something was.
-    pub measured: Option<&'a Ready>,
-    /// True where nothing is to be said on standard error.
-    pub quiet: bool,
-}
-
-impl JudgedRun<'_> {
-    /// Writes the reports into a folder, ends the run's file and prints the answer, as
-    /// [`conclude`] does.
-    ///
-    /// # Errors
-    /// None: what cannot be written or printed is told.
-    pub fn conclude(
-        self,
-        folder: &Path,
-        mut writer: RunWriter,
-        mut laps: Laps<'_>,
-        answers: &Answers,
-    ) -> Ended {
-        let JudgedRun {
-            judgement,
-            mut run,
-            side,
-            base,
-            mut spent,
-            measured,
-            quiet,
-        } = self;
-        let file = [writer.path().to_owned()];
-        let say = |text: String| {
-            if !quiet {
-                note(text);
-            }
-        };
-        let end = RunEnd {
-            finished: Timestamp::now(),
-            judged: Some(Judged {
-                base: base.map(|base| base.id.clone()),
-                outcome: judgement.verdict.outcome,
-                reasons: judgement.verdict.reasons.clone(),
-            }),
-        };
-        run.end = Some(end.clone());
-        let report = Report {
-            judgement,
-            head: &run,
-            side: Cow::Borrowed(side),
-            entries: Entries::Stored(&file),
-            base: base.map(|base| &base.side),
-        };
-        let written = write(folder, &report);
-        spent.reporting += laps.end();
-        let written = written.and_then(|_| writer.finish(end).map_err(Stop::not_judged));
-        let page = folder.join("index.html");
-        match &written {
-            Ok(()) => say(format!("report: {}", page.display())),
-            Err(_) => note(
-                "the reports could not be written; the run is kept, and the same command judges it \
-                 again without measuring",
-            ),
-        }
-        let told = answers.tell(&report);
-        if let Some(ready) = measured {
-            say(took(
-                ready.began.elapsed().into(),
-                spent,
-                ready.spent_on_base,
-            ));
-        }
-        let all = std::iter::once(written).chain(told);
-        ended(judgement, all)
-    }
+    let answered = answers.tell(&report);
+    say(took(
+        measured.arm.began.elapsed().into(),
+        spent,
+        measured.spent_on_base,
+    ));
+    ended(
+        &measured.judgement,
+        std::iter::once(written).chain(answered),
+    )
 }
 
 /// The exit code of a verdict, after telling what kept it from being told.

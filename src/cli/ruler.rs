@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::{Ended, Stop, indented, note, print, watch_for};
-use regatta_measure::ruler::{self, Reading};
+use regatta_measure::ruler::{self, ClockReading};
 use regatta_measure::worker::program::{Leaves, Program, Streams};
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::wrap;
@@ -110,7 +110,7 @@ pub fn serve(clock: ClockKind) -> Ended {
 }
 
 /// The table of one clock, at most [`COLUMNS`] wide.
-fn table(what: &str, readings: &[Reading]) -> String {
+fn table(what: &str, readings: &[ClockReading]) -> String {
     let mut text = indented(what, 0, 2);
     text += &format!(
         "\n{:>9} {:>10} {:>10} {:>8}   +1 %   +2 %   +5 %  +10 %\n",

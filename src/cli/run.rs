@@ -8,8 +8,7 @@ use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, watch};
 use regatta_core::suite::shard::Place;
-use regatta_measure::experiment::Ready;
-use regatta_measure::experiment::deciding::alone;
+use regatta_measure::experiment::{Arm, Experiment};
 use regatta_report::text::shell_command;
 use regatta_worker::units::counted;
 
@@ -51,7 +50,7 @@ fn measured(args: &RunArgs) -> Ended {
         return shard(args, place);
     }
     watch();
-    let measured = alone(Ready::prepare(&args.measure.request(), None)?)?;
+    let measured = Experiment::alone(&args.measure.request())?.run()?;
     let run = measured.folder.clone();
     let ended = reporting::conclude(measured, &args.answers);
     kept(ended, &args.keep, &run, args.measure.quiet)
@@ -74,14 +73,13 @@ fn shard(args: &RunArgs, place: Place) -> Ended {
         )));
     }
     watch();
-    let mut ready = Ready::prepare(&args.measure.request(), Some(place))?;
-    let mut writer = ready.measure(None)?;
-    writer.close().map_err(Stop::not_judged)?;
-    let whole = ready.directory.parent().unwrap_or(&ready.directory);
+    let mut arm = Arm::prepare(&args.measure.request(), Some(place))?;
+    arm.measure_shard()?;
+    let whole = arm.directory.parent().unwrap_or(&arm.directory);
     let words = ["regatta", "diff", "--no-base", &whole.display().to_string()].map(str::to_owned);
-    ready.say(format!(
+    arm.say(format!(
         "{} measured of shard {place}; all shards are judged together: {}",
-        counted(ready.header.plan.len(), "case"),
+        counted(arm.header.plan.len(), "case"),
         shell_command(&words)
     ));
     Ok(0)

@@ -14,10 +14,10 @@ use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use regatta_core::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
 use regatta_judge::trace::{Analysis, analyse, times_of};
-use regatta_measure::experiment::ready::argv;
-use regatta_measure::git::checkout;
+use regatta_measure::command;
+use regatta_measure::experiment::arm::argv;
+use regatta_measure::git::state_of_checkout;
 use regatta_measure::tracing::{self, Recorder};
-use regatta_measure::worker::gpu_clock;
 use regatta_measure::worker::program::why;
 use regatta_report::files;
 use regatta_report::trace as shown;
@@ -94,7 +94,7 @@ pub fn run(args: &TraceArgs) -> Ended {
         None => default_name(&args.command),
     };
     check(args, &out)?;
-    let library = gpu_clock::install()
+    let library = command::install_probe()
         .context("the recorder cannot be written into the cache; name another in XDG_CACHE_HOME")
         .map_err(Stop::Usage)?
         .ok_or_else(|| Stop::Usage(anyhow!("this regatta was built without its recorder")))?;
@@ -142,7 +142,7 @@ pub fn run(args: &TraceArgs) -> Ended {
 /// A run of the program.
 struct TracedRun {
     started: Timestamp,
-    ran: tracing::Ran,
+    ran: tracing::ProgramEnd,
     recording: Recording,
 }
 
@@ -276,7 +276,7 @@ fn header(args: &TraceArgs, run: &TracedRun) -> TraceHeader {
         command: args.command.clone(),
         started: run.started,
         ended: tracing::ended(run.ran.status),
-        git: checkout(Path::new("reports")),
+        git: state_of_checkout(Path::new("reports")),
         machine: tracing::fingerprint(&run.recording),
         recorder: None,
         earlier: Vec::new(),

@@ -10,9 +10,10 @@ use super::{Ended, Stop, note, print, ruler, watch_for};
 use regatta_core::suite::Settings;
 use regatta_cuda::{CudaWorker, Own};
 use regatta_measure::conformance::{self, Check, CheckResult};
-use regatta_measure::experiment::ready::with_log;
+use regatta_measure::experiment::arm::with_log;
 use regatta_measure::interrupt;
-use regatta_measure::worker::host::{Process, Spec};
+use regatta_measure::worker::WorkerSpec;
+use regatta_measure::worker::host::WorkerProcess;
 use regatta_report::text::{clean, one_line};
 use regatta_worker::serve::{Worker, serve_on_descriptors};
 
@@ -105,7 +106,7 @@ fn check(command: &[String], json: bool) -> Ended {
     let (program, args) = command
         .split_first()
         .ok_or_else(|| Stop::Usage(anyhow!("no command")))?;
-    let spec = Spec {
+    let spec = WorkerSpec {
         name: program.clone(),
         program: PathBuf::from(program),
         args: args.to_vec(),
@@ -117,21 +118,18 @@ fn check(command: &[String], json: bool) -> Ended {
     let log = tempfile::NamedTempFile::new().map_err(Stop::usage)?;
     interrupt::leaves(log.path().to_owned());
     let limit = Duration::from_secs(Settings::default().timeout_s.into());
-    let mut worker = Process::start(&spec, log.path(), limit).map_err(|error| {
-        let log = error.log().to_owned();
+    let mut worker = WorkerProcess::start(&spec, log.path(), limit).map_err(|error| {
+        let log = error.log.clone();
         Stop::Usage(anyhow!(with_log(error, &log)))
     })?;
-    let (mut checks, lost) = match conformance::check(&mut worker) {
-        Ok(checks) => (checks, None),
-        Err((checks, error)) => (checks, Some(error)),
-    };
-    if let Some(error) = lost {
+    let mut checks = Vec::new();
+    if let Err(error) = conformance::check(&mut worker, &mut checks) {
         checks.push(Check {
             name: "the worker lives on".to_owned(),
             result: CheckResult::Failed(error.to_string()),
         });
-        if !error.log().is_empty() {
-            note(format!("its last words:\n{}", clean(error.log())));
+        if !error.log.is_empty() {
+            note(format!("its last words:\n{}", clean(&error.log)));
         }
     }
     let failures = checks

@@ -21,9 +21,10 @@ use regatta_cuda::kernels::cache;
 use regatta_cuda::{Asked, Limits, Offer, Own};
 use regatta_judge::{self as judge, Options, history, trace as traces};
 use regatta_measure::machine::{fingerprint, worker_record};
-use regatta_measure::versions::hunt::{Edge, Outcome, Step, Tried, hunt};
-use regatta_measure::versions::journal;
-use regatta_measure::versions::span::Version;
+use regatta_measure::versions::bisect::{
+    self as search, BisectStep, Comparer, Tried, TriedOutcome,
+};
+use regatta_measure::versions::{Version, journal};
 use regatta_measure::{tracing, verify};
 use regatta_report::history::Shown;
 use regatta_report::{self as report, Format, Report};
@@ -252,10 +253,10 @@ fn raw_recording(folder: &Path, data: &[u8]) {
 /// Whoever is asked for a comparison that is not in the journal: the search ends there.
 struct Nobody;
 
-impl Edge for Nobody {
+impl Comparer for Nobody {
     type Stop = ();
 
-    fn compare(&mut self, _: &Version, _: &Version) -> Result<Outcome, ()> {
+    fn compare(&mut self, _: &Version, _: &Version) -> Result<TriedOutcome, ()> {
         Err(())
     }
 
@@ -263,11 +264,9 @@ impl Edge for Nobody {
         Ok(Vec::new())
     }
 
-    fn keep(&mut self, _: &Tried) -> Result<(), ()> {
+    fn keep(&mut self, _: &Tried, _: &BisectStep) -> Result<(), ()> {
         Ok(())
     }
-
-    fn tell(&mut self, _: &Step) {}
 }
 
 fn bisect(folder: &Path, data: &[u8]) {
@@ -286,7 +285,7 @@ fn bisect(folder: &Path, data: &[u8]) {
     };
     let row: Vec<Version> = read.question.row.iter().map(version).collect();
     let mut tried = read.tried.clone();
-    let Ok(ending) = hunt(&row, read.question.towards, &mut tried, &mut Nobody) else {
+    let Ok(ending) = search::bisect(&row, read.question.towards, &mut tried, &mut Nobody) else {
         return;
     };
     let shown = report::bisect::Bisect {

@@ -48,7 +48,7 @@ impl Place {
     }
 
     fn command(&self, trace: Option<&Path>) -> Command {
-        let library = regatta_measure::worker::gpu_clock::install().unwrap();
+        let library = regatta_measure::command::install_probe().unwrap();
         let mut command = Command::new(&self.program);
         command.arg(library.expect("built with the library"));
         for name in [

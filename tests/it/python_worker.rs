@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::common::Place;
 use regatta_core::record::types::Outcome;
-use regatta_measure::worker::host::{Conversation, Process, Spec};
+use regatta_measure::worker::host::WorkerProcess;
+use regatta_measure::worker::{Conversation, WorkerSpec};
 use regatta_worker::attention::reference::{Inputs, backward, forward};
 use regatta_worker::attention::tolerance::{Expected, limit, probes_agree, results};
 use regatta_worker::attention::{Align, Direction, Layout, Mask, Params, Problem};
@@ -131,7 +132,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const SEED: u64 = u64::MAX;
 
 /// What the Python worker says of one case, taken on three sets of inputs.
-fn on_three_sets(worker: &mut Process, problem: &Problem) -> Measured {
+fn on_three_sets(worker: &mut WorkerProcess, problem: &Problem) -> Measured {
     let prepare = RequestBody::Prepare(Prepare {
         variant: "xla".to_owned(),
         problem: problem.clone(),
@@ -194,7 +195,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
     place.write("sitecustomize.py", KEEPS_ITS_RESULTS);
     let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/python/regatta_worker");
     let started = |path: &str| {
-        let spec = Spec {
+        let spec = WorkerSpec {
             name: "jax".to_owned(),
             program: python.clone().into(),
             args: [worker, "--library", "jax"].map(String::from).to_vec(),
@@ -206,7 +207,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
             fix: String::new(),
             forking: Default::default(),
         };
-        Process::start(&spec, &place.path().join("jax.log"), LIMIT).unwrap()
+        WorkerProcess::start(&spec, &place.path().join("jax.log"), LIMIT).unwrap()
     };
     let mut right = started("");
     let mut keeping = started(place.path().to_str().unwrap());

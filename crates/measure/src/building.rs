@@ -1,16 +1,23 @@
-//! Builds what a suite says, and measures how long that takes.
+//! Builds what a suite says, measures how long that takes, and keeps it: of a suite beside its
+//! reports, of an environment beside its lock. A run is of those builds whose outcome is there.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use crate::worker::program::{Leaves, Program, Started, Streams, why};
+use serde::{Deserialize, Serialize};
+
+use super::environments::PythonEnvironment;
+use super::workers::environment_of;
+use crate::worker::program::{Program, Started, Streams, why};
 use regatta_core::input;
 use regatta_core::last_words;
-use regatta_core::record::built::Built;
+use regatta_core::output;
+use regatta_core::record::built::{self, Built};
+use regatta_core::suite::Suite;
 use regatta_core::suite::build::Build;
 
 /// The end of a log in which the words of a fault are looked for.
@@ -19,47 +26,16 @@ const LOG: u64 = 64 << 20;
 /// Why something was not built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildingError {
-    /// The command could not be started.
-    #[error("cannot start {program}: {why}")]
-    Start {
-        /// The program.
-        program: String,
-        /// The reason.
-        why: String,
-    },
-    /// It failed.
-    #[error("`{command}` failed ({status}){words}")]
+    /// Nothing was built: the command cannot be started, or a file not be written.
+    #[error("{0}")]
+    NotStarted(String),
+    /// The command failed, took too long, or did not make what it should.
+    #[error("`{command}` {what}")]
     Failed {
         /// The command.
         command: String,
-        /// How it ended.
-        status: ExitStatus,
-        /// Where its words are, or the last of them.
-        words: String,
-    },
-    /// It took too long.
-    #[error("`{command}` was ended after its {} s; allow more by `timeout_s`", limit.as_secs())]
-    TooLong {
-        /// The command.
-        command: String,
-        /// What it was allowed.
-        limit: Duration,
-    },
-    /// It ended well, and what it should have made is not there.
-    #[error("`{command}` ended well and did not make {path}: does `makes` name the right path?")]
-    NotMade {
-        /// The command.
-        command: String,
-        /// The file or folder.
-        path: PathBuf,
-    },
-    /// A file of it.
-    #[error("{path}: {error}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's words.
-        error: io::Error,
+        /// What happened, with where its words are.
+        what: String,
     },
 }
 
@@ -69,31 +45,31 @@ pub enum BuildingError {
 /// # Errors
 /// When it cannot be started, fails, takes too long, or does not make what it should.
 pub fn build(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Built, BuildingError> {
-    let command = suite.command.join(" ");
+    let failed = |what: String| BuildingError::Failed {
+        command: suite.command.join(" "),
+        what,
+    };
     let began = Instant::now();
     let mut program = start(suite, folder, log)?;
-    if let Some(seconds) = suite.timeout_s {
-        let limit = Duration::from_secs(seconds.into());
-        if !program.ends_within(limit) {
-            program.end();
-            return Err(BuildingError::TooLong { command, limit });
-        }
+    if let Some(seconds) = suite.timeout_s
+        && !program.ends_within(Duration::from_secs(seconds.into()))
+    {
+        program.end();
+        let what = format!("was ended after its {seconds} s; allow more by `timeout_s`");
+        return Err(failed(what));
     }
-    let status = program
-        .wait()
-        .map_err(|error| cannot_start(suite, folder, &error))?;
+    let status = program.wait();
+    let status = status.map_err(|error| cannot_start(suite, folder, &error))?;
     let wall_ns = began.elapsed().into();
     if !status.success() {
-        let words = words(log);
-        return Err(BuildingError::Failed {
-            command,
-            status,
-            words,
-        });
+        return Err(failed(format!("failed ({status}){}", words(log))));
     }
     let mut makes = suite.makes.iter().map(|path| folder.join(path));
     match makes.find(|path| !path.exists()) {
-        Some(path) => Err(BuildingError::NotMade { command, path }),
+        Some(path) => Err(failed(format!(
+            "ended well and did not make {}: does `makes` name the right path?",
+            path.display()
+        ))),
         None => Ok(Built { wall_ns }),
     }
 }
@@ -103,36 +79,30 @@ fn start(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Started, Bu
         let error = io::ErrorKind::InvalidInput.into();
         return Err(cannot_start(suite, folder, &error));
     };
-    let printed = || match log {
+    let streams = match log {
         Some(path) => {
             let file = fs::OpenOptions::new().create(true).append(true).open(path);
-            let file = file.map_err(|error| BuildingError::File {
-                path: path.to_owned(),
-                error,
-            });
-            Ok(Stdio::from(file?))
+            let copied = file.and_then(|file| Ok((file.try_clone()?, file)));
+            let (stdout, stderr) = copied.map_err(|error| not_written(path, &error))?;
+            Streams {
+                stdin: Stdio::null(),
+                stdout: stdout.into(),
+                stderr: stderr.into(),
+            }
         }
-        // Standard output is the caller's own, for results.
-        None => {
-            let words = io::stderr().as_fd().try_clone_to_owned();
-            Ok(words.map_or_else(|_| Stdio::null(), Stdio::from))
-        }
-    };
-    let streams = Streams {
-        stdin: Stdio::null(),
-        stdout: printed()?,
-        stderr: printed()?,
+        None => Streams::to_stderr(),
     };
     let program = Program {
-        program: program.into(),
-        args: args.to_vec(),
-        env: Vec::new(),
         directory: Some(folder.to_owned()),
-        leaves: Leaves::Nothing,
+        ..Program::new(program, args)
     };
     program
         .start(streams, Vec::new())
         .map_err(|error| cannot_start(suite, folder, &error))
+}
+
+fn not_written(path: &Path, error: &io::Error) -> BuildingError {
+    BuildingError::NotStarted(format!("{}: {error}", path.display()))
 }
 
 fn cannot_start(suite: &Build, folder: &Path, error: &io::Error) -> BuildingError {
@@ -142,10 +112,7 @@ fn cannot_start(suite: &Build, folder: &Path, error: &io::Error) -> BuildingErro
         true if program.contains('/') => why(&folder.join(program), error),
         true => why(Path::new(program), error),
     };
-    BuildingError::Start {
-        program: program.to_owned(),
-        why,
-    }
+    BuildingError::NotStarted(format!("cannot start {program}: {why}"))
 }
 
 /// Where the words of a failure are, or those that name it.
@@ -156,6 +123,121 @@ fn words(log: Option<&Path>) -> String {
     let text = input::bytes(path, LOG).unwrap_or_default();
     let excerpt = last_words::excerpt(&String::from_utf8_lossy(&text));
     format!("; from {}:\n{excerpt}", path.display())
+}
+
+/// Name of the file beside a suite's reports.
+const BUILD_FILE: &str = "build.json";
+
+/// A build of a suite that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct KeptBuild {
+    command: Vec<String>,
+    built: Built,
+    /// What it made, as that was then.
+    made: Vec<Stamp>,
+}
+
+/// A file or folder as it was at a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    path: PathBuf,
+    /// When it, or what was changed last in it, was changed: nanoseconds since 1970.
+    modified_ns: u64,
+}
+
+/// What came of a suite's build.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuiteBuild {
+    /// What it took.
+    pub built: Built,
+    /// False where what it makes was there already and was left as it was: what it took is
+    /// that of finding so.
+    pub anew: bool,
+}
+
+/// Builds what a suite says, here, and keeps what that took in `folder`, where runs of the
+/// suite look for it.
+///
+/// # Errors
+/// As [`build`], or when it cannot be kept.
+pub fn build_suite(build: &Build, folder: &Path) -> Result<SuiteBuild, BuildingError> {
+    let here = Path::new(".");
+    let before = stamps(build, here);
+    let built = self::build(build, here, None)?;
+    let after = stamps(build, here);
+    let anew = build.makes.is_empty() || before != after;
+    if let Some(made) = after.filter(|_| anew && !build.makes.is_empty()) {
+        let kept = KeptBuild {
+            command: build.command.clone(),
+            built: built.clone(),
+            made,
+        };
+        keep(&kept, folder).map_err(|error| not_written(&folder.join(BUILD_FILE), &error))?;
+    }
+    Ok(SuiteBuild { built, anew })
+}
+
+fn keep(kept: &KeptBuild, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let text = serde_json::to_vec_pretty(kept)?;
+    Ok(output::write(&folder.join(BUILD_FILE), &text)?)
+}
+
+/// What was built for a run of a suite with these workers, by what it is. `folder` is where
+/// [`build`] keeps, `default` the environment of workers that name none.
+pub fn builds_of_run(
+    suite: &Suite,
+    workers: &[String],
+    default: Option<&str>,
+    folder: &Path,
+) -> BTreeMap<String, Built> {
+    let mut found = BTreeMap::new();
+    let own = suite.build.as_ref();
+    if let Some(built) = own.and_then(|build| build_of_suite(build, folder, Path::new("."))) {
+        found.insert(built::SUITE.to_owned(), built);
+    }
+    for worker in workers {
+        let Ok((name, environment)) = environment_of(worker, suite, default) else {
+            continue;
+        };
+        let made = PythonEnvironment::locate(name, &environment).ok().flatten();
+        if let Some(built) = made.and_then(|made| made.built()) {
+            found.insert(built::environment(name), built);
+        }
+    }
+    found
+}
+
+/// What the build took that is kept, where what it made is still there as it was.
+fn build_of_suite(build: &Build, folder: &Path, here: &Path) -> Option<Built> {
+    let text = input::text(&folder.join(BUILD_FILE), input::WRITTEN_BY_HAND).ok()?;
+    let kept: KeptBuild = serde_json::from_str(&text).ok()?;
+    let same = kept.command == build.command && !kept.made.is_empty();
+    (same && stamps(build, here).as_ref() == Some(&kept.made)).then_some(kept.built)
+}
+
+/// All that a build makes, as it is; `None` where something is not there.
+fn stamps(build: &Build, here: &Path) -> Option<Vec<Stamp>> {
+    let stamps = build.makes.iter().map(|path| {
+        Some(Stamp {
+            path: path.clone(),
+            modified_ns: newest(&here.join(path)).ok()?,
+        })
+    });
+    stamps.collect()
+}
+
+/// When a file, or the newest of all that is in a folder, was changed.
+fn newest(path: &Path) -> io::Result<u64> {
+    let found = fs::symlink_metadata(path)?;
+    let since = found.modified()?.duration_since(UNIX_EPOCH);
+    let mut newest = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0));
+    if found.is_dir() {
+        for entry in fs::read_dir(path)? {
+            newest = newest.max(self::newest(&entry?.path())?);
+        }
+    }
+    Ok(newest)
 }
 
 #[cfg(test)]
@@ -201,5 +283,40 @@ mod tests {
             let error = result.unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    fn made_by(command: &str) -> Build {
+        Build {
+            serves: None,
+            command: vec![command.to_owned()],
+            makes: vec!["out".into()],
+            timeout_s: None,
+            origin: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_build_is_that_of_a_run_while_what_it_made_is_there_as_it_was() {
+        let place = tempfile::tempdir().unwrap();
+        let (here, folder) = (place.path(), place.path().join("reports/s"));
+        fs::create_dir(here.join("out")).unwrap();
+        fs::write(here.join("out/a"), "one").unwrap();
+        let build = made_by("make");
+        let built = Built {
+            wall_ns: Nanoseconds(5.0),
+        };
+        assert_eq!(build_of_suite(&build, &folder, here), None);
+        let kept = KeptBuild {
+            command: build.command.clone(),
+            built: built.clone(),
+            made: stamps(&build, here).unwrap(),
+        };
+        keep(&kept, &folder).unwrap();
+        assert_eq!(build_of_suite(&build, &folder, here), Some(built));
+        assert_eq!(build_of_suite(&made_by("ninja"), &folder, here), None);
+        fs::write(here.join("out/a"), "other").unwrap();
+        assert_eq!(build_of_suite(&build, &folder, here), None);
+        fs::remove_dir_all(here.join("out")).unwrap();
+        assert_eq!(stamps(&build, here), None);
     }
 }

@@ -1,13 +1,14 @@
-//! Which command starts a worker.
+//! Which command starts a worker, and what of it travels inside this executable: the GPU clock as
+//! a shared library, and the Python worker.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::declared::{NoCommand, OWN, environment_of, unknown};
-use super::environments::{Made, interpreter_of};
-use crate::worker::host::Spec;
-use crate::worker::launch::Forking;
-use crate::worker::{gpu_clock, python};
+use super::environments::{PythonEnvironment, interpreter_of};
+use super::workers::{NoCommand, OWN, environment_of, unknown};
+use crate::worker::{Forking, WorkerSpec};
+use regatta_core::cache;
 use regatta_core::suite::Suite;
 use regatta_core::suite::callable::{Callable, CudaFile, Functions, PythonCode};
 use regatta_core::suite::environment::Environment;
@@ -17,7 +18,11 @@ use regatta_core::suite::start::Start;
 const PYTHONPATH: &str = "PYTHONPATH";
 
 /// The command of `worker` or `worker@environment`.
-pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<Spec, NoCommand> {
+pub(super) fn worker_spec(
+    name: &str,
+    suite: &Suite,
+    default: Option<&str>,
+) -> Result<WorkerSpec, NoCommand> {
     let worker = name.split_once('@').map_or(name, |(worker, _)| worker);
     let (environment_name, environment) = environment_of(name, suite, default)?;
     let env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
@@ -26,7 +31,7 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
             .0
             .split_first()
             .ok_or_else(|| NoCommand(format!("worker `{worker}` has an empty command")))?;
-        return Ok(Spec {
+        return Ok(WorkerSpec {
             name: name.to_owned(),
             program: PathBuf::from(program),
             args: args.to_vec(),
@@ -51,7 +56,7 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
     if OWN.contains(&worker) {
         return own_spec(name, vec![worker.to_owned()], env);
     }
-    if python::LIBRARIES.contains(&worker) {
+    if LIBRARIES.contains(&worker) {
         let forking = forking(worker, suite);
         let code = vec!["--library".to_owned(), worker.to_owned()];
         return python_spec(name, code, environment_name, &environment, forking);
@@ -60,11 +65,15 @@ pub(super) fn spec(name: &str, suite: &Suite, default: Option<&str>) -> Result<S
 }
 
 /// A worker that is this executable.
-fn own_spec(name: &str, words: Vec<String>, env: Vec<(String, String)>) -> Result<Spec, NoCommand> {
+fn own_spec(
+    name: &str,
+    words: Vec<String>,
+    env: Vec<(String, String)>,
+) -> Result<WorkerSpec, NoCommand> {
     let program = std::env::current_exe()
         .map_err(|error| NoCommand(format!("cannot find regatta's own executable: {error}")))?;
     let serve = ["worker", "serve"].map(str::to_owned);
-    Ok(Spec {
+    Ok(WorkerSpec {
         name: name.to_owned(),
         program,
         args: [serve.to_vec(), words].concat(),
@@ -132,13 +141,13 @@ fn python_spec(
     environment_name: &str,
     environment: &Environment,
     forking: Forking,
-) -> Result<Spec, NoCommand> {
-    let worker = python::install().map_err(|error| {
+) -> Result<WorkerSpec, NoCommand> {
+    let worker = install_python_worker().map_err(|error| {
         NoCommand(format!(
             "cannot write the Python worker into the cache: {error}"
         ))
     })?;
-    let made = Made::of(environment_name, environment)
+    let made = PythonEnvironment::locate(environment_name, environment)
         .and_then(|made| made.map(|made| made.interpreter()).transpose())
         .map_err(|error| NoCommand(error.to_string()))?;
     let interpreter = made.unwrap_or_else(|| interpreter_of(environment).into());
@@ -156,7 +165,7 @@ fn python_spec(
     // A worker is read-only to the user's checkout and talks on its own channel.
     env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
     env.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));
-    Ok(Spec {
+    Ok(WorkerSpec {
         name: name.to_owned(),
         program: interpreter,
         args: [vec![worker.display().to_string()], code].concat(),
@@ -173,11 +182,11 @@ fn python_spec(
 fn clock_variable(
     environment: &BTreeMap<String, String>,
 ) -> Result<Option<(String, String)>, NoCommand> {
-    let variable = gpu_clock::VARIABLE;
+    let variable = PROBE_VARIABLE;
     if environment.contains_key(variable) || std::env::var_os(variable).is_some() {
         return Ok(None);
     }
-    let library = gpu_clock::install().map_err(|error| {
+    let library = install_probe().map_err(|error| {
         NoCommand(format!(
             "cannot write the GPU clock into the cache: {error}"
         ))
@@ -185,8 +194,50 @@ fn clock_variable(
     Ok(library.map(|path| (variable.to_owned(), path.display().to_string())))
 }
 
+/// Environment variable that names the GPU clock's library for a worker. Set by the user it is
+/// left alone: another path is another build, an empty value switches the clock off.
+pub const PROBE_VARIABLE: &str = "REGATTA_PROBE";
+
+/// The GPU clock (`crates/probe/`) as build.rs compiled it; empty where it could not.
+const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libregatta_probe.so"));
+
+/// Writes the GPU clock into the user's cache and gives its path; `None` when this regatta was
+/// built without.
+///
+/// # Errors
+/// When the cache cannot be written.
+pub fn install_probe() -> io::Result<Option<PathBuf>> {
+    if PROBE.is_empty() {
+        return Ok(None);
+    }
+    const NAME: &str = "libregatta_probe.so";
+    let folder = cache::install("probe", &[(NAME, PROBE)])?;
+    Ok(Some(folder.join(NAME)))
+}
+
+// `FILES`, name and text of each, and `LIBRARIES`: build.rs finds them in python.
+include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
+
+/// The package, in a folder that holds nothing else: Python imports from that folder, and
+/// whatever lay in it would shadow a library's module of the same name.
+const PACKAGE: &str = "regatta_worker";
+
+/// Writes the Python worker into the user's cache and gives the folder of its package, which
+/// Python runs as it runs a script.
+///
+/// # Errors
+/// When the cache cannot be written.
+fn install_python_worker() -> io::Result<PathBuf> {
+    let files: Vec<(String, &[u8])> = FILES
+        .iter()
+        .map(|(name, text)| (format!("{PACKAGE}/{name}"), text.as_bytes()))
+        .collect();
+    Ok(cache::install("python", &files)?.join(PACKAGE))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ffi::{CStr, CString, c_char, c_int, c_void};
     use std::fs;
 
     use super::*;
@@ -218,7 +269,7 @@ mod tests {
         };
         let suite = suite([("default", default), ("ranks", ranks)]);
         let own = |worker: &str, name: &str| {
-            let spec = spec(worker, &suite, None).unwrap();
+            let spec = worker_spec(worker, &suite, None).unwrap();
             assert_eq!(spec.program, PathBuf::from("/opt/python"));
             let mut env = spec.env.into_iter().filter(|(known, _)| known == name);
             env.next().map(|(_, value)| value)
@@ -242,16 +293,38 @@ mod tests {
         let command = WorkerCommand(vec!["./worker".to_owned()]);
         suite.workers.insert("mine".to_owned(), command);
         let off = &mut suite.environments.get_mut("off").unwrap().env;
-        off.insert(gpu_clock::VARIABLE.to_owned(), String::new());
+        off.insert(PROBE_VARIABLE.to_owned(), String::new());
         for worker in ["mine", "torch"] {
             let clock = |name: &str| {
-                let env = spec(name, &suite, None).unwrap().env.into_iter();
-                let mut own = env.filter(|(name, _)| name == gpu_clock::VARIABLE);
+                let env = worker_spec(name, &suite, None).unwrap().env.into_iter();
+                let mut own = env.filter(|(name, _)| name == PROBE_VARIABLE);
                 own.next().unwrap().1
             };
             let library = fs::metadata(clock(worker));
             assert!(library.is_ok_and(|library| library.len() > 0));
             assert_eq!(clock(&format!("{worker}@off")), "");
         }
+    }
+
+    unsafe extern "C" {
+        fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void;
+        fn dlsym(library: *mut c_void, symbol: *const c_char) -> *mut c_void;
+    }
+
+    #[test]
+    fn the_library_in_the_binary_is_the_clock_of_this_version() {
+        let path = install_probe().unwrap().expect("built with the clock");
+        let path = CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: a library without constructors, and a function of the signature that
+        // crates/probe/src/capi.rs gives it.
+        let version = unsafe {
+            let library = dlopen(path.as_ptr(), 2);
+            assert!(!library.is_null(), "{path:?} cannot be loaded");
+            let version = dlsym(library, c"regatta_probe_version".as_ptr());
+            assert!(!version.is_null());
+            let version: extern "C" fn() -> *const c_char = std::mem::transmute(version);
+            CStr::from_ptr(version())
+        };
+        assert_eq!(version.to_str(), Ok(regatta_probe::VERSION));
     }
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::verify::{self, Rejected, Verifier};
-use crate::worker::host::{Conversation, HostError};
+use super::verify::{self, Verifier};
+use crate::worker::{Conversation, WorkerError};
 use regatta_worker::attention::{
     Align, Case, Direction, Dtype, Mask, Params, Problem, Projection, VariantId,
 };
 use regatta_worker::protocol::{
-    Cache, DeviceKind, Hello, Measure, Measured, Prepare, Prepared, ReplyBody, RequestBody,
-    VariantInfo,
+    Cache, DeviceKind, Hello, Measure, Measured, Prepare, ReplyBody, RequestBody, VariantInfo,
 };
 use regatta_worker::units::Bytes;
 
@@ -46,60 +45,67 @@ pub enum CheckResult {
 /// Goes through the protocol with a worker that has just introduced itself.
 ///
 /// # Errors
-/// When the worker is lost; the checks made until then are in the error.
-pub fn check(worker: &mut dyn Conversation) -> Result<Vec<Check>, (Vec<Check>, HostError)> {
-    let mut checks = introduced(worker.hello());
-    match converse(worker, &mut checks) {
-        Ok(()) => Ok(checks),
-        Err(error) => Err((checks, error)),
-    }
-}
-
-fn converse(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<(), HostError> {
+/// When the worker is lost; the checks made until then are there.
+pub fn check(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<(), WorkerError> {
+    *checks = check_hello(worker.hello());
     let variants = worker.hello().variants.clone();
     let mut verifier = Verifier::default();
     for variant in &variants {
         for problem in problems(variant) {
-            one_problem(worker, &mut verifier, variant, problem, checks)?;
+            check_problem(worker, &mut verifier, variant, problem, checks)?;
         }
     }
-    let mut add = |name: &str, result: Result<(), String>| push(checks, name, result);
-    let unknown = Prepare {
-        variant: "no-such-variant".to_owned(),
-        problem: Problem::new(16, 16),
-        params: Params::default(),
-        seed: 1,
-        counters: Vec::new(),
-        input_sets: 1,
-    };
-    let reply = worker.ask(RequestBody::Prepare(unknown), LIMIT)?;
-    add(
-        "an unknown variant is answered and survived",
-        match reply {
-            ReplyBody::Failed { .. } | ReplyBody::Unsupported { .. } => Ok(()),
-            other => Err(format!("answered {}", shown(&other))),
-        },
-    );
-    let reply = worker.ask(RequestBody::Measure(measure()), LIMIT)?;
-    add(
-        "measure without a prepared case fails",
-        match reply {
-            ReplyBody::Failed { .. } => Ok(()),
-            other => Err(format!("answered {}", shown(&other))),
-        },
-    );
-    let reply = worker.ask(RequestBody::Shutdown, LIMIT)?;
-    add(
-        "shutdown is answered",
-        match reply {
-            ReplyBody::Bye => Ok(()),
-            other => Err(format!("answered {}", shown(&other))),
+    let unknown = prepare("no-such-variant", &Problem::new(16, 16), 1);
+    for (name, body, fits) in [
+        (
+            "an unknown variant is answered and survived",
+            unknown,
+            (|reply| is_failure(reply) || is_unsupported(reply)) as fn(&ReplyBody) -> bool,
+        ),
+        (
+            "measure without a prepared case fails",
+            RequestBody::Measure(measure()),
+            is_failure,
+        ),
+        ("shutdown is answered", RequestBody::Shutdown, |reply| {
+            matches!(reply, ReplyBody::Bye)
+        }),
+    ] {
+        check_reply(worker, checks, name, body, fits)?;
+    }
+    Ok(())
+}
+
+/// Asks, and checks that the answer is of the right kind.
+fn check_reply(
+    worker: &mut dyn Conversation,
+    checks: &mut Vec<Check>,
+    name: &str,
+    body: RequestBody,
+    fits: fn(&ReplyBody) -> bool,
+) -> Result<(), WorkerError> {
+    let reply = worker.ask(body, LIMIT)?;
+    push(
+        checks,
+        name,
+        if fits(&reply) {
+            Ok(())
+        } else {
+            Err(unexpected(&reply))
         },
     );
     Ok(())
 }
 
-fn introduced(hello: &Hello) -> Vec<Check> {
+fn is_failure(reply: &ReplyBody) -> bool {
+    matches!(reply, ReplyBody::Failed { .. })
+}
+
+fn is_unsupported(reply: &ReplyBody) -> bool {
+    matches!(reply, ReplyBody::Unsupported { .. })
+}
+
+fn check_hello(hello: &Hello) -> Vec<Check> {
     let mut checks = Vec::new();
     push(&mut checks, "hello", Ok(()));
     checks.push(Check {
@@ -211,13 +217,13 @@ fn projections(variant: &VariantInfo) -> Vec<Problem> {
     problems
 }
 
-fn one_problem(
+fn check_problem(
     worker: &mut dyn Conversation,
     verifier: &mut Verifier,
     variant: &VariantInfo,
     problem: Problem,
     checks: &mut Vec<Check>,
-) -> Result<(), HostError> {
+) -> Result<(), WorkerError> {
     let id = Case {
         variant: VariantId {
             worker: worker.hello().worker.clone(),
@@ -227,33 +233,25 @@ fn one_problem(
         problem: problem.clone(),
         params: Params::default(),
     };
-    let prepare = |seed| {
-        RequestBody::Prepare(Prepare {
-            variant: variant.name.clone(),
-            problem: problem.clone(),
-            params: Params::default(),
-            seed,
-            counters: Vec::new(),
-            input_sets: INPUT_SETS,
-        })
-    };
     let name = format!("{id}: right, and found right by regatta's own float64");
-    let prepared = match worker.ask(prepare(SEED), LIMIT)? {
+    let prepared = match worker.ask(prepare(&variant.name, &problem, SEED), LIMIT)? {
         ReplyBody::Prepared(prepared) => prepared,
         ReplyBody::Unsupported { reason } => {
-            checks.push(Check {
-                name,
-                result: CheckResult::Unsupported(reason),
-            });
+            let result = CheckResult::Unsupported(reason);
+            checks.push(Check { name, result });
             return Ok(());
         }
         other => {
-            push(checks, &name, Err(format!("answered {}", shown(&other))));
+            push(checks, &name, Err(unexpected(&other)));
             return Ok(());
         }
     };
     let checked = verifier.check(&problem, SEED, variant, &prepared);
-    push(checks, &name, told(checked));
+    push(
+        checks,
+        &name,
+        checked.map(drop).map_err(|rejected| rejected.reason),
+    );
     let asked = measure();
     let timed = match worker.ask(RequestBody::Measure(asked.clone()), LIMIT)? {
         ReplyBody::Measured(measured) => {
@@ -263,31 +261,51 @@ fn one_problem(
             });
             verify::samples(&problem, &worker.hello().device, &asked, &measured)
         }
-        other => Err(format!("answered {}", shown(&other))),
+        other => Err(unexpected(&other)),
     };
     push(checks, &format!("{id}: timed"), timed);
-    let counted = match worker.ask(
-        RequestBody::Census {
-            times_only: false,
-            metrics: Vec::new(),
-        },
-        LIMIT,
-    )? {
-        ReplyBody::Census(_) | ReplyBody::Failed { .. } => Ok(()),
-        other => Err(format!("answered {}", shown(&other))),
+    let census = RequestBody::Census {
+        times_only: false,
+        metrics: Vec::new(),
     };
-    push(checks, &format!("{id}: census is answered"), counted);
-    let released = match worker.ask(RequestBody::Release, LIMIT)? {
-        ReplyBody::Released => Ok(()),
-        other => Err(format!("answered {}", shown(&other))),
-    };
-    push(checks, &format!("{id}: released"), released);
-    if let ReplyBody::Prepared(again) = worker.ask(prepare(SEED + 100), LIMIT)? {
+    let fits = |reply: &ReplyBody| matches!(reply, ReplyBody::Census(_)) || is_failure(reply);
+    check_reply(
+        worker,
+        checks,
+        &format!("{id}: census is answered"),
+        census,
+        fits,
+    )?;
+    let released = |reply: &ReplyBody| matches!(reply, ReplyBody::Released);
+    check_reply(
+        worker,
+        checks,
+        &format!("{id}: released"),
+        RequestBody::Release,
+        released,
+    )?;
+    let other_seed = prepare(&variant.name, &problem, SEED + 100);
+    if let ReplyBody::Prepared(again) = worker.ask(other_seed, LIMIT)? {
         let name = format!("{id}: another seed makes other inputs");
-        push(checks, &name, seeds_differ(&prepared, &again));
+        let differ = match prepared.probes == again.probes {
+            true => Err("the results are the same".to_owned()),
+            false => Ok(()),
+        };
+        push(checks, &name, differ);
         worker.ask(RequestBody::Release, LIMIT)?;
     }
     Ok(())
+}
+
+fn prepare(variant: &str, problem: &Problem, seed: u64) -> RequestBody {
+    RequestBody::Prepare(Prepare {
+        variant: variant.to_owned(),
+        problem: problem.clone(),
+        params: Params::default(),
+        seed,
+        counters: Vec::new(),
+        input_sets: INPUT_SETS,
+    })
 }
 
 /// Whether samples are taken on several sets of inputs, and the last one's result is right.
@@ -317,17 +335,6 @@ fn after_timing(
     }
 }
 
-fn told<T>(checked: Result<T, Rejected>) -> Result<(), String> {
-    checked.map(drop).map_err(|rejected| rejected.reason)
-}
-
-fn seeds_differ(one: &Prepared, other: &Prepared) -> Result<(), String> {
-    match one.probes == other.probes {
-        true => Err("the results are the same".to_owned()),
-        false => Ok(()),
-    }
-}
-
 fn measure() -> Measure {
     Measure {
         warmup: 1,
@@ -349,7 +356,8 @@ fn push(checks: &mut Vec<Check>, name: &str, result: Result<(), String>) {
     });
 }
 
-fn shown(reply: &ReplyBody) -> String {
+fn unexpected(reply: &ReplyBody) -> String {
     let text = serde_json::to_string(reply).unwrap_or_default();
-    text.chars().take(160).collect()
+    let start: String = text.chars().take(160).collect();
+    format!("answered {start}")
 }

@@ -7,16 +7,18 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
-use crate::worker::program::{Leaves, Program, Started, Streams, why};
+use super::workers::{NoCommand, environment_of, is_python};
+use crate::worker::program::{Program, Streams, why};
 use regatta_core::cache;
 use regatta_core::input;
+use regatta_core::names::plain_name;
 use regatta_core::output;
 use regatta_core::record::built::Built;
+use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
 use regatta_worker::attention::{NAME_RULE, is_name};
 
@@ -34,81 +36,46 @@ const LOG_SIZE: u64 = 256 << 20;
 /// Name of the file that pip installs from.
 const REQUIREMENTS: &str = "requirements.txt";
 
-/// Why an environment cannot be had.
+/// Why an environment cannot be had, with its name and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum EnvironmentError {
-    /// It has requirements and was not made.
-    #[error("environment `{0}` is not made yet: run `regatta env make {0}`")]
-    NotMade(String),
-    /// A program that makes it could not be started.
-    #[error(
-        "environment `{name}`: cannot start {program}: {why}; name a Python in its `interpreter`"
-    )]
-    Start {
-        /// The environment.
-        name: String,
-        /// The program.
-        program: String,
-        /// The reason.
-        why: String,
-    },
-    /// A step of making it failed; what it printed stands on standard error.
-    #[error("environment `{name}`: {step} failed ({status}); its words are above")]
-    Step {
-        /// The environment.
-        name: String,
-        /// What was tried.
-        step: &'static str,
-        /// How it ended.
-        status: String,
-    },
-    /// Its name is part of a folder's.
-    #[error("environment `{}`: a name is {rule}", .0.escape_debug(), rule = NAME_RULE)]
-    Name(String),
-    /// A file of it.
-    #[error("environment `{name}`: {path}: {error}")]
-    File {
-        /// The environment.
-        name: String,
-        /// The file.
-        path: String,
-        /// The system's words.
-        error: io::Error,
-    },
+#[error("environment `{name}`{what}")]
+pub struct EnvironmentError {
+    name: String,
+    what: String,
 }
 
 /// An environment that is made from requirements, or may be.
-pub struct Made<'a> {
+pub struct PythonEnvironment<'a> {
     name: &'a str,
     environment: &'a Environment,
     folder: PathBuf,
 }
 
-impl<'a> Made<'a> {
+impl<'a> PythonEnvironment<'a> {
     /// Where this environment lies once it is made; `None` where it uses an interpreter as
     /// that is.
     ///
     /// # Errors
     /// When there is no folder for it, or its name would lead out of that.
-    pub fn of(
+    pub fn locate(
         name: &'a str,
         environment: &'a Environment,
-    ) -> Result<Option<Made<'a>>, EnvironmentError> {
+    ) -> Result<Option<PythonEnvironment<'a>>, EnvironmentError> {
         if !is_name(name) {
-            return Err(EnvironmentError::Name(name.to_owned()));
+            return Err(error(
+                name.escape_debug(),
+                format!(": a name is {NAME_RULE}"),
+            ));
         }
         if environment.requirements.is_empty() {
             return Ok(None);
         }
-        let cache = cache::folder().map_err(|error| EnvironmentError::File {
-            name: name.to_owned(),
-            path: "the cache".to_owned(),
-            error,
-        })?;
-        Ok(Some(Made::within(&cache, name, environment)))
+        let cache =
+            cache::folder().map_err(|problem| error(name, format!(": the cache: {problem}")))?;
+        Ok(Some(PythonEnvironment::within(&cache, name, environment)))
     }
 
-    fn within(cache: &Path, name: &'a str, environment: &'a Environment) -> Made<'a> {
+    fn within(cache: &Path, name: &'a str, environment: &'a Environment) -> PythonEnvironment<'a> {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(interpreter_of(environment).as_bytes());
         hasher.update(&[u8::from(environment.system_packages)]);
@@ -124,7 +91,7 @@ impl<'a> Made<'a> {
             hasher.update(line.as_bytes());
         }
         let folder = format!("{name}-{:08x}", hasher.finalize());
-        Made {
+        PythonEnvironment {
             name,
             environment,
             folder: cache.join("environments").join(folder),
@@ -142,7 +109,7 @@ impl<'a> Made<'a> {
     }
 
     /// Why pip could not install it, by its last error, where it was tried.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn last_error(&self) -> Option<String> {
         let log = input::bytes(&self.folder.join(LOG), LOG_SIZE).ok()?;
         let text = String::from_utf8_lossy(&log);
         let said = text
@@ -167,7 +134,10 @@ impl<'a> Made<'a> {
     pub fn interpreter(&self) -> Result<PathBuf, EnvironmentError> {
         match self.lock() {
             Some(_) => Ok(self.python()),
-            None => Err(EnvironmentError::NotMade(self.name.to_owned())),
+            None => Err(self.error(format!(
+                " is not made yet: run `regatta env make {}`",
+                self.name
+            ))),
         }
     }
 
@@ -232,87 +202,67 @@ impl<'a> Made<'a> {
 
     /// What is installed, as pip tells it.
     fn listing(&self) -> Result<String, EnvironmentError> {
-        let python = self.python();
         let arguments = [PIP, &["freeze", "--all"]].concat();
-        let start = |error| self.start(&python, error);
-        let mut freeze = self.started(&python, &arguments, Stdio::piped())?;
+        let streams = Streams {
+            stdout: Stdio::piped(),
+            ..Streams::to_stderr()
+        };
         let mut text = Vec::new();
-        if let Some(mut printed) = freeze.stdout() {
-            printed.read_to_end(&mut text).map_err(start)?;
-        }
-        let status = freeze.wait().map_err(start)?;
-        match status.success() {
-            true => Ok(String::from_utf8_lossy(&text).into_owned()),
-            false => Err(self.failed("listing what is installed", status)),
-        }
+        self.run(
+            "listing what is installed",
+            &self.python(),
+            &arguments,
+            streams,
+            &mut text,
+        )?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Runs a step; standard output is the caller's own, for results.
-    fn step(
+    fn step(&self, step: &str, program: &Path, args: &[&str]) -> Result<(), EnvironmentError> {
+        self.run(step, program, args, Streams::to_stderr(), &mut Vec::new())
+    }
+
+    /// Runs a program that ends with this one, with what it starts: installers build. What it
+    /// prints into a pipe is added to `printed`.
+    fn run(
         &self,
-        step: &'static str,
+        step: &str,
         program: &Path,
-        arguments: &[&str],
+        args: &[&str],
+        streams: Streams,
+        printed: &mut Vec<u8>,
     ) -> Result<(), EnvironmentError> {
-        let words = io::stderr().as_fd().try_clone_to_owned();
-        let words = words.map_or_else(|_| Stdio::null(), Stdio::from);
-        let mut started = self.started(program, arguments, words)?;
-        let status = started.wait().map_err(|error| self.start(program, error))?;
+        let cannot_start = |why: String| {
+            self.error(format!(
+                ": cannot start {}: {why}; name a Python in its `interpreter`",
+                program.display()
+            ))
+        };
+        let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
+        let started = Program::new(program, args).start(streams, Vec::new());
+        let mut started = started.map_err(|error| cannot_start(why(program, &error)))?;
+        let read = started.stdout().map(|mut pipe| pipe.read_to_end(printed));
+        let status = read.transpose().and_then(|_| started.wait());
+        let status = status.map_err(|error| cannot_start(error.to_string()))?;
         match status.success() {
             true => Ok(()),
-            false => Err(self.failed(step, status)),
+            false => Err(self.error(format!(": {step} failed ({status}); its words are above"))),
         }
     }
 
-    /// Starts a program that ends with this one, with what it starts: installers build.
-    fn started(
-        &self,
-        program: &Path,
-        arguments: &[&str],
-        stdout: Stdio,
-    ) -> Result<Started, EnvironmentError> {
-        let streams = Streams {
-            stdin: Stdio::null(),
-            stdout,
-            stderr: Stdio::inherit(),
-        };
-        let started = Program {
-            program: program.to_owned(),
-            args: arguments.iter().map(|&word| word.to_owned()).collect(),
-            env: Vec::new(),
-            directory: None,
-            leaves: Leaves::Nothing,
-        }
-        .start(streams, Vec::new());
-        started.map_err(|error| EnvironmentError::Start {
-            name: self.name.to_owned(),
-            program: program.display().to_string(),
-            why: why(program, &error),
-        })
+    fn file(&self, path: &Path, problem: io::Error) -> EnvironmentError {
+        self.error(format!(": {}: {problem}", path.display()))
     }
 
-    fn failed(&self, step: &'static str, status: std::process::ExitStatus) -> EnvironmentError {
-        EnvironmentError::Step {
-            name: self.name.to_owned(),
-            step,
-            status: status.to_string(),
-        }
+    fn error(&self, what: String) -> EnvironmentError {
+        error(self.name, what)
     }
+}
 
-    fn start(&self, program: &Path, error: io::Error) -> EnvironmentError {
-        EnvironmentError::Start {
-            name: self.name.to_owned(),
-            program: program.display().to_string(),
-            why: error.to_string(),
-        }
-    }
-
-    fn file(&self, path: &Path, error: io::Error) -> EnvironmentError {
-        EnvironmentError::File {
-            name: self.name.to_owned(),
-            path: path.display().to_string(),
-            error,
-        }
+fn error(name: impl ToString, what: String) -> EnvironmentError {
+    EnvironmentError {
+        name: name.to_string(),
+        what,
     }
 }
 
@@ -344,6 +294,83 @@ pub fn interpreter_of(environment: &Environment) -> String {
         .clone()
         .or_else(|| chosen().filter(|path| !path.is_empty()))
         .unwrap_or_else(|| "python3".to_owned())
+}
+
+/// The environment in which the suite's Python workers run that name none, with these
+/// requirements (`jax==0.5.0`) in place of its own of the same packages, and its name.
+///
+/// # Errors
+/// When no worker of the suite would run in it.
+pub fn released(
+    suite: &Suite,
+    default: Option<&str>,
+    requirements: &[String],
+) -> Result<(String, Environment), NoCommand> {
+    let asked = requirements.join(",");
+    let declared = replaced(suite, default, &format!("pypi:{asked}"))?;
+    let name = plain_name(&asked).replace("--", "-");
+    Ok((name, with(&declared, requirements)))
+}
+
+/// The same of exactly these requirements, which are all that is installed in it, whatever they
+/// say that they depend on. `spec` is what asked for it, and `name` what it is called.
+///
+/// # Errors
+/// When no worker of the suite would run in it.
+pub fn locked(
+    suite: &Suite,
+    default: Option<&str>,
+    spec: &str,
+    requirements: &[String],
+) -> Result<Environment, NoCommand> {
+    Ok(Environment {
+        requirements: requirements.to_vec(),
+        alone: true,
+        workers: Vec::new(),
+        ..replaced(suite, default, spec)?
+    })
+}
+
+/// The environment that another would take the place of.
+fn replaced(suite: &Suite, default: Option<&str>, spec: &str) -> Result<Environment, NoCommand> {
+    let mut variants = suite.cases.iter().map(|case| &case.variant);
+    let python =
+        variants.find(|variant| variant.environment.is_none() && is_python(&variant.worker, suite));
+    let Some(variant) = python else {
+        return Err(NoCommand(format!(
+            "{spec} changes nothing: no variant of suite {} is of a Python worker that \
+             leaves its environment open",
+            suite.name
+        )));
+    };
+    let (_, declared) = environment_of(&variant.worker, suite, default)?;
+    Ok(declared)
+}
+
+/// An environment with these requirements before its own, of which those of the same packages
+/// go.
+fn with(declared: &Environment, requirements: &[String]) -> Environment {
+    let named: Vec<String> = requirements.iter().map(|line| package(line)).collect();
+    let kept = declared.requirements.iter();
+    let kept = kept.filter(|line| !named.contains(&package(line)));
+    Environment {
+        requirements: requirements.iter().chain(kept).cloned().collect(),
+        workers: Vec::new(),
+        ..declared.clone()
+    }
+}
+
+/// The package of a requirement, as indexes compare names (PEP 503).
+fn package(line: &str) -> String {
+    let name = line
+        .split(['=', '<', '>', '!', '~', ' ', '[', ';', '@'])
+        .next();
+    let name = name.unwrap_or_default().to_ascii_lowercase();
+    let parts: Vec<&str> = name
+        .split(['-', '_', '.'])
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.join("-")
 }
 
 #[cfg(test)]

@@ -1,21 +1,16 @@
 //! How it is measured: schedule, invocations, checks, machine.
 
 pub mod building;
-pub mod builds;
-mod command;
+pub mod command;
 pub mod conformance;
-pub mod counters;
-pub mod declared;
 pub mod environments;
 pub mod experiment;
 pub mod git;
-pub mod held;
-pub mod identity;
+pub mod interference;
 pub mod interrupt;
 pub mod laps;
 pub mod machine;
 pub mod preflight;
-pub mod released;
 pub mod ruler;
 pub mod schedule;
 pub mod session;

@@ -1,9 +1,16 @@
-//! What machine this is, from what its workers say and the system tells.
+//! What is measured, and on what: the machine, from what its workers say and the system tells, and
+//! checksums of the code of the workers with the variables that decide its speed.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
+use crate::worker::WorkerSpec;
+use regatta_core::record::identity::{Identity, WorkerIdentity, is_kept};
 use regatta_core::record::types::{Fingerprint, WorkerRecord};
+use regatta_cuda::kernels::source::Source;
 use regatta_worker::protocol::{Device, DeviceKind, Hello};
 
 /// The fingerprint of a machine whose workers introduced themselves so.
@@ -119,6 +126,209 @@ fn slug(name: &str) -> String {
     }
 }
 
+/// Files of a folder that are looked at, at the most: more are no sources of one library.
+const MOST_FILES: usize = 50_000;
+
+/// Files larger than this are known by size and time alone: reading them takes seconds.
+const READ_WHOLE: u64 = 512 << 20;
+
+/// Endings of files that are code, or make code.
+const CODE: [&str; 13] = [
+    "py", "pyx", "so", "cu", "cuh", "h", "hpp", "c", "cc", "cpp", "cubin", "ptx", "pl",
+];
+
+/// The identity of a run by these workers, and this executable.
+pub fn identity<'a>(specs: impl Iterator<Item = &'a WorkerSpec>) -> Identity {
+    let own = std::env::current_exe().ok();
+    Identity {
+        executable: own.map_or_else(unreadable, |path| checksum(&path)),
+        workers: specs
+            .map(|spec| (spec.name.clone(), worker_identity(spec)))
+            .collect(),
+    }
+}
+
+fn worker_identity(spec: &WorkerSpec) -> WorkerIdentity {
+    let program = spec.program.display().to_string();
+    let environment = environment(spec);
+    let from = spec.directory.as_deref().unwrap_or(Path::new(""));
+    let mut files = BTreeMap::new();
+    if let Some(path) = program_file(&spec.program) {
+        files.insert(program.clone(), checksum(&path));
+    }
+    for path in named_files(&spec.args, from) {
+        files.insert(path.display().to_string(), checksum(&path));
+    }
+    let folders = environment.get("PYTHONPATH").cloned().unwrap_or_default();
+    for folder in folders.split(':').filter(|folder| !folder.is_empty()) {
+        files.insert(folder.to_owned(), listing(&from.join(folder)));
+    }
+    WorkerIdentity {
+        command: [vec![program], spec.args.clone()].concat(),
+        files,
+        environment,
+    }
+}
+
+/// Variables that the worker inherits or is given, of those that are kept.
+fn environment(spec: &WorkerSpec) -> BTreeMap<String, String> {
+    let inherited = std::env::vars_os().map(|(name, value)| {
+        let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+        (text(name), text(value))
+    });
+    let mut all: BTreeMap<String, String> = inherited.collect();
+    all.extend(spec.env.iter().cloned());
+    all.retain(|name, _| is_kept(name));
+    all
+}
+
+/// Where a program lies, as the system looks for it.
+fn program_file(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return Some(program.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+/// The files that arguments name, with the code that lies beside a script: a worker is
+/// seldom one file. Of a folder that Python runs, and of `-m MODULE`, all code. Paths are
+/// looked for `from` where the worker is started.
+fn named_files(args: &[String], from: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut arguments = args.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "-m"
+            && let Some(module) = arguments.next()
+        {
+            let path = from.join(module.replace('.', "/"));
+            found.extend(package(&path));
+            found.extend(beside(&path.with_extension("py")));
+            continue;
+        }
+        let value = argument.split_once('=').map_or("", |(_, value)| value);
+        for word in [argument.as_str(), value] {
+            if word.is_empty() {
+                continue;
+            }
+            let path = from.join(word);
+            found.extend(beside(&path));
+            if path.join("__main__.py").is_file() {
+                found.extend(package(&path));
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// A file, and where it is a script, the files of its kind in its folder.
+fn beside(path: &Path) -> Vec<PathBuf> {
+    if path.as_os_str().is_empty() || !path.is_file() {
+        return Vec::new();
+    }
+    let script = path.extension().filter(|ending| is_code(ending));
+    let (Some(ending), Some(folder)) = (script, path.parent()) else {
+        return vec![path.to_owned()];
+    };
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    let mut found = vec![path.to_owned()];
+    // A kernel's tiles and loops are in its headers as often as not.
+    if ending == "cu" {
+        found.extend(Source::included_files(path));
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let others = entries
+        .map(|entry| entry.path())
+        .filter(|other| other.extension() == Some(ending) && other.file_name() != path.file_name());
+    found.extend(others.filter(|other| other.is_file()).take(MOST_FILES));
+    found
+}
+
+/// The code of a Python package, with the packages in it.
+fn package(folder: &Path) -> Vec<PathBuf> {
+    let marks = ["__init__.py", "__main__.py"];
+    match marks.iter().any(|name| folder.join(name).is_file()) {
+        true => code_below(folder),
+        false => Vec::new(),
+    }
+}
+
+fn is_code(ending: &std::ffi::OsStr) -> bool {
+    ending.to_str().is_some_and(|ending| CODE.contains(&ending))
+}
+
+/// CRC-32 and length of a file's bytes; of a large one, of its size and time.
+pub fn checksum(path: &Path) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let facts = file.metadata()?;
+        if facts.len() > READ_WHOLE {
+            return Ok(format!("{} bytes of {}", facts.len(), modified(&facts)));
+        }
+        let mut hasher = crc32fast::Hasher::new();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(format!("{:08x}-{}", hasher.finalize(), facts.len())),
+                n => hasher.update(&buffer[..n]),
+            }
+        }
+    };
+    read().unwrap_or_else(|_| unreadable())
+}
+
+/// A checksum of the names, sizes and times of the code in a folder and those below it.
+fn listing(folder: &Path) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    let files = code_below(folder);
+    for path in &files {
+        if let Ok(facts) = fs::symlink_metadata(path) {
+            let line = format!("{} {} {}\n", path.display(), facts.len(), modified(&facts));
+            hasher.update(line.as_bytes());
+        }
+    }
+    format!("{:08x}-{}", hasher.finalize(), files.len())
+}
+
+/// The code in a folder and those below it, but hidden ones and what Python leaves behind.
+fn code_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut waiting, mut files) = (vec![folder.to_owned()], Vec::new());
+    while let Some(folder) = waiting.pop() {
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths {
+            let hidden = path.file_name().is_none_or(|name| {
+                name.to_string_lossy().starts_with('.') || name == "__pycache__"
+            });
+            let Ok(facts) = fs::symlink_metadata(&path) else {
+                continue;
+            };
+            if facts.is_dir() && !hidden {
+                waiting.push(path);
+            } else if path.extension().is_some_and(is_code) && files.len() < MOST_FILES {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+fn modified(facts: &fs::Metadata) -> String {
+    format!("{}.{:09}", facts.mtime(), facts.mtime_nsec())
+}
+
+fn unreadable() -> String {
+    "unreadable".to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,5 +360,101 @@ mod tests {
         let long = slug(&"boat".repeat(100));
         assert!(file_name(&long).len() <= LONGEST);
         assert_ne!(file_name(&long), file_name(&slug(&"boat".repeat(101))));
+    }
+
+    fn spec(args: &[&str], env: &[(&str, &str)]) -> WorkerSpec {
+        let env = env
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        WorkerSpec {
+            name: "mine".to_owned(),
+            program: PathBuf::from("sh"),
+            args: args.iter().map(|&word| word.to_owned()).collect(),
+            env: env.collect(),
+            directory: None,
+            fix: String::new(),
+            forking: Default::default(),
+        }
+    }
+
+    /// A folder with these files.
+    fn files(of: &[(&str, &str)]) -> (tempfile::TempDir, impl Fn(&str) -> PathBuf + use<>) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_owned();
+        let at = move |name: &str| root.join(name);
+        for (name, text) in of {
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), text).unwrap();
+        }
+        (folder, at)
+    }
+
+    #[test]
+    fn a_worker_is_its_program_its_script_and_what_lies_beside_it() {
+        let (_folder, at) = files(&[
+            ("bench.py", "import kernels"),
+            ("kernels.py", "fast"),
+            ("notes.txt", "x"),
+        ]);
+        let spec = spec(&[&format!("--script={}", at("bench.py").display())], &[]);
+        let before = worker_identity(&spec);
+        assert_eq!(before.files.len(), 3, "{:?}", before.files);
+        assert_eq!(worker_identity(&spec), before);
+        fs::write(at("kernels.py"), "slow").unwrap();
+        let after = worker_identity(&spec);
+        let changed = before.files.iter();
+        assert_eq!(
+            changed
+                .filter(|(name, sum)| after.files[*name] != **sum)
+                .count(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_cuda_file_is_its_headers_too() {
+        let (_folder, at) = files(&[
+            ("mine.cu", "#include \"inc/tile.cuh\""),
+            ("inc/tile.cuh", "#include \"inc/size.h\""),
+            ("inc/size.h", "#define TILE 64"),
+            ("other.cuh", "nobody includes it"),
+        ]);
+        let spec = spec(&[&at("mine.cu").display().to_string()], &[]);
+        let before = worker_identity(&spec).files;
+        fs::write(at("inc/size.h"), "#define TILE 32").unwrap();
+        let after = worker_identity(&spec).files;
+        let name = |file: &str| at(file).display().to_string();
+        assert_ne!(before[&name("inc/size.h")], after[&name("inc/size.h")]);
+        assert!(before.contains_key(&name("inc/tile.cuh")));
+        assert!(!before.contains_key(&name("other.cuh")));
+    }
+
+    #[test]
+    fn a_package_and_a_folder_that_is_imported_from_are_their_code() {
+        let (folder, at) = files(&[
+            ("bench/__main__.py", "1"),
+            ("bench/libraries/a.py", "1"),
+            ("beside.py", "1"),
+        ]);
+        let before = listing(folder.path());
+        fs::create_dir(at("bench/libraries/__pycache__")).unwrap();
+        for other in ["bench/libraries/__pycache__/a.so", "bench/notes.md"] {
+            fs::write(at(other), "1").unwrap();
+        }
+        let found = named_files(&[at("bench").display().to_string()], Path::new(""));
+        assert_eq!(
+            found,
+            ["bench/__main__.py", "bench/libraries/a.py"].map(&at)
+        );
+        assert_eq!(listing(folder.path()), before);
+        fs::write(at("bench/b.py"), "1").unwrap();
+        assert_ne!(listing(folder.path()), before);
+    }
+
+    #[test]
+    fn variables_are_the_workers_own_before_the_inherited_ones() {
+        let found = environment(&spec(&[], &[("OMP_NUM_THREADS", "3"), ("MINE", "1")]));
+        assert_eq!(found["OMP_NUM_THREADS"], "3");
+        assert!(!found.contains_key("MINE"));
     }
 }

@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::held::Waiting;
-use super::worker::launch::Launcher;
-use crate::worker::host::{Conversation, HostError};
+use super::workers::WaitingWorker;
+use crate::worker::{Conversation, Launcher, WorkerError};
 use regatta_core::suite::Suite;
 use regatta_core::suite::document::nearest;
 use regatta_worker::attention::{Case, Dtype, NAME_RULE, ParamValue, is_name, work};
@@ -20,7 +19,7 @@ use regatta_worker::units::Bytes;
 pub enum Preflight {
     /// A worker did not come up.
     #[error(transparent)]
-    Worker(#[from] HostError),
+    Worker(#[from] WorkerError),
     /// The suite asks for something its workers do not have.
     #[error("{0}")]
     Plan(String),
@@ -42,7 +41,7 @@ pub struct Introduced {
     /// Of themselves, by name.
     pub hellos: BTreeMap<String, Hello>,
     /// The one that was not ended.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitingWorker>,
     /// What the devices of those that measured it reach, where the suite asks for it.
     pub peaks: BTreeMap<String, Peak>,
     /// Which workers did not, and why, a sentence each; none where another measured their device.

@@ -41,7 +41,7 @@ type Round = [Vec<Nanoseconds>; SETS];
 
 /// What a clock makes of one nominal length.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct ClockReading {
     /// Length of the work.
     pub nominal: Nanoseconds,
     /// Median reading.
@@ -60,7 +60,7 @@ pub struct Reading {
 ///
 /// # Errors
 /// No GPU, or a driver that fails.
-pub fn gpu() -> Result<(String, Vec<Reading>), regatta_probe::Error> {
+pub fn gpu() -> Result<(String, Vec<ClockReading>), regatta_probe::Error> {
     // SAFETY: the null stream is always there.
     let device = unsafe { Cuda::open(0, std::ptr::null_mut())? };
     let (name, step) = (device.name()?, device.timer_step_ns()?);
@@ -82,7 +82,7 @@ pub fn gpu() -> Result<(String, Vec<Reading>), regatta_probe::Error> {
 ///
 /// The clock that reads is the one that is looked at: what is seen is what comes between,
 /// such as other processes.
-pub fn cpu() -> (String, Vec<Reading>) {
+pub fn cpu() -> (String, Vec<ClockReading>) {
     let mut read = |ns| {
         let wanted = Duration::from_nanos(ns);
         let start = Instant::now();
@@ -108,7 +108,7 @@ fn readings<E>(
     plan: &[(u64, usize, usize)],
     own: Nanoseconds,
     read: &mut impl FnMut(u64) -> Result<Nanoseconds, E>,
-) -> Result<Vec<Reading>, E> {
+) -> Result<Vec<ClockReading>, E> {
     let mut order: [usize; SETS] = std::array::from_fn(|set| set);
     let mut draws = ChaCha8Rng::seed_from_u64(1);
     let mut found = Vec::with_capacity(plan.len());
@@ -139,7 +139,7 @@ fn longer(nominal: u64, set: usize) -> u64 {
 }
 
 /// What the rounds of a length say; `None` where a set is empty.
-fn reading(nominal: Nanoseconds, own: Nanoseconds, rounds: &[Round]) -> Option<Reading> {
+fn reading(nominal: Nanoseconds, own: Nanoseconds, rounds: &[Round]) -> Option<ClockReading> {
     let same = rounds
         .iter()
         .flat_map(|sets| sets[0].iter().chain(&sets[1]));
@@ -155,7 +155,7 @@ fn reading(nominal: Nanoseconds, own: Nanoseconds, rounds: &[Round]) -> Option<R
             .map(|of| of[2 + number] - (of[0] + of[1]) / 2.0);
         *share = median(&more.collect::<Vec<Nanoseconds>>())?.share_of(nominal);
     }
-    Some(Reading {
+    Some(ClockReading {
         nominal,
         read,
         bias: read - nominal - own,

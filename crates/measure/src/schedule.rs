@@ -14,7 +14,7 @@ use regatta_worker::attention::{Case, CaseId};
 
 /// One start of one worker, and the cases it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct WorkerBlock {
     /// Counts from 0 over the run.
     pub invocation: u32,
     /// `worker` or `worker@environment`.
@@ -33,7 +33,7 @@ pub fn blocks(
     range: std::ops::Range<u32>,
     seed: u64,
     done: &BTreeSet<(u32, CaseId)>,
-) -> Vec<Block> {
+) -> Vec<WorkerBlock> {
     let workers: BTreeSet<String> = cases
         .iter()
         .map(|case| case.variant.worker_name())
@@ -53,7 +53,7 @@ pub fn blocks(
             cases.shuffle(&mut rng);
             cases.retain(|case| !done.contains(&(invocation, case.id())));
             if !cases.is_empty() {
-                blocks.push(Block {
+                blocks.push(WorkerBlock {
                     invocation,
                     worker: worker.clone(),
                     cases,
@@ -64,30 +64,21 @@ pub fn blocks(
     blocks
 }
 
-/// What is measured of two sides in turn: case by case, what stands beside what, and of each
-/// side what is done already.
-pub struct Sides<'a> {
-    /// Cases of the base and the head, each beside the other.
-    pub cases: &'a [(Case, Case)],
-    /// What the base has.
-    pub base_done: &'a BTreeSet<(u32, CaseId)>,
-    /// What the head has.
-    pub head_done: &'a BTreeSet<(u32, CaseId)>,
-}
-
-/// The blocks of both sides in the order in which they run.
+/// The blocks of a base and a head in the order in which they run, less what each has `done`;
+/// `cases` has those of the base and the head side by side.
 ///
 /// Every invocation starts each pair of workers once, in random order; the two of a pair come
 /// one after the other, which comes first is random, and both have their cases in one order.
 /// A process is never up beside the other's: what it holds of memory and caches goes with it.
-pub fn in_turn(
-    sides: &Sides<'_>,
+pub fn interleaved(
+    cases: &[(Case, Case)],
+    done: [&BTreeSet<(u32, CaseId)>; 2],
     range: std::ops::Range<u32>,
     seed: u64,
-) -> Vec<(TurnSide, Block)> {
+) -> Vec<(TurnSide, WorkerBlock)> {
     let pair_of =
         |(base, head): &(Case, Case)| (base.variant.worker_name(), head.variant.worker_name());
-    let workers: BTreeSet<(String, String)> = sides.cases.iter().map(pair_of).collect();
+    let workers: BTreeSet<(String, String)> = cases.iter().map(pair_of).collect();
     let mut found = Vec::new();
     for invocation in range {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -95,29 +86,21 @@ pub fn in_turn(
         let mut order: Vec<&(String, String)> = workers.iter().collect();
         order.shuffle(&mut rng);
         for pair in order {
-            let cases = sides.cases.iter().filter(|cases| pair_of(cases) == *pair);
-            let mut cases: Vec<&(Case, Case)> = cases.collect();
+            let own = cases.iter().filter(|cases| pair_of(cases) == *pair);
+            let mut cases: Vec<&(Case, Case)> = own.collect();
             cases.shuffle(&mut rng);
             let block = |worker: &String, of: fn(&(Case, Case)) -> &Case, done: &BTreeSet<_>| {
                 let cases = cases.iter().map(|cases| of(cases).clone());
-                Block {
+                let left = cases.filter(|case| !done.contains(&(invocation, case.id())));
+                WorkerBlock {
                     invocation,
                     worker: worker.clone(),
-                    cases: cases
-                        .filter(|case| !done.contains(&(invocation, case.id())))
-                        .collect(),
+                    cases: left.collect(),
                 }
             };
-            let mut both = [
-                (
-                    TurnSide::Base,
-                    block(&pair.0, |cases| &cases.0, sides.base_done),
-                ),
-                (
-                    TurnSide::Head,
-                    block(&pair.1, |cases| &cases.1, sides.head_done),
-                ),
-            ];
+            let base = block(&pair.0, |cases| &cases.0, done[0]);
+            let head = block(&pair.1, |cases| &cases.1, done[1]);
+            let mut both = [(TurnSide::Base, base), (TurnSide::Head, head)];
             both.shuffle(&mut rng);
             found.extend(
                 both.into_iter()
@@ -165,7 +148,7 @@ mod tests {
         let whole = blocks(&cases, 0..2, 7, &BTreeSet::new());
         let done: BTreeSet<_> = whole[0].cases[..5].iter().map(|c| (0, c.id())).collect();
         let rest = blocks(&cases, 0..2, 7, &done);
-        let flat = |blocks: &[Block]| -> Vec<Case> {
+        let flat = |blocks: &[WorkerBlock]| -> Vec<Case> {
             blocks.iter().flat_map(|b| b.cases.clone()).collect()
         };
         assert_eq!(flat(&rest), flat(&whole)[5..]);
@@ -176,12 +159,7 @@ mod tests {
         let head = cases();
         let pairs: Vec<(Case, Case)> = head.iter().cloned().map(|c| (c.clone(), c)).collect();
         let none = BTreeSet::new();
-        let sides = Sides {
-            cases: &pairs,
-            base_done: &none,
-            head_done: &none,
-        };
-        let turns = in_turn(&sides, 0..40, 3);
+        let turns = interleaved(&pairs, [&none; 2], 0..40, 3);
         assert_eq!(turns.len(), 2 * 3 * 40);
         let mut first = 0;
         for pair in turns.chunks(2) {
@@ -201,12 +179,7 @@ mod tests {
         let pairs = [("cpu/a:s64,d64", "torch/b:s64,d64")];
         let pairs = pairs.map(|(b, h)| (b.parse::<Case>().unwrap(), h.parse::<Case>().unwrap()));
         let done = BTreeSet::from([(0, pairs[0].0.id())]);
-        let sides = Sides {
-            cases: &pairs,
-            base_done: &done,
-            head_done: &BTreeSet::new(),
-        };
-        let turns = in_turn(&sides, 0..1, 1);
+        let turns = interleaved(&pairs, [&done, &BTreeSet::new()], 0..1, 1);
         assert_eq!(turns.len(), 1);
         assert_eq!((turns[0].0, &*turns[0].1.worker), (TurnSide::Head, "torch"));
     }

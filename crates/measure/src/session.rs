@@ -2,23 +2,18 @@
 //! came of each, whatever it is.
 
 mod census;
-mod load;
-mod outcome;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use self::census::{Counted, Question, counters, of_invocation, tuned};
-use self::load::{Load, disturbed};
-use self::outcome::{clipped, failed, fault_of, lost, out_of_turn, start_of, unsupported};
-use super::counters::{Unwatched, Watch};
-use super::laps::{Clock, Laps, Spent};
+use self::census::{CallFacts, CensusRequest, counters, of_invocation, tuned};
+use super::interference::{LoadLog, Watch, disturbed};
+use super::laps::{Laps, TimeSource, TimeSpent};
 use super::preflight::variant_of;
-use super::schedule::Block;
-use super::verify::{self, AskedAfter, Verifier};
-use super::worker::launch::Launcher;
-use crate::worker::host::{Conversation, HostError};
-use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
+use super::schedule::WorkerBlock;
+use super::verify::{self, AskedAfter, Rejected, Verifier};
+use crate::worker::{Conversation, Launcher, Origin, WorkerError, WorkerFailure};
+use regatta_core::record::types::{Entry, Fault, How, Measurement, Outcome, Start};
 use regatta_core::suite::Suite;
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::protocol::{Measure, Prepare, ReplyBody, RequestBody, VariantInfo};
@@ -26,7 +21,7 @@ use regatta_worker::protocol::{Measure, Prepare, ReplyBody, RequestBody, Variant
 /// Is told what happens.
 pub trait Observer {
     /// An invocation of a worker begins.
-    fn block(&mut self, _block: &Block) {}
+    fn block(&mut self, _block: &WorkerBlock) {}
     /// A case begins.
     fn case(&mut self, _case: &Case) {}
     /// A case ended.
@@ -38,7 +33,7 @@ pub trait Observer {
 }
 
 /// The worker of a block.
-enum Worker {
+enum BlockWorker {
     /// To be started for the next case.
     Absent,
     /// Started.
@@ -47,86 +42,70 @@ enum Worker {
     Down(Box<Outcome>),
 }
 
-/// What a worker was brought to, and so what it has to be let off.
-enum Asked {
-    /// It holds no case.
-    Nothing,
-    /// It holds one.
-    Prepared,
-}
-
-/// Everything a schedule is run with.
-pub struct Session<'a> {
-    suite: &'a Suite,
-    launcher: &'a mut dyn Launcher,
-    clock: &'a dyn Clock,
-    detailed: &'a mut BTreeSet<CaseId>,
-    /// What was spent on workers and cases.
-    pub spent: Spent,
+/// What a session knows from one block to the next.
+pub struct SessionState {
+    /// Cases whose single operations this run has looked at.
+    detailed: BTreeSet<CaseId>,
     verifier: Verifier,
-    load: Load,
+    load: LoadLog,
 }
 
-impl<'a> Session<'a> {
-    /// A session over the cases of a suite; `clock` tells what each phase of them takes,
-    /// `detailed` has the cases whose single operations this run has looked at.
-    pub fn new(
-        suite: &'a Suite,
-        launcher: &'a mut dyn Launcher,
-        clock: &'a dyn Clock,
-        detailed: &'a mut BTreeSet<CaseId>,
-    ) -> Session<'a> {
-        Session {
-            suite,
-            launcher,
-            clock,
-            detailed,
-            spent: Spent::default(),
+impl SessionState {
+    /// Of a session that has not begun; samples that other programs disturbed say so, as far as
+    /// `watch` sees it.
+    pub fn new(watch: Box<dyn Watch>) -> SessionState {
+        SessionState {
+            detailed: BTreeSet::new(),
             verifier: Verifier::default(),
-            load: Load::new(Box::new(Unwatched)),
+            load: LoadLog::new(watch),
         }
     }
+}
 
-    /// The same, with somebody who looks at the machine: samples that other programs disturbed
-    /// say so.
-    pub fn watched_by(self, watch: Box<dyn Watch>) -> Session<'a> {
-        Session {
-            load: Load::new(watch),
-            ..self
-        }
-    }
+/// Everything a block is run with.
+pub struct Session<'a> {
+    /// The suite whose cases run.
+    pub suite: &'a Suite,
+    /// Starts their workers.
+    pub launcher: &'a mut dyn Launcher,
+    /// Tells what each phase takes.
+    pub clock: &'a dyn TimeSource,
+    /// What is known from the blocks before.
+    pub state: &'a mut SessionState,
+    /// What is spent on workers and cases is added here.
+    pub spent: &'a mut TimeSpent,
+}
 
-    /// Runs blocks in order, handing each entry to `keep` as soon as it is there.
+impl Session<'_> {
+    /// Runs a block, handing each entry to `keep` as soon as it is there.
     ///
     /// # Errors
     /// Whatever `keep` fails with; nothing a worker does is an error here.
     pub fn run<E>(
         &mut self,
-        blocks: &[Block],
+        block: &WorkerBlock,
         observer: &mut dyn Observer,
         keep: &mut dyn FnMut(&Entry) -> Result<(), E>,
     ) -> Result<(), E> {
-        for block in blocks {
-            observer.block(block);
-            let mut worker = Worker::Absent;
-            let last = block.cases.len().saturating_sub(1);
-            for (place, case) in block.cases.iter().enumerate() {
-                observer.case(case);
-                let mut laps = Laps::begin(self.clock);
-                let (outcome, start) = self.outcome(&mut worker, block, case, &mut laps);
-                if place == last && matches!(worker, Worker::Up(_)) {
-                    worker = Worker::Absent;
-                    self.spent.workers += laps.end();
-                }
-                let entry = Entry {
-                    case: case.id(),
-                    invocation: block.invocation,
-                    outcome,
-                    start,
-                };
-                keep(&entry)?;
-                observer.done(&entry);
+        observer.block(block);
+        let mut worker = BlockWorker::Absent;
+        let last = block.cases.len().saturating_sub(1);
+        for (place, case) in block.cases.iter().enumerate() {
+            observer.case(case);
+            let mut laps = Laps::begin(self.clock);
+            let (outcome, start) = self.outcome(&mut worker, block, case, &mut laps);
+            if place == last && matches!(worker, BlockWorker::Up(_)) {
+                worker = BlockWorker::Absent;
+                self.spent.workers += laps.end();
             }
+            let entry = Entry {
+                case: case.id(),
+                invocation: block.invocation,
+                outcome,
+                start,
+            };
+            keep(&entry)?;
+            observer.done(&entry);
         }
         Ok(())
     }
@@ -136,57 +115,58 @@ impl<'a> Session<'a> {
     /// device gone, each start would take its time and fail alike.
     fn outcome(
         &mut self,
-        worker: &mut Worker,
-        block: &Block,
+        worker: &mut BlockWorker,
+        block: &WorkerBlock,
         case: &Case,
         laps: &mut Laps<'_>,
     ) -> (Outcome, Option<Start>) {
         let mut first = true;
-        let mut conversation = match std::mem::replace(worker, Worker::Absent) {
-            Worker::Up(conversation) => {
+        let mut conversation = match std::mem::replace(worker, BlockWorker::Absent) {
+            BlockWorker::Up(conversation) => {
                 first = false;
                 conversation
             }
-            Worker::Absent => {
+            BlockWorker::Absent => {
                 let started = self.launcher.start(&block.worker);
                 self.spent.workers += laps.end();
                 match started {
                     Ok(conversation) => conversation,
                     Err(error) => {
                         // Whatever it died of: this case was never put to it.
-                        let outcome = lost(&error, Fault::Refused);
-                        *worker = Worker::Down(Box::new(outcome.clone()));
+                        let outcome = worker_lost(&error, Fault::Refused);
+                        *worker = BlockWorker::Down(Box::new(outcome.clone()));
                         return (outcome, None);
                     }
                 }
             }
-            Worker::Down(outcome) => {
-                *worker = Worker::Down(outcome.clone());
+            BlockWorker::Down(outcome) => {
+                *worker = BlockWorker::Down(outcome.clone());
                 return (*outcome, None);
             }
         };
         let start = start_of(conversation.origin(), first);
-        let mut asked = Asked::Nothing;
-        let outcome = self.measure(conversation.as_mut(), case, block.invocation, &mut asked);
-        let lives = match (&outcome, asked) {
-            (Err(_), _) => false,
-            (Ok(_), Asked::Nothing) => true,
-            (Ok(_), Asked::Prepared) => self.released(conversation.as_mut()),
-        };
+        let mut prepared = false;
+        let measured = self.measure(conversation.as_mut(), case, block.invocation, &mut prepared);
+        let lost = matches!(measured, Err(CaseEnd::Lost(_)));
+        let lives = !lost && (!prepared || self.release(conversation.as_mut()));
         self.spent.cases += laps.end();
         if lives {
-            *worker = Worker::Up(conversation);
+            *worker = BlockWorker::Up(conversation);
         } else {
             drop(conversation);
             self.spent.workers += laps.end();
         }
-        let outcome = outcome.unwrap_or_else(|error| lost(&error, fault_of(&error)));
+        let outcome = match measured {
+            Ok(measurement) => Outcome::Measured(measurement),
+            Err(CaseEnd::Outcome(outcome)) => *outcome,
+            Err(CaseEnd::Lost(error)) => worker_lost(&error, fault_of(&error)),
+        };
         (outcome, start)
     }
 
     /// Has the worker let go of its case. Whatever comes of it, what was found of the case
     /// stays; but a worker that does not let go is not used for the next one.
-    fn released(&self, worker: &mut dyn Conversation) -> bool {
+    fn release(&self, worker: &mut dyn Conversation) -> bool {
         let reply = worker.ask(RequestBody::Release, self.limit());
         matches!(reply, Ok(ReplyBody::Released))
     }
@@ -201,10 +181,10 @@ impl<'a> Session<'a> {
         worker: &mut dyn Conversation,
         case: &Case,
         invocation: u32,
-        asked: &mut Asked,
-    ) -> Result<Outcome, HostError> {
+        holds_case: &mut bool,
+    ) -> Result<Measurement, CaseEnd> {
         if let Some(reason) = &worker.hello().absent {
-            return Ok(unsupported(reason.clone()));
+            return Err(unsupported(reason.clone()).into());
         }
         let settings = &self.suite.settings;
         let limit = self.limit();
@@ -222,53 +202,43 @@ impl<'a> Session<'a> {
                 false => settings.input_sets,
             },
         };
-        let variant = match variant_of(case, worker.hello()) {
-            Ok(variant) => variant.clone(),
-            Err(error) => return Ok(failed(Fault::Refused, error.to_string())),
-        };
+        let variant = variant_of(case, worker.hello())
+            .map_err(|error| failed(Fault::Refused, error.to_string()))?
+            .clone();
         if let Some(reason) = variant.refusal(&case.problem) {
-            return Ok(unsupported(reason));
+            return Err(unsupported(reason).into());
         }
-        let began = self.load.look();
+        let began = self.state.load.look();
         let reply = worker.ask(RequestBody::Prepare(prepare), limit);
         let device = &worker.hello().device;
-        let first_call_disturbed = self.load.disturbed_since(began.as_ref(), device);
+        let first_call_disturbed = self.state.load.disturbed_since(began.as_ref(), device);
         let prepared = match reply? {
             ReplyBody::Prepared(prepared) => prepared,
-            ReplyBody::Unsupported { reason } => return Ok(unsupported(reason)),
-            ReplyBody::Failed { reason } => return Ok(failed(Fault::Other, reason)),
-            other => return Ok(out_of_turn(&other)),
+            other => return Err(no_answer(other).into()),
         };
-        *asked = Asked::Prepared;
+        *holds_case = true;
         let checked = self
+            .state
             .verifier
             .check(&case.problem, settings.seed, &variant, &prepared);
-        let errors = match checked {
-            Ok(errors) => errors,
-            Err(rejected) => return Ok(rejected.into()),
-        };
-        let timed = match settings.structure_only {
-            true => Ok(Measurement::default()),
+        let errors = checked.map_err(Outcome::from)?;
+        let measurement = match settings.structure_only {
+            true => Measurement::default(),
             false => self.timed(worker, case, &variant, prepared.problems > 1)?,
         };
-        let measurement = match timed {
-            Ok(measurement) => measurement,
-            Err(outcome) => return Ok(outcome),
-        };
-        let question = Question {
+        let request = CensusRequest {
             case: &case.id(),
             invocation,
             instructions: settings.instructions,
             limit,
         };
-        let counted = of_invocation(worker, self.detailed, &question);
-        let Counted {
+        let CallFacts {
             structure,
             activity,
             division,
             counters,
-        } = counted?;
-        Ok(Outcome::Measured(Measurement {
+        } = of_invocation(worker, &mut self.state.detailed, &request)?;
+        Ok(Measurement {
             tuned: tuned(&prepared, &variant),
             first_call_ns: prepared.first_call_ns,
             first_call_parts: prepared.first_call_parts,
@@ -281,7 +251,7 @@ impl<'a> Session<'a> {
             division,
             counters,
             ..measurement
-        }))
+        })
     }
 
     fn timed(
@@ -290,7 +260,7 @@ impl<'a> Session<'a> {
         case: &Case,
         variant: &VariantInfo,
         several: bool,
-    ) -> Result<Result<Measurement, Outcome>, HostError> {
+    ) -> Result<Measurement, CaseEnd> {
         let settings = &self.suite.settings;
         let measure = Measure {
             warmup: settings.warmup,
@@ -301,18 +271,15 @@ impl<'a> Session<'a> {
             graph: settings.graph,
         };
         let limit = self.limit() + Duration::from_millis(settings.budget_ms);
-        let began = self.load.look();
+        let began = self.state.load.look();
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
-        let ground = self.load.since(began.as_ref(), &worker.hello().device);
+        let device = &worker.hello().device;
+        let ground = self.state.load.since(began.as_ref(), device);
         let measured = match reply? {
             ReplyBody::Measured(measured) => measured,
-            ReplyBody::Unsupported { reason } => return Ok(Err(unsupported(reason))),
-            ReplyBody::Failed { reason } => return Ok(Err(failed(Fault::Other, reason))),
-            other => return Ok(Err(out_of_turn(&other))),
+            other => return Err(no_answer(other).into()),
         };
-        if let Err(reason) = verify::as_asked(&measure, &measured) {
-            return Ok(Err(failed(Fault::Other, reason)));
-        }
+        verify::as_asked(&measure, &measured).map_err(|reason| failed(Fault::Other, reason))?;
         // Before the times: those of a wrong result are of no interest.
         let asked = AskedAfter {
             seed: settings.seed,
@@ -320,17 +287,12 @@ impl<'a> Session<'a> {
             several,
         };
         let after = self
+            .state
             .verifier
             .check_after(&case.problem, asked, variant, &measured);
-        let errors_after = match after {
-            Ok(errors) => errors,
-            Err(rejected) => return Ok(Err(rejected.into())),
-        };
-        let device = &worker.hello().device;
-        if let Err(reason) = verify::samples(&case.problem, device, &measure, &measured) {
-            let reason = format!("unusable samples: {reason}");
-            return Ok(Err(failed(Fault::Other, reason)));
-        }
+        let errors_after = after.map_err(Outcome::from)?;
+        verify::samples(&case.problem, device, &measure, &measured)
+            .map_err(|reason| failed(Fault::Other, format!("unusable samples: {reason}")))?;
         let mut found = Measurement {
             device_ns: measured.device_ns,
             host_ns: measured.host_ns,
@@ -348,7 +310,114 @@ impl<'a> Session<'a> {
             ..Measurement::default()
         };
         found.disturbed = disturbed(device, &found);
-        Ok(Ok(found))
+        Ok(found)
+    }
+}
+
+/// Why a case has no measurement.
+enum CaseEnd {
+    /// Its worker gave no answer, and is gone.
+    Lost(WorkerError),
+    /// Its worker lives on.
+    Outcome(Box<Outcome>),
+}
+
+impl From<WorkerError> for CaseEnd {
+    fn from(error: WorkerError) -> CaseEnd {
+        CaseEnd::Lost(error)
+    }
+}
+
+impl From<Outcome> for CaseEnd {
+    fn from(outcome: Outcome) -> CaseEnd {
+        CaseEnd::Outcome(Box::new(outcome))
+    }
+}
+
+/// Characters that are kept of a worker's reason: nobody reads more, and a run file is read
+/// whole.
+const LONGEST_REASON: usize = 4_000;
+
+impl From<Rejected> for Outcome {
+    fn from(rejected: Rejected) -> Outcome {
+        failed(rejected.fault, rejected.reason)
+    }
+}
+
+/// The variant does not do this.
+fn unsupported(reason: String) -> Outcome {
+    Outcome::Unsupported {
+        reason: clipped(reason),
+    }
+}
+
+/// It should, but did not.
+fn failed(fault: Fault, reason: String) -> Outcome {
+    Outcome::Failed {
+        reason: clipped(reason),
+        fault,
+        log: String::new(),
+    }
+}
+
+/// What a worker's refusal, or its answer to another question, makes of a case.
+fn no_answer(reply: ReplyBody) -> Outcome {
+    match reply {
+        ReplyBody::Unsupported { reason } => unsupported(reason),
+        ReplyBody::Failed { reason } => failed(Fault::Other, reason),
+        other => failed(Fault::Other, out_of_turn_text(&other)),
+    }
+}
+
+/// An answer to another question, in words.
+fn out_of_turn_text(reply: &ReplyBody) -> String {
+    let text = serde_json::to_string(reply).unwrap_or_default();
+    let start: String = text.chars().take(120).collect();
+    format!("the worker answered out of turn: {start}")
+}
+
+/// How a process came to be; with the reason where this is its `first` case.
+fn start_of(origin: Option<&Origin>, first: bool) -> Option<Start> {
+    Some(match origin? {
+        Origin::Forked => Start {
+            how: How::Forked,
+            because: None,
+        },
+        Origin::Started { because } => Start {
+            how: How::Exec,
+            because: because.clone().filter(|_| first).map(clipped),
+        },
+    })
+}
+
+/// The worker gave no answer.
+fn worker_lost(error: &WorkerError, fault: Fault) -> Outcome {
+    Outcome::Failed {
+        reason: clipped(error.to_string()),
+        fault,
+        log: error.log.clone(),
+    }
+}
+
+/// As much of a worker's words as is kept.
+fn clipped(mut words: String) -> String {
+    if let Some((end, _)) = words.char_indices().nth(LONGEST_REASON) {
+        words.truncate(end);
+        words.push('…');
+    }
+    words
+}
+
+/// What a case failed of whose worker gave no answer.
+fn fault_of(error: &WorkerError) -> Fault {
+    match &error.failure {
+        WorkerFailure::Crashed(_) => Fault::Crash,
+        WorkerFailure::TimedOut { .. } => Fault::Hang,
+        WorkerFailure::Garbage { .. } => Fault::Other,
+        WorkerFailure::NotStarted { .. }
+        | WorkerFailure::NotForked(_)
+        | WorkerFailure::Refused(_)
+        | WorkerFailure::Unavailable(_) => Fault::Refused,
     }
 }
 

@@ -6,8 +6,8 @@ use regatta_worker::attention::{CaseId, Direction, Dtype};
 use regatta_worker::protocol::{Device, Hello, VariantInfo};
 use regatta_worker::units::{Bytes, Ratio};
 
-use crate::versions::hunt::CaseReading;
-use crate::versions::search::Reading;
+use crate::versions::bisect::CaseReading;
+use crate::versions::search::RatioReading;
 use regatta_judge::judgement::Word;
 
 /// What a worker without a variant says of itself.
@@ -49,7 +49,7 @@ pub fn variant(name: &str) -> VariantInfo {
 pub fn case_reading(case: &str, found: Option<(f64, f64, Word)>) -> CaseReading {
     CaseReading {
         case: CaseId(case.to_owned()),
-        reading: found.map(|(ratio, factor, word)| Reading {
+        reading: found.map(|(ratio, factor, word)| RatioReading {
             ratio: Ratio(ratio),
             low: Ratio(ratio / factor),
             high: Ratio(ratio * factor),

@@ -13,7 +13,6 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -29,7 +28,7 @@ use nix::unistd::Pid;
 use super::machine;
 use crate::interrupt::stopping;
 use crate::worker::descendants;
-use crate::worker::program::{Leaves, Program, Started, Streams};
+use crate::worker::program::{self, Leaves, Program, Started, Streams};
 use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, raw};
 use regatta_core::record::types::Fingerprint;
@@ -103,7 +102,7 @@ fn variable(name: &str, value: &OsStr) -> io::Result<(String, String)> {
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Ran {
+pub struct ProgramEnd {
     /// Its status.
     pub status: ExitStatus,
     /// True when this process was asked to stop meanwhile.
@@ -119,7 +118,7 @@ pub struct Ran {
 ///
 /// # Errors
 /// When it cannot be started.
-pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<Ran> {
+pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<ProgramEnd> {
     let [program, arguments @ ..] = command else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -129,14 +128,12 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<R
     // What the program leaves comes to this process, so that a stop finds it.
     let _ = prctl::set_child_subreaper(true);
     let program = Program {
-        program: program.into(),
-        args: arguments.to_vec(),
         env: recorder.variables(|name| env::var_os(name))?,
-        directory: None,
         leaves: Leaves::ItsOwn,
+        ..Program::new(program, arguments)
     };
     let stdout = match quiet {
-        true => Stdio::from(io::stderr().as_fd().try_clone_to_owned()?),
+        true => program::stderr(),
         false => Stdio::inherit(),
     };
     let streams = Streams {
@@ -148,7 +145,7 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<R
 }
 
 /// Waits for the program's end and passes signals on.
-fn wait(mut program: Started, asked: &SignalFd) -> io::Result<Ran> {
+fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ProgramEnd> {
     /// What the kernel sends, Ctrl-C in a terminal, it sends to the whole group.
     const FROM_THE_KERNEL: i32 = 0x80;
     let (mut stopped, mut passed_on) = (false, 0);
@@ -175,7 +172,7 @@ fn wait(mut program: Started, asked: &SignalFd) -> io::Result<Ran> {
             if stopped {
                 descendants::kill_own();
             }
-            return Ok(Ran { status, stopped });
+            return Ok(ProgramEnd { status, stopped });
         }
         thread::sleep(Duration::from_millis(10));
     }

@@ -1,20 +1,21 @@
 //! Whether a worker's answers can be believed, before anything is made of them.
 
 mod expected;
-mod samples;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
-use self::expected::{Answer, References};
-pub use self::samples::{as_asked, samples};
+use self::expected::{ReferenceCache, ReferenceLookup};
 use regatta_core::record::side::is_time;
 use regatta_core::record::types::Fault;
 use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
-use regatta_worker::attention::{Dtype, Problem};
-use regatta_worker::protocol::{Checked, Measured, PROBES, Prepared, TensorError, VariantInfo};
+use regatta_worker::attention::{Dtype, Problem, work};
+use regatta_worker::protocol::{
+    Checked, Device, Measure, Measured, PROBES, Prepared, TensorError, VariantInfo,
+};
+use regatta_worker::units::{Nanoseconds, Rate};
 
 /// Why a case is not timed, or its times are not kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +40,7 @@ impl Rejected {
 /// Checks results against float64, remembering what each problem is held to.
 #[derive(Default)]
 pub struct Verifier {
-    references: References,
+    references: ReferenceCache,
 }
 
 /// A result, and what is said when it is wrong.
@@ -92,7 +93,7 @@ impl Verifier {
             probes: &prepared.probes,
             may_lack_probes: false,
         };
-        self.hold(problem, variant, &claim)
+        self.check_claim(problem, variant, &claim)
     }
 
     /// Holds the results of the last timed call likewise. Empty where the worker, asked for
@@ -146,10 +147,10 @@ impl Verifier {
             // The last call may have worked off other lengths than the problem's.
             may_lack_probes: several,
         };
-        self.hold(problem, variant, &claim)
+        self.check_claim(problem, variant, &claim)
     }
 
-    fn hold(
+    fn check_claim(
         &mut self,
         problem: &Problem,
         variant: &VariantInfo,
@@ -196,10 +197,10 @@ impl Verifier {
         if claim.may_lack_probes && claim.probes.is_empty() {
             return Ok(errors);
         }
-        let expected = match self.references.of(problem, claim.seed) {
-            Answer::Computed(expected) => expected,
-            Answer::NotComputedHere => return Ok(errors),
-            Answer::TooLarge(error) => {
+        let expected = match self.references.find(problem, claim.seed) {
+            ReferenceLookup::Computed(expected) => expected,
+            ReferenceLookup::NotComputedHere => return Ok(errors),
+            ReferenceLookup::TooLarge(error) => {
                 return Err(Rejected {
                     fault: Fault::Unchecked,
                     reason: format!("the harness could not check the result: {error}"),
@@ -214,4 +215,104 @@ impl Verifier {
         }
         Ok(errors)
     }
+}
+
+/// The fastest clock that a device is believed, in MHz.
+const FASTEST_MHZ: f64 = 1e5;
+
+/// Holds a worker to what a sample was to be. One that was written before there were
+/// graphs ignores the request, and its times would pass for those of replays.
+///
+/// # Errors
+/// What it did in place of what it was asked for.
+pub fn as_asked(asked: &Measure, measured: &Measured) -> Result<(), String> {
+    if asked.graph != measured.graph {
+        return Err(match asked.graph {
+            true => "the worker does not replay CUDA graphs: its reply does not say `graph`; \
+                     measure with graph = false"
+                .to_owned(),
+            false => "the worker replayed a CUDA graph that nobody asked for".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Refuses samples that no clock can have given, and more or fewer than were asked for.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn samples(
+    problem: &Problem,
+    device: &Device,
+    asked: &Measure,
+    measured: &Measured,
+) -> Result<(), String> {
+    let count = measured.device_ns.len();
+    if count == 0 {
+        return Err("the worker took no sample".to_owned());
+    }
+    let most = asked.samples.max(asked.min_samples) as usize;
+    let least = asked.min_samples.min(asked.samples).max(1) as usize;
+    if !(least..=most).contains(&count) {
+        return Err(format!(
+            "{count} samples; at least {least} and at most {most} were asked for"
+        ));
+    }
+    for (name, there) in [
+        ("host_ns", measured.host_ns.len()),
+        ("host_reference_ns", measured.host_reference_ns.len()),
+        ("cpu_ns", measured.cpu_ns.len()),
+        ("preempted", measured.preempted.len()),
+        ("clock_mhz", measured.clock_mhz.len()),
+    ] {
+        if there > 0 && there != count {
+            return Err(format!("{count} device times but {there} of {name}"));
+        }
+    }
+    let all = measured.device_ns.iter().chain(&measured.host_ns);
+    let all = all.chain(&measured.host_reference_ns);
+    let all = all.chain(&measured.cpu_ns);
+    if let Some(bad) = all.into_iter().find(|time| !is_time(**time)) {
+        return Err(format!("a sample of {} ns", bad.0));
+    }
+    let mut clocks = measured.clock_mhz.iter();
+    if let Some(bad) = clocks.find(|mhz| !(**mhz > 0.0 && **mhz <= FASTEST_MHZ)) {
+        return Err(format!("a clock of {bad} MHz"));
+    }
+    if let Some(objection) = measured
+        .peak_bytes
+        .and_then(|of| of.objection("peak_bytes"))
+    {
+        return Err(objection);
+    }
+    let fastest = measured.device_ns.iter().copied();
+    let fastest = fastest.fold(Nanoseconds(f64::MAX), Nanoseconds::min);
+    if let Some(peak) = peak(device, problem.dtype) {
+        let rate = Rate::of_work(work::flops(problem), fastest);
+        if rate > peak {
+            return Err(format!(
+                "a sample of {:.0} ns would be {:.0} TFLOP/s, above the {:.0} TFLOP/s \
+                 {} can do: the clock or the kernel is wrong",
+                fastest.0, rate.0, peak.0, device.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Dense peak of a known device, from the vendors' data sheets; for
+/// float32 that of its TF32 units, which a kernel may use.
+fn peak(device: &Device, dtype: Dtype) -> Option<Rate> {
+    // (part of the name, TF32, 16 bit), TFLOP/s without sparsity
+    const PEAKS: [(&str, f64, f64); 6] = [
+        ("H200", 495.0, 989.0),
+        ("H100", 495.0, 989.0),
+        ("A100", 156.0, 312.0),
+        ("L40", 183.0, 366.0),
+        ("B200", 1125.0, 2250.0),
+        ("B100", 900.0, 1800.0),
+    ];
+    let known = PEAKS.iter().find(|(name, ..)| device.name.contains(name));
+    let (_, tf32, half) = known?;
+    Some(Rate(if dtype == Dtype::F32 { *tf32 } else { *half }))
 }

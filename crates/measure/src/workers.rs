@@ -1,47 +1,55 @@
-//! Workers as processes, each with its command, its environment and its log.
+//! The workers of a suite: which there are, in which environment each runs, and starting them as
+//! processes, each with a log of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::spec;
-use super::declared::OWN;
-use super::identity::identity;
-use super::worker::launch::Launcher;
-use crate::worker::host::{Conversation, HostError, Spec};
-use crate::worker::launch::Forking;
-use crate::worker::launch::Launch;
+use super::command::{LIBRARIES, worker_spec};
+use super::machine::identity;
+use crate::worker::host::StartMode;
+use crate::worker::{Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec};
 use regatta_core::record::identity::Identity;
 use regatta_core::suite::Suite;
+use regatta_core::suite::callable::Callable;
+use regatta_core::suite::document::nearest;
+use regatta_core::suite::environment::Environment;
+use regatta_core::suite::start::{Start, Starting};
 use regatta_worker::attention::VariantId;
-
-pub use super::declared::{NoCommand, declared};
+use regatta_worker::protocol::Hello;
 
 /// Starts workers as processes, each with a log of its own.
 pub struct Processes {
-    specs: BTreeMap<String, Spec>,
-    launches: BTreeMap<String, Launch>,
+    specs: BTreeMap<String, WorkerSpec>,
+    modes: BTreeMap<String, StartMode>,
     logs: PathBuf,
     limit: Duration,
+    /// What each worker said when the run began; later starts must say the same.
+    introduced: BTreeMap<String, Hello>,
+    /// A worker that has introduced itself and has done nothing else.
+    waiting: Option<WaitingWorker>,
 }
+
+/// A worker that is up, by its name.
+pub type WaitingWorker = (String, Box<dyn Conversation>);
 
 impl Processes {
     /// Finds the command of every worker named. `environment` is the one used
     /// where a variant names none.
     ///
     /// # Errors
-    /// A worker or an environment that nobody declared; see also [`declared`].
+    /// A worker or an environment that nobody declared; see also [`check_declared`].
     pub fn find<'a>(
         workers: impl Iterator<Item = &'a String>,
         suite: &Suite,
         environment: Option<&str>,
         logs: PathBuf,
     ) -> Result<Processes, NoCommand> {
-        declared(suite, environment)?;
+        check_declared(suite, environment)?;
         let specs = workers
             .map(|name| {
-                let spec = spec(name, suite, environment).map_err(|error| {
+                let spec = worker_spec(name, suite, environment).map_err(|error| {
                     let asks = |variant: &&VariantId| variant.worker_name() == *name;
                     match suite.origins.keys().find(asks) {
                         Some(variant) => NoCommand(format!("{}: {error}", suite.origins[variant])),
@@ -53,10 +61,12 @@ impl Processes {
             .collect::<Result<_, NoCommand>>()?;
         Ok(Processes {
             specs,
-            launches: BTreeMap::new(),
+            modes: BTreeMap::new(),
             logs,
             // A library is loaded over the first request, whose limit is that of any other.
             limit: Duration::from_secs(suite.settings.timeout_s.into()),
+            introduced: BTreeMap::new(),
+            waiting: None,
         })
     }
 
@@ -88,6 +98,13 @@ impl Processes {
         self
     }
 
+    /// Holds every further start to what each worker said of itself when the run began: another
+    /// version, device or library in one invocation makes it an invocation of something else.
+    /// One that is up already serves where it is the next that is wanted, and else ends.
+    pub fn expect(&mut self, introduced: BTreeMap<String, Hello>, waiting: Option<WaitingWorker>) {
+        (self.introduced, self.waiting) = (introduced, waiting);
+    }
+
     /// Begins logs anew: what other runs printed is no part of this one's.
     pub fn begin_logs(&self) {
         for worker in self.specs.keys() {
@@ -104,6 +121,11 @@ impl Processes {
         }
     }
 
+    /// What is measured by these workers: their commands, files and variables.
+    pub fn identity(&self) -> Identity {
+        identity(self.specs.values())
+    }
+
     /// A worker's log, whatever it is called.
     fn log(&self, worker: &str) -> PathBuf {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
@@ -112,44 +134,274 @@ impl Processes {
     }
 }
 
-impl Processes {
-    /// What is measured by these workers: their commands, files and variables.
-    pub fn identity(&self) -> Identity {
-        identity(self.specs.values())
+impl Launcher for Processes {
+    fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, WorkerError> {
+        match self.waiting.take() {
+            Some((name, conversation)) if name == worker => return Ok(conversation),
+            other => drop(other),
+        }
+        let error = |failure| WorkerError::new(worker, failure);
+        let Some(spec) = self.specs.get(worker) else {
+            let reason = "nobody declared this worker".to_owned();
+            return Err(error(WorkerFailure::Refused(reason)));
+        };
+        fs::create_dir_all(&self.logs).map_err(|problem| {
+            error(WorkerFailure::Unavailable(format!(
+                ": its log {} cannot be written: {problem}; move what is in the way",
+                self.logs.display()
+            )))
+        })?;
+        let log = self.log(worker);
+        let mode = self.modes.entry(worker.to_owned()).or_default();
+        let started = mode.start(spec, &log, self.limit)?;
+        let differences = match self.introduced.get(worker) {
+            Some(first) => differences(first, started.hello()),
+            None => Vec::new(),
+        };
+        if differences.is_empty() {
+            return Ok(Box::new(started));
+        }
+        let mut named = differences[..differences.len().min(NAMED)].join(", ");
+        if differences.len() > NAMED {
+            named += &format!(", and {} more", differences.len() - NAMED);
+        }
+        Err(error(WorkerFailure::Refused(format!(
+            "it is not the worker that this run began with, so this invocation does not count: \
+             {named}; measure anew with --fresh once it stays the same"
+        ))))
     }
 }
 
-impl Launcher for Processes {
-    fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, HostError> {
-        let Some(spec) = self.specs.get(worker) else {
-            return Err(HostError::Refused {
-                name: worker.to_owned(),
-                reason: "nobody declared this worker".to_owned(),
-            });
-        };
-        fs::create_dir_all(&self.logs).map_err(|error| HostError::Log {
-            name: worker.to_owned(),
-            path: self.logs.display().to_string(),
-            error,
-        })?;
-        let log = self.log(worker);
-        let launch = self.launches.entry(worker.to_owned()).or_default();
-        Ok(Box::new(launch.next(spec, &log, self.limit)?))
+/// Differences that are named.
+const NAMED: usize = 4;
+
+/// In what two introductions differ. How much memory is free is no difference.
+fn differences(first: &Hello, now: &Hello) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut differ = |what: &str, first: &str, now: &str| {
+        if first != now {
+            found.push(format!("{what} {first} → {now}"));
+        }
+    };
+    let absent = |hello: &Hello| match &hello.absent {
+        Some(reason) => format!("absent ({reason})"),
+        None => "present".to_owned(),
+    };
+    differ("it was", &absent(first), &absent(now));
+    if first.absent.is_some() != now.absent.is_some() {
+        // One that is absent says nothing else of itself.
+        return found;
     }
+    differ("name", &first.worker, &now.worker);
+    differ("device", &first.device.kind, &now.device.kind);
+    differ("device", &first.device.name, &now.device.name);
+    for (what, first, now) in [
+        ("fact", &first.device.facts, &now.device.facts),
+        ("version", &first.versions, &now.versions),
+        ("package", &first.packages, &now.packages),
+    ] {
+        let names: BTreeSet<&String> = first.keys().chain(now.keys()).collect();
+        for name in names {
+            let value = |side: &BTreeMap<String, String>| {
+                side.get(name).map_or("none".to_owned(), String::clone)
+            };
+            differ(&format!("{what} {name}"), &value(first), &value(now));
+        }
+    }
+    let variants = |hello: &Hello| -> Vec<String> {
+        let names = hello.variants.iter().map(|variant| variant.name.clone());
+        names.collect()
+    };
+    let (was, is) = (variants(first), variants(now));
+    let gone = was.iter().filter(|name| !is.contains(name));
+    found.extend(gone.map(|name| format!("variant {name} is gone")));
+    found
+}
+
+/// Workers that are this executable.
+pub const OWN: [&str; 2] = ["cpu", "cuda"];
+
+/// Why a worker has no command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoCommand(pub(super) String);
+
+/// Holds declared environments to the workers that there are, and `default`, the environment
+/// of workers that name none, to those that are declared.
+///
+/// # Errors
+/// A name that nobody has or that regatta has itself, or requirements for a worker that no
+/// interpreter runs.
+pub fn check_declared(suite: &Suite, default: Option<&str>) -> Result<(), NoCommand> {
+    let mut declared = suite.origins_of_workers.iter();
+    if let Some((name, place)) = declared.find(|(name, _)| is_own(name)) {
+        return Err(NoCommand(format!(
+            "{place}: `{name}` is a worker of regatta's own, and another in its place would be \
+             measured under its name; call this one something else"
+        )));
+    }
+    for (name, starting) in &suite.starts {
+        check_start(name, starting, suite)?;
+    }
+    for (name, environment) in &suite.environments {
+        for worker in &environment.workers {
+            if !is_known(worker, suite) {
+                let error = unknown(worker, suite);
+                return Err(NoCommand(format!("[environments.{name}] workers: {error}")));
+            }
+            check_requirements(name, environment, worker, suite)?;
+        }
+    }
+    default.map_or(Ok(()), |name| find_environment(name, suite).map(|_| ()))
+}
+
+/// Holds a `start` to the workers that have one: those in Python that come with regatta.
+fn check_start(name: &str, starting: &Starting, suite: &Suite) -> Result<(), NoCommand> {
+    let place = &starting.place;
+    let is_cuda = matches!(suite.callables.get(name), Some(Callable::Cuda(_)));
+    if suite.workers.contains_key(name) || OWN.contains(&name) || is_cuda {
+        return match starting.start {
+            Start::Auto | Start::Exec => Ok(()),
+            Start::Fork => Err(NoCommand(format!(
+                "{place}: only regatta's own workers in Python ({}) and functions (`python = ...`) \
+                 can be forked; leave `start` out, and `{name}` is started for each invocation",
+                LIBRARIES.join(", ")
+            ))),
+        };
+    }
+    match is_python(name, suite) {
+        true => Ok(()),
+        false => Err(NoCommand(format!("{place}: {}", unknown(name, suite)))),
+    }
+}
+
+/// Requirements are installed for an interpreter, which only Python workers are started with.
+fn check_requirements(
+    name: &str,
+    environment: &Environment,
+    worker: &str,
+    suite: &Suite,
+) -> Result<(), NoCommand> {
+    if environment.requirements.is_empty() || is_python(worker, suite) {
+        return Ok(());
+    }
+    Err(NoCommand(format!(
+        "[environments.{name}] has `requirements`, and worker `{worker}` is started by a command \
+         of its own, so that nothing is installed for it; give it an environment without them"
+    )))
+}
+
+/// True for a worker that comes with regatta.
+fn is_own(worker: &str) -> bool {
+    OWN.contains(&worker) || LIBRARIES.contains(&worker)
+}
+
+fn is_known(worker: &str, suite: &Suite) -> bool {
+    is_own(worker) || suite.workers.contains_key(worker) || suite.callables.contains_key(worker)
+}
+
+/// True for a worker that the Python worker which comes with regatta serves.
+pub(super) fn is_python(worker: &str, suite: &Suite) -> bool {
+    !suite.workers.contains_key(worker)
+        && match suite.callables.get(worker) {
+            Some(callable) => matches!(callable, Callable::Python(_)),
+            None => LIBRARIES.contains(&worker),
+        }
+}
+
+pub(super) fn unknown(worker: &str, suite: &Suite) -> NoCommand {
+    let known = OWN.iter().chain(LIBRARIES).copied();
+    let known: Vec<&str> = known
+        .chain(suite.workers.keys().map(String::as_str))
+        .chain(suite.callables.keys().map(String::as_str))
+        .collect();
+    let hint = match nearest(worker, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!(
+            "known: {}; others are declared in [workers.NAME]",
+            known.join(", ")
+        ),
+    };
+    NoCommand(format!("no worker is called `{worker}`; {hint}"))
+}
+
+/// The environment of this name.
+///
+/// # Errors
+/// When none is declared, with the one that may have been meant, or those that there are.
+pub fn find_environment<'a>(wanted: &str, suite: &'a Suite) -> Result<&'a Environment, NoCommand> {
+    if let Some(environment) = suite.environments.get(wanted) {
+        return Ok(environment);
+    }
+    let known = suite.environments.keys().map(String::as_str);
+    let hint = match nearest(wanted, known.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!(
+            "declare it as [environments.{wanted}] in the suite or in regatta.toml{}",
+            match known.clone().next() {
+                None => String::new(),
+                Some(_) => format!(" (there are {})", known.collect::<Vec<_>>().join(", ")),
+            }
+        ),
+    };
+    Err(NoCommand(format!(
+        "no environment is called `{wanted}`; {hint}"
+    )))
+}
+
+/// The environment of `worker` or `worker@environment`: the one named; for one that names
+/// none the caller's `default`, the one declared for the worker, or `environments.default`.
+pub(super) fn environment_of<'a>(
+    name: &'a str,
+    suite: &'a Suite,
+    default: Option<&'a str>,
+) -> Result<(&'a str, Environment), NoCommand> {
+    let (worker, named) = match name.split_once('@') {
+        Some((worker, named)) => (worker, Some(named)),
+        None => (name, None),
+    };
+    let fallback = suite.environments.get("default");
+    let declared = || {
+        let mut all = suite.environments.iter();
+        all.find(|(_, environment)| environment.workers.iter().any(|name| name == worker))
+    };
+    let (found, mut environment) = if let Some(wanted) = named.or(default) {
+        let environment = find_environment(wanted, suite)?.clone();
+        if named.is_some() && is_known(worker, suite) {
+            check_requirements(wanted, &environment, worker, suite)?;
+        }
+        (wanted, environment)
+    } else if let Some((own, environment)) = declared() {
+        let mut environment = environment.clone();
+        if let Some(fallback) = fallback {
+            environment.complete_variables(fallback);
+        }
+        (own.as_str(), environment)
+    } else {
+        ("default", fallback.cloned().unwrap_or_default())
+    };
+    // An environment of variables or folders alone runs in the default interpreter.
+    if let Some(fallback) = fallback.filter(|fallback| fallback.requirements.is_empty()) {
+        environment.complete_python(fallback);
+    }
+    Ok((found, environment))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regatta_core::suite::environment::Environment;
+    use crate::testing::hello;
+    use regatta_worker::units::Bytes;
 
     #[test]
     fn a_log_lies_in_its_folder_whatever_the_worker_is_called() {
         let processes = Processes {
             specs: BTreeMap::new(),
-            launches: BTreeMap::new(),
+            modes: BTreeMap::new(),
             logs: PathBuf::from("logs"),
             limit: Duration::ZERO,
+            introduced: BTreeMap::new(),
+            waiting: None,
         };
         let log = |name| processes.log(name).display().to_string();
         assert_eq!(log("torch@old-1.0"), "logs/torch@old-1.0.log");
@@ -194,5 +446,23 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_worker_that_changed_is_told_with_what_changed() {
+        let first = hello("cuda", "NVIDIA H200", &[("driver", "580")]);
+        let mut now = first.clone();
+        now.device.memory_bytes = Bytes(2);
+        assert!(differences(&first, &now).is_empty());
+        now.device.name = "NVIDIA A100".to_owned();
+        now.device.facts.clear();
+        now.versions.insert("mine".to_owned(), "2".to_owned());
+        let told = "device NVIDIA H200 → NVIDIA A100; fact driver 580 → none; version mine 1 → 2";
+        assert_eq!(differences(&first, &now).join("; "), told);
+        now.absent = Some("no driver".to_owned());
+        assert_eq!(
+            differences(&first, &now),
+            ["it was present → absent (no driver)"]
+        );
     }
 }

@@ -6,7 +6,7 @@ use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{
     Change, ExpectationResult, Judgement, LimitResult, MetricRow, Row, Word,
 };
-use regatta_measure::laps::Spent;
+use regatta_measure::laps::TimeSpent;
 use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, Share};
 
 /// A judgement sorted by what a reader has to act upon.
@@ -207,7 +207,7 @@ const LEAST: Share = Share(0.005);
 
 /// `2 min 39 s: base 70 s, head 71 s, starting workers 9 s, judging 1 s`. `took` is all of it,
 /// the rest what the phases of each side took; `base` is that of one that was measured in turn.
-pub fn took(took: Nanoseconds, head: Spent, base: Option<Spent>) -> String {
+pub fn took(took: Nanoseconds, head: TimeSpent, base: Option<TimeSpent>) -> String {
     let mut all = head;
     all += base.unwrap_or_default();
     let sides = match base {
@@ -239,16 +239,16 @@ mod tests {
     #[test]
     fn both_sides_are_counted_and_what_is_nothing_is_left_out() {
         let seconds = Nanoseconds::of_seconds;
-        let base = Spent {
+        let base = TimeSpent {
             cases: seconds(70.0),
-            ..Spent::default()
+            ..TimeSpent::default()
         };
-        let head = Spent {
+        let head = TimeSpent {
             cases: seconds(71.0),
             workers: seconds(9.0),
             judging: seconds(1.0),
             reporting: seconds(0.1),
-            ..Spent::default()
+            ..TimeSpent::default()
         };
         let whole = seconds(159.0);
         assert_eq!(

@@ -13,19 +13,17 @@ use super::{Ended, Stop, note, print, reporting, watch_for};
 use regatta_core::suite::Suite;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::VerdictOutcome;
-use regatta_measure::environments::interpreter_of;
-use regatta_measure::experiment::Request;
-use regatta_measure::experiment::comparer::Comparer;
-use regatta_measure::experiment::estimate::about;
+use regatta_measure::environments::{interpreter_of, released};
+use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::git::Checkout;
-use regatta_measure::released::released;
-use regatta_measure::versions::apart::{Moved, moved, trials};
-use regatta_measure::versions::hunt::{Ending, Found, Outcome, Step, hunt};
-use regatta_measure::versions::journal::{Before, JOURNAL_FILE, Journal, Question};
-use regatta_measure::versions::releases::{Index, Pip};
+use regatta_measure::laps::about;
+use regatta_measure::versions::apart::{MovedPackage, moved, trials};
+use regatta_measure::versions::bisect::{self, BisectStep, Ending, FoundStep, TriedOutcome};
+use regatta_measure::versions::comparer::ExperimentComparer;
+use regatta_measure::versions::journal::{BisectQuestion, JOURNAL_FILE, Journal, JournalFound};
+use regatta_measure::versions::releases::{PackageIndex, Pip};
 use regatta_measure::versions::search::Towards;
-use regatta_measure::versions::span::{self, Version};
-use regatta_measure::versions::spec::{Pin, Spec};
+use regatta_measure::versions::{Pin, Spec, Version, row};
 use regatta_report::bisect::{Bisect, page, reading, text};
 use regatta_report::files;
 use regatta_worker::units::{Share, counted};
@@ -88,10 +86,10 @@ const PAGE: &str = "report.html";
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &BisectArgs) -> Ended {
-    reporting::told_as_json(bisect(args), args.json)
+    reporting::told_as_json(search(args), args.json)
 }
 
-fn bisect(args: &BisectArgs) -> Ended {
+fn search(args: &BisectArgs) -> Ended {
     watch_for("; what was compared is kept, and the same command goes on");
     if args.measure.structure_only {
         return Err(Stop::Usage(anyhow!(
@@ -107,7 +105,7 @@ fn bisect(args: &BisectArgs) -> Ended {
     files::check_writable(&directory.join(PAGE)).map_err(Stop::usage)?;
     let git = Checkout::at(".");
     let index = index(args, &suite)?;
-    let row = span::row(&args.good, &args.bad, index.as_ref(), &git).map_err(Stop::usage)?;
+    let row = row(&args.good, &args.bad, index.as_ref(), &git).map_err(Stop::usage)?;
     let question = question(args, &suite, &row);
     let (mut journal, before) =
         Journal::open(&directory, &question, Timestamp::now(), args.measure.fresh)
@@ -127,7 +125,7 @@ fn bisect(args: &BisectArgs) -> Ended {
         false => Metric::Device,
     };
     let mut tried = journal.tried.clone();
-    let mut comparer = Comparer {
+    let mut comparer = ExperimentComparer {
         measure: &request,
         threshold: args.threshold,
         metric,
@@ -143,7 +141,7 @@ fn bisect(args: &BisectArgs) -> Ended {
             }
         },
     };
-    let ending = hunt(&row, question.towards, &mut tried, &mut comparer)?;
+    let ending = bisect::bisect(&row, question.towards, &mut tried, &mut comparer)?;
     let moved = match &ending {
         Ending::Found(found) => apart(found, args, &mut comparer)?,
         _ => Vec::new(),
@@ -173,7 +171,7 @@ fn bisect(args: &BisectArgs) -> Ended {
 }
 
 /// What is asked, as the journal has it.
-fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> Question {
+fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> BisectQuestion {
     // Whatever a comparison depends on beside its versions.
     let plan = format!(
         "{:?}",
@@ -190,7 +188,7 @@ fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> Question {
             &args.measure.environment,
         )
     );
-    Question {
+    BisectQuestion {
         suite: suite.name.clone(),
         plan: format!("{:08x}", crc32fast::hash(plan.as_bytes())),
         good: args.good.to_string(),
@@ -207,7 +205,7 @@ fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> Question {
 }
 
 /// The pip of the interpreter that releases would be made with.
-fn index(args: &BisectArgs, suite: &Suite) -> Result<Box<dyn Index>, Stop> {
+fn index(args: &BisectArgs, suite: &Suite) -> Result<Box<dyn PackageIndex>, Stop> {
     let Spec::Release(pins) = &args.good else {
         return Ok(Box::new(Pip {
             interpreter: PathBuf::from("python3"),
@@ -224,10 +222,10 @@ fn index(args: &BisectArgs, suite: &Suite) -> Result<Box<dyn Index>, Stop> {
 }
 
 /// Says what became of the bisect that was there before.
-fn tell(before: Before, say: &dyn Fn(String)) {
+fn tell(before: JournalFound, say: &dyn Fn(String)) {
     match before {
-        Before::Nothing => {}
-        Before::GoesOn {
+        JournalFound::Nothing => {}
+        JournalFound::GoesOn {
             comparisons,
             damaged,
         } => {
@@ -243,7 +241,7 @@ fn tell(before: Before, say: &dyn Fn(String)) {
                 ));
             }
         }
-        Before::Kept { path, because } => say(format!(
+        JournalFound::Kept { path, because } => say(format!(
             "a bisect before this one is kept as {} ({because})",
             path.display()
         )),
@@ -251,7 +249,11 @@ fn tell(before: Before, say: &dyn Fn(String)) {
 }
 
 /// What moved at the step, once that was tried apart.
-fn apart(found: &Found, args: &BisectArgs, comparer: &mut Comparer) -> Result<Vec<Moved>, Stop> {
+fn apart(
+    found: &FoundStep,
+    args: &BisectArgs,
+    comparer: &mut ExperimentComparer,
+) -> Result<Vec<MovedPackage>, Stop> {
     let Spec::Release(pins) = &args.good else {
         return Ok(Vec::new());
     };
@@ -271,15 +273,15 @@ fn apart(found: &Found, args: &BisectArgs, comparer: &mut Comparer) -> Result<Ve
             .keep_apart(&verdict)
             .map_err(Stop::not_judged)?;
         if !args.measure.quiet {
-            note(format!("apart: {}", verdict.told()));
+            note(format!("apart: {}", verdict));
         }
     }
     Ok(moved(&before, &after))
 }
 
 /// The suite and what of it, as `regatta compare` takes it.
-fn suite_words(args: &BisectArgs, request: &Request) -> Vec<String> {
-    let mut words = request.choosing();
+fn suite_words(args: &BisectArgs, request: &MeasureOptions) -> Vec<String> {
+    let mut words = request.arguments();
     for pattern in &args.measure.filter {
         words.extend(["--filter".to_owned(), pattern.clone()]);
     }
@@ -293,12 +295,12 @@ fn suite_words(args: &BisectArgs, request: &Request) -> Vec<String> {
 }
 
 /// A step as it is said: which, what came of it, and how long the others take.
-fn line(step: &Step, left: Option<Duration>) -> String {
+fn line(step: &BisectStep, left: Option<Duration>) -> String {
     let found = step
         .case
         .and_then(|case| step.outcome.cases().iter().find(|of| of.case == *case));
     let said = match (step.outcome, found) {
-        (Outcome::Unusable { reason, .. }, _) => format!("skipped: {reason}"),
+        (TriedOutcome::Unusable { reason, .. }, _) => format!("skipped: {reason}"),
         (_, Some(of)) => match (reading(of), of.reading) {
             (Some(said), Some(reading)) => format!("{said}, {}", reading.word.text()),
             _ => format!("skipped: {}", of.reason.as_deref().unwrap_or(NO_TIME)),

@@ -8,9 +8,8 @@ use regatta_core::record::built;
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_judge::judgement::{LimitResult, Word};
 use regatta_judge::structure::limits_on_builds;
-use regatta_measure::building::BuildingError;
-use regatta_measure::builds::{self, Outcome};
-use regatta_measure::experiment::ready::reports;
+use regatta_measure::building::{BuildingError, SuiteBuild, build_suite};
+use regatta_measure::experiment::arm::reports;
 
 /// True for what can only be a suite: the name of one, or the path of a TOML file.
 pub fn is_one(name: &str) -> bool {
@@ -31,9 +30,9 @@ pub fn run(name: &str, json: bool) -> Ended {
     };
     watch_for("; what was built so far is left as it is");
     note(format!("building: {}", build.command.join(" ")));
-    let outcome = match builds::build(build, &reports(&suite.name)) {
+    let outcome = match build_suite(build, &reports(&suite.name)) {
         Ok(outcome) => outcome,
-        Err(error @ (BuildingError::Start { .. } | BuildingError::File { .. })) => {
+        Err(error @ BuildingError::NotStarted(_)) => {
             let origin = &build.origin;
             return Err(Stop::usage(anyhow!(error).context(origin.clone())));
         }
@@ -58,7 +57,7 @@ pub fn run(name: &str, json: bool) -> Ended {
 }
 
 /// What a command that left everything as it was took is no build's.
-fn check_limits(suite: &Suite, outcome: &Outcome) -> Vec<LimitResult> {
+fn check_limits(suite: &Suite, outcome: &SuiteBuild) -> Vec<LimitResult> {
     match outcome.anew {
         true => {
             let built = (built::SUITE.to_owned(), outcome.built.clone());
@@ -68,7 +67,12 @@ fn check_limits(suite: &Suite, outcome: &Outcome) -> Vec<LimitResult> {
     }
 }
 
-fn show(suite: &Suite, outcome: &Outcome, limits: &[LimitResult], json: bool) -> Result<(), Stop> {
+fn show(
+    suite: &Suite,
+    outcome: &SuiteBuild,
+    limits: &[LimitResult],
+    json: bool,
+) -> Result<(), Stop> {
     if json {
         return print(format!(
             "{}\n",

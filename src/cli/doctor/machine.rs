@@ -7,9 +7,9 @@ use regatta_core::record::baseline::Store;
 use regatta_core::suite::environment::Environment;
 use regatta_cuda::kernels::compile::Compiler;
 use regatta_cuda::kernels::toolkit;
-use regatta_measure::environments::{Made, interpreter_of};
+use regatta_measure::command;
+use regatta_measure::environments::{PythonEnvironment, interpreter_of};
 use regatta_measure::machine;
-use regatta_measure::worker::gpu_clock;
 use regatta_report::files::check_writable;
 
 pub(super) fn processor() -> Check {
@@ -52,7 +52,7 @@ pub(super) fn compiler(compiler: Compiler) -> Check {
 /// Whether Python workers can be given the gated clock.
 pub(super) fn gpu_clock() -> Check {
     const WHAT: &str = "GPU clock";
-    match gpu_clock::install() {
+    match command::install_probe() {
         Ok(Some(path)) => {
             let detail = format!("version {}, {}", regatta_probe::VERSION, path.display());
             Check::new(WHAT, CheckState::Ok, detail)
@@ -61,7 +61,7 @@ pub(super) fn gpu_clock() -> Check {
             let detail = "this regatta was built without: Python workers time by plain events";
             Check::new(WHAT, CheckState::Absent, detail).helped_by(format!(
                 "build the package regatta-probe and name its library in {}",
-                gpu_clock::VARIABLE
+                command::PROBE_VARIABLE
             ))
         }
         Err(error) => {
@@ -100,7 +100,7 @@ pub(super) fn environment((name, environment): (&String, &Environment)) -> Check
     let told = |state, detail: &str| {
         Check::new(&format!("environment {name}"), state, detail).called(name)
     };
-    match Made::of(name, environment) {
+    match PythonEnvironment::locate(name, environment) {
         Err(error) => told(CheckState::Broken, &error.to_string()),
         Ok(None) => {
             let interpreter = interpreter_of(environment);

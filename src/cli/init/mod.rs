@@ -13,7 +13,7 @@ use super::reporting::told_as_json;
 use super::{Ended, Stop, print};
 use regatta_core::suite::environment::Environment;
 use regatta_measure::environments::interpreter_of;
-use regatta_measure::git::{Checkout, Git};
+use regatta_measure::git::{Checkout, GitCommands};
 use regatta_report::files;
 use regatta_report::text::shell_quoted;
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::cli::Stop;
 use regatta_core::record::trace::Trace;
 use regatta_core::record::trace::kineto;
-use regatta_measure::experiment::ready::argv;
+use regatta_measure::experiment::arm::argv;
 use regatta_measure::tracing::{self, KINETO};
 
 /// Operations that are kept, as `regatta trace` keeps them.

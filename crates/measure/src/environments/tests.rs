@@ -1,4 +1,7 @@
+use std::collections::BTreeMap;
+
 use super::*;
+use regatta_worker::attention::Case;
 
 fn pinned(version: &str) -> Environment {
     Environment {
@@ -7,15 +10,15 @@ fn pinned(version: &str) -> Environment {
     }
 }
 
-fn made(cache: &Path) -> Made<'static> {
+fn made(cache: &Path) -> PythonEnvironment<'static> {
     let environment = Box::leak(Box::new(pinned("0.8.2")));
-    Made::within(cache, "te", environment)
+    PythonEnvironment::within(cache, "te", environment)
 }
 
 #[test]
 fn another_requirement_or_another_wheel_is_another_environment() {
     let folder = |environment: &Environment| {
-        let made = Made::within(Path::new("cache"), "te", environment);
+        let made = PythonEnvironment::within(Path::new("cache"), "te", environment);
         made.folder().to_owned()
     };
     let wheels = tempfile::tempdir().unwrap();
@@ -68,13 +71,57 @@ fn something_was_built_where_pip_says_that_it_created_a_wheel() {
 fn pips_last_error_is_why_it_is_not_made() {
     let cache = tempfile::tempdir().unwrap();
     let made = made(cache.path());
-    assert_eq!(made.complaint(), None);
+    assert_eq!(made.last_error(), None);
     fs::create_dir_all(made.folder()).unwrap();
     let log = "2026-11-22T15:12:45,1 Collecting einops\n\
                2026-11-22T15:12:46,1 ERROR: Could not find a version\n\
                2026-11-22T15:12:46,2 ERROR: No matching distribution found for einops==0\n\
                2026-11-22T15:12:46,3 Exception information:\n";
     fs::write(made.folder().join(LOG), log).unwrap();
-    let said = made.complaint().unwrap();
+    let said = made.last_error().unwrap();
     assert_eq!(said, "No matching distribution found for einops==0");
+}
+
+fn suite(variant: &str) -> Suite {
+    let case: Case = format!("{variant}:s64,d64").parse().unwrap();
+    let declared = Environment {
+        interpreter: Some("/opt/python".to_owned()),
+        requirements: vec!["Flash_Attn==2.8.3".to_owned(), "torch==2.11.0".to_owned()],
+        workers: vec!["torch".to_owned()],
+        ..Environment::default()
+    };
+    Suite {
+        name: "mine".to_owned(),
+        cases: vec![case],
+        environments: BTreeMap::from([("libraries".to_owned(), declared)]),
+        ..Suite::default()
+    }
+}
+
+#[test]
+fn a_release_takes_the_place_of_the_one_that_is_declared() {
+    let asked = ["flash-attn==2.7.4".to_owned()];
+    let (name, made) = released(&suite("torch/sdpa"), None, &asked).unwrap();
+    assert_eq!(name, "flash-attn-2.7.4");
+    assert_eq!(made.requirements, ["flash-attn==2.7.4", "torch==2.11.0"]);
+    assert_eq!(made.interpreter.as_deref(), Some("/opt/python"));
+    let two = ["jax==0.5.0".to_owned(), "jaxlib==0.5.0".to_owned()];
+    let (name, _) = released(&suite("jax/sdpa"), None, &two).unwrap();
+    assert_eq!(name, "jax-0.5.0-jaxlib-0.5.0");
+}
+
+#[test]
+fn a_lock_is_all_that_is_installed_and_what_nobody_would_import_is_refused() {
+    let lines = ["jax==0.5.0".to_owned(), "jaxlib==0.5.1".to_owned()];
+    let made = locked(&suite("jax/sdpa"), None, "lock:a.txt", &lines).unwrap();
+    assert_eq!((&made.requirements[..], made.alone), (&lines[..], true));
+    let error = locked(&suite("cpu/flash"), None, "lock:a.txt", &lines).unwrap_err();
+    assert!(
+        error.to_string().starts_with("lock:a.txt changes nothing"),
+        "{error}"
+    );
+    for variant in ["cpu/flash", "torch/sdpa@old"] {
+        let error = released(&suite(variant), None, &["jax==1".to_owned()]).unwrap_err();
+        assert!(error.to_string().contains("changes nothing"), "{error}");
+    }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::ExperimentError;
-use super::stored::{Stored, find, find_one};
+use super::stored::{StoredRun, find, find_one};
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::run_file::RUN_FILE;
@@ -17,7 +17,7 @@ use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::{self as judge, Options};
 
 /// What is saved, and how.
-pub struct Wanted<'a> {
+pub struct SaveOptions<'a> {
     /// The baseline's name.
     pub name: &'a str,
     /// True where the one that is there is replaced.
@@ -27,7 +27,7 @@ pub struct Wanted<'a> {
 }
 
 /// A baseline that was saved.
-pub struct Saved {
+pub struct SavedBaseline {
     /// Its file.
     pub path: PathBuf,
     /// What it was made of.
@@ -38,17 +38,21 @@ pub struct Saved {
 ///
 /// # Errors
 /// When a run is none to hold others against: exit code 3; when it cannot be read: 2.
-pub fn save(store: &Store, wanted: &Wanted<'_>, runs: &[String]) -> Result<Saved, ExperimentError> {
-    let Wanted {
+pub fn save(
+    store: &Store,
+    options: &SaveOptions<'_>,
+    runs: &[String],
+) -> Result<SavedBaseline, ExperimentError> {
+    let SaveOptions {
         name,
         replace,
         force,
-    } = *wanted;
+    } = *options;
     let stored = match runs.is_empty() {
         true => newest_that_passed(Path::new("reports"), name, store, force)?,
         false => find_one(runs, store)?,
     };
-    let why = unfit(&stored).or_else(|| of_another_suite(store, name, &stored.side));
+    let why = unfit(&stored).or_else(|| suite_mismatch(store, name, &stored.side));
     if let (Some(why), false) = (why, force) {
         return Err(ExperimentError::NotJudged(format!(
             "{} {why}; it makes no baseline unless --force is given",
@@ -63,14 +67,14 @@ pub fn save(store: &Store, wanted: &Wanted<'_>, runs: &[String]) -> Result<Saved
             }
             _ => ExperimentError::not_judged(error),
         })?;
-    Ok(Saved {
+    Ok(SavedBaseline {
         path,
         side: stored.side,
     })
 }
 
 /// Why a run should not be what others are compared with.
-fn unfit(stored: &Stored) -> Option<String> {
+fn unfit(stored: &StoredRun) -> Option<String> {
     let side = &stored.side;
     let suite = &side.header.suite;
     // What was said of it when it was measured: a gate held it against more than itself.
@@ -109,7 +113,7 @@ fn unfit(stored: &Stored) -> Option<String> {
 }
 
 /// Why a run does not belong under a name: the baseline there is of another suite.
-fn of_another_suite(store: &Store, name: &str, side: &Side) -> Option<String> {
+fn suite_mismatch(store: &Store, name: &str, side: &Side) -> Option<String> {
     let there = suite_of(store, name)?;
     let own = &side.header.suite.name;
     (there != *own).then(|| format!("is of suite {own}, and baseline {name} is of suite {there}"))
@@ -130,9 +134,9 @@ fn newest_that_passed(
     name: &str,
     store: &Store,
     force: bool,
-) -> Result<Stored, ExperimentError> {
+) -> Result<StoredRun, ExperimentError> {
     let folders = fs::read_dir(reports).into_iter().flatten().flatten();
-    let mut runs: Vec<Stored> = folders
+    let mut runs: Vec<StoredRun> = folders
         .filter_map(|folder| {
             let run = Some(folder.path().join(RUN_FILE)).filter(|run| run.is_file());
             let run = run.unwrap_or(folder.path()).display().to_string();

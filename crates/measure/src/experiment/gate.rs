@@ -1,24 +1,25 @@
-//! A suite compared with its baseline.
+//! A suite compared with its baseline, and the code of that baseline, where it is at hand: here,
+//! at a revision, or in releases that a lock lists.
 
 use std::path::Path;
 use std::time::Duration;
 
-use super::base_code;
-use super::comparison::{Part, Question};
-use super::deciding::{Alone, decide, incomparable};
-use super::in_turn::InTurn;
-use super::ready::Pairs;
+use super::pairs::{GatePart, VersionComparison};
 use super::request::BASELINES;
-use super::stored::{Base, whole_baseline};
-use super::{ExperimentError, Measured, Ready, Request};
-use crate::identity::checksum;
-use crate::versions::spec::Spec;
+use super::stored::{StoredBase, whole_baseline};
+use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, MeasuredRun};
+use crate::machine::checksum;
+use crate::versions::Spec;
+use crate::workers::OWN;
+use regatta_core::names::plain_name;
+use regatta_core::output;
 use regatta_core::record::baseline::Store;
-use regatta_core::record::side::Side;
+use regatta_core::record::header::RunHeader;
 use regatta_core::record::types::BaseId;
 use regatta_core::text::shell_command;
-use regatta_judge::Options;
 use regatta_judge::judgement::{Judgement, Row, Word};
+use regatta_judge::{self as judge, Options};
+use regatta_worker::attention::Case;
 use regatta_worker::units::counted;
 
 /// Measures a suite against the baseline of this name; of none, against that of the suite's name.
@@ -30,70 +31,72 @@ use regatta_worker::units::counted;
 /// Whatever is wrong with what was asked for: exit code 2; no baseline, or one that this cannot
 /// be compared with: 3, before anything is measured.
 pub fn gate(
-    request: &Request,
+    request: &MeasureOptions,
     baseline: Option<&str>,
     limit: Option<Duration>,
-) -> Result<Measured, ExperimentError> {
-    let options = Options::GATE;
-    let mut ready = Ready::prepare(request, None)?;
-    let name = baseline.unwrap_or(&ready.suite.name).to_owned();
+) -> Result<MeasuredRun, ExperimentError> {
+    let head = Arm::prepare(request, None)?;
+    let name = baseline.unwrap_or(&head.suite.name).to_owned();
     let store = Store::new(&request.baselines);
-    let mut base = match find(&store, &name, &ready)? {
-        Some(base) => Some(base),
+    let base = match find_baseline(&store, &name, &head)? {
+        Some(mut base) => {
+            // A part of the suite is compared with the same part of the baseline.
+            base.side.keep(&head.header.suite.filter);
+            Base::Stored(Box::new(base))
+        }
         // Limits need none.
-        None if request.structure_only && baseline.is_none() => None,
+        None if request.structure_only && baseline.is_none() => Base::Absent,
         None => {
             return Err(ExperimentError::NotJudged(format!(
                 "there is no baseline `{name}` in {}; make one from a run that passed:\n  {}",
                 store.root().display(),
-                making(&store, &name, &ready),
+                commands_to_make(&store, &name, &head),
             )));
         }
     };
-    if let Some(base) = &mut base {
-        // A part of the suite is compared with the same part of the baseline.
-        base.side.keep(&ready.header.suite.filter);
-        refuse_before_measuring(&ready, &base.side, &options, &store)?;
-    }
-    let id = base.as_ref().map(|base| base.id.clone());
-    let mut writer = ready.measure(id)?;
-    let mut pairs = None;
-    if let Some(base) = &base {
-        let at_hand = match request.structure_only {
-            true => Err(String::new()),
-            false => base_code::at_hand(&base.side.header, &ready.header, &ready.directory),
-        };
-        let mut batches = Alone {
-            ready: &mut ready,
-            writer: &mut writer,
-            base: Some(base),
-            options,
-            expectations_alone: at_hand.is_ok(),
-        };
-        let judgement = decide(&mut batches, limit)?;
-        match at_hand {
-            Ok(code) => {
-                pairs = in_pairs(&judgement, request, &mut ready, &code, limit)?;
-            }
-            Err(why) => {
-                if judgement.rows.iter().any(is_inconclusive) && !why.is_empty() {
-                    ready.say(format!(
-                        "the rest is judged against the stored run, with what another day may \
-                         change: {why}"
-                    ));
-                }
-            }
-        }
-    }
-    Ok(Measured {
-        folder: ready.directory.clone(),
-        ready,
-        writer,
+    let mut experiment = Experiment {
+        folder: head.directory.clone(),
+        head,
         base,
-        pairs,
-        base_writer: None,
-        options,
-    })
+        options: Options::GATE,
+        limit,
+        expectations_alone: false,
+    };
+    if let Some(base) = experiment.stored_base()
+        && let Some(lines) = experiment.incomparable(base, ["there", "here"])
+    {
+        return Err(ExperimentError::NotJudged(format!(
+            "baseline `{}` cannot be compared with this machine and suite (nothing was \
+             measured):\n{lines}\nmake one here:\n  {}",
+            base.label,
+            commands_to_make(&store, &base.label, &experiment.head)
+        )));
+    }
+    let mut files = experiment.open()?;
+    let code = match experiment.stored_base() {
+        Some(base) if !request.structure_only => {
+            let head = &experiment.head;
+            base_code(&base.header, &head.header, &head.directory)
+        }
+        _ => Err(String::new()),
+    };
+    // What is open is measured in pairs then.
+    experiment.expectations_alone = code.is_ok();
+    let evidence = experiment.decide(&mut files)?;
+    let pairs = match &code {
+        Ok(code) => measure_pairs(&evidence.judgement, request, &mut experiment, code)?,
+        Err(why) => {
+            if evidence.judgement.rows.iter().any(is_inconclusive) && !why.is_empty() {
+                experiment.head.say(against_stored(why));
+            }
+            None
+        }
+    };
+    let mut measured = experiment.conclude(files, evidence);
+    if let Some(pairs) = pairs {
+        measured.judgement = judge::with_pairs(measured.judgement, pairs, &Options::GATE);
+    }
+    Ok(measured)
 }
 
 fn is_inconclusive(row: &Row) -> bool {
@@ -101,15 +104,19 @@ fn is_inconclusive(row: &Row) -> bool {
     metrics.any(|of| of.word == Word::Inconclusive)
 }
 
+fn against_stored(why: impl std::fmt::Display) -> String {
+    format!("the rest is judged against the stored run, with what another day may change: {why}")
+}
+
 /// Measures in pairs what a stored run did not show to be the same; `None` where that is nothing,
 /// or where the code of the baseline cannot be had after all.
-fn in_pairs(
+fn measure_pairs(
     judgement: &Judgement,
-    request: &Request,
-    ready: &mut Ready,
-    code: &base_code::Code,
-    limit: Option<Duration>,
-) -> Result<Option<Pairs>, ExperimentError> {
+    request: &MeasureOptions,
+    experiment: &mut Experiment,
+    code: &BaseCode,
+) -> Result<Option<Judgement>, ExperimentError> {
+    let arm = &mut experiment.head;
     // The same program beside itself says nothing of what a stored run shows beyond any day.
     let unshown = |row: &&Row| {
         let shown = row.regressed().next().is_some() && code.is_here();
@@ -117,63 +124,62 @@ fn in_pairs(
         !shown && words.any(|word| !matches!(word, Word::Same | Word::Improved))
     };
     let rows = judgement.rows.iter().filter(unshown);
-    let part = Part {
+    let base_request = code.request(request);
+    let part = GatePart {
         cases: rows.map(|row| row.case.clone()).collect(),
-        of: ready.header.plan.len() as u32,
+        all: arm.header.plan.len() as u32,
+        base_request: &base_request,
     };
     if part.cases.is_empty() {
         return Ok(None);
     }
     let number = counted(part.cases.len(), "case");
     // Two sides of as many invocations as the run had, of these cases.
-    let spent = ready.began.elapsed();
-    let share = part.cases.len() as f64 / f64::from(part.of.max(1));
+    let spent = arm.began.elapsed();
+    let share = part.cases.len() as f64 / f64::from(part.all.max(1));
+    let limit = experiment.limit;
     if limit.is_some_and(|limit| spent + spent.mul_f64(2.0 * share) > limit) {
-        ready.say(format!(
+        arm.say(format!(
             "--time-limit leaves no time for pairs of {number}, judged against the stored run, \
              with what another day may change"
         ));
         return Ok(None);
     }
-    let of_base = code.request(request);
-    ready.say(format!(
+    arm.say(format!(
         "{number} not shown to be the same as in the stored run; measuring {} in pairs with {}",
         if part.cases.len() == 1 { "it" } else { "them" },
-        code.told,
+        code.name,
     ));
-    let question = Question {
-        measure: request,
-        base: &code.specs,
-        head: &[Spec::Here],
-        directory: Some(ready.directory.join("pairs")),
-        measure_base: Some(&of_base),
-        part: Some(&part),
-        threshold: None,
+    let here = [Spec::Here];
+    let comparison = VersionComparison {
+        folder: Some(arm.directory.join("pairs")),
+        part: Some(part),
         limit: limit.map(|limit| limit.saturating_sub(spent)),
-        demands: false,
-        options: Options::COMPARISON,
+        ..VersionComparison::new(request, &code.specs, &here)
     };
-    match InTurn::of(&question) {
-        Ok(in_turn) => {
-            let pairs = in_turn.sides()?;
-            ready.spent += pairs.spent;
-            Ok(Some(pairs))
+    match Experiment::compare(&comparison) {
+        Ok(pairs) => {
+            let mut pairs = pairs.run()?;
+            pairs.files.close()?;
+            arm.spent += pairs.arm.spent;
+            arm.spent += pairs.spent_on_base.unwrap_or_default();
+            Ok(Some(pairs.judgement))
         }
         Err(refused) => {
-            ready.say(format!(
-                "the rest is judged against the stored run, with what another day may change: {}",
-                refused.stop
-            ));
+            arm.say(against_stored(refused));
             Ok(None)
         }
     }
 }
 
-/// The baseline of this name for this machine, or else for another; `None` where there is
-/// none at all.
-fn find(store: &Store, name: &str, ready: &Ready) -> Result<Option<Base>, ExperimentError> {
-    let own = store.of_machine(name, &ready.header.machine.name);
-    // One of another machine is read too, so that what differs can be said.
+/// The baseline of this name for this machine, or else for another, so that what differs can be
+/// said; `None` where there is none at all.
+fn find_baseline(
+    store: &Store,
+    name: &str,
+    arm: &Arm,
+) -> Result<Option<StoredBase>, ExperimentError> {
+    let own = store.of_machine(name, &arm.header.machine.name);
     let path = match own.map_err(ExperimentError::usage)? {
         Some(path) => Some(path),
         None => store
@@ -190,29 +196,11 @@ fn find(store: &Store, name: &str, ready: &Ready) -> Result<Option<Base>, Experi
         sum: checksum(&path),
     };
     let side = whole_baseline(&path)?;
-    Ok(Some(Base { id, side }))
-}
-
-/// A comparison that will be refused need not be measured for.
-fn refuse_before_measuring(
-    ready: &Ready,
-    base: &Side,
-    options: &Options,
-    store: &Store,
-) -> Result<(), ExperimentError> {
-    let Some(lines) = incomparable(ready, base, options, ["there", "here"]) else {
-        return Ok(());
-    };
-    Err(ExperimentError::NotJudged(format!(
-        "baseline `{}` cannot be compared with this machine and suite (nothing was measured):\n\
-         {lines}\nmake one here:\n  {}",
-        base.label,
-        making(store, &base.label, ready),
-    )))
+    Ok(Some(StoredBase { id, side }))
 }
 
 /// The commands that make a baseline of this suite.
-fn making(store: &Store, name: &str, ready: &Ready) -> String {
+fn commands_to_make(store: &Store, name: &str, arm: &Arm) -> String {
     let words = |words: &[&str]| {
         words
             .iter()
@@ -221,20 +209,283 @@ fn making(store: &Store, name: &str, ready: &Ready) -> String {
     };
     let run = [
         words(&["regatta", "run"]),
-        ready.header.suite.arguments.clone(),
+        arm.header.suite.arguments.clone(),
     ]
     .concat();
-    let directory = ready.directory.display().to_string();
+    let directory = arm.directory.display().to_string();
     let mut save = words(&["regatta", "baseline"]);
-    save.extend(in_folder(store.root()));
+    save.extend(folder_words(store.root()));
     save.extend(words(&["save", name, &directory]));
     format!("{}\n  {}", shell_command(&run), shell_command(&save))
 }
 
 /// The words that name the folder of baselines; none where it is the usual one.
-fn in_folder(baselines: &Path) -> Vec<String> {
+fn folder_words(baselines: &Path) -> Vec<String> {
     match baselines == Path::new(BASELINES) {
         true => Vec::new(),
         false => vec!["--baselines".to_owned(), baselines.display().to_string()],
+    }
+}
+
+/// The code of a baseline.
+struct BaseCode {
+    /// How to have it.
+    specs: Vec<Spec>,
+    /// What to call it.
+    name: String,
+    /// Values that were set for it.
+    set: Vec<String>,
+}
+
+impl BaseCode {
+    /// True where it is the code of the head.
+    fn is_here(&self) -> bool {
+        self.specs == [Spec::Here]
+    }
+
+    /// What is asked for, with the values that the baseline was measured with.
+    fn request(&self, request: &MeasureOptions) -> MeasureOptions {
+        let switches = request.set.iter().filter(|set| !set.contains('/'));
+        MeasureOptions {
+            set: switches.chain(&self.set).cloned().collect(),
+            ..request.clone()
+        }
+    }
+}
+
+/// The code of a baseline, where it can be had for a comparison with `head`, whose reports go to
+/// `directory`: there a lock is written.
+///
+/// # Errors
+/// Why it cannot, in a line.
+fn base_code(base: &RunHeader, head: &RunHeader, directory: &Path) -> Result<BaseCode, String> {
+    let words = base.suite.arguments.windows(2);
+    let set = words
+        .filter(|two| two[0] == "--set")
+        .map(|two| two[1].clone());
+    let code = |specs: Vec<Spec>, name: &str| BaseCode {
+        specs,
+        name: name.to_owned(),
+        set: set.clone().collect(),
+    };
+    let git = |header: &RunHeader| {
+        let git = header.git.as_ref();
+        git.map(|git| (git.revision.clone(), git.dirty, git.changes.clone()))
+    };
+    let (Some(was), Some(is)) = (&base.identity, &head.identity) else {
+        return Err("the baseline does not tell which files it is of".to_owned());
+    };
+    let changed = was.differences(is);
+    let mut packages = Vec::new();
+    for worker in &base.workers {
+        let now = head.workers.iter().find(|now| now.name == worker.name);
+        if now.is_some_and(|now| now.packages != worker.packages) {
+            packages.push(worker);
+        }
+    }
+    // Variants of this program are all in its file. Of other code much stays unseen: a variable of
+    // the environment, a file beside it. If that made it slower, it is as slow beside itself.
+    let own = |case: &Case| OWN.contains(&case.variant.worker.as_str());
+    let own_alone = (head.plan.iter()).all(|id| id.case().is_ok_and(|case| own(&case)));
+    if changed.is_empty() && packages.is_empty() {
+        if own_alone {
+            return Ok(code(vec![Spec::Here], "the same program"));
+        }
+        if git(base) == git(head) {
+            return Err(
+                "no change of the code is known, so pairs would measure it beside itself"
+                    .to_owned(),
+            );
+        }
+    }
+    let mut specs = Vec::new();
+    let mut names = Vec::new();
+    if git(base) != git(head) || !changed.is_empty() {
+        let Some(git) = base.git.as_ref().filter(|git| !git.dirty) else {
+            let first = changed.first().cloned();
+            let first = first.unwrap_or_else(|| "the checkout changed".to_owned());
+            return Err(format!("{first}, and the baseline is of no clean revision"));
+        };
+        specs.push(Spec::Revision(git.revision.clone()));
+        names.push(format!(
+            "revision {}",
+            base.git
+                .as_ref()
+                .map(regatta_judge::revision_text)
+                .unwrap_or_default()
+        ));
+    }
+    match packages.as_slice() {
+        [] => {}
+        [worker] => {
+            if worker.packages.is_empty() {
+                return Err(format!(
+                    "the baseline does not list the packages of {}",
+                    worker.name
+                ));
+            }
+            let path = directory.join(format!("baseline-{}.txt", plain_name(&worker.name)));
+            let lines = worker
+                .packages
+                .iter()
+                .map(|(name, version)| format!("{name}=={version}\n"));
+            let text: String = lines.collect();
+            output::write(&path, text.as_bytes()).map_err(|error| error.to_string())?;
+            specs.push(Spec::Lock(path.display().to_string()));
+            names.push(format!("the packages of {}", worker.name));
+        }
+        several => {
+            let several: Vec<&str> = several.iter().map(|worker| worker.name.as_str()).collect();
+            return Err(format!(
+                "the packages of {} changed, and one lock is made",
+                several.join(", ")
+            ));
+        }
+    }
+    Ok(code(specs, &names.join(" and ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_core::record::header::{Git, WorkerRecord};
+    use regatta_core::record::identity::{Identity, WorkerIdentity};
+    use regatta_core::record::testing::header;
+    use regatta_worker::attention::CaseId;
+
+    type Change = fn(&mut RunHeader);
+
+    /// A run of two Python workers at a clean revision.
+    fn measured(change: Change) -> RunHeader {
+        let worker = |name: &str| WorkerRecord {
+            name: name.to_owned(),
+            packages: [("numpy".to_owned(), "2.0".to_owned())].into(),
+            ..header().workers.remove(0)
+        };
+        let mut header = header();
+        header.workers = ["torch@old", "jax"].map(worker).into();
+        header.plan = vec![CaseId("torch/sdpa@old:s64,d64".to_owned())];
+        header.git = Some(Git {
+            revision: "a".repeat(40),
+            dirty: false,
+            changes: None,
+        });
+        header.identity = Some(Identity {
+            executable: "1".to_owned(),
+            workers: [("jax".to_owned(), WorkerIdentity::default())].into(),
+        });
+        change(&mut header);
+        header
+    }
+
+    fn git(header: &mut RunHeader) -> &mut Git {
+        header.git.as_mut().unwrap()
+    }
+
+    fn package(header: &mut RunHeader, worker: usize) {
+        let packages = &mut header.workers[worker].packages;
+        packages.insert("numpy".to_owned(), "2.1".to_owned());
+    }
+
+    /// What the code of a baseline is called, or why it cannot be had.
+    fn name_or_reason(base: &RunHeader, head: &RunHeader) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        match base_code(base, head, folder.path()) {
+            Ok(code) => {
+                assert_eq!(code.is_here(), code.name == "the same program");
+                code.name
+            }
+            Err(why) => why,
+        }
+    }
+
+    #[test]
+    fn a_baselines_code_is_here_at_a_revision_or_in_a_lock() {
+        let elsewhere = |header: &mut RunHeader| git(header).revision = "b".repeat(40);
+        let dirty = |header: &mut RunHeader| git(header).dirty = true;
+        let built = |header: &mut RunHeader| {
+            header.identity.as_mut().unwrap().executable = "2".to_owned();
+        };
+        let unknown = "no change of the code is known, so pairs would measure it beside itself";
+        let revision = "revision aaaaaaaaaaaa";
+        let rows: [(Change, Change, &str); 13] = [
+            (|_| {}, |_| {}, unknown),
+            (dirty, dirty, unknown),
+            (|_| {}, elsewhere, revision),
+            (|_| {}, dirty, revision),
+            (|_| {}, built, revision),
+            (
+                dirty,
+                |_| {},
+                "the checkout changed, and the baseline is of no clean revision",
+            ),
+            (
+                |header| header.git = None,
+                built,
+                "the regatta executable changed, and the baseline is of no clean revision",
+            ),
+            (
+                |_| {},
+                |header| package(header, 0),
+                "the packages of torch@old",
+            ),
+            (
+                |_| {},
+                |header| {
+                    git(header).dirty = true;
+                    package(header, 1);
+                },
+                "revision aaaaaaaaaaaa and the packages of jax",
+            ),
+            (
+                |_| {},
+                |header| {
+                    package(header, 0);
+                    package(header, 1);
+                },
+                "the packages of torch@old, jax changed, and one lock is made",
+            ),
+            (
+                |header| header.workers[1].packages.clear(),
+                |_| {},
+                "the baseline does not list the packages of jax",
+            ),
+            (
+                |header| header.identity = None,
+                |_| {},
+                "the baseline does not tell which files it is of",
+            ),
+            // A revision that changed nothing that is measured.
+            (
+                |_| {},
+                |header| {
+                    git(header).revision = "b".repeat(40);
+                    header.plan = vec![CaseId("cpu/flash:s64,d64".to_owned())];
+                },
+                "the same program",
+            ),
+        ];
+        for (place, (base, head, wanted)) in rows.into_iter().enumerate() {
+            assert_eq!(
+                name_or_reason(&measured(base), &measured(head)),
+                wanted,
+                "{place}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lock_lists_what_the_baseline_had_and_its_values_are_set_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = measured(|header| {
+            let words = ["quick", "--set", "torch/sdpa@old.n=2"];
+            header.suite.arguments = words.map(str::to_owned).into();
+        });
+        let head = measured(|header| package(header, 0));
+        let code = base_code(&base, &head, folder.path()).ok().unwrap();
+        let path = folder.path().join("baseline-torch-old.txt");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "numpy==2.0\n");
+        assert_eq!(code.specs, [Spec::Lock(path.display().to_string())]);
+        assert_eq!(code.set, ["torch/sdpa@old.n=2"]);
     }
 }

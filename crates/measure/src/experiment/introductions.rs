@@ -8,13 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use super::ExperimentError;
-use crate::declared::OWN;
+use crate::command::LIBRARIES;
 use crate::interrupt;
 use crate::preflight;
-use crate::worker::host::HostError;
-use crate::worker::launch::Launcher;
-use crate::worker::python::LIBRARIES;
-use crate::workers::{self, Processes};
+use crate::worker::{Launcher, WorkerError, WorkerFailure};
+use crate::workers::{self, OWN, Processes};
 use regatta_core::last_words;
 use regatta_core::suite::Suite;
 use regatta_core::suite::callable::Callable;
@@ -59,7 +57,7 @@ pub fn introductions(
     environment: Option<&str>,
     limit: Option<Duration>,
 ) -> Result<Vec<Introduction>, ExperimentError> {
-    workers::declared(config, environment).map_err(ExperimentError::usage)?;
+    workers::check_declared(config, environment).map_err(ExperimentError::usage)?;
     let logs = tempfile::tempdir().map_err(ExperimentError::usage)?;
     interrupt::leaves(logs.path().to_owned());
     let names = OWN.into_iter().chain(LIBRARIES.iter().copied());
@@ -159,39 +157,38 @@ fn remedy(worker: &str, config: &Suite) -> String {
 }
 
 /// A worker that gave no answer, without its name: others may fail alike.
-fn failed(error: HostError, fix: String) -> Absence {
-    let log = error.log().to_owned();
-    let whole = match log.is_empty() {
+fn failed(error: WorkerError, fix: String) -> Absence {
+    let whole = match error.log.is_empty() {
         true => error.to_string(),
-        false => format!("{error}\n{log}"),
+        false => format!("{error}\n{}", error.log),
     };
-    match error {
-        HostError::Refused { reason, .. } => Absence::plain(&reason, fix),
-        HostError::Missing { program, why, .. } => {
-            let lacks = one_line(&format!("cannot start {program}: {why}"));
-            Absence {
-                lacks,
-                ..Absence::plain(&whole, fix)
-            }
-        }
-        HostError::TimedOut { limit, .. } => Absence {
-            lacks: format!("slow to start: not answered within {limit:?}"),
-            slow: true,
-            ..Absence::plain(
-                &whole,
-                "try again: once its files are in memory it loads faster; `regatta list` waits \
-                 longer"
-                    .to_owned(),
+    let (lacks, absence) = match &error.failure {
+        WorkerFailure::Refused(reason) => return Absence::plain(reason, fix),
+        WorkerFailure::NotStarted { program, why, .. } => (
+            format!("cannot start {program}: {why}"),
+            Absence::plain(&whole, fix),
+        ),
+        WorkerFailure::TimedOut { limit, .. } => {
+            let fix = "try again: once its files are in memory it loads faster; `regatta list` \
+                       waits longer";
+            let absence = Absence {
+                slow: true,
+                ..Absence::plain(&whole, fix.to_owned())
+            };
+            (
+                format!("slow to start: not answered within {limit:?}"),
+                absence,
             )
-        },
-        error => {
-            let fault = last_words::fault(&log).map_or(String::new(), |line| format!(": {line}"));
-            let lacks = one_line(&format!("{error}{fault}"));
-            Absence {
-                lacks,
-                ..Absence::plain(&whole, fix)
-            }
         }
+        _ => {
+            let fault = last_words::fault(&error.log);
+            let fault = fault.map_or(String::new(), |line| format!(": {line}"));
+            (format!("{error}{fault}"), Absence::plain(&whole, fix))
+        }
+    };
+    Absence {
+        lacks: one_line(&lacks),
+        ..absence
     }
 }
 

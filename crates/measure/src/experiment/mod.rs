@@ -1,30 +1,382 @@
-//! From what was asked for to runs that can be judged: what runs, decides and resumes.
+//! A head and what it is compared with, measured until the rule has decided.
 //!
-//! Nothing here reads a command line or prints. What is said goes to a [`Listener`], and why
-//! nothing comes of it is an [`ExperimentError`].
+//! `run`, `gate`, `compare` and `bisect` are an [`Experiment`]. Nothing here reads a command line
+//! or prints: what is said goes to a [`Listener`], and why nothing comes of it is an
+//! [`ExperimentError`].
 
-mod base_code;
+pub mod arm;
 pub mod baseline;
-pub mod comparer;
-pub mod comparison;
-pub mod deciding;
-pub mod estimate;
-pub mod gate;
-mod in_turn;
+mod gate;
 pub mod introductions;
-pub mod ready;
+mod pairs;
 pub mod request;
+mod setup;
 pub mod stored;
-mod version;
 
 use std::error::Error;
 use std::ops::Range;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use crate::schedule::Block;
+use jiff::Timestamp;
+
+use crate::laps::{Laps, TimeSpent};
+use crate::schedule::{self, WorkerBlock};
 use crate::session::Observer;
+use regatta_core::record::header::TurnSide;
+use regatta_core::record::run_file::{Opening, RunWriter};
+use regatta_core::record::side::Side;
+use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
+use regatta_judge::judgement::Judgement;
+use regatta_judge::{self as judge, Options};
+use regatta_worker::attention::CaseId;
+use regatta_worker::units::counted;
 
-pub use ready::{Measured, Ready};
-pub use request::Request;
+pub use arm::Arm;
+pub use gate::gate;
+use pairs::Interleaved;
+pub use pairs::VersionComparison;
+pub use request::MeasureOptions;
+pub(crate) use setup::Setup;
+use stored::StoredBase;
+
+/// A head and what it is compared with.
+pub struct Experiment {
+    head: Arm,
+    base: Base,
+    options: Options,
+    /// Nothing more is measured that would end later than this after the start.
+    limit: Option<Duration>,
+    /// Where the reports go.
+    folder: PathBuf,
+    /// True where metrics that are open are measured in pairs later, and expectations alone now.
+    expectations_alone: bool,
+}
+
+/// What the head is compared with.
+enum Base {
+    /// Nothing: what the suite expects is judged.
+    Absent,
+    /// A run or a baseline that is stored.
+    Stored(Box<StoredBase>),
+    /// Another version, measured in pairs with the head.
+    Interleaved(Box<Interleaved>),
+}
+
+/// The run files of an experiment, being written.
+pub struct RunFiles {
+    head: RunWriter,
+    /// Of a base that is interleaved.
+    base: Option<RunWriter>,
+}
+
+/// What was measured so far, as it was read back, and what it shows while more may follow.
+struct Evidence {
+    run: Run,
+    head: Side,
+    /// A base that is interleaved.
+    base: Option<Side>,
+    judgement: Judgement,
+}
+
+/// What was measured to its end, and judged.
+pub struct MeasuredRun {
+    /// The judgement.
+    pub judgement: Judgement,
+    /// The side that is judged.
+    pub arm: Arm,
+    /// Its run, without its entries.
+    pub run: Run,
+    /// What its run holds.
+    pub head: Side,
+    /// What it was compared with.
+    pub base: Option<StoredBase>,
+    /// Where the reports go.
+    pub folder: PathBuf,
+    /// What was spent on a base that was measured in pairs with it.
+    pub spent_on_base: Option<TimeSpent>,
+    /// The files of its runs, to be ended once the reports are there.
+    pub files: RunFiles,
+}
+
+impl MeasuredRun {
+    /// The file of the head's run.
+    pub fn file(&self) -> PathBuf {
+        self.files.head.path().to_owned()
+    }
+}
+
+impl RunFiles {
+    /// Ends the files of both runs; until then the same command judges them again without
+    /// measuring.
+    ///
+    /// # Errors
+    /// When one cannot be written: exit code 3.
+    pub fn finish(&mut self, end: RunEnd) -> Result<(), ExperimentError> {
+        let base = self.base.as_mut().map_or(Ok(()), RunWriter::close);
+        let ended = base.and_then(|()| self.head.finish(end));
+        ended.map_err(ExperimentError::not_judged)
+    }
+
+    /// Ends the files of runs of which no report is written.
+    pub(crate) fn close(&mut self) -> Result<(), ExperimentError> {
+        self.finish(RunEnd {
+            finished: Timestamp::now(),
+            judged: None,
+        })
+    }
+}
+
+impl Experiment {
+    /// A suite by itself: what it expects decides how much is measured.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the suite, the command line or a worker: exit code 2.
+    pub fn alone(request: &MeasureOptions) -> Result<Experiment, ExperimentError> {
+        let head = Arm::prepare(request, None)?;
+        Ok(Experiment {
+            folder: head.directory.clone(),
+            head,
+            base: Base::Absent,
+            options: Options::ALONE,
+            limit: None,
+            expectations_alone: true,
+        })
+    }
+
+    /// Measures until everything is decided or the time limit ends, and judges it.
+    ///
+    /// # Errors
+    /// When a run cannot be written or read back: exit code 3.
+    pub fn run(mut self) -> Result<MeasuredRun, ExperimentError> {
+        let mut files = self.open()?;
+        let evidence = self.decide(&mut files)?;
+        Ok(self.conclude(files, evidence))
+    }
+
+    /// Measures until everything is decided or the time limit ends: what was owed when the run
+    /// was stopped first, then look after look.
+    fn decide(&mut self, files: &mut RunFiles) -> Result<Evidence, ExperimentError> {
+        let first = self.head.suite.settings.invocations;
+        self.measure(files, None, 0..first)?;
+        self.measure_owed(files)?;
+        // What one more takes at most: as long as one of the first, of all cases.
+        let mut each = self.head.began.elapsed() / first.max(1);
+        loop {
+            let clock = self.head.clock;
+            let mut laps = Laps::begin(&clock);
+            let evidence = self.judge(files)?;
+            self.head.spent.judging += laps.end();
+            let taken = first + files.head.owed.last().map_or(0, |owed| owed.fresh);
+            let Some(next) = judge::next(&evidence.judgement, taken) else {
+                return Ok(evidence);
+            };
+            let more = next.invocations - taken;
+            let what = match self.base {
+                Base::Interleaved(_) => counted(more as usize, "more pair"),
+                Base::Absent | Base::Stored(_) => counted(more as usize, "more invocation"),
+            };
+            let open = format!(
+                "{} of {} open",
+                next.cases.len(),
+                self.head.header.plan.len()
+            );
+            let ends = self.head.began.elapsed() + each * more;
+            if self.limit.is_some_and(|limit| ends > limit) {
+                self.head
+                    .say(format!("{open}; --time-limit leaves no time for {what}"));
+                return Ok(evidence);
+            }
+            self.head.say(format!("{open}; measuring {what} of each"));
+            self.owe(files, next.cases, next.invocations - first)?;
+            let since = Instant::now();
+            self.measure_owed(files)?;
+            each = since.elapsed() / more.max(1);
+        }
+    }
+
+    /// Opens the run files, or goes on with them. Nothing was written over before.
+    fn open(&mut self) -> Result<RunFiles, ExperimentError> {
+        let opening = Opening {
+            fresh: self.head.fresh,
+            base: Some(self.base_id()),
+            ..Opening::default()
+        };
+        match &self.base {
+            Base::Interleaved(base) => base.open(&self.head, opening),
+            Base::Absent | Base::Stored(_) => Ok(RunFiles {
+                head: self.head.open(&opening)?,
+                base: None,
+            }),
+        }
+    }
+
+    /// What the head's run names as its base.
+    fn base_id(&self) -> BaseId {
+        match &self.base {
+            Base::Absent => BaseId::none(),
+            Base::Stored(base) => base.id.clone(),
+            Base::Interleaved(base) => BaseId::in_turn(base.arm.label()),
+        }
+    }
+
+    /// Measures the invocations in `range` that are not there: of all cases, or of these.
+    fn measure(
+        &mut self,
+        files: &mut RunFiles,
+        only: Option<&[CaseId]>,
+        range: Range<u32>,
+    ) -> Result<(), ExperimentError> {
+        let wanted = |id: CaseId| only.is_none_or(|only| only.contains(&id));
+        let seed = self.head.suite.settings.seed;
+        let turns: Vec<(TurnSide, WorkerBlock)> = match (&self.base, &files.base) {
+            (Base::Interleaved(base), Some(base_file)) => {
+                let mut cases = base.cases.clone();
+                cases.retain(|(_, head)| wanted(head.id()));
+                let done = [&base_file.done, &files.head.done];
+                schedule::interleaved(&cases, done, range.clone(), seed)
+            }
+            _ => {
+                let mut cases = self.head.suite.cases.clone();
+                cases.retain(|case| wanted(case.id()));
+                let blocks = schedule::blocks(&cases, range.clone(), seed, &files.head.done);
+                blocks
+                    .into_iter()
+                    .map(|block| (TurnSide::Head, block))
+                    .collect()
+            }
+        };
+        let blocks: Vec<WorkerBlock> = turns.iter().map(|(_, block)| block.clone()).collect();
+        let mut progress = self.head.listener.progress(&blocks, range, self.head.quiet);
+        for (side, block) in &turns {
+            let (what, arm, file) = match (side, &mut self.base, &mut files.base) {
+                (TurnSide::Base, Base::Interleaved(base), Some(file)) => {
+                    ("comparison", &mut base.arm, file)
+                }
+                (_, Base::Interleaved(_), _) => ("comparison", &mut self.head, &mut files.head),
+                _ => ("run", &mut self.head, &mut files.head),
+            };
+            arm.measure_block(block, file, progress.as_mut())
+                .map_err(|error| ExperimentError::interrupted(what, error))?;
+        }
+        if let Some(summary) = progress.summary() {
+            self.head.say(summary);
+        }
+        Ok(())
+    }
+
+    /// Writes down that these cases are to have `fresh` invocations more than every case has,
+    /// before any is measured: a stop then changes nothing about what is judged.
+    fn owe(
+        &self,
+        files: &mut RunFiles,
+        cases: Vec<CaseId>,
+        fresh: u32,
+    ) -> Result<(), ExperimentError> {
+        let owed = |cases| Owed {
+            base: self.base_id(),
+            cases,
+            fresh,
+        };
+        if let (Base::Interleaved(base), Some(file)) = (&self.base, &mut files.base) {
+            let beside = base
+                .cases
+                .iter()
+                .filter(|(_, head)| cases.contains(&head.id()));
+            let beside = beside.map(|(base, _)| base.id()).collect();
+            file.owe(owed(beside))
+                .map_err(ExperimentError::not_judged)?;
+        }
+        files
+            .head
+            .owe(owed(cases))
+            .map_err(ExperimentError::not_judged)
+    }
+
+    /// Measures what is owed, less what is there.
+    fn measure_owed(&mut self, files: &mut RunFiles) -> Result<(), ExperimentError> {
+        let Some(owed) = files.head.owed.last().cloned() else {
+            return Ok(());
+        };
+        let first = self.head.suite.settings.invocations;
+        self.measure(files, Some(&owed.cases), first..first + owed.fresh)
+    }
+
+    /// Reads back what was measured, and judges it as more may follow.
+    fn judge(&self, files: &RunFiles) -> Result<Evidence, ExperimentError> {
+        let (run, head) = self.head.read(&files.head)?;
+        let base = match (&self.base, &files.base) {
+            (Base::Interleaved(base), Some(file)) => {
+                // Under the names of the head's cases.
+                let (_, side) = base.arm.read(file)?;
+                Some(side.as_base_of(&head.header))
+            }
+            _ => None,
+        };
+        let options = Options {
+            last: false,
+            ..self.options
+        };
+        let mut judgement = judge::judge(&head, base.as_ref().or(self.stored_base()), &options);
+        if self.expectations_alone {
+            let metrics = judgement.rows.iter_mut().flat_map(|row| &mut row.metrics);
+            metrics.for_each(|metric| metric.open = false);
+        }
+        Ok(Evidence {
+            run,
+            head,
+            base,
+            judgement,
+        })
+    }
+
+    fn stored_base(&self) -> Option<&Side> {
+        match &self.base {
+            Base::Stored(base) => Some(&base.side),
+            Base::Absent | Base::Interleaved(_) => None,
+        }
+    }
+
+    /// Judges what was measured, as nothing more follows.
+    fn conclude(mut self, files: RunFiles, evidence: Evidence) -> MeasuredRun {
+        let id = self.base_id();
+        let (base, spent_on_base) = match self.base {
+            Base::Absent => (None, None),
+            Base::Stored(base) => (Some(*base), None),
+            Base::Interleaved(base) => {
+                let side = evidence.base.map(|side| StoredBase { id, side });
+                (side, Some(base.arm.spent))
+            }
+        };
+        let clock = self.head.clock;
+        let mut laps = Laps::begin(&clock);
+        let side = base.as_ref().map(|base| &base.side);
+        let judgement = judge::judge(&evidence.head, side, &self.options);
+        self.head.spent.judging += laps.end();
+        MeasuredRun {
+            judgement,
+            arm: self.head,
+            run: evidence.run,
+            head: evidence.head,
+            base,
+            folder: self.folder,
+            spent_on_base,
+            files,
+        }
+    }
+
+    /// Refuses sides that cannot be compared, before anything is measured; `places` says where
+    /// each is: `there`, `here`.
+    fn incomparable(&self, base: &Side, places: [&str; 2]) -> Option<String> {
+        let judgement = judge::judge(&self.head.unmeasured(), Some(base), &self.options);
+        let [there, here] = places;
+        let lines = judgement.incomparable.iter();
+        let lines =
+            lines.map(|of| format!("  {}: {} {there}, {} {here}", of.field, of.base, of.head));
+        let lines: Vec<String> = lines.collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+}
 
 /// Why an experiment ends without a result; what it says is the whole chain of causes.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +387,14 @@ pub enum ExperimentError {
     /// It cannot be judged.
     #[error("{0}")]
     NotJudged(String),
+    /// One side of a comparison cannot be had.
+    #[error("{error}")]
+    Unusable {
+        /// Which.
+        side: TurnSide,
+        /// Why.
+        error: Box<ExperimentError>,
+    },
 }
 
 impl ExperimentError {
@@ -43,7 +403,7 @@ impl ExperimentError {
         ExperimentError::Usage(chain(&error))
     }
 
-    /// The same, with what it was about before it.
+    /// A usage error with what it is about before it.
     fn usage_of(about: &str, error: impl Error) -> ExperimentError {
         ExperimentError::Usage(format!("{about}: {}", chain(&error)))
     }
@@ -53,9 +413,12 @@ impl ExperimentError {
         ExperimentError::NotJudged(chain(&error))
     }
 
-    /// The same, with what comes of it before it.
-    fn not_judged_as(comes: &str, error: impl Error) -> ExperimentError {
-        ExperimentError::NotJudged(format!("{comes}: {}", chain(&error)))
+    /// A run or a comparison whose file cannot be written on.
+    fn interrupted(what: &str, error: impl Error) -> ExperimentError {
+        ExperimentError::NotJudged(format!(
+            "the {what} stops here; what was measured is kept, and the same command goes on: {}",
+            chain(&error)
+        ))
     }
 }
 
@@ -76,5 +439,6 @@ pub trait Listener {
     fn note(&self, text: &str);
 
     /// Begins to show where a schedule is, whose invocations are in `range`.
-    fn progress(&self, blocks: &[Block], range: Range<u32>, quiet: bool) -> Box<dyn Observer>;
+    fn progress(&self, blocks: &[WorkerBlock], range: Range<u32>, quiet: bool)
+    -> Box<dyn Observer>;
 }

@@ -1,7 +1,6 @@
 //! What is asked to be measured: a suite, and what is changed in it.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -15,7 +14,7 @@ pub const BASELINES: &str = "baselines";
 
 /// What to measure, and how.
 #[derive(Clone)]
-pub struct Request {
+pub struct MeasureOptions {
     /// A built-in suite's name, or a suite file.
     pub suite: String,
     /// Patterns of case ids; empty: all.
@@ -40,9 +39,9 @@ pub struct Request {
     pub listener: Rc<dyn Listener>,
 }
 
-impl Request {
+impl MeasureOptions {
     /// The arguments that choose what is measured, beside a filter.
-    pub fn choosing(&self) -> Vec<String> {
+    pub fn arguments(&self) -> Vec<String> {
         let mut words = vec![self.suite.clone()];
         // Settings are in the run by themselves.
         for change in self.set.iter().filter(|change| change.contains('/')) {
@@ -103,13 +102,6 @@ impl Request {
         }
         Ok(suite)
     }
-}
-
-/// True where nobody looks whether other programs disturb what is measured: for a machine whose
-/// counters are not of what it runs, such as a container that sees those of its host, and for
-/// tests.
-pub fn is_unwatched() -> bool {
-    env::var_os("REGATTA_WATCH").is_some_and(|watch| watch == "no")
 }
 
 /// `peak=true`: sets a switch of `[measure]`, and says whether the text names one.

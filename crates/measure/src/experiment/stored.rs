@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
-use crate::identity::checksum;
+use crate::machine::checksum;
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::entries::Entries;
@@ -14,7 +14,7 @@ use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Run};
 
 /// What a run is compared with.
-pub struct Base {
+pub struct StoredBase {
     /// Which, as the run's file names it.
     pub id: BaseId,
     /// What it holds.
@@ -22,7 +22,7 @@ pub struct Base {
 }
 
 /// A stored run or baseline.
-pub struct Stored {
+pub struct StoredRun {
     /// What is judged.
     pub side: Side,
     /// The run without its entries, which stay in its file.
@@ -35,7 +35,7 @@ pub struct Stored {
     pub files: Vec<PathBuf>,
 }
 
-impl Stored {
+impl StoredRun {
     /// The entries of the run.
     pub fn entries(&self) -> Entries<'_> {
         match self.is_baseline {
@@ -45,7 +45,7 @@ impl Stored {
     }
 
     /// Checksum of its files.
-    pub fn sum(&self) -> String {
+    pub fn checksum(&self) -> String {
         let sums: Vec<String> = self.files.iter().map(|file| checksum(file)).collect();
         match sums.as_slice() {
             [one] => one.clone(),
@@ -54,7 +54,7 @@ impl Stored {
     }
 
     /// True for the same run, by whatever path.
-    pub fn is(&self, other: &Stored) -> bool {
+    pub fn is(&self, other: &StoredRun) -> bool {
         let real = |file: &PathBuf| fs::canonicalize(file).ok();
         self.files.iter().map(real).eq(other.files.iter().map(real))
     }
@@ -67,7 +67,11 @@ impl Stored {
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2; when some shards are not there, or do
 /// not belong together: 3.
-pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, ExperimentError> {
+pub fn find(
+    what: &str,
+    store: &Store,
+    machine: Option<&str>,
+) -> Result<StoredRun, ExperimentError> {
     let shards = shards(what)?;
     match shards.is_empty() {
         true => find_alone(what, store, machine),
@@ -79,7 +83,7 @@ pub fn find(what: &str, store: &Store, machine: Option<&str>) -> Result<Stored, 
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_all(names: &[String], store: &Store) -> Result<Vec<Stored>, ExperimentError> {
+pub fn find_all(names: &[String], store: &Store) -> Result<Vec<StoredRun>, ExperimentError> {
     let (mut found, mut of_all) = (Vec::new(), Vec::new());
     for name in names {
         let shards = shards(name)?;
@@ -98,7 +102,7 @@ pub fn find_all(names: &[String], store: &Store) -> Result<Vec<Stored>, Experime
 ///
 /// # Errors
 /// When they are several runs: exit code 2; and as [`find`].
-pub fn find_one(names: &[String], store: &Store) -> Result<Stored, ExperimentError> {
+pub fn find_one(names: &[String], store: &Store) -> Result<StoredRun, ExperimentError> {
     let mut found = find_all(names, store)?;
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
@@ -132,7 +136,7 @@ fn shards(what: &str) -> Result<Vec<PathBuf>, ExperimentError> {
 }
 
 /// Reads shards as the run that they make.
-fn together(files: Vec<PathBuf>) -> Result<Stored, ExperimentError> {
+fn together(files: Vec<PathBuf>) -> Result<StoredRun, ExperimentError> {
     let folder = files[0].parent().and_then(Path::parent);
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
     let path = folder.unwrap_or(Path::new(".")).to_owned();
@@ -141,7 +145,7 @@ fn together(files: Vec<PathBuf>) -> Result<Stored, ExperimentError> {
             ShardError::Record(_) => ExperimentError::usage(error),
             ShardError::Apart(_) => ExperimentError::not_judged(error),
         })?;
-    Ok(Stored {
+    Ok(StoredRun {
         side,
         run,
         is_baseline: false,
@@ -159,7 +163,7 @@ pub fn find_alone(
     what: &str,
     store: &Store,
     machine: Option<&str>,
-) -> Result<Stored, ExperimentError> {
+) -> Result<StoredRun, ExperimentError> {
     let path = Path::new(what);
     if path.is_dir() {
         return read(&path.join(RUN_FILE), what);
@@ -220,9 +224,9 @@ fn names(store: &Store) -> String {
 ///
 /// # Errors
 /// When it is absent, or its first line cannot be read: exit code 2.
-pub fn read(path: &Path, label: &str) -> Result<Stored, ExperimentError> {
+pub fn read(path: &Path, label: &str) -> Result<StoredRun, ExperimentError> {
     match Side::read(path, label) {
-        Ok((run, side)) => Ok(Stored {
+        Ok((run, side)) => Ok(StoredRun {
             side,
             run,
             is_baseline: false,
@@ -233,7 +237,7 @@ pub fn read(path: &Path, label: &str) -> Result<Stored, ExperimentError> {
             Err(ExperimentError::usage(error))
         }
         Err(not_a_run) => match baseline::read(path) {
-            Ok(side) => Ok(Stored {
+            Ok(side) => Ok(StoredRun {
                 run: Run::begun(side.header.clone()),
                 side,
                 is_baseline: true,

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::outcome::out_of_turn_text;
-use crate::worker::host::{Conversation, HostError};
+use super::out_of_turn_text;
+use crate::worker::{Conversation, WorkerError};
 use regatta_core::machine::{
     ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, INSTRUCTIONS, Launch,
     METRICS, RecordedCall, Structure,
@@ -28,7 +28,7 @@ pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
 }
 
 /// What is asked of one call of a case.
-pub(super) struct Question<'a> {
+pub(super) struct CensusRequest<'a> {
     /// The case.
     pub(super) case: &'a CaseId,
     /// The number of the invocation.
@@ -39,7 +39,7 @@ pub(super) struct Question<'a> {
     pub(super) limit: Duration,
 }
 
-impl Question<'_> {
+impl CensusRequest<'_> {
     fn request(&self, times_only: bool) -> RequestBody {
         let metrics = METRICS.iter().filter(|_| self.instructions);
         RequestBody::Census {
@@ -54,15 +54,15 @@ impl Question<'_> {
 pub(super) fn of_invocation(
     worker: &mut dyn Conversation,
     detailed: &mut BTreeSet<CaseId>,
-    asked: &Question<'_>,
-) -> Result<Counted, HostError> {
+    asked: &CensusRequest<'_>,
+) -> Result<CallFacts, WorkerError> {
     let counted = match asked.invocation {
         0 => counted(worker, asked)?,
         // A run that went on after a stop knows of none.
         1..DETAILED if detailed.contains(asked.case) || asked.instructions => {
             details(worker, asked)?
         }
-        _ => Counted::default(),
+        _ => CallFacts::default(),
     };
     if asked.invocation == 0 && (counted.division.is_some() || counted.counters.is_some()) {
         detailed.insert(asked.case.clone());
@@ -77,7 +77,7 @@ const DETAILED: u32 = 3;
 
 /// What an invocation tells of a case apart from its times.
 #[derive(Default)]
-pub(super) struct Counted {
+pub(super) struct CallFacts {
     pub(super) structure: Option<Structure>,
     pub(super) activity: Option<Box<Activity>>,
     pub(super) division: Option<Box<Division>>,
@@ -86,7 +86,10 @@ pub(super) struct Counted {
 
 /// What one call does. A worker that cannot count loses nothing by it but that; the reason is
 /// kept, because what is not counted is not 0.
-fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counted, HostError> {
+fn counted(
+    worker: &mut dyn Conversation,
+    asked: &CensusRequest<'_>,
+) -> Result<CallFacts, WorkerError> {
     let reason = match worker.ask(asked.request(false), asked.limit)? {
         ReplyBody::Census(census) if census.structure.objection().is_some() => {
             let objection = census.structure.objection().unwrap_or_default();
@@ -119,7 +122,7 @@ fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
                     .entry(INSTRUCTIONS.to_owned())
                     .or_insert_with(|| reason.to_owned());
             }
-            return Ok(Counted {
+            return Ok(CallFacts {
                 division: Division::of(&census.recorded).map(Box::new),
                 counters,
                 structure: Some(census.structure),
@@ -132,23 +135,26 @@ fn counted(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counte
     };
     let mut structure = Structure::default();
     structure.uncounted.insert(CENSUS.to_owned(), reason);
-    Ok(Counted {
+    Ok(CallFacts {
         structure: Some(structure),
-        ..Counted::default()
+        ..CallFacts::default()
     })
 }
 
 /// The times of the operations of some calls, and what hardware counts of them, of a worker that
 /// told some of it before. Where it does not tell it once more, that is what is known.
-fn details(worker: &mut dyn Conversation, asked: &Question<'_>) -> Result<Counted, HostError> {
+fn details(
+    worker: &mut dyn Conversation,
+    asked: &CensusRequest<'_>,
+) -> Result<CallFacts, WorkerError> {
     let reply = worker.ask(asked.request(true), asked.limit)?;
     let ReplyBody::Census(census) = reply else {
-        return Ok(Counted::default());
+        return Ok(CallFacts::default());
     };
-    Ok(Counted {
+    Ok(CallFacts {
         division: Division::of(&census.recorded).map(Box::new),
         counters: Counters::of(&census.counted).map(Box::new),
-        ..Counted::default()
+        ..CallFacts::default()
     })
 }
 

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use super::outcome::LONGEST_REASON;
 use super::*;
-use crate::counters::{Counters, Stat};
+use crate::interference::{CoreTimes, MachineCounters, NoWatch};
 use crate::testing::{self, variant};
 use regatta_core::suite;
 use regatta_worker::protocol::{Census, Checked, Hello, Measured, PROBES, Prepared, TensorError};
@@ -37,22 +36,15 @@ type Answers = BTreeMap<&'static str, Reaction>;
 #[derive(Clone)]
 enum Reaction {
     Reply(Box<ReplyBody>),
-    Fails(fn(&'static str, Duration) -> HostError),
+    Fails(fn(&'static str, Duration) -> WorkerError),
 }
 
-const DIES: Reaction = Reaction::Fails(|asked, _| HostError::Died {
-    name: String::new(),
-    status: "killed by SIGSEGV".to_owned(),
-    asked,
-    log: String::new(),
+const DIES: Reaction = Reaction::Fails(|_, _| {
+    WorkerError::new("", WorkerFailure::Crashed("killed by SIGSEGV".to_owned()))
 });
 
-const HANGS: Reaction = Reaction::Fails(|asked, limit| HostError::TimedOut {
-    name: String::new(),
-    asked,
-    limit,
-    log: String::new(),
-});
+const HANGS: Reaction =
+    Reaction::Fails(|asked, limit| WorkerError::new("", WorkerFailure::TimedOut { asked, limit }));
 
 /// Everything that was asked of any worker, with its limit, and every start.
 type Log = Rc<RefCell<Vec<(String, Duration)>>>;
@@ -71,7 +63,7 @@ impl Hand {
     }
 }
 
-impl Clock for Hand {
+impl TimeSource for Hand {
     fn now(&self) -> Nanoseconds {
         Nanoseconds(self.0.get())
     }
@@ -134,7 +126,7 @@ fn reply(reply: ReplyBody) -> Reaction {
 }
 
 impl Conversation for Scripted {
-    fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, HostError> {
+    fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, WorkerError> {
         let asked = body.name();
         self.clock.passes(ANSWERS);
         self.log.borrow_mut().push((asked.to_owned(), limit));
@@ -174,7 +166,7 @@ struct Starts {
 }
 
 impl Launcher for Starts {
-    fn start(&mut self, _: &str) -> Result<Box<dyn Conversation>, HostError> {
+    fn start(&mut self, _: &str) -> Result<Box<dyn Conversation>, WorkerError> {
         self.log
             .borrow_mut()
             .push(("start".to_owned(), Duration::ZERO));
@@ -201,12 +193,12 @@ fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
 }
 
 /// The entries of both cases, what was asked, and what was spent.
-fn kept(answers: Answers) -> (Vec<Entry>, Log, Spent) {
-    kept_on(answers, Box::new(Unwatched))
+fn kept(answers: Answers) -> (Vec<Entry>, Log, TimeSpent) {
+    kept_on(answers, Box::new(NoWatch))
 }
 
 /// The same on a machine that is watched.
-fn kept_on(answers: Answers, watch: Box<dyn Watch>) -> (Vec<Entry>, Log, Spent) {
+fn kept_on(answers: Answers, watch: Box<dyn Watch>) -> (Vec<Entry>, Log, TimeSpent) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, SUITE).unwrap();
@@ -217,7 +209,7 @@ fn kept_on(answers: Answers, watch: Box<dyn Watch>) -> (Vec<Entry>, Log, Spent) 
         log: log.clone(),
         clock: clock.clone(),
     };
-    let block = Block {
+    let block = WorkerBlock {
         worker: "mine".to_owned(),
         invocation: 0,
         cases: suite.cases.clone(),
@@ -227,11 +219,15 @@ fn kept_on(answers: Answers, watch: Box<dyn Watch>) -> (Vec<Entry>, Log, Spent) 
         entries.push(entry.clone());
         Ok::<(), Infallible>(())
     };
-    let mut detailed = BTreeSet::new();
-    let session = Session::new(&suite, &mut starts, &clock, &mut detailed);
-    let mut session = session.watched_by(watch);
-    session.run(&[block], &mut Silent, &mut keep).unwrap();
-    let spent = session.spent;
+    let mut spent = TimeSpent::default();
+    let mut session = Session {
+        suite: &suite,
+        launcher: &mut starts,
+        clock: &clock,
+        state: &mut SessionState::new(watch),
+        spent: &mut spent,
+    };
+    session.run(&block, &mut Silent, &mut keep).unwrap();
     (entries, log, spent)
 }
 
@@ -350,20 +346,20 @@ struct Seconds {
 }
 
 impl Watch for Seconds {
-    fn look(&mut self) -> Option<Counters> {
+    fn look(&mut self) -> Option<MachineCounters> {
         self.foreign += if self.looked == self.loaded { 1.5 } else { 0.0 };
         self.looked += 1;
         let time = |seconds: f64| Nanoseconds(seconds * 1e9);
         let now = f64::from(self.looked);
-        Some(Counters {
+        Some(MachineCounters {
             at_ns: time(now),
             cores: 2,
-            stat: Some(Stat {
+            stat: Some(CoreTimes {
                 busy_ns: time(now + self.foreign),
                 steal_ns: Nanoseconds::ZERO,
             }),
             own_ns: Some(time(now)),
-            ..Counters::default()
+            ..MachineCounters::default()
         })
     }
 

@@ -23,7 +23,7 @@ const KEPT_BYTES: usize = 32 << 20;
 pub type ByResult = BTreeMap<&'static str, Expected>;
 
 /// What became of a reference.
-pub enum Answer<'a> {
+pub enum ReferenceLookup<'a> {
     /// It is here.
     Computed(&'a ByResult),
     /// The problem is too large, by the documented bounds.
@@ -32,19 +32,19 @@ pub enum Answer<'a> {
     TooLarge(TooLarge),
 }
 
-/// References of the problems that were met last.
-pub struct References {
+/// ReferenceCache of the problems that were met last.
+pub struct ReferenceCache {
     /// The last used last.
-    kept: Vec<Kept>,
+    kept: Vec<KeptReference>,
     /// Bytes that may be kept.
     room: usize,
     /// Computes what is not here: problem, seed, probes, bytes that it may take.
     compute: fn(&Problem, u64, usize, u64) -> Result<ByResult, TooLarge>,
 }
 
-impl Default for References {
-    fn default() -> References {
-        References {
+impl Default for ReferenceCache {
+    fn default() -> ReferenceCache {
+        ReferenceCache {
             kept: Vec::new(),
             room: KEPT_BYTES,
             compute: reference::expected,
@@ -52,13 +52,13 @@ impl Default for References {
     }
 }
 
-struct Kept {
+struct KeptReference {
     problem: Problem,
     seed: u64,
     expected: ByResult,
 }
 
-impl Kept {
+impl KeptReference {
     /// What it takes, about.
     fn bytes(&self) -> usize {
         let lengths = self.problem.varlen.as_ref();
@@ -67,12 +67,12 @@ impl Kept {
     }
 }
 
-impl References {
+impl ReferenceCache {
     /// What the results of a problem are held to.
-    pub fn of(&mut self, problem: &Problem, seed: u64) -> Answer<'_> {
+    pub fn find(&mut self, problem: &Problem, seed: u64) -> ReferenceLookup<'_> {
         let wanted = problem.same_values();
         // One with gradients serves forward alone as well.
-        let serves = |kept: &Kept| {
+        let serves = |kept: &KeptReference| {
             kept.seed == seed
                 && (kept.problem == wanted
                     || kept.problem == wanted.with(Direction::Both) && !is_projection(&wanted))
@@ -82,21 +82,21 @@ impl References {
             return self.keep(kept);
         }
         if too_large(problem) {
-            return Answer::NotComputedHere;
+            return ReferenceLookup::NotComputedHere;
         }
         match (self.compute)(&wanted, seed, PROBES, RECOMPUTED_BYTES) {
-            Ok(expected) => self.keep(Kept {
+            Ok(expected) => self.keep(KeptReference {
                 problem: wanted,
                 seed,
                 expected,
             }),
-            Err(error) => Answer::TooLarge(error),
+            Err(error) => ReferenceLookup::TooLarge(error),
         }
     }
 
-    fn keep(&mut self, kept: Kept) -> Answer<'_> {
+    fn keep(&mut self, kept: KeptReference) -> ReferenceLookup<'_> {
         self.kept.push(kept);
-        let mut held: usize = self.kept.iter().map(Kept::bytes).sum();
+        let mut held: usize = self.kept.iter().map(KeptReference::bytes).sum();
         let mut dropped = 0;
         while held > self.room && dropped + 1 < self.kept.len() {
             held -= self.kept[dropped].bytes();
@@ -104,8 +104,8 @@ impl References {
         }
         self.kept.drain(..dropped);
         match self.kept.last() {
-            Some(kept) => Answer::Computed(&kept.expected),
-            None => Answer::NotComputedHere,
+            Some(kept) => ReferenceLookup::Computed(&kept.expected),
+            None => ReferenceLookup::NotComputedHere,
         }
     }
 
@@ -116,14 +116,14 @@ impl References {
 
     /// As where memory is short.
     #[cfg(test)]
-    pub fn without_memory() -> References {
-        References {
+    pub fn without_memory() -> ReferenceCache {
+        ReferenceCache {
             compute: |_, _, _, bytes| {
                 Err(TooLarge {
                     bytes: bytes.into(),
                 })
             },
-            ..References::default()
+            ..ReferenceCache::default()
         }
     }
 }
@@ -149,17 +149,17 @@ fn too_large(problem: &Problem) -> bool {
 mod tests {
     use super::*;
 
-    fn computed(references: &mut References, id: &str, seed: u64) -> ByResult {
-        match references.of(&id.parse().unwrap(), seed) {
-            Answer::Computed(expected) => expected.clone(),
-            Answer::NotComputedHere => panic!("{id} is not computed"),
-            Answer::TooLarge(error) => panic!("{id}: {error}"),
+    fn computed(references: &mut ReferenceCache, id: &str, seed: u64) -> ByResult {
+        match references.find(&id.parse().unwrap(), seed) {
+            ReferenceLookup::Computed(expected) => expected.clone(),
+            ReferenceLookup::NotComputedHere => panic!("{id} is not computed"),
+            ReferenceLookup::TooLarge(error) => panic!("{id}: {error}"),
         }
     }
 
     #[test]
     fn forward_is_served_by_what_was_computed_for_a_gradient() {
-        let mut references = References::default();
+        let mut references = ReferenceCache::default();
         let both = computed(&mut references, "s16,d8,bwd", 1);
         assert_eq!(both.len(), 4);
         assert_eq!(computed(&mut references, "s16,d8", 1), both);
@@ -174,9 +174,9 @@ mod tests {
 
     #[test]
     fn what_was_used_longest_ago_is_dropped() {
-        let mut references = References {
+        let mut references = ReferenceCache {
             room: 8 << 10,
-            ..References::default()
+            ..ReferenceCache::default()
         };
         for seed in 1..100 {
             computed(&mut references, "s4,d2", seed);

@@ -2,7 +2,8 @@
 
 use super::*;
 use regatta_worker::attention::reference::{Inputs, backward, forward};
-use regatta_worker::units::Nanoseconds;
+use regatta_worker::protocol::Cache;
+use regatta_worker::units::{Bytes, Nanoseconds, quantities};
 
 const SEED: u64 = 7;
 
@@ -202,7 +203,7 @@ fn what_was_checked_is_what_was_asked_for() {
 #[test]
 fn a_check_that_cannot_be_made_is_never_skipped() {
     let mut verifier = Verifier {
-        references: References::without_memory(),
+        references: ReferenceCache::without_memory(),
     };
     let small = problem("s24,d8");
     let rejected = verifier
@@ -226,4 +227,111 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
     };
     let held = verifier.check(&large, SEED, &variant(), &prepared(&small));
     assert!(held.is_ok(), "{held:?}");
+}
+
+/// A plain request for so many samples.
+fn asked(samples: u32, min_samples: u32) -> Measure {
+    Measure {
+        warmup: 0,
+        samples,
+        min_samples,
+        budget_ms: 1,
+        cache: Cache::Hot,
+        graph: false,
+    }
+}
+
+fn device(name: &str) -> Device {
+    crate::testing::hello("cuda", name, &[]).device
+}
+
+#[test]
+fn samples_above_the_peak_and_memory_that_no_machine_has_are_refused() {
+    let mut problem = Problem::new(8192, 128);
+    (problem.heads, problem.kv_heads, problem.dtype) = (16, 16, Dtype::Bf16);
+    let held = |name: &str, ns: f64, bytes: u64| {
+        let measured = Measured {
+            device_ns: vec![Nanoseconds(ns)],
+            peak_bytes: Some(Bytes(bytes)),
+            ..Measured::default()
+        };
+        samples(&problem, &device(name), &asked(1, 1), &measured)
+    };
+    // 0.55 TFLOP in 0.1 ms: 5,500 TFLOP/s.
+    let error = held("NVIDIA H200", 1e5, 1 << 37).unwrap_err();
+    assert!(error.contains("above the 989 TFLOP/s"), "{error}");
+    assert_eq!(held("NVIDIA H200", 1e6, 1 << 37), Ok(()));
+    assert_eq!(held("abacus", 1e5, 1 << 37), Ok(()));
+    let error = held("abacus", 1e6, 1 << 63).unwrap_err();
+    assert!(
+        error.starts_with("peak_bytes is 9223372036854775808"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_worker_that_ignores_the_kind_of_sample_is_found_out() {
+    let asked = |graph| Measure {
+        graph,
+        ..asked(1, 1)
+    };
+    let plain = Measured::default();
+    assert_eq!(as_asked(&asked(false), &plain), Ok(()));
+    let error = as_asked(&asked(true), &plain).unwrap_err();
+    assert!(error.contains("does not replay CUDA graphs"), "{error}");
+    let replayed = Measured {
+        graph: true,
+        ..Measured::default()
+    };
+    assert_eq!(as_asked(&asked(true), &replayed), Ok(()));
+    assert!(as_asked(&asked(false), &replayed).is_err());
+}
+
+#[test]
+fn samples_that_no_clock_gives_are_refused() {
+    let problem = Problem::new(16, 16);
+    let with = |device_ns: &[f64], host_ns: &[f64], clock_mhz: &[f64]| Measured {
+        device_ns: quantities(device_ns.iter().copied()),
+        host_ns: quantities(host_ns.iter().copied()),
+        clock_mhz: clock_mhz.to_vec(),
+        ..Measured::default()
+    };
+    let pair = [1e9, 2e9];
+    for (measured, says) in [
+        (with(&[], &[], &[]), "no sample"),
+        (with(&[0.0, 1e9], &[], &[]), "of 0 ns"),
+        (with(&[f64::NAN, 1e9], &[], &[]), "NaN ns"),
+        (with(&[1e300, 1e9], &[], &[]), "000 ns"),
+        (with(&pair, &[1.0], &[]), "1 of host_ns"),
+        (with(&pair, &[1.0, 0.0], &[]), "of 0 ns"),
+        (with(&pair, &[1.0, f64::NAN], &[]), "NaN ns"),
+        (with(&pair, &[], &[-1980.0, 1980.0]), "-1980 MHz"),
+        (with(&pair, &[], &[0.0, 1980.0]), "of 0 MHz"),
+        (with(&pair, &[], &[1980.0, 1e308]), "MHz"),
+        (with(&pair, &[], &[1980.0]), "1 of clock_mhz"),
+    ] {
+        let error = samples(&problem, &device("x"), &asked(2, 2), &measured).unwrap_err();
+        assert!(error.contains(says), "{error}");
+    }
+    let plain = with(&pair, &[1.0, 2.0], &[1980.0, 210.0]);
+    let held = samples(&problem, &device("x"), &asked(2, 2), &plain);
+    assert_eq!(held, Ok(()));
+}
+
+#[test]
+fn more_or_fewer_samples_than_asked_for_are_refused() {
+    let problem = Problem::new(16, 16);
+    let taken = |count: usize| Measured {
+        device_ns: vec![Nanoseconds(1e9); count],
+        ..Measured::default()
+    };
+    let held = |count, samples_, min| {
+        samples(&problem, &device("x"), &asked(samples_, min), &taken(count))
+    };
+    for (count, fine) in [(2, false), (3, true), (20, true), (21, false), (500, false)] {
+        assert_eq!(held(count, 20, 3).is_ok(), fine, "{count}");
+    }
+    // A suite that asks for fewer than it needs at the least.
+    assert!(held(1, 1, 5).is_ok());
+    assert!(held(5, 1, 5).is_ok());
 }

@@ -5,17 +5,18 @@
 //! those that moved as it is. They are installed as the locks have them, without dependencies.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::hunt::{CaseReading, Outcome};
+use super::bisect::{CaseReading, TriedOutcome};
 use regatta_judge::judgement::Word;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::ARROW;
 
 /// A package whose version is another one after the step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Moved {
+pub struct MovedPackage {
     /// Its name, as pip lists it.
     pub package: String,
     /// Its version before; `None`: it was not there.
@@ -24,14 +25,15 @@ pub struct Moved {
     pub to: Option<String>,
 }
 
-impl Moved {
+impl fmt::Display for MovedPackage {
     /// `jaxlib 0.5.0 → 0.5.1`.
-    pub fn told(&self) -> String {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.package)?;
         match (&self.from, &self.to) {
-            (Some(from), Some(to)) => format!("{} {from} {ARROW} {to}", self.package),
-            (None, Some(to)) => format!("{} {to} added", self.package),
-            (Some(from), None) => format!("{} {from} removed", self.package),
-            (None, None) => self.package.clone(),
+            (Some(from), Some(to)) => write!(f, " {from} {ARROW} {to}"),
+            (None, Some(to)) => write!(f, " {to} added"),
+            (Some(from), None) => write!(f, " {from} removed"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -49,7 +51,7 @@ pub struct Trial {
 
 /// What came of a trial: it against all as it was before the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct PackageVerdict {
     /// The package that was as it is after the step.
     pub package: String,
     /// What was tried: `jaxlib 0.5.1 with jax 0.5.0`.
@@ -80,7 +82,7 @@ fn packages(lock: &str) -> BTreeMap<String, (String, String, String)> {
 }
 
 /// What moved from one lock to another, by name.
-pub fn moved(before: &str, after: &str) -> Vec<Moved> {
+pub fn moved(before: &str, after: &str) -> Vec<MovedPackage> {
     let (before, after) = (packages(before), packages(after));
     let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
     names.sort();
@@ -88,7 +90,7 @@ pub fn moved(before: &str, after: &str) -> Vec<Moved> {
     let each = names.into_iter().map(|name| {
         let (was, is) = (before.get(name), after.get(name));
         let version = |of: Option<&(String, String, String)>| of.map(|of| of.1.clone());
-        Moved {
+        MovedPackage {
             package: is.or(was).map_or_else(String::new, |of| of.0.clone()),
             from: version(was),
             to: version(is),
@@ -101,7 +103,7 @@ pub fn moved(before: &str, after: &str) -> Vec<Moved> {
 /// where more moved than can be tried.
 pub fn trials(before: &str, after: &str, lead: &str) -> Vec<Trial> {
     let mut moved = moved(before, after);
-    let both = |moved: &Moved| moved.from.is_some() && moved.to.is_some();
+    let both = |moved: &MovedPackage| moved.from.is_some() && moved.to.is_some();
     moved.retain(both);
     moved.sort_by_key(|moved| !moved.package.eq_ignore_ascii_case(lead));
     if !(2..=MOST).contains(&moved.len()) {
@@ -112,8 +114,8 @@ pub fn trials(before: &str, after: &str, lead: &str) -> Vec<Trial> {
         let lines = of.values().filter(|(name, ..)| name == package);
         lines.map(|(.., line)| line.clone()).next()
     };
-    let trial = |new: &Moved| {
-        let name = |package: &Moved, version: &Option<String>| {
+    let trial = |new: &MovedPackage| {
+        let name = |package: &MovedPackage, version: &Option<String>| {
             format!(
                 "{} {}",
                 package.package,
@@ -137,19 +139,19 @@ pub fn trials(before: &str, after: &str, lead: &str) -> Vec<Trial> {
 
 impl Trial {
     /// What came of it, for the case that is followed.
-    pub fn verdict(&self, outcome: &Outcome, case: &CaseId) -> Verdict {
+    pub fn verdict(&self, outcome: &TriedOutcome, case: &CaseId) -> PackageVerdict {
         let found = outcome.cases().iter().find(|of| of.case == *case);
         let measured = found.filter(|of| of.reading.is_some());
         let reason = match (outcome, found) {
-            (Outcome::Unusable { reason, .. }, _) => Some(reason.clone()),
-            (Outcome::Measured { .. }, Some(of)) if of.reading.is_none() => {
+            (TriedOutcome::Unusable { reason, .. }, _) => Some(reason.clone()),
+            (TriedOutcome::Measured { .. }, Some(of)) if of.reading.is_none() => {
                 let unsaid = || "it gave no time".to_owned();
                 Some(of.reason.clone().unwrap_or_else(unsaid))
             }
-            (Outcome::Measured { .. }, Some(_)) => None,
-            (Outcome::Measured { .. }, None) => Some("it gave no time".to_owned()),
+            (TriedOutcome::Measured { .. }, Some(_)) => None,
+            (TriedOutcome::Measured { .. }, None) => Some("it gave no time".to_owned()),
         };
-        Verdict {
+        PackageVerdict {
             package: self.package.clone(),
             name: self.name.clone(),
             case: measured.cloned(),
@@ -158,32 +160,30 @@ impl Trial {
     }
 }
 
-impl Verdict {
+impl PackageVerdict {
     /// The word of its comparison.
     pub fn word(&self) -> Option<Word> {
         let reading = self.case.as_ref()?.reading?;
         Some(reading.word)
     }
+}
 
+impl fmt::Display for PackageVerdict {
     /// `jaxlib 0.5.1 with jax 0.5.0: 72.0 % slower, regressed`.
-    pub fn told(&self) -> String {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reading = self.case.as_ref().and_then(|case| case.reading);
+        f.write_str(&self.name)?;
         match (reading, &self.reason) {
-            (Some(reading), _) => format!(
-                "{}: {}, {}",
-                self.name,
-                reading.ratio.told(),
-                reading.word.text()
-            ),
-            (None, Some(reason)) => format!("{} does not run: {reason}", self.name),
-            (None, None) => format!("{} was not measured", self.name),
+            (Some(of), _) => write!(f, ": {}, {}", of.ratio.told(), of.word.text()),
+            (None, Some(reason)) => write!(f, " does not run: {reason}"),
+            (None, None) => f.write_str(" was not measured"),
         }
     }
 }
 
 /// What follows from all trials, where a change of this word was looked for; `None` where
 /// nothing was tried.
-pub fn concluded(verdicts: &[Verdict], word: Word) -> Option<String> {
+pub fn concluded(verdicts: &[PackageVerdict], word: Word) -> Option<String> {
     if verdicts.is_empty() {
         return None;
     }
@@ -192,7 +192,7 @@ pub fn concluded(verdicts: &[Verdict], word: Word) -> Option<String> {
         those.map(|of| of.package.as_str()).collect()
     };
     let (bring, dumb) = (with(Some(word)), with(None));
-    let decided = |of: &Verdict| {
+    let decided = |of: &PackageVerdict| {
         matches!(
             of.word(),
             Some(Word::Same) | Some(Word::Regressed) | Some(Word::Improved)
@@ -222,7 +222,7 @@ pub fn concluded(verdicts: &[Verdict], word: Word) -> Option<String> {
 mod tests {
     use super::*;
     use crate::testing::case_reading;
-    use crate::versions::hunt::Side;
+    use regatta_core::record::header::TurnSide;
 
     const OLD: &str = "# comment\njax==0.5.0\njaxlib==0.5.0\nml_dtypes==0.4.0\nnumpy==2.1.0\n\
                        mine @ file:///w/mine-1.whl\n";
@@ -231,13 +231,13 @@ mod tests {
 
     #[test]
     fn what_moved_is_what_another_version_has() {
-        let told: Vec<String> = moved(OLD, NEW).iter().map(Moved::told).collect();
+        let told: Vec<String> = moved(OLD, NEW).iter().map(ToString::to_string).collect();
         assert_eq!(
             told.join(", "),
             "jax 0.5.0 → 0.5.1, jaxlib 0.5.0 → 0.5.1, opt 1 added"
         );
         assert!(moved(OLD, OLD).is_empty());
-        assert_eq!(moved(NEW, OLD)[2].told(), "opt 1 removed");
+        assert_eq!(moved(NEW, OLD)[2].to_string(), "opt 1 removed");
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
         assert!(trials(&many(1), &many(2), "p0").is_empty());
     }
 
-    fn verdict(package: &str, word: Option<Word>) -> Verdict {
+    fn verdict(package: &str, word: Option<Word>) -> PackageVerdict {
         let trial = Trial {
             package: package.to_owned(),
             name: format!("new {package}"),
@@ -266,7 +266,7 @@ mod tests {
         };
         let case = CaseId("case".to_owned());
         let found = case_reading("case", word.map(|word| (1.5, 1.07, word)));
-        trial.verdict(&Outcome::Measured { cases: vec![found] }, &case)
+        trial.verdict(&TriedOutcome::Measured { cases: vec![found] }, &case)
     }
 
     #[test]
@@ -293,17 +293,19 @@ mod tests {
     #[test]
     fn what_does_not_run_says_why() {
         let trial = &trials(OLD, NEW, "jax")[1];
-        let outcome = Outcome::Unusable {
-            side: Side::Head,
+        let outcome = TriedOutcome::Unusable {
+            side: TurnSide::Head,
             reason: "jaxlib version 0.5.1 is newer than jax 0.5.0".to_owned(),
         };
-        let told = trial.verdict(&outcome, &CaseId("case".to_owned())).told();
+        let told = trial
+            .verdict(&outcome, &CaseId("case".to_owned()))
+            .to_string();
         assert_eq!(
             told,
             "jaxlib 0.5.1 with jax 0.5.0 does not run: jaxlib version 0.5.1 is newer than jax 0.5.0"
         );
-        assert!(verdict("a", None).told().contains("it gave no time"));
-        let told = verdict("a", Some(Word::Regressed)).told();
+        assert!(verdict("a", None).to_string().contains("it gave no time"));
+        let told = verdict("a", Some(Word::Regressed)).to_string();
         assert_eq!(told, "new a: 50.0 % slower, regressed");
     }
 }

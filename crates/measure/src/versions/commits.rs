@@ -11,7 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::git::{Git, GitError, commit};
+use super::VersionError;
+use crate::git::{GitCommands, GitError, commit};
 
 /// A commit, for the reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,61 +31,29 @@ pub struct Commit {
     pub subject: String,
 }
 
-/// Why there are no commits to search.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommitsError {
-    /// Git's own words.
-    #[error("git:{revision}: {error}")]
-    Git {
-        /// What was asked for.
-        revision: String,
-        /// Its words.
-        error: GitError,
-    },
-    /// A state that is in no commit.
-    #[error(
-        "git:{0} is a commit with uncommitted changes, which are in no commit: commit them, or \
-         name the commit itself"
-    )]
-    Dirty(String),
-    /// Both ends are one commit.
-    #[error("git:{good} and git:{bad} are the same commit: there is nothing between them")]
-    Same {
-        /// As it was asked for.
-        good: String,
-        /// As it was asked for.
-        bad: String,
-    },
-    /// The bad end does not have all of the good one.
-    #[error("git:{good} (--good) is no ancestor of git:{bad} (--bad): {fix}")]
-    Apart {
-        /// As it was asked for.
-        good: String,
-        /// As it was asked for.
-        bad: String,
-        /// What to do.
-        fix: String,
-    },
-}
-
 /// The commits from `good` to `bad`, both included, each a parent of the next.
 ///
 /// # Errors
 /// When git does not know an end, or the good one is no ancestor of the bad one.
-pub fn between(git: &dyn Git, good: &str, bad: &str) -> Result<Vec<Commit>, CommitsError> {
+pub fn commits_between(
+    git: &dyn GitCommands,
+    good: &str,
+    bad: &str,
+) -> Result<Vec<Commit>, VersionError> {
     let [first, last] = [good, bad].map(|revision| {
         if revision.ends_with('+') || revision.ends_with("-dirty") {
-            return Err(CommitsError::Dirty(revision.to_owned()));
+            return Err(VersionError(format!(
+                "git:{revision} is a commit with uncommitted changes, which are in no commit: \
+                 commit them, or name the commit itself"
+            )));
         }
-        commit(git, revision).map_err(|error| of_git(revision, error))
+        commit(git, revision).map_err(|error| git_failed(revision, error))
     });
     let (first, last) = (first?, last?);
-    let (good_end, bad_end) = (good.to_owned(), bad.to_owned());
     if first == last {
-        return Err(CommitsError::Same {
-            good: good_end,
-            bad: bad_end,
-        });
+        return Err(VersionError(format!(
+            "git:{good} and git:{bad} are the same commit: there is nothing between them"
+        )));
     }
     // Fails where they have nothing in common.
     let base = git.ask(&["merge-base", &first, &last]).ok();
@@ -99,11 +68,9 @@ pub fn between(git: &dyn Git, good: &str, bad: &str) -> Result<Vec<Commit>, Comm
             ),
             None => "they have no history in common".to_owned(),
         };
-        return Err(CommitsError::Apart {
-            good: good_end,
-            bad: bad_end,
-            fix,
-        });
+        return Err(VersionError(format!(
+            "git:{good} (--good) is no ancestor of git:{bad} (--bad): {fix}"
+        )));
     }
     path(git, &first, &last)
 }
@@ -114,10 +81,10 @@ pub fn between(git: &dyn Git, good: &str, bad: &str) -> Result<Vec<Commit>, Comm
 /// # Errors
 /// When git fails.
 pub fn brought(
-    git: &dyn Git,
+    git: &dyn GitCommands,
     low: &Commit,
     merge: &Commit,
-) -> Result<Vec<Vec<Commit>>, CommitsError> {
+) -> Result<Vec<Vec<Commit>>, VersionError> {
     let mut rows = Vec::new();
     for parent in merge.parents.iter().filter(|&parent| *parent != low.id) {
         let Ok(base) = git.ask(&["merge-base", &low.id, parent]) else {
@@ -135,7 +102,7 @@ const FORMAT: &str = "--format=%H%x1f%P%x1f%h%x1f%an%x1f%cs%x1f%s";
 const FIELD: char = '\u{1f}';
 
 /// A path from an ancestor to a commit.
-fn path(git: &dyn Git, low: &str, high: &str) -> Result<Vec<Commit>, CommitsError> {
+fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Commit>, VersionError> {
     let range = format!("{low}..{high}");
     let between = [
         "rev-list",
@@ -153,7 +120,9 @@ fn path(git: &dyn Git, low: &str, high: &str) -> Result<Vec<Commit>, CommitsErro
     ];
     let mut commits = BTreeMap::new();
     for arguments in [between.as_slice(), &alone] {
-        let text = git.ask(arguments).map_err(|error| of_git(high, error))?;
+        let text = git
+            .ask(arguments)
+            .map_err(|error| git_failed(high, error))?;
         let read = text.lines().filter_map(read);
         commits.extend(read.map(|commit| (commit.id.clone(), commit)));
     }
@@ -162,7 +131,7 @@ fn path(git: &dyn Git, low: &str, high: &str) -> Result<Vec<Commit>, CommitsErro
     loop {
         let Some(commit) = commits.remove(&at) else {
             let error = GitError(format!("its history down to {low} cannot be read"));
-            return Err(of_git(high, error));
+            return Err(git_failed(high, error));
         };
         // Only ancestors that descend from `low` were listed.
         let next = commit.parents.iter().find(|id| commits.contains_key(*id));
@@ -194,11 +163,8 @@ fn read(line: &str) -> Option<Commit> {
     })
 }
 
-fn of_git(revision: &str, error: GitError) -> CommitsError {
-    CommitsError::Git {
-        revision: revision.to_owned(),
-        error,
-    }
+fn git_failed(revision: &str, error: GitError) -> VersionError {
+    VersionError(format!("git:{revision}: {error}"))
 }
 
 #[cfg(test)]
@@ -233,7 +199,7 @@ mod tests {
         }
     }
 
-    impl Git for Fake {
+    impl GitCommands for Fake {
         fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
             let ids = || self.0.iter().map(|(id, _)| *id);
             let found = match arguments {
@@ -285,15 +251,15 @@ mod tests {
             ("b", "n", "b m n"),
             ("x", "n", "x y m n"),
         ] {
-            assert_eq!(ids(&between(&git, good, bad).unwrap()), row);
+            assert_eq!(ids(&commits_between(&git, good, bad).unwrap()), row);
         }
-        let row = between(&git, "a", "b").unwrap();
+        let row = commits_between(&git, "a", "b").unwrap();
         assert_eq!(
             (&*row[1].subject, &*row[1].author),
             ("Change b\u{1f}!", "Ann")
         );
         for (good, brings) in [("a", "a x y"), ("x", "a b")] {
-            let row = between(&git, good, "n").unwrap();
+            let row = commits_between(&git, good, "n").unwrap();
             let at = row.len() - 2;
             let rows = brought(&git, &row[at - 1], &row[at]).unwrap();
             assert_eq!(
@@ -317,7 +283,7 @@ mod tests {
             ("a", "b+", "git:b+ is a commit with uncommitted changes"),
             ("a-dirty", "b", "commit them"),
         ] {
-            let told = between(&git, good, bad).unwrap_err().to_string();
+            let told = commits_between(&git, good, bad).unwrap_err().to_string();
             assert!(told.contains(words), "{good} {bad}: {told}");
         }
     }

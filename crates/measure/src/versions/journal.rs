@@ -1,6 +1,6 @@
 //! What a bisect has tried, on disk: a line for what was asked, and one for each comparison.
 //!
-//! The search is a function of these ([`super::hunt`]), so a bisect that was stopped goes on
+//! The search is a function of these ([`super::bisect`]), so a bisect that was stopped goes on
 //! where it was, and one that has ended gives its answer again without measuring.
 
 use std::fs::{self, File, OpenOptions};
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::apart::Verdict;
-use super::hunt::Tried;
+use super::apart::PackageVerdict;
+use super::bisect::Tried;
 use super::search::Towards;
 use regatta_core::input;
 use regatta_core::record::line::{self, Lines};
@@ -23,7 +23,7 @@ pub const JOURNAL_FILE: &str = "bisect.jsonl";
 
 /// What is asked. Another question is another bisect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
+pub struct BisectQuestion {
     /// The suite's name.
     pub suite: String,
     /// A checksum of what it measures and how: cases, settings and rules.
@@ -45,9 +45,9 @@ pub struct Question {
     pub tool: String,
 }
 
-impl Question {
+impl BisectQuestion {
     /// In what another question differs, as a sentence; `None` where it is the same.
-    fn differs(&self, now: &Question) -> Option<&'static str> {
+    fn differs(&self, now: &BisectQuestion) -> Option<&'static str> {
         let differences = [
             (self.suite != now.suite, "it was of another suite"),
             (self.plan != now.plan, "what the suite measures changed"),
@@ -72,22 +72,22 @@ impl Question {
 /// A line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
+enum BisectRecord {
     Bisect {
         /// [`SCHEMA_VERSION`] of the writer.
         schema: u32,
         /// When it was begun.
         started: Timestamp,
         #[serde(flatten)]
-        question: Question,
+        question: BisectQuestion,
     },
     Tried(Tried),
-    Apart(Verdict),
+    Apart(PackageVerdict),
 }
 
 /// What was there before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Before {
+pub enum JournalFound {
     /// Nothing.
     Nothing,
     /// A part of the same bisect, or all of it.
@@ -116,7 +116,7 @@ pub struct Journal {
     /// What it has tried, in order.
     pub tried: Vec<Tried>,
     /// What came of trying packages apart.
-    pub apart: Vec<Verdict>,
+    pub apart: Vec<PackageVerdict>,
     lock: File,
 }
 
@@ -133,11 +133,11 @@ pub struct Read {
     /// When it was begun.
     pub started: Timestamp,
     /// What was asked.
-    pub question: Question,
+    pub question: BisectQuestion,
     /// What was compared, in order.
     pub tried: Vec<Tried>,
     /// What came of trying packages apart.
-    pub apart: Vec<Verdict>,
+    pub apart: Vec<PackageVerdict>,
     /// Lines that could not be used.
     pub damaged: usize,
 }
@@ -150,10 +150,10 @@ impl Journal {
     /// When the directory cannot be written, or another process writes it now.
     pub fn open(
         directory: &Path,
-        question: &Question,
+        question: &BisectQuestion,
         now: Timestamp,
         fresh: bool,
-    ) -> Result<(Journal, Before), RecordError> {
+    ) -> Result<(Journal, JournalFound), RecordError> {
         fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
         let held = lock(directory)?;
         let path = directory.join(JOURNAL_FILE);
@@ -164,7 +164,7 @@ impl Journal {
             apart: Vec::new(),
             damaged: 0,
         };
-        let mut before = Before::Nothing;
+        let mut before = JournalFound::Nothing;
         if path.exists() {
             let there = self::read(&path);
             let because = match &there {
@@ -174,30 +174,30 @@ impl Journal {
             };
             match (there, because) {
                 (Ok(there), None) => {
-                    before = Before::GoesOn {
+                    before = JournalFound::GoesOn {
                         comparisons: there.tried.len(),
                         damaged: there.damaged,
                     };
                     read = there;
                 }
                 (there, because) => {
-                    before = Before::Kept {
+                    before = JournalFound::Kept {
                         path: move_aside(&path, there.ok().map(|there| there.started))?,
                         because: because.unwrap_or_default(),
                     };
                 }
             }
         }
-        let mut text = line::write(&Line::Bisect {
+        let mut text = line::write(&BisectRecord::Bisect {
             schema: SCHEMA_VERSION,
             started: read.started,
             question: question.clone(),
         })?;
         for tried in &read.tried {
-            text += &line::write(&Line::Tried(tried.clone()))?;
+            text += &line::write(&BisectRecord::Tried(tried.clone()))?;
         }
         for verdict in &read.apart {
-            text += &line::write(&Line::Apart(verdict.clone()))?;
+            text += &line::write(&BisectRecord::Apart(verdict.clone()))?;
         }
         write_atomically(&path, text.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&path);
@@ -218,7 +218,7 @@ impl Journal {
     /// # Errors
     /// When it cannot be written.
     pub fn keep(&mut self, tried: &Tried) -> Result<(), RecordError> {
-        self.write(&Line::Tried(tried.clone()))?;
+        self.write(&BisectRecord::Tried(tried.clone()))?;
         self.tried.push(tried.clone());
         Ok(())
     }
@@ -227,13 +227,13 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn keep_apart(&mut self, verdict: &Verdict) -> Result<(), RecordError> {
-        self.write(&Line::Apart(verdict.clone()))?;
+    pub fn keep_apart(&mut self, verdict: &PackageVerdict) -> Result<(), RecordError> {
+        self.write(&BisectRecord::Apart(verdict.clone()))?;
         self.apart.push(verdict.clone());
         Ok(())
     }
 
-    fn write(&mut self, what: &Line) -> Result<(), RecordError> {
+    fn write(&mut self, what: &BisectRecord) -> Result<(), RecordError> {
         let text = line::write(what)?;
         let written = self.file.write_all(text.as_bytes());
         let written = written.and_then(|()| self.file.sync_data());
@@ -248,7 +248,7 @@ impl Journal {
 /// was asked.
 pub fn read(path: &Path) -> Result<Read, RecordError> {
     let mut file = Lines::open(path, input::RUN, input::RUN)?;
-    let Line::Bisect {
+    let BisectRecord::Bisect {
         started, question, ..
     } = file.first()?
     else {
@@ -263,10 +263,10 @@ pub fn read(path: &Path) -> Result<Read, RecordError> {
     };
     while let Some(line) = file.read()? {
         match line {
-            Ok(Line::Tried(tried)) => read.tried.push(tried),
-            Ok(Line::Apart(verdict)) => read.apart.push(verdict),
+            Ok(BisectRecord::Tried(tried)) => read.tried.push(tried),
+            Ok(BisectRecord::Apart(verdict)) => read.apart.push(verdict),
             // A second header, too, is no comparison.
-            Ok(Line::Bisect { .. }) | Err(_) => read.damaged += 1,
+            Ok(BisectRecord::Bisect { .. }) | Err(_) => read.damaged += 1,
         }
     }
     Ok(read)
@@ -275,10 +275,11 @@ pub fn read(path: &Path) -> Result<Read, RecordError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::versions::hunt::{Outcome, Side};
+    use crate::versions::bisect::TriedOutcome;
+    use regatta_core::record::header::TurnSide;
 
-    fn question() -> Question {
-        Question {
+    fn question() -> BisectQuestion {
+        BisectQuestion {
             suite: "s".to_owned(),
             plan: "00000000".to_owned(),
             good: "pypi:a==1".to_owned(),
@@ -297,14 +298,14 @@ mod tests {
         Tried {
             base: "pypi:a==1".to_owned(),
             head: head.to_owned(),
-            outcome: Outcome::Unusable {
-                side: Side::Head,
+            outcome: TriedOutcome::Unusable {
+                side: TurnSide::Head,
                 reason: "it does not build".to_owned(),
             },
         }
     }
 
-    fn open(directory: &Path, question: &Question, fresh: bool) -> (Journal, Before) {
+    fn open(directory: &Path, question: &BisectQuestion, fresh: bool) -> (Journal, JournalFound) {
         Journal::open(directory, question, Timestamp::UNIX_EPOCH, fresh).unwrap()
     }
 
@@ -312,7 +313,7 @@ mod tests {
     fn a_bisect_goes_on_where_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let (mut journal, before) = open(folder.path(), &question(), false);
-        assert_eq!(before, Before::Nothing);
+        assert_eq!(before, JournalFound::Nothing);
         for head in ["pypi:a==3", "pypi:a==2"] {
             journal.keep(&tried(head)).unwrap();
         }
@@ -324,7 +325,7 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() - 9]).unwrap();
         let (journal, before) = open(folder.path(), &question(), false);
-        let expected = Before::GoesOn {
+        let expected = JournalFound::GoesOn {
             comparisons: 1,
             damaged: 1,
         };
@@ -336,7 +337,7 @@ mod tests {
     fn another_question_begins_anew_and_the_old_one_is_kept() {
         let words = "its ends/the other way/what the suite measures/the versions between/--fresh";
         let others = words.split('/').map(|words| (words, question()));
-        let mut others: Vec<(&str, Question)> = others.collect();
+        let mut others: Vec<(&str, BisectQuestion)> = others.collect();
         others[0].1.bad = "pypi:a==4".to_owned();
         others[1].1.towards = Towards::Fixed;
         others[2].1.plan = "1".to_owned();
@@ -347,7 +348,7 @@ mod tests {
             journal.keep(&tried("pypi:a==3")).unwrap();
             drop(journal);
             let (journal, before) = open(folder.path(), &other, words == "--fresh");
-            let Before::Kept { path, because } = before else {
+            let JournalFound::Kept { path, because } = before else {
                 panic!("{before:?}");
             };
             assert!(because.contains(words), "{because}");
@@ -362,7 +363,10 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join(JOURNAL_FILE), text).unwrap();
             let (_, before) = open(folder.path(), &question(), false);
-            assert!(matches!(before, Before::Kept { .. }), "{text}: {before:?}");
+            assert!(
+                matches!(before, JournalFound::Kept { .. }),
+                "{text}: {before:?}"
+            );
         }
     }
 }

@@ -1,18 +1,441 @@
-//! Which versions there are, and the search between them.
+//! Which versions there are, how a command line names them, and the search between them.
 //!
-//! The search is a function of what is known ([`search`]); [`hunt`] asks for one comparison
-//! after the other through an edge, and [`journal`] keeps each, so that it goes on after a stop.
-//! Releases come from the environment's pip ([`releases`]), commits from git ([`commits`]), and
-//! [`span`] makes of two ends the versions between them. [`apart`] tells packages apart that
-//! moved together. How a command line names a version is [`spec`]'s, and a revision as a folder
-//! of its own [`checkout`]'s.
+//! The search is a function of what was compared ([`search`]); [`bisect`] asks for one comparison
+//! after the other, [`comparer`] makes each by an experiment, and [`journal`] keeps it, so that a
+//! bisect goes on after a stop. Releases come from the environment's pip ([`releases`]), commits
+//! from git ([`commits`]). [`apart`] tells packages apart that moved together.
 
 pub mod apart;
-pub mod checkout;
+pub mod bisect;
 pub mod commits;
-pub mod hunt;
+pub mod comparer;
 pub mod journal;
 pub mod releases;
 pub mod search;
-pub mod span;
-pub mod spec;
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use self::commits::Commit;
+use self::releases::PackageIndex;
+use crate::git::GitCommands;
+use regatta_worker::attention::{NAME_RULE, ParseError, VariantId, is_name};
+
+/// What is measured on one side of a comparison, beside the suite as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spec {
+    /// The suite as it stands, in this checkout.
+    Here,
+    /// `env:NAME`: an environment that the suite or `regatta.toml` declares.
+    Environment(String),
+    /// `pypi:NAME==VERSION,...`: releases of packages, in an environment made for them.
+    Release(Vec<Pin>),
+    /// `lock:FILE`: exactly what a lock lists (`pip freeze`), in an environment made for it,
+    /// whatever the packages say that they depend on.
+    Lock(String),
+    /// `git:REVISION`: a revision of this checkout, built by the suite's `[build]`.
+    Revision(String),
+    /// `worker:NAME=COMMAND ARGUMENT...`: a worker that is started by another command.
+    Worker {
+        /// The worker.
+        name: String,
+        /// The program and its arguments.
+        command: Vec<String>,
+    },
+    /// `VARIANT.PARAMETER=VALUE`, as `--set` takes it.
+    Parameter(String),
+    /// `WORKER/NAME`: a variant.
+    Variant(VariantId),
+    /// `run:PATH`: a run that is stored, or a baseline.
+    Run(String),
+}
+
+impl Spec {
+    /// True where it says in which environment Python workers run.
+    pub fn is_environment(&self) -> bool {
+        matches!(
+            self,
+            Spec::Environment(_) | Spec::Release(_) | Spec::Lock(_)
+        )
+    }
+}
+
+/// A package at a version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pin {
+    /// Its name, as an index has it.
+    pub package: String,
+    /// The version.
+    pub version: String,
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=={}", self.package, self.version)
+    }
+}
+
+/// What a version can be, in a line.
+pub const FORMS: &str = "pypi:NAME==VERSION, git:REVISION, env:NAME, lock:FILE, \
+                         worker:NAME=COMMAND, VARIANT, VARIANT.PARAMETER=VALUE, run:PATH, or here";
+
+impl FromStr for Spec {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Spec, ParseError> {
+        let wrong = |what: String| ParseError::new(format!("`{}`: {what}", text.escape_debug()));
+        if text == "here" {
+            return Ok(Spec::Here);
+        }
+        match text.split_once(':') {
+            Some(("env", name)) if is_name(name) => Ok(Spec::Environment(name.to_owned())),
+            Some(("env", _)) => Err(wrong(format!("the name of an environment is {NAME_RULE}"))),
+            Some(("pypi", pins)) => {
+                let pins = pins.split(',').map(|pin| pin.trim().parse());
+                let pins: Result<Vec<Pin>, ParseError> = pins.collect();
+                pins.map(Spec::Release)
+                    .map_err(|error| wrong(error.to_string()))
+            }
+            // One that begins with `-` would be an option of git's.
+            Some(("git", revision)) if !revision.is_empty() && !revision.starts_with('-') => {
+                Ok(Spec::Revision(revision.to_owned()))
+            }
+            Some(("git", _)) => Err(wrong("name a revision: git:HEAD~1".to_owned())),
+            Some(("worker", rest)) => worker(rest)
+                .ok_or_else(|| wrong("write worker:NAME=COMMAND ARGUMENT...".to_owned())),
+            Some(("lock", "")) => Err(wrong("name a file: lock:old.txt".to_owned())),
+            Some(("lock", path)) => Ok(Spec::Lock(path.to_owned())),
+            Some(("run", "")) => Err(wrong("name a run: run:reports/quick".to_owned())),
+            Some(("run", path)) => Ok(Spec::Run(path.to_owned())),
+            _ => unprefixed(text).ok_or_else(|| wrong(hint(text))),
+        }
+    }
+}
+
+/// A parameter or a variant, which need no word before them.
+fn unprefixed(text: &str) -> Option<Spec> {
+    if let Some((target, value)) = text.split_once('=') {
+        let (variant, parameter) = target.rsplit_once('.')?;
+        let whole = variant.parse::<VariantId>().is_ok() && !parameter.is_empty();
+        // `jax==0.5.0` is somebody who forgot `pypi:`.
+        return (whole && !value.is_empty() && !value.starts_with('='))
+            .then(|| Spec::Parameter(text.to_owned()));
+    }
+    match Path::new(text).exists() {
+        true => None,
+        false => text.parse().ok().map(Spec::Variant),
+    }
+}
+
+/// What somebody meant who wrote none of the forms.
+fn hint(text: &str) -> String {
+    if text.contains("==") {
+        return format!("did you mean `pypi:{text}`?");
+    }
+    match Path::new(text).exists() {
+        true => format!("did you mean `run:{text}`?"),
+        false if is_name(text) => format!("did you mean `env:{text}` or `git:{text}`?"),
+        false => format!("a version is {FORMS}"),
+    }
+}
+
+/// `NAME=COMMAND ARGUMENT...`, whose words stand apart by spaces.
+fn worker(text: &str) -> Option<Spec> {
+    let (name, command) = text.split_once('=')?;
+    let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    (is_name(name) && !command.is_empty()).then(|| Spec::Worker {
+        name: name.to_owned(),
+        command,
+    })
+}
+
+impl FromStr for Pin {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Pin, ParseError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+!".contains(c);
+        let found = text.split_once("==").filter(|(package, version)| {
+            let whole = |part: &str| {
+                part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(plain)
+            };
+            whole(package) && whole(version)
+        });
+        let (package, version) = found.ok_or_else(|| {
+            ParseError::new(format!(
+                "`{}` names no one release; write NAME==VERSION",
+                text.escape_debug()
+            ))
+        })?;
+        Ok(Pin {
+            package: package.to_owned(),
+            version: version.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spec::Here => f.write_str("here"),
+            Spec::Environment(name) => write!(f, "env:{name}"),
+            Spec::Release(pins) => {
+                let pins: Vec<String> = pins.iter().map(Pin::to_string).collect();
+                write!(f, "pypi:{}", pins.join(","))
+            }
+            Spec::Lock(path) => write!(f, "lock:{path}"),
+            Spec::Revision(revision) => write!(f, "git:{revision}"),
+            Spec::Worker { name, command } => write!(f, "worker:{name}={}", command.join(" ")),
+            Spec::Parameter(text) => f.write_str(text),
+            Spec::Variant(variant) => variant.fmt(f),
+            Spec::Run(path) => write!(f, "run:{path}"),
+        }
+    }
+}
+
+/// One of a row of versions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// As `regatta compare` takes it: `pypi:jax==0.5.1`, `git:` and a commit in full.
+    pub spec: String,
+    /// As it is told: `jax 0.5.1`, `1f3c9a0`.
+    pub name: String,
+    /// Of a commit: the first line of its message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Of a commit: who wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// Of a commit: when it was committed, `2026-11-22`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+    /// Of a commit: its parents' ids; more than one for a merge.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<String>,
+}
+
+/// Why a version, or a row of them, cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct VersionError(pub String);
+
+/// The versions from `good` to `bad`, both included, the oldest first.
+///
+/// Of several packages the first one's releases are searched; the others keep their version, or
+/// have the first one's where they have it at both ends (`jax==0.5.0,jaxlib==0.5.0`).
+///
+/// # Errors
+/// When they make no row, or it cannot be listed.
+pub fn row(
+    good: &Spec,
+    bad: &Spec,
+    index: &dyn PackageIndex,
+    git: &dyn GitCommands,
+) -> Result<Vec<Version>, VersionError> {
+    match (good, bad) {
+        (Spec::Release(ours), Spec::Release(theirs)) => {
+            let (Some(first), Some(last)) = (ours.first(), theirs.first()) else {
+                return Err(no_order(good, bad));
+            };
+            let packages = |pins: &[Pin]| -> Vec<String> {
+                pins.iter().map(|pin| pin.package.clone()).collect()
+            };
+            if packages(ours) != packages(theirs) {
+                return Err(no_order(good, bad));
+            }
+            let beside = companions(ours, theirs)?;
+            let versions =
+                releases::releases_between(index, &first.package, &first.version, &last.version)?;
+            Ok(versions
+                .iter()
+                .map(|version| release(&first.package, version, &beside))
+                .collect())
+        }
+        (Spec::Revision(good), Spec::Revision(bad)) => {
+            let row = commits::commits_between(git, good, bad)?;
+            Ok(row.into_iter().map(Version::from).collect())
+        }
+        _ => Err(no_order(good, bad)),
+    }
+}
+
+fn no_order(good: &Spec, bad: &Spec) -> VersionError {
+    VersionError(format!(
+        "--good {good} and --bad {bad}: there is nothing to search between them; both are releases \
+         of the same packages (pypi:jax==0.4.38), or both are commits (git:v1.0)"
+    ))
+}
+
+/// The other packages, each with the version that it keeps; `None`: the first one's.
+fn companions(good: &[Pin], bad: &[Pin]) -> Result<Vec<(String, Option<String>)>, VersionError> {
+    let lead = &good[0].package;
+    let each = good.iter().zip(bad).skip(1);
+    each.map(|(ours, theirs)| {
+        let package = ours.package.clone();
+        let follows = ours.version == good[0].version && theirs.version == bad[0].version;
+        match (ours.version == theirs.version, follows) {
+            (true, _) => Ok((package, Some(ours.version.clone()))),
+            (false, true) => Ok((package, None)),
+            (false, false) => Err(VersionError(format!(
+                "which {package} goes with each release of {lead} is not known: it is {} at the \
+                 good end and {} at the bad one; leave it out, and pip chooses",
+                ours.version, theirs.version
+            ))),
+        }
+    })
+    .collect()
+}
+
+fn release(package: &str, version: &str, beside: &[(String, Option<String>)]) -> Version {
+    let pin = |package: &str, version: &str| Pin {
+        package: package.to_owned(),
+        version: version.to_owned(),
+    };
+    let others = beside
+        .iter()
+        .map(|(package, own)| pin(package, own.as_deref().unwrap_or(version)));
+    let pins = std::iter::once(pin(package, version)).chain(others);
+    Version {
+        spec: Spec::Release(pins.collect()).to_string(),
+        name: format!("{package} {version}"),
+        subject: None,
+        author: None,
+        date: None,
+        parents: Vec::new(),
+    }
+}
+
+impl From<Commit> for Version {
+    fn from(commit: Commit) -> Version {
+        Version {
+            spec: format!("git:{}", commit.id),
+            name: commit.short,
+            subject: Some(commit.subject),
+            author: Some(commit.author),
+            date: Some(commit.date),
+            parents: commit.parents,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::GitError;
+
+    #[test]
+    fn every_form_is_read_and_written_as_it_was() {
+        for text in [
+            "here",
+            "env:old-1.0",
+            "pypi:jax==0.5.0",
+            "pypi:jax==0.5.0,jaxlib==0.5.1",
+            "pypi:torch==2.11.0+cpu",
+            "lock:reports/jax-bisect/apart/jaxlib.txt",
+            "git:HEAD~3",
+            "git:v1.2/rc",
+            "worker:mine=python3 worker.py --fast",
+            "cpu/split-key.num_splits_key=1",
+            "torch/sdpa@old.backend=flash",
+            "cuda/flash-mma",
+            "run:reports/quick",
+        ] {
+            let spec: Spec = text
+                .parse()
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(spec.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_refused_with_what_was_meant() {
+        for (text, words) in [
+            ("jax==0.5.0", "did you mean `pypi:jax==0.5.0`?"),
+            ("old", "did you mean `env:old` or `git:old`?"),
+            ("src", "did you mean `run:src`?"),
+            ("src/versions", "did you mean `run:src/versions`?"),
+            ("", "a version is pypi:NAME==VERSION"),
+            ("pypi:jax", "`jax` names no one release"),
+            ("pypi:jax>=1", "`jax>=1` names no one release"),
+            ("pypi:jax==0.5.*", "`jax==0.5.*` names no one release"),
+            ("pypi:--index==1", "names no one release"),
+            ("git:", "name a revision"),
+            ("git:--all", "name a revision"),
+            ("env:a b", "the name of an environment is"),
+            ("worker:mine", "write worker:NAME=COMMAND"),
+            ("worker:mine=  ", "write worker:NAME=COMMAND"),
+            ("lock:", "name a file"),
+            ("run:", "name a run"),
+            ("cpu/flash.threads=", "a version is"),
+            ("\u{1b}[2J", "a version is"),
+        ] {
+            let error = text.parse::<Spec>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+            assert!(!error.contains('\u{1b}'), "{error}");
+        }
+    }
+
+    struct Fake;
+
+    impl PackageIndex for Fake {
+        fn ask(&self, _: &str, _: bool) -> Result<String, String> {
+            Ok("Available versions: 0.5.2, 0.5.1, 0.5.0".to_owned())
+        }
+    }
+
+    impl GitCommands for Fake {
+        fn bytes(&self, _: &[&str]) -> Result<Vec<u8>, GitError> {
+            Err(GitError("no checkout".to_owned()))
+        }
+    }
+
+    fn found(good: &str, bad: &str) -> Result<Vec<String>, String> {
+        let (good, bad) = (good.parse().unwrap(), bad.parse().unwrap());
+        let row = row(&good, &bad, &Fake, &Fake).map_err(|error| error.to_string())?;
+        Ok(row.into_iter().map(|version| version.spec).collect())
+    }
+
+    #[test]
+    fn packages_beside_the_first_follow_it_or_stay() {
+        for (rest, row) in [
+            (
+                "",
+                ["pypi:jax==0.5.0", "pypi:jax==0.5.1", "pypi:jax==0.5.2"].join(" "),
+            ),
+            (
+                ",jaxlib==0.5.0,numpy==2.1.0",
+                "pypi:jax==0.5.0,jaxlib==0.5.0,numpy==2.1.0 \
+                 pypi:jax==0.5.1,jaxlib==0.5.1,numpy==2.1.0 \
+                 pypi:jax==0.5.2,jaxlib==0.5.2,numpy==2.1.0"
+                    .to_owned(),
+            ),
+        ] {
+            let good = format!("pypi:jax==0.5.0{rest}");
+            let found = found(&good, &good.replace("=0.5.0", "=0.5.2")).unwrap();
+            assert_eq!(found.join(" "), row);
+        }
+        let words = found("pypi:jax==0.5.0,a==1", "pypi:jax==0.5.2,a==3").unwrap_err();
+        assert!(
+            words.contains("which a goes with each release of jax"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn ends_without_an_order_are_refused() {
+        for (good, bad) in [
+            ("env:old", "env:new"),
+            ("pypi:jax==0.5.0", "git:HEAD"),
+            ("pypi:jax==0.5.0", "pypi:torch==2.0"),
+            ("pypi:jax==0.5.0", "pypi:jax==0.5.1,jaxlib==0.5.1"),
+            ("here", "git:HEAD"),
+        ] {
+            let words = found(good, bad).unwrap_err();
+            assert!(words.contains("nothing to search"), "{words}");
+            assert!(words.contains(bad), "{words}");
+        }
+        assert!(found("git:a", "git:b").unwrap_err().contains("no checkout"));
+    }
+}

@@ -9,49 +9,11 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
-use crate::worker::program::{Leaves, Program, Streams, why};
-
-/// Why there are no releases to search.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReleasesError {
-    /// Pip did not answer, or knows nothing of this name.
-    #[error("pip does not list the releases of {package}: {problem}")]
-    Unlisted {
-        /// The package.
-        package: String,
-        /// Pip's last line, or why it was not started.
-        problem: String,
-    },
-    /// An end that is not in the list.
-    #[error(
-        "pip lists no {package} {version} for this Python (yanked, or only for others?); \
-         name one that it lists: {listed}"
-    )]
-    Absent {
-        /// The package.
-        package: String,
-        /// The version.
-        version: String,
-        /// Some of those it lists.
-        listed: String,
-    },
-    /// The ends are the wrong way round.
-    #[error(
-        "{package} {good} (--good) is no older than {bad} (--bad); the good end is the older \
-         one, and --fixed searches the same range for the version that is good again"
-    )]
-    Order {
-        /// The package.
-        package: String,
-        /// The good end.
-        good: String,
-        /// The bad end.
-        bad: String,
-    },
-}
+use super::VersionError;
+use crate::worker::program::{Program, Streams, why};
 
 /// What lists releases.
-pub trait Index {
+pub trait PackageIndex {
     /// What pip prints about the versions of a package; with `pre`, of pre-releases too.
     ///
     /// # Errors
@@ -68,7 +30,7 @@ pub struct Pip {
     pub wheels: Option<String>,
 }
 
-impl Index for Pip {
+impl PackageIndex for Pip {
     fn ask(&self, package: &str, pre: bool) -> Result<String, String> {
         let arguments = "-m pip --disable-pip-version-check --no-input index versions";
         let mut args: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
@@ -84,13 +46,7 @@ impl Index for Pip {
             stdout: Stdio::piped(),
             stderr: Stdio::piped(),
         };
-        let program = Program {
-            program: self.interpreter.clone(),
-            args,
-            env: Vec::new(),
-            directory: None,
-            leaves: Leaves::Nothing,
-        };
+        let program = Program::new(&self.interpreter, args);
         let started = program.start(streams, Vec::new());
         let mut started = started.map_err(|error| {
             let shown = self.interpreter.display();
@@ -130,12 +86,12 @@ pub fn last_line(text: &str) -> Option<&str> {
 ///
 /// # Errors
 /// When pip does not list an end, or they are the wrong way round.
-pub fn between(
-    index: &dyn Index,
+pub fn releases_between(
+    index: &dyn PackageIndex,
     package: &str,
     good: &str,
     bad: &str,
-) -> Result<Vec<String>, ReleasesError> {
+) -> Result<Vec<String>, VersionError> {
     let mut listed = listed(index, package, false)?;
     let place = |listed: &[String], version: &str| {
         let version = normal(version);
@@ -145,30 +101,32 @@ pub fn between(
         listed = self::listed(index, package, true)?;
     }
     let found = |version: &str| {
-        place(&listed, version).ok_or_else(|| ReleasesError::Absent {
-            package: package.to_owned(),
-            version: version.to_owned(),
-            listed: some(&listed),
+        place(&listed, version).ok_or_else(|| {
+            VersionError(format!(
+                "pip lists no {package} {version} for this Python (yanked, or only for others?); \
+                 name one that it lists: {}",
+                some(&listed)
+            ))
         })
     };
     let (first, last) = (found(good)?, found(bad)?);
     match first < last {
         true => Ok(listed[first..=last].to_vec()),
-        false => Err(ReleasesError::Order {
-            package: package.to_owned(),
-            good: good.to_owned(),
-            bad: bad.to_owned(),
-        }),
+        false => Err(VersionError(format!(
+            "{package} {good} (--good) is no older than {bad} (--bad); the good end is the older \
+             one, and --fixed searches the same range for the version that is good again"
+        ))),
     }
 }
 
 /// Before the versions in what pip prints, the newest first.
 const MARK: &str = "Available versions:";
 
-fn listed(index: &dyn Index, package: &str, pre: bool) -> Result<Vec<String>, ReleasesError> {
-    let unlisted = |problem: String| ReleasesError::Unlisted {
-        package: package.to_owned(),
-        problem,
+fn listed(index: &dyn PackageIndex, package: &str, pre: bool) -> Result<Vec<String>, VersionError> {
+    let unlisted = |problem: String| {
+        VersionError(format!(
+            "pip does not list the releases of {package}: {problem}"
+        ))
     };
     let text = index.ask(package, pre).map_err(unlisted)?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix(MARK));
@@ -219,7 +177,7 @@ mod tests {
     /// An index of one package.
     struct Fake;
 
-    impl Index for Fake {
+    impl PackageIndex for Fake {
         fn ask(&self, package: &str, pre: bool) -> Result<String, String> {
             let lines = match (package, pre) {
                 ("jax", false) => "jax (0.5.3)\nAvailable versions: 0.5.3, 0.5.2, 0.5.1, 0.5.0",
@@ -233,10 +191,10 @@ mod tests {
 
     #[test]
     fn releases_are_listed_from_the_good_end_on() {
-        let found = between(&Fake, "jax", "0.5", "v0.5.2").unwrap();
+        let found = releases_between(&Fake, "jax", "0.5", "v0.5.2").unwrap();
         assert_eq!(found, ["0.5.0", "0.5.1", "0.5.2"]);
         // A pre-release is asked for only where an end is one.
-        let found = between(&Fake, "jax", "0.5.3", "0.6.0RC1").unwrap();
+        let found = releases_between(&Fake, "jax", "0.5.3", "0.6.0RC1").unwrap();
         assert_eq!(found, ["0.5.3", "0.6.0rc1"]);
     }
 
@@ -250,7 +208,9 @@ mod tests {
             ("none", "1", "2", "No matching distribution"),
             ("empty", "1", "2", "it names none"),
         ] {
-            let error = between(&Fake, package, good, bad).unwrap_err().to_string();
+            let error = releases_between(&Fake, package, good, bad)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(words), "{error}");
         }
     }

@@ -1,24 +1,25 @@
 //! What the harness and a worker talk through: two pipes, and the file of the worker's log.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use command_fds::FdMapping;
+use nix::libc;
 
-use super::error::HostError;
-use super::launch::Spec;
-use super::log::Log;
+use super::{WorkerError, WorkerFailure, WorkerSpec};
+use regatta_core::last_words;
 
 /// A reply line longer than this is garbage, not a message.
 const LONGEST_REPLY: u64 = 256 << 20;
 
 /// What a worker is talked to by, and what it is to be given for that.
 pub(super) struct Channel {
-    pub(super) ours: Ours,
+    pub(super) ours: ChannelEnds,
     /// Requests and replies.
     pub(super) theirs: (OwnedFd, OwnedFd),
     /// Its log.
@@ -26,10 +27,10 @@ pub(super) struct Channel {
 }
 
 /// This process's ends of it.
-pub(super) struct Ours {
+pub(super) struct ChannelEnds {
     pub(super) requests: OwnedFd,
     pub(super) replies: OwnedFd,
-    pub(super) log: Log,
+    pub(super) log: WorkerLog,
 }
 
 impl Channel {
@@ -37,20 +38,21 @@ impl Channel {
     ///
     /// # Errors
     /// When there are no descriptors, or the log cannot be written.
-    pub(super) fn open(spec: &Spec, log: &Path) -> Result<Channel, HostError> {
-        let (log, output) = Log::open(log).map_err(|error| HostError::Log {
-            name: spec.name.clone(),
-            path: log.display().to_string(),
-            error,
+    pub(super) fn open(spec: &WorkerSpec, log: &Path) -> Result<Channel, WorkerError> {
+        let unavailable =
+            |what: String| WorkerError::new(&spec.name, WorkerFailure::Unavailable(what));
+        let (log, output) = WorkerLog::open(log).map_err(|error| {
+            unavailable(format!(
+                ": its log {} cannot be written: {error}; move what is in the way",
+                log.display()
+            ))
         })?;
-        let channel = |error: io::Error| HostError::Channel {
-            name: spec.name.clone(),
-            error,
-        };
+        let channel =
+            |error: io::Error| unavailable(format!(": no channel to it could be made: {error}"));
         let (request_read, request_write) = io::pipe().map_err(channel)?;
         let (reply_read, reply_write) = io::pipe().map_err(channel)?;
         Ok(Channel {
-            ours: Ours {
+            ours: ChannelEnds {
                 requests: request_write.into(),
                 replies: reply_read.into(),
                 log,
@@ -108,4 +110,111 @@ pub(super) fn read_lines(replies: OwnedFd) -> Receiver<io::Result<String>> {
         }
     });
     receiver
+}
+
+/// A worker that prints more than this is ended.
+const LONGEST_LOG: u64 = 64 << 20;
+
+/// What is kept of the log of such a worker.
+const KEPT_LOG: u64 = 1 << 20;
+
+/// A log of the workers before that is longer than this is cut before another is started.
+const LONGEST_BEFORE: u64 = 8 << 20;
+
+/// What is looked through for the fault when a worker fails.
+const SEARCHED_LOG: u64 = 64 << 10;
+
+/// The part of a log that one process writes.
+#[derive(Debug)]
+pub(super) struct WorkerLog {
+    path: PathBuf,
+    /// Where this process began.
+    start: u64,
+}
+
+impl WorkerLog {
+    /// Opens a log to be appended to, and bounds what is in it already.
+    ///
+    /// # Errors
+    /// When it cannot be made or written.
+    pub(super) fn open(path: &Path) -> io::Result<(WorkerLog, File)> {
+        if fs::metadata(path).is_ok_and(|log| log.is_file() && log.len() > LONGEST_BEFORE) {
+            let mut text = b"(what stood before was left out)\n".to_vec();
+            text.extend(tail(path, KEPT_LOG)?);
+            fs::write(path, text)?;
+        }
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            // Nobody may be reading from what is there under this name, if it is a pipe.
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)?;
+        let log = WorkerLog {
+            path: path.to_owned(),
+            start: file.metadata()?.len(),
+        };
+        Ok((log, file))
+    }
+
+    /// True when this process printed more than anybody will read.
+    pub(super) fn is_too_long(&self) -> bool {
+        let length = fs::metadata(&self.path).map_or(0, |log| log.len());
+        length.saturating_sub(self.start) > LONGEST_LOG
+    }
+
+    /// Cuts what this process printed to its beginning, which may be of use; the rest of
+    /// such a log is not.
+    pub(super) fn cut(&self) {
+        if let Ok(log) = OpenOptions::new().write(true).open(&self.path) {
+            let _ = log.set_len(self.start + KEPT_LOG);
+        }
+    }
+
+    /// The lines that this process printed last, and those that name its fault.
+    pub(super) fn excerpt(&self) -> String {
+        let length = fs::metadata(&self.path).map_or(0, |log| log.len());
+        // Begun anew meanwhile, it holds what this process printed since.
+        let own = length.checked_sub(self.start).unwrap_or(length);
+        let text = tail(&self.path, own.min(SEARCHED_LOG)).unwrap_or_default();
+        last_words::excerpt(&String::from_utf8_lossy(&text))
+    }
+}
+
+/// The last so many bytes of a file.
+fn tail(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+    let mut text = Vec::new();
+    file.take(bytes).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_its_own_part_and_what_was_before_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("worker.log");
+        fs::write(&path, "before\n").unwrap();
+        let (log, mut file) = WorkerLog::open(&path).unwrap();
+        writeln!(file, "mine").unwrap();
+        assert_eq!(log.excerpt(), "mine");
+        assert!(!log.is_too_long());
+        let long = vec![b'x'; usize::try_from(LONGEST_BEFORE).unwrap() + 1];
+        fs::write(&path, long).unwrap();
+        let (log, _) = WorkerLog::open(&path).unwrap();
+        assert!(fs::metadata(&path).unwrap().len() < 2 * KEPT_LOG);
+        assert_eq!(log.excerpt(), "");
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_is_refused_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("worker.log");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(WorkerLog::open(&path).is_err());
+    }
 }

@@ -2,44 +2,38 @@
 //! one costs no import. See `python/regatta_worker/forking.py`, its other side.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IoSlice};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, BufRead, BufReader, IoSlice, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use command_fds::FdMapping;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::forked::Forked;
-use super::launch::{Forking, Spec};
-use super::log::Log;
-use super::program::{ENDING, Leaves, Program, STARTING, Started, Streams};
+use super::channel::WorkerLog;
+use super::program::{ENDING, Leaves, Program, RunningProgram, STARTING, Started, Streams};
 use super::protocol::REQUEST_FD;
-use super::supervisor;
+use super::supervisor::{self, SupervisorReply};
+use super::{Forking, WorkerSpec, descendants};
 
 /// The process that forks.
 #[derive(Debug)]
-pub(super) struct Forks {
+pub(crate) struct Forks {
     started: Started,
     control: UnixStream,
 }
 
-/// What it says once it has imported.
+/// Whether it has imported, or whether a fork was made; and why not.
 #[derive(Deserialize)]
-struct Ready {
-    ready: bool,
-    #[serde(default)]
-    reason: String,
-}
-
-/// What it says of each fork.
-#[derive(Deserialize)]
-struct Answer {
-    forked: bool,
+struct ForkReply {
+    #[serde(alias = "ready", alias = "forked")]
+    done: bool,
     #[serde(default)]
     reason: String,
 }
@@ -49,7 +43,7 @@ impl Forks {
     ///
     /// # Errors
     /// Why workers of this library are not forked.
-    pub(super) fn start(spec: &Spec, log: &Path, limit: Duration) -> Result<Forks, String> {
+    pub(super) fn start(spec: &WorkerSpec, log: &Path, limit: Duration) -> Result<Forks, String> {
         if !supervisor::possible() {
             return Err("this executable supervises nothing".to_owned());
         }
@@ -61,8 +55,12 @@ impl Forks {
         })
     }
 
-    fn try_start(spec: &Spec, log: &Path, limit: Duration) -> io::Result<Result<Forks, String>> {
-        let (_, output) = Log::open(log)?;
+    fn try_start(
+        spec: &WorkerSpec,
+        log: &Path,
+        limit: Duration,
+    ) -> io::Result<Result<Forks, String>> {
+        let (_, output) = WorkerLog::open(log)?;
         let (control, theirs) = UnixStream::pair()?;
         let word = match spec.forking {
             Forking::Always => "always",
@@ -86,15 +84,15 @@ impl Forks {
         }];
         let started = program.start(streams, descriptors)?;
         control.set_read_timeout(Some(limit))?;
-        let mut forks = Forks { started, control };
-        let said = forks.hear::<Ready>()?;
-        Ok(match said.ready {
+        let forks = Forks { started, control };
+        let said = forks.hear()?;
+        Ok(match said.done {
             true => Ok(forks),
             false => Err(said.reason),
         })
     }
 
-    fn hear<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<T> {
+    fn hear(&self) -> io::Result<ForkReply> {
         let mut line = String::new();
         // Each line answers a request, so there is never more than one.
         BufReader::new(&self.control).read_line(&mut line)?;
@@ -137,8 +135,8 @@ impl Forks {
             None,
         )?;
         drop(theirs);
-        let answer = self.hear::<Answer>()?;
-        match answer.forked {
+        let answer = self.hear()?;
+        match answer.done {
             true => Forked::begun(leash),
             false => Err(io::Error::other(answer.reason)),
         }
@@ -156,5 +154,102 @@ impl Drop for Forks {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         self.started.ends_within(ENDING);
         self.started.end();
+    }
+}
+
+/// A forked worker. Dropped, it ends with everything it started.
+#[derive(Debug)]
+pub(super) struct Forked {
+    /// While this is open the supervisor lets the worker run; it tells here how that ended.
+    leash: UnixStream,
+    said: Vec<u8>,
+    pid: u32,
+    ended: bool,
+    status: Option<ExitStatus>,
+}
+
+impl Forked {
+    /// Waits until the supervisor at the other end says that the worker runs.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(super) fn begun(leash: UnixStream) -> io::Result<Forked> {
+        leash.set_read_timeout(Some(STARTING))?;
+        let mut answer = String::new();
+        // One line is all that is there until the worker ends.
+        BufReader::with_capacity(1, &leash).read_line(&mut answer)?;
+        let Ok(SupervisorReply::Runs(pid)) = serde_json::from_str(&answer) else {
+            return Err(io::Error::other(
+                "its supervisor ended before it was forked",
+            ));
+        };
+        leash.set_nonblocking(true)?;
+        Ok(Forked {
+            leash,
+            said: Vec::new(),
+            pid,
+            ended: false,
+            status: None,
+        })
+    }
+
+    /// Hears what the supervisor says, for so long.
+    fn hear(&mut self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while !self.ended {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            let mut polled = [PollFd::new(self.leash.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut polled, timeout) {
+                Ok(0) => return,
+                Ok(_) => self.read(),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(_) => self.ended = true,
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let mut part = [0; 256];
+        match self.leash.read(&mut part) {
+            Ok(0) => self.ended = true,
+            Ok(read) => self.said.extend_from_slice(&part[..read]),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            Err(_) => self.ended = true,
+        }
+        if let Some(line) = self.said.strip_suffix(b"\n")
+            && let Ok(SupervisorReply::Ended(status)) = serde_json::from_slice(line)
+        {
+            self.status = Some(ExitStatus::from_raw(status));
+            self.ended = true;
+        }
+    }
+}
+
+impl RunningProgram for Forked {
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        self.hear(limit);
+        self.ended
+    }
+
+    fn end(&mut self) -> Option<ExitStatus> {
+        if !self.ended {
+            let _ = self.leash.shutdown(std::net::Shutdown::Write);
+            if !self.ends_within(ENDING) {
+                descendants::kill(self.pid);
+                self.ended = true;
+            }
+        }
+        self.status
+    }
+}
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -10,75 +10,44 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::channel::{Channel, Ours, mapping, read_lines, write_lines};
-pub use super::error::HostError;
+use super::channel::{Channel, ChannelEnds, WorkerLog, mapping, read_lines, write_lines};
 use super::forks::Forks;
-pub use super::launch::Spec;
-use super::log::Log;
-use super::program::{Ends, Leaves, Program, Streams, why};
+use super::program::{Leaves, Program, RunningProgram, Streams, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
+use super::{Conversation, Forking, Origin, WorkerError, WorkerFailure, WorkerSpec};
 use regatta_worker::units::Bytes;
-
-/// How a worker process came to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Started by itself.
-    Started {
-        /// Why, where it was to be forked.
-        because: Option<String>,
-    },
-    /// Forked from a process that had imported its library.
-    Forked,
-}
-
-/// A conversation with a worker.
-pub trait Conversation {
-    /// Asks, and waits for the answer up to a limit. After an error the worker is
-    /// gone.
-    ///
-    /// # Errors
-    /// When no usable answer came.
-    fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, HostError>;
-
-    /// What it said of itself when it was started.
-    fn hello(&self) -> &Hello;
-
-    /// How its process came to be, where there is one.
-    fn origin(&self) -> Option<&Origin> {
-        None
-    }
-}
 
 /// A worker process.
 #[derive(Debug)]
-pub struct Process {
+pub struct WorkerProcess {
     name: String,
-    program: Box<dyn Ends>,
+    program: Box<dyn RunningProgram>,
     origin: Origin,
     requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
-    log: Log,
+    log: WorkerLog,
     last_id: u64,
     hello: Hello,
 }
 
-impl Process {
+impl WorkerProcess {
     /// Starts a worker and has it introduce itself. What it prints is appended to
     /// the file at `log`.
     ///
     /// # Errors
     /// When it cannot be started, or its answer to `hello` is no use.
-    pub fn start(spec: &Spec, log: &Path, limit: Duration) -> Result<Process, HostError> {
+    pub fn start(
+        spec: &WorkerSpec,
+        log: &Path,
+        limit: Duration,
+    ) -> Result<WorkerProcess, WorkerError> {
         let ends = Channel::open(spec, log)?;
-        let output = ends
-            .output
-            .try_clone()
-            .map_err(|error| HostError::Channel {
-                name: spec.name.clone(),
-                error,
-            })?;
+        let output = ends.output.try_clone().map_err(|error| {
+            let what = format!(": no channel to it could be made: {error}");
+            WorkerError::new(&spec.name, WorkerFailure::Unavailable(what))
+        })?;
         let streams = Streams {
             stdin: Stdio::null(),
             stdout: output.into(),
@@ -96,61 +65,42 @@ impl Process {
             mapping(ends.theirs.1, REPLY_FD),
         ];
         let program = program.start(streams, descriptors);
-        let program = program.map_err(|error| HostError::Missing {
-            name: spec.name.clone(),
-            program: spec.program.display().to_string(),
-            why: why(&spec.program, &error),
-            fix: spec.fix.clone(),
+        let program = program.map_err(|error| {
+            let failure = WorkerFailure::NotStarted {
+                program: spec.program.display().to_string(),
+                why: why(&spec.program, &error),
+                fix: spec.fix.clone(),
+            };
+            WorkerError::new(&spec.name, failure)
         })?;
         let origin = Origin::Started { because: None };
-        Process::introduced(spec, ends.ours, Box::new(program), origin, limit)
+        WorkerProcess::introduced(spec, ends.ours, Box::new(program), origin, limit)
     }
 
-    /// The same, of a worker that was to be forked, with the reason why it is not.
-    ///
-    /// # Errors
-    /// As [`start`](Process::start).
-    pub(super) fn start_instead(
-        spec: &Spec,
-        log: &Path,
-        limit: Duration,
-        because: String,
-    ) -> Result<Process, HostError> {
-        let mut process = Process::start(spec, log, limit)?;
-        let because = Some(because);
-        process.origin = Origin::Started { because };
-        Ok(process)
-    }
-
-    /// The same of a worker that is forked.
-    ///
-    /// # Errors
-    /// As of one that is started.
-    pub(super) fn fork(
+    /// Forks a worker, and has it introduce itself.
+    fn fork(
         forks: &mut Forks,
-        spec: &Spec,
+        spec: &WorkerSpec,
         log: &Path,
         limit: Duration,
-    ) -> Result<Process, HostError> {
+    ) -> Result<WorkerProcess, WorkerError> {
         let ends = Channel::open(spec, log)?;
         let program = forks.fork(&ends.theirs.0, &ends.theirs.1, &ends.output);
-        let program = program.map_err(|error| HostError::Forked {
-            name: spec.name.clone(),
-            error,
-        })?;
+        let program = program
+            .map_err(|error| WorkerError::new(&spec.name, WorkerFailure::NotForked(error)))?;
         drop((ends.theirs, ends.output));
-        Process::introduced(spec, ends.ours, Box::new(program), Origin::Forked, limit)
+        WorkerProcess::introduced(spec, ends.ours, Box::new(program), Origin::Forked, limit)
     }
 
     /// The worker at the other ends, once it has said who it is.
     fn introduced(
-        spec: &Spec,
-        ours: Ours,
-        program: Box<dyn Ends>,
+        spec: &WorkerSpec,
+        ours: ChannelEnds,
+        program: Box<dyn RunningProgram>,
         origin: Origin,
         limit: Duration,
-    ) -> Result<Process, HostError> {
-        let mut process = Process {
+    ) -> Result<WorkerProcess, WorkerError> {
+        let mut process = WorkerProcess {
             name: spec.name.clone(),
             program,
             origin,
@@ -164,55 +114,57 @@ impl Process {
         Ok(process)
     }
 
-    fn introduce(&mut self, limit: Duration) -> Result<Hello, HostError> {
-        let name = self.name.clone();
+    fn introduce(&mut self, limit: Duration) -> Result<Hello, WorkerError> {
         let protocol = PROTOCOL_VERSION;
         match self.ask(RequestBody::Hello { protocol }, limit)? {
-            ReplyBody::Hello(hello) if hello.protocol != PROTOCOL_VERSION => {
-                Err(HostError::Version {
-                    name,
-                    theirs: hello.protocol,
-                })
-            }
+            ReplyBody::Hello(hello) if hello.protocol != PROTOCOL_VERSION => Err(WorkerError::new(
+                &self.name,
+                WorkerFailure::Unavailable(format!(
+                    " speaks protocol {}, this regatta {PROTOCOL_VERSION}; update whichever is \
+                         older",
+                    hello.protocol
+                )),
+            )),
             ReplyBody::Hello(hello) => Ok(hello),
             ReplyBody::Failed { reason } | ReplyBody::Unsupported { reason } => {
-                Err(HostError::Refused { name, reason })
+                Err(WorkerError::new(&self.name, WorkerFailure::Refused(reason)))
             }
             other => Err(self.garbage("hello", format!("{other:?}"))),
         }
     }
 
-    fn garbage(&mut self, asked: &'static str, problem: String) -> HostError {
-        self.kill();
-        HostError::Garbage {
-            name: self.name.clone(),
-            asked,
-            problem,
+    /// A failure of this worker, with the last lines it printed.
+    fn failed(&self, failure: WorkerFailure) -> WorkerError {
+        WorkerError {
+            worker: self.name.clone(),
+            failure,
             log: self.log.excerpt(),
         }
     }
 
-    fn died(&mut self, asked: &'static str) -> HostError {
+    fn garbage(&mut self, asked: &'static str, problem: String) -> WorkerError {
+        self.kill();
+        self.failed(WorkerFailure::Garbage { asked, problem })
+    }
+
+    fn died(&mut self, asked: &'static str) -> WorkerError {
         // It closed its channel; it may still be dying. Let it end by itself, so
         // that the status is its own and not that of our kill.
         let by_itself = self.program.ends_within(Duration::from_secs(2));
-        let status = self.kill();
-        if self.origin == Origin::Forked && status.is_none() {
-            return HostError::Orphaned {
-                name: self.name.clone(),
-                asked,
-                log: self.log.excerpt(),
-            };
-        }
-        HostError::Died {
-            name: self.name.clone(),
-            status: match status {
-                Some(status) if by_itself => describe(status),
-                _ => "it closed its channel".to_owned(),
-            },
-            asked,
-            log: self.log.excerpt(),
-        }
+        let status = match self.kill() {
+            None if self.origin == Origin::Forked => {
+                let what = format!(
+                    " was ended before it answered {asked}, and not by itself: what forked it is \
+                     gone, or its supervisor is"
+                );
+                return WorkerError::new(&self.name, WorkerFailure::Unavailable(what));
+            }
+            Some(status) if by_itself => describe(status),
+            _ => "it closed its channel".to_owned(),
+        };
+        self.failed(WorkerFailure::Crashed(format!(
+            "ended ({status}) before it answered {asked}"
+        )))
     }
 
     /// Ends the worker and everything it started.
@@ -223,7 +175,7 @@ impl Process {
 
     /// Waits for a reply line, looking in between whether the worker still lives and
     /// how much it prints.
-    fn wait(&mut self, asked: &'static str, limit: Duration) -> Result<String, HostError> {
+    fn wait(&mut self, asked: &'static str, limit: Duration) -> Result<String, WorkerError> {
         const SLICE: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + limit;
         let mut ended = false;
@@ -238,12 +190,7 @@ impl Process {
                 Err(RecvTimeoutError::Disconnected) => return Err(self.died(asked)),
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
                     self.kill();
-                    return Err(HostError::TimedOut {
-                        name: self.name.clone(),
-                        asked,
-                        limit,
-                        log: self.log.excerpt(),
-                    });
+                    return Err(self.failed(WorkerFailure::TimedOut { asked, limit }));
                 }
                 Err(RecvTimeoutError::Timeout) => ended = self.program.ends_within(Duration::ZERO),
             }
@@ -252,7 +199,7 @@ impl Process {
     }
 
     /// Ends a worker that prints without end, before it fills the disk.
-    fn hold_log(&mut self, asked: &'static str) -> Result<(), HostError> {
+    fn hold_log(&mut self, asked: &'static str) -> Result<(), WorkerError> {
         if !self.log.is_too_long() {
             return Ok(());
         }
@@ -262,8 +209,8 @@ impl Process {
     }
 }
 
-impl Conversation for Process {
-    fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, HostError> {
+impl Conversation for WorkerProcess {
+    fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, WorkerError> {
         let asked = body.name();
         self.last_id += 1;
         let id = self.last_id;
@@ -281,11 +228,7 @@ impl Conversation for Process {
                 body: ReplyBody::Lost { reason },
             }) if answered == id => {
                 self.kill();
-                Err(HostError::Lost {
-                    name: self.name.clone(),
-                    reason,
-                    log: self.log.excerpt(),
-                })
+                Err(self.failed(WorkerFailure::Crashed(format!("lost its device: {reason}"))))
             }
             Ok(reply) if reply.id == id => Ok(reply.body),
             Ok(reply) => Err(self.garbage(
@@ -308,7 +251,7 @@ impl Conversation for Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for WorkerProcess {
     /// Closes the channel, which tells the worker to end, and ends it if it does not.
     fn drop(&mut self) {
         self.requests = None;
@@ -342,5 +285,68 @@ fn describe(status: ExitStatus) -> String {
             Err(_) => format!("killed by signal {number}"),
         },
         (None, None) => status.to_string(),
+    }
+}
+
+/// How the processes of a worker come to be, decided when the first one is wanted.
+#[derive(Debug, Default)]
+pub(crate) enum StartMode {
+    /// Not decided.
+    #[default]
+    Undecided,
+    /// By forks.
+    Forked(Box<Forks>),
+    /// By being started, for this reason, where forks were wanted.
+    Started(Option<String>),
+}
+
+impl StartMode {
+    /// One more process of the worker, that has introduced itself.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub(crate) fn start(
+        &mut self,
+        spec: &WorkerSpec,
+        log: &Path,
+        limit: Duration,
+    ) -> Result<WorkerProcess, WorkerError> {
+        if matches!(self, StartMode::Undecided) {
+            *self = match spec.forking {
+                Forking::Never => StartMode::Started(None),
+                Forking::WhereSound | Forking::Always => match Forks::start(spec, log, limit) {
+                    Ok(forks) => StartMode::Forked(Box::new(forks)),
+                    Err(reason) => StartMode::Started(Some(reason)),
+                },
+            };
+        }
+        if let StartMode::Forked(server) = self {
+            match WorkerProcess::fork(server, spec, log, limit) {
+                Err(error)
+                    if server.is_gone() || matches!(error.failure, WorkerFailure::NotForked(_)) =>
+                {
+                    *self = StartMode::Started(Some(error.to_string()));
+                }
+                answer => return answer,
+            }
+        }
+        let because = match self {
+            StartMode::Started(because) => because.clone(),
+            _ => None,
+        };
+        if let (Some(reason), Forking::Always) = (&because, spec.forking) {
+            let worker = spec.name.split('@').next().unwrap_or(&spec.name);
+            let what = format!(
+                " is to be forked, and cannot be: {reason}; write `start = \"auto\"` or `\"exec\"` \
+                 in [workers.{worker}]"
+            );
+            return Err(WorkerError::new(
+                &spec.name,
+                WorkerFailure::Unavailable(what),
+            ));
+        }
+        let mut process = WorkerProcess::start(spec, log, limit)?;
+        process.origin = Origin::Started { because };
+        Ok(process)
     }
 }

@@ -1,21 +1,170 @@
 //! The one boundary: the harness process never runs the code under test.
 //!
-//! Every variant runs in a worker process that speaks [`protocol`]. [`host`] is
-//! the harness's side of it, [`serve`] the worker's. [`program`] starts a process of
-//! somebody else's so that nothing it starts outlives it or the harness.
+//! Every variant runs in a worker process that speaks [`protocol`]. [`host`] is the harness's
+//! side of it. [`program`] starts a process of somebody else's so that nothing it starts outlives
+//! it or the harness.
 
 mod channel;
 pub mod descendants;
-mod error;
-mod forked;
 mod forks;
-pub mod gpu_clock;
 pub mod host;
-pub mod launch;
-mod log;
-mod order;
 pub mod program;
-pub mod python;
 pub mod supervisor;
 
-pub use regatta_worker::{protocol, serve};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use self::protocol::{Hello, ReplyBody, RequestBody};
+pub use regatta_worker::protocol;
+
+/// How to start a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSpec {
+    /// What to call it: `cpu`, `torch@old`.
+    pub name: String,
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Environment variables set for it.
+    pub env: Vec<(String, String)>,
+    /// The folder it is started in; `None`: the one regatta was started in.
+    pub directory: Option<PathBuf>,
+    /// What to do when the program is missing.
+    pub fix: String,
+    /// Whether the program forks workers when it is told to: those of regatta's own do.
+    pub forking: Forking,
+}
+
+/// Whether workers are forked from a process that has imported their library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forking {
+    /// Each is started by itself.
+    #[default]
+    Never,
+    /// They are forked where that is known to change nothing: on a GPU, by a process that has
+    /// no device open and no thread running.
+    WhereSound,
+    /// They are forked, or not used.
+    Always,
+}
+
+/// Starts workers.
+pub trait Launcher {
+    /// Starts the worker of this name and has it introduce itself.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, WorkerError>;
+}
+
+/// A conversation with a worker.
+pub trait Conversation {
+    /// Asks, and waits for the answer up to a limit. After an error the worker is gone.
+    ///
+    /// # Errors
+    /// When no usable answer came.
+    fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, WorkerError>;
+
+    /// What it said of itself when it was started.
+    fn hello(&self) -> &Hello;
+
+    /// How its process came to be, where there is one.
+    fn origin(&self) -> Option<&Origin> {
+        None
+    }
+}
+
+/// How a worker process came to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Started by itself.
+    Started {
+        /// Why, where it was to be forked.
+        because: Option<String>,
+    },
+    /// Forked from a process that had imported its library.
+    Forked,
+}
+
+/// Why a worker gave no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("worker {worker}{failure}")]
+pub struct WorkerError {
+    /// The worker.
+    pub worker: String,
+    /// What happened.
+    pub failure: WorkerFailure,
+    /// The last lines it printed; empty where it printed nothing that explains it.
+    pub log: String,
+}
+
+/// What happened to a worker.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerFailure {
+    /// Its program could not be started.
+    #[error(": cannot start {program}: {why}; {fix}")]
+    NotStarted {
+        /// The program.
+        program: String,
+        /// The reason.
+        why: String,
+        /// What to do.
+        fix: String,
+    },
+    /// The process that forks it did not.
+    #[error(": the process that forks its invocations forked none: {0}")]
+    NotForked(io::Error),
+    /// Its process ended, or it lost its device; what happened follows its name.
+    #[error(" {0}")]
+    Crashed(String),
+    /// It took too long, and was killed with its children.
+    #[error(
+        " did not answer {asked} within {limit:?}; it was killed{}",
+        advice(asked)
+    )]
+    TimedOut {
+        /// What was asked.
+        asked: &'static str,
+        /// The limit.
+        limit: Duration,
+    },
+    /// What it wrote is no reply, or not one to what was asked.
+    #[error(" answered {asked} with something else: {problem}")]
+    Garbage {
+        /// What was asked.
+        asked: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// It cannot work, in its own words.
+    #[error(": {0}")]
+    Refused(String),
+    /// It was never put to the question: what it needs could not be made, it speaks another
+    /// protocol, or it was ended from outside. What happened follows its name.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl WorkerError {
+    /// An error before the worker printed anything.
+    pub fn new(worker: &str, failure: WorkerFailure) -> WorkerError {
+        WorkerError {
+            worker: worker.to_owned(),
+            failure,
+            log: String::new(),
+        }
+    }
+}
+
+/// A library takes its time to load, and that is when it does.
+fn advice(asked: &str) -> &'static str {
+    match asked {
+        "hello" => {
+            " (loading its library counts: where that takes longer, raise `timeout_s` under \
+             [measure])"
+        }
+        _ => "",
+    }
+}

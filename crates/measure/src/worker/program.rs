@@ -8,23 +8,24 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt, FdMapping};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 
-use super::order::Answer;
-pub use super::order::{Leaves, Program};
+use super::supervisor::SupervisorReply;
 use super::{descendants, supervisor};
 
 /// What a supervisor may take to end everything, before it is ended itself.
@@ -35,6 +36,32 @@ pub(super) const STARTING: Duration = Duration::from_secs(60);
 
 /// Descriptors below this are the program's own.
 const FIRST_FREE: i32 = 10;
+
+/// What is to be run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Program {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Environment variables set for it.
+    pub env: Vec<(String, String)>,
+    /// The folder it is started in; `None`: the caller's.
+    pub directory: Option<PathBuf>,
+    /// What becomes of its children when it has ended by itself.
+    pub leaves: Leaves,
+}
+
+/// What a program that ended by itself leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Leaves {
+    /// Nothing: what it started ends with it. It is in a process group of its own, so
+    /// that a terminal's Ctrl-C reaches the harness alone.
+    Nothing,
+    /// What it left running on purpose: it is the user's program, in the group of the
+    /// caller. What it started ends only when the caller stops it.
+    ItsOwn,
+}
 
 /// Standard input, output and error of a program.
 #[derive(Debug)]
@@ -47,7 +74,36 @@ pub struct Streams {
     pub stderr: Stdio,
 }
 
+impl Streams {
+    /// No input, and the output of both kinds on standard error: standard output is the caller's
+    /// own, for results.
+    pub fn to_stderr() -> Streams {
+        Streams {
+            stdin: Stdio::null(),
+            stdout: stderr(),
+            stderr: Stdio::inherit(),
+        }
+    }
+}
+
+/// This process's standard error, as a program's output.
+pub fn stderr() -> Stdio {
+    let copy = io::stderr().as_fd().try_clone_to_owned();
+    copy.map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
 impl Program {
+    /// A program that leaves nothing behind, in this folder and environment.
+    pub fn new(program: impl Into<PathBuf>, args: impl Into<Vec<String>>) -> Program {
+        Program {
+            program: program.into(),
+            args: args.into(),
+            env: Vec::new(),
+            directory: None,
+            leaves: Leaves::Nothing,
+        }
+    }
+
     /// Starts it. `descriptors` are handed on to it beside its standard streams.
     ///
     /// # Errors
@@ -97,6 +153,29 @@ impl Program {
         Ok(started)
     }
 
+    /// The command of the program itself, which ends with the thread that starts it.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args);
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        if self.leaves == Leaves::Nothing {
+            command.process_group(0);
+        }
+        // SAFETY: both calls are async-signal-safe and touch no memory of the parent.
+        unsafe {
+            command.pre_exec(|| {
+                // Whoever starts it waits for signals with all of them blocked; a program
+                // must not inherit that.
+                SigSet::empty().thread_set_mask().map_err(io::Error::from)?;
+                nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
+            });
+        }
+        command
+    }
+
     /// Tells the supervisor what to run, and gives the program's process.
     fn hand_over(&self, started: &Started) -> io::Result<u32> {
         let Some(mut leash) = started.leash.as_ref() else {
@@ -109,12 +188,12 @@ impl Program {
         let mut answer = String::new();
         BufReader::new(leash).read_line(&mut answer)?;
         match serde_json::from_str(&answer) {
-            Ok(Answer::Runs(pid)) => Ok(pid),
-            Ok(Answer::Fails {
+            Ok(SupervisorReply::Runs(pid)) => Ok(pid),
+            Ok(SupervisorReply::Fails {
                 errno: Some(errno), ..
             }) => Err(io::Error::from_raw_os_error(errno)),
-            Ok(Answer::Fails { words, .. }) => Err(io::Error::other(words)),
-            Ok(Answer::Ended(_)) | Err(_) => Err(io::Error::other(
+            Ok(SupervisorReply::Fails { words, .. }) => Err(io::Error::other(words)),
+            Ok(SupervisorReply::Ended(_)) | Err(_) => Err(io::Error::other(
                 "its supervisor ended before it was started",
             )),
         }
@@ -122,7 +201,7 @@ impl Program {
 }
 
 /// A program that runs, and ends with everything it started.
-pub(super) trait Ends: std::fmt::Debug + Send {
+pub(super) trait RunningProgram: std::fmt::Debug + Send {
     /// Waits for it to end by itself.
     fn ends_within(&mut self, limit: Duration) -> bool;
 
@@ -130,7 +209,7 @@ pub(super) trait Ends: std::fmt::Debug + Send {
     fn end(&mut self) -> Option<ExitStatus>;
 }
 
-impl Ends for Started {
+impl RunningProgram for Started {
     fn ends_within(&mut self, limit: Duration) -> bool {
         Started::ends_within(self, limit)
     }
@@ -301,8 +380,6 @@ fn interpreter(script: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
 
     #[test]

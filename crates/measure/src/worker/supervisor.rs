@@ -27,9 +27,10 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc;
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use serde::{Deserialize, Serialize};
 
 use super::descendants;
-use super::order::{Answer, Leaves, Program};
+use super::program::{Leaves, Program};
 
 /// What a supervisor is called in a list of processes; this executable started by this
 /// name is one.
@@ -42,6 +43,22 @@ static POSSIBLE: AtomicBool = AtomicBool::new(false);
 
 /// The harness is gone, or wants everything ended.
 static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// A supervisor's answer to a [`Program`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum SupervisorReply {
+    /// It runs, as this process.
+    Runs(u32),
+    /// It could not be started.
+    Fails {
+        /// The system's number for why.
+        errno: Option<i32>,
+        /// In words.
+        words: String,
+    },
+    /// It ended, with this status: told where the harness is not the supervisor's parent.
+    Ended(i32),
+}
 
 /// To be called first in `main`: does not return in a process that was started as a
 /// supervisor, and lets all others start theirs.
@@ -103,8 +120,8 @@ fn oversee(mut leash: UnixStream) -> io::Result<i32> {
     let program: Program = serde_json::from_str(&line)?;
     let started = program.command().spawn();
     let answer = match &started {
-        Ok(child) => Answer::Runs(child.id()),
-        Err(error) => Answer::Fails {
+        Ok(child) => SupervisorReply::Runs(child.id()),
+        Err(error) => SupervisorReply::Fails {
             errno: error.raw_os_error(),
             words: error.to_string(),
         },
@@ -128,14 +145,15 @@ fn oversee(mut leash: UnixStream) -> io::Result<i32> {
 /// parent of this process, so it is told how the program ended.
 fn adopt(mut leash: UnixStream, child: libc::pid_t) -> io::Result<i32> {
     fcntl(&leash, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
-    let answer = Answer::Runs(child.unsigned_abs());
+    let answer = SupervisorReply::Runs(child.unsigned_abs());
     let _ = leash.write_all((serde_json::to_string(&answer)? + "\n").as_bytes());
     close_all_but(leash.as_raw_fd());
     let mut watched = leash.try_clone()?;
     thread::spawn(move || end_with(&mut watched));
     let status = reap(child)?;
     descendants::kill_own();
-    let _ = leash.write_all((serde_json::to_string(&Answer::Ended(status))? + "\n").as_bytes());
+    let _ = leash
+        .write_all((serde_json::to_string(&SupervisorReply::Ended(status))? + "\n").as_bytes());
     Ok(status)
 }
 

@@ -9,11 +9,11 @@ use serde::Serialize;
 use super::text::shell_quoted;
 use regatta_core::record::SCHEMA_VERSION;
 use regatta_judge::judgement::Word;
-use regatta_measure::versions::apart::{Moved, Verdict, concluded};
-use regatta_measure::versions::hunt::{CaseReading, Ending, Found, Tried, skipped};
-use regatta_measure::versions::journal::Question;
+use regatta_measure::versions::Version;
+use regatta_measure::versions::apart::{MovedPackage, PackageVerdict, concluded};
+use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, skipped};
+use regatta_measure::versions::journal::BisectQuestion;
 use regatta_measure::versions::search::Towards;
-use regatta_measure::versions::span::Version;
 use regatta_worker::units::{Ratio, counted};
 
 pub use shown::{page, reading, text};
@@ -22,7 +22,7 @@ pub use shown::{page, reading, text};
 #[derive(Clone, Debug)]
 pub struct Bisect<'a> {
     /// What was asked.
-    pub question: &'a Question,
+    pub question: &'a BisectQuestion,
     /// The versions between the ends, both included.
     pub row: &'a [Version],
     /// What was compared, in order.
@@ -30,9 +30,9 @@ pub struct Bisect<'a> {
     /// What it came to.
     pub ending: &'a Ending,
     /// What moved from the environment before the step to that after it.
-    pub moved: &'a [Moved],
+    pub moved: &'a [MovedPackage],
     /// What came of trying those apart.
-    pub apart: &'a [Verdict],
+    pub apart: &'a [PackageVerdict],
     /// The suite, and what of it, as `regatta compare` takes it: `quick`, `--filter`, `cpu`.
     pub suite: &'a [String],
 }
@@ -68,10 +68,10 @@ struct BisectAnswer<'a> {
     left: Option<&'a CaseReading>,
     /// What moved from the environment before the step to that after it.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    moved: &'a [Moved],
+    moved: &'a [MovedPackage],
     /// What came of trying those apart.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    apart: &'a [Verdict],
+    apart: &'a [PackageVerdict],
     /// The same as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     apart_says: Option<String>,
@@ -123,7 +123,7 @@ impl Bisect<'_> {
         found.collect()
     }
 
-    fn found(&self) -> Option<&Found> {
+    fn found(&self) -> Option<&FoundStep> {
         match self.ending {
             Ending::Found(found) => Some(found),
             _ => None,

@@ -7,8 +7,7 @@ use crate::figures::{TriedVersion, Versions, svg};
 use crate::screen::{Grid, GridRow, Tone};
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
-use regatta_measure::versions::apart::Moved;
-use regatta_measure::versions::hunt::{CaseReading, Ending, Found, Outcome, Tried};
+use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, TriedOutcome};
 use regatta_measure::versions::search::Towards;
 use regatta_worker::units::{ARROW, RatioInterval, counted, from_to};
 
@@ -117,7 +116,7 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
     }
 }
 
-fn found_step(bisect: &Bisect, found: &Found) -> Vec<Item> {
+fn found_step(bisect: &Bisect, found: &FoundStep) -> Vec<Item> {
     let (before, after) = (&found.before, &found.after);
     let mut items: Vec<Item> = Vec::new();
     if after.subject.is_some() {
@@ -137,10 +136,10 @@ fn found_step(bisect: &Bisect, found: &Found) -> Vec<Item> {
         let others = counted(found.others.len(), "other case");
         items.push(format!("{others} changed there as well").into());
     }
-    let apart = bisect.apart.iter().map(|verdict| verdict.told());
+    let apart = bisect.apart.iter().map(|verdict| verdict.to_string());
     let apart: Vec<String> = apart.chain(bisect.concluded()).collect();
     if !bisect.moved.is_empty() || !apart.is_empty() {
-        let moved: Vec<String> = bisect.moved.iter().map(Moved::told).collect();
+        let moved: Vec<String> = bisect.moved.iter().map(ToString::to_string).collect();
         items.push(Item {
             text: format!("moved: {}", moved.join(", ")),
             below: apart,
@@ -233,7 +232,7 @@ fn stops<'a>(bisect: &'a Bisect, case: Option<&String>) -> Vec<TriedVersion<'a>>
 }
 
 /// Where the step is in the row.
-fn step(bisect: &Bisect, found: Option<&Found>) -> Option<(usize, usize)> {
+fn step(bisect: &Bisect, found: Option<&FoundStep>) -> Option<(usize, usize)> {
     let found = found?;
     let place = |spec: &str| bisect.row.iter().position(|version| version.spec == spec);
     let after = found.merged_by.as_ref().unwrap_or(&found.after);
@@ -253,7 +252,7 @@ fn steps(bisect: &Bisect, case: Option<&String>) -> Vec<GridRow> {
         let word = of.and_then(|of| of.reading).map(|reading| reading.word);
         let version = bisect.row.iter().find(|v| v.spec == tried.head);
         let reason = match (&tried.outcome, &change) {
-            (Outcome::Unusable { reason, .. }, _) => Some(reason.clone()),
+            (TriedOutcome::Unusable { reason, .. }, _) => Some(reason.clone()),
             (_, None) => of.and_then(|of| of.reason.clone()),
             _ => None,
         };

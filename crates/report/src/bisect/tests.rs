@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixture::{fits, stands_alone};
+use regatta_core::record::header::TurnSide;
 use regatta_measure::versions::apart;
-use regatta_measure::versions::hunt::{Outcome, Side, Stretch};
+use regatta_measure::versions::bisect::{Stretch, TriedOutcome};
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -40,11 +41,11 @@ fn commit(name: &str, subject: &str) -> Version {
 /// The versions at these places, compared with the first; `None` where one cannot be used.
 fn tried(row: &[Version], ratios: &[(usize, Option<f64>)]) -> Vec<Tried> {
     let outcome = |ratio| match ratio {
-        Some(ratio) => Outcome::Measured {
+        Some(ratio) => TriedOutcome::Measured {
             cases: vec![of(ratio)],
         },
-        None => Outcome::Unusable {
-            side: Side::Head,
+        None => TriedOutcome::Unusable {
+            side: TurnSide::Head,
             reason: "ERROR: No matching distribution found for jaxlib==0.5.2 <i>".to_owned(),
         },
     };
@@ -57,12 +58,12 @@ fn tried(row: &[Version], ratios: &[(usize, Option<f64>)]) -> Vec<Tried> {
 }
 
 struct Scene {
-    question: Question,
+    question: BisectQuestion,
     row: Vec<Version>,
     tried: Vec<Tried>,
     ending: Ending,
-    moved: Vec<Moved>,
-    apart: Vec<Verdict>,
+    moved: Vec<MovedPackage>,
+    apart: Vec<PackageVerdict>,
 }
 
 impl Scene {
@@ -103,8 +104,8 @@ impl Scene {
     }
 }
 
-fn found(before: &Version, after: &Version, suspects: &[Version]) -> Found {
-    Found {
+fn found(before: &Version, after: &Version, suspects: &[Version]) -> FoundStep {
+    FoundStep {
         before: before.clone(),
         after: after.clone(),
         suspects: suspects.to_vec(),
@@ -167,7 +168,7 @@ fn a_commit_that_was_found() {
         commit("2b3c4d5", "Go on"),
         commit("3c4d5e6", "Keep <script>alert(1)</script> out of the loop"),
     ];
-    let ending = Ending::Found(Box::new(Found {
+    let ending = Ending::Found(Box::new(FoundStep {
         merged_by: Some(commit("4d5e6f7", "Merge the branch")),
         ..found(&row[1], &row[2], &[])
     }));

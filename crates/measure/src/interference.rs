@@ -1,10 +1,12 @@
-//! The machine's own counters, read around the samples of a case: who had the cores.
+//! Interference: what other programs did to the machine around the samples of a case, by its own
+//! counters.
 //!
 //! From `/proc` (proc_stat(5), proc_pid_stat(5); `Documentation/scheduler/sched-stats.rst` and
 //! `Documentation/accounting/psi.rst` of Linux). Each file may be missing, by the kernel's
 //! configuration or by a container's: what it tells is then unknown, and never 0.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::env;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,38 +14,49 @@ use std::time::{Duration, Instant};
 use nix::unistd::{SysconfVar, sysconf};
 
 use crate::worker::descendants;
-use regatta_core::record::disturbance::Ground;
+use regatta_core::record::disturbance::{self, Disturbance, Ground};
+use regatta_core::record::types::Measurement;
+use regatta_worker::protocol::{Device, DeviceKind};
 use regatta_worker::units::{Nanoseconds, Share};
 
 /// Looks at the machine, and lets time pass.
 pub trait Watch {
     /// Its counters now; `None` where nobody looks.
-    fn look(&mut self) -> Option<Counters>;
+    fn look(&mut self) -> Option<MachineCounters>;
 
     /// Lets so much time pass.
     fn rest(&mut self, time: Duration);
 }
 
-/// Nobody looks: nothing is known of the ground.
-pub struct Unwatched;
+/// Never looks at the machine.
+pub struct NoWatch;
 
-impl Watch for Unwatched {
-    fn look(&mut self) -> Option<Counters> {
+impl Watch for NoWatch {
+    fn look(&mut self) -> Option<MachineCounters> {
         None
     }
 
     fn rest(&mut self, _: Duration) {}
 }
 
+/// Looks at this machine, unless `REGATTA_WATCH=no`: for a machine whose counters are not of what
+/// it runs, such as a container that sees those of its host, and for tests.
+pub fn watch() -> Box<dyn Watch> {
+    match env::var_os("REGATTA_WATCH").is_some_and(|watch| watch == "no") {
+        true => Box::new(NoWatch),
+        false => Box::new(MachineWatch::here()),
+    }
+}
+
 /// What the machine had counted at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counters {
+pub struct MachineCounters {
     /// When, by a monotonic clock.
     pub at_ns: Nanoseconds,
     /// Cores that this process may run on.
     pub cores: u32,
     /// What these did, and what a hypervisor took of them.
-    pub stat: Option<Stat>,
+    pub stat: Option<CoreTimes>,
     /// Processor time of this process and all it started.
     pub own_ns: Option<Nanoseconds>,
     /// How long each thread of what it started was ready and had no core, by its number.
@@ -56,7 +69,7 @@ pub struct Counters {
 
 /// The times of some cores in `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stat {
+pub struct CoreTimes {
     /// In which they did something.
     pub busy_ns: Nanoseconds,
     /// In which a hypervisor let others have them.
@@ -65,10 +78,10 @@ pub struct Stat {
 
 /// What happened between two looks. What the worker waited is of the time after `began`
 /// alone: that in which it measured.
-pub fn ground(before: &Counters, began: &Counters, now: &Counters) -> Ground {
+fn ground(before: &MachineCounters, began: &MachineCounters, now: &MachineCounters) -> Ground {
     let window = now.at_ns - before.at_ns;
     let of = |time: Nanoseconds, window: Nanoseconds| (time / window).0.max(0.0);
-    let both = |read: fn(&Counters) -> Option<Nanoseconds>| Some(read(now)? - read(before)?);
+    let both = |read: fn(&MachineCounters) -> Option<Nanoseconds>| Some(read(now)? - read(before)?);
     let busy = both(|look| Some(look.stat?.busy_ns));
     let own = both(|look| look.own_ns);
     let waited = began.waited_ns.as_ref().zip(now.waited_ns.as_ref());
@@ -96,18 +109,18 @@ pub fn ground(before: &Counters, began: &Counters, now: &Counters) -> Ground {
     }
 }
 
-/// This machine.
-pub struct Machine {
+/// Looks at this machine.
+struct MachineWatch {
     began: Instant,
     tick_ns: f64,
     cores: Vec<u32>,
 }
 
-impl Machine {
+impl MachineWatch {
     /// Looked at from now on.
-    pub fn here() -> Machine {
+    fn here() -> MachineWatch {
         let status = read("/proc/self/status").unwrap_or_default();
-        Machine {
+        MachineWatch {
             began: Instant::now(),
             tick_ns: tick_ns(),
             cores: allowed(&status).unwrap_or_default(),
@@ -115,8 +128,8 @@ impl Machine {
     }
 }
 
-impl Watch for Machine {
-    fn look(&mut self) -> Option<Counters> {
+impl Watch for MachineWatch {
+    fn look(&mut self) -> Option<MachineCounters> {
         let tree = descendants::tree(std::process::id());
         let own = std::iter::once("self".to_owned()).chain(tree.iter().map(ToString::to_string));
         let ticks: Option<u64> = own
@@ -124,7 +137,7 @@ impl Watch for Machine {
             .filter_map(|process| read(&format!("/proc/{process}/stat")))
             .map(|text| process_ticks(&text))
             .sum();
-        Some(Counters {
+        Some(MachineCounters {
             at_ns: self.began.elapsed().into(),
             cores: self.cores.len() as u32,
             stat: read("/proc/stat").and_then(|text| stat(&text, &self.cores, self.tick_ns)),
@@ -189,9 +202,9 @@ pub(super) fn process_ticks(text: &str) -> Option<u64> {
 
 /// What these cores did, of `/proc/stat`. Idle is `idle` and `iowait`; the time of guests is
 /// in `user` and `nice` already.
-fn stat(text: &str, cores: &[u32], tick_ns: f64) -> Option<Stat> {
+fn stat(text: &str, cores: &[u32], tick_ns: f64) -> Option<CoreTimes> {
     let mut found = 0;
-    let mut sum = Stat::default();
+    let mut sum = CoreTimes::default();
     for line in text.lines() {
         let mut fields = line.split_whitespace();
         let core = fields.next().and_then(|name| name.strip_prefix("cpu"));
@@ -238,6 +251,96 @@ fn allowed(status: &str) -> Option<Vec<u32>> {
         cores.extend(first..=last);
     }
     Some(cores)
+}
+
+/// The machine counts in ticks of 10 ms: over less than this, they tell little. Where samples
+/// took less, the time before them is looked at too.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// Who looks at the machine, and what was seen lately.
+pub(crate) struct LoadLog {
+    watch: Box<dyn Watch>,
+    looks: VecDeque<MachineCounters>,
+}
+
+impl LoadLog {
+    pub(crate) fn new(watch: Box<dyn Watch>) -> LoadLog {
+        LoadLog {
+            watch,
+            looks: VecDeque::new(),
+        }
+    }
+
+    /// Looks, and forgets what lies further back than will be asked for.
+    pub(crate) fn look(&mut self) -> Option<MachineCounters> {
+        let now = self.watch.look()?;
+        let old = |look: &MachineCounters| now.at_ns - look.at_ns >= LEAST.into();
+        while self.looks.get(1).is_some_and(old) {
+            self.looks.pop_front();
+        }
+        self.looks.push_back(now.clone());
+        Some(now)
+    }
+
+    /// What the processor did since a look, and for so long before as it takes to tell, where
+    /// the worker runs on it.
+    pub(crate) fn since(
+        &mut self,
+        began: Option<&MachineCounters>,
+        device: &Device,
+    ) -> Option<Ground> {
+        let began = began.filter(|_| on_processor(device))?;
+        let now = self.look()?;
+        let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= LEAST.into();
+        if let Some(before) = self.looks.iter().rev().find(long) {
+            return Some(ground(before, began, &now));
+        }
+        // The first case of all: what comes after is as good as what came before.
+        let first = self.looks.front()?.clone();
+        let short = now.at_ns - first.at_ns;
+        self.watch.rest(Duration::from_nanos(
+            (LEAST.as_nanos() as f64 - short.0).max(0.0) as u64,
+        ));
+        let waited = ground(&first, began, &now).waited;
+        let later = self.look()?;
+        Some(Ground {
+            waited,
+            ..ground(&first, &first, &later)
+        })
+    }
+
+    /// True where other programs disturbed what has passed since a look.
+    pub(crate) fn disturbed_since(
+        &mut self,
+        began: Option<&MachineCounters>,
+        device: &Device,
+    ) -> bool {
+        let ground = began.filter(|_| on_processor(device)).and_then(|began| {
+            let now = self.look()?;
+            let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= LEAST.into();
+            let before = self.looks.iter().rev().find(long)?;
+            Some(ground(before, began, &now))
+        });
+        ground.is_some_and(|ground| !disturbance::of_processor(&ground).is_empty())
+    }
+}
+
+fn on_processor(device: &Device) -> bool {
+    device.known_kind() == Some(DeviceKind::Cpu)
+}
+
+/// What of other programs disturbed these samples.
+pub(crate) fn disturbed(device: &Device, found: &Measurement) -> Vec<Disturbance> {
+    match on_processor(device) {
+        true => {
+            let ground = found.ground.as_deref();
+            ground.map(disturbance::of_processor).unwrap_or_default()
+        }
+        false => {
+            let state = found.state.as_deref();
+            state.map(disturbance::of_gpu).unwrap_or_default()
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,23 +5,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::comparison::{InTurn, Question, Refused};
-use super::version::Version as Made;
-use super::{ExperimentError, Request};
-use crate::environments;
+use super::apart::{PackageVerdict, Trial};
+use super::bisect::{BisectStep, Comparer, FoundStep, Tried, TriedOutcome, readings};
+use super::commits::{self, Commit};
+use super::journal::Journal;
+use super::{Spec, Version};
+use crate::environments::PythonEnvironment;
+use crate::experiment::{Experiment, ExperimentError, MeasureOptions, Setup, VersionComparison};
 use crate::git::Checkout;
-use crate::versions::apart::{Trial, Verdict};
-use crate::versions::commits::{self, Commit};
-use crate::versions::hunt::{Edge, Found, Outcome, Side, Step, Tried, readings};
-use crate::versions::journal::Journal;
-use crate::versions::span::{Version, of_commit};
-use crate::versions::spec::Spec;
 use regatta_core::names::plain_name;
 use regatta_core::output;
 use regatta_core::record::header::TurnSide;
 use regatta_core::suite::rules::Metric;
 use regatta_core::text::one_line;
-use regatta_judge::Options;
 use regatta_worker::units::Share;
 
 /// Where the runs of the comparisons lie, in the report directory.
@@ -30,9 +26,9 @@ const COMPARED: &str = "compared";
 const APART: &str = "apart";
 
 /// Compares, and keeps.
-pub struct Comparer<'a> {
+pub struct ExperimentComparer<'a> {
     /// What is measured, and how.
-    pub measure: &'a Request,
+    pub measure: &'a MeasureOptions,
     /// The smallest change that counts, where that is not the suite's.
     pub threshold: Option<Share>,
     /// By what versions are told apart.
@@ -50,10 +46,10 @@ pub struct Comparer<'a> {
     /// How many were told of that were made here.
     pub told: u32,
     /// Is told of each step, and how long the others take.
-    pub tell: &'a dyn Fn(&Step, Option<Duration>),
+    pub tell: &'a dyn Fn(&BisectStep, Option<Duration>),
 }
 
-impl Comparer<'_> {
+impl ExperimentComparer<'_> {
     /// What is installed in the environment of a version.
     ///
     /// # Errors
@@ -61,7 +57,7 @@ impl Comparer<'_> {
     pub fn lock(&self, version: &Version) -> Result<Option<String>, ExperimentError> {
         let spec = spec(version)?;
         // It was measured: nothing is made anew.
-        Ok(Made::of(&[spec], self.measure)
+        Ok(Setup::make(&[spec], self.measure)
             .ok()
             .as_ref()
             .and_then(lock_of))
@@ -70,8 +66,12 @@ impl Comparer<'_> {
     /// Compares all as it was before a step with one package as it is after.
     ///
     /// # Errors
-    /// When the lock cannot be written, or as [`Edge::compare`].
-    pub fn try_apart(&mut self, trial: &Trial, found: &Found) -> Result<Verdict, ExperimentError> {
+    /// When the lock cannot be written, or as [`Comparer::compare`].
+    pub fn try_apart(
+        &mut self,
+        trial: &Trial,
+        found: &FoundStep,
+    ) -> Result<PackageVerdict, ExperimentError> {
         let folder = self.directory.join(APART);
         fs::create_dir_all(&folder).map_err(|error| {
             ExperimentError::NotJudged(format!("{}: {error}", folder.display()))
@@ -106,10 +106,10 @@ impl Comparer<'_> {
 }
 
 /// What is installed in the environment that was made for a side.
-fn lock_of(side: &Made) -> Option<String> {
+fn lock_of(side: &Setup) -> Option<String> {
     let name = side.environment.as_ref()?;
     let environment = side.suite.environments.get(name)?;
-    environments::Made::of(name, environment).ok()??.lock()
+    PythonEnvironment::locate(name, environment).ok()??.lock()
 }
 
 fn spec(version: &Version) -> Result<Spec, ExperimentError> {
@@ -123,36 +123,32 @@ fn reason(stop: &ExperimentError, version: &Version) -> String {
     said.strip_prefix(&named).unwrap_or(&said).to_owned()
 }
 
-impl Edge for Comparer<'_> {
+impl Comparer for ExperimentComparer<'_> {
     type Stop = ExperimentError;
 
-    fn compare(&mut self, base: &Version, head: &Version) -> Result<Outcome, ExperimentError> {
-        let question = Question {
-            measure: self.measure,
-            base: &[spec(base)?],
-            head: &[spec(head)?],
-            directory: Some(self.place(base, head)),
-            measure_base: None,
-            part: None,
-            threshold: self.threshold,
-            limit: None,
-            demands: false,
-            options: Options::COMPARISON,
-        };
-        let comparison = match InTurn::of(&question) {
-            Ok(comparison) => comparison,
-            Err(Refused { side, stop }) => {
-                let (side, version) = match side {
-                    Some(TurnSide::Base) => (Side::Base, base),
-                    Some(TurnSide::Head) | None => (Side::Head, head),
+    fn compare(&mut self, base: &Version, head: &Version) -> Result<TriedOutcome, ExperimentError> {
+        let (base_spec, head_spec) = ([spec(base)?], [spec(head)?]);
+        let mut comparison = VersionComparison::new(self.measure, &base_spec, &head_spec);
+        comparison.folder = Some(self.place(base, head));
+        comparison.threshold = self.threshold;
+        let experiment = match Experiment::compare(&comparison) {
+            Ok(experiment) => experiment,
+            Err(error) => {
+                let (side, version) = match error {
+                    ExperimentError::Unusable {
+                        side: TurnSide::Base,
+                        ..
+                    } => (TurnSide::Base, base),
+                    _ => (TurnSide::Head, head),
                 };
-                let reason = reason(&stop, version);
-                return Ok(Outcome::Unusable { side, reason });
+                let reason = reason(&error, version);
+                return Ok(TriedOutcome::Unusable { side, reason });
             }
         };
-        let judgement = comparison.judged()?;
-        Ok(Outcome::Measured {
-            cases: readings(&judgement, self.metric),
+        let mut measured = experiment.run()?;
+        measured.files.close()?;
+        Ok(TriedOutcome::Measured {
+            cases: readings(&measured.judgement, self.metric),
         })
     }
 
@@ -175,19 +171,17 @@ impl Edge for Comparer<'_> {
         let rows = commits::brought(self.git, &commit(low), &commit(merge));
         let rows = rows.map_err(ExperimentError::not_judged)?.into_iter();
         Ok(rows
-            .map(|row| row.into_iter().map(of_commit).collect())
+            .map(|row| row.into_iter().map(Version::from).collect())
             .collect())
     }
 
-    fn keep(&mut self, tried: &Tried) -> Result<(), ExperimentError> {
+    fn keep(&mut self, tried: &Tried, step: &BisectStep) -> Result<(), ExperimentError> {
         self.journal
             .keep(tried)
-            .map_err(ExperimentError::not_judged)
-    }
-
-    fn tell(&mut self, step: &Step) {
+            .map_err(ExperimentError::not_judged)?;
         self.told += 1;
         let left = self.left(step.about.saturating_sub(step.number));
         (self.tell)(step, left);
+        Ok(())
     }
 }

@@ -4,26 +4,23 @@
 use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
-use super::ready::{Asked, Worktree};
-use super::request::{Request, parse_override};
+use super::request::{MeasureOptions, parse_override};
 use crate::building;
-use crate::declared::{OWN, find_environment};
-use crate::environments::Made;
-use crate::released::{locked, released};
-use crate::versions::checkout::Revision;
-use crate::versions::spec::{Pin, Spec};
+use crate::environments::{PythonEnvironment, locked, released};
+use crate::git::Revision;
+use crate::versions::{Pin, Spec};
+use crate::workers::{OWN, find_environment};
 use regatta_core::names::plain_name;
 use regatta_core::record::built::Built;
-use regatta_core::record::header::Turn;
 use regatta_core::suite::build::Build;
 use regatta_core::suite::document::nearest;
 use regatta_core::suite::environment::pinned_file;
 use regatta_core::suite::{Suite, WorkerCommand};
 use regatta_worker::attention::VariantId;
 
-/// One side of a comparison.
+/// What one side measures: a suite, and the code that its workers are of.
 #[derive(Debug)]
-pub struct Version {
+pub struct Setup {
     /// As it was asked for.
     pub asked: Vec<String>,
     /// The suite as it is measured there.
@@ -36,19 +33,43 @@ pub struct Version {
     pub variant: Option<VariantId>,
 }
 
-impl Version {
-    /// Reads what was asked for over the suite of `args`. What has to be made is made:
+/// A revision that is measured, in a folder of its own.
+#[derive(Clone, Debug)]
+pub struct Worktree {
+    /// The folder.
+    pub directory: PathBuf,
+    /// The commit, in full.
+    pub commit: String,
+    /// The regatta that was built there, which serves `cpu` and `cuda`.
+    pub own: Option<PathBuf>,
+    /// What building it cost, where anything was built.
+    pub built: Option<Built>,
+}
+
+impl Setup {
+    /// The suite as it stands, in this checkout.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the suite or the command line: exit code 2.
+    pub fn here(request: &MeasureOptions) -> Result<Setup, ExperimentError> {
+        Ok(Setup {
+            asked: vec![Spec::Here.to_string()],
+            suite: request.load()?,
+            environment: request.environment.clone(),
+            revision: None,
+            variant: None,
+        })
+    }
+
+    /// Applies version specs to the suite of a request. What has to be made is made:
     /// environments, worktrees and what is built in them.
     ///
     /// # Errors
     /// Whatever cannot be had, or changes nothing: exit code 2.
-    pub fn of(specs: &[Spec], args: &Request) -> Result<Version, ExperimentError> {
-        let mut version = Version {
+    pub fn make(specs: &[Spec], args: &MeasureOptions) -> Result<Setup, ExperimentError> {
+        let mut version = Setup {
             asked: specs.iter().map(Spec::to_string).collect(),
-            suite: args.load()?,
-            environment: args.environment.clone(),
-            revision: None,
-            variant: None,
+            ..Setup::here(args)?
         };
         let mut environments = specs.iter().filter(|spec| spec.is_environment());
         if let (Some(_), Some(second)) = (environments.next(), environments.next()) {
@@ -61,7 +82,7 @@ impl Version {
             version.add(spec, args)?;
         }
         if let Some(name) = &version.environment {
-            made(&version.suite, name, args)?;
+            make_environment(&version.suite, name, args)?;
         }
         if let Some(worktree) = &mut version.revision {
             let serves = version.suite.build.as_ref();
@@ -71,7 +92,7 @@ impl Version {
         Ok(version)
     }
 
-    fn add(&mut self, spec: &Spec, args: &Request) -> Result<(), ExperimentError> {
+    fn add(&mut self, spec: &Spec, args: &MeasureOptions) -> Result<(), ExperimentError> {
         match spec {
             Spec::Here => {}
             Spec::Environment(name) => {
@@ -107,18 +128,6 @@ impl Version {
             }
         }
         Ok(())
-    }
-
-    /// What is asked for, as it is measured into `directory`.
-    pub fn asked(self, directory: PathBuf, turn: Option<Turn>) -> Asked {
-        Asked {
-            suite: self.suite,
-            directory,
-            environment: self.environment,
-            revision: self.revision,
-            turn,
-            shard: None,
-        }
     }
 
     fn release(&mut self, pins: &[Pin]) -> Result<(), ExperimentError> {
@@ -168,7 +177,7 @@ impl Version {
         Ok(())
     }
 
-    fn revise(&mut self, revision: &str, args: &Request) -> Result<(), ExperimentError> {
+    fn revise(&mut self, revision: &str, args: &MeasureOptions) -> Result<(), ExperimentError> {
         if let Some(other) = &self.revision {
             return Err(ExperimentError::Usage(format!(
                 "git:{revision}: the side is of {} already",
@@ -190,8 +199,11 @@ impl Version {
                  serves = \"target/release/regatta\""
             )));
         }
-        let found = Revision::found(Path::new("."), revision).map_err(ExperimentError::usage)?;
-        let built = build.map(|build| built(&found, build, args)).transpose()?;
+        let found =
+            Revision::check_out(Path::new("."), revision).map_err(ExperimentError::usage)?;
+        let built = build
+            .map(|build| build_revision(&found, build, args))
+            .transpose()?;
         self.revision = Some(Worktree {
             directory: found.directory,
             commit: found.commit,
@@ -212,7 +224,11 @@ fn lock_file(path: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Builds a revision in its folder, unless it was.
-fn built(revision: &Revision, build: &Build, args: &Request) -> Result<Built, ExperimentError> {
+fn build_revision(
+    revision: &Revision,
+    build: &Build,
+    args: &MeasureOptions,
+) -> Result<Built, ExperimentError> {
     if let Some(built) = revision.built(build) {
         return Ok(built);
     }
@@ -232,9 +248,13 @@ fn built(revision: &Revision, build: &Build, args: &Request) -> Result<Built, Ex
 }
 
 /// Makes an environment that is not there yet.
-fn made(suite: &Suite, name: &str, args: &Request) -> Result<(), ExperimentError> {
+fn make_environment(
+    suite: &Suite,
+    name: &str,
+    args: &MeasureOptions,
+) -> Result<(), ExperimentError> {
     let environment = find_environment(name, suite).map_err(ExperimentError::usage)?;
-    let made = Made::of(name, environment).map_err(ExperimentError::usage)?;
+    let made = PythonEnvironment::locate(name, environment).map_err(ExperimentError::usage)?;
     let Some(made) = made.filter(|made| made.lock().is_none()) else {
         return Ok(());
     };
@@ -243,7 +263,7 @@ fn made(suite: &Suite, name: &str, args: &Request) -> Result<(), ExperimentError
     }
     made.make()
         .map(drop)
-        .map_err(|error| match made.complaint() {
+        .map_err(|error| match made.last_error() {
             Some(words) => {
                 ExperimentError::Usage(format!("environment `{name}`: pip says: {words}"))
             }

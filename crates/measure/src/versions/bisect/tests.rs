@@ -1,4 +1,4 @@
-//! The hunt with an edge that measures nothing.
+//! Bisection with a comparer that measures nothing.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn version(name: &str) -> Version {
     }
 }
 
-fn of(case: &str, ratio: f64) -> CaseReading {
+fn judged(case: &str, ratio: f64) -> CaseReading {
     let word = match ratio {
         _ if ratio > 1.02 => Word::Regressed,
         _ if ratio < 0.98 => Word::Improved,
@@ -34,26 +34,26 @@ fn of(case: &str, ratio: f64) -> CaseReading {
     case_reading(case, Some((ratio, 1.001, word)))
 }
 
-impl Edge for Fake {
+impl Comparer for Fake {
     type Stop = String;
 
-    fn compare(&mut self, base: &Version, head: &Version) -> Result<Outcome, String> {
+    fn compare(&mut self, base: &Version, head: &Version) -> Result<TriedOutcome, String> {
         if head.name == "full" {
             return Err("no space left".to_owned());
         }
-        let unusable = |side, version: &Version| Outcome::Unusable {
+        let unusable = |side, version: &Version| TriedOutcome::Unusable {
             side,
             reason: format!("{} does not build", version.name),
         };
         let time = |version: &Version| self.times.get(&version.name).copied();
         Ok(match (time(base), time(head)) {
-            (None, _) => unusable(Side::Base, base),
-            (_, None) => unusable(Side::Head, head),
-            (Some(before), Some(after)) => Outcome::Measured {
+            (None, _) => unusable(TurnSide::Base, base),
+            (_, None) => unusable(TurnSide::Head, head),
+            (Some(before), Some(after)) => TriedOutcome::Measured {
                 cases: vec![
-                    of("calm", 1.0),
-                    of("case", after / before),
-                    of("half", (after / before).sqrt()),
+                    judged("calm", 1.0),
+                    judged("case", after / before),
+                    judged("half", (after / before).sqrt()),
                 ],
             },
         })
@@ -63,16 +63,13 @@ impl Edge for Fake {
         Ok(self.brought.get(&merge.name).cloned().into_iter().collect())
     }
 
-    fn keep(&mut self, tried: &Tried) -> Result<(), String> {
+    fn keep(&mut self, tried: &Tried, step: &BisectStep) -> Result<(), String> {
         self.kept.push(tried.clone());
-        Ok(())
-    }
-
-    fn tell(&mut self, step: &Step) {
         let case = step.case.map_or("", |case| &case.0);
         let (number, about, head) = (step.number, step.about, &step.head.name);
         self.told
             .push(format!("{number} of {about}: {head} {case}"));
+        Ok(())
     }
 }
 
@@ -90,10 +87,10 @@ fn fake(times: &[(&str, f64)]) -> (Vec<Version>, Fake) {
 }
 
 fn ended(row: &[Version], edge: &mut Fake) -> Ending {
-    hunt(row, Towards::Bad, &mut Vec::new(), edge).unwrap()
+    bisect(row, Towards::Bad, &mut Vec::new(), edge).unwrap()
 }
 
-fn found(ending: Ending) -> Found {
+fn found(ending: Ending) -> FoundStep {
     match ending {
         Ending::Found(found) => *found,
         other => panic!("{other:?}"),
@@ -104,7 +101,7 @@ fn found(ending: Ending) -> Found {
 fn the_case_with_the_largest_change_is_followed_to_its_step() {
     let (row, mut edge) = fake(&[("a", 1.0), ("b", 1.0), ("c", 0.0), ("d", 1.5), ("e", 1.5)]);
     let mut tried = Vec::new();
-    let found = found(hunt(&row, Towards::Bad, &mut tried, &mut edge).unwrap());
+    let found = found(bisect(&row, Towards::Bad, &mut tried, &mut edge).unwrap());
     assert_eq!((&found.before.name[..], &found.after.name[..]), ("b", "d"));
     let suspects: Vec<&str> = found.suspects.iter().map(|v| v.name.as_str()).collect();
     assert_eq!(suspects, ["c", "d"]);
@@ -124,7 +121,7 @@ fn what_was_tried_is_not_tried_again() {
     let kept = std::mem::take(&mut edge.kept);
     for known in 0..=kept.len() {
         let mut tried = kept[..known].to_vec();
-        let again = hunt(&row, Towards::Bad, &mut tried, &mut edge).unwrap();
+        let again = bisect(&row, Towards::Bad, &mut tried, &mut edge).unwrap();
         assert_eq!(again, first);
         assert_eq!(tried, kept);
         assert_eq!(std::mem::take(&mut edge.kept), kept[known..]);
@@ -147,7 +144,7 @@ fn an_end_that_does_not_run_is_named_and_a_stop_stops() {
         );
     }
     let (row, mut edge) = fake(&[("a", 1.0), ("full", 1.0)]);
-    let stopped = hunt(&row, Towards::Bad, &mut Vec::new(), &mut edge);
+    let stopped = bisect(&row, Towards::Bad, &mut Vec::new(), &mut edge);
     assert_eq!(stopped.unwrap_err(), "no space left");
 }
 

@@ -1,0 +1,430 @@
+//! One side of an experiment: a suite, its workers, and the run that is written of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Instant;
+
+use jiff::Timestamp;
+
+use super::setup::Setup;
+use super::{ExperimentError, Listener, MeasureOptions, chain};
+use crate::building;
+use crate::git::state_of_checkout;
+use crate::interference;
+use crate::interrupt;
+use crate::laps::{Monotonic, TimeSource, TimeSpent};
+use crate::machine::{fingerprint, worker_record};
+use crate::preflight::{self, Introduced};
+use crate::schedule::{WorkerBlock, blocks};
+use crate::session::{Observer, Session, SessionState};
+use crate::workers::Processes;
+use regatta_core::output::check_writable;
+use regatta_core::record::RecordError;
+use regatta_core::record::built;
+use regatta_core::record::header::{Git, RunHeader, SuiteRecord, Turn};
+use regatta_core::record::run_file::{Before, Opening, RunWriter};
+use regatta_core::record::shard::{self, Shard};
+use regatta_core::record::side::Side;
+use regatta_core::record::types::Run;
+use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
+use regatta_core::suite::Suite;
+use regatta_core::suite::shard::{Place, deal};
+use regatta_core::text::{clean, one_line};
+use regatta_worker::attention::Case;
+use regatta_worker::protocol::Peak;
+use regatta_worker::units::{Digits, counted};
+
+/// One side of an experiment, whose workers have introduced themselves.
+pub struct Arm {
+    /// The suite, filtered and overridden.
+    pub suite: Suite,
+    /// The first line of the run.
+    pub header: RunHeader,
+    /// Where its run goes.
+    pub directory: PathBuf,
+    /// When the command began.
+    pub began: Instant,
+    /// What the command took for it so far.
+    pub spent: TimeSpent,
+    /// The time since the command began.
+    pub clock: Monotonic,
+    /// True where nothing is said but what went wrong.
+    pub quiet: bool,
+    pub(super) listener: Rc<dyn Listener>,
+    pub(super) fresh: bool,
+    processes: Processes,
+    session: SessionState,
+}
+
+/// What of a suite an arm measures.
+pub(super) enum ArmRole {
+    /// All of it.
+    Whole,
+    /// A shard, into a folder in that of the whole.
+    Shard(Place),
+    /// A side of a comparison in pairs.
+    Paired(Turn),
+}
+
+/// Where the reports of a suite are, unless `--out` says otherwise.
+pub fn reports(suite: &str) -> PathBuf {
+    Path::new("reports").join(suite)
+}
+
+impl Arm {
+    /// Reads the suite and has its workers introduce themselves, for the whole suite or a shard
+    /// of it. Nothing is measured or written over.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the suite, the command line, the directory or a worker: exit code 2.
+    pub fn prepare(request: &MeasureOptions, shard: Option<Place>) -> Result<Arm, ExperimentError> {
+        let (began, clock) = (Instant::now(), Monotonic::begin());
+        let setup = Setup::here(request)?;
+        let directory = match (&request.out, request.structure_only) {
+            (Some(directory), _) => directory.clone(),
+            (None, false) => reports(&setup.suite.name),
+            // A run that has times is worth more, and stays where it is.
+            (None, true) => reports(&format!("{}-structure", setup.suite.name)),
+        };
+        let (directory, role) = match shard {
+            Some(place) => (directory.join(place.folder()), ArmRole::Shard(place)),
+            None => (directory, ArmRole::Whole),
+        };
+        Arm::start(setup, request, directory, role, (began, clock))
+    }
+
+    /// Has the workers of a setup introduce themselves; `begun` is when the command began.
+    ///
+    /// # Errors
+    /// As [`prepare`](Arm::prepare).
+    pub(super) fn start(
+        setup: Setup,
+        request: &MeasureOptions,
+        directory: PathBuf,
+        role: ArmRole,
+        (began, clock): (Instant, Monotonic),
+    ) -> Result<Arm, ExperimentError> {
+        let Setup {
+            mut suite,
+            environment,
+            revision,
+            ..
+        } = setup;
+        check_writable(&directory.join("index.html")).map_err(ExperimentError::usage)?;
+        let cases = suite.cases.iter();
+        let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
+        let environment = environment.as_deref();
+        let logs = directory.join("logs");
+        let mut processes = Processes::find(workers.iter(), &suite, environment, logs)
+            .map_err(ExperimentError::usage)?;
+        if let Some(worktree) = &revision {
+            processes = processes.started_in(&worktree.directory, worktree.own.as_deref());
+        }
+        let setting_up = clock.now();
+        // Of a shard the workers of the whole introduce themselves: all shards are of one machine
+        // and one code, whatever falls to them.
+        let (cases, shard, turn) = match role {
+            ArmRole::Whole => (suite.cases.clone(), None, None),
+            ArmRole::Paired(turn) => (suite.cases.clone(), None, Some(turn)),
+            ArmRole::Shard(place) => {
+                let whole = shard::checksum(suite.cases.iter().map(Case::id));
+                (
+                    shard_cases(&suite, place)?,
+                    Some(Shard { place, whole }),
+                    None,
+                )
+            }
+        };
+        let settings = &suite.settings;
+        let regular = blocks(
+            &cases,
+            0..settings.invocations,
+            settings.seed,
+            &BTreeSet::new(),
+        );
+        // Beside another run no process is kept up: the other side's may come first.
+        let first = match (&turn, regular.first()) {
+            (None, Some(block)) => &block.worker,
+            _ => "",
+        };
+        let Introduced {
+            hellos,
+            waiting,
+            peaks,
+            unmeasured,
+        } = preflight::check_keeping(&suite, &mut processes, first).map_err(|error| {
+            let log = match &error {
+                preflight::Preflight::Worker(error) => error.log.clone(),
+                preflight::Preflight::Plan(_) => String::new(),
+            };
+            ExperimentError::Usage(with_log(error, &log))
+        })?;
+        for line in unmeasured.iter().map(|why| one_line(why)) {
+            request.listener.note(&line);
+        }
+        for (worker, peak) in &peaks {
+            request.listener.note(&peak_line(worker, peak));
+        }
+        let mut spent = TimeSpent {
+            workers: clock.now() - setting_up,
+            ..TimeSpent::default()
+        };
+        suite.cases = cases;
+        let mut built =
+            building::builds_of_run(&suite, &workers, environment, &reports(&suite.name));
+        if let Some(worktree) = &revision {
+            // What was built here is not what is measured.
+            built.remove(built::SUITE);
+            let own = worktree.built.clone();
+            built.extend(own.map(|own| (built::SUITE.to_owned(), own)));
+        }
+        let git = match revision {
+            // Nor do the other shards of the whole make it another one.
+            None => state_of_checkout(match directory.parent().filter(|_| shard.is_some()) {
+                Some(whole) => whole,
+                None => &directory,
+            }),
+            Some(worktree) => Some(Git {
+                revision: worktree.commit,
+                dirty: false,
+                changes: None,
+            }),
+        };
+        let present = hellos.iter().filter(|(_, hello)| hello.absent.is_none());
+        let header = RunHeader {
+            schema: SCHEMA_VERSION,
+            method: METHOD_VERSION,
+            tool: env!("CARGO_PKG_VERSION").to_owned(),
+            argv: argv(),
+            started: Timestamp::now(),
+            git,
+            suite: SuiteRecord {
+                name: suite.name.clone(),
+                description: suite.description.clone(),
+                arguments: request.arguments(),
+                filter: request.filter.clone(),
+                overrides: suite.overrides.clone(),
+                counts: suite.counts.clone(),
+            },
+            rules: suite.rules.clone(),
+            settings: suite.settings.clone(),
+            machine: fingerprint(&hellos),
+            // One that is absent takes no times, so its stand-in for a device is no fact.
+            workers: present
+                .map(|(name, hello)| worker_record(name, hello))
+                .collect(),
+            plan: suite.cases.iter().map(Case::id).collect(),
+            identity: Some(processes.identity()),
+            built,
+            peaks,
+            turn,
+            shard,
+            hosts: Vec::new(),
+        };
+        processes.expect(hellos, waiting);
+        spent.setting_up = clock.now() - spent.workers;
+        Ok(Arm {
+            suite,
+            header,
+            directory,
+            began,
+            spent,
+            clock,
+            quiet: request.quiet,
+            listener: Rc::clone(&request.listener),
+            fresh: request.fresh,
+            processes,
+            session: SessionState::new(interference::watch()),
+        })
+    }
+
+    /// What to call its run: the versions that were asked for, or where it lies.
+    pub fn label(&self) -> String {
+        match &self.header.turn {
+            Some(turn) => turn.of.join(" "),
+            None => self.directory.display().to_string(),
+        }
+    }
+
+    /// Says something about the work, unless nothing is to be said.
+    pub fn say(&self, text: impl AsRef<str>) {
+        if !self.quiet {
+            self.listener.note(text.as_ref());
+        }
+    }
+
+    /// Measures every invocation of a shard that is not measured yet, and ends its run.
+    ///
+    /// # Errors
+    /// When the run cannot be written: exit code 3.
+    pub fn measure_shard(&mut self) -> Result<(), ExperimentError> {
+        let mut file = self.open(&Opening {
+            fresh: self.fresh,
+            ..Opening::default()
+        })?;
+        let (range, seed) = (0..self.suite.settings.invocations, self.suite.settings.seed);
+        let blocks = blocks(&self.suite.cases, range.clone(), seed, &file.done);
+        let mut progress = self.listener.progress(&blocks, range, self.quiet);
+        for block in &blocks {
+            self.measure_block(block, &mut file, progress.as_mut())
+                .map_err(|error| ExperimentError::interrupted("run", error))?;
+        }
+        if let Some(summary) = progress.summary() {
+            self.say(summary);
+        }
+        file.close().map_err(ExperimentError::not_judged)
+    }
+
+    /// Opens the run's file, or goes on with it, and says what became of the run before.
+    ///
+    /// # Errors
+    /// When it cannot be written: exit code 3.
+    pub(super) fn open(&self, opening: &Opening) -> Result<RunWriter, ExperimentError> {
+        let (writer, before) = RunWriter::open(&self.directory, &self.header, opening)
+            .map_err(ExperimentError::not_judged)?;
+        if !matches!(before, Before::Resumed { .. }) {
+            self.processes.begin_logs();
+        }
+        match before {
+            Before::Nothing => {}
+            Before::Resumed { entries, damaged } => {
+                self.say(format!(
+                    "resuming: {entries} entries of an unfinished run are kept"
+                ));
+                if damaged > 0 {
+                    self.say(format!(
+                        "{damaged} lines could not be used and are measured again"
+                    ));
+                }
+            }
+            Before::Kept { path, because } => {
+                if !because.is_empty() {
+                    self.say(format!(
+                        "an unfinished run does not go on, and is begun anew: {}",
+                        because.join("; ")
+                    ));
+                }
+                self.say(format!("the run before is kept as {}", path.display()));
+            }
+        }
+        Ok(writer)
+    }
+
+    /// Measures a block, and writes what came of it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn measure_block(
+        &mut self,
+        block: &WorkerBlock,
+        file: &mut RunWriter,
+        progress: &mut dyn Observer,
+    ) -> Result<(), RecordError> {
+        let mut session = Session {
+            suite: &self.suite,
+            launcher: &mut self.processes,
+            clock: &self.clock,
+            state: &mut self.session,
+            spent: &mut self.spent,
+        };
+        session.run(block, progress, &mut |entry| {
+            interrupt::hold_if_stopping();
+            file.append(entry)
+        })
+    }
+
+    /// Reads the run back.
+    ///
+    /// # Errors
+    /// When it cannot be read: exit code 3.
+    pub(super) fn read(&self, file: &RunWriter) -> Result<(Run, Side), ExperimentError> {
+        Side::read(file.path(), &self.label()).map_err(ExperimentError::not_judged)
+    }
+
+    /// The arm before anything is measured.
+    pub(super) fn unmeasured(&self) -> Side {
+        Side {
+            label: self.label(),
+            header: self.header.clone(),
+            cases: BTreeMap::new(),
+            damage: Vec::new(),
+        }
+    }
+}
+
+/// The cases of a suite that fall to a shard.
+fn shard_cases(suite: &Suite, place: Place) -> Result<Vec<Case>, ExperimentError> {
+    let cases = deal(&suite.cases, place.of).swap_remove(place.index as usize - 1);
+    match cases.is_empty() {
+        false => Ok(cases),
+        true => Err(ExperimentError::Usage(format!(
+            "--shard {place}: {} has {}, and a shard needs one",
+            suite.name,
+            counted(suite.cases.len(), "case")
+        ))),
+    }
+}
+
+/// The command line. Where the executable lies is nobody's business: runs and
+/// baselines are shared.
+pub fn argv() -> Vec<String> {
+    let words = std::env::args_os();
+    let mut argv: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    if let Some(program) = argv.first_mut() {
+        let name = Path::new(program.as_str()).file_name();
+        *program = name.map_or("regatta".into(), |name| name.to_string_lossy().into_owned());
+    }
+    argv
+}
+
+/// What an error says, with the last lines its worker printed.
+pub fn with_log(error: impl Error, log: &str) -> String {
+    let text = chain(&error);
+    match log.is_empty() {
+        true => text,
+        false => {
+            let log = clean(log);
+            let lines: Vec<String> = log.lines().map(|line| format!("  | {line}")).collect();
+            format!("{text}\nIts last words:\n{}", lines.join("\n"))
+        }
+    }
+}
+
+/// A line of 80 columns; how it was measured is on the page.
+fn peak_line(worker: &str, peak: &Peak) -> String {
+    let products = peak.tflops.iter();
+    let products: Vec<String> = products
+        .map(|(dtype, rate)| format!("{dtype} {rate}"))
+        .collect();
+    let products =
+        (!products.is_empty()).then(|| format!("products {}FLOP/s", products.join(", ")));
+    let copies = peak
+        .gbps
+        .map(|rate| format!("copies {} GB/s", Digits(rate)));
+    let figures: Vec<String> = products.into_iter().chain(copies).collect();
+    format!("{worker}: {}", figures.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_worker::attention::Dtype;
+    use regatta_worker::units::Rate;
+
+    #[test]
+    fn figures_are_told_with_their_units() {
+        let peak = Peak {
+            tflops: BTreeMap::from([(Dtype::F32, Rate(0.1466)), (Dtype::Bf16, Rate(792.3))]),
+            gbps: Some(4250.7),
+            how: "a product".to_owned(),
+        };
+        assert_eq!(
+            peak_line("torch", &peak),
+            "torch: products f32 146.6 G, bf16 792.3 TFLOP/s; copies 4251 GB/s"
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! MachineCounters from texts as Linux writes them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::*;
+use crate::testing::hello;
+use regatta_core::machine::DeviceState;
+
+const STAT: &str = "\
+cpu  1639175 12851 169644 494005 5637 0 1197 1448 0 0
+cpu0 802288 5581 78177 273141 1780 0 152 685 0 0
+cpu1 836886 7269 91466 220863 3857 0 1044 763 0 0
+intr 81227361 0 9
+ctxt 1234
+";
+
+const TICK_NS: f64 = 1e7;
+
+#[test]
+fn cores_are_those_that_the_process_may_run_on() {
+    let status = "Name:\tx\nCpus_allowed:\t13\nCpus_allowed_list:\t0-1,4\nMems_allowed:\t1\n";
+    assert_eq!(allowed(status), Some(vec![0, 1, 4]));
+    assert_eq!(allowed("Name:\tx\n"), None);
+    let both = stat(STAT, &[0, 1], TICK_NS).unwrap();
+    assert_eq!(both.steal_ns, Nanoseconds(1448.0 * TICK_NS));
+    let one = stat(STAT, &[1], TICK_NS).unwrap();
+    let busy = 836_886.0 + 7_269.0 + 91_466.0 + 1_044.0;
+    assert_eq!(one.busy_ns, Nanoseconds(busy * TICK_NS));
+    assert_eq!(stat(STAT, &[1, 2], TICK_NS), None, "one core is not told");
+    assert_eq!(stat(STAT, &[], TICK_NS), None);
+    assert_eq!(stat("cpu0 1 2 3\n", &[0], TICK_NS), None);
+}
+
+#[test]
+fn what_linux_says_is_read_or_unknown() {
+    let text = "841 (a ) b) S 1 841 841 0 -1 4194560 1 2 3 4 11 22 33 44 20 0 3 0 99";
+    assert_eq!(
+        process_ticks(text),
+        Some(110),
+        "with children it waited for"
+    );
+    assert_eq!(run_delay("35413 9876543 12\n"), Some(9_876_543.0));
+    let text = "some avg10=0.74 avg60=0.88 avg300=2.04 total=5231961\n\
+                full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+    assert_eq!(pressed(text), Some(Nanoseconds(5_231_961_000.0)));
+    assert_eq!(load("0.55 0.63 1.27 1/85 841\n"), Some(0.55));
+    for short in ["", "841 (a) S 1 2", "full avg10=0.00 total=7\n"] {
+        assert_eq!((process_ticks(short), pressed(short)), (None, None));
+    }
+    assert_eq!((run_delay(""), load("")), (None, None));
+}
+
+/// A machine of two cores after so many seconds.
+fn after(seconds: f64, busy: f64, own: f64) -> MachineCounters {
+    let time = |seconds: f64| Nanoseconds(seconds * 1e9);
+    MachineCounters {
+        at_ns: time(seconds),
+        cores: 2,
+        stat: Some(CoreTimes {
+            busy_ns: time(busy),
+            steal_ns: time(seconds * 0.1),
+        }),
+        own_ns: Some(time(own)),
+        waited_ns: Some(BTreeMap::from([(7, seconds * 1e9)])),
+        pressed_ns: Some(time(seconds * 0.5)),
+        load: Some(3.5),
+    }
+}
+
+#[test]
+fn foreign_is_what_the_cores_did_less_what_was_ours() {
+    let (before, began) = (after(10.0, 100.0, 50.0), after(11.0, 102.0, 51.0));
+    let mut now = after(12.0, 104.0, 52.0);
+    // A thread that is new waited since it began.
+    now.waited_ns = Some(BTreeMap::from([(7, 11.5e9), (8, 0.25e9)]));
+    let found = ground(&before, &began, &now);
+    let close = |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() < 1e-9);
+    assert_eq!(found.window_ns, Nanoseconds(2e9));
+    for (found, expected) in [
+        (found.foreign, 1.0),
+        (found.own, 1.0),
+        (found.steal, 0.1),
+        (found.waited, 0.75),
+    ] {
+        assert!(close(found, expected), "{found:?} {expected}");
+    }
+    assert_eq!((found.pressure, found.load), (Some(Share(0.5)), Some(3.5)));
+    // Rounding of ticks may leave less than nothing.
+    let found = ground(&before, &began, &after(12.0, 100.0, 52.0));
+    assert_eq!(found.foreign, Some(0.0));
+}
+
+#[test]
+fn what_one_look_does_not_tell_is_unknown() {
+    let (before, now) = (after(10.0, 1.0, 1.0), after(11.0, 2.0, 1.0));
+    let blind = MachineCounters {
+        stat: None,
+        waited_ns: None,
+        pressed_ns: None,
+        ..before.clone()
+    };
+    let found = ground(&blind, &blind, &now);
+    assert_eq!((found.foreign, found.steal), (None, None));
+    assert_eq!((found.waited, found.pressure), (None, None));
+    // No time passed.
+    assert_eq!(ground(&now, &now, &now), Ground::default());
+}
+
+#[test]
+fn this_machine_tells_what_it_can() {
+    let mut machine = MachineWatch::here();
+    let before = machine.look().unwrap();
+    let now = machine.look().unwrap();
+    assert!(now.at_ns > before.at_ns);
+    assert!(now.own_ns >= before.own_ns);
+}
+
+const MS: f64 = 1e6;
+
+/// Two cores, of which the worker has one, and others as many as `others` says of a
+/// millisecond. The worker's thread waits while they have more than one.
+struct Fake {
+    now: f64,
+    /// When it is looked at; then, wherever it rested to.
+    times: VecDeque<f64>,
+    others: fn(f64) -> f64,
+    rests: Rc<RefCell<Vec<Duration>>>,
+}
+
+impl Watch for Fake {
+    fn look(&mut self) -> Option<MachineCounters> {
+        self.now = self.times.pop_front().unwrap_or(self.now);
+        let now = self.now as u32;
+        let foreign: f64 = (0..now).map(|at| (self.others)(f64::from(at))).sum();
+        let waited = (0..now).filter(|at| (self.others)(f64::from(*at)) > 1.0);
+        Some(MachineCounters {
+            at_ns: Nanoseconds(self.now * MS),
+            cores: 2,
+            stat: Some(CoreTimes {
+                busy_ns: Nanoseconds((self.now + foreign) * MS),
+                steal_ns: Nanoseconds::ZERO,
+            }),
+            own_ns: Some(Nanoseconds(self.now * MS)),
+            waited_ns: Some(BTreeMap::from([(1, waited.count() as f64 * MS)])),
+            ..MachineCounters::default()
+        })
+    }
+
+    fn rest(&mut self, time: Duration) {
+        self.now += time.as_secs_f64() * 1e3;
+        self.rests.borrow_mut().push(time);
+    }
+}
+
+/// What is told of the time between the last two of these looks, in milliseconds, and what
+/// was rested for it.
+fn between(times: &[f64], others: fn(f64) -> f64) -> (Ground, Vec<Duration>) {
+    let rests = Rc::default();
+    let mut load = LoadLog::new(Box::new(Fake {
+        now: 0.0,
+        times: times.iter().copied().collect(),
+        others,
+        rests: Rc::clone(&rests),
+    }));
+    let mut began = None;
+    for _ in 1..times.len() {
+        began = load.look();
+    }
+    let found = load.since(began.as_ref(), &hello("cpu", "abacus", &[]).device);
+    (found.unwrap(), rests.take())
+}
+
+fn is_near(found: Option<f64>, wanted: f64) -> bool {
+    found.is_some_and(|found| (found - wanted).abs() < 0.01)
+}
+
+#[test]
+fn short_samples_are_looked_at_with_the_time_before_them() {
+    let busy = |at: f64| if at >= 1300.0 { 1.5 } else { 0.0 };
+    let (ground, rests) = between(&[0.0, 600.0, 1200.0, 1300.0, 1310.0], busy);
+    // Since 600: 1200 is too short before the end.
+    assert_eq!(ground.window_ns, Nanoseconds(710.0 * MS));
+    assert!(is_near(ground.foreign, 15.0 / 710.0), "{ground:?}");
+    // What was waited is of the samples alone.
+    assert!(is_near(ground.waited, 1.0), "{ground:?}");
+    assert_eq!(rests, []);
+
+    let (long, rests) = between(&[0.0, 1300.0, 2300.0], busy);
+    assert_eq!(long.window_ns, Nanoseconds(1000.0 * MS));
+    assert!(is_near(long.foreign, 1.5), "{long:?}");
+    assert_eq!(rests, []);
+}
+
+#[test]
+fn the_first_case_is_looked_at_with_the_time_after_it() {
+    let (ground, rests) = between(&[100.0, 110.0], |at| if at < 110.0 { 1.5 } else { 0.5 });
+    assert_eq!(rests, [Duration::from_millis(490)]);
+    assert_eq!(ground.window_ns, Nanoseconds(500.0 * MS));
+    assert!(is_near(ground.foreign, 0.52), "{ground:?}");
+    assert!(is_near(ground.waited, 1.0), "{ground:?}");
+}
+
+#[test]
+fn a_first_call_is_disturbed_by_what_ran_beside_it() {
+    let disturbed = |times: &[f64], kind: &str| {
+        let mut load = LoadLog::new(Box::new(Fake {
+            now: 0.0,
+            times: times.iter().copied().collect(),
+            others: |at| if at >= 1000.0 { 1.5 } else { 0.0 },
+            rests: Rc::default(),
+        }));
+        let began = load.look();
+        load.disturbed_since(began.as_ref(), &hello(kind, "abacus", &[]).device)
+    };
+    assert!(disturbed(&[1000.0, 2000.0], "cpu"));
+    assert!(!disturbed(&[0.0, 900.0], "cpu"));
+    assert!(!disturbed(&[1000.0, 2000.0], "cuda"));
+    // Too short to tell, and none waits for it.
+    assert!(!disturbed(&[1000.0, 1100.0], "cpu"));
+}
+
+#[test]
+fn a_processors_counters_speak_of_it_alone_and_a_gpus_state_of_that() {
+    let loaded = Measurement {
+        ground: Some(Box::new(Ground {
+            cores: 2,
+            foreign: Some(1.5),
+            ..Ground::default()
+        })),
+        ..Measurement::default()
+    };
+    let shared = Measurement {
+        state: Some(Box::new(DeviceState {
+            other_processes: Some(1),
+            ..DeviceState::default()
+        })),
+        ..Measurement::default()
+    };
+    for (kind, found, wanted) in [
+        ("cpu", &loaded, Some("foreign load 1.5 of 2 cores")),
+        ("cpu", &shared, None),
+        ("cuda", &loaded, None),
+        ("cuda", &shared, Some("1 other process on the device")),
+        ("cuda", &Measurement::default(), None),
+    ] {
+        let told = disturbed(&hello(kind, "abacus", &[]).device, found);
+        assert_eq!(disturbance::told(&told), wanted.unwrap_or_default());
+    }
+}
