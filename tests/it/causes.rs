@@ -63,7 +63,7 @@ fn more_memory_is_told_and_warns() {
     let set = "fake/gpu.fault=memory";
     let args = ["gate", "./s.toml", "--structure-only", "--set", set];
     let (stdout, _) = exits!(place, 0, args);
-    let words = "memory 1000 B → 2.98 KiB of workspace_bytes";
+    let words = "workspace 1000 B → 2.98 KiB";
     assert!(stdout.contains(words), "{stdout}");
     // An allocator's rounding is no change.
     let (_, judgement) = judged(&place, "workspace", &["--structure-only"]);
@@ -214,10 +214,7 @@ fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
         .find(|row| row.case.0 == "torch/efficient:s10000,d32,bwd");
     let told = reported.unwrap().structure_told();
     let kernel = "fmha_cutlassB_f32_aligned_64x64_k32_sm80";
-    assert_eq!(
-        told[0],
-        format!("fill 132 of 132 SMs → 1 of 132 SMs of {kernel}")
-    );
+    assert_eq!(told[0], format!("fill 132 → 1 of 132 SMs of {kernel}"));
     assert!(
         told.contains(&format!("grid 157x1x1 → 1x1x1 of {kernel}")),
         "{told:?}"

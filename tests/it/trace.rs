@@ -60,7 +60,7 @@ fn two_traces_and_why_they_differ() {
             "{stdout}"
         );
         assert!(!stdout.contains('\u{1b}'), "no colour in a pipe");
-        let stands_out = stdout.contains("few-blocks: flash_bwd: grid 1x1x1, 1 of 132 SMs");
+        let stands_out = stdout.contains("few-blocks: grid 1x1x1 of flash_bwd, 1 of 132 SMs");
         assert_eq!(stands_out, name == "one", "{stdout}");
         assert!(stderr.contains(&out), "{stderr}");
     }
@@ -68,7 +68,7 @@ fn two_traces_and_why_they_differ() {
     let why = stdout.split("Why").nth(1).unwrap();
     assert!(
         why.trim_start()
-            .starts_with("less-parallel: flash_bwd: grid 157x1x1 → 1x1x1"),
+            .starts_with("less-parallel: grid 157x1x1 → 1x1x1"),
         "{stdout}"
     );
     let words: Vec<&str> = why.split_whitespace().collect();
@@ -91,7 +91,7 @@ fn two_traces_and_why_they_differ() {
     );
     assert!(stderr.contains("page: diff.html"), "{stderr}");
     let page = fs::read_to_string(place.path().join("diff.html")).unwrap();
-    assert!(page.contains("<b>less-parallel</b>: flash_bwd: grid 157x1x1"));
+    assert!(page.contains("<b>less-parallel</b>: grid 157x1x1"));
     assert_eq!(page.matches("<svg").count(), 2, "both timelines");
     let (_, stderr) = exits!(
         place,

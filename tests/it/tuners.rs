@@ -58,10 +58,7 @@ fn a_tuner_that_chose_otherwise_is_told_apart_from_slower_code() {
     let row = &judgement["rows"][0];
     assert_eq!(row["findings"][0]["cause"], "tuner-chose", "{row:#}");
     let evidence = row["findings"][0]["evidence"].as_str().unwrap();
-    assert_eq!(
-        evidence,
-        "the tuner chose BLOCK_M 128 → 64, num_warps 8 → 4"
-    );
+    assert_eq!(evidence, "BLOCK_M 128 → 64, num_warps 8 → 4");
     // Pinned, the code is as fast as it was.
     gated(&place, 0, &PINNED);
     // Slower code stays slower, and the tuner is no cause of it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::judgement::Difference;
+use super::judgement::Mismatch;
 use regatta_core::record::identity::decides_speed;
 use regatta_core::record::types::{Git, RunHeader, WorkerRecord, short_revision};
 use regatta_core::suite::Settings;
@@ -14,9 +14,9 @@ const ABSENT: &str = "absent";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     /// Times are not compared because of these.
-    pub hard: Vec<Difference>,
+    pub hard: Vec<Mismatch>,
     /// Worth knowing; they may explain a change.
-    pub soft: Vec<Difference>,
+    pub soft: Vec<Mismatch>,
 }
 
 /// Facts in which two runs differ.
@@ -85,7 +85,7 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
 
 /// Variables that decide speed ([`decides_speed`]), of workers that both sides have. A file
 /// that was written before they were kept says nothing of them.
-fn environments(found: &mut Vec<Difference>, base: &RunHeader, head: &RunHeader) {
+fn environments(found: &mut Vec<Mismatch>, base: &RunHeader, head: &RunHeader) {
     let (Some(base), Some(head)) = (&base.identity, &head.identity) else {
         return;
     };
@@ -123,14 +123,14 @@ fn revision(header: &RunHeader) -> String {
 }
 
 pub(crate) fn differ(
-    found: &mut Vec<Difference>,
+    found: &mut Vec<Mismatch>,
     field: impl ToString,
     base: impl ToString,
     head: impl ToString,
 ) {
     let (base, head) = (base.to_string(), head.to_string());
     if base != head {
-        found.push(Difference {
+        found.push(Mismatch {
             field: field.to_string(),
             base,
             head,
@@ -139,7 +139,7 @@ pub(crate) fn differ(
 }
 
 pub(crate) fn maps(
-    found: &mut Vec<Difference>,
+    found: &mut Vec<Mismatch>,
     prefix: &str,
     base: &BTreeMap<String, String>,
     head: &BTreeMap<String, String>,
@@ -199,7 +199,7 @@ fn overrides(header: &RunHeader) -> String {
     }
 }
 
-fn settings(found: &mut Vec<Difference>, base: &Settings, head: &Settings) {
+fn settings(found: &mut Vec<Mismatch>, base: &Settings, head: &Settings) {
     let mut each = |name: &str, of: fn(&Settings) -> u64| {
         differ(found, format!("settings.{name}"), of(base), of(head));
     };
@@ -217,7 +217,7 @@ mod tests {
     use crate::testing::header;
     use regatta_core::suite::Override;
 
-    fn fields(differences: &[Difference]) -> String {
+    fn fields(differences: &[Mismatch]) -> String {
         let fields: Vec<&str> = differences.iter().map(|d| d.field.as_str()).collect();
         fields.join(" ")
     }

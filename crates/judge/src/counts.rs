@@ -27,9 +27,17 @@ pub fn asked(record: &CaseRecord) -> impl Iterator<Item = (&'static str, u64)> {
 /// re-selected 8 times a call, 660 µs of the host a call in it`.
 pub fn events(record: &CaseRecord, name: &str, events: u64) -> String {
     let event = event(name).unwrap_or(name);
-    let host = within(host_time(record, name));
-    format!("{event} {} a call{host}", times(events))
+    let often = match events {
+        1 => "once".to_owned(),
+        _ => format!("{events} times"),
+    };
+    let host = host_time(record, name);
+    let host = host.map_or(String::new(), |time| format!(", {time}{OF_THE_HOST}"));
+    format!("{event} {often} a call{host}")
 }
+
+/// Words behind a time in a counted function.
+pub const OF_THE_HOST: &str = " of the host a call in it";
 
 /// The event that a counted function is, where its name says it.
 pub fn event(name: &str) -> Option<&'static str> {
@@ -40,26 +48,9 @@ pub fn event(name: &str) -> Option<&'static str> {
     }
 }
 
-/// `once`, `8 times`.
-pub fn times(events: u64) -> String {
-    match events {
-        1 => "once".to_owned(),
-        _ => format!("{events} times"),
-    }
-}
-
-/// `, 52.2 ms of the host a call in it`, where that is known.
-pub fn within(host: Option<Nanoseconds>) -> String {
-    host.map_or(String::new(), |time| {
-        format!(", {time} of the host a call in it")
-    })
-}
-
 /// The host's time a call in a counted function, where it is known.
 pub fn host_time(record: &CaseRecord, name: &str) -> Option<Nanoseconds> {
     let counts = &record.structure.as_ref()?.counts;
-    counts
-        .get(&format!("ns.{name}"))
-        .copied()
-        .map(Nanoseconds::whole)
+    let time = counts.get(&format!("ns.{name}")).copied();
+    time.map(Nanoseconds::whole)
 }

@@ -362,7 +362,7 @@ fn cause(
     Some(format!(
         "{}, from the best to this one: {}{}",
         first.cause,
-        first.evidence(),
+        first.evidence,
         second.unwrap_or_default()
     ))
 }

@@ -1,14 +1,14 @@
 //! What the judge says: values only, ready to be shown in any format.
 
 mod account;
-mod fact;
+mod difference;
 mod finding;
 mod structural;
 
 pub use account::{Account, AccountLine, Item};
-pub use fact::Fact;
-pub use finding::{Cause, Finding};
-pub use structural::{Direction, LimitResult, StructuralChange, Uncounted, asked_of_cuda};
+pub use difference::{AT_ONCE, CALLS, Difference, Direction, Mismatch, StructuralChange};
+pub use finding::{Cause, Fact, Finding};
+pub use structural::{LimitResult, Uncounted};
 
 pub use regatta_core::record::types::VerdictOutcome;
 
@@ -33,16 +33,16 @@ pub struct Judgement {
     /// What it was compared with; `None`: expectations and completeness alone.
     pub base: Option<SideSummary>,
     /// Hard facts in which the two sides differ; times are not compared then.
-    pub incomparable: Vec<Difference>,
+    pub incomparable: Vec<Mismatch>,
     /// Hard facts because of which structures are not compared either: grids follow from
     /// them by design.
     #[serde(default)]
-    pub structure_incomparable: Vec<Difference>,
+    pub structure_incomparable: Vec<Mismatch>,
     /// True when the head was not timed: structure alone is judged.
     #[serde(default)]
     pub structure_only: bool,
     /// Soft facts in which they differ (versions, host name, revision).
-    pub differences: Vec<Difference>,
+    pub differences: Vec<Mismatch>,
     /// True where head and base were measured in pairs, so that no day lies between them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paired: bool,
@@ -186,9 +186,22 @@ impl Row {
 
     /// Changes of structure worth telling, as sentences, those that fail first.
     pub fn structure_told(&self) -> Vec<String> {
-        let fail = self.structure_at(Action::Fail);
-        let told = fail.chain(self.structure_at(Action::Warn));
+        self.worth_telling().map(ToString::to_string).collect()
+    }
+
+    /// The same of what no cause rests on: what stands beside the causes.
+    pub fn structure_beside_causes(&self) -> Vec<String> {
+        let in_a_cause = |change: &StructuralChange| {
+            let mut causes = self.findings.iter().flat_map(Finding::differences);
+            causes.any(|difference| *difference == change.difference)
+        };
+        let told = self.worth_telling().filter(|change| !in_a_cause(change));
         told.map(ToString::to_string).collect()
+    }
+
+    fn worth_telling(&self) -> impl Iterator<Item = &StructuralChange> {
+        let fail = self.structure_at(Action::Fail);
+        fail.chain(self.structure_at(Action::Warn))
     }
 }
 
@@ -360,18 +373,6 @@ impl Change {
             high: self.high?,
         })
     }
-}
-
-/// A fact in which the two sides differ.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Difference {
-    /// Its name: `driver`, `schema`, `torch.versions.cudnn`.
-    pub field: String,
-    /// The base's.
-    pub base: String,
-    /// The head's.
-    pub head: String,
 }
 
 /// One metric of a case, compared with the base's.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::account::of_first_call;
 use super::causes::{self, Clock, explained};
 use super::complete::{Standing, allowed, gpu, standing, standing_untimed};
-use super::judgement::{Account, Difference, Finding, MetricRow, Row, Word};
+use super::judgement::{Account, Finding, MetricRow, Mismatch, Row, Word};
 use super::metrics::{How, clear_by_cpu_time, metric_row};
 use super::rule::{GATE_ERROR, LOOKS};
 use super::structure::{self, changes, multiprocessors, vanished};
@@ -29,7 +29,7 @@ pub struct Sides<'a> {
     /// Whether structures may be compared.
     pub structure: bool,
     /// Soft differences between the two.
-    pub soft: &'a [Difference],
+    pub soft: &'a [Mismatch],
     /// True where they were measured in pairs.
     pub paired: bool,
     /// True where no more invocations follow.
@@ -264,7 +264,7 @@ fn measured<'a>(side: &'a Side, id: &CaseId) -> Option<&'a CaseRecord> {
 }
 
 /// Versions in which the worker of a case differs.
-fn versions<'a>(soft: &'a [Difference], id: &CaseId) -> Vec<&'a Difference> {
+fn versions<'a>(soft: &'a [Mismatch], id: &CaseId) -> Vec<&'a Mismatch> {
     // Most sides differ in nothing, and an id takes long to read.
     if soft.is_empty() {
         return Vec::new();

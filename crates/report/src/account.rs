@@ -101,7 +101,7 @@ pub(super) struct FindingView {
 pub(super) fn findings(found: &[Finding]) -> Vec<FindingView> {
     let view = |finding: &Finding| FindingView {
         cause: finding.cause.to_string(),
-        evidence: one_line(&finding.evidence()),
+        evidence: one_line(&finding.evidence),
         share: finding
             .share
             .map_or_else(String::new, |share| share.to_string()),

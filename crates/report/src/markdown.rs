@@ -111,7 +111,7 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
             let _ = write!(out, "<br>{}", prose(&account));
         }
         for finding in &row.findings {
-            let _ = write!(out, "<br>{}: {}", finding.cause, prose(&finding.evidence()));
+            let _ = write!(out, "<br>{}: {}", finding.cause, prose(&finding.evidence));
         }
         let known = |figure: Option<String>| figure.unwrap_or_else(|| NONE.to_owned());
         let time =

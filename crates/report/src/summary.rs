@@ -176,7 +176,7 @@ pub fn beside(row: &Row) -> Vec<String> {
     let others = row.regressed();
     let others = others.filter(|of| Some(of.metric) != shown || of.account.is_some());
     let others = others.map(MetricRow::told);
-    others.chain(row.structure_told()).collect()
+    others.chain(row.structure_beside_causes()).collect()
 }
 
 /// The interval of a change, in the unit of its estimate: `[+10.1 %, +14.2 %]`.

@@ -36,7 +36,7 @@ pub fn of_host(times: Sides<Nanoseconds>, calls: Sides<&ActivitySummary>) -> Opt
         // A class that was counted and never called took no time.
         let took = |side: &ActivitySummary| side.calls_ns.get(name).copied().unwrap_or(0);
         let time = calls.map(|side| Nanoseconds::whole(took(side)));
-        let item = Item::Calls {
+        let item = Item::Part {
             name: name.clone(),
             count,
         };
@@ -92,7 +92,7 @@ mod tests {
         let account = of_host(times, Sides::of(&base, &head)).unwrap();
         assert_eq!(
             account.to_string(),
-            "+50.0 µs = synchronisations 0 → 1 +40.0, not explained +10.0"
+            "+50.0 µs = waits for the device 0 → 1 +40.0, not explained +10.0"
         );
         // More than the whole call takes is of the recording.
         let (stretched, head) = (side((1, 206_000), (0, 0)), side((1, 60_000), (0, 0)));

@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use super::facts::Clock;
 use super::facts::{Facts, Found, Pair, Source, Waits};
 use crate::account::{Asked, account, of_host};
-use crate::judgement::{Account, Cause, Fact, Item};
+use crate::judgement::{Account, Cause, Difference, Item};
 use crate::structure;
 use regatta_core::machine::{ActivitySummary, KernelChange, Sides, Structure, of_calls, plain};
 use regatta_core::record::side::CaseRecord;
@@ -69,10 +69,15 @@ impl<'a> Pair<'a> {
         Sides::both(base, head)
     }
 
+    /// The medians of a metric of both sides.
+    pub fn values(&self, metric: Metric) -> Option<Sides<f64>> {
+        Sides::both(self.base.median(metric), self.head.median(metric))
+    }
+
     /// The medians of a time of both sides.
     pub fn medians(&self, metric: Metric) -> Option<Sides<Nanoseconds>> {
-        let of = |record: &CaseRecord| record.median(metric).map(Nanoseconds);
-        Sides::both(of(self.base), of(self.head))
+        let values = self.values(metric)?;
+        Some(values.map(|ns| Nanoseconds(*ns)))
     }
 
     /// What the device did in one call of each, where both are known.
@@ -127,7 +132,6 @@ pub fn accounted(facts: &Facts, found: &mut [Found]) {
 
 /// What lines take more that a finding speaks of; `None` of one that no line is of.
 fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds> {
-    let kernels = || found.finding.facts.iter().filter_map(kernel);
     Some(match found.finding.cause {
         Cause::CopiesAdded => added(account, true),
         Cause::LaunchesAdded => added(account, false),
@@ -151,7 +155,8 @@ fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds
             account.growth(|item| matches!(item, Item::Clock { .. }))
         }
         Cause::LessParallel | Cause::Spills | Cause::Recompiled | Cause::SameLaunch => {
-            let names: Vec<String> = kernels().map(plain).collect();
+            let kernels = found.finding.differences().filter_map(Difference::kernel);
+            let names: Vec<String> = kernels.map(plain).collect();
             let of = |item: &Item| match item {
                 Item::Longer { what, .. } => names.contains(&plain(what)),
                 _ => false,
@@ -180,13 +185,6 @@ fn by_work(account: &Account, call: Nanoseconds) -> Nanoseconds {
         Some(Nanoseconds(line.growth_ns.0.min(most.0)))
     });
     lines.sum()
-}
-
-fn kernel(fact: &Fact) -> Option<&str> {
-    match fact {
-        Fact::Launch { kernel, .. } => Some(kernel),
-        _ => None,
-    }
 }
 
 /// Operations that were added, and their part of what starting more of them takes.

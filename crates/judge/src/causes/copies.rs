@@ -3,10 +3,8 @@
 
 use super::Standing;
 use super::facts::{EXPLAINS, Facts, Found, Source};
-use crate::judgement::{Cause, Fact};
-use regatta_core::machine::{
-    ActivitySummary, Became, KernelChange, SideFigures, Sides, moves_data, normalised, plain,
-};
+use crate::judgement::{AT_ONCE, Cause, Difference, Fact};
+use regatta_core::machine::{ActivitySummary, KernelChange, SideFigures, Sides, moves_data};
 use regatta_worker::units::{Nanoseconds, Share};
 
 /// More kernels that move data, or more copies, with the time that they take where it is
@@ -15,26 +13,27 @@ pub fn added(facts: &Facts) -> Option<Found> {
     let moving = || facts.kernels.iter().filter(|k| moves_data(k.called()));
     let more = moving().filter(|kernel| kernel.count.growth() > 0.0);
     let more: Vec<&KernelChange> = more.collect();
-    let kernels: f64 = match facts.source {
-        // Which of them is for which is unknown.
-        Source::Call(_) => moving().map(|kernel| kernel.count.growth()).sum(),
-        Source::Trace(..) => more.iter().map(|kernel| kernel.count.growth()).sum(),
+    let growth = |kernels: &mut dyn Iterator<Item = &KernelChange>| -> f64 {
+        kernels.map(|kernel| kernel.count.growth()).sum()
     };
-    let mut told = Vec::new();
+    let kernels = match facts.source {
+        // Which of them is for which is unknown.
+        Source::Call(_) => growth(&mut moving()),
+        Source::Trace(..) => growth(&mut more.iter().copied()),
+    };
+    let mut told: Vec<Fact> = Vec::new();
     if kernels >= 0.5 {
-        let example = example(facts, &more);
-        told.push(Fact::Added {
-            number: kernels.round() as usize,
-            what: "copy kernel".to_owned(),
-            example: example.map_or_else(String::new, |kernel| plain(kernel.called())),
-        });
+        told.extend(
+            more.iter()
+                .map(|kernel| Difference::launches(kernel).into()),
+        );
     }
     match facts.source {
         Source::Call(_) => {
             // A worker may count kernels that copy as well: they are told already.
             let counts = facts.count("copies");
             let counts = counts.filter(|count| count.growth() > kernels.max(0.0));
-            told.extend(counts.map(|count| Fact::count("copies", count, "")));
+            told.extend(counts.map(|count| facts.counted("copies", count)));
             if told.is_empty() {
                 return None;
             }
@@ -45,37 +44,24 @@ pub fn added(facts: &Facts) -> Option<Found> {
             let both = time.zip(facts.slower_by());
             let aside = both.is_some_and(|(time, slower)| time < slower * EXPLAINS);
             let order = if aside { 0.55 } else { 0.9 };
-            Found::of(Cause::CopiesAdded, told, order)
+            Found::resting_on(Cause::CopiesAdded, told, order)
         }
         Source::Trace(sides, _) => {
             let growths = more.iter().map(|kernel| kernel.growth_ns());
-            let time = growths.sum::<Nanoseconds>() + driver_copies(sides, &mut told);
+            let time = growths.sum::<Nanoseconds>() + driver_copies(facts, sides, &mut told);
             if told.is_empty() {
                 return None;
             }
             let part = time.max(Nanoseconds::ZERO);
             told.push(Fact::part("", part, sides.head.busy_ns, ""));
-            let found = Found::of(Cause::CopiesAdded, told, 0.9)?;
+            let found = Found::new(Cause::CopiesAdded, told, 0.9);
             Some(found.growing(time).worse(true))
         }
     }
 }
 
-/// One of the kernels that are launched more often: of a call, one that is new to it, the
-/// first that it launches.
-fn example<'a>(facts: &Facts, more: &[&'a KernelChange]) -> Option<&'a KernelChange> {
-    let Some((_, head)) = facts.structures() else {
-        return more.first().copied();
-    };
-    let names: Vec<String> = head.launches.iter().map(|l| normalised(&l.name)).collect();
-    more.iter().copied().min_by_key(|kernel| {
-        let place = names.iter().position(|name| *name == kernel.name.head);
-        (kernel.became != Became::Added, place)
-    })
-}
-
 /// Tells copies by the driver that were added, by direction; the time that they take more.
-fn driver_copies(sides: &Sides<SideFigures>, told: &mut Vec<Fact>) -> Nanoseconds {
+fn driver_copies(facts: &Facts, sides: &Sides<SideFigures>, told: &mut Vec<Fact>) -> Nanoseconds {
     let mut time = Nanoseconds::ZERO;
     for (direction, &(after, time_after)) in &sides.head.copies {
         let before = sides.base.copies.get(direction).copied();
@@ -83,7 +69,7 @@ fn driver_copies(sides: &Sides<SideFigures>, told: &mut Vec<Fact>) -> Nanosecond
         // Of a whole program, or one whose repetitions differ, a part of one is none.
         if after >= before + 0.5 {
             time += time_after - time_before;
-            told.push(Fact::count(direction, Sides::of(before, after), ""));
+            told.push(facts.counted(direction, Sides::of(before, after)));
         }
     }
     time
@@ -123,8 +109,6 @@ pub fn lost(facts: &Facts) -> Option<Found> {
     }
 }
 
-const AT_ONCE: &str = "copies and compute at once";
-
 /// Copies that the kernels of a trace hid, and that they hide no longer.
 fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
     /// The part of the time of copying that must be lost.
@@ -138,16 +122,8 @@ fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
     let growth = copying * lost;
     (lost > LOST && growth > sides.head.busy_ns * WORTH).then(|| {
         let told = vec![
-            Fact::Shares {
-                what: AT_ONCE.to_owned(),
-                share,
-                of: " of copying".to_owned(),
-            },
-            Fact::Time {
-                what: String::new(),
-                time: growth,
-                of: " no longer hidden".to_owned(),
-            },
+            Difference::Overlap { share }.into(),
+            Fact::time("", growth, " no longer hidden"),
         ];
         let found = Found::new(Cause::LostOverlap, told, 0.8);
         found.growing(growth).worse(true)
@@ -168,7 +144,7 @@ fn behind_each_other(sides: &Sides<SideFigures>) -> Option<Found> {
     let lost = at_once.base - at_once.head;
     let worth = lost > at_once.base * OF_STREAMS && lost > sides.head.busy_ns * WORTH;
     worth.then(|| {
-        let told = vec![Fact::times(STREAMS, at_once, "")];
+        let told = vec![Difference::time(STREAMS, at_once, "").into()];
         // No loss by itself: two that share the device take longer each.
         Found::new(Cause::LostOverlap, told, 0.8).growing(lost)
     })
@@ -180,7 +156,7 @@ fn serialised(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     let at_once = Sides::both(ns(sides.base), ns(sides.head))?;
     let lost = at_once.base - at_once.head;
     let worth = lost > at_once.base * OF_STREAMS && facts.explained_by(lost);
-    let told = vec![Fact::times(STREAMS, at_once, " a call")];
+    let told = vec![Difference::time(STREAMS, at_once, " a call").into()];
     worth.then(|| Found::new(Cause::LostOverlap, told, 0.87))
 }
 
@@ -188,7 +164,7 @@ fn serialised(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
 /// takes longer.
 fn unhidden(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     let overlap = sides.map(|activity| Nanoseconds::whole(activity.time.overlap_ns));
-    let told = vec![Fact::times(AT_ONCE, overlap, " a call")];
+    let told = vec![Difference::time(AT_ONCE, overlap, " a call").into()];
     let explains = facts.explained_by(overlap.base - overlap.head);
     explains.then(|| Found::new(Cause::LostOverlap, told, 0.87))
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use crate::counts;
-use crate::judgement::{Account, Cause, Difference, Fact, Finding};
+use crate::judgement::{Account, Cause, Difference, Fact, Finding, Mismatch};
 use regatta_core::machine::{KernelChange, Scope, SideFigures, Sides, Structure};
 use regatta_core::record::side::CaseRecord;
 use regatta_core::record::types::{RunHeader, WorkerRecord};
@@ -14,8 +14,8 @@ use regatta_worker::units::{Nanoseconds, Ratio, Share};
 /// The part of what takes longer that something must account for to explain it.
 pub const EXPLAINS: f64 = 0.5;
 
-/// Kernels that a trace's findings tell one by one; a call's tell all.
-pub const TOLD: usize = 3;
+/// Kernels that a trace's findings name one by one; a call's name all.
+pub const NAMED: usize = 3;
 
 /// Two records of one case, and what is known around them.
 pub struct Pair<'a> {
@@ -36,7 +36,7 @@ pub struct Pair<'a> {
     /// Smallest change that counts.
     pub threshold: Share,
     /// Versions in which the case's worker differs.
-    pub versions: Vec<&'a Difference>,
+    pub versions: Vec<&'a Mismatch>,
     /// Multiprocessors of the device, where it is a GPU that tells them.
     pub sms: Option<u32>,
 }
@@ -171,6 +171,11 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// The difference of a count.
+    pub fn counted(&self, name: &str, count: Sides<f64>) -> Fact {
+        Difference::count(name, count, self.each()).into()
+    }
+
     /// The same, where there is at least one more than there was. Of a whole program, or one
     /// whose repetitions differ, a part of one is none.
     pub fn more(&self, name: &str) -> Option<Sides<f64>> {
@@ -179,10 +184,8 @@ impl<'a> Facts<'a> {
 
     /// True when time changed enough that conditions around it are worth telling.
     pub fn moved(&self) -> bool {
-        {
-            let limit = Ratio::grown_by(self.threshold);
-            self.ratio > limit || self.ratio < limit.inverse()
-        }
+        let limit = Ratio::grown_by(self.threshold);
+        self.ratio > limit || self.ratio < limit.inverse()
     }
 
     /// True when the device's time is judged, and not the host's.
@@ -228,19 +231,15 @@ impl Found {
     /// A finding whose time is not known.
     pub fn new(cause: Cause, facts: Vec<Fact>, order: f64) -> Found {
         Found {
-            finding: Finding {
-                cause,
-                facts,
-                share: None,
-            },
+            finding: Finding::new(cause, facts, None),
             order,
             growth: None,
             worse: false,
         }
     }
 
-    /// The same, where there is anything to tell.
-    pub fn of(cause: Cause, facts: Vec<Fact>, order: f64) -> Option<Found> {
+    /// The same, where there is anything that it rests on.
+    pub fn resting_on(cause: Cause, facts: Vec<Fact>, order: f64) -> Option<Found> {
         (!facts.is_empty()).then(|| Found::new(cause, facts, order))
     }
 

@@ -4,13 +4,12 @@
 use super::Standing;
 use super::facts::Clock;
 use super::facts::{EXPLAINS, Facts, Found, Pair, Source, Waits};
-use crate::judgement::{Cause, Fact, Item, asked_of_cuda};
+use crate::judgement::{Cause, Difference, Fact, Item};
 use regatta_core::machine::{
     ASKED_OF_CUDA, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Scope, SideFigures, Sides,
 };
-use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
-use regatta_worker::units::{Bytes, Nanoseconds, Ratio, Share};
+use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
 /// Waiting for the host, or else gaps, where the host is in the time at all: behind a gate
 /// it is not.
@@ -42,13 +41,12 @@ fn host_bound(facts: &Facts) -> Option<Found> {
                 Some(Some(true)) => 0.88,
                 _ => between_calls(facts, pair)?,
             };
-            let host = facts
-                .host_ns
-                .map(|host| Fact::times("host", host, " a call"));
-            let mut told: Vec<Fact> = host.into_iter().collect();
+            let host = facts.host_ns;
+            let host = host.map(|host| Difference::time("host", host, " a call"));
+            let mut told: Vec<Fact> = host.into_iter().map(Fact::from).collect();
             told.extend(idle.into_iter().flat_map(idle_facts));
             told.extend(device(facts, pair));
-            Found::of(Cause::HostBound, told, order)
+            Found::resting_on(Cause::HostBound, told, order)
         }
         (None, _) => {
             let idle = inside?;
@@ -106,10 +104,10 @@ fn between_calls(facts: &Facts, pair: &Pair) -> Option<f64> {
 fn idle_facts(idle: Sides<Waits>) -> Vec<Fact> {
     let of = format!(" of {}", idle.head.span_ns);
     let times = idle.map(|side| side.idle_ns);
-    let mut told = vec![Fact::times("device idle between launches", times, &of)];
+    let mut told = vec![Difference::time("device idle between launches", times, &of).into()];
     told.extend(idle.head.host_bound_ns.map(|time| Fact::Share {
         share: time.share_of(idle.head.idle_ns.max(Nanoseconds(1.0))),
-        of: " of it waiting for the host".to_owned(),
+        each: " of it waiting for the host".to_owned(),
     }));
     told
 }
@@ -121,12 +119,8 @@ fn device(facts: &Facts, pair: &Pair) -> Option<Fact> {
         _ => Sides::both(facts.ns.base, facts.ns.head)?,
     };
     Some(match facts.of_device() && facts.moved() {
-        true => Fact::times("device time", device, ""),
-        false => Fact::Time {
-            what: "device time ".to_owned(),
-            time: device.head,
-            of: String::new(),
-        },
+        true => Difference::time("device time", device, "").into(),
+        false => Fact::time("device time ", device.head, ""),
     })
 }
 
@@ -140,12 +134,8 @@ fn in_a_trace(
 ) -> Option<Found> {
     let head = &facts.traces()?.head;
     let of = format!(" of {} {}", head.elapsed_ns, facts.each());
-    let works = Fact::Time {
-        what: "and works ".to_owned(),
-        time: head.busy_ns,
-        of: String::new(),
-    };
-    let told = vec![Fact::times(what, waits, &of), works];
+    let works = Fact::time("and works ", head.busy_ns, "");
+    let told = vec![Difference::time(what, waits, &of).into(), works];
     Some(Found::new(cause, told, order).growing(waits.growth()))
 }
 
@@ -171,28 +161,23 @@ pub fn idle(standing: &Standing) -> Option<Found> {
     };
     let [part, whole] = [ns, time.span_ns].map(|ns| standing.time(ns));
     let of = format!("{} ({})", standing.each, part.share_of(whole));
-    let longest = Fact::Time {
-        what: "the longest gap ".to_owned(),
-        time: Nanoseconds::whole(time.longest_gap_ns.unwrap_or(0)),
-        of: String::new(),
-    };
+    let longest = Nanoseconds::whole(time.longest_gap_ns.unwrap_or(0));
+    let longest = Fact::time("the longest gap ", longest, "");
     let told = vec![Fact::part(what, part, whole, &of), longest];
     Some(Found::new(cause, told, order))
 }
 
-/// `cudaMalloc a call 0 → 2`, of a count that a call has more of, or a repetition of a program.
+/// What a call asks of CUDA more often, or a repetition of a program.
 fn asked_more(facts: &Facts, name: &str) -> Option<Fact> {
-    let what = asked_of_cuda(name)?;
-    match facts.source {
-        Source::Call(_) => Some(Fact::count(what, facts.more(name)?, "")),
+    let count = match facts.source {
+        Source::Call(_) => facts.more(name)?,
         Source::Trace(_, Scope::Repetition) => {
             let (call, _) = ASKED_OF_CUDA.iter().find(|(_, count)| *count == name)?;
-            let count = facts.count(call)?;
-            let what = what.replace("call", "repetition");
-            one_more(facts, count).then(|| Fact::count(&what, count, ""))
+            facts.count(call).filter(|count| one_more(facts, *count))?
         }
-        Source::Trace(_, Scope::Whole) => None,
-    }
+        Source::Trace(_, Scope::Whole) => return None,
+    };
+    Some(facts.counted(name, count))
 }
 
 /// True where a repetition has one more: counts are taken a few times a second and scaled, so
@@ -215,7 +200,7 @@ fn fetched(facts: &Facts) -> Option<Fact> {
     let told = facts.count(SYNCHRONISATIONS).is_some();
     let more = count.growth() >= 0.9 && facts.explained_by(waits) && !told;
     let what = "copies to the host, which waits for them, a repetition";
-    more.then(|| Fact::count(what, count, ""))
+    more.then(|| facts.counted(what, count))
 }
 
 /// Memory is taken from the driver in each call, or given back to it, and not kept. It costs
@@ -225,7 +210,7 @@ pub fn memory(facts: &Facts) -> Option<Found> {
     let more = names.filter_map(|name| asked_more(facts, name)).collect();
     // Above the waits that it brings with it.
     let worse = facts.traces().is_some();
-    let found = Found::of(Cause::DriverMemory, more, facts.if_host(0.935, 0.4))?;
+    let found = Found::resting_on(Cause::DriverMemory, more, facts.if_host(0.935, 0.4))?;
     Some(found.worse(worse))
 }
 
@@ -244,7 +229,7 @@ pub fn synchronisation(facts: &Facts) -> Option<Found> {
             let did =
                 pair.base.conditions.synchronised > 0 || pair.base.median(Metric::Device).is_none();
             let now = waits && !did && pair.base_clock == Clock::Gated;
-            now.then(|| Fact::said("the call waits for the device itself, and did not before"))?
+            now.then(|| Fact::words("the call waits for the device itself, and did not before"))?
         }
     };
     // It is behind the waiting of the device for the host, and not the other way round.
@@ -253,30 +238,26 @@ pub fn synchronisation(facts: &Facts) -> Option<Found> {
 }
 
 /// A difference of peak memory below this, or below a tenth, is an allocator's rounding.
-const ROUNDING: Bytes = Bytes(1 << 20);
+const ROUNDING: f64 = 1048576.0;
 
 /// A larger workspace, more allocations, or a higher peak.
 pub fn workspace(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
-    let size = |what: &str, size| Fact::Size {
-        what: what.to_owned(),
-        size,
-    };
-    let workspace = facts.more("workspace_bytes");
-    let workspace = workspace.map(|bytes| bytes.map(|bytes| Bytes(*bytes as u64)));
-    let allocations = facts.more("allocations");
-    let peak = |record: &CaseRecord| Some(Bytes(record.median(Metric::PeakMemory)? as u64));
-    let peak = Sides::both(peak(pair.base), peak(pair.head));
-    let peak = peak.filter(|peak| {
-        let more = Bytes(peak.head.0.saturating_sub(peak.base.0));
-        more >= ROUNDING && more.0 >= peak.base.0 / 10
+    let peak = pair.values(Metric::PeakMemory).filter(|peak| {
+        let more = peak.growth();
+        more >= ROUNDING && more >= peak.base / 10.0
     });
+    let workspace = "workspace_bytes";
     let told = [
-        workspace.map(|bytes| size("workspace", bytes)),
-        allocations.map(|count| Fact::count("allocations", count, "")),
-        peak.map(|bytes| size("peak memory", bytes)),
+        facts
+            .more(workspace)
+            .map(|size| Difference::memory(workspace, size).into()),
+        facts
+            .more("allocations")
+            .map(|count| facts.counted("allocations", count)),
+        peak.map(|size| Difference::memory("peak_memory", size).into()),
     ];
-    Found::of(Cause::Workspace, told.into_iter().flatten().collect(), 0.45)
+    Found::resting_on(Cause::Workspace, told.into_iter().flatten().collect(), 0.45)
 }
 
 /// Calls of a whole program: modules loaded, memory allocated, waits. It may be no more than
@@ -286,17 +267,10 @@ pub fn calls_added(facts: &Facts) -> Option<Found> {
         return None;
     };
     let names = ["module_loads", "allocations", "synchronisations"];
-    let more = names.iter().filter_map(|name| {
+    let told = names.iter().filter_map(|name| {
         let count = facts.more(name)?;
         let beyond = count.head > count.base * (1.0 + facts.threshold.0);
-        beyond.then_some((name.replace('_', " "), count))
+        beyond.then(|| facts.counted(name, count))
     });
-    let more: Vec<(String, Sides<f64>)> = more.collect();
-    let last = more.len().saturating_sub(1);
-    let each = format!(" {}", facts.each());
-    let told = more.into_iter().enumerate().map(|(place, (what, count))| {
-        let of = if place == last { &each } else { "" };
-        Fact::count(&what, count, of)
-    });
-    Found::of(Cause::CallsAdded, told.collect(), 0.6)
+    Found::resting_on(Cause::CallsAdded, told.collect(), 0.6)
 }

@@ -3,9 +3,10 @@
 
 use super::Standing;
 use super::call;
-use super::facts::{Facts, Found, Source, TOLD};
-use crate::counts::{AUTOTUNE, event, host_time};
-use crate::judgement::{Account, AccountLine, Cause, Fact, Item};
+use super::facts::{Facts, Found, NAMED, Source};
+use crate::counts::{AUTOTUNE, OF_THE_HOST, host_time};
+use crate::judgement::{Account, AccountLine, CALLS, Cause, Difference, Fact, Item};
+use crate::structure::names;
 use regatta_core::machine::{
     Became, KernelChange, KernelRow, LaunchChange, Scope, Sides, moves_data, short,
 };
@@ -37,56 +38,54 @@ fn replaced_in_an_account(account: &Account) -> Option<Found> {
         _ => false,
     };
     let lines: Vec<&AccountLine> = account.lines.iter().filter(in_place).collect();
-    let told = lines.iter().take(TOLD).map(|line| match &line.item {
+    let told = lines.iter().take(NAMED).flat_map(|line| match &line.item {
         // One for one, as often.
         Item::InPlace {
             names, count, time, ..
         } if names.base.len() == 1 && names.head.len() == 1 && count.base == count.head => {
-            Fact::Replaced {
-                kernels: names.map(|names| names.join(", ")),
-                mean: Some(time.map(|time| *time / f64::from(count.base.max(1)))),
-            }
+            let times = f64::from(count.base.max(1));
+            let mean = Difference::Mean {
+                kernel: names.head[0].clone(),
+                time: time.map(|time| *time / times),
+            };
+            let names = names.clone();
+            vec![Difference::Kernel { names }.into(), mean.into()]
         }
-        item => Fact::said(&item.told()),
+        item => vec![Fact::words(&item.to_string())],
     });
-    let found = Found::of(Cause::KernelReplaced, told.collect(), 0.8)?;
+    let found = Found::resting_on(Cause::KernelReplaced, told.collect(), 0.8)?;
     Some(found.growing(lines.iter().map(|line| line.growth_ns).sum()))
 }
 
 /// Kernels that are gone together with kernels that are new: which is for which is unknown.
 fn replaced_in_a_call(facts: &Facts) -> Option<Found> {
-    let names = |became: Became| {
-        let of = |kernel: &&KernelChange| kernel.became == became && !moves_data(kernel.called());
-        let kernels = facts.kernels.iter().filter(of);
-        let mut names: Vec<String> = kernels.map(|kernel| short(kernel.called())).collect();
-        if names.len() > TOLD {
-            names.splice(TOLD.., ["...".to_owned()]);
-        }
-        names.join(", ")
+    let of = |became: Became| {
+        let is = |kernel: &&KernelChange| kernel.became == became && !moves_data(kernel.called());
+        names(&facts.kernels.iter().filter(is).collect::<Vec<_>>())
     };
-    let kernels = Sides::of(names(Became::Removed), names(Became::Added));
-    let both = !kernels.base.is_empty() && !kernels.head.is_empty();
-    let told = Fact::Replaced {
-        kernels,
-        mean: None,
-    };
-    both.then(|| Found::new(Cause::KernelReplaced, vec![told], 0.8))
+    let names = Sides::of(of(Became::Removed), of(Became::Added));
+    let both = !names.base.is_empty() && !names.head.is_empty();
+    let told = || vec![Difference::Kernel { names }.into()];
+    both.then(|| Found::new(Cause::KernelReplaced, told(), 0.8))
 }
 
 /// Kernels in the place of others.
 fn replaced_in_a_trace(facts: &Facts) -> Option<Found> {
     let replaced = |kernel: &&KernelChange| kernel.became == Became::Replaced;
     let replaced: Vec<&KernelChange> = facts.kernels.iter().filter(replaced).collect();
-    let told = replaced.iter().take(TOLD).map(|kernel| Fact::Replaced {
-        kernels: kernel.name.map(|name| short(name)),
-        mean: Some(kernel.mean_ns),
+    let told = replaced.iter().take(NAMED).flat_map(|kernel| {
+        let names = kernel.name.map(|name| vec![name.clone()]);
+        [
+            Difference::Kernel { names }.into(),
+            Difference::mean(kernel).into(),
+        ]
     });
     let mut told: Vec<Fact> = told.collect();
-    if replaced.len() > TOLD {
-        let more = replaced.len() - TOLD;
-        told.push(Fact::said(&format!("and {more} more")));
+    if replaced.len() > NAMED {
+        let more = replaced.len() - NAMED;
+        told.push(Fact::words(&format!("and {more} more")));
     }
-    let found = Found::of(Cause::KernelReplaced, told, 0.8)?;
+    let found = Found::resting_on(Cause::KernelReplaced, told, 0.8)?;
     Some(found.growing(growth(&replaced)))
 }
 
@@ -94,47 +93,49 @@ fn growth(kernels: &[&KernelChange]) -> Nanoseconds {
     kernels.iter().map(|kernel| kernel.growth_ns()).sum()
 }
 
-/// A kernel with these changes of its launches, and the time of one where a trace tells it;
-/// `filled` are the multiprocessors with a block and all of them, where that is worth a word.
-pub fn launch(
+/// These changes of the launches of a kernel, and the time of one where a trace tells it.
+pub fn launch<'a>(
     facts: &Facts,
     kernel: &KernelChange,
-    changes: Vec<LaunchChange>,
-    filled: Option<(u64, u32)>,
-) -> Fact {
-    Fact::Launch {
-        kernel: short(&kernel.name.head),
-        changes,
-        filled,
-        mean: facts.traces().map(|_| kernel.mean_ns),
-    }
+    changes: impl IntoIterator<Item = &'a LaunchChange>,
+) -> Vec<Fact> {
+    let changes = changes.into_iter();
+    let changes = changes.map(|change| Difference::launch(kernel, *change));
+    let mean = facts.traces().map(|_| Difference::mean(kernel));
+    changes.chain(mean).map(Fact::from).collect()
+}
+
+/// True for another grid.
+pub fn is_grid(change: &LaunchChange) -> bool {
+    matches!(change, LaunchChange::Grid(..))
 }
 
 /// The same kernels with other registers, memory or blocks. What a call says of grids and of
 /// local memory that grew are causes of their own, and occupancy follows from the others.
 pub fn recompiled(facts: &Facts) -> Option<Found> {
-    let is_grid = |change: &LaunchChange| matches!(change, LaunchChange::Grid(..));
     let follows = |change: &LaunchChange| matches!(change, LaunchChange::Occupancy(..));
     let of_a_call = facts.call().is_some();
-    let changed = facts.kernels.iter().filter_map(|kernel| {
+    let most = if of_a_call { usize::MAX } else { NAMED };
+    let (mut kernels, mut told) = (Vec::new(), Vec::new());
+    for kernel in facts.kernels.iter().filter(|of| of.became == Became::Same) {
         let mut changes = kernel.changes.clone();
         if of_a_call {
-            changes.retain(|c| !is_grid(c) && !grown(c) && !follows(c));
+            changes.retain(|c| !is_grid(c) && !spilled(c) && !follows(c));
         }
-        let compiled = kernel.became == Became::Same && !changes.iter().all(is_grid);
-        (compiled && (of_a_call || kernel.fewer <= 1.0)).then_some((kernel, changes))
-    });
-    let (kernels, told): (Vec<&KernelChange>, Vec<Fact>) = changed
-        .map(|(kernel, changes)| (kernel, launch(facts, kernel, changes, None)))
-        .unzip();
-    let most = if of_a_call { usize::MAX } else { TOLD };
-    let told = told.into_iter().take(most).collect();
-    let found = Found::of(Cause::Recompiled, told, 0.65)?;
+        if changes.iter().all(is_grid) || !of_a_call && kernel.fewer > 1.0 {
+            continue;
+        }
+        if kernels.len() < most {
+            told.extend(launch(facts, kernel, &changes));
+        }
+        kernels.push(kernel);
+    }
+    let found = Found::resting_on(Cause::Recompiled, told, 0.65)?;
     Some(found.growing(growth(&kernels)))
 }
 
 /// True where there is more local memory.
-fn grown(change: &LaunchChange) -> bool {
+fn spilled(change: &LaunchChange) -> bool {
     matches!(*change, LaunchChange::LocalMemory(before, after) if after > before)
 }
 
@@ -142,11 +143,9 @@ fn grown(change: &LaunchChange) -> bool {
 /// each use.
 pub fn spills(facts: &Facts) -> Option<Found> {
     facts.call()?;
-    let spilled = facts.kernels.iter().filter_map(|kernel| {
-        let change = kernel.changes.iter().copied().find(grown)?;
-        Some(launch(facts, kernel, vec![change], None))
-    });
-    Found::of(Cause::Spills, spilled.collect(), 0.85)
+    let kernels = facts.kernels.iter();
+    let told = kernels.flat_map(|of| launch(facts, of, of.changes.iter().find(|c| spilled(c))));
+    Found::resting_on(Cause::Spills, told.collect(), 0.85)
 }
 
 /// Kernels that execute more instructions, where hardware counted them.
@@ -155,8 +154,10 @@ pub fn more_instructions(facts: &Facts) -> Option<Found> {
     let more = lines
         .iter()
         .filter(|line| call::more_work(&line.item).is_some());
-    let told = more.take(TOLD).map(|line| Fact::said(&line.item.told()));
-    Found::of(Cause::MoreInstructions, told.collect(), 0.6)
+    let told = more
+        .take(NAMED)
+        .map(|line| Fact::words(&line.item.to_string()));
+    Found::resting_on(Cause::MoreInstructions, told.collect(), 0.6)
 }
 
 /// Kernels that are launched as before and take longer: not their launch's fault.
@@ -172,9 +173,9 @@ pub fn same_launch(facts: &Facts) -> Option<Found> {
     if slower.is_empty() {
         return None;
     }
-    let told = slower.iter().take(TOLD);
-    let mut told: Vec<Fact> = told.map(|k| launch(facts, k, Vec::new(), None)).collect();
-    told.push(Fact::said(
+    let told = slower.iter().take(NAMED);
+    let mut told: Vec<Fact> = told.flat_map(|kernel| launch(facts, kernel, [])).collect();
+    told.push(Fact::words(
         "launched as before: other inputs, a lower clock, or another user of the device",
     ));
     Some(Found::new(Cause::SameLaunch, told, 0.35).growing(growth(&slower)))
@@ -197,7 +198,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
         .map(|sides| sides.head.idle_ns - sides.base.idle_ns);
     growth += idle.unwrap_or_default().max(Nanoseconds::ZERO);
     (count.base > 0.0 && count.growth() > 0.0).then(|| {
-        let told = vec![Fact::count("launches", count, "")];
+        let told = vec![facts.counted("launches", count)];
         let found = Found::new(Cause::LaunchesAdded, told, 0.7);
         found.growing(growth).worse(true)
     })
@@ -207,68 +208,47 @@ pub fn added(facts: &Facts) -> Option<Found> {
 /// a whole program it may be no more than another warm-up.
 pub fn modules_loaded(facts: &Facts) -> Option<Found> {
     let loads = facts.more("module_loads")?;
-    let (what, of, order) = match facts.source {
-        Source::Call(_) => {
-            let what = "modules loaded by a call in steady state";
-            (what, "", facts.if_host(0.94, 0.6))
-        }
-        Source::Trace(_, Scope::Repetition) => ("modules loaded", " a repetition", 0.92),
+    let order = match facts.source {
+        Source::Call(_) => facts.if_host(0.94, 0.6),
+        Source::Trace(_, Scope::Repetition) => 0.92,
         Source::Trace(_, Scope::Whole) => return None,
     };
-    let told = vec![Fact::count(what, loads, of)];
+    let told = vec![facts.counted("module_loads", loads)];
     Some(Found::new(Cause::ModulesLoaded, told, order))
 }
 
-/// Events of a counted function in one call of each; `None` where they are no more than
-/// they were. A side that lacks the count was not counted: it is not 0.
-fn more_events(facts: &Facts, count: &str) -> Option<Sides<u64>> {
+/// A counted function that a call of the head enters more often, with the host's time in it. A
+/// side that lacks the count was not counted: it is not 0.
+fn entered(facts: &Facts, name: &str) -> Option<Vec<Fact>> {
     let (base, head) = facts.structures()?;
-    let count = Sides::of(*base.counts.get(count)?, *head.counts.get(count)?);
-    (count.head > count.base).then_some(count)
+    let both = Sides::both(base.counts.get(name), head.counts.get(name))?;
+    let count = both.map(|count| **count as f64);
+    let function = name.strip_prefix(CALLS)?;
+    let host = host_time(facts.call()?.head, function);
+    let host = host.map(|time| Fact::time("", time, OF_THE_HOST));
+    let told = std::iter::once(facts.counted(name, count)).chain(host);
+    (count.growth() > 0.0).then(|| told.collect())
 }
 
 /// Counted functions that a steady call should not enter, or not so often: a backend
 /// selected anew, a kernel or graph compiled again. Those of autotuning are `retuned`.
 pub fn events_added(facts: &Facts) -> Option<Found> {
-    let (pair, (_, head)) = (facts.call()?, facts.structures()?);
-    let more = head.counts.keys().filter_map(|name| {
-        let function = name
-            .strip_prefix("calls.")
-            .filter(|name| *name != AUTOTUNE)?;
-        let (count, host) = (more_events(facts, name)?, host_time(pair.head, function));
-        Some(match event(function) {
-            Some(event) => Fact::Events {
-                what: event.to_owned(),
-                count,
-                of: " a call".to_owned(),
-                host,
-            },
-            None => Fact::Calls {
-                name: function.to_owned(),
-                count,
-                host,
-            },
-        })
-    });
-    Found::of(Cause::EventsAdded, more.collect(), facts.if_host(0.9, 0.6))
+    let (_, head) = facts.structures()?;
+    let retuned = [CALLS, AUTOTUNE].concat();
+    let others = head.counts.keys().filter(|name| **name != retuned);
+    let told = others.filter_map(|name| entered(facts, name)).flatten();
+    let order = facts.if_host(0.9, 0.6);
+    Found::resting_on(Cause::EventsAdded, told.collect(), order)
 }
 
 /// An autotuner tunes again, told against the lengths that the call saw.
 pub fn retuned(facts: &Facts) -> Option<Found> {
-    let count = more_events(facts, &format!("calls.{AUTOTUNE}"))?;
-    let head = facts.call()?.head;
-    let of = match head.effective.get("lengths") {
-        Some(ParamValue::Int(1)) => " in a call of one length".to_owned(),
-        Some(ParamValue::Int(lengths)) => format!(" in {lengths} lengths"),
-        _ => " in a call".to_owned(),
-    };
-    let told = Fact::Events {
-        what: "retuned".to_owned(),
-        count,
-        of,
-        host: host_time(head, AUTOTUNE),
-    };
-    Some(Found::new(Cause::Retuned, vec![told], 0.97))
+    let mut told = entered(facts, &[CALLS, AUTOTUNE].concat())?;
+    if let Some(ParamValue::Int(lengths)) = facts.call()?.head.effective.get("lengths") {
+        let lengths = counted(*lengths as usize, "length");
+        told.push(Fact::words(&format!("a call has {lengths}")));
+    }
+    Some(Found::new(Cause::Retuned, told, 0.97))
 }
 
 /// Modules that are loaded late without anything being compiled again: what a program
@@ -292,7 +272,7 @@ pub fn still_loading(standing: &Standing) -> Option<Found> {
         false => String::new(),
     };
     let loads = counted(loads as usize, "module");
-    let mut told = vec![Fact::said(&format!("{loads} loaded in {part}{each}"))];
+    let mut told = vec![Fact::words(&format!("{loads} loaded in {part}{each}"))];
     let kernels = standing.of.kernels.iter();
     let varied = kernels
         .map(|kernel| (versions(kernel), kernel))
@@ -303,7 +283,7 @@ pub fn still_loading(standing: &Standing) -> Option<Found> {
         None => Cause::ModulesLoaded,
         Some((versions, kernel)) => {
             let name = short(&kernel.name);
-            told.push(Fact::said(&format!(
+            told.push(Fact::words(&format!(
                 "{name} ran in {versions} versions of registers, block and shared memory"
             )));
             Cause::Recompiled

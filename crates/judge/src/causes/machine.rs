@@ -2,7 +2,7 @@
 //! surrounds the same launches: another library or compiler, or nothing that is known.
 
 use super::facts::{Facts, Found};
-use crate::judgement::{Cause, Fact};
+use crate::judgement::{Cause, Difference, Fact};
 use regatta_core::machine::Sides;
 use regatta_core::record::conditions::Conditions;
 use regatta_worker::units::{Ratio, Share};
@@ -23,16 +23,16 @@ pub fn clock(facts: &Facts) -> Option<Found> {
     if !(0.5..=2.0).contains(&share) {
         return None;
     }
-    let told = Fact::Clock {
-        mhz: Sides::of(base, head),
-        share: Share(share.min(1.0)),
-    };
+    let mhz = Sides::of(base, head);
+    let part = Share(share.min(1.0));
+    let of_it = format!("which accounts for {part} of the change: the machine, not the code");
+    let told = vec![Difference::Clock { mhz }.into(), Fact::words(&of_it)];
     let cause = match head < base {
         true => Cause::LowerClock,
         false => Cause::HigherClock,
     };
     let order = unless_restructured(facts, 0.9, 0.6) * share.min(1.0);
-    Some(Found::new(cause, vec![told], order))
+    Some(Found::new(cause, told, order))
 }
 
 /// A change of structure explains better than a condition that came with it.
@@ -100,13 +100,15 @@ pub fn versions(facts: &Facts) -> Option<Found> {
         return None;
     }
     let named = versions.iter().take(NAMED);
-    let mut told: Vec<Fact> = named.map(|one| Fact::Version((*one).clone())).collect();
+    let mut told: Vec<Fact> = named
+        .map(|one| Difference::Version((*one).clone()).into())
+        .collect();
     if versions.len() > NAMED {
-        told.push(Fact::said(&format!("and {} more", versions.len() - NAMED)));
+        told.push(Fact::words(&format!("and {} more", versions.len() - NAMED)));
     }
     let equal = same_structure(facts);
     if equal {
-        told.push(Fact::said("structure unchanged"));
+        told.push(Fact::words("structure unchanged"));
     }
     // With equal instructions it is what surrounds them: `environment` says so.
     let order = if equal && !same_code(facts) { 0.6 } else { 0.4 };
@@ -119,7 +121,7 @@ pub fn environment(facts: &Facts) -> Option<Found> {
     let told = "the machine code and what is launched are the same: the environment, not the \
                 code";
     // Below a clock, throttling or another process, which say what of the environment.
-    equal.then(|| Found::new(Cause::Environment, vec![Fact::said(told)], 0.5))
+    equal.then(|| Found::new(Cause::Environment, vec![Fact::words(told)], 0.5))
 }
 
 /// True when both structures were counted, and no exact figure of them differs.

@@ -4,11 +4,11 @@
 //! do what 157 had done, with the same kernel and the same result.
 
 use super::Standing;
-use super::facts::{Facts, Found, Pair, TOLD};
-use super::kernels::launch;
-use crate::judgement::{Cause, Fact};
-use crate::tuners;
-use regatta_core::machine::{Became, KernelChange, KernelRow, LaunchChange, Shape, Sides, short};
+use super::facts::{Facts, Found, NAMED, Pair};
+use super::kernels::{is_grid, launch};
+use crate::judgement::{Cause, Difference, Fact};
+use crate::{structure, tuners};
+use regatta_core::machine::{Became, KernelChange, KernelRow, Shape};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
@@ -25,7 +25,7 @@ pub fn less_parallel(facts: &Facts) -> Vec<Found> {
     let lost = facts.kernels.iter().filter(lost);
     match facts.call() {
         Some(pair) => in_a_call(facts, pair, lost).into_iter().collect(),
-        None => lost.take(TOLD).map(|k| in_a_trace(facts, k)).collect(),
+        None => lost.take(NAMED).map(|k| in_a_trace(facts, k)).collect(),
     }
 }
 
@@ -34,29 +34,27 @@ fn in_a_call<'a>(
     pair: &Pair,
     lost: impl Iterator<Item = &'a KernelChange>,
 ) -> Option<Found> {
-    let counts = ["threads", "tasks"].into_iter().filter_map(|name| {
-        let count = facts.count(name).filter(|count| count.growth() < 0.0)?;
-        Some((
-            Fact::count(name, count, ""),
-            count.base / count.head.max(1.0),
-        ))
-    });
-    let grids = lost.map(|kernel| {
-        let is_grid = |change: &LaunchChange| matches!(change, LaunchChange::Grid(..));
-        let grid = kernel.changes.iter().copied().filter(is_grid).collect();
-        let idle = |(filled, sms): &(u64, u32)| *filled < u64::from(*sms);
-        let fact = launch(facts, kernel, grid, head_filled(kernel).filter(idle));
-        (fact, kernel.fewer)
-    });
-    let pieces = parameters(pair).filter_map(|(fact, fewer)| Some((fact, fewer?)));
-    let (told, fewer): (Vec<Fact>, Vec<f64>) = counts.chain(grids).chain(pieces).unzip();
-    let much = fewer.into_iter().any(|fewer| fewer >= MUCH);
-    Found::of(Cause::LessParallel, told, if much { 0.95 } else { 0.6 })
-}
-
-/// Multiprocessors with a block now, and all of them.
-fn head_filled(kernel: &KernelChange) -> Option<(u64, u32)> {
-    Some((kernel.filled()?.head, kernel.sms?))
+    let (mut told, mut most) = (Vec::new(), 1.0);
+    for name in ["threads", "tasks"] {
+        if let Some(count) = facts.count(name).filter(|count| count.growth() < 0.0) {
+            told.push(facts.counted(name, count));
+            most = f64::max(most, count.base / count.head.max(1.0));
+        }
+    }
+    for kernel in lost {
+        let grid = kernel.changes.iter().filter(|of| is_grid(of));
+        told.extend(grid.map(|change| Difference::launch(kernel, *change).into()));
+        told.extend(Difference::fill(kernel).map(Fact::from));
+        most = most.max(kernel.fewer);
+    }
+    for (parameter, fewer) in parameters(pair) {
+        if let Some(fewer) = fewer {
+            told.push(parameter);
+            most = most.max(fewer);
+        }
+    }
+    let order = if most >= MUCH { 0.95 } else { 0.6 };
+    Found::resting_on(Cause::LessParallel, told, order)
 }
 
 fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
@@ -66,8 +64,10 @@ fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
         (true, false) => 0.6,
         (false, _) => 0.4,
     };
-    let told = launch(facts, kernel, kernel.changes.clone(), head_filled(kernel));
-    let found = Found::new(Cause::LessParallel, vec![told], order);
+    let mut told = launch(facts, kernel, &kernel.changes);
+    let mean = told.len() - 1;
+    told.splice(mean..mean, Difference::fill(kernel).map(Fact::from));
+    let found = Found::new(Cause::LessParallel, told, order);
     found.growing(kernel.growth_ns()).worse(slower)
 }
 
@@ -75,49 +75,38 @@ fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
 /// says nothing of the code.
 pub fn tuner_chose(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
-    let value = tuners::changed(pair.base, pair.head);
-    let told = Fact::Chosen { value };
-    let chosen = matches!(&told, Fact::Chosen { value } if !value.is_empty());
-    chosen.then(|| Found::new(Cause::TunerChose, vec![told], 0.98))
+    let tuned = tuners::changed(pair.base, pair.head).into_iter();
+    let told = tuned.map(|(name, value)| Difference::Parameter { name, value }.into());
+    Found::resting_on(Cause::TunerChose, told.collect(), 0.98)
 }
 
 /// The same request became another parameter: a default or a heuristic changed. Those that
 /// cut work into fewer pieces are `less-parallel`.
 pub fn parameter_changed(facts: &Facts) -> Option<Found> {
     let changed = parameters(facts.call()?).filter(|(_, fewer)| fewer.is_none());
-    let changed = changed.map(|(fact, _)| fact).collect();
-    Found::of(Cause::ParameterChanged, changed, 0.85)
+    let changed = changed.map(|(parameter, _)| parameter).collect();
+    Found::resting_on(Cause::ParameterChanged, changed, 0.85)
 }
 
-/// Parameters whose effective value changed, and how many times fewer pieces work is cut
-/// into, where one says that. What only one side reports may be a worker that reports more,
-/// not a change.
+/// Parameters that changed and no tuner chose, and how many times fewer pieces work is cut
+/// into, where one says that.
 fn parameters(pair: &Pair) -> impl Iterator<Item = (Fact, Option<f64>)> {
-    let head = &pair.head.effective;
     let tuned = tuners::changed(pair.base, pair.head);
-    pair.base
-        .effective
-        .iter()
-        .filter_map(move |(name, before)| {
-            let after = head.get(name).filter(|after| *after != before)?;
-            if tuned.contains_key(name) {
-                return None;
+    let changed = structure::parameters(pair.base, pair.head);
+    let changed = changed.filter(move |(name, _)| !tuned.contains_key(*name));
+    changed.map(|(name, value)| {
+        let cuts_work = PIECES.iter().any(|pieces| name.contains(pieces));
+        let fewer = match (&value.base, &value.head) {
+            (ParamValue::Int(before), ParamValue::Int(after))
+                if cuts_work && *after > 0 && after < before =>
+            {
+                Some(*before as f64 / *after as f64)
             }
-            let cuts_work = PIECES.iter().any(|pieces| name.contains(pieces));
-            let fewer = match (before, after) {
-                (ParamValue::Int(before), ParamValue::Int(after))
-                    if *after > 0 && after < before =>
-                {
-                    cuts_work.then_some(*before as f64 / *after as f64)
-                }
-                _ => None,
-            };
-            let fact = Fact::Parameter {
-                name: name.clone(),
-                value: Sides::of(before.clone(), after.clone()),
-            };
-            Some((fact, fewer))
-        })
+            _ => None,
+        };
+        let name = name.clone();
+        (Difference::Parameter { name, value }.into(), fewer)
+    })
 }
 
 /// Share of all kernels' time from which a launch dominates.
@@ -132,12 +121,12 @@ pub fn few_blocks<'a>(standing: &'a Standing) -> impl Iterator<Item = Found> + '
         let (filled, sms) = shape.filled()?;
         let (part, whole) = (standing.time(shape.total_ns), standing.time(of.kernel_ns));
         let told = Fact::Standing {
-            kernel: short(&kernel.name),
+            kernel: kernel.name.clone(),
             grid: shape.grid,
             filled: (filled, sms),
             part,
             whole,
-            of: standing.each.to_owned(),
+            each: standing.each.to_owned(),
         };
         // A few multiprocessors without a block cost little.
         let half = 2 * filled <= u64::from(sms);

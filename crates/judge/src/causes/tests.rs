@@ -1,7 +1,7 @@
 //! Two records of a case, and the causes that are told of them.
 
 use super::*;
-use crate::judgement::Difference;
+use crate::judgement::Mismatch;
 use crate::testing::written;
 use regatta_core::record::side::{CaseRecord, median};
 use regatta_worker::units::Share;
@@ -56,12 +56,12 @@ flash@157 ; flash@157 x2 =>
 f<ns::T<64>>@157 ; f<ns::T<64>>@1 x40 => less-parallel: grid 157x1x1 → 1x1x1 of f<ns::T<64>>
 flash@157 ; flash@1 flash@1 x40 => less-parallel: grid 157x1x1 → 1x1x1 of flash | launches-added:
 flash@1 ; flash@157 x0.1 =>
-threads=2 tasks=4 .num_splits_key=4 ; threads=1 tasks=1 .num_splits_key=1 x2 => less-parallel: threads 2 → 1, tasks 4 → 1, num_splits_key became 1 (was 4)
-.num_splits_key=157 ; .num_splits_key=1 x30 => less-parallel: num_splits_key became 1 (was 157)
-.num_splits_key=1 ; .num_splits_key=4 x1.5 => parameter-changed: num_splits_key became 4 (was 1)
-.tile=64 ; .tile=32 x1.5 => parameter-changed: tile became 32 (was 64)
-flash_v3@9 ; flash_v2@9 x1.5 => kernel-replaced: flash_v3 → flash_v2
-flash@9 ; at::native::elementwise_kernel<128>@9 flash@9 x1.3 => copies-added: 1 copy kernel added (elementwise_kernel)
+threads=2 tasks=4 .num_splits_key=4 ; threads=1 tasks=1 .num_splits_key=1 x2 => less-parallel: threads 2 → 1, tasks 4 → 1, num_splits_key 4 → 1
+.num_splits_key=157 ; .num_splits_key=1 x30 => less-parallel: num_splits_key 157 → 1
+.num_splits_key=1 ; .num_splits_key=4 x1.5 => parameter-changed: num_splits_key 1 → 4
+.tile=64 ; .tile=32 x1.5 => parameter-changed: tile 64 → 32
+flash_v3@9 ; flash_v2@9 x1.5 => kernel-replaced: kernel flash_v3 → flash_v2
+flash@9 ; at::native::elementwise_kernel<128>@9 flash@9 x1.3 => copies-added: copies 0 → 1 of elementwise_kernel<128>
 copies=0 ; copies=3 x1.3 => copies-added: copies 0 → 3
 flash@9 ; flash@9 reduce@9 x1.3 => launches-added: launches 1 → 2
 flash@157 ; flash@79 flash@78 x1.3 => launches-added: launches 1 → 2
@@ -87,12 +87,12 @@ fn what_was_not_counted_is_no_cause() {
 #[test]
 fn functions_that_run_more_often_are_told_with_their_time() {
     hold("
-calls.triton_autotune=0 ; calls.triton_autotune=24 ns.triton_autotune=52163708 .lengths=24 x12 => retuned: retuned 24 times in 24 lengths, was 0, 52.2 ms of the host a call in it
-calls.triton_autotune=0 ; calls.triton_autotune=1 ns.triton_autotune=2000 .lengths=1 x2 => retuned: retuned once in a call of one length, was 0, 2.00 µs
+calls.triton_autotune=0 ; calls.triton_autotune=24 ns.triton_autotune=52163708 .lengths=24 x12 => retuned: retuned 0 → 24 a call, 52.2 ms of the host a call in it; a call has 24 lengths
+calls.triton_autotune=0 ; calls.triton_autotune=1 ns.triton_autotune=2000 .lengths=1 x2 => retuned: retuned 0 → 1 a call, 2.00 µs of the host a call in it; a call has 1 length
 calls.triton_autotune=24 ns.triton_autotune=5 ; calls.triton_autotune=24 ns.triton_autotune=90 x1 =>
 calls.triton_autotune=24 ; calls.triton_autotune=0 x0.1 =>
-calls.backend_selections=0 ; calls.backend_selections=8 ns.backend_selections=812400 x1.3 => events-added: backend re-selected 8 times a call, was 0, 812.4 µs of the host a call in it
-calls.backend_selections=0 calls.c=1 ; calls.backend_selections=1 calls.c=3 x1.3 => events-added: backend re-selected once a call, was 0; c 1 → 3 a call
+calls.backend_selections=0 ; calls.backend_selections=8 ns.backend_selections=812400 x1.3 => events-added: backend re-selected 0 → 8 a call, 812.4 µs of the host a call in it
+calls.backend_selections=0 calls.c=1 ; calls.backend_selections=1 calls.c=3 x1.3 => events-added: backend re-selected 0 → 1 a call, c 1 → 3 a call
 calls.backend_selections=1 calls.c=3 ; calls.backend_selections=0 calls.c=1 x0.8 =>
 ");
 }
@@ -118,7 +118,7 @@ fn the_machine_is_told_where_it_explains_the_time() {
 #[test]
 fn versions_are_told_where_time_moved() {
     let record = written("flash@9");
-    let change = Difference {
+    let change = Mismatch {
         field: "torch.versions.cudnn".to_owned(),
         base: "9.1".to_owned(),
         head: "9.2".to_owned(),
@@ -174,11 +174,11 @@ fn copies_are_told_with_their_part_of_the_call() {
     );
     let plain = "flash@9 +device=14.9 +host=50 +span=15 +busy=15 +bound=0";
     let cloned = format!("{copy} flash@9 +device=18.1 +host=75.2 +span=151 +busy=15 +bound=134");
-    let added = "copies-added: 4 copy kernels added (elementwise_kernel)";
+    let added = "copies-added: copies 0 → 4 of elementwise_kernel<Copy>";
     hold(&format!(
         "
 {views} ; {copies} +moving=149.982 x3.29 => {added}, 150.0 of 216.0 µs
-gate {plain} ; {cloned} +moving=2.9 x1.215 => copies-added: 1 copy kernel
+gate {plain} ; {cloned} +moving=2.9 x1.215 => copies-added: copies 0 → 1 of
 {plain} ; {cloned} +moving=2.9 x1.215 => copies-added: | host-bound:
 "
     ));
@@ -214,10 +214,10 @@ fn what_no_longer_runs_at_once_is_told() {
 fn waits_and_memory_of_the_driver_come_before_the_host_they_hold_up() {
     let quiet = "+device=15 +host=15 +span=15 +busy=15 +bound=0";
     let late = "+device=60 +host=60 +span=65 +busy=15 +bound=48";
-    let waits = "synchronisation: waits for the device in each call: 0 → 1";
+    let waits = "synchronisation: waits for the device 0 → 1 a call";
     hold(&format!("
 synchronisations=0 {quiet} ; synchronisations=1 {late} x4 => {waits} | host-bound:
-synchronisations=0 driver_allocations=0 driver_frees=0 {quiet} ; synchronisations=1 driver_allocations=2 driver_frees=2 {late} x4 => driver-memory: cudaMalloc a call 0 → 2, cudaFree a call 0 → 2 | {waits} | host-bound:
+synchronisations=0 driver_allocations=0 driver_frees=0 {quiet} ; synchronisations=1 driver_allocations=2 driver_frees=2 {late} x4 => driver-memory: cudaMalloc 0 → 2 a call, cudaFree 0 → 2 a call | {waits} | host-bound:
 {quiet} ; {late} +opened=5 x4 => host-bound:
 "));
     // Where nobody counted, the clock knows that its gate had to be opened.

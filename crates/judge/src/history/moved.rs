@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::scan::middle;
 use super::types::{Crept, Event, Options, Series, Step, Trend, Who};
 use crate::comparable::{differ, maps, revision_text};
-use crate::judgement::Difference;
+use crate::judgement::Mismatch;
 use crate::verdict::families::common;
 use regatta_core::record::history::{About, History};
 use regatta_worker::units::{Nanoseconds, Ratio};
@@ -268,7 +268,7 @@ impl Context<'_> {
 }
 
 /// What changed of the code between two runs.
-fn compare(base: &About, head: &About, found: &mut Vec<Difference>) {
+fn compare(base: &About, head: &About, found: &mut Vec<Mismatch>) {
     let revision = |about: &About| about.git.as_ref().map(revision_text);
     if let (Some(base), Some(head)) = (revision(base), revision(head)) {
         differ(found, REVISION, base, head);

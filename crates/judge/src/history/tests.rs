@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::*;
-use crate::judgement::Difference;
+use crate::judgement::Mismatch;
 use regatta_core::record::history::{About, Figures, Kept};
 use regatta_core::record::types::Git;
 use regatta_worker::attention::CaseId;
@@ -288,7 +288,7 @@ fn a_version_that_changed_a_run_later_is_told_as_nearby() {
     let torch = history.runs[39].about.versions.clone();
     history.runs[40].about.versions = torch;
     let event = one_event(&history);
-    let fields = |all: &[Difference]| all.iter().map(|of| of.field.clone()).collect::<Vec<_>>();
+    let fields = |all: &[Mismatch]| all.iter().map(|of| of.field.clone()).collect::<Vec<_>>();
     assert_eq!(fields(&event.code), ["revision"]);
     assert_eq!(fields(&event.nearby), ["torch.torch"]);
 }

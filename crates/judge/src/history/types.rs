@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::judgement::Difference;
+use crate::judgement::Mismatch;
 use regatta_core::record::history::Clock;
 use regatta_worker::units::{Nanoseconds, Probability, Ratio, RatioInterval, Share};
 
@@ -178,13 +178,13 @@ pub struct Event {
     /// The change of the one that changed most, with its interval.
     pub most: Step,
     /// What else changed between the two runs: revision, versions.
-    pub code: Vec<Difference>,
+    pub code: Vec<Mismatch>,
     /// The same of what a time depends on beside the code: hard facts, the way of measuring.
-    pub machine: Vec<Difference>,
+    pub machine: Vec<Mismatch>,
     /// Versions and facts that changed within two runs of it: noise moves the place of a small
     /// change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub nearby: Vec<Difference>,
+    pub nearby: Vec<Mismatch>,
 }
 
 impl Who {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Difference;
 use regatta_core::machine::{LaunchChange, Sides, StepPart, plain};
 use regatta_worker::units::{ARROW, Nanoseconds, Share, counted};
 
@@ -93,16 +94,9 @@ pub enum Item {
         /// Its medians in MHz.
         mhz: Sides<f64>,
     },
-    /// Calls to CUDA that the host makes, of one class, in a time of the host's.
-    Calls {
-        /// What they are: `launches`, `synchronisations`, `allocations`.
-        name: String,
-        /// How many a call makes.
-        count: Sides<u64>,
-    },
-    /// A part of a first call: compiling, loading.
+    /// A part of a host's time: calls to CUDA of one class; compiling or loading in a first call.
     Part {
-        /// What it is.
+        /// What it is: `launches`, `synchronisations`, `compiling`.
         name: String,
         /// How often.
         count: Sides<u64>,
@@ -123,22 +117,26 @@ impl AccountLine {
             growth_ns,
         }
     }
+}
 
+impl fmt::Display for AccountLine {
     /// A few words: `backward: flash_bwd_kernel`.
-    pub fn told(&self) -> String {
-        let part = self.part.map(|part| format!("{}: ", part.text()));
-        format!("{}{}", part.unwrap_or_default(), self.item.told())
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(part) = self.part {
+            write!(f, "{}: ", part.text())?;
+        }
+        self.item.fmt(f)
     }
 }
 
-impl Item {
+impl fmt::Display for Item {
     /// A few words: `copy kernel elementwise_kernel added`.
-    pub fn told(&self) -> String {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = |count: &u32| match count {
             1 => String::new(),
             count => format!(" {count}x"),
         };
-        match self {
+        let text = match self {
             Item::Longer {
                 what,
                 count,
@@ -196,18 +194,15 @@ impl Item {
             }
             Item::Gaps => "gaps between operations".to_owned(),
             Item::Waiting => "waiting for the host".to_owned(),
-            Item::Clock { mhz } => format!("clock {:.0} {ARROW} {:.0} MHz", mhz.base, mhz.head),
-            Item::Calls { name, count } | Item::Part { name, count }
-                if count.base == count.head =>
-            {
-                name.replace('_', " ")
-            }
-            Item::Calls { name, count } | Item::Part { name, count } => {
-                let name = name.replace('_', " ");
-                format!("{name} {} {ARROW} {}", count.base, count.head)
+            Item::Clock { mhz } => Difference::Clock { mhz: *mhz }.to_string(),
+            Item::Part { name, count } if count.base == count.head => name.replace('_', " "),
+            Item::Part { name, count } => {
+                let count = count.map(|count| *count as f64);
+                Difference::count(name, count, "").to_string()
             }
             Item::Others { count } => format!("{count} more"),
-        }
+        };
+        f.write_str(&text)
     }
 }
 
@@ -238,7 +233,7 @@ impl Account {
             let large = line.growth_ns.0.abs() >= small && told.len() < most;
             let others = matches!(line.item, Item::Others { .. });
             match large && !others {
-                true => told.push((line.told(), line.growth_ns)),
+                true => told.push((line.to_string(), line.growth_ns)),
                 false => rest.push(line),
             }
         }
@@ -249,7 +244,7 @@ impl Account {
         });
         let count: u32 = count.sum();
         if growth.0.abs() >= small && count > 0 {
-            told.push((Item::Others { count }.told(), growth));
+            told.push((Item::Others { count }.to_string(), growth));
         }
         let left = match growth.0.abs() >= small {
             true => self.unexplained_ns,

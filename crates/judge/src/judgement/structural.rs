@@ -1,56 +1,11 @@
-//! What the judge says of structure.
+//! What was counted and is no more, and limits on structure.
 
 use serde::{Deserialize, Serialize};
 
 use super::Word;
 
-use regatta_core::machine::{DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS};
-use regatta_core::suite::structural::{Action, Kind, Limit, Quantity};
+use regatta_core::suite::structural::{Limit, Quantity};
 use regatta_worker::attention::CaseId;
-
-/// An exact difference between the structures of two calls.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct StructuralChange {
-    /// Its kind.
-    pub kind: Kind,
-    /// Whether it is for the worse.
-    pub direction: Direction,
-    /// The kernel, count or parameter, shortened.
-    pub name: String,
-    /// The base's figure.
-    pub before: String,
-    /// The head's figure.
-    pub after: String,
-    /// How the suite takes it.
-    pub action: Action,
-}
-
-impl std::fmt::Display for StructuralChange {
-    /// `grid 157x1x1 → 1x1x1 of fmha_cutlassB`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (kind, name) = (self.kind.text(), &self.name);
-        if let Some(asked) = asked_of_cuda(name) {
-            return write!(f, "{asked} {} → {}", self.before, self.after);
-        }
-        write!(f, "{kind} {} → {}", self.before, self.after)?;
-        // A replaced kernel is named by what it became, `threads` by its kind.
-        if self.kind != Kind::KernelReplaced && name != kind {
-            write!(f, " of {name}")?;
-        }
-        Ok(())
-    }
-}
-
-/// What a call asks of CUDA, in words that a number follows, by the count's name.
-pub fn asked_of_cuda(count: &str) -> Option<&'static str> {
-    match count {
-        SYNCHRONISATIONS => Some("waits for the device in each call:"),
-        DRIVER_ALLOCATIONS => Some("cudaMalloc a call"),
-        DRIVER_FREES => Some("cudaFree a call"),
-        _ => None,
-    }
-}
 
 /// A part of the structure that the base tells of and the head does not: nobody knows
 /// whether it changed.
@@ -104,19 +59,6 @@ impl Uncounted {
         text += &open.map_or_else(String::new, |open| format!("; {open}"));
         Some(text)
     }
-}
-
-/// Whether a change of structure is for the worse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// It can only cost.
-    Worse,
-    /// It can only help.
-    Better,
-    /// It may do either.
-    Other,
 }
 
 /// One case of a limit on structure, or one build of a limit on that.

@@ -1,5 +1,5 @@
-//! What differs between the structures of two calls of one case: launches, counts, memory and
-//! parameters.
+//! What differs between the structures of two calls of one case: launches, counts, memory,
+//! parameters and instructions.
 //!
 //! Launches are compared as a set: their order, their streams and the spelling of their
 //! names ([`normalised`](regatta_core::machine::normalised)) are no difference.
@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::instructions;
 use super::{Found, Pair, worse_if};
 use crate::counts::count;
-use crate::judgement::{Direction, StructuralChange};
+use crate::judgement::{Difference, Direction, StructuralChange};
 use regatta_core::machine::{
     BYTES, Became, DRIVER_ALLOCATIONS, DRIVER_FREES, KernelChange, LaunchChange, SYNCHRONISATIONS,
-    Sides, Structure, moves_data, of_calls, short, sizes,
+    Sides, Structure, moves_data, of_calls,
 };
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::structural::{Kind, StructurePolicy};
-use regatta_worker::units::Bytes;
+use regatta_worker::attention::ParamValue;
 
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.
 pub fn changes(pair: &Pair) -> Option<Vec<StructuralChange>> {
@@ -35,9 +35,16 @@ pub fn changes_of(pair: &Pair, kernels: &[KernelChange]) -> Option<Vec<Structura
     if !base.launches.is_empty() && !head.launches.is_empty() {
         launches(&mut found, kernels);
     }
-    compare(&mut found, base);
-    watched(&mut found, base, head);
-    parameters(&mut found);
+    counts(&mut found, base);
+    runs(&mut found, base, head);
+    for (name, value) in parameters(pair.base, pair.head) {
+        let (kind, name) = (Kind::Parameters, name.clone());
+        found.add(
+            kind,
+            Direction::Other,
+            Difference::Parameter { name, value },
+        );
+    }
     instructions::compare(&mut found);
     found
         .changes
@@ -46,133 +53,101 @@ pub fn changes_of(pair: &Pair, kernels: &[KernelChange]) -> Option<Vec<Structura
 }
 
 fn known(record: &CaseRecord) -> Option<&Structure> {
-    record
-        .structure
-        .as_deref()
-        .filter(|found| !found.is_empty())
+    let structure = record.structure.as_deref();
+    structure.filter(|found| !found.is_empty())
 }
 
 fn launches(found: &mut Found, kernels: &[KernelChange]) {
     replaced(found, kernels);
-    for kernel in of(kernels, Became::Same) {
+    for kernel in kernels.iter().filter(|of| of.became == Became::Same) {
         number(found, kernel);
         for change in &kernel.changes {
-            differs(found, kernel, *change);
+            figure(found, kernel, *change);
         }
     }
 }
 
-fn of(kernels: &[KernelChange], became: Became) -> impl Iterator<Item = &KernelChange> {
-    kernels.iter().filter(move |kernel| kernel.became == became)
-}
-
 /// Another number of launches of one kernel.
 fn number(found: &mut Found, kernel: &KernelChange) {
-    let name = kernel.called();
-    let kind = match moves_data(name) {
+    let kind = match moves_data(kernel.called()) {
         true => Kind::Copies,
         false => Kind::Launches,
     };
-    let [before, after] = [kernel.count.base, kernel.count.head].map(|count| count as u64);
-    found.add_figure(kind, name, before, after);
+    let count = kernel.count;
+    found.add_figure(kind, count, Difference::launches(kernel));
 }
 
 /// Kernels that one side alone has. Those that compute replace each other; one that
 /// moves data is one more or one less.
 fn replaced(found: &mut Found, kernels: &[KernelChange]) {
-    let only = |became| -> (Vec<&KernelChange>, Vec<&KernelChange>) {
-        of(kernels, became).partition(|kernel| moves_data(kernel.called()))
-    };
-    let ((moved_gone, gone), (moved_new, new)) = (only(Became::Removed), only(Became::Added));
-    for kernel in moved_gone.iter().chain(&moved_new) {
-        number(found, kernel);
-    }
+    let one_sided = kernels.iter().filter(|of| of.became != Became::Same);
+    let (moving, computing): (Vec<&KernelChange>, Vec<&KernelChange>) =
+        one_sided.partition(|kernel| moves_data(kernel.called()));
+    moving.iter().for_each(|kernel| number(found, kernel));
+    let is_gone = |kernel: &&KernelChange| kernel.became == Became::Removed;
+    let (gone, new): (Vec<&KernelChange>, Vec<&KernelChange>) =
+        computing.iter().copied().partition(is_gone);
     let Some(first) = new.first().filter(|_| !gone.is_empty()) else {
-        for kernel in gone.iter().chain(&new) {
-            number(found, kernel);
-        }
-        return;
+        return computing.iter().for_each(|kernel| number(found, kernel));
     };
-    let names = |kernels: &[&KernelChange]| {
-        let names: Vec<String> = kernels
-            .iter()
-            .map(|kernel| short(kernel.called()))
-            .collect();
-        names.join(", ")
-    };
-    let (was, is) = (names(&gone), names(&new));
-    found.add(
-        Kind::KernelReplaced,
-        Direction::Other,
-        first.called(),
-        was,
-        is,
-    );
+    let names = Sides::of(names(&gone), names(&new));
+    let kernel = Difference::Kernel { names };
+    found.add(Kind::KernelReplaced, Direction::Other, kernel);
     let sum = |kernels: &[&KernelChange], of: fn(&KernelChange) -> f64| {
         kernels.iter().copied().map(of).sum::<f64>()
     };
     let most = |kernels: &[&KernelChange], of: fn(&KernelChange) -> u64| {
         kernels.iter().copied().map(of).max().unwrap_or(0)
     };
+    let (before, after) = (
+        most(&gone, |k| k.blocks.base),
+        most(&new, |k| k.blocks.head),
+    );
     let whole = KernelChange {
         count: Sides::of(sum(&gone, |k| k.count.base), sum(&new, |k| k.count.head)),
-        blocks: Sides::of(
-            most(&gone, |k| k.blocks.base),
-            most(&new, |k| k.blocks.head),
-        ),
+        blocks: Sides::of(before, after),
         ..(*first).clone()
     };
     number(found, &whole);
     fill(found, &whole);
 }
 
+/// Kernels that are named of those in the place of others.
+const NAMED: usize = 3;
+
+/// Kernels by name, at most [`NAMED`] of them.
+pub fn names(kernels: &[&KernelChange]) -> Vec<String> {
+    let names = kernels.iter().map(|kernel| kernel.called().to_owned());
+    let mut names: Vec<String> = names.collect();
+    if names.len() > NAMED {
+        names.splice(NAMED.., ["...".to_owned()]);
+    }
+    names
+}
+
 /// A figure of the launches of a kernel that both sides launch.
-fn differs(found: &mut Found, kernel: &KernelChange, change: LaunchChange) {
-    let name = kernel.called();
-    match change {
-        LaunchChange::Grid(before, after) => {
-            let direction = match kernel.fewer > 1.0 {
-                true => Direction::Worse,
-                false => Direction::Other,
-            };
-            found.add(Kind::Grid, direction, name, sizes(before), sizes(after));
-            fill(found, kernel);
-        }
-        LaunchChange::Block(before, after) => {
-            let (before, after) = (sizes(before), sizes(after));
-            found.add(Kind::Block, Direction::Other, name, before, after);
-        }
-        LaunchChange::Registers(before, after) => {
-            found.add_figure(Kind::Registers, name, before, after);
-        }
-        LaunchChange::LocalMemory(before, after) => {
-            found.add_figure(Kind::Spills, name, before, after);
-        }
-        LaunchChange::SharedMemory(before, after) => {
-            found.add_figure(Kind::SharedMemory, name, before, after);
-        }
-        LaunchChange::Occupancy(before, after) => {
-            found.add(
-                Kind::Occupancy,
-                worse_if(after < before),
-                name,
-                before,
-                after,
-            );
-        }
+fn figure(found: &mut Found, kernel: &KernelChange, change: LaunchChange) {
+    let (kind, direction) = match change {
+        LaunchChange::Grid(..) if kernel.fewer > 1.0 => (Kind::Grid, Direction::Worse),
+        LaunchChange::Grid(..) => (Kind::Grid, Direction::Other),
+        LaunchChange::Block(..) => (Kind::Block, Direction::Other),
+        LaunchChange::Registers(before, after) => (Kind::Registers, worse_if(after > before)),
+        LaunchChange::LocalMemory(before, after) => (Kind::Spills, worse_if(after > before)),
+        LaunchChange::SharedMemory(before, after) => (Kind::SharedMemory, worse_if(after > before)),
+        LaunchChange::Occupancy(before, after) => (Kind::Occupancy, worse_if(after < before)),
         // Calls do not tell of it.
-        LaunchChange::Cluster(..) => {}
+        LaunchChange::Cluster(..) => return,
+    };
+    found.add(kind, direction, Difference::launch(kernel, change));
+    if kind == Kind::Grid {
+        fill(found, kernel);
     }
 }
 
-/// Multiprocessors that a grid has a block for, where that changed. Kernels that move data
-/// are left out: wider accesses take fewer blocks and are the better for it.
 fn fill(found: &mut Found, kernel: &KernelChange) {
-    let filled = kernel.filled().filter(|_| !moves_data(kernel.called()));
-    if let (Some(filled), Some(sms)) = (filled.filter(|f| f.base != f.head), kernel.sms) {
-        let told = filled.map(|busy| format!("{busy} of {sms} SMs"));
-        let worse = worse_if(filled.head < filled.base);
-        found.add(Kind::Fill, worse, kernel.called(), told.base, told.head);
+    let worse = kernel.filled().is_some_and(|of| of.head < of.base);
+    if let Some(fill) = Difference::fill(kernel) {
+        found.add(Kind::Fill, worse_if(worse), fill);
     }
 }
 
@@ -182,13 +157,11 @@ const OF_A_KIND: [(&str, Kind); 8] = [
     ("threads", Kind::Threads),
     ("copies", Kind::Copies),
     ("allocations", Kind::Memory),
-    (WORKSPACE, Kind::Memory),
+    ("workspace_bytes", Kind::Memory),
     (SYNCHRONISATIONS, Kind::Synchronisation),
     (DRIVER_ALLOCATIONS, Kind::DriverMemory),
     (DRIVER_FREES, Kind::DriverMemory),
 ];
-
-const WORKSPACE: &str = "workspace_bytes";
 
 /// The kind that changes of a count are of, where they are of one.
 pub fn kind(policy: &StructurePolicy, count: &str) -> Option<Kind> {
@@ -199,38 +172,41 @@ pub fn kind(policy: &StructurePolicy, count: &str) -> Option<Kind> {
 
 /// Compares counts that both sides have. What one side lacks is not 0 there: where it is the
 /// head, [`super::vanished()`] tells.
-pub fn compare(found: &mut Found, base: &Structure) {
-    let (pair, told) = (found.pair, found.changes.len());
-    let both = |name: &str| Some((count(pair.base, name)?, count(pair.head, name)?));
-    for (name, kind) in OF_A_KIND {
-        let Some((before, after)) = both(name).filter(|(before, after)| before != after) else {
+fn counts(found: &mut Found, base: &Structure) {
+    let pair = found.pair;
+    // Kernels that copy are named already, and a worker may count them here as well.
+    let copies_named = found.changes.iter().any(|of| of.kind == Kind::Copies);
+    let own = OF_A_KIND.iter().map(|(name, kind)| (*name, *kind));
+    let asked = [SYNCHRONISATIONS, DRIVER_ALLOCATIONS, DRIVER_FREES];
+    let others = base.counts.keys().map(String::as_str);
+    let others = others.filter(|name| !asked.contains(name) && pair.policy.is_steady(name));
+    for (name, kind) in own.chain(others.map(|name| (name, Kind::Counts))) {
+        let both = Sides::both(count(pair.base, name), count(pair.head, name));
+        let Some(count) = both.map(|both| both.map(|count| *count as f64)) else {
             continue;
         };
-        // Kernels that copy are named already, and a worker may count them here as well.
-        let named = |change: &StructuralChange| change.kind == Kind::Copies;
+        let difference = Difference::count(name, count, "a call");
         match kind {
             // Who gets to work is the scheduler's choice, which had others to serve.
             Kind::Threads if pair.base.census_disturbed() || pair.head.census_disturbed() => {}
+            Kind::Copies if copies_named => {}
             Kind::Tasks | Kind::Threads => {
-                found.add(kind, worse_if(after < before), name, before, after);
+                let fewer = Sides::of(count.head, count.base);
+                found.add_figure(kind, fewer, difference);
             }
-            Kind::Copies if found.changes[..told].iter().any(named) => {}
-            Kind::Memory if name == WORKSPACE => add_memory(found, name, before, after),
-            _ => found.add_figure(kind, name, before, after),
-        }
-    }
-    let asked = [SYNCHRONISATIONS, DRIVER_ALLOCATIONS, DRIVER_FREES];
-    let others = base.counts.keys().map(String::as_str);
-    for name in others.filter(|name| !asked.contains(name) && pair.policy.is_steady(name)) {
-        if let Some((before, after)) = both(name) {
-            found.add_figure(Kind::Counts, name, before, after);
+            Kind::Memory if name.ends_with(BYTES) => {
+                if count.growth().abs() > count.base * pair.policy.memory_share.0 {
+                    found.add_figure(kind, count, Difference::memory(name, count));
+                }
+            }
+            _ => found.add_figure(kind, count, difference),
         }
     }
 }
 
 /// Operators and Python functions of a call, where both sides watched them. One that a side did
 /// not run at all it ran 0 times: each tells all that it ran.
-pub fn watched(found: &mut Found, base: &Structure, head: &Structure) {
+fn runs(found: &mut Found, base: &Structure, head: &Structure) {
     for (kind, before, after) in [
         (Kind::Operators, &base.operators, &head.operators),
         (Kind::Functions, &base.functions, &head.functions),
@@ -241,34 +217,22 @@ pub fn watched(found: &mut Found, base: &Structure, head: &Structure) {
         // Those beyond the most that are told are told as one, which names nothing.
         let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         for name in names {
-            let count = |side: &BTreeMap<String, u64>| side.get(name).copied().unwrap_or(0);
-            found.add_figure(kind, name, count(before), count(after));
+            let of = |side: &BTreeMap<String, u64>| side.get(name).copied().unwrap_or(0);
+            let (name, count) = (name.clone(), Sides::of(of(before), of(after)));
+            let runs = Difference::Runs { kind, name, count };
+            found.add_figure(kind, count, runs);
         }
     }
 }
 
-/// A change of memory beyond the share that counts: sizes in their units, of which the names tell
-/// that they are some, and how often.
-fn add_memory(found: &mut Found, name: &str, before: u64, after: u64) {
-    let counts = before as f64 * found.pair.policy.memory_share.0;
-    if before.abs_diff(after) as f64 <= counts {
-        return;
-    }
-    match name.ends_with(BYTES) {
-        true => {
-            let worse = worse_if(after > before);
-            found.add(Kind::Memory, worse, name, Bytes(before), Bytes(after));
-        }
-        false => found.add_figure(Kind::Memory, name, before, after),
-    }
-}
-
-/// Parameters whose effective value differs where both sides tell it.
-pub fn parameters(found: &mut Found) {
-    let (base, head) = (&found.pair.base.effective, &found.pair.head.effective);
-    for (name, before) in base.iter() {
-        if let Some(after) = head.get(name).filter(|after| *after != before) {
-            found.add(Kind::Parameters, Direction::Other, name, before, after);
-        }
-    }
+/// Parameters whose effective value differs where both sides tell it. What only one side reports
+/// may be a worker that reports more, not a change.
+pub fn parameters<'a>(
+    base: &'a CaseRecord,
+    head: &'a CaseRecord,
+) -> impl Iterator<Item = (&'a String, Sides<ParamValue>)> {
+    base.effective.iter().filter_map(|(name, before)| {
+        let after = head.effective.get(name).filter(|after| *after != before)?;
+        Some((name, Sides::of(before.clone(), after.clone())))
+    })
 }

@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::{Found, Pair, worse_if};
-use crate::judgement::Uncounted;
-use regatta_core::machine::{Counters, Counts, INSTRUCTIONS, METRICS, Metric, Structure, short};
+use crate::judgement::{Difference, Uncounted};
+use regatta_core::machine::{
+    Counters, Counts, INSTRUCTIONS, METRICS, Metric, Sides, Structure, short,
+};
 use regatta_core::suite::structural::{Action, Kind};
 use regatta_worker::units::ARROW;
 
@@ -88,24 +90,12 @@ fn add(
         Compared::Less => false,
         Compared::Same | Compared::Inconclusive => return,
     };
-    let called = match metric.words == INSTRUCTIONS {
-        true => short(kernel),
-        false => format!("{}, {}", short(kernel), metric.words),
+    let difference = Difference::Instructions {
+        kernel: kernel.to_owned(),
+        what: metric.words.to_owned(),
+        counts: Sides::of(before, after),
     };
-    let share = match before.most {
-        0 => String::new(),
-        // The least that it grew by, in the direction in which it did.
-        most if more => percent(most, after.least),
-        _ => percent(before.least, after.most),
-    };
-    let after = format!("{after}{share}");
-    found.add_called(
-        Kind::Instructions,
-        worse_if(more),
-        (kernel, called),
-        before,
-        after,
-    );
+    found.add(Kind::Instructions, worse_if(more), difference);
 }
 
 /// Kernels of both sides of which nobody knows whether they execute more.
@@ -139,10 +129,6 @@ pub fn inconclusive(pair: &Pair) -> Option<Uncounted> {
             short(name)
         )),
     })
-}
-
-fn percent(before: u64, after: u64) -> String {
-    format!(" ({:+.2} %)", 100.0 * (after as f64 / before as f64 - 1.0))
 }
 
 /// What the base counted and the head did not: all of it, or a metric of a kernel.

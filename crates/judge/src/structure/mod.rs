@@ -9,13 +9,13 @@ mod instructions;
 mod limits;
 mod vanished;
 
-pub use changes::{changes, changes_of};
+pub use changes::{changes, changes_of, names, parameters};
 pub use limits::{limits, limits_on_builds};
 pub use vanished::vanished;
 
-use crate::judgement::{Difference, Direction, StructuralChange};
+use crate::judgement::{Difference, Direction, Mismatch, StructuralChange};
 use crate::tuners;
-use regatta_core::machine::short;
+use regatta_core::machine::Sides;
 use regatta_core::record::side::CaseRecord;
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::structural::{Action, Kind, StructurePolicy};
@@ -52,28 +52,11 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Adds a difference of the kernel, count or parameter `name`.
-    pub fn add(
-        &mut self,
-        kind: Kind,
-        direction: Direction,
-        name: &str,
-        before: impl ToString,
-        after: impl ToString,
-    ) {
-        self.add_called(kind, direction, (name, short(name)), before, after);
-    }
-
-    /// The same, of what rules know by a name and people are told by another.
-    pub fn add_called(
-        &mut self,
-        kind: Kind,
-        direction: Direction,
-        (name, called): (&str, String),
-        before: impl ToString,
-        after: impl ToString,
-    ) {
-        let action = match self.pair.policy.action(kind, name, self.pair.case) {
+    /// Adds a difference, as the policy takes it.
+    pub fn add(&mut self, kind: Kind, direction: Direction, difference: Difference) {
+        let policy = self.pair.policy;
+        let action = match policy.action(kind, difference.name(), self.pair.case) {
+            _ if direction == Direction::Better => Action::Ignore,
             // By chance the structure of another choice was counted.
             Action::Fail if kind.follows_tuning() && self.pair.tuned_by_chance() => Action::Warn,
             action => action,
@@ -81,20 +64,15 @@ impl Found<'_> {
         self.changes.push(StructuralChange {
             kind,
             direction,
-            name: called,
-            before: before.to_string(),
-            after: after.to_string(),
-            action: match direction {
-                Direction::Better => Action::Ignore,
-                _ => action,
-            },
+            action,
+            difference,
         });
     }
 
-    /// Adds a difference of a figure of which more is worse.
-    pub fn add_figure(&mut self, kind: Kind, name: &str, before: u64, after: u64) {
-        if before != after {
-            self.add(kind, worse_if(after > before), name, before, after);
+    /// Adds a difference of a figure of which more is worse, where the figure differs.
+    pub fn add_figure<N: PartialOrd>(&mut self, kind: Kind, of: Sides<N>, difference: Difference) {
+        if of.base != of.head {
+            self.add(kind, worse_if(of.head > of.base), difference);
         }
     }
 }
@@ -112,7 +90,7 @@ const GPU_FACTS: [&str; 2] = ["sms", "compute_capability"];
 
 /// Why the structures of two runs are not compared; `None` where they are. `differ` are
 /// the hard facts in which they differ.
-pub fn not_comparable(differ: &[Difference]) -> Vec<Difference> {
+pub fn not_comparable(differ: &[Mismatch]) -> Vec<Mismatch> {
     let decides = |field: &str| {
         let gpu = field
             .split_once('.')

@@ -65,11 +65,11 @@ fn hold(table: &str) {
 #[test]
 fn launches_are_compared_as_a_set() {
     hold("
-flash@157 ; flash@1 => Fail Worse fill 132 of 132 SMs → 1 of 132 SMs of flash | Warn Worse grid 157x1x1 → 1x1x1 of flash
+flash@157 ; flash@1 => Fail Worse fill 132 → 1 of 132 SMs of flash | Warn Worse grid 157x1x1 → 1x1x1 of flash
 flash@400 ; flash@200 => Warn Worse grid 400x1x1 → 200x1x1 of flash
-flash@1 ; flash@157 => Warn Other grid 1x1x1 → 157x1x1 of flash | Ignore Better fill 1 of 132 SMs → 132 of 132 SMs of flash
+flash@1 ; flash@157 => Warn Other grid 1x1x1 → 157x1x1 of flash | Ignore Better fill 1 → 132 of 132 SMs of flash
 fill_kernel@157 ; fill_kernel@1 => Warn Worse grid 157x1x1 → 1x1x1 of fill_kernel
-flash_v3@157 ; flash_v2@10 => Fail Worse fill 132 of 132 SMs → 10 of 132 SMs of flash_v2 | Warn Other kernel-replaced flash_v3 → flash_v2
+flash_v3@157 ; flash_v2@10 => Fail Worse fill 132 → 10 of 132 SMs of flash_v2 | Warn Other kernel flash_v3 → flash_v2
 flash@157 ; flash@157 combine@157 => Warn Worse launches 0 → 1 of combine
 flash@157 combine@157 ; flash@157 => Ignore Better launches 1 → 0 of combine
 flash@157 ; direct_copy_kernel@157 flash@157 direct_copy_kernel@157 => Fail Worse copies 0 → 2 of direct_copy_kernel
@@ -92,12 +92,12 @@ copies=0 ; flash@157 copies=0 =>
 #[test]
 fn counts_are_compared_where_both_sides_count() {
     hold("
-calls.plans=0 tasks=8 threads=2 copies=0 ; calls.plans=1 tasks=4 threads=1 copies=3 => Fail Worse tasks 8 → 4 | Fail Worse copies 0 → 3 | Fail Worse counts 0 → 1 of calls.plans | Warn Worse threads 2 → 1
+calls.plans=0 tasks=8 threads=2 copies=0 ; calls.plans=1 tasks=4 threads=1 copies=3 => Fail Worse tasks 8 → 4 | Fail Worse copies 0 → 3 | Fail Worse plans 0 → 1 a call | Warn Worse threads 2 → 1
 tasks=8 ; tasks=8 module_loads=9 =>
 gap_ns=8 ; gap_ns=80 =>
 workspace_bytes=1000 ; workspace_bytes=1099 =>
-workspace_bytes=1000 ; workspace_bytes=1101 => Warn Worse memory 1000 B → 1.08 KiB of workspace_bytes
-a@1 .tile=64 ; a@1 .tile=32 .new=1 => Warn Other parameters 64 → 32 of tile
+workspace_bytes=1000 ; workspace_bytes=1101 => Warn Worse workspace 1000 B → 1.08 KiB
+a@1 .tile=64 ; a@1 .tile=32 .new=1 => Warn Other tile 64 → 32
 ");
 }
 
@@ -112,10 +112,10 @@ fn figures_of_a_kernel_are_compared_one_by_one() {
     assert_eq!(
         told(&base, &head),
         [
-            "Fail Worse spills 0 → 64 of flash",
+            "Fail Worse local memory 0 → 64 bytes a thread of flash",
             "Warn Other block 128x1x1 → 64x2x1 of flash",
             "Warn Worse registers 128 → 255 of flash",
-            "Warn Worse shared-memory 4096 → 8192 of flash",
+            "Warn Worse shared memory 4096 → 8192 bytes of flash",
             "Warn Worse occupancy 2 → 1 of flash",
         ]
     );
@@ -224,8 +224,8 @@ fn what_an_activity_tells_of_cuda_is_a_count() {
     assert_eq!(
         told(&old, &new),
         [
-            "Fail Worse waits for the device in each call: 0 → 1",
-            "Fail Worse cudaMalloc a call 0 → 2",
+            "Fail Worse waits for the device 0 → 1 a call",
+            "Fail Worse cudaMalloc 0 → 2 a call",
         ]
     );
     assert_eq!(

@@ -8,7 +8,7 @@ use super::runs::{FEWEST, Runs, RunsOf, THRESHOLD, comparable, judge};
 use super::{Analysis, analyse};
 use crate::account::{Asked, account};
 use crate::causes::{Facts, Found, found};
-use crate::judgement::{Account, Difference, Finding, Verdict, VerdictOutcome};
+use crate::judgement::{Account, Finding, Mismatch, Verdict, VerdictOutcome};
 use regatta_core::machine::{
     Division, KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, in_each,
     of_recordings, repetition, whole,
@@ -29,7 +29,7 @@ pub struct Comparison {
     /// The sides in figures.
     pub sides: Sides<SideFigures>,
     /// Facts that keep times from being compared.
-    pub incomparable: Vec<Difference>,
+    pub incomparable: Vec<Mismatch>,
     /// By growth of total time, the most first.
     pub kernels: Vec<KernelChange>,
     /// Causes, those that account for most first.
@@ -178,7 +178,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     let mut differ = |field: &str, base: String, head: String| {
         if base != head {
             let field = field.to_owned();
-            incomparable.push(Difference { field, base, head });
+            incomparable.push(Mismatch { field, base, head });
         }
     };
     differ("devices", base.devices(), head.devices());

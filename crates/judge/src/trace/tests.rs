@@ -22,8 +22,8 @@ fn the_lost_splits_come_first_with_everything_one_asks() {
     let (base, head) = (training(157), training(1));
     assert_eq!(
         first(&base, &head),
-        "less-parallel: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 157x1x1 → 1x1x1, \
-         1 of 132 SMs, 2.60 → 268.0 ms, 103.1x slower"
+        "less-parallel: grid 157x1x1 → 1x1x1, fill 132 → 1 of 132 SMs of \
+         fmha_cutlassB_f32_aligned_64x64_k32_sm80, 2.60 → 268.0 ms a launch, 103.1x slower"
     );
     let comparison = compared(&base, &head);
     assert_eq!(comparison.verdict.outcome, VerdictOutcome::Failed);
@@ -79,13 +79,13 @@ fn program(line: &str) -> Trace {
 fn what_differs_of_two_programs_is_told_as_its_cause() {
     let copies = "copy_kernel@1000:39 ".repeat(4);
     let table = format!("
-flash@132:82 ; {copies}flash@132:82 => copies-added: 4 copy kernels added (copy_kernel), 156.0 of 238.0 µs
+flash@132:82 ; {copies}flash@132:82 => copies-added: copies 0 → 4 of copy_kernel, 156.0 of 238.0 µs
 flash@132:82 ; flash@132:82 DtoH:2 => copies-added: DtoH 0 → 1, 2.00 of 84.0 µs
 flash@132:20 ; flash@132:20 pause:250 => host-bound: device idle waiting for the host 0 →
-flash@132:20 ; flash@132:50 => same-launch: flash: 20.0 → 50.0 µs
+flash@132:20 ; flash@132:50 => same-launch: 20.0 → 50.0 µs a launch of flash, 2.50x slower
 load:0 flash@132:20 ; load:2 flash@132:20 => modules-loaded: modules loaded 0 → 2 a repetition
 load:2 flash@132:20 ; load:2 flash@132:20 =>
-a@132:20 b@132:20 ; a@132:20 c@132:40 => kernel-replaced: b → c: 20.0 → 40.0 µs, 2.00x slower
+a@132:20 b@132:20 ; a@132:20 c@132:40 => kernel-replaced: kernel b → c, 20.0 → 40.0 µs a launch, 2.00x slower
 a@132:20 b@132:20 ; a@132:20 a@132:20 a@132:20 a@132:20 b@132:20 => launches-added: launches 2 → 5
 ");
     for line in table.lines().filter(|line| !line.is_empty()) {
@@ -104,7 +104,7 @@ a@132:20 b@132:20 ; a@132:20 a@132:20 a@132:20 a@132:20 b@132:20 => launches-add
     });
     let told = first(&program("a@132:20"), &recompiled);
     assert!(
-        told.starts_with("recompiled: a: registers 168 → 255"),
+        told.starts_with("recompiled: registers 168 → 255 of a, "),
         "{told}"
     );
     let late = compared(&program("a@132:20"), &program("a@132:20 pause:250"));
@@ -122,7 +122,7 @@ fn what_costs_stands_out_in_one_trace() {
     assert_eq!(
         standing(&training(1)),
         [
-            "few-blocks: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 1x1x1, 1 of 132 SMs, \
+            "few-blocks: grid 1x1x1 of fmha_cutlassB_f32_aligned_64x64_k32_sm80, 1 of 132 SMs, \
              268.0 of 268.4 ms of kernels a repetition (99.9 %)"
         ]
     );

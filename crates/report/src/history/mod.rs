@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::text::one_line;
 use regatta_core::record::history::History;
 use regatta_judge::history::{Event, Lost, Options, Series, Step, Trend, Trends, Who};
-use regatta_judge::judgement::Difference;
+use regatta_judge::judgement::Mismatch;
 use regatta_worker::units::{ARROW, Ratio, counted};
 
 pub use page::page;
@@ -206,9 +206,9 @@ fn changed(event: &Event) -> Vec<String> {
 }
 
 /// Differences in words: `torch.torch 2.10.0 → 2.11.0`.
-fn differences(all: &[Difference]) -> Vec<String> {
+fn differences(all: &[Mismatch]) -> Vec<String> {
     let each = all.iter().map(|difference| {
-        let Difference { field, base, head } = difference;
+        let Mismatch { field, base, head } = difference;
         one_line(&format!("{field} {base} {ARROW} {head}"))
     });
     each.collect()

@@ -99,7 +99,7 @@ fn structure(row: &Row, shown: Option<Metric>) -> Vec<String> {
                 .filter(|of| Some(of.metric) != shown)
                 .map(MetricRow::changed),
         )
-        .chain(row.structure_told());
+        .chain(row.structure_beside_causes());
     told.map(|change| one_line(&change)).collect()
 }
 

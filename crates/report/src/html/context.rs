@@ -105,7 +105,7 @@ pub struct DifferenceView {
     pub head: String,
 }
 
-pub fn difference(difference: &regatta_judge::judgement::Difference) -> DifferenceView {
+pub fn difference(difference: &regatta_judge::judgement::Mismatch) -> DifferenceView {
     DifferenceView {
         field: one_line(&difference.field),
         base: one_line(&difference.base),

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::fixture::{self, Scene, stands_alone};
+use regatta_core::machine::LaunchChange;
 use regatta_core::suite::structural::{Action, Kind};
-use regatta_judge::judgement::{Direction, StructuralChange, Word};
+use regatta_judge::judgement::{Difference, Direction, StructuralChange, Word};
 
 /// The page, and what its script draws cases of.
 fn page_of(scene: &Scene, limits: PageLimits) -> (String, serde_json::Value) {
@@ -180,10 +181,11 @@ fn a_ratio_is_coloured_by_its_own_direction() {
     faster.structure = Some(vec![StructuralChange {
         kind: Kind::Fill,
         direction: Direction::Worse,
-        name: "fmha".to_owned(),
-        before: "157x1x1".to_owned(),
-        after: "1x1x1".to_owned(),
         action: Action::Fail,
+        difference: Difference::Launch {
+            kernel: "fmha".to_owned(),
+            change: LaunchChange::Grid([157, 1, 1], [1, 1, 1]),
+        },
     }]);
     let page = page(&scene);
     let mut articles = page.split("</article>");

@@ -84,7 +84,7 @@ fn paragraphs(row: &Row, whole: bool) -> Vec<String> {
     told.extend(Uncounted::told(&row.uncounted));
     if whole {
         told.extend(row.regressed().filter_map(accounted));
-        told.extend(row.structure_told());
+        told.extend(row.structure_beside_causes());
         told.extend(row.account_told());
         told.extend(row.findings.iter().map(ToString::to_string));
     }

@@ -358,7 +358,7 @@ mod tests {
         let page = page_of(&testing::training(157), &testing::training(1));
         for words in [
             "<h1>Worse</h1>",
-            "<b>less-parallel</b>: fmha_cutlassB_f32_aligned_64x64_k32_sm80: grid 157x1x1",
+            "<b>less-parallel</b>: grid 157x1x1 → 1x1x1, fill 132 → 1 of 132 SMs of fmha_",
             "grid 157x1x1 → 1x1x1</span>",
             "2 of 3 kernels as before",
             "a &lt;1&gt;.trace",

@@ -1,0 +1,404 @@
+//! What differs between base and head, as values. Each difference is made once, whoever points
+//! at it, and this is the one wording of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::counts::event;
+use regatta_core::machine::{
+    BYTES, Counts, DRIVER_ALLOCATIONS, DRIVER_FREES, INSTRUCTIONS, KernelChange, LaunchChange,
+    MODULE_LOADS, SYNCHRONISATIONS, Sides, moves_data, short,
+};
+use regatta_core::suite::structural::{Action, Kind};
+use regatta_worker::attention::ParamValue;
+use regatta_worker::units::{ARROW, Bytes, Nanoseconds, Ratio, Share, from_to};
+
+/// A fact beside the code in which the two sides differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Mismatch {
+    /// Its name: `driver`, `schema`, `torch.versions.cudnn`.
+    pub field: String,
+    /// The base's.
+    pub base: String,
+    /// The head's.
+    pub head: String,
+}
+
+impl fmt::Display for Mismatch {
+    /// `torch.versions.cudnn 9.1 → 9.2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {ARROW} {}", self.field, self.base, self.head)
+    }
+}
+
+/// Something before and after. Kernels are named in full, and printed by their short names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(tag = "of", rename_all = "kebab-case")]
+pub enum Difference {
+    /// A figure of a kernel's launches: `grid 157x1x1 → 1x1x1 of fmha_cutlassB`.
+    Launch {
+        /// The kernel.
+        kernel: String,
+        /// The figure.
+        change: LaunchChange,
+    },
+    /// Multiprocessors that a kernel has a block for: `fill 132 → 1 of 132 SMs of fmha_cutlassB`.
+    Fill {
+        /// The kernel.
+        kernel: String,
+        /// How many there were and are.
+        filled: Sides<u64>,
+        /// How many the device has.
+        sms: u32,
+    },
+    /// The mean time of a launch: `2.60 → 268.0 ms a launch of fmha_cutlassB, 103.1x slower`.
+    Mean {
+        /// The kernel.
+        kernel: String,
+        /// What it took and takes; 0 where it is not launched.
+        time: Sides<Nanoseconds>,
+    },
+    /// How often a kernel is launched: `launches 1 → 2 of combine`.
+    Launches {
+        /// The kernel.
+        kernel: String,
+        /// Launches of a call, or of a repetition.
+        count: Sides<f64>,
+    },
+    /// Kernels in the place of others: `kernel flash_v3 → flash_v2`.
+    Kernel {
+        /// Their names, a list of which ends in `...` where it is cut.
+        names: Sides<Vec<String>>,
+    },
+    /// Instructions of a kernel: `instructions 1000 → 1010 (+1.00 %) of flash`.
+    Instructions {
+        /// The kernel, or the whole call.
+        kernel: String,
+        /// Which, in words.
+        what: String,
+        /// The ranges that were counted.
+        counts: Sides<Counts>,
+    },
+    /// A count: `threads 2 → 1`, `cudaMalloc 0 → 2 a call`.
+    Count {
+        /// Its name, as the worker or the trace has it.
+        name: String,
+        /// A mean over repetitions need not be whole.
+        count: Sides<f64>,
+        /// Of what it is told: `a call`, or nothing.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        each: String,
+    },
+    /// Runs of an operator or function in a call: `operators 1 → 2 of aten::copy_`.
+    Runs {
+        /// [`Kind::Operators`] or [`Kind::Functions`].
+        kind: Kind,
+        /// Its name.
+        name: String,
+        /// How many.
+        count: Sides<u64>,
+    },
+    /// Memory: `workspace 512 B → 4.00 KiB`.
+    Memory {
+        /// The count's name.
+        name: String,
+        /// How much there was and is.
+        size: Sides<Bytes>,
+    },
+    /// What a parameter became: `num_splits_key 157 → 1`.
+    Parameter {
+        /// Its name.
+        name: String,
+        /// What it was and is.
+        value: Sides<ParamValue>,
+    },
+    /// A time: `host 50.3 → 277.0 µs a call`.
+    Time {
+        /// What takes it.
+        what: String,
+        /// What it was and is.
+        time: Sides<Nanoseconds>,
+        /// Of what it is told.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        each: String,
+    },
+    /// The share of copying that runs beside kernels.
+    Overlap {
+        /// What it was and is.
+        share: Sides<Share>,
+    },
+    /// The medians of the device's clock: `clock 1980 → 1410 MHz`.
+    Clock {
+        /// What it was and is.
+        mhz: Sides<f64>,
+    },
+    /// A version of a library.
+    Version(Mismatch),
+}
+
+/// Copies and kernels that run at the same time.
+pub const AT_ONCE: &str = "copies and compute at once";
+
+impl Difference {
+    /// A figure of the launches of a kernel.
+    pub fn launch(kernel: &KernelChange, change: LaunchChange) -> Difference {
+        let kernel = kernel.called().to_owned();
+        Difference::Launch { kernel, change }
+    }
+
+    /// Multiprocessors that a kernel has a block for, where that changed. Of kernels that move
+    /// data it says nothing: wider accesses take fewer blocks and are the better for it.
+    pub fn fill(kernel: &KernelChange) -> Option<Difference> {
+        let filled = kernel.filled().filter(|of| of.base != of.head);
+        let (filled, sms) = filled.zip(kernel.sms)?;
+        let kernel = kernel.called().to_owned();
+        (!moves_data(&kernel)).then_some(Difference::Fill {
+            kernel,
+            filled,
+            sms,
+        })
+    }
+
+    /// How often a kernel is launched.
+    pub fn launches(kernel: &KernelChange) -> Difference {
+        let (kernel, count) = (kernel.called().to_owned(), kernel.count);
+        Difference::Launches { kernel, count }
+    }
+
+    /// The mean time of a launch of a kernel.
+    pub fn mean(kernel: &KernelChange) -> Difference {
+        let (kernel, time) = (kernel.called().to_owned(), kernel.mean_ns);
+        Difference::Mean { kernel, time }
+    }
+
+    /// A count of `each`: `a call`, `a repetition`.
+    pub fn count(name: &str, count: Sides<f64>, each: &str) -> Difference {
+        let asked = [
+            SYNCHRONISATIONS,
+            DRIVER_ALLOCATIONS,
+            DRIVER_FREES,
+            MODULE_LOADS,
+        ];
+        let told = asked.contains(&name) || name.starts_with(CALLS);
+        Difference::Count {
+            name: name.to_owned(),
+            count,
+            each: if told { each.to_owned() } else { String::new() },
+        }
+    }
+
+    /// Memory that a count of bytes tells.
+    pub fn memory(name: &str, bytes: Sides<f64>) -> Difference {
+        Difference::Memory {
+            name: name.to_owned(),
+            size: bytes.map(|bytes| Bytes(*bytes as u64)),
+        }
+    }
+
+    /// A time of `each`.
+    pub fn time(what: &str, time: Sides<Nanoseconds>, each: &str) -> Difference {
+        Difference::Time {
+            what: what.to_owned(),
+            time,
+            each: each.to_owned(),
+        }
+    }
+
+    /// What the suite's policy knows it by: the kernel, count or parameter.
+    pub fn name(&self) -> &str {
+        match self {
+            Difference::Launch { kernel: name, .. }
+            | Difference::Fill { kernel: name, .. }
+            | Difference::Mean { kernel: name, .. }
+            | Difference::Launches { kernel: name, .. }
+            | Difference::Instructions { kernel: name, .. }
+            | Difference::Count { name, .. }
+            | Difference::Runs { name, .. }
+            | Difference::Memory { name, .. }
+            | Difference::Parameter { name, .. }
+            | Difference::Time { what: name, .. } => name,
+            Difference::Kernel { names } => names.head.first().map_or("", String::as_str),
+            Difference::Overlap { .. } => AT_ONCE,
+            Difference::Clock { .. } => "clock",
+            Difference::Version(version) => &version.field,
+        }
+    }
+
+    /// The kernel that it is of, where it is of one.
+    pub fn kernel(&self) -> Option<&str> {
+        match self {
+            Difference::Launch { .. }
+            | Difference::Fill { .. }
+            | Difference::Mean { .. }
+            | Difference::Launches { .. }
+            | Difference::Instructions { .. }
+            | Difference::Kernel { .. } => Some(self.name()),
+            _ => None,
+        }
+    }
+
+    /// In words, without the kernel that it is of where another of that kernel stands beside it.
+    pub fn text(&self, with_kernel: bool) -> String {
+        let of = |kernel: &str| match with_kernel {
+            true => format!(" of {}", short(kernel)),
+            false => String::new(),
+        };
+        match self {
+            Difference::Launch { kernel, change } => format!("{change}{}", of(kernel)),
+            Difference::Fill {
+                kernel,
+                filled,
+                sms,
+            } => format!("fill {} of {sms} SMs{}", became(filled), of(kernel)),
+            Difference::Mean { kernel, time } => {
+                let both = time.base.0 > 0.0 && time.head.0 > 0.0;
+                let ratio = if both {
+                    time.head / time.base
+                } else {
+                    Ratio::ONE
+                };
+                let times = from_to(time.base, time.head);
+                format!("{times} a launch{}, {}", of(kernel), ratio.told())
+            }
+            Difference::Launches { kernel, count } => {
+                let what = match moves_data(kernel) {
+                    true => "copies",
+                    false => "launches",
+                };
+                format!("{what} {}{}", became(&count.map(rounded)), of(kernel))
+            }
+            Difference::Kernel { names } => {
+                let names = names.map(|all| {
+                    let all: Vec<String> = all.iter().map(|name| short(name)).collect();
+                    all.join(", ")
+                });
+                match names.base == names.head {
+                    true => format!("kernel {} (differs further on in its name)", names.base),
+                    false => format!("kernel {}", became(&names)),
+                }
+            }
+            Difference::Instructions {
+                kernel,
+                what,
+                counts,
+            } => {
+                let which = match what == INSTRUCTIONS {
+                    true => String::new(),
+                    false => format!(", {what}"),
+                };
+                let share = grown(counts);
+                format!(
+                    "{INSTRUCTIONS} {}{share}{}{which}",
+                    became(counts),
+                    of(kernel)
+                )
+            }
+            Difference::Count { name, count, each } => {
+                let space = if each.is_empty() { "" } else { " " };
+                let count = became(&count.map(rounded));
+                format!("{} {count}{space}{each}", count_words(name))
+            }
+            Difference::Runs { kind, name, count } => {
+                format!("{} {} of {name}", kind.text(), became(count))
+            }
+            Difference::Memory { name, size } => {
+                let name = name.strip_suffix(BYTES).unwrap_or(name).replace('_', " ");
+                format!("{name} {}", became(size))
+            }
+            Difference::Parameter { name, value } => format!("{name} {}", became(value)),
+            Difference::Time { what, time, each } => {
+                format!("{what} {}{each}", from_to(time.base, time.head))
+            }
+            Difference::Overlap { share } => format!("{AT_ONCE} {} of copying", became(share)),
+            Difference::Clock { mhz } => {
+                format!("clock {:.0} {ARROW} {:.0} MHz", mhz.base, mhz.head)
+            }
+            Difference::Version(version) => version.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(true))
+    }
+}
+
+/// How names begin of counted functions.
+pub const CALLS: &str = "calls.";
+
+/// A count in words that a number follows.
+fn count_words(name: &str) -> String {
+    let asked = match name {
+        SYNCHRONISATIONS => "waits for the device",
+        DRIVER_ALLOCATIONS => "cudaMalloc",
+        DRIVER_FREES => "cudaFree",
+        MODULE_LOADS => "modules loaded",
+        _ => match name.strip_prefix(CALLS) {
+            Some(function) => event(function).unwrap_or(function),
+            None => return name.replace('_', " "),
+        },
+    };
+    asked.to_owned()
+}
+
+fn became<T: fmt::Display>(of: &Sides<T>) -> String {
+    format!("{} {ARROW} {}", of.base, of.head)
+}
+
+/// A count, which as a mean over repetitions need not be whole.
+fn rounded(count: &f64) -> String {
+    match (count - count.round()).abs() < 0.05 {
+        true => format!("{count:.0}"),
+        false => format!("{count:.1}"),
+    }
+}
+
+/// The least that a range grew by, in the direction in which it did: ` (+1.00 %)`.
+fn grown(of: &Sides<Counts>) -> String {
+    let (before, after) = match of.head.least > of.base.most {
+        true => (of.base.most, of.head.least),
+        false => (of.base.least, of.head.most),
+    };
+    match of.base.most {
+        0 => String::new(),
+        _ => format!(" ({:+.2} %)", 100.0 * (after as f64 / before as f64 - 1.0)),
+    }
+}
+
+/// A difference of the structures of two calls, and how the suite takes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct StructuralChange {
+    /// Its kind.
+    pub kind: Kind,
+    /// Whether it is for the worse.
+    pub direction: Direction,
+    /// How the suite takes it.
+    pub action: Action,
+    /// What it is.
+    #[serde(flatten)]
+    pub difference: Difference,
+}
+
+impl fmt::Display for StructuralChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.difference.fmt(f)
+    }
+}
+
+/// Whether a change of structure is for the worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// It can only cost.
+    Worse,
+    /// It can only help.
+    Better,
+    /// It may do either.
+    Other,
+}
