@@ -17,7 +17,6 @@ mod metrics;
 mod rows;
 pub mod rule;
 pub mod spread;
-pub mod statistics;
 pub mod structure;
 mod timing;
 pub mod trace;

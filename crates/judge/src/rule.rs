@@ -11,10 +11,12 @@
 //! this comparison's share of the gate's error show a change at all; or if the two sides lie so
 //! far apart that no test is needed; or if more of the head's starts are slow (Fisher's exact
 //! test). It is the *same* if the interval lies within the threshold. All else is open, and is
-//! measured again. How often this is wrong, and what it detects: `rule/simulation.rs`.
+//! measured again. How often this is wrong, and what it detects: `rule/tests.rs`.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
+
+use statrs::distribution::{ContinuousCDF, Normal};
 
 /// Numbers of pairs, or of invocations of the head, after which the rule looks.
 pub const LOOKS: [u32; 5] = [5, 10, 15, 25, 35];
@@ -37,7 +39,7 @@ pub const FEWEST: usize = 5;
 
 /// From so many values on in all, the normal approximation of U is used: it is off by less than
 /// a percent where decisions are made.
-const EXACT_LIMIT: usize = 120;
+pub const EXACT_LIMIT: usize = 120;
 
 /// Values of one metric of one case, one an invocation: natural logarithms.
 #[derive(Clone, Copy, Debug)]
@@ -266,9 +268,9 @@ impl Ranks {
                 let (n, m) = (base as f64, head as f64);
                 let mean = n * m / 2.0;
                 let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
-                return Box::new((0..base * head).map(move |u| {
-                    1.0 - crate::statistics::normal_upper((u as f64 + 0.5 - mean) / deviation)
-                }));
+                let normal = Normal::standard();
+                let tail = move |u| normal.cdf((u as f64 + 0.5 - mean) / deviation);
+                return Box::new((0..base * head).map(tail));
             }
             Ranks::All { base, head } => mann_whitney_ways(base, head),
             Ranks::Pairs(pairs) => signed_rank_ways(pairs),
@@ -328,12 +330,6 @@ fn fisher(head_slow: usize, base_slow: usize, base: usize, head: usize) -> f64 {
         .sum()
 }
 
-/// P(U ≤ 0), P(U ≤ 1), ... of Mann and Whitney's U without ties.
-#[cfg(test)]
-pub fn mann_whitney_tails(base: usize, head: usize) -> Vec<f64> {
-    Ranks::All { base, head }.lower_tails().collect()
-}
-
 fn differences(base: &[f64], head: &[f64]) -> Vec<f64> {
     sorted(head.iter().flat_map(|h| base.iter().map(move |b| h - b)))
 }
@@ -377,4 +373,4 @@ fn range(values: &[f64]) -> f64 {
 }
 
 #[cfg(test)]
-mod simulation;
+mod tests;

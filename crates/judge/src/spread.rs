@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::statistics::coefficient_of_variation;
 use regatta_core::record::RecordError;
 use regatta_core::record::entries::Entries;
 use regatta_core::record::side::median;
@@ -88,6 +87,15 @@ impl Spreads {
             between: Share(coefficient_of_variation(&numbers(&medians))),
         })
     }
+}
+
+/// Standard deviation (of a sample, over n - 1) over the mean; not a number for fewer
+/// than two values.
+fn coefficient_of_variation(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values.iter().map(|value| (value - mean).powi(2));
+    (squares.sum::<f64>() / (count - 1.0)).sqrt() / mean
 }
 
 /// Spread of every case of a run that was measured, in the order of the plan.

@@ -10,28 +10,34 @@
 //! What gets slower in no step that stands out creeps: the newest run is compared with the oldest
 //! one, without the steps between them, by the rule of gates.
 
-mod memory;
+mod changes;
 mod moved;
-mod scan;
 mod types;
 
 pub use types::{Creep, Crept, Event, Lost, Options, Series, Step, Trend, Trends, Who};
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use crate::rule::{Answer, FEWEST, GATE_ERROR, Series as Values, Terms, compare, shift};
-use memory::Memory;
+use changes::{beside, changes, correlation, middle};
 use regatta_core::record::history::{Came, Clock, History};
-use regatta_worker::units::{Nanoseconds, Probability, Ratio};
-use scan::{Place, Scan, middle};
+use regatta_core::record::side::median;
+use regatta_worker::units::{Nanoseconds, Ratio, Share};
+
+/// Smaller changes are not told.
+const THRESHOLD: Share = Share(0.01);
+
+/// Probability that a history in which nothing changed shows a change anywhere.
+const ERROR: f64 = 0.01;
+
+/// Runs that creep is measured from.
+pub const REFERENCE: usize = 10;
 
 /// Reads a history.
 pub fn trends(history: &History, options: &Options) -> Trends {
     let all = series(history, options.clock);
     let (shared, cases) = found(&all, history.runs.len(), options);
-    let events = moved::events(history, &all, shared.as_ref(), &cases, options);
+    let events = moved::events(history, &all, shared.as_ref(), &cases);
     let crept = moved::crept(history, &all, shared.as_ref(), &cases);
     Trends {
         shared,
@@ -63,43 +69,36 @@ pub fn series(history: &History, clock: Clock) -> Vec<Series> {
 
 /// What so many runs of these cases share, and what each of them says.
 pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, Vec<Trend>) {
-    let logs = all.par_iter().map(logarithms);
+    let error = ERROR / (all.len() + 1) as f64;
+    let logs = all.par_iter().map(|series| logarithms(&series.times));
     let mut logs: Vec<Vec<f64>> = logs.collect();
-    let scan = Scan {
-        shortest: options.shortest.max(2),
-        ln_level: options.level.0.ln() - ((all.len() + 1) as f64).ln(),
-        memory: 0.0,
-        error: GATE_ERROR / all.len().max(1) as f64,
-    };
-    let shared = shared(all, &logs, runs).map(|shared| {
-        let own = Scan {
-            memory: Memory::of(&shared.logs).by_itself(),
-            ..scan
-        };
-        let changes = own.changes(&shared.logs);
-        shared.take_out(&changes, all, &mut logs);
-        let factors = shared.logs.iter().map(|log| Nanoseconds(log.exp()));
-        let factors: Vec<Nanoseconds> = factors.collect();
+    let mut shared = None;
+    if let Some((runs, factors)) = shared_factors(all, &logs, runs) {
+        let places = changes(&factors, error, own_correlation(&factors));
+        take_out(&runs, &factors, &places, all, &mut logs);
+        let times: Vec<Nanoseconds> = factors.iter().map(|log| Nanoseconds(log.exp())).collect();
+        let values = times.iter().map(|factor| vec![*factor]).collect();
         let series = Series {
-            runs: shared.runs,
-            values: factors.iter().map(|factor| vec![*factor]).collect(),
-            times: factors,
+            runs,
+            times,
+            values,
         };
-        let steps = steps(&series, &shared.logs, &changes, own, options);
-        let ends = Ends::of(&series, &steps, options);
-        let creep = ends.and_then(|ends| ends.creep(0.0, &series, own, options));
-        told(&series, steps, creep, options)
-    });
-    let memories: Vec<Memory> = logs.par_iter().map(|logs| Memory::of(logs)).collect();
-    let usual = Memory::usual(&memories);
-    let cases = all.par_iter().zip(&logs).zip(&memories);
+        let steps = steps(&series, &factors, places);
+        let creep = Ends::of(&series, &steps, options).and_then(|ends| ends.creep(0.0, 1, &series));
+        shared = Some(trend(&series, steps, creep, options));
+    }
+    // What a machine keeps from day to day is in most cases.
+    let usual: Vec<f64> = logs.par_iter().map(|logs| correlation(logs)).collect();
+    let usual = if usual.len() < FEW {
+        0.0
+    } else {
+        middle(&usual)
+    };
+    let cases = all.par_iter().zip(&logs);
     let cases: Vec<_> = cases
-        .map(|((series, logs), own)| {
-            let scan = Scan {
-                memory: usual.max(own.by_itself()),
-                ..scan
-            };
-            let steps = steps(series, logs, &scan.changes(logs), scan, options);
+        .map(|(series, logs)| {
+            let correlation = usual.max(own_correlation(logs));
+            let steps = steps(series, logs, changes(logs, error, correlation));
             let ends = Ends::of(series, &steps, options);
             (steps, ends)
         })
@@ -107,28 +106,28 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
     // What the oldest run and the newest of all cases have in common is of these two days.
     let shifts = cases.iter().filter_map(|(_, ends)| ends.as_ref()?.shift());
     let shifts: Vec<f64> = shifts.collect();
-    let days = if shifts.len() < FEW {
-        0.0
-    } else {
-        middle(&shifts)
+    let days = match shifts.len() < FEW {
+        true => 0.0,
+        false => middle(&shifts),
     };
     let cases = all.par_iter().zip(cases).map(|(series, (steps, ends))| {
-        let creep = ends.and_then(|ends| ends.creep(days, series, scan, options));
-        told(series, steps, creep, options)
+        let creep = ends.and_then(|ends| ends.creep(days, all.len(), series));
+        trend(series, steps, creep, options)
     });
     (shared, cases.collect())
 }
 
-fn logarithms(series: &Series) -> Vec<f64> {
-    series.times.iter().map(|time| time.0.ln()).collect()
+/// As much of the correlation of one series as cannot be chance.
+fn own_correlation(logs: &[f64]) -> f64 {
+    (correlation(logs) - 4.0 / (logs.len().max(1) as f64).sqrt()).max(0.0)
 }
 
-/// Values on each side of a change that its size is taken of: the pairs of more would take
-/// longer than finding it.
-const NEAREST: usize = 50;
+fn logarithms(times: &[Nanoseconds]) -> Vec<f64> {
+    times.iter().map(|time| time.0.ln()).collect()
+}
 
 /// What a series says of these changes.
-fn told(
+fn trend(
     series: &Series,
     steps: Vec<(usize, Step)>,
     creep: Option<Creep>,
@@ -136,79 +135,52 @@ fn told(
 ) -> Trend {
     let since = steps.last().map_or(0, |(at, _)| *at);
     let since = match creep {
-        Some(_) => since.max(series.times.len().saturating_sub(options.reference)),
+        Some(_) => since.max(series.times.len().saturating_sub(REFERENCE)),
         None => since,
     };
-    let level = |values: &[Nanoseconds]| regatta_core::record::side::median(values);
-    let reference = reference(series, options);
+    let from = reference(series, options);
+    let to = series.times.len().min(from + REFERENCE);
     Trend {
         runs: series.runs.len(),
-        level_ns: level(&series.times[since..]),
-        reference_ns: level(&series.times[reference]),
+        level_ns: median(&series.times[since..]),
+        reference_ns: median(&series.times[from..to]),
         steps: steps.into_iter().map(|(_, step)| step).collect(),
         creep,
     }
 }
 
-/// The changes that are as large as the threshold, with their places in the series; `logs` are
-/// its values without what all cases of a run share.
-fn steps(
-    series: &Series,
-    logs: &[f64],
-    changes: &[Place],
-    scan: Scan,
-    options: &Options,
-) -> Vec<(usize, Step)> {
-    let mut places = changes.to_vec();
+/// The changes at these places that are as large as the threshold, each with its place; `logs`
+/// are the series' values without what all cases of a run share.
+fn steps(series: &Series, logs: &[f64], mut places: Vec<usize>) -> Vec<(usize, Step)> {
     loop {
-        let mut ends: Vec<usize> = places.iter().map(|place| place.at).collect();
+        let mut ends = vec![0];
+        ends.extend(&places);
         ends.push(logs.len());
-        let mut from = 0;
-        let mut found = Vec::new();
-        for (number, place) in places.iter().enumerate() {
-            let (at, to) = (place.at, ends[number + 1]);
-            let left = &logs[from.max(at.saturating_sub(NEAREST))..at];
-            let right = &logs[at..to.min(at + NEAREST)];
-            let level = |values: &[Nanoseconds]| regatta_core::record::side::median(values);
-            let size = shift(left, right);
-            if let (Some(size), Some(from_ns), Some(to_ns)) = (
-                size,
-                level(&series.times[from..at]),
-                level(&series.times[at..to]),
-            ) {
-                let p = (place.ln_p + paid(logs.len(), scan)).exp().min(1.0);
-                let step = Step {
-                    run: series.runs[at] as usize,
-                    before: series.runs[at - 1] as usize,
-                    from_ns,
-                    to_ns,
-                    ratio: Ratio(size.0.exp()),
-                    low: Ratio(size.1.exp()),
-                    high: Ratio(size.2.exp()),
-                    p: Probability(p * options.level.0),
-                    runs_after: to - at,
-                };
-                found.push((at, step));
-            }
-            from = at;
-        }
+        let found = ends.windows(3).filter_map(|of| {
+            let [from, at, to] = [of[0], of[1], of[2]];
+            let (left, right) = beside(&logs[from..at], &logs[at..to]);
+            let (change, low, high) = shift(&left, &right)?;
+            let step = Step {
+                run: series.runs[at] as usize,
+                before: series.runs[at - 1] as usize,
+                from_ns: median(&series.times[from..at])?,
+                to_ns: median(&series.times[at..to])?,
+                ratio: Ratio(change.exp()),
+                low: Ratio(low.exp()),
+                high: Ratio(high.exp()),
+                runs_after: to - at,
+            };
+            Some((at, step))
+        });
+        let found: Vec<(usize, Step)> = found.collect();
         // The smallest goes first: without it, its neighbours are of more runs.
-        let size = |step: &Step| step.ratio.0.ln().abs();
-        let smallest = found
-            .iter()
-            .min_by(|a, b| size(&a.1).total_cmp(&size(&b.1)));
-        match smallest.map(|(at, step)| (*at, size(step))) {
-            Some((at, size)) if size < options.threshold.0.ln_1p() => {
-                places.retain(|place| place.at != at);
-            }
-            _ => return found,
+        let size = |of: &(usize, Step)| of.1.ratio.0.ln().abs();
+        let smallest = found.iter().min_by(|a, b| size(a).total_cmp(&size(b)));
+        match smallest.filter(|of| size(of) < THRESHOLD.0.ln_1p()) {
+            Some(small) => places.retain(|at| *at != small.0),
+            None => return found,
         }
     }
-}
-
-/// What a place pays for that many were searched, as a logarithm: of the level.
-fn paid(length: usize, scan: Scan) -> f64 {
-    scan.places(length) - scan.ln_level
 }
 
 /// Cases whose latest run gave no time, and since when.
@@ -222,7 +194,7 @@ fn lost(history: &History) -> Vec<Option<Lost>> {
             let reason = match came {
                 Came::Timed(_) => None,
                 Came::Unsupported => Some("unsupported"),
-                Came::Disturbed => Some("the machine was in all of its times"),
+                Came::Disturbed => Some("other programs disturbed all of its times"),
                 Came::Failed(reason) | Came::Missing(reason) => Some(reason.as_str()),
             };
             let since = of.take().map(|lost| lost.run);
@@ -238,19 +210,9 @@ fn lost(history: &History) -> Vec<Option<Lost>> {
 /// Of fewer cases the middle one is the case itself.
 const FEW: usize = 8;
 
-/// What all cases share, run by run.
-struct Shared {
-    /// The runs that have it.
-    runs: Vec<u32>,
-    /// Logarithm of the factor.
-    logs: Vec<f64>,
-}
-
-/// The middle one of how far cases are from their own medians, in each run of enough of them.
-fn shared(all: &[Series], logs: &[Vec<f64>], runs: usize) -> Option<Shared> {
-    if all.len() < FEW {
-        return None;
-    }
+/// The runs of enough cases, and the logarithm of the factor that all of them share: the middle
+/// one of how far cases are from their own medians.
+fn shared_factors(all: &[Series], logs: &[Vec<f64>], runs: usize) -> Option<(Vec<u32>, Vec<f64>)> {
     let mut away: Vec<Vec<f64>> = vec![Vec::new(); runs];
     for (series, logs) in all.iter().zip(logs) {
         let level = middle(logs);
@@ -262,41 +224,40 @@ fn shared(all: &[Series], logs: &[Vec<f64>], runs: usize) -> Option<Shared> {
     }
     let enough = away.into_par_iter().enumerate();
     let enough = enough.filter(|(_, away)| away.len() >= FEW);
-    let (runs, logs): (Vec<u32>, Vec<f64>) = enough
-        .map(|(run, away)| (run as u32, middle(&away)))
-        .unzip();
-    (!runs.is_empty()).then_some(Shared { runs, logs })
+    let of_runs = enough.map(|(run, away)| (run as u32, middle(&away)));
+    let (runs, factors): (Vec<u32>, Vec<f64>) = of_runs.unzip();
+    (!runs.is_empty()).then_some((runs, factors))
 }
 
-impl Shared {
-    /// Takes out of each case how far its runs are from the level that these changes leave.
-    fn take_out(&self, changes: &[Place], all: &[Series], logs: &mut [Vec<f64>]) {
-        let mut ends: Vec<usize> = changes.iter().map(|place| place.at).collect();
-        ends.push(self.logs.len());
-        let mut wobble = vec![0.0; self.runs.last().map_or(0, |last| *last as usize + 1)];
-        let mut from = 0;
-        for to in ends {
-            let level = middle(&self.logs[from..to]);
-            for place in from..to {
-                wobble[self.runs[place] as usize] = self.logs[place] - level;
-            }
-            from = to;
+/// Takes out of each case how far its runs are from the level that these changes of the factors
+/// leave.
+fn take_out(
+    runs: &[u32],
+    factors: &[f64],
+    places: &[usize],
+    all: &[Series],
+    logs: &mut [Vec<f64>],
+) {
+    let mut away = vec![0.0; runs.last().map_or(0, |last| *last as usize + 1)];
+    let mut from = 0;
+    for to in places.iter().copied().chain([factors.len()]) {
+        let level = middle(&factors[from..to]);
+        for place in from..to {
+            away[runs[place] as usize] = factors[place] - level;
         }
-        let each = all.par_iter().zip(logs);
-        each.for_each(|(series, logs)| {
-            for (run, log) in series.runs.iter().zip(logs) {
-                *log -= wobble.get(*run as usize).copied().unwrap_or(0.0);
-            }
-        });
+        from = to;
     }
+    all.par_iter().zip(logs).for_each(|(series, logs)| {
+        for (run, log) in series.runs.iter().zip(logs) {
+            *log -= away.get(*run as usize).copied().unwrap_or(0.0);
+        }
+    });
 }
 
-/// The places of the reference in a series.
-fn reference(series: &Series, options: &Options) -> Range<usize> {
-    let from = series
-        .runs
-        .partition_point(|run| (*run as usize) < options.reference_from);
-    from..series.runs.len().min(from + options.reference)
+/// The place at which the reference of a series begins.
+fn reference(series: &Series, options: &Options) -> usize {
+    let before = |run: &u32| (*run as usize) < options.reference_from;
+    series.runs.partition_point(before)
 }
 
 /// What another day may change: the oldest run and the newest were not measured in pairs.
@@ -314,7 +275,7 @@ struct Ends {
 
 impl Ends {
     fn of(series: &Series, steps: &[(usize, Step)], options: &Options) -> Option<Ends> {
-        let from = reference(series, options).start;
+        let from = reference(series, options);
         let values = |at: usize| -> Vec<f64> {
             let before = steps
                 .iter()
@@ -324,7 +285,7 @@ impl Ends {
             of_run.map(|time| time.0.ln() - explained).collect()
         };
         let mut places = from..series.runs.len();
-        let together = options.reference.min(places.len() / 2).max(FEWEST);
+        let together = REFERENCE.min(places.len() / 2).max(FEWEST);
         Some(Ends {
             from,
             base: of_runs(places.by_ref().map(values), together)?,
@@ -338,8 +299,8 @@ impl Ends {
     }
 
     /// Whether the series creeps, by the [rule](crate::rule) of gates, without what both days did
-    /// to all cases.
-    fn creep(&self, days: f64, series: &Series, scan: Scan, options: &Options) -> Option<Creep> {
+    /// to all of so many cases.
+    fn creep(&self, days: f64, cases: usize, series: &Series) -> Option<Creep> {
         let head: Vec<f64> = self.head.iter().map(|log| log - days).collect();
         let values = Values {
             base: &self.base,
@@ -347,9 +308,9 @@ impl Ends {
             paired: false,
         };
         let terms = Terms {
-            threshold: options.threshold.0.ln_1p(),
+            threshold: THRESHOLD.0.ln_1p(),
             day: f64::ln_1p(DAY),
-            error: scan.error,
+            error: GATE_ERROR / cases.max(1) as f64,
             last: true,
         };
         let found = compare(values, terms)?;

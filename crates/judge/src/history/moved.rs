@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::scan::middle;
-use super::types::{Crept, Event, Options, Series, Step, Trend, Who};
+use super::THRESHOLD;
+use super::changes::middle;
+use super::types::{Crept, Event, Series, Step, Trend, Who};
 use crate::comparable::{differ, maps, revision_text};
 use crate::judgement::Mismatch;
 use crate::verdict::families::common;
@@ -41,7 +42,6 @@ pub(super) fn events(
     all: &[Series],
     shared: Option<&Trend>,
     cases: &[Trend],
-    options: &Options,
 ) -> Vec<Event> {
     let changes = cases.iter().enumerate();
     let changes = changes.flat_map(|(case, trend)| {
@@ -60,8 +60,7 @@ pub(super) fn events(
         let usual = step.ratio.0.ln();
         let alike = |change: &Change| {
             let own = change.step.ratio.0.ln();
-            near(change.step, step)
-                && (own - usual).abs() <= usual.abs().max(2.0 * options.threshold.0)
+            near(change.step, step) && (own - usual).abs() <= usual.abs().max(2.0 * THRESHOLD.0)
         };
         left.retain(|change| !alike(change));
         events.push(context.event(step, with, true));

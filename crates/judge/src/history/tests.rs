@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::judgement::Mismatch;
@@ -55,7 +57,6 @@ fn a_step_is_found_where_it_is_and_as_large_as_it_is() {
     assert_eq!((step.before, step.runs_after), (39, 20));
     assert!((step.ratio.0 - 1.05).abs() < 0.006, "{step:?}");
     assert!(step.low < step.ratio && step.ratio < step.high);
-    assert!(step.p.0 < 0.01);
     assert!((step.to_ns / step.from_ns).0 > 1.04);
     assert_eq!(trend.creep, None);
     assert!((trend.since_reference().unwrap().0 - 1.05).abs() < 0.01);
@@ -144,6 +145,30 @@ fn runs_of_one_value_creep_with_their_neighbours() {
     let creep = trend.creep.unwrap();
     assert!((creep.ratio.0 - 1.1).abs() < 0.02, "{creep:?}");
     assert_eq!(medians(0.0).creep, None);
+}
+
+/// Days resemble the day before them, by as much as half of what they differ by.
+#[test]
+fn runs_that_resemble_each_other_show_no_change() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut normal = || (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
+    for kept in [0.0, 0.3, 0.5, 0.5, 0.8] {
+        let mut day = normal();
+        let all: Vec<Series> = (0..30)
+            .map(|case| {
+                let away = (0..120).map(|_| {
+                    day = kept * day + f64::sqrt(1.0 - kept * kept) * normal();
+                    0.01 * day
+                });
+                let away: Vec<f64> = away.collect();
+                series(case, 120, |run| away[run].exp())
+            })
+            .collect();
+        let (shared, cases) = found(&all, 120, &Options::default());
+        let steps = |trend: &Trend| trend.steps.len();
+        let changed: usize = cases.iter().chain(&shared).map(steps).sum();
+        assert_eq!(changed, 0, "{kept}");
+    }
 }
 
 #[test]

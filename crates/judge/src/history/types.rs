@@ -4,21 +4,13 @@ use serde::Serialize;
 
 use crate::judgement::Mismatch;
 use regatta_core::record::history::Clock;
-use regatta_worker::units::{Nanoseconds, Probability, Ratio, RatioInterval, Share};
+use regatta_worker::units::{Nanoseconds, Ratio, RatioInterval};
 
 /// How a history is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Which of the times.
     pub clock: Clock,
-    /// Smaller changes are not told.
-    pub threshold: Share,
-    /// Probability that a history in which nothing changed shows a change anywhere.
-    pub level: Probability,
-    /// Runs on each side of a change, at the least.
-    pub shortest: usize,
-    /// Runs that creep is measured from.
-    pub reference: usize,
     /// The run that the reference begins with.
     pub reference_from: usize,
 }
@@ -27,10 +19,6 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             clock: Clock::Device,
-            threshold: Share(0.01),
-            level: Probability(0.01),
-            shortest: 5,
-            reference: 10,
             reference_from: 0,
         }
     }
@@ -64,8 +52,6 @@ pub struct Step {
     pub low: Ratio,
     /// Upper end.
     pub high: Ratio,
-    /// Probability of such a change anywhere in a history in which nothing changed, at most.
-    pub p: Probability,
     /// Runs after it, to the next change or the last run.
     pub runs_after: usize,
 }
@@ -198,11 +184,6 @@ impl Event {
     /// True where it got slower.
     pub fn is_slower(&self) -> bool {
         self.ratio > Ratio::ONE
-    }
-
-    /// Probability of such a change anywhere in a history without one, at most.
-    pub fn p(&self) -> Probability {
-        self.most.p
     }
 
     /// The change of the one that changed most.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::text::one_line;
 use regatta_core::record::history::History;
-use regatta_judge::history::{Event, Lost, Options, Series, Step, Trend, Trends, Who};
+use regatta_judge::history::{Event, Lost, Options, REFERENCE, Series, Step, Trend, Trends, Who};
 use regatta_judge::judgement::Mismatch;
 use regatta_worker::units::{ARROW, Ratio, counted};
 
@@ -182,12 +182,10 @@ impl<'a> Shown<'a> {
 
     /// The reference in words.
     fn reference(&self) -> String {
-        let Options {
-            reference,
-            reference_from,
-            ..
-        } = *self.options;
-        format!("the {reference} runs from {} on", self.day(reference_from))
+        format!(
+            "the {REFERENCE} runs from {} on",
+            self.day(self.options.reference_from)
+        )
     }
 }
 

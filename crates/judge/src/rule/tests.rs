@@ -6,7 +6,10 @@
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Answer, Comparison, GATE_ERROR, LOOKS, Series, Terms, compare};
+use super::{
+    Answer, Comparison, GATE_ERROR, LOOKS, Series, Terms, compare, mann_whitney_ways,
+    signed_rank_ways,
+};
 
 /// Metrics of a case on a GPU, among which a gate's error is shared.
 const METRICS: usize = 5;
@@ -413,6 +416,16 @@ fn random_suites(noise: Noise, suites: usize) -> [usize; 3] {
 }
 
 /// What no noise that was seen may do, at a size that each change can be tried at.
+
+/// By counting all orders of four values, and all signs of three ranks.
+#[test]
+fn ways_are_what_counting_gives() {
+    assert_eq!(mann_whitney_ways(2, 2), [1.0, 1.0, 2.0, 1.0, 1.0]);
+    assert_eq!(signed_rank_ways(3), [1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0]);
+    let all: f64 = mann_whitney_ways(5, 115).iter().sum();
+    assert_eq!(all, 190_578_024.0, "C(120, 5)");
+}
+
 #[test]
 fn unchanged_code_is_never_red_and_changes_are_called() {
     for noise in ALL.into_iter().filter(|noise| *noise != Noise::MemoryApart) {
