@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 use super::causes::{self, Clock, Pair};
 use super::complete::allowed;
 use super::judgement::{Cause, ExpectationResult, Word};
-use super::metrics::{as_parallel, said};
-use super::rule::{Comparison, FEWEST, GATE_ERROR, LOOKS, Series, Terms, compare};
+use super::metrics::{Interference, Value, Values, as_parallel, said, values_of};
+use super::rule::{Comparison, GATE_ERROR, LOOKS, Series, Terms, compare};
 use super::structure::multiprocessors;
-use regatta_core::record::disturbance::{told, worst};
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::{Expectation, Metric};
@@ -206,22 +205,6 @@ fn judge(
     result
 }
 
-/// The pairs of a case and its best reference, an invocation each: logarithms of the reference's
-/// values, those of the case's, and whether other programs disturbed either.
-fn pairs(of: &CaseRecord, best: &CaseRecord, metrics: [Metric; 2]) -> Vec<(f64, f64, bool)> {
-    let pairs = of.invocations.iter().filter_map(|one| {
-        let other = best
-            .invocations
-            .iter()
-            .find(|other| other.number == one.number)?;
-        let base = other.values.get(metrics[1])?;
-        let head = one.values.get(metrics[0])?;
-        let disturbed = one.is_disturbed(metrics[0]) || other.is_disturbed(metrics[1]);
-        Some((base.ln(), head.ln(), disturbed))
-    });
-    pairs.collect()
-}
-
 fn by_rule(
     rule: &Expectation,
     (of, best): (&Candidate, &Candidate),
@@ -229,59 +212,56 @@ fn by_rule(
     error: f64,
     result: &mut ExpectationResult,
 ) {
-    let metrics = [of, best].map(|one| metric(rule, one, header));
-    let mut all = pairs(of.record, best.record, metrics);
-    let quiet = all.iter().filter(|pair| !pair.2).count();
-    let disturbed = quiet < all.len() && quiet < FEWEST;
-    if !disturbed {
-        all.retain(|pair| !pair.2);
-    }
-    let both = all.len();
+    let values = |one: &Candidate| {
+        let metric = metric(rule, one, header);
+        values_of(one.record, metric, metric, false)
+    };
+    let values = Values::of(values(best), values(of), true);
     let threshold = rule.within.0.ln();
+    // What is allowed may lie below 1: then the case has to be that much faster.
+    let shift = threshold.min(0.0);
     let terms = Terms {
         threshold: threshold.max(0.0),
         day: 0.0,
         error,
         last: true,
     };
-    let compared = |all: &[(f64, f64, bool)]| -> Option<Comparison> {
-        let (base, head): (Vec<f64>, Vec<f64>) = all.iter().map(|pair| (pair.0, pair.1)).unzip();
-        // What is allowed may lie below 1: then the case has to be that much faster.
-        let head: Vec<f64> = head.iter().map(|head| head - threshold.min(0.0)).collect();
+    let compared = |base: &[f64], head: &[f64]| -> Option<Comparison> {
+        let head: Vec<f64> = head.iter().map(|head| head - shift).collect();
         let series = Series {
-            base: &base,
+            base,
             head: &head,
             paired: true,
         };
         compare(series, terms)
     };
-    let Some(found) = compared(&all) else {
+    let Some(found) = compared(&values.base, &values.head) else {
         result.reason = Some("no invocation has both values".to_owned());
         return;
     };
-    let shift = threshold.min(0.0);
     let end = |log: f64| log.is_finite().then(|| Ratio((log + shift).exp()));
     result.ratio = Some(Ratio((found.change + shift).exp()));
     (result.low, result.high) = (end(found.low), end(found.high));
-    let told_as = said(&found, &terms, all.len(), true);
+    let told_as = said(&found, &terms, values.base.len(), true);
     result.word = met(&found, told_as.word, threshold);
     result.reason = told_as.reason.filter(|_| result.word != Word::Same);
     result.may_be_worse = told_as.may_be_worse && result.word == Word::Inconclusive;
     result.open = result.may_be_worse && told_as.open;
-    if !disturbed {
+    if !values.are_disturbed() {
         return;
     }
-    let all = of.record.invocations.iter().chain(&best.record.invocations);
-    let by = worst(all.flat_map(|one| &one.disturbed));
-    let why = format!(
-        "other programs disturbed {} of {} ({})",
-        both - quiet,
-        counted(both, "pair"),
-        told(&by)
-    );
+    let both = values.all / 2;
+    let counted = counted(both, "pair");
+    let by = Interference::of([best.record, of.record], values.disturbed / 2, &counted);
+    let why = by.sentence;
     // Who waits for a core is slower on the wall, and takes no more CPU time.
-    let cpu = pairs(of.record, best.record, [Metric::CpuTime; 2]);
-    let cpu = compared(&cpu).filter(|_| as_parallel(header, best.record, of.record));
+    let cpu = |one: &Candidate| -> Vec<Value> {
+        let all = values_of(one.record, Metric::CpuTime, Metric::CpuTime, false);
+        all.into_iter().map(Value::undisturbed).collect()
+    };
+    let cpu = Values::of(cpu(best), cpu(of), true);
+    let cpu =
+        compared(&cpu.base, &cpu.head).filter(|_| as_parallel(header, best.record, of.record));
     let cpu = cpu.map(|cpu| (said(&cpu, &terms, both, true), cpu));
     match cpu {
         Some((said, cpu)) if met(&cpu, said.word, threshold) == Word::Same => {
@@ -298,10 +278,9 @@ fn by_rule(
             result.reason = Some(format!("CPU time {cpu}: {why}"));
         }
         None => {
-            let advice = by.first().map_or("", |first| first.advice());
             result.word = Word::Inconclusive;
-            (result.may_be_worse, result.open) = (true, quiet > 0);
-            result.reason = Some(format!("{why}: {advice}"));
+            (result.may_be_worse, result.open) = (true, values.quiet > 0);
+            result.reason = Some(format!("{why}: {}", by.advice));
         }
     }
 }

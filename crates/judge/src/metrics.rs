@@ -30,28 +30,123 @@ pub struct How<'a> {
     pub last: bool,
 }
 
-/// The values of a metric on two sides.
-struct Values {
-    /// Natural logarithms.
-    base: Vec<f64>,
-    head: Vec<f64>,
-    /// Invocations that were disturbed and left out.
-    left_out: usize,
-    /// What disturbed those that count, and how many of them; `None`: nothing.
-    disturbed: Option<String>,
-    /// True where all of those of a side are disturbed.
-    all_disturbed: bool,
+/// What one invocation gives of a metric.
+#[derive(Clone, Copy)]
+pub struct Value {
+    /// Which invocation.
+    number: u32,
+    /// The natural logarithm.
+    log: f64,
+    /// True where other programs disturbed it.
+    disturbed: bool,
+}
+
+impl Value {
+    /// The same, of a metric that load does not count in.
+    pub fn undisturbed(self) -> Value {
+        Value {
+            disturbed: false,
+            ..self
+        }
+    }
+}
+
+/// The values that two sides are compared by.
+pub struct Values {
+    /// The base's, natural logarithms.
+    pub base: Vec<f64>,
+    /// The head's.
+    pub head: Vec<f64>,
+    /// Values of both sides that were disturbed.
+    pub disturbed: usize,
+    /// Values that were not, of the side with fewer of them.
+    pub quiet: usize,
+    /// Values of both sides, those that are left out included.
+    pub all: usize,
+}
+
+impl Values {
+    /// Leaves out what was disturbed, where enough others are there. Of pairs those count that
+    /// both sides have, and each as a whole.
+    pub fn of(mut base: Vec<Value>, mut head: Vec<Value>, paired: bool) -> Values {
+        if paired {
+            let pairs = base.iter().filter_map(|one| {
+                let other = head.iter().find(|other| other.number == one.number)?;
+                let disturbed = one.disturbed || other.disturbed;
+                Some((
+                    Value { disturbed, ..*one },
+                    Value {
+                        disturbed,
+                        ..*other
+                    },
+                ))
+            });
+            (base, head) = pairs.unzip();
+        }
+        let quiet = |side: &[Value]| side.iter().filter(|one| !one.disturbed).count();
+        let all = base.len() + head.len();
+        let disturbed = all - quiet(&base) - quiet(&head);
+        let quiet = quiet(&base).min(quiet(&head));
+        if quiet >= FEWEST {
+            base.retain(|one| !one.disturbed);
+            head.retain(|one| !one.disturbed);
+        }
+        let logs = |side: Vec<Value>| side.into_iter().map(|one| one.log).collect();
+        Values {
+            base: logs(base),
+            head: logs(head),
+            disturbed,
+            quiet,
+            all,
+        }
+    }
+
+    /// True where values count that were disturbed.
+    pub fn are_disturbed(&self) -> bool {
+        self.disturbed > 0 && self.quiet < FEWEST
+    }
+
+    /// How many were left out.
+    fn left_out(&self) -> usize {
+        match self.are_disturbed() {
+            true => 0,
+            false => self.disturbed,
+        }
+    }
+}
+
+/// What other programs did to two records, as a sentence, and what to do about it.
+pub struct Interference {
+    /// `other programs disturbed 5 of 10 invocations (foreign load 1.0 of 2 cores)`.
+    pub sentence: String,
+    /// What to do about it.
+    pub advice: &'static str,
+}
+
+impl Interference {
+    /// So many of `counted` were disturbed.
+    pub fn of(records: [&CaseRecord; 2], disturbed: usize, counted: &str) -> Interference {
+        let all = records.iter().flat_map(|record| &record.invocations);
+        let by = worst(all.flat_map(|one| &one.disturbed));
+        let causes = told(&by);
+        Interference {
+            sentence: format!("other programs disturbed {disturbed} of {counted} ({causes})"),
+            advice: by.first().map_or("", |first| first.advice()),
+        }
+    }
 }
 
 /// Compares a metric of a case; `None` where a side has no value. `day` is what may lie between the
-/// sides beside the code.
+/// sides beside the code. `cpu` is the same of CPU time, where both sides had as many threads at
+/// work: who waits for a core is slower on the wall, and takes no more CPU time.
 pub fn metric_row(
     metric: Metric,
     day: Share,
     (base, head): (&CaseRecord, &CaseRecord),
     how: &How<'_>,
+    cpu: Option<&MetricRow>,
 ) -> Option<MetricRow> {
-    let values = values(metric, (base, head), how.paired)?;
+    let values = values(metric, (base, head), how.paired);
     let medians = (base.median(metric)?, head.median(metric)?);
     let threshold = threshold(how.policy.threshold_of(metric), metric, medians.0);
     let series = Series {
@@ -78,22 +173,39 @@ pub fn metric_row(
         );
         said.reason = Some(reason);
     }
-    let disturbed = values.disturbed.is_some();
+    let mut open = said.open && helps && (metric == Metric::Device || said.may_be_worse);
     // Load only adds: what took less than the least change in all cannot have grown by it.
     let all = head.values(metric);
     if said.word != Word::Improved && all.iter().all(|value| *value <= metric.least_change()) {
-        said = Said::SAME;
-    } else if let Some(by) = (values.disturbed)
+        (said, open) = (Said::SAME, false);
+    } else if values.are_disturbed() && (said.word != Word::Regressed || !how.paired) {
         // Of pairs, load is in both sides.
-        .filter(|_| said.word != Word::Regressed || !how.paired)
-    {
-        said = Said {
-            word: Word::Inconclusive,
-            reason: Some(by),
-            may_be_worse: true,
-            // Beside a load that stays, more invocations show no more.
-            open: !values.all_disturbed && pairs < most(),
+        let counted = counted(values.all, "invocation");
+        let by = Interference::of([base, head], values.disturbed, &counted);
+        let cpu = cpu.filter(|_| metric.is_wall_time());
+        // Beside a load that stays, more invocations show no more, but of the CPU time.
+        (said.may_be_worse, open) = match cpu.map(|cpu| (cpu.word, cpu)) {
+            Some((Word::Same, _)) => (false, false),
+            Some((Word::Improved, _)) => (true, false),
+            Some((_, cpu)) => (cpu.may_be_worse, cpu.change.invocations.1 < most()),
+            None => {
+                let open = values.quiet > 0 && pairs < most() && helps;
+                (true, open)
+            }
         };
+        let (word, reason) = match cpu.filter(|cpu| cpu.word == Word::Same) {
+            Some(cpu) => {
+                let interval = cpu.change.interval();
+                let interval = interval.map_or(String::new(), |of| format!(" {of}"));
+                let reason = format!("same by CPU time{interval}: {}", by.sentence);
+                (Word::Same, reason)
+            }
+            None => (
+                Word::Inconclusive,
+                format!("{}: {}", by.sentence, by.advice),
+            ),
+        };
+        (said.word, said.reason) = (word, Some(reason));
     }
     let interval = compared.low.is_finite() && compared.high.is_finite();
     let end = |end: f64| interval.then(|| Ratio(end.exp()));
@@ -103,8 +215,8 @@ pub fn metric_row(
         word: said.word,
         reason: said.reason,
         may_be_worse: said.may_be_worse,
-        open: said.open && helps && (metric == Metric::Device || said.may_be_worse),
-        disturbed,
+        open,
+        disturbed: values.are_disturbed(),
         base: medians.0,
         head: medians.1,
         change: Change {
@@ -115,7 +227,7 @@ pub fn metric_row(
             detectable: (how.paired && interval).then_some(Share(detectable)),
             invocations: (values.base.len(), values.head.len()),
             paired: how.paired,
-            left_out: values.left_out,
+            left_out: values.left_out(),
         },
         account: None,
     })
@@ -228,122 +340,43 @@ fn needed(of: &Comparison, terms: &Terms, pairs: usize, paired: bool) -> String 
     }
 }
 
-/// What an invocation gives of a metric, as a logarithm: of host time the ratio to the reference
-/// operation, where that is known.
-fn value(one: &Invocation, metric: Metric, by_reference: bool) -> Option<f64> {
-    let value = one.values.get(metric)?;
-    match by_reference {
-        true => Some((value / one.host_reference_ns?.0).ln()),
-        false => Some(value.ln()),
-    }
+/// What the invocations of a record give of a metric; of host time the ratio to the reference
+/// operation with `by_reference`. `disturbed_by` is the metric whose load counts.
+pub fn values_of(
+    record: &CaseRecord,
+    metric: Metric,
+    disturbed_by: Metric,
+    by_reference: bool,
+) -> Vec<Value> {
+    let value = |one: &Invocation| {
+        let value = one.values.get(metric)?;
+        let log = match by_reference {
+            true => (value / one.host_reference_ns?.0).ln(),
+            false => value.ln(),
+        };
+        log.is_finite().then_some(Value {
+            number: one.number,
+            log,
+            disturbed: one.is_disturbed(disturbed_by),
+        })
+    };
+    record.invocations.iter().filter_map(value).collect()
 }
 
-/// The values of both sides; of pairs, those of invocations that both have.
-fn values(
-    metric: Metric,
-    (base, head): (&CaseRecord, &CaseRecord),
-    paired: bool,
-) -> Option<Values> {
+/// The values of a metric on both sides.
+fn values(metric: Metric, (base, head): (&CaseRecord, &CaseRecord), paired: bool) -> Values {
     let known = |record: &CaseRecord| {
         let mut timed = record.invocations.iter();
         timed.all(|one| one.values.get(metric).is_none() || one.host_reference_ns.is_some())
     };
     let by_reference = metric == Metric::Host && known(base) && known(head);
-    let of = |record: &'_ CaseRecord| -> Vec<(u32, f64, bool)> {
-        let all = record.invocations.iter();
-        let all = all.filter_map(|one| {
-            let value = value(one, metric, by_reference)?;
-            // Beside other programs a call takes more CPU time too: caches are shared.
-            let in_it = match metric {
-                Metric::CpuTime if !paired => Metric::Device,
-                metric => metric,
-            };
-            Some((one.number, value, one.is_disturbed(in_it)))
-        });
-        all.filter(|(_, value, _)| value.is_finite()).collect()
+    // Beside other programs a call takes more CPU time too: caches are shared.
+    let disturbed_by = match metric {
+        Metric::CpuTime if !paired => Metric::Device,
+        metric => metric,
     };
-    let (mut before, mut after) = (of(base), of(head));
-    if paired {
-        let pairs = before.iter().filter_map(|one| {
-            let other = after.iter().find(|other| other.0 == one.0)?;
-            let disturbed = one.2 || other.2;
-            Some(((one.0, one.1, disturbed), (other.0, other.1, disturbed)))
-        });
-        (before, after) = pairs.unzip();
-    }
-    let all = (before.len(), after.len());
-    let lost = before.iter().chain(&after).filter(|one| one.2).count();
-    let quiet = |side: &[(u32, f64, bool)]| side.iter().filter(|one| !one.2).count();
-    let enough = quiet(&before).min(quiet(&after)) >= FEWEST;
-    let none_quiet = quiet(&before).min(quiet(&after)) == 0;
-    let left_out = match enough {
-        true => lost,
-        false => 0,
-    };
-    if enough {
-        before.retain(|one| !one.2);
-        after.retain(|one| !one.2);
-    }
-    let disturbed = (lost > 0 && !enough).then(|| {
-        let by = worst(
-            base.invocations
-                .iter()
-                .chain(&head.invocations)
-                .flat_map(|one| &one.disturbed),
-        );
-        let advice = by.first().map_or("", |first| first.advice());
-        format!(
-            "other programs disturbed {lost} of {} ({}): {advice}",
-            counted(all.0 + all.1, "invocation"),
-            told(&by),
-        )
-    });
-    let values = |side: Vec<(u32, f64, bool)>| side.into_iter().map(|one| one.1).collect();
-    Some(Values {
-        all_disturbed: none_quiet,
-        base: values(before),
-        head: values(after),
-        left_out,
-        disturbed,
-    })
-}
-
-/// Clears what other programs disturbed of a case on the CPU, where both sides had as many
-/// threads at work and took the same CPU time: who waits for a core is slower on the wall, and
-/// takes no more CPU time.
-pub fn clear_by_cpu_time(
-    rows: &mut [MetricRow],
-    header: &RunHeader,
-    base: &CaseRecord,
-    head: &CaseRecord,
-) {
-    let cpu = rows.iter().find(|of| of.metric == Metric::CpuTime);
-    let Some(cpu) = cpu.filter(|_| as_parallel(header, base, head)).cloned() else {
-        return;
-    };
-    let interval = cpu.change.interval();
-    let interval = interval.map_or(String::new(), |of| format!(" {of}"));
-    for row in rows {
-        if !(row.disturbed && row.word == Word::Inconclusive && row.metric.is_wall_time()) {
-            continue;
-        }
-        let why = row.reason.take().unwrap_or_default();
-        let short = why.split(':').next().unwrap_or_default();
-        (row.word, row.reason) = match cpu.word {
-            Word::Same => (
-                Word::Same,
-                Some(format!("same by CPU time{interval}: {short}")),
-            ),
-            _ => (Word::Inconclusive, Some(why)),
-        };
-        if matches!(cpu.word, Word::Same | Word::Improved) {
-            (row.may_be_worse, row.open) = (cpu.word != Word::Same, false);
-        } else {
-            // More pairs can show the CPU time to be the same.
-            row.may_be_worse = cpu.may_be_worse;
-            row.open = cpu.change.invocations.1 < most();
-        }
-    }
+    let of = |record| values_of(record, metric, disturbed_by, by_reference);
+    Values::of(of(base), of(head), paired)
 }
 
 /// True where a worker counts how many threads had work, and these are not fewer than on the

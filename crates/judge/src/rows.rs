@@ -6,7 +6,7 @@ use super::account::of_first_call;
 use super::causes::{self, Clock, explained};
 use super::complete::{Standing, allowed, gpu, standing, standing_untimed};
 use super::judgement::{Account, Finding, MetricRow, Mismatch, Row, Word};
-use super::metrics::{How, clear_by_cpu_time, metric_row};
+use super::metrics::{How, as_parallel, metric_row};
 use super::rule::{GATE_ERROR, LOOKS};
 use super::structure::{self, changes, multiprocessors, vanished};
 use super::timing::timing;
@@ -167,10 +167,12 @@ fn metrics(
         true => Share(0.0),
         false => how.policy.day_on(gpu(how.header, id)),
     };
+    let cpu = metric_row(Metric::CpuTime, day, pair, how, None)
+        .filter(|of| !how.policy.ignore.contains(&of.metric))
+        .filter(|_| as_parallel(how.header, pair.0, pair.1));
     let mut rows: Vec<MetricRow> = judged
-        .filter_map(|metric| metric_row(metric, day, pair, how))
+        .filter_map(|metric| metric_row(metric, day, pair, how, cpu.as_ref()))
         .collect();
-    clear_by_cpu_time(&mut rows, how.header, pair.0, pair.1);
     for row in &mut rows {
         if row.metric == Metric::FirstCall && row.word == Word::Regressed {
             let times = machine::Sides::of(Nanoseconds(row.base), Nanoseconds(row.head));

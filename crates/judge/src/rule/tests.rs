@@ -415,8 +415,6 @@ fn random_suites(noise: Noise, suites: usize) -> [usize; 3] {
     found
 }
 
-/// What no noise that was seen may do, at a size that each change can be tried at.
-
 /// By counting all orders of four values, and all signs of three ranks.
 #[test]
 fn ways_are_what_counting_gives() {
@@ -426,6 +424,7 @@ fn ways_are_what_counting_gives() {
     assert_eq!(all, 190_578_024.0, "C(120, 5)");
 }
 
+/// What no noise that was seen may do, at a size that each change can be tried at.
 #[test]
 fn unchanged_code_is_never_red_and_changes_are_called() {
     for noise in ALL.into_iter().filter(|noise| *noise != Noise::MemoryApart) {
