@@ -134,7 +134,7 @@ pub(super) fn findings(found: &[Finding]) -> Block {
         let share = share.map(|share| format!(" ({share} of the change)"));
         Item {
             lead: finding.cause.to_string(),
-            text: format!("{}{}", finding.evidence(), share.unwrap_or_default()),
+            text: format!("{}{}", finding.evidence, share.unwrap_or_default()),
             ..Item::default()
         }
     };
