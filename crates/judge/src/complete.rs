@@ -14,19 +14,19 @@ pub enum Standing<'a> {
     /// Both sides have times.
     Both(&'a CaseRecord, &'a CaseRecord),
     /// There is nothing to compare; this is said instead, and what kind of failure it is.
-    Said(Word, Option<String>, Fault),
+    Uncompared(Word, Option<String>, Fault),
 }
 
 /// A standing of a case in which nothing failed.
-fn said<'a>(word: Word, reason: Option<String>) -> Standing<'a> {
-    Standing::Said(word, reason, Fault::Unknown)
+fn uncompared<'a>(word: Word, reason: Option<String>) -> Standing<'a> {
+    Standing::Uncompared(word, reason, Fault::Unknown)
 }
 
 /// Sorts a case by what its two sides are. `base` is `None` when the base does not
 /// have the case, `has_base` is false when there is no base at all.
 pub fn standing<'a>(base: Option<&'a CaseRecord>, head: Option<&'a CaseRecord>) -> Standing<'a> {
     let Some(head) = head else {
-        return said(Word::Missing, Some("only the base has it".to_owned()));
+        return uncompared(Word::Missing, Some("only the base has it".to_owned()));
     };
     match (trouble(head), &head.status) {
         (None, _) => {}
@@ -34,7 +34,7 @@ pub fn standing<'a>(base: Option<&'a CaseRecord>, head: Option<&'a CaseRecord>) 
         (Some(reason), status) => return failed(reason, status),
     }
     let Some(base) = base else {
-        return said(Word::New, None);
+        return uncompared(Word::New, None);
     };
     match trouble(base) {
         None => Standing::Both(base, head),
@@ -49,7 +49,7 @@ fn failed<'a>(reason: String, status: &Status) -> Standing<'a> {
         Fault::WrongResult | Fault::Crash | Fault::Hang => Word::Error,
         _ => Word::Missing,
     };
-    Standing::Said(word, Some(reason), fault)
+    Standing::Uncompared(word, Some(reason), fault)
 }
 
 /// What is said of a case that the head measured and the base did not. A variant that does
@@ -64,7 +64,7 @@ fn without_base<'a>(base: &CaseRecord, reason: &str, new: Word) -> Standing<'a> 
         Status::Missing { .. } => format!("the base has lost it: {reason}"),
         _ => format!("the base has no time for it: {reason}"),
     };
-    said(word, Some(why))
+    uncompared(word, Some(why))
 }
 
 fn fault(status: &Status) -> Fault {
@@ -80,13 +80,13 @@ pub fn standing_untimed<'a>(
     head: Option<&'a CaseRecord>,
 ) -> Standing<'a> {
     let Some(head) = head else {
-        return said(Word::Missing, Some("only the base has it".to_owned()));
+        return uncompared(Word::Missing, Some("only the base has it".to_owned()));
     };
     let counted = |record: &CaseRecord| {
         let structure = record.structure.as_ref();
         record.status == Status::Measured && structure.is_some_and(|s| !s.is_empty())
     };
-    let missing = |reason: &str| said(Word::Missing, Some(reason.to_owned()));
+    let missing = |reason: &str| uncompared(Word::Missing, Some(reason.to_owned()));
     match &head.status {
         Status::Measured if !counted(head) => {
             let structure = head.structure.as_ref();
@@ -97,18 +97,18 @@ pub fn standing_untimed<'a>(
             Some(base) if counted(base) => Standing::Both(base, head),
             Some(base) if base.status != Status::Measured => match trouble(base) {
                 Some(reason) => without_base(base, &reason, Word::New),
-                None => said(Word::New, None),
+                None => uncompared(Word::New, None),
             },
-            Some(_) => said(
+            Some(_) => uncompared(
                 Word::New,
                 Some("the base has no structure of it".to_owned()),
             ),
-            None => said(Word::New, None),
+            None => uncompared(Word::New, None),
         },
         Status::Unsupported { reason } if base.is_some_and(counted) => {
             missing(&format!("no longer supported: {reason}"))
         }
-        Status::Unsupported { reason } => said(Word::Skipped, Some(reason.clone())),
+        Status::Unsupported { reason } => uncompared(Word::Skipped, Some(reason.clone())),
         Status::Failed { reason, .. } => failed(format!("failed: {reason}"), &head.status),
         Status::Missing { reason } => missing(reason),
     }
@@ -118,9 +118,9 @@ pub fn standing_untimed<'a>(
 fn unsupported<'a>(base: Option<&CaseRecord>, reason: &str) -> Standing<'a> {
     if base.is_some_and(|base| trouble(base).is_none()) {
         let reason = format!("no longer supported: {reason}");
-        return said(Word::Missing, Some(reason));
+        return uncompared(Word::Missing, Some(reason));
     }
-    said(Word::Skipped, Some(reason.to_owned()))
+    uncompared(Word::Skipped, Some(reason.to_owned()))
 }
 
 /// Why there is no time of a case; `None` when there is one.

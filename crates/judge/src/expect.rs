@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::causes::{self, Clock, Pair};
 use super::complete::allowed;
 use super::judgement::{Cause, ExpectationResult, Word};
-use super::metrics::{Interference, Value, Values, as_parallel, said, values_of};
+use super::metrics::{Interference, Value, Values, as_parallel, ruling, values_of};
 use super::rule::{Comparison, GATE_ERROR, LOOKS, Series, Terms, compare};
 use super::structure::multiprocessors;
 use regatta_core::record::side::{CaseRecord, Side, Status};
@@ -63,12 +63,12 @@ pub fn expectations(side: &Side) -> Expectations {
                 list(alone),
             ));
         } else if chosen.len() == before {
-            let said = format!("`{}` compared no case", rule.name);
+            let sentence = format!("`{}` compared no case", rule.name);
             let selects = cases.iter().any(|case| rule.case.matches(&case.case));
             // A part of a suite may leave out what it speaks of.
             match selects || partly {
-                true => notes.push(said),
-                false => gaps.push(said),
+                true => notes.push(sentence),
+                false => gaps.push(sentence),
             }
         }
     }
@@ -216,7 +216,7 @@ fn by_rule(
         let metric = metric(rule, one, header);
         values_of(one.record, metric, metric, false)
     };
-    let values = Values::of(values(best), values(of), true);
+    let values = Values::new(values(best), values(of), true);
     let threshold = rule.within.0.ln();
     // What is allowed may lie below 1: then the case has to be that much faster.
     let shift = threshold.min(0.0);
@@ -242,7 +242,7 @@ fn by_rule(
     let end = |log: f64| log.is_finite().then(|| Ratio((log + shift).exp()));
     result.ratio = Some(Ratio((found.change + shift).exp()));
     (result.low, result.high) = (end(found.low), end(found.high));
-    let told_as = said(&found, &terms, values.base.len(), true);
+    let told_as = ruling(&found, &terms, values.base.len(), true);
     result.word = met(&found, told_as.word, threshold);
     result.reason = told_as.reason.filter(|_| result.word != Word::Same);
     result.may_be_worse = told_as.may_be_worse && result.word == Word::Inconclusive;
@@ -252,29 +252,29 @@ fn by_rule(
     }
     let both = values.all / 2;
     let counted = counted(both, "pair");
-    let by = Interference::of([best.record, of.record], values.disturbed / 2, &counted);
+    let by = Interference::new([best.record, of.record], values.disturbed / 2, &counted);
     let why = by.sentence;
     // Who waits for a core is slower on the wall, and takes no more CPU time.
     let cpu = |one: &Candidate| -> Vec<Value> {
         let all = values_of(one.record, Metric::CpuTime, Metric::CpuTime, false);
         all.into_iter().map(Value::undisturbed).collect()
     };
-    let cpu = Values::of(cpu(best), cpu(of), true);
+    let cpu = Values::new(cpu(best), cpu(of), true);
     let cpu =
         compared(&cpu.base, &cpu.head).filter(|_| as_parallel(header, best.record, of.record));
-    let cpu = cpu.map(|cpu| (said(&cpu, &terms, both, true), cpu));
+    let cpu = cpu.map(|cpu| (ruling(&cpu, &terms, both, true), cpu));
     match cpu {
-        Some((said, cpu)) if met(&cpu, said.word, threshold) == Word::Same => {
+        Some((ruling, cpu)) if met(&cpu, ruling.word, threshold) == Word::Same => {
             let ratio = Ratio((cpu.change + shift).exp()).times();
             (result.word, result.may_be_worse, result.open) = (Word::Same, false, false);
             result.reason = Some(format!("met by CPU time, {ratio} times as much: {why}"));
         }
         _ if result.word == Word::Regressed => {}
-        Some((said, _)) => {
+        Some((ruling, _)) => {
             result.word = Word::Inconclusive;
             (result.may_be_worse, result.open) =
-                (said.may_be_worse, said.may_be_worse && said.open);
-            let cpu = said.reason.unwrap_or_default();
+                (ruling.may_be_worse, ruling.may_be_worse && ruling.open);
+            let cpu = ruling.reason.unwrap_or_default();
             result.reason = Some(format!("CPU time {cpu}: {why}"));
         }
         None => {
@@ -308,7 +308,7 @@ fn cause(
 ) -> Option<String> {
     let clock = |of: &Candidate| match result.metric {
         Metric::Host if of.record.median(Metric::Host).is_some() => Clock::Host,
-        _ => Clock::of(header, of.id, of.record),
+        _ => Clock::of_case(header, of.id, of.record),
     };
     let time = |of: &Candidate| of.record.median(result.metric).map(Nanoseconds);
     let pair = Pair {

@@ -266,7 +266,7 @@ pub struct ExpectationResult {
 
 impl ExpectationResult {
     /// What it takes and what it may, in words.
-    pub fn told(&self) -> String {
+    pub fn sentence(&self) -> String {
         format!(
             "takes {}{}, at most {} is allowed",
             self.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
@@ -408,7 +408,7 @@ pub struct MetricRow {
 
 impl MetricRow {
     /// The same as [`changed`](MetricRow::changed), and where that went, where known.
-    pub fn told(&self) -> String {
+    pub fn sentence(&self) -> String {
         let account = self.account.as_ref();
         let account = account.map_or(String::new(), |account| format!(": {account}"));
         self.changed() + &account

@@ -35,7 +35,7 @@ use regatta_core::record::side::{Side, median};
 use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Share, counted};
-use rows::Sides;
+use rows::Inputs;
 
 /// Cases to measure again, and how many invocations each has after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         false => found.hard,
     };
     let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));
-    let rows = rows::rows(&Sides {
+    let rows = rows::rows(&Inputs {
         base,
         head,
         comparable: incomparable.is_empty(),

@@ -68,7 +68,7 @@ pub struct Values {
 impl Values {
     /// Leaves out what was disturbed, where enough others are there. Of pairs those count that
     /// both sides have, and each as a whole.
-    pub fn of(mut base: Vec<Value>, mut head: Vec<Value>, paired: bool) -> Values {
+    pub fn new(mut base: Vec<Value>, mut head: Vec<Value>, paired: bool) -> Values {
         if paired {
             let pairs = base.iter().filter_map(|one| {
                 let other = head.iter().find(|other| other.number == one.number)?;
@@ -125,7 +125,7 @@ pub struct Interference {
 
 impl Interference {
     /// So many of `counted` were disturbed.
-    pub fn of(records: [&CaseRecord; 2], disturbed: usize, counted: &str) -> Interference {
+    pub fn new(records: [&CaseRecord; 2], disturbed: usize, counted: &str) -> Interference {
         let all = records.iter().flat_map(|record| &record.invocations);
         let by = worst(all.flat_map(|one| &one.disturbed));
         let causes = told(&by);
@@ -164,27 +164,27 @@ pub fn metric_row(
     let pairs = values.base.len().min(values.head.len());
     // Of a stored base that is too small, more of the head show nothing.
     let helps = how.paired || values.base.len() >= FEWEST && values.head.len() < most();
-    let mut said = said(&compared, &terms, pairs, how.paired);
-    if !how.paired && values.base.len() < FEWEST && said.word == Word::Inconclusive {
+    let mut ruling = ruling(&compared, &terms, pairs, how.paired);
+    if !how.paired && values.base.len() < FEWEST && ruling.word == Word::Inconclusive {
         let base = counted(values.base.len(), "invocation");
         let reason = format!(
             "{}; the base has {base}, and {FEWEST} are needed",
             between(&compared)
         );
-        said.reason = Some(reason);
+        ruling.reason = Some(reason);
     }
-    let mut open = said.open && helps && (metric == Metric::Device || said.may_be_worse);
+    let mut open = ruling.open && helps && (metric == Metric::Device || ruling.may_be_worse);
     // Load only adds: what took less than the least change in all cannot have grown by it.
     let all = head.values(metric);
-    if said.word != Word::Improved && all.iter().all(|value| *value <= metric.least_change()) {
-        (said, open) = (Said::SAME, false);
-    } else if values.are_disturbed() && (said.word != Word::Regressed || !how.paired) {
+    if ruling.word != Word::Improved && all.iter().all(|value| *value <= metric.least_change()) {
+        (ruling, open) = (Ruling::SAME, false);
+    } else if values.are_disturbed() && (ruling.word != Word::Regressed || !how.paired) {
         // Of pairs, load is in both sides.
         let counted = counted(values.all, "invocation");
-        let by = Interference::of([base, head], values.disturbed, &counted);
+        let by = Interference::new([base, head], values.disturbed, &counted);
         let cpu = cpu.filter(|_| metric.is_wall_time());
         // Beside a load that stays, more invocations show no more, but of the CPU time.
-        (said.may_be_worse, open) = match cpu.map(|cpu| (cpu.word, cpu)) {
+        (ruling.may_be_worse, open) = match cpu.map(|cpu| (cpu.word, cpu)) {
             Some((Word::Same, _)) => (false, false),
             Some((Word::Improved, _)) => (true, false),
             Some((_, cpu)) => (cpu.may_be_worse, cpu.change.invocations.1 < most()),
@@ -205,16 +205,16 @@ pub fn metric_row(
                 format!("{}: {}", by.sentence, by.advice),
             ),
         };
-        (said.word, said.reason) = (word, Some(reason));
+        (ruling.word, ruling.reason) = (word, Some(reason));
     }
     let interval = compared.low.is_finite() && compared.high.is_finite();
     let end = |end: f64| interval.then(|| Ratio(end.exp()));
     let detectable = compared.detectable(threshold, pairs).exp_m1();
     Some(MetricRow {
         metric,
-        word: said.word,
-        reason: said.reason,
-        may_be_worse: said.may_be_worse,
+        word: ruling.word,
+        reason: ruling.reason,
+        may_be_worse: ruling.may_be_worse,
         open,
         disturbed: values.are_disturbed(),
         base: medians.0,
@@ -244,7 +244,7 @@ fn most() -> usize {
 }
 
 /// A word with all that belongs to it.
-pub struct Said {
+pub struct Ruling {
     /// The word.
     pub word: Word,
     /// Why, and what would decide it.
@@ -255,8 +255,8 @@ pub struct Said {
     pub open: bool,
 }
 
-impl Said {
-    const SAME: Said = Said {
+impl Ruling {
+    const SAME: Ruling = Ruling {
         word: Word::Same,
         reason: None,
         may_be_worse: false,
@@ -265,7 +265,7 @@ impl Said {
 }
 
 /// The word for what the rule says of so many pairs, or of so many invocations a side.
-pub fn said(of: &Comparison, terms: &Terms, pairs: usize, paired: bool) -> Said {
+pub fn ruling(of: &Comparison, terms: &Terms, pairs: usize, paired: bool) -> Ruling {
     let threshold = terms.threshold;
     let (word, reason) = match of.answer {
         Answer::Same => (Word::Same, None),
@@ -288,7 +288,7 @@ pub fn said(of: &Comparison, terms: &Terms, pairs: usize, paired: bool) -> Said 
             (Word::Inconclusive, Some(reason))
         }
     };
-    Said {
+    Ruling {
         word,
         reason,
         may_be_worse: of.may_be_worse(threshold),
@@ -376,7 +376,7 @@ fn values(metric: Metric, (base, head): (&CaseRecord, &CaseRecord), paired: bool
         metric => metric,
     };
     let of = |record| values_of(record, metric, disturbed_by, by_reference);
-    Values::of(of(base), of(head), paired)
+    Values::new(of(base), of(head), paired)
 }
 
 /// True where a worker counts how many threads had work, and these are not fewer than on the

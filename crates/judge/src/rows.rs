@@ -19,7 +19,7 @@ use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Nanoseconds, Share};
 
 /// What rows are made from.
-pub struct Sides<'a> {
+pub struct Inputs<'a> {
     /// The base, if any.
     pub base: Option<&'a Side>,
     /// The head.
@@ -38,7 +38,7 @@ pub struct Sides<'a> {
 
 /// Makes the rows, sorted by id. Where the sides cannot be compared, only the head's cases have
 /// one: the base's times stand beside them, and nothing is said of them.
-pub fn rows(sides: &Sides) -> Vec<Row> {
+pub fn rows(sides: &Inputs) -> Vec<Row> {
     let base = sides.base.filter(|_| sides.comparable);
     let own = sides.head.cases.keys();
     let ids: BTreeSet<&CaseId> = own
@@ -52,7 +52,7 @@ pub fn rows(sides: &Sides) -> Vec<Row> {
 
 /// How metrics are compared. The gate's error is shared by cases, metrics and looks, of the plan:
 /// a later comparison of the files says the same.
-fn how<'a>(sides: &Sides<'a>, base: Option<&Side>) -> How<'a> {
+fn how<'a>(sides: &Inputs<'a>, base: Option<&Side>) -> How<'a> {
     let header = &sides.head.header;
     let policy = &header.rules.policy;
     let there = |metric: &Metric| {
@@ -80,7 +80,7 @@ fn how<'a>(sides: &Sides<'a>, base: Option<&Side>) -> How<'a> {
     }
 }
 
-fn row(sides: &Sides, base: Option<&Side>, id: &CaseId, how: &How<'_>) -> Row {
+fn row(sides: &Inputs, base: Option<&Side>, id: &CaseId, how: &How<'_>) -> Row {
     let (before, after) = (
         base.and_then(|base| base.cases.get(id)),
         sides.head.cases.get(id),
@@ -115,7 +115,7 @@ fn row(sides: &Sides, base: Option<&Side>, id: &CaseId, how: &How<'_>) -> Row {
             conclude(&mut row);
             (row.findings, row.account) = causes_of(sides, &row, (base, head));
         }
-        Standing::Said(word, reason, fault) => {
+        Standing::Uncompared(word, reason, fault) => {
             (row.word, row.reason, row.fault) = (word, reason, fault);
             if row.allowed && matches!(word, Word::Error | Word::Missing) {
                 row.word = Word::Skipped;
@@ -156,7 +156,7 @@ pub fn by_structure(row: &mut Row) {
 
 /// The metrics that both sides have and the suite does not ignore.
 fn metrics(
-    sides: &Sides,
+    sides: &Inputs,
     id: &CaseId,
     pair: (&CaseRecord, &CaseRecord),
     how: &How<'_>,
@@ -196,7 +196,7 @@ fn other_framework(row: &mut MetricRow) {
 /// Why a row is what it is: of its device time, or of the first metric that regressed where that
 /// did not. Nothing is the cause of what did not change.
 fn causes_of(
-    sides: &Sides,
+    sides: &Inputs,
     row: &Row,
     (base, head): (&CaseRecord, &CaseRecord),
 ) -> (Vec<Finding>, Option<Account>) {
@@ -236,7 +236,7 @@ fn causes_of(
     let Some(device) = device.filter(|of| moved(of) || row.restructured()) else {
         return (Vec::new(), None);
     };
-    let clocks = headers.map(|(header, record)| Clock::of(header, &row.case, record));
+    let clocks = headers.map(|(header, record)| Clock::of_case(header, &row.case, record));
     let (mut found, mut account) = pair(device, clocks);
     if !moved(&device) {
         // Nothing is the account of what did not change.
@@ -249,9 +249,9 @@ fn causes_of(
 
 /// What there is to compare of structure, where both sides were measured on devices that
 /// are alike.
-fn structures<'a>(sides: &'a Sides, id: &'a CaseId) -> Option<structure::Pair<'a>> {
+fn structures<'a>(sides: &'a Inputs, id: &'a CaseId) -> Option<structure::Structures<'a>> {
     let base = sides.base.filter(|_| sides.structure)?;
-    Some(structure::Pair {
+    Some(structure::Structures {
         case: &id.0,
         base: measured(base, id)?,
         head: measured(sides.head, id)?,

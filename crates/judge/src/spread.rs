@@ -33,12 +33,12 @@ pub struct Spread {
 /// What the spreads of a run are told from: an entry is taken in, and its samples are gone.
 #[derive(Clone, Debug, Default)]
 pub struct Spreads {
-    found: HashMap<CaseId, Vec<Invocation>>,
+    found: HashMap<CaseId, Vec<SampleSpread>>,
 }
 
 /// The samples of an invocation.
 #[derive(Clone, Copy, Debug)]
-struct Invocation {
+struct SampleSpread {
     median_ns: Option<Nanoseconds>,
     /// Coefficient of variation.
     within: f64,
@@ -53,7 +53,7 @@ impl Spreads {
         };
         let samples = measurement.device_ns.iter().copied();
         let samples: Vec<Nanoseconds> = samples.filter(|time| time.is_finite()).collect();
-        let invocation = Invocation {
+        let invocation = SampleSpread {
             median_ns: median(&samples),
             within: coefficient_of_variation(&numbers(&samples)),
             samples: samples.len() as f64,
@@ -67,11 +67,11 @@ impl Spreads {
     /// Those of a run, in the order of its plan.
     pub fn all(&self, run: &Run) -> Vec<Spread> {
         let plan = run.header.plan.iter();
-        plan.filter_map(|case| self.of(case)).collect()
+        plan.filter_map(|case| self.spread(case)).collect()
     }
 
     /// The spread of a case; `None` where it was not measured.
-    pub fn of(&self, case: &CaseId) -> Option<Spread> {
+    pub fn spread(&self, case: &CaseId) -> Option<Spread> {
         let invocations = self.found.get(case)?;
         let all = || invocations.iter();
         let medians: Vec<Nanoseconds> = all().filter_map(|one| one.median_ns).collect();
@@ -116,7 +116,7 @@ mod tests {
 
     use regatta_worker::units::quantities;
 
-    fn told(run: &Run) -> Vec<Spread> {
+    fn found(run: &Run) -> Vec<Spread> {
         spreads(run, Entries::Held(run)).unwrap()
     }
 
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn within_and_between_are_told_apart() {
         // Wide within, but every invocation has the same median; and the reverse.
-        let found = told(&run(&[
+        let found = found(&run(&[
             ("a", &[2.0, 4.0, 6.0]),
             ("a", &[3.0, 4.0, 5.0]),
             ("a", &[2.0, 4.0, 6.0]),
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn one_value_has_no_spread_and_none_is_no_case() {
-        let found = told(&run(&[("a", &[5.0]), ("b", &[f64::NAN])]));
+        let found = found(&run(&[("a", &[5.0]), ("b", &[f64::NAN])]));
         assert_eq!(found.len(), 1);
         assert!(!found[0].within.is_finite() && !found[0].between.is_finite());
     }

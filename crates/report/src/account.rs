@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn bars_begin_where_the_one_before_ended() {
-        let line = |item, growth| AccountLine::of(item, Nanoseconds(growth));
+        let line = |item, growth| AccountLine::new(item, Nanoseconds(growth));
         let view = AccountView::new(&Account {
             change_ns: Nanoseconds(600.0),
             lines: vec![line(Item::Waiting, 1_000.0), line(Item::Gaps, -400.0)],

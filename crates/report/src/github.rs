@@ -130,8 +130,8 @@ fn of_expectation(of: &ExpectationResult) -> Annotation {
         level: Level::Error,
         title: format!("violated expectation `{}`: {}", of.name, of.case),
         message: match against {
-            Some(case) => format!("{}, against {case}", of.told()),
-            None => of.told(),
+            Some(case) => format!("{}, against {case}", of.sentence()),
+            None => of.sentence(),
         },
     }
 }
@@ -142,8 +142,8 @@ fn of_limit(of: &LimitResult) -> Annotation {
         level: Level::Error,
         title: format!("violated limit `{}`: {}", of.name, of.subject()),
         message: match reason {
-            Some(reason) => format!("{}; {reason}", of.told()),
-            None => of.told(),
+            Some(reason) => format!("{}; {reason}", of.sentence()),
+            None => of.sentence(),
         },
     }
 }

@@ -134,7 +134,7 @@ fn of_row(row: &Row) -> Test {
         },
         Word::Error | Word::Missing => TestOutcome::Error {
             kind: row.word.text(),
-            message: match Uncounted::told(&row.uncounted) {
+            message: match Uncounted::sentence(&row.uncounted) {
                 Some(told) if reason.is_empty() => told,
                 _ => reason,
             },
@@ -156,7 +156,7 @@ fn explanation(row: &Row) -> String {
     let evidence = evidence(row).map(|parts| parts.join("   "));
     let mut lines: Vec<String> = evidence.into_iter().collect();
     lines.extend(row.reason.clone());
-    lines.extend(Uncounted::told(&row.uncounted));
+    lines.extend(Uncounted::sentence(&row.uncounted));
     lines.extend(beside(row));
     lines.extend(row.account_told());
     let findings = row.findings.iter();
@@ -169,7 +169,7 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
     let outcome = match expectation.word {
         Word::Regressed => TestOutcome::Failure {
             kind: "expectation",
-            message: expectation.told(),
+            message: expectation.sentence(),
             body: match &expectation.against {
                 Some(against) => format!("compared with {against}\n{reason}")
                     .trim_end()
@@ -200,7 +200,7 @@ fn of_limit(limit: &LimitResult) -> Test {
     let outcome = match limit.word {
         Word::Regressed => TestOutcome::Failure {
             kind: "limit",
-            message: limit.told(),
+            message: limit.sentence(),
             body: reason,
         },
         Word::Missing => TestOutcome::Error {

@@ -101,7 +101,7 @@ fn changes(out: &mut String, name: &str, rows: &[&Row]) {
         if let Some(reason) = &row.reason {
             let _ = write!(out, "<br>{}", prose(reason));
         }
-        if let Some(uncounted) = Uncounted::told(&row.uncounted) {
+        if let Some(uncounted) = Uncounted::sentence(&row.uncounted) {
             let _ = write!(out, "<br>{}", prose(&uncounted));
         }
         for change in beside(row) {
@@ -165,7 +165,7 @@ fn limits(out: &mut String, violated: &[&LimitResult]) {
             "- {}: {} {}<br>{}",
             prose(&limit.name),
             code(&limit.subject()),
-            prose(&limit.told()),
+            prose(&limit.sentence()),
             prose(reason)
         );
     }

@@ -175,7 +175,7 @@ pub fn beside(row: &Row) -> Vec<String> {
     let shown = row.first_metric().map(|of| of.metric);
     let others = row.regressed();
     let others = others.filter(|of| Some(of.metric) != shown || of.account.is_some());
-    let others = others.map(MetricRow::told);
+    let others = others.map(MetricRow::sentence);
     others.chain(row.structure_beside_causes()).collect()
 }
 

@@ -156,7 +156,7 @@ fn limits(screen: &mut Screen, violated: &[&LimitResult]) {
     for limit in violated.iter().take(screen.most) {
         screen.wrapped(2, &limit.name);
         screen.case(4, &limit.subject());
-        screen.wrapped(4, &limit.told());
+        screen.wrapped(4, &limit.sentence());
         if let Some(reason) = &limit.reason {
             screen.wrapped(4, reason);
         }

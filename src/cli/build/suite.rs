@@ -94,7 +94,7 @@ fn show(
             "{} {}: {}",
             limit.word.of_demand(),
             limit.name,
-            limit.told()
+            limit.sentence()
         );
         text += &indented(&told, 2, 4);
     }

@@ -40,7 +40,7 @@ pub fn of_host(times: Sides<Nanoseconds>, calls: Sides<&ActivitySummary>) -> Opt
             name: name.clone(),
             count,
         };
-        Some(AccountLine::of(item, time.growth()))
+        Some(AccountLine::new(item, time.growth()))
     });
     Some(settled(times.growth(), lines.collect()))
 }
@@ -59,7 +59,7 @@ pub fn of_first_call(
             name: name.clone(),
             count: part.map(|part| part.count),
         };
-        AccountLine::of(item, part.head.ns - part.base.ns)
+        AccountLine::new(item, part.head.ns - part.base.ns)
     });
     let lines: Vec<AccountLine> = lines.collect();
     // With no line there is nothing that an account would say.

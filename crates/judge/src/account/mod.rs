@@ -52,7 +52,7 @@ fn settled(change_ns: Nanoseconds, mut lines: Vec<AccountLine>) -> Account {
     if !rest.is_empty() {
         let count = rest.len() as u32;
         let growth = rest.iter().map(|line| line.growth_ns).sum();
-        lines.push(AccountLine::of(Item::Others { count }, growth));
+        lines.push(AccountLine::new(Item::Others { count }, growth));
     }
     let explained: Nanoseconds = lines.iter().map(|line| line.growth_ns).sum();
     Account {
@@ -90,8 +90,8 @@ fn between(asked: &Asked) -> Vec<AccountLine> {
         false => Item::Starts { count },
     };
     vec![
-        AccountLine::of(item, own),
-        AccountLine::of(Item::Waiting, waited),
+        AccountLine::new(item, own),
+        AccountLine::new(Item::Waiting, waited),
     ]
 }
 

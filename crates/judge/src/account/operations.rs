@@ -24,7 +24,7 @@ pub fn lines(asked: &Asked) -> Vec<AccountLine> {
         let (before, after) = (&parts.base[i], &parts.head[j]);
         let line = same
             .entry((texts.base[i], step_part(after)))
-            .or_insert_with(|| Same::of(after));
+            .or_insert_with(|| Same::new(after));
         line.add(before, after);
     }
     for ((key, of_step), Same { part, count, time }) in same {
@@ -57,7 +57,7 @@ struct Same<'a> {
 }
 
 impl<'a> Same<'a> {
-    fn of(part: &'a Part) -> Same<'a> {
+    fn new(part: &'a Part) -> Same<'a> {
         Same {
             part,
             count: 0,
@@ -98,7 +98,7 @@ impl Lines {
         let key = format!("{part:?} {key}");
         let line = AccountLine {
             part,
-            ..AccountLine::of(item.clone(), growth_ns)
+            ..AccountLine::new(item.clone(), growth_ns)
         };
         match self.by.get_mut(&key) {
             None => drop(self.by.insert(key, line)),

@@ -96,7 +96,7 @@ impl<'a> Pair<'a> {
         if launches(base) != launches(head) {
             return false;
         }
-        let pair = structure::Pair {
+        let pair = structure::Structures {
             case: "",
             base: self.base,
             head: self.head,

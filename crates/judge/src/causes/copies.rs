@@ -1,7 +1,7 @@
 //! Data that is moved, more of it or no longer beside kernels; and kernels of two streams that no
 //! longer run at once.
 
-use super::Standing;
+use super::OneTrace;
 use super::facts::{EXPLAINS, Facts, Found, Source};
 use crate::judgement::{AT_ONCE, Cause, Difference, Fact};
 use regatta_core::machine::{ActivitySummary, KernelChange, SideFigures, Sides, moves_data};
@@ -199,7 +199,7 @@ fn no_overlap(part: Nanoseconds, whole: Nanoseconds, each: &str, order: f64) -> 
 }
 
 /// Copies that no kernel hides, in one trace.
-pub fn exposed_copies(standing: &Standing) -> Option<Found> {
+pub fn exposed_copies(standing: &OneTrace) -> Option<Found> {
     /// Share of the time that passes from which copying stands out.
     const COPYING: f64 = 0.1;
     /// Part of the copying that may run beside kernels and still count as none.

@@ -274,7 +274,7 @@ pub enum Clock {
 impl Clock {
     /// The clock of a case of a run. A call that waits for the device itself opens its gate
     /// and is timed by plain events.
-    pub fn of(header: &RunHeader, id: &CaseId, record: &CaseRecord) -> Clock {
+    pub fn of_case(header: &RunHeader, id: &CaseId, record: &CaseRecord) -> Clock {
         let Ok(case) = id.case() else {
             return Clock::Events;
         };
@@ -332,7 +332,7 @@ mod tests {
         }
         let mut record = around(1.0);
         record.conditions.synchronised = synchronised;
-        Clock::of(&header, &CaseId(case.to_owned()), &record)
+        Clock::of_case(&header, &CaseId(case.to_owned()), &record)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The device waits: for the host, which cannot issue work as fast as the device does it, or
 //! for something else. And what a call asks of the driver: memory, and waits for the device.
 
-use super::Standing;
+use super::OneTrace;
 use super::facts::Clock;
 use super::facts::{EXPLAINS, Facts, Found, Pair, Source, Waits};
 use crate::judgement::{Cause, Difference, Fact, Item};
@@ -143,7 +143,7 @@ fn in_a_trace(
 const IDLE: Share = Share(0.2);
 
 /// Idle time of one trace, and whether the host is waited for.
-pub fn idle(standing: &Standing) -> Option<Found> {
+pub fn idle(standing: &OneTrace) -> Option<Found> {
     let time = &standing.of.time;
     if time.idle_share() < IDLE {
         return None;

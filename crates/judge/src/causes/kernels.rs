@@ -1,7 +1,7 @@
 //! Other kernels, or the same ones compiled into something else; and more of it in each call:
 //! launches, code that is loaded, functions that are entered.
 
-use super::Standing;
+use super::OneTrace;
 use super::call;
 use super::facts::{Facts, Found, NAMED, Source};
 use crate::counts::{AUTOTUNE, OF_THE_HOST, host_time};
@@ -261,7 +261,7 @@ const AGAIN: f64 = 0.05;
 
 /// Code that is still loaded once a program is steady: something is compiled or tuned
 /// again.
-pub fn still_loading(standing: &Standing) -> Option<Found> {
+pub fn still_loading(standing: &OneTrace) -> Option<Found> {
     let (loads, part) = (standing.late_loads?, standing.late);
     let each = loads as f64 / standing.repeats;
     if loads <= LATE || each < AGAIN {

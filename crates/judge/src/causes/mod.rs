@@ -1,7 +1,7 @@
 //! Why something takes longer: rules by subject, over one view of what is known.
 //!
 //! [`facts`] is that view, made from two records of a case ([`call`]) or from two traces;
-//! [`Standing`] is that of one trace. A rule says at most one thing, with the figures it saw,
+//! [`OneTrace`] is that of one trace. A rule says at most one thing, with the figures it saw,
 //! and each cause is decided and told in one place. A trace knows when each launch ran and
 //! for how long, so its evidence has times, and a launch that costs nothing more is no cause.
 //!
@@ -108,7 +108,7 @@ pub fn explained(pair: &Pair) -> (Vec<Finding>, Option<Account>) {
 
 /// What stands out in one trace, most telling first. Nothing here says that something got
 /// worse; only that it costs, and what it is.
-pub fn standing_out(standing: &Standing) -> Vec<Finding> {
+pub fn standing_out(standing: &OneTrace) -> Vec<Finding> {
     let mut found: Vec<Found> = parallelism::few_blocks(standing).collect();
     found.extend(kernels::still_loading(standing));
     found.extend(host::idle(standing));
@@ -118,7 +118,7 @@ pub fn standing_out(standing: &Standing) -> Vec<Finding> {
 }
 
 /// One trace, as the rules see it: its steady part, or else all of it.
-pub struct Standing<'a> {
+pub struct OneTrace<'a> {
     /// In figures.
     pub of: &'a Summary,
     /// How often it repeats what it does.
@@ -131,25 +131,25 @@ pub struct Standing<'a> {
     pub late: &'static str,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> OneTrace<'a> {
     /// A recording that has this summary, and this part that repeats.
-    pub fn of(
+    pub fn new(
         recording: &Recording,
         whole: &'a Summary,
         steady: Option<&'a SteadyPart>,
-    ) -> Standing<'a> {
+    ) -> OneTrace<'a> {
         let loads = |calls: &std::collections::BTreeMap<String, u64>| {
             calls.get("module_loads").copied().unwrap_or(0)
         };
         match steady {
-            Some(part) => Standing {
+            Some(part) => OneTrace {
                 of: &part.summary,
                 repeats: part.steady.repeats as f64,
                 each: " a repetition",
                 late_loads: Some(loads(&part.summary.calls)),
                 late: "the steady part",
             },
-            None => Standing {
+            None => OneTrace {
                 of: whole,
                 repeats: 1.0,
                 each: "",

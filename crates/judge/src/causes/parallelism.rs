@@ -3,7 +3,7 @@
 //! This is the bug the tool exists for: a sentinel lost on its way made one block
 //! do what 157 had done, with the same kernel and the same result.
 
-use super::Standing;
+use super::OneTrace;
 use super::facts::{Facts, Found, NAMED, Pair};
 use super::kernels::{is_grid, launch};
 use crate::judgement::{Cause, Difference, Fact};
@@ -114,7 +114,7 @@ const DOMINATES: Share = Share(0.2);
 
 /// Launches with fewer blocks than the device has multiprocessors, in a kernel that
 /// dominates.
-pub fn few_blocks<'a>(standing: &'a Standing) -> impl Iterator<Item = Found> + 'a {
+pub fn few_blocks<'a>(standing: &'a OneTrace) -> impl Iterator<Item = Found> + 'a {
     let of = standing.of;
     of.kernels.iter().filter_map(move |kernel| {
         let shape = few(kernel)?;

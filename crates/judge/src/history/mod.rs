@@ -84,7 +84,8 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
             values,
         };
         let steps = steps(&series, &factors, places);
-        let creep = Ends::of(&series, &steps, options).and_then(|ends| ends.creep(0.0, 1, &series));
+        let creep =
+            Ends::new(&series, &steps, options).and_then(|ends| ends.creep(0.0, 1, &series));
         shared = Some(trend(&series, steps, creep, options));
     }
     // What a machine keeps from day to day is in most cases.
@@ -99,7 +100,7 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
         .map(|(series, logs)| {
             let correlation = usual.max(own_correlation(logs));
             let steps = steps(series, logs, changes(logs, error, correlation));
-            let ends = Ends::of(series, &steps, options);
+            let ends = Ends::new(series, &steps, options);
             (steps, ends)
         })
         .collect();
@@ -274,7 +275,7 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(series: &Series, steps: &[(usize, Step)], options: &Options) -> Option<Ends> {
+    fn new(series: &Series, steps: &[(usize, Step)], options: &Options) -> Option<Ends> {
         let from = reference(series, options);
         let values = |at: usize| -> Vec<f64> {
             let before = steps

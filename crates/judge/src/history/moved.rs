@@ -31,7 +31,7 @@ const REVISION: &str = "revision";
 const METHOD: &str = "measure.";
 
 /// A change of a case.
-struct Change<'t> {
+struct CaseStep<'t> {
     case: usize,
     step: &'t Step,
 }
@@ -46,10 +46,10 @@ pub(super) fn events(
     let changes = cases.iter().enumerate();
     let changes = changes.flat_map(|(case, trend)| {
         let each = trend.steps.iter();
-        each.map(move |step| Change { case, step })
+        each.map(move |step| CaseStep { case, step })
     });
-    let mut left: Vec<Change> = changes.collect();
-    let context = Context { history, all };
+    let mut left: Vec<CaseStep> = changes.collect();
+    let context = Movers { history, all };
     let mut events = Vec::new();
     for step in shared.iter().flat_map(|shared| &shared.steps) {
         let with = context.all_moved(step);
@@ -58,7 +58,7 @@ pub(super) fn events(
         }
         // One that changed by much more has a reason of its own.
         let usual = step.ratio.0.ln();
-        let alike = |change: &Change| {
+        let alike = |change: &CaseStep| {
             let own = change.step.ratio.0.ln();
             near(change.step, step) && (own - usual).abs() <= usual.abs().max(2.0 * THRESHOLD.0)
         };
@@ -67,7 +67,7 @@ pub(super) fn events(
     }
     while !left.is_empty() {
         let (run, slower) = crowded(&left);
-        let (mut together, rest): (Vec<Change>, Vec<Change>) = left
+        let (mut together, rest): (Vec<CaseStep>, Vec<CaseStep>) = left
             .into_iter()
             .partition(|change| is_slower(change.step) == slower && within(change.step.run, run));
         left = rest;
@@ -97,7 +97,7 @@ pub(super) fn crept(
     shared: Option<&Trend>,
     cases: &[Trend],
 ) -> Vec<Crept> {
-    let context = Context { history, all };
+    let context = Movers { history, all };
     let mut found = Vec::new();
     for slower in [true, false] {
         let crept = cases.iter().enumerate().filter_map(|(case, trend)| {
@@ -146,7 +146,7 @@ fn near(step: &Step, of: &Step) -> bool {
 }
 
 /// The run around which most cases change the same way, and which way.
-fn crowded(left: &[Change]) -> (usize, bool) {
+fn crowded(left: &[CaseStep]) -> (usize, bool) {
     let mut counts: BTreeMap<(bool, usize), usize> = BTreeMap::new();
     for change in left {
         *counts
@@ -164,12 +164,12 @@ fn crowded(left: &[Change]) -> (usize, bool) {
     best.map_or((0, true), |((slower, run), _)| (*run, *slower))
 }
 
-struct Context<'h> {
+struct Movers<'h> {
     history: &'h History,
     all: &'h [Series],
 }
 
-impl Context<'_> {
+impl Movers<'_> {
     /// The cases that moved with a step of what all share, the one that moved most first: none
     /// where these are not nearly all of those there are.
     fn all_moved(&self, step: &Step) -> Vec<usize> {

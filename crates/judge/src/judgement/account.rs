@@ -110,7 +110,7 @@ pub enum Item {
 
 impl AccountLine {
     /// A line of no part of a step.
-    pub fn of(item: Item, growth_ns: Nanoseconds) -> AccountLine {
+    pub fn new(item: Item, growth_ns: Nanoseconds) -> AccountLine {
         AccountLine {
             item,
             part: None,
@@ -294,7 +294,7 @@ mod tests {
             count: 1,
             moves: false,
         };
-        let lines = (0..4).map(|number| AccountLine::of(long(number), Nanoseconds(1_000.0)));
+        let lines = (0..4).map(|number| AccountLine::new(long(number), Nanoseconds(1_000.0)));
         let account = Account {
             change_ns: Nanoseconds(4_000.0),
             lines: lines.collect(),

@@ -27,7 +27,7 @@ pub struct Uncounted {
 
 impl Uncounted {
     /// `counted in the base and not now: launches (2), allocations (3): the census failed`.
-    pub fn told(all: &[Uncounted]) -> Option<String> {
+    pub fn sentence(all: &[Uncounted]) -> Option<String> {
         const NAMED: usize = 6;
         let (inconclusive, all): (Vec<&Uncounted>, Vec<&Uncounted>) =
             all.iter().partition(|one| one.inconclusive);
@@ -91,7 +91,7 @@ pub struct LimitResult {
 
 impl LimitResult {
     /// Compares a value with a limit, of no case and no build yet.
-    pub fn of(limit: &Limit, value: Option<f64>, reason: Option<String>) -> LimitResult {
+    pub fn new(limit: &Limit, value: Option<f64>, reason: Option<String>) -> LimitResult {
         LimitResult {
             name: limit.name.clone(),
             case: None,
@@ -119,7 +119,7 @@ impl LimitResult {
     }
 
     /// `sm_fill is 0.008, at least 0.5 is allowed`.
-    pub fn told(&self) -> String {
+    pub fn sentence(&self) -> String {
         // Three decimals tell one of 132 multiprocessors; whole counts have none.
         let figure = |value: f64| match value.fract() == 0.0 {
             true => format!("{value}"),

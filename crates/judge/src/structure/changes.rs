@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::instructions;
-use super::{Found, Pair, worse_if};
+use super::{Changes, Structures, worse_if};
 use crate::counts::count;
 use crate::judgement::{Difference, Direction, StructuralChange};
 use regatta_core::machine::{
@@ -19,15 +19,15 @@ use regatta_core::suite::structural::{Kind, StructurePolicy};
 use regatta_worker::attention::ParamValue;
 
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.
-pub fn changes(pair: &Pair) -> Option<Vec<StructuralChange>> {
+pub fn changes(pair: &Structures) -> Option<Vec<StructuralChange>> {
     let (base, head) = (known(pair.base)?, known(pair.head)?);
     changes_of(pair, &of_calls(base, head, pair.sms))
 }
 
 /// The same, where the launches of both calls were compared before.
-pub fn changes_of(pair: &Pair, kernels: &[KernelChange]) -> Option<Vec<StructuralChange>> {
+pub fn changes_of(pair: &Structures, kernels: &[KernelChange]) -> Option<Vec<StructuralChange>> {
     let (base, head) = (known(pair.base)?, known(pair.head)?);
-    let mut found = Found {
+    let mut found = Changes {
         pair,
         changes: Vec::new(),
     };
@@ -57,7 +57,7 @@ fn known(record: &CaseRecord) -> Option<&Structure> {
     structure.filter(|found| !found.is_empty())
 }
 
-fn launches(found: &mut Found, kernels: &[KernelChange]) {
+fn launches(found: &mut Changes, kernels: &[KernelChange]) {
     replaced(found, kernels);
     for kernel in kernels.iter().filter(|of| of.became == Became::Same) {
         number(found, kernel);
@@ -68,7 +68,7 @@ fn launches(found: &mut Found, kernels: &[KernelChange]) {
 }
 
 /// Another number of launches of one kernel.
-fn number(found: &mut Found, kernel: &KernelChange) {
+fn number(found: &mut Changes, kernel: &KernelChange) {
     let kind = match moves_data(kernel.called()) {
         true => Kind::Copies,
         false => Kind::Launches,
@@ -79,7 +79,7 @@ fn number(found: &mut Found, kernel: &KernelChange) {
 
 /// Kernels that one side alone has. Those that compute replace each other; one that
 /// moves data is one more or one less.
-fn replaced(found: &mut Found, kernels: &[KernelChange]) {
+fn replaced(found: &mut Changes, kernels: &[KernelChange]) {
     let one_sided = kernels.iter().filter(|of| of.became != Became::Same);
     let (moving, computing): (Vec<&KernelChange>, Vec<&KernelChange>) =
         one_sided.partition(|kernel| moves_data(kernel.called()));
@@ -126,7 +126,7 @@ pub fn names(kernels: &[&KernelChange]) -> Vec<String> {
 }
 
 /// A figure of the launches of a kernel that both sides launch.
-fn figure(found: &mut Found, kernel: &KernelChange, change: LaunchChange) {
+fn figure(found: &mut Changes, kernel: &KernelChange, change: LaunchChange) {
     let (kind, direction) = match change {
         LaunchChange::Grid(..) if kernel.fewer > 1.0 => (Kind::Grid, Direction::Worse),
         LaunchChange::Grid(..) => (Kind::Grid, Direction::Other),
@@ -144,7 +144,7 @@ fn figure(found: &mut Found, kernel: &KernelChange, change: LaunchChange) {
     }
 }
 
-fn fill(found: &mut Found, kernel: &KernelChange) {
+fn fill(found: &mut Changes, kernel: &KernelChange) {
     let worse = kernel.filled().is_some_and(|of| of.head < of.base);
     if let Some(fill) = Difference::fill(kernel) {
         found.add(Kind::Fill, worse_if(worse), fill);
@@ -172,7 +172,7 @@ pub fn kind(policy: &StructurePolicy, count: &str) -> Option<Kind> {
 
 /// Compares counts that both sides have. What one side lacks is not 0 there: where it is the
 /// head, [`super::vanished()`] tells.
-fn counts(found: &mut Found, base: &Structure) {
+fn counts(found: &mut Changes, base: &Structure) {
     let pair = found.pair;
     // Kernels that copy are named already, and a worker may count them here as well.
     let copies_named = found.changes.iter().any(|of| of.kind == Kind::Copies);
@@ -206,7 +206,7 @@ fn counts(found: &mut Found, base: &Structure) {
 
 /// Operators and Python functions of a call, where both sides watched them. One that a side did
 /// not run at all it ran 0 times: each tells all that it ran.
-fn runs(found: &mut Found, base: &Structure, head: &Structure) {
+fn runs(found: &mut Changes, base: &Structure, head: &Structure) {
     for (kind, before, after) in [
         (Kind::Operators, &base.operators, &head.operators),
         (Kind::Functions, &base.functions, &head.functions),

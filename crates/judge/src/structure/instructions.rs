@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Found, Pair, worse_if};
+use super::{Changes, Structures, worse_if};
 use crate::judgement::{Difference, Uncounted};
 use regatta_core::machine::{
     Counters, Counts, INSTRUCTIONS, METRICS, Metric, Sides, Structure, short,
@@ -16,7 +16,7 @@ const WHOLE: &str = "the whole call";
 
 /// Compares each kernel that both sides run, and the whole call where they run others. What is
 /// within the range that countings of one side differ by is no change.
-pub fn compare(found: &mut Found) {
+pub fn compare(found: &mut Changes) {
     let pair = found.pair;
     let (Some(base), Some(head)) = (counters(pair.base), counters(pair.head)) else {
         return;
@@ -80,7 +80,7 @@ fn one_process(base: &Counters, head: &Counters) -> bool {
 }
 
 fn add(
-    found: &mut Found,
+    found: &mut Changes,
     metric: &Metric,
     kernel: &str,
     (before, after, one_process): (Counts, Counts, bool),
@@ -99,7 +99,7 @@ fn add(
 }
 
 /// Kernels of both sides of which nobody knows whether they execute more.
-pub fn inconclusive(pair: &Pair) -> Option<Uncounted> {
+pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
     let (base, head) = (counters(pair.base)?, counters(pair.head)?);
     let one_process = one_process(base, head);
     let taken =
@@ -132,7 +132,7 @@ pub fn inconclusive(pair: &Pair) -> Option<Uncounted> {
 }
 
 /// What the base counted and the head did not: all of it, or a metric of a kernel.
-pub fn vanished(pair: &Pair, head: &Structure) -> Option<Uncounted> {
+pub fn vanished(pair: &Structures, head: &Structure) -> Option<Uncounted> {
     let base = counters(pair.base)?;
     let taken =
         |kernel: &str| pair.policy.action(Kind::Instructions, kernel, pair.case) != Action::Ignore;

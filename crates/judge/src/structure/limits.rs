@@ -36,7 +36,7 @@ pub fn limits(side: &Side) -> Vec<LimitResult> {
             };
             results.push(LimitResult {
                 case: Some(id.clone()),
-                ..LimitResult::of(limit, value, reason)
+                ..LimitResult::new(limit, value, reason)
             });
         }
     }
@@ -176,7 +176,7 @@ fn result(limit: &Limit, of: Option<(&String, &Built)>) -> LimitResult {
     let reason = of.is_none().then(|| unknown.to_owned());
     LimitResult {
         built: of.map(|(what, _)| what.clone()),
-        ..LimitResult::of(limit, value, reason)
+        ..LimitResult::new(limit, value, reason)
     }
 }
 
@@ -261,7 +261,7 @@ ns.backend_selections <= 0 => Regressed
                 ..limit("sm_fill", Some(0.5), None)
             };
             let found = results(limit, measured()).remove(0);
-            format!("{}; {}", found.told(), found.reason.unwrap())
+            format!("{}; {}", found.sentence(), found.reason.unwrap())
         };
         assert_eq!(
             of("flash*"),

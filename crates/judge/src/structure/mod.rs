@@ -22,7 +22,7 @@ use regatta_core::suite::structural::{Action, Kind, StructurePolicy};
 use regatta_worker::attention::CaseId;
 
 /// Two records of one case whose structures may be compared.
-pub struct Pair<'a> {
+pub struct Structures<'a> {
     /// The case's id.
     pub case: &'a str,
     /// The base's record.
@@ -35,7 +35,7 @@ pub struct Pair<'a> {
     pub policy: &'a StructurePolicy,
 }
 
-impl Pair<'_> {
+impl Structures<'_> {
     /// True where a tuner that does not choose alike throughout chose otherwise in the calls
     /// that were counted.
     fn tuned_by_chance(&self) -> bool {
@@ -44,14 +44,14 @@ impl Pair<'_> {
 }
 
 /// The differences found so far.
-pub struct Found<'a> {
+pub struct Changes<'a> {
     /// What is compared.
-    pub pair: &'a Pair<'a>,
+    pub pair: &'a Structures<'a>,
     /// Each with how it is taken.
     pub changes: Vec<StructuralChange>,
 }
 
-impl Found<'_> {
+impl Changes<'_> {
     /// Adds a difference, as the policy takes it.
     pub fn add(&mut self, kind: Kind, direction: Direction, difference: Difference) {
         let policy = self.pair.policy;

@@ -17,9 +17,9 @@ fn structure(record: &mut CaseRecord) -> &mut Structure {
 fn under<T>(
     policy: &StructurePolicy,
     (base, head): (&CaseRecord, &CaseRecord),
-    of: fn(&Pair) -> T,
+    of: fn(&Structures) -> T,
 ) -> T {
-    of(&Pair {
+    of(&Structures {
         case: "torch/flash:s64,d64",
         base,
         head,
@@ -46,7 +46,7 @@ fn names(base: &CaseRecord, head: &CaseRecord) -> Vec<String> {
 }
 
 fn why(base: &CaseRecord, head: &CaseRecord) -> String {
-    Uncounted::told(&gone(base, head)).unwrap_or_default()
+    Uncounted::sentence(&gone(base, head)).unwrap_or_default()
 }
 
 /// Holds each line of a table to what is told: `BASE ; HEAD => CHANGE | CHANGE`.

@@ -6,7 +6,7 @@ use regatta_core::machine::{Launch, Structure, moves_data};
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::structural::{Action, Kind};
 
-use super::Pair;
+use super::Structures;
 use super::changes::kind;
 use super::instructions;
 
@@ -25,7 +25,7 @@ const NO_STRUCTURE: [&str; 2] = ["ns.", "calls_in_"];
 
 /// What the base tells of a case and the head does not, but for what the policy ignores.
 /// What only the head tells is new, and nothing against it.
-pub fn vanished(pair: &Pair) -> Vec<Uncounted> {
+pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
     let Some(base) = pair.base.structure.as_deref().filter(|s| !s.is_empty()) else {
         return Vec::new();
     };
@@ -88,7 +88,7 @@ type Read = fn(&Launch) -> bool;
 
 /// Figures that the base has of a kernel which computes, and the head of none of its
 /// launches.
-fn figures(pair: &Pair, base: &Structure, head: &Structure, found: &mut Vec<Uncounted>) {
+fn figures(pair: &Structures, base: &Structure, head: &Structure, found: &mut Vec<Uncounted>) {
     const FIGURES: [(&str, Kind, Read); 4] = [
         ("registers", Kind::Registers, |l| l.registers.is_some()),
         ("shared memory", Kind::SharedMemory, |l| {

@@ -44,16 +44,16 @@ pub struct Comparison {
 }
 
 /// A side with what was made of it.
-struct Side<'a> {
+struct TracedSide<'a> {
     trace: &'a Trace,
     analysis: Analysis,
     label: &'a str,
 }
 
-impl<'a> Side<'a> {
-    fn new(label: &'a str, trace: &'a Trace) -> Side<'a> {
+impl<'a> TracedSide<'a> {
+    fn new(label: &'a str, trace: &'a Trace) -> TracedSide<'a> {
         let analysis = analyse(&trace.recording);
-        Side {
+        TracedSide {
             trace,
             analysis,
             label,
@@ -169,7 +169,10 @@ impl<'a> Side<'a> {
 /// place of the smallest change that counts, of one run and of several.
 pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>) -> Comparison {
     let threshold = asked.unwrap_or(THRESHOLD);
-    let (base, head) = (Side::new(base.0, base.1), Side::new(head.0, head.1));
+    let (base, head) = (
+        TracedSide::new(base.0, base.1),
+        TracedSide::new(head.0, head.1),
+    );
     let scope = match (&base.analysis.steady, &head.analysis.steady) {
         (Some(_), Some(_)) => Scope::Repetition,
         _ => Scope::Whole,
@@ -182,9 +185,9 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
         }
     };
     differ("devices", base.devices(), head.devices());
-    let method = |side: &Side| side.trace.header.method.to_string();
+    let method = |side: &TracedSide| side.trace.header.method.to_string();
     differ("method", method(&base), method(&head));
-    let recorder = |side: &Side| {
+    let recorder = |side: &TracedSide| {
         let told = side.trace.header.recorder.as_deref();
         told.unwrap_or("regatta").to_owned()
     };
@@ -229,7 +232,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     comparison
 }
 
-fn verdict(comparison: &Comparison, found: &[Found], sides: [&Side; 2]) -> Verdict {
+fn verdict(comparison: &Comparison, found: &[Found], sides: [&TracedSide; 2]) -> Verdict {
     let comparable = comparison.incomparable.is_empty();
     if let Some(empty) = sides
         .iter()
@@ -268,7 +271,7 @@ fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
     let Runs { busy, elapsed, .. } = runs;
     let is = |of: &RunsOf| of.outcome() == outcome;
     let told = |what: &str, of: &RunsOf| match runs.are_several() {
-        true => format!("{what} {} ({})", of.told(), runs.told()),
+        true => format!("{what} {} ({})", of.sentence(), runs.sentence()),
         false => format!("{what} {}", of.change.told()),
     };
     let busy_told = is(busy).then(|| told("the device works", busy));
@@ -277,12 +280,12 @@ fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
     busy_told.into_iter().chain(elapsed_told).collect()
 }
 
-fn notes(comparison: &Comparison, sides: [&Side; 2]) -> Vec<String> {
+fn notes(comparison: &Comparison, sides: [&TracedSide; 2]) -> Vec<String> {
     let mut notes = vec![match &comparison.runs {
         Some(runs) if runs.are_enough() => format!(
             "times are of {} under a profiler, and judged by how far these lie apart; what may \
              have changed between the moments of the two sides is not known",
-            runs.told()
+            runs.sentence()
         ),
         _ => format!(
             "a trace is one run under a profiler: structure is exact, times are an indication; \
@@ -293,9 +296,9 @@ fn notes(comparison: &Comparison, sides: [&Side; 2]) -> Vec<String> {
     if let Some(runs) = comparison.runs.as_ref().filter(|runs| runs.are_several()) {
         notes.push(format!(
             "{}: the device works {}; the program takes {}",
-            runs.told(),
-            runs.busy.told(),
-            runs.elapsed.told()
+            runs.sentence(),
+            runs.busy.sentence(),
+            runs.elapsed.sentence()
         ));
     }
     for side in sides {

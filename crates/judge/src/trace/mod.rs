@@ -12,7 +12,7 @@ pub use runs::{FEWEST, LEAST, Runs, RunsOf, THRESHOLD, apart_told, runs_of, time
 
 use serde::Serialize;
 
-use crate::causes::{Standing, standing_out};
+use crate::causes::{OneTrace, standing_out};
 use crate::judgement::Finding;
 use regatta_core::machine::{
     Recorded, Recording, SteadyPart, Summary, in_steady, steady, summarise,
@@ -44,7 +44,7 @@ pub fn analyse(recording: &Recording) -> Analysis {
         SteadyPart { steady, summary }
     });
     Analysis {
-        findings: standing_out(&Standing::of(recording, &whole, steady.as_ref())),
+        findings: standing_out(&OneTrace::new(recording, &whole, steady.as_ref())),
         whole,
         steady,
     }

@@ -246,7 +246,7 @@ impl RunsOf {
     }
 
     /// `4.9 % slower (4.1 % to 5.7 %)`, and how far runs lie apart.
-    pub fn told(&self) -> String {
+    pub fn sentence(&self) -> String {
         let mut told = self.change.told().to_string();
         if let Some([low, high]) = self.interval {
             told += &format!(", within {low} and {high}");
@@ -270,7 +270,7 @@ impl Runs {
     }
 
     /// `4 and 5 runs`.
-    pub fn told(&self) -> String {
+    pub fn sentence(&self) -> String {
         let Sides { base, head } = self.counted;
         format!("{base} and {}", counted(head, "run"))
     }
@@ -330,7 +330,7 @@ mod tests {
         let judged = judged(&[1e6], &[1.15e6]);
         assert_eq!(judged.elapsed.outcome(), Passed, "twice that");
         assert!(!judged.are_several());
-        assert_eq!(judged.busy.told(), "15.0 % slower");
+        assert_eq!(judged.busy.sentence(), "15.0 % slower");
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub fn over_limit(judgement: &Judgement) -> Option<String> {
         are(violated.len(), "limit"),
         first.name,
         first.subject(),
-        first.told(),
+        first.sentence(),
     ))
 }
 
@@ -117,7 +117,7 @@ pub fn regressed(judgement: &Judgement) -> Option<String> {
     let first = worst.regressed().next()?;
     let how = match first.metric {
         Metric::Device => format!("{} times as long", first.change.ratio.times()),
-        _ => first.told(),
+        _ => first.sentence(),
     };
     Some(format!(
         "{} of {} regressed{family}, worst {}: {how}",
@@ -190,7 +190,7 @@ pub fn missing(judgement: &Judgement) -> Option<String> {
     let missing = rows(judgement, missing);
     let first = missing.first()?;
     let why = match lacks_structure(first) {
-        true => Uncounted::told(&first.uncounted).unwrap_or_default(),
+        true => Uncounted::sentence(&first.uncounted).unwrap_or_default(),
         false => or(&first.reason, UNKNOWN).to_owned(),
     };
     Some(format!(

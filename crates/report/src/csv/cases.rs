@@ -108,7 +108,12 @@ pub(super) fn cases(
         let mut cells = vec![text_cell(&row.case.0)];
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
         cells.extend(FACETS.iter().map(|name| text_cell(&facet(name))));
-        cells.extend(figures(row, record, spreads.of(&row.case).as_ref(), sms));
+        cells.extend(figures(
+            row,
+            record,
+            spreads.spread(&row.case).as_ref(),
+            sms,
+        ));
         for metric in Metric::ALL {
             cells.extend(of_metric(row, record, metric));
         }
@@ -221,7 +226,7 @@ fn findings(findings: &[Finding]) -> String {
 /// is told.
 fn structure(row: &Row) -> String {
     let changes = row.structure.iter().flatten();
-    let uncounted = Uncounted::told(&row.uncounted).into_iter();
+    let uncounted = Uncounted::sentence(&row.uncounted).into_iter();
     let uncounted = uncounted.map(|told| one_line(&format!("missing: {told}")));
     let texts = changes.map(|change| {
         let action = match change.action {

@@ -176,7 +176,7 @@ pub(super) fn changes(row: &Row) -> Vec<String> {
         format!("{word}: {name} {times}, {} {interval}", of.change.ratio)
     });
     let changes = row.structure.iter().flatten().map(ToString::to_string);
-    let uncounted = Uncounted::told(&row.uncounted);
+    let uncounted = Uncounted::sentence(&row.uncounted);
     uncounted
         .into_iter()
         .chain(metrics)

@@ -92,7 +92,7 @@ pub(super) fn reason(row: &Row, most: usize) -> Option<String> {
 /// Changes that are worth telling beside the metric that is shown; where those of a time went is
 /// an account.
 fn structure(row: &Row, shown: Option<Metric>) -> Vec<String> {
-    let told = Uncounted::told(&row.uncounted)
+    let told = Uncounted::sentence(&row.uncounted)
         .into_iter()
         .chain(
             row.regressed()

@@ -58,7 +58,7 @@ impl LimitView {
         LimitView {
             name: one_line(&result.name),
             case: one_line(&result.subject()),
-            told: one_line(&result.told()),
+            told: one_line(&result.sentence()),
             reason: result.reason.as_deref().map(clean),
             outcome: result.word.of_demand(),
             tone: tone(result.word),

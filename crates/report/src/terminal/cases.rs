@@ -81,7 +81,7 @@ impl Mentioned {
 /// else changed, and the causes.
 fn paragraphs(row: &Row, whole: bool) -> Vec<String> {
     let mut told: Vec<String> = row.reason.iter().cloned().collect();
-    told.extend(Uncounted::told(&row.uncounted));
+    told.extend(Uncounted::sentence(&row.uncounted));
     if whole {
         told.extend(row.regressed().filter_map(accounted));
         told.extend(row.structure_beside_causes());
