@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use super::{Ended, Stop, indented, note, print, watch_for};
 use regatta_measure::ruler::{self, ClockReading};
-use regatta_measure::worker::program::{Leaves, Program, Streams};
+use regatta_measure::worker::program::{Program, Streams};
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::wrap;
 use regatta_worker::units::Nanoseconds;
@@ -65,13 +65,10 @@ fn line(clock: ClockKind, what: &str, why: &str) -> String {
 /// Checks a clock in a process of its own, which prints what it reads, or says how it ended.
 fn in_a_process(clock: ClockKind) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let program = Program {
+    let program = Program::new(
         program,
-        args: ["worker", "ruler", clock.name()].map(str::to_owned).into(),
-        env: Vec::new(),
-        directory: None,
-        leaves: Leaves::Nothing,
-    };
+        ["worker", "ruler", clock.name()].map(str::to_owned),
+    );
     let streams = Streams {
         stdin: Stdio::null(),
         stdout: Stdio::inherit(),

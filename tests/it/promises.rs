@@ -205,6 +205,21 @@ fn a_report_that_cannot_be_written_costs_no_measurement_and_no_verdict() {
 }
 
 #[test]
+fn a_comparison_whose_reports_cannot_be_written_goes_on_with_both_runs() {
+    let place = Place::with_baseline(&["fake/steady"], &[], "");
+    let page = place.path().join("reports/s-compare/index.html");
+    fs::create_dir_all(page.join("x")).unwrap();
+    let words = ["compare", "./s.toml", "--base", "here"];
+    let (_, stderr) = exits!(place, 3, words);
+    assert!(stderr.contains("could not be written"), "{stderr}");
+    fs::remove_dir_all(&page).unwrap();
+    let (_, _, stderr) = place.ran(&words);
+    assert_eq!(stderr.matches("resuming:").count(), 2, "{stderr}");
+    assert!(!stderr.contains("is kept as"), "{stderr}");
+    assert!(page.is_file());
+}
+
+#[test]
 fn two_lines_of_one_case_in_a_baseline_are_refused() {
     let place = Place::with_baseline(&["fake/steady"], &[], "");
     let path = place.baseline();

@@ -170,8 +170,8 @@ pub fn tuned(prepared: &Prepared, variant: &VariantInfo) -> Choices {
     chosen.collect()
 }
 
-/// Completes how many blocks a multiprocessor holds, in the launches of a structure, from what each block takes and what the device
-/// holds. Left out where either is not known.
+/// Completes how many blocks a multiprocessor holds, in the launches of a structure, from what
+/// each block takes and what the device holds. Left out where either is not known.
 fn complete(structure: &mut Structure, device: &Device) {
     let capability = device.facts.get("compute_capability");
     let Some(arch) = capability.and_then(|capability| arch(capability)) else {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::channel::WorkerLog;
-use super::program::{ENDING, Leaves, Program, RunningProgram, STARTING, Started, Streams};
+use super::program::{ENDING, Program, RunningProgram, STARTING, Started, Streams};
 use super::protocol::REQUEST_FD;
 use super::supervisor::{self, SupervisorReply};
 use super::{Forking, WorkerSpec, descendants};
@@ -66,12 +66,11 @@ impl Forks {
             Forking::Always => "always",
             Forking::Never | Forking::WhereSound => "auto",
         };
+        let args = [&spec.args[..], &["--forks".to_owned(), word.to_owned()]].concat();
         let program = Program {
-            program: spec.program.clone(),
-            args: [&spec.args[..], &["--forks".to_owned(), word.to_owned()]].concat(),
             env: spec.env.clone(),
             directory: spec.directory.clone(),
-            leaves: Leaves::Nothing,
+            ..Program::new(&spec.program, args)
         };
         let streams = Streams {
             stdin: Stdio::null(),

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 use super::channel::{Channel, ChannelEnds, WorkerLog, mapping, read_lines, write_lines};
 use super::forks::Forks;
-use super::program::{Leaves, Program, RunningProgram, Streams, why};
+use super::program::{Program, RunningProgram, Streams, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
@@ -54,11 +54,9 @@ impl WorkerProcess {
             stderr: ends.output.into(),
         };
         let program = Program {
-            program: spec.program.clone(),
-            args: spec.args.clone(),
             env: spec.env.clone(),
             directory: spec.directory.clone(),
-            leaves: Leaves::Nothing,
+            ..Program::new(&spec.program, &spec.args[..])
         };
         let descriptors = vec![
             mapping(ends.theirs.0, REQUEST_FD),
