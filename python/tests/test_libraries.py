@@ -136,6 +136,12 @@ TABLE: list[tuple[str, Any, Any, Any]] = [
         for variant in ("torch/flash", "flash_attn/fa2", "flash_attn/fa3", "flash_attn/fa4")
         for layout in ("bshd", "bhsd")
     ),
+    # On a square a causal mask has no alignment.
+    *(
+        (variant, [support.CAUSAL], ("both",), axes)
+        for variant in ("torch/flash", "flash_attn/fa2", "flash_attn/fa3", "flash_attn/fa4")
+        for axes in ({"kv_heads": 1}, {"varlen": RAGGED_SELF, "kv_heads": 2})
+    ),
     *(
         (variant, [support.FULL, support.CAUSAL_BR], ("both",), {"varlen": RAGGED, "kv_heads": 2})
         for variant in ("torch/flash", "flash_attn/fa2", "flash_attn/fa3", "flash_attn/fa4")

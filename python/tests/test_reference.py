@@ -120,6 +120,16 @@ class TestReference:
             for result, value in pieces.whole(problem, 11, tensors).items():
                 np.testing.assert_allclose(value, whole[result], atol=1e-12)
 
+    def test_torch_computes_what_numpy_does(self) -> None:
+        torch = pytest.importorskip("torch")
+        for axes in PROBLEMS.values():
+            problem = Problem.from_wire(axes | {"direction": "both"})
+            tensors = exact_inputs(problem)
+            same = {name: torch.from_numpy(value.copy()) for name, value in tensors.items()}
+            found = ReferenceCache(Arrays.for_torch("cpu")).whole(problem, 11, same)
+            for name, value in reference(problem, tensors).items():
+                np.testing.assert_allclose(found[name].numpy(), value, atol=1e-12)
+
     def test_one_reference_serves_layouts_and_directions(self) -> None:
         cache, axes = ReferenceCache(ARRAYS), PROBLEMS["full"]
         tensors = exact_inputs(Problem.from_wire(axes))

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 
-from regatta_worker.libraries.triton import tuning_key
+from regatta_worker.libraries.triton import configurations, tuning_key
 from regatta_worker.problem.lengths import Lengths
 from regatta_worker.protocol.channel import Failed, Unsupported
 
@@ -41,6 +41,14 @@ class TestDrawing:
     def test_more_lengths_than_there_are(self) -> None:
         with pytest.raises(Unsupported, match="lengths=9: .* there are 8"):
             Lengths(16, 9)
+
+
+def test_a_case_that_asks_for_a_configuration_is_not_tuned() -> None:
+    assert len(configurations({})) == 2
+    (chosen,) = configurations({"BLOCK_Q": 64})
+    assert (chosen.kwargs["BLOCK_Q"], chosen.num_warps) == (64, 4)
+    with pytest.raises(Unsupported, match="no configuration with BLOCK_Q=64, num_warps=8"):
+        configurations({"BLOCK_Q": 64, "num_warps": 8})
 
 
 class TestConversation(support.Conversing):
