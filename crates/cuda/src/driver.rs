@@ -368,7 +368,7 @@ pub fn launch<T: Copy + 'static>(
     second: Option<ReferencePointers>,
 ) -> Result<(), CudaError> {
     let entry = kernel.entry(dtype.name(), kernel.tile());
-    let shape = Shape::of(kernel.tile().block());
+    let shape = Shape::along_x(kernel.tile().block());
     let function = device.function(Code::Ours(kernel.file), &entry, shape)?;
     let mut arguments = ArgumentList::default().push(argument);
     if let Some(results) = second {

@@ -38,7 +38,7 @@ pub struct Shape {
 
 impl Shape {
     /// The shape of a block whose threads are all along x.
-    pub fn of(block: Block) -> Shape {
+    pub fn along_x(block: Block) -> Shape {
         Shape {
             block: [block.threads, 1, 1],
             shared_bytes: block.shared_bytes,
@@ -225,7 +225,7 @@ pub fn step(problem: &Problem, kernel: &Kernel, tile: &Tile, grid: [u32; 3]) -> 
         code: Code::Ours(kernel.file),
         entry,
         grid,
-        shape: Shape::of(block),
+        shape: Shape::along_x(block),
         arguments: Arguments::Problem,
     }
 }

@@ -57,7 +57,7 @@ fn every_step_is_an_entry_point_of_its_file() {
                     let Code::Ours(file) = step.code else {
                         panic!("{step:?}");
                     };
-                    let block = contract::block(file, &step.entry).map(Shape::of);
+                    let block = contract::block(file, &step.entry).map(Shape::along_x);
                     assert_eq!(block, Some(step.shape), "{step:?}");
                     assert!(step.grid.iter().all(|&n| n > 0), "{step:?}");
                 }

@@ -92,7 +92,7 @@ pub fn bytes(problem: &Problem) -> f64 {
         let moved = rows * hidden + hidden * columns + rows * columns;
         return moved * problem.dtype.bytes() as f64;
     }
-    let elements = Elements::of(problem);
+    let elements = Elements::count(problem);
     let inputs = elements.q + elements.k + elements.v;
     let forward = inputs + elements.out;
     let backward = inputs + elements.out + inputs;
@@ -117,7 +117,7 @@ pub fn memory_bytes(problem: &Problem, stores_scores: bool) -> u64 {
     if let Some(sizes) = projected(problem) {
         return projection_bytes(sizes, problem.dtype.bytes());
     }
-    let elements = Elements::of(problem);
+    let elements = Elements::count(problem);
     let inputs = elements.q + elements.k + elements.v;
     let mut stored = inputs + elements.out;
     if problem.direction.has_backward() {
@@ -167,7 +167,7 @@ struct Elements {
 }
 
 impl Elements {
-    fn of(problem: &Problem) -> Elements {
+    fn count(problem: &Problem) -> Elements {
         let product = |rows: u64, heads: u32, dim: u32| {
             (u128::from(rows) * u128::from(heads))
                 .saturating_mul(u128::from(dim))

@@ -162,7 +162,7 @@ impl Counters {
             processes: 1,
             kernels: launches
                 .into_iter()
-                .map(|(name, launches)| (name, KernelCounters::of(&launches)))
+                .map(|(name, launches)| (name, KernelCounters::sum(&launches)))
                 .collect(),
         }
     }
@@ -240,7 +240,7 @@ impl Counters {
 
 impl KernelCounters {
     /// Of its launches in one call. What one of them does not tell is not known of all.
-    fn of(launches: &[&CountedKernel]) -> KernelCounters {
+    fn sum(launches: &[&CountedKernel]) -> KernelCounters {
         let mut found = KernelCounters {
             launches: launches.len() as u32,
             ..KernelCounters::default()

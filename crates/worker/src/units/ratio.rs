@@ -65,7 +65,7 @@ operators! {
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match Unit::of(*self) {
+        let text = match Unit::choose(*self) {
             None => NONE.to_owned(),
             Some(Unit::Slower) => format!("{} slower", self.factor()),
             Some(Unit::Faster) => format!("{} faster", self.inverse().factor()),
@@ -86,7 +86,7 @@ enum Unit {
 impl Unit {
     /// The unit of a change; `None` where it is none. It is chosen by what is printed, so
     /// that nothing reads `+100.0 %` on one line and `2.00x slower` on the next.
-    fn of(ratio: Ratio) -> Option<Unit> {
+    fn choose(ratio: Ratio) -> Option<Unit> {
         match ratio.0 {
             ratio if !ratio.is_finite() || ratio <= 0.0 => None,
             ratio if ratio >= 1.9995 => Some(Unit::Slower),
@@ -116,7 +116,7 @@ pub struct Told(Ratio);
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ratio = self.0;
-        let text = match Unit::of(ratio) {
+        let text = match Unit::choose(ratio) {
             Some(Unit::Percent) if ratio >= Ratio::ONE => format!("{} slower", ratio.growth()),
             Some(Unit::Percent) => format!("{} faster", Share(1.0 - ratio.0)),
             _ => ratio.to_string(),
@@ -153,7 +153,7 @@ pub struct RatioInterval {
 impl fmt::Display for RatioInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RatioInterval { ratio, low, high } = *self;
-        let text = match Unit::of(ratio) {
+        let text = match Unit::choose(ratio) {
             _ if !low.is_finite() || !high.is_finite() || low.0 <= 0.0 => NONE.to_owned(),
             None => NONE.to_owned(),
             Some(Unit::Slower) => format!("[{}, {}]", low.factor(), high.factor()),
