@@ -84,9 +84,9 @@ def suite(
     base: Callable[..., Any], head: Callable[..., Any], problem: Problem | Sequence[Problem]
 ) -> str:
     """The suite of both functions on the problems."""
-    lines = ["schema = 1", f"description = {_toml(f'{base.__name__} and {head.__name__}')}"]
+    lines = [f"description = {_toml(f'{base.__name__} and {head.__name__}')}"]
     for side, function in (("base", base), ("head", head)):
-        lines += [f"[workers.{side}]", f"python = {_toml(_code(function))}"]
+        lines.append(f"workers.{side} = {_toml(_code(function))}")
     variants = [f"base/{base.__name__}", f"head/{head.__name__}"]
     for sweep in [problem] if isinstance(problem, Mapping) else problem:
         lines += ["[[sweep]]", f"variants = {_toml(variants)}"]

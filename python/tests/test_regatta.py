@@ -145,9 +145,8 @@ class TestGate:
 def test_a_gate_passes_by_a_base_and_is_inconclusive_without_one(tmp_path: Path) -> None:
     (tmp_path / "own_bench.py").write_text(BENCH)
     suite = """
-        schema = 1
         description = "of its own"
-        workers.own.python = "own_bench.py:once"
+        workers.own = "own_bench.py:once"
         sweep = [{ variants = "own/once", seq = 64, head_dim = 32 }]
     """
     (tmp_path / "own.toml").write_text(suite)

@@ -15,18 +15,16 @@ use regatta_measure::workers::find_environment;
 /// List the Python environments, show what is in one, or make one
 ///
 /// An environment is a table `[environments.NAME]` of a suite or of regatta.toml. With
-/// `requirements` it is made by this command, in the user's cache, from the network or from a
-/// folder of `wheels`; without, its `interpreter` is used as it is. What is installed in it
-/// is part of every run that is measured with it.
+/// `requirements` it is made by this command, in the user's cache; without, its `python` is
+/// used as it is. What is installed in it is part of every run that is measured with it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     regatta env\n  \
     regatta env make xformers\n  \
     regatta env --suite ./mine.toml make old\n\n\
     In regatta.toml:\n  \
-    [environments.xformers]\n  \
-    requirements = [\"torch==2.11.0\", \"xformers==0.0.34\"]\n  \
-    workers = [\"xformers\"]      # run in it unless a variant says @other")]
+    [environments.xformers]         # the worker of this name runs in it\n  \
+    requirements = [\"torch==2.11.0\", \"xformers==0.0.34\"]")]
 pub struct EnvArgs {
     #[command(subcommand)]
     action: Option<EnvAction>,
@@ -96,7 +94,6 @@ fn list(suite: &Suite, json: bool) -> Ended {
                     "state": state,
                     "interpreter": interpreter,
                     "requirements": environment.requirements,
-                    "workers": environment.workers,
                 })
             })
             .collect();
@@ -106,12 +103,8 @@ fn list(suite: &Suite, json: bool) -> Ended {
     if entries.is_empty() {
         note("no environment is declared: add [environments.NAME] to regatta.toml or a suite");
     }
-    for (name, environment, state, interpreter) in entries {
-        let workers = match environment.workers.as_slice() {
-            [] => String::new(),
-            workers => format!("  for {}", workers.join(", ")),
-        };
-        print(format!("{name:16}  {state:8}  {interpreter}{workers}\n"))?;
+    for (name, _, state, interpreter) in entries {
+        print(format!("{name:16}  {state:8}  {interpreter}\n"))?;
     }
     Ok(0)
 }

@@ -3,57 +3,53 @@
 
 use clap::error::{ContextKind, ContextValue, Error};
 
+use regatta_core::suite::glob;
 use regatta_report::Format;
 
-/// A command or a flag, each with what stands in its place.
+/// Commands, flags, and keys of suites with a dot (`*` is any name), and what stands in their
+/// place.
 #[rustfmt::skip]
-const GONE: [(&str, &str); 30] = [
-    ("submit", "examples/slurm and examples/kubernetes have scripts for --shard I/N"),
-    ("next", "regatta run --shard I/N"),
-    ("merge", "folders of shards are one run: regatta report SHARD SHARD.."),
-    ("comment", "--output markdown=PATH, which action.yml or gh puts under a pull request"),
-    ("calibrate", "regatta compare SUITE --base here says what changes it can see"),
-    ("verdicts", "docs/JUDGING.md says how often verdicts are wrong"),
-    ("schema", "docs/schemas has the schemas"),
-    ("env list", "regatta env"),
-    ("env show", "regatta env NAME"),
-    ("history list", "regatta history --list"),
-    ("baseline show", "regatta baseline list NAME"),
-    ("baseline import", "regatta run, then regatta baseline save NAME"),
-    ("--openmetrics", "--output json=PATH, or --output bencher=PATH"),
-    ("--asv", "--output json=PATH, or --output bencher=PATH"),
-    ("--google-benchmark", "--output json=PATH, or --output bencher=PATH"),
-    ("--criterion", "--output csv=DIR, whose samples.csv has every sample"),
-    ("--timings", "the last line of a command that measures says where its time went"),
-    ("--pin", "--set VARIANT.PARAMETER=VALUE"),
-    ("--costs", "--shard I/N, which deals by the plan's own costs"),
-    ("--peak", "--set peak=true, or `peak = true` in the suite's [measure]"),
-    ("--instructions", "--set instructions=true, or the same in the suite's [measure]"),
-    ("--man", "regatta COMMAND --help"),
-    ("gate --against", "--base SPEC"),
-    ("--budget", "--time-limit TIME"),
-    ("--strict", "nothing: what may be worse and is inconclusive always exits 3"),
-    ("--add", "nothing: regatta gate measures pairs where one stored run does not show a case to be the same"),
-    ("--floor", "--threshold SHARE"),
-    ("compare --processor", "nothing: CPU time is judged wherever a worker tells it"),
-    ("gate --shard", "regatta run --shard I/N, then regatta diff --baseline NAME with all shards"),
-    ("compare --shard", "--filter PATTERN on each machine, or one machine for both versions"),
-];
-
-/// The same of what a suite says.
-#[rustfmt::skip]
-const GONE_FROM_SUITES: [(&str, &str); 10] = [
-    ("policy.floor", "threshold = 0.02, or threshold = { device = 0.02, host = 0.2 }"),
-    ("policy.confirm", "nothing: what is open is measured up to 35 times, within --time-limit"),
-    ("policy.metrics", "threshold = { host = 0.2 } and ignore = [\"first_call\"] in [policy]"),
-    ("policy.processor", "nothing: CPU time is judged wherever a worker tells it"),
-    ("policy.sight", "nothing: a case that may be worse and is inconclusive never passes"),
-    ("policy.step_share", "nothing"),
-    ("measure.ground", "nothing: disturbed invocations never show `same`; REGATTA_WATCH=no looks away"),
-    ("measure.remeasure", "nothing: more pairs are measured instead"),
-    ("calls_per_sample", "nothing: a sample is one call"),
-    ("build_cores", "build_seconds"),
-];
+const GONE: [(&[&str], &str); 39] = [
+    (&["submit"], "examples/slurm and examples/kubernetes have scripts for --shard I/N"),
+    (&["next"], "regatta run --shard I/N"),
+    (&["merge"], "folders of shards are one run: regatta report SHARD SHARD.."),
+    (&["comment"], "--output markdown=PATH, which action.yml or gh puts under a pull request"),
+    (&["calibrate"], "regatta compare SUITE --base here says what changes it can see"),
+    (&["verdicts"], "docs/JUDGING.md says how often verdicts are wrong"),
+    (&["schema"], "docs/schemas has the schemas"),
+    (&["env list", "env show"], "regatta env, or regatta env NAME"),
+    (&["history list"], "regatta history --list"),
+    (&["baseline show"], "regatta baseline list NAME"),
+    (&["baseline import"], "regatta run, then regatta baseline save NAME"),
+    (&["--openmetrics", "--asv", "--google-benchmark"], "--output json=PATH, or --output bencher=PATH"),
+    (&["--criterion"], "--output csv=DIR, whose samples.csv has every sample"),
+    (&["--timings"], "the last line of a command that measures says where its time went"),
+    (&["--pin"], "--set VARIANT.PARAMETER=VALUE"),
+    (&["--costs"], "--shard I/N, which deals by the plan's own costs"),
+    (&["--peak", ".measure.peak"], "--set peak=true"),
+    (&["--instructions"], "--set instructions=true, or the same in the suite's [measure]"),
+    (&["--man"], "regatta COMMAND --help"),
+    (&["gate --against"], "--base SPEC"),
+    (&["--budget"], "--time-limit TIME"),
+    (&["--strict", ".policy.sight"], "nothing: what may be worse and is inconclusive always exits 3"),
+    (&["--add"], "nothing: regatta gate measures pairs where one stored run does not show a case to be the same"),
+    (&["--floor", ".policy.floor"], "--threshold SHARE, or threshold = { device = 0.02, host = 0.2 } in [policy]"),
+    (&["compare --processor", ".policy.processor"], "nothing: CPU time is judged wherever a worker tells it"),
+    (&["gate --shard", "compare --shard"], "regatta run --shard I/N, then regatta diff --baseline NAME with all shards"),
+    (&[".schema", ".policy.step_share", ".measure.warmup", ".measure.min_samples", ".measure.seed", ".measure.calls_per_sample"], "nothing: leave it out"),
+    (&[".measure.graph", ".measure.input_sets"], "--set graph=true, --set input_sets=N"),
+    (&[".measure.ground", ".measure.remeasure*", ".policy.confirm"], "nothing: what is open is measured up to 35 times, within --time-limit"),
+    (&[".policy.metrics"], "threshold = { host = 0.2 } and ignore = [\"first_call\"] in [policy]"),
+    (&[".policy.structure"], "ignore = [\"launches\", \"copies:*elementwise*\"] in [policy]"),
+    (&[".policy.allow"], "optional = [\"PATTERN\"] in [policy]"),
+    (&[".limit", ".count"], "[[expect]] with metric = \"copies\" or \"calls:module:function\", and at_most or at_least"),
+    (&[".override"], "set.\"torch/efficient\".num_splits_key = { auto = -1 }"),
+    (&[".build.serves", ".build.timeout_s"], "the path in makes whose name is regatta; no time limit"),
+    (&[".environments.*.interpreter", ".environments.*.import_paths"], "python = \"PATH\", and paths = [\"FOLDER\"]"),
+    (&[".environments.*.wheels"], "requirements = [.., \"--no-index\", \"--find-links FOLDER\"]"),
+    (&[".environments.*.workers"], "an environment of the worker's name"),
+    (&[".workers.*"], "workers.mine = \"bench.py:attention\", \"attention.cu\" or [\"./serve\"]; in that of `start`, REGATTA_FORK=no or always"),
+    ];
 
 /// What to say of a command line that clap refuses for a command or a flag that is gone.
 pub fn on_command_line(error: &Error, words: &[String]) -> Option<String> {
@@ -74,7 +70,7 @@ pub fn nested(words: &[String]) -> Option<String> {
 }
 
 fn replacement(what: &str) -> Option<String> {
-    let known = GONE.iter().find(|(gone, _)| *gone == what);
+    let known = GONE.iter().find(|(gone, _)| gone.contains(&what));
     let format = Format::all().map(Format::name);
     let format = format
         .into_iter()
@@ -87,11 +83,17 @@ fn replacement(what: &str) -> Option<String> {
     Some(is_gone(what, &place))
 }
 
-/// What to say beside an error about what a suite says.
+/// What to say beside an error about a key of a suite: `s.toml:3: policy.floor = 1: unknown key`.
 pub fn in_suite(error: &str) -> Option<String> {
-    let mut gone = GONE_FROM_SUITES.iter();
-    let (what, place) = gone.find(|(what, _)| error.contains(what))?;
-    Some(is_gone(what, place))
+    let is_of_a_key = error.contains("unknown key") || error.contains("found table");
+    let mut parts = error.split(": ").filter(|_| is_of_a_key);
+    parts.find_map(|part| {
+        let key = part.split([' ', '[']).next().unwrap_or_default();
+        let dotted = format!(".{key}");
+        let is_of = |gone: &&str| gone.starts_with('.') && glob(gone, &dotted);
+        let row = GONE.iter().find(|(gone, _)| gone.iter().any(&is_of));
+        row.map(|(_, place)| is_gone(key, place))
+    })
 }
 
 fn is_gone(what: &str, place: &str) -> String {

@@ -54,7 +54,7 @@ fn a_malformed_suite_names_file_line_key_and_value() {
     let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
     assert!(
         stderr
-            .contains("./s.toml:16: sweep[0].maks = \"causal\": unknown key; did you mean `mask`?"),
+            .contains("./s.toml:15: sweep[0].maks = \"causal\": unknown key; did you mean `mask`?"),
         "{stderr}"
     );
 }
@@ -87,12 +87,12 @@ fn a_worker_that_does_not_come_up_is_found_before_measuring() {
     }
     place.write(
         "s.toml",
-        "schema = 1\ndescription = \"d\"\n[workers.gone]\ncommand = [\"./no-such-worker\"]\n\
+        "description = \"d\"\n[workers]\ngone = [\"./no-such-worker\"]\n\
          [[sweep]]\nvariants = \"gone/x\"\nseq = 16\nhead_dim = 16\n",
     );
     let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
     assert!(stderr.contains("cannot start ./no-such-worker"), "{stderr}");
-    assert!(stderr.contains("[workers.gone]"), "{stderr}");
+    assert!(stderr.contains("see `gone` in [workers]"), "{stderr}");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn usage_errors_exit_2() {
 #[test]
 fn suites_that_extend_each_other_are_refused() {
     let place = Place::new();
-    let suite = |base: &str| format!("schema = 1\ndescription = \"d\"\nextends = \"{base}\"\n");
+    let suite = |base: &str| format!("description = \"d\"\nextends = \"{base}\"\n");
     place.write("a.toml", &suite("b"));
     place.write("b.toml", &suite("a.toml"));
     let (_, stderr) = exits!(place, 2, ["list", "./a.toml"]);
@@ -200,12 +200,12 @@ fn more_cases_than_anyone_means_are_refused() {
     place.write(
         "s.toml",
         &format!(
-            "schema = 1\ndescription = \"d\"\n[[sweep]]\nvariants = \"cpu/flash\"\n\
+            "description = \"d\"\n[[sweep]]\nvariants = \"cpu/flash\"\n\
              batch = [{many}]\nheads = [{many}]\nseq = [{many}]\nhead_dim = [{many}]\n"
         ),
     );
     let (_, stderr) = exits!(place, 2, ["list", "./s.toml"]);
-    assert!(stderr.contains("s.toml:3: sweep[0]"), "{stderr}");
+    assert!(stderr.contains("s.toml:2: sweep[0]"), "{stderr}");
 }
 
 #[test]
@@ -237,5 +237,36 @@ fn what_is_gone_is_refused_by_name_with_what_stands_in_its_place() {
         let (_, stderr) = exits!(place, 2, words);
         assert!(stderr.contains("is gone; in its place: "), "{stderr}");
         assert!(stderr.contains(told), "{words:?}: {stderr}");
+    }
+    let sweep = "[[sweep]]\nvariants = \"cpu/flash\"\nseq = 8\nhead_dim = 8\n";
+    for (keys, told) in [
+        ("schema = 1", "leave it out"),
+        ("measure.warmup = 2", "leave it out"),
+        ("policy.floor = 0.02", "threshold = { device = 0.02"),
+        ("policy.structure.fill = \"warn\"", "ignore = [\"launches\""),
+        ("override = []", "num_splits_key = { auto = -1 }"),
+        ("limit = []", "[[expect]] with metric"),
+        (
+            "build = { command = [\"a\"], serves = \"a\" }",
+            "whose name is regatta",
+        ),
+        (
+            "environments.old.interpreter = \"python\"",
+            "python = \"PATH\"",
+        ),
+        (
+            "workers.mine.python = \"a.py\"",
+            "workers.mine = \"bench.py:attention\"",
+        ),
+    ] {
+        place.write("s.toml", &format!("{keys}\n{sweep}"));
+        let (_, stderr) = exits!(place, 2, ["list", "./s.toml"]);
+        let key = keys.split(" =").next().unwrap();
+        assert!(stderr.contains("error: ./s.toml:1: "), "{key}: {stderr}");
+        assert!(
+            stderr.contains("is gone; in its place: "),
+            "{key}: {stderr}"
+        );
+        assert!(stderr.contains(told), "{key}: {stderr}");
     }
 }

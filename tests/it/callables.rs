@@ -1,10 +1,10 @@
-//! `[workers.NAME] python = ...`: what a suite may say, and what is said of code that is wrong.
+//! `workers.NAME = "FILE:FUNCTION"`: what a suite may say, and what is said of code that is wrong.
 //!
 //! None of it takes more than Python itself: functions are called in python/tests.
 
 use crate::common::Place;
 
-const SUITE: &str = "schema = 1\ndescription = \"mine\"\n[workers.mine]\npython = \"CODE\"\n\
+const SUITE: &str = "description = \"mine\"\n[workers]\nmine = \"CODE\"\n\
     [[sweep]]\nvariants = [\"mine/attention\"]\nseq = 64\nhead_dim = 16\n";
 
 /// What a suite of this code is answered.
@@ -31,7 +31,10 @@ fn what_is_wrong_with_the_code_is_said_before_anything_is_measured() {
         ),
         ("no_such_module_anywhere:attention", "ModuleNotFoundError"),
         ("bench:attention", "bench has no function `attention`"),
-        ("code/bench:attention", "mine.toml:4: workers.mine.python"),
+        (
+            "code/bench:attention",
+            "mine.toml:3: workers.mine = \"code/bench:attention\"",
+        ),
     ] {
         let stderr = told(&place, code);
         assert!(stderr.contains(words), "{code}: {stderr}");
@@ -40,20 +43,26 @@ fn what_is_wrong_with_the_code_is_said_before_anything_is_measured() {
 }
 
 #[test]
-fn a_worker_is_a_command_or_functions() {
+fn a_worker_is_a_command_or_code() {
     let place = Place::new();
-    for (lines, words) in [
-        ("command = [\"x\"]\npython = \"a.py\"", "leave one out"),
-        ("framework = \"torch\"", "it names none"),
+    for (written, words) in [
         (
-            "python = \"a.py\"\nframework = \"tf\"",
-            "use `torch`, `jax`, `numpy` or `cupy`",
+            "[]",
+            "mine.toml:3: workers.mine: an empty command starts nothing",
         ),
-        ("", "`command` is missing, or `python"),
+        (
+            "3",
+            "mine.toml:3: workers.mine = 3: expected a string, found integer",
+        ),
+        ("\"./serve\"", "or a command as a list: `[\"./serve\"]`"),
+        (
+            "{ python = \"bench.py\" }",
+            "in its place: workers.mine = \"bench.py:attention\"",
+        ),
     ] {
-        place.write("mine.toml", &SUITE.replace("python = \"CODE\"", lines));
+        place.write("mine.toml", &SUITE.replace("\"CODE\"", written));
         let (_, stderr) = exits!(place, 2, ["list", "./mine.toml"]);
-        assert!(stderr.contains(words), "{lines}: {stderr}");
+        assert!(stderr.contains(words), "{written}: {stderr}");
     }
 }
 

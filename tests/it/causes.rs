@@ -14,11 +14,11 @@ fn place(more: &str) -> Place {
     let place = Place::new();
     let worker = fake_worker().display().to_string();
     let suite = format!(
-        "schema = 1\ndescription = \"one case\"\n\
+        "description = \"one case\"\n\
          [measure]\ninvocations = 5\nsamples = 10\n\
-         [policy]\nthreshold = 0.02\n\
-         [workers.fake]\ncommand = [{worker:?}]\n\
-         [[sweep]]\nvariants = [\"fake/gpu\"]\nseq = 32\nhead_dim = 16\n{more}"
+         [workers]\nfake = [{worker:?}]\n\
+         [[sweep]]\nvariants = [\"fake/gpu\"]\nseq = 32\nhead_dim = 16\n\
+         [policy]\nthreshold = 0.02\n{more}"
     );
     place.write("s.toml", &suite);
     exits!(place, 0, ["run", "./s.toml"]);
@@ -114,11 +114,8 @@ fn an_account_is_the_change_and_is_told() {
 
 #[test]
 fn a_suite_says_how_changes_are_taken() {
-    let place = place(
-        "[policy.structure]\nfill = \"warn\"\nkernel-replaced = \"fail\"\n\
-         [[policy.structure.rule]]\nname = \"*copy*\"\naction = \"ignore\"\n",
-    );
-    for (fault, expected) in [("grid", 0), ("kernel", 1), ("copies", 0), ("spills", 1)] {
+    let place = place("ignore = [\"fill\", \"copies:*copy*\"]\n");
+    for (fault, expected) in [("grid", 0), ("kernel", 0), ("copies", 0), ("spills", 1)] {
         let (code, judgement) = judged(&place, fault, &["--structure-only"]);
         assert_eq!(code, expected, "{fault}: {judgement:#}");
     }
@@ -129,36 +126,29 @@ fn what_a_suite_cannot_say_of_structure_is_told_with_its_place() {
     let place = Place::new();
     for (more, complaint) in [
         (
-            "[policy.structure]\nfil = \"fail\"\n",
-            "did you mean `fill`?",
+            "[policy]\nignore = [\"host\", \"fil\"]\n",
+            "policy.ignore[1] = \"fil\": no such metric or kind of change; did you mean `fill`?",
+        ),
+        ("[policy]\nignore = \"gird:*\"\n", "did you mean `grid`?"),
+        (
+            "[policy.structure]\nfill = \"warn\"\n",
+            "in its place: ignore = [\"launches\", \"copies:*elementwise*\"] in [policy]",
         ),
         (
-            "[policy.structure]\nfill = \"error\"\n",
-            "policy.structure.fill = \"error\": use `fail`, `warn` or `ignore`",
-        ),
-        (
-            "[[policy.structure.rule]]\naction = \"warn\"\n",
-            "matches every case",
-        ),
-        (
-            "[[policy.structure.rule]]\nname = \"*\"\nkind = \"gird\"\naction = \"warn\"\n",
-            "did you mean `grid`?",
-        ),
-        (
-            "[[limit]]\nname = \"n\"\ncase = { head_dim = 16 }\ncount = \"blocks\"\n",
+            "[[expect]]\nname = \"n\"\ncase = { head_dim = 16 }\nmetric = \"blocks\"\n",
             "limits nothing; give `at_least` or `at_most`",
         ),
         (
-            "[[limit]]\nname = \"n\"\ncase = { head_dim = 17 }\ncount = \"blocks\"\nat_most = 1\n",
-            "limit \"n\": `case` selects no case of this suite",
+            "[[expect]]\nname = \"n\"\ncase = { head_dim = 17 }\nmetric = \"blocks\"\nat_most = 1\n",
+            "expect[0].case: selects no case of this suite",
         ),
         (
-            "[[limit]]\nname = \"n\"\ncase = { head_dim = 16 }\ncount = \"copies\"\n\
+            "[[expect]]\nname = \"n\"\ncase = { head_dim = 16 }\nmetric = \"copies\"\n\
              kernel = \"*\"\nat_most = 1\n",
             "is not counted by kernel",
         ),
     ] {
-        let suite = "schema = 1\ndescription = \"d\"\n[workers.fake]\ncommand = [\"true\"]\n\
+        let suite = "description = \"d\"\n[workers]\nfake = [\"true\"]\n\
                      [[sweep]]\nvariants = [\"fake/gpu\"]\nseq = 32\nhead_dim = 16\n";
         place.write("s.toml", &format!("{suite}{more}"));
         let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);

@@ -42,11 +42,6 @@ fn the_spread_of_a_run_is_printed_and_a_baseline_has_none() {
 fn a_worker_that_ignores_what_a_sample_is_fails_its_cases() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");
-    let text = std::fs::read_to_string(place.path().join("s.toml")).unwrap();
-    place.write(
-        "s.toml",
-        &text.replace("[measure]\n", "[measure]\ngraph = true\n"),
-    );
-    let (stdout, _) = exits!(place, 3, ["run", "./s.toml"]);
+    let (stdout, _) = exits!(place, 3, ["run", "./s.toml", "--set", "graph=true"]);
     assert!(stdout.contains("does not replay CUDA graphs"), "{stdout}");
 }

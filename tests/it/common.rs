@@ -79,8 +79,8 @@ impl Place {
     pub fn checkout(&self) {
         let build = "[build]\ncommand = [\"sh\", \"build.sh\"]\nmakes = [\"made/serve.sh\"]\n";
         self.suite("s", &["fake/steady"], &[], build);
-        let worker = format!("command = [\"{}\"", fake_worker().display());
-        self.edit("s.toml", &worker, "command = [\"sh\", \"made/serve.sh\"");
+        let worker = format!("fake = [\"{}\"", fake_worker().display());
+        self.edit("s.toml", &worker, "fake = [\"sh\", \"made/serve.sh\"");
         self.write(".gitignore", "made\nreports\ncache\n");
         self.git(&["init", "-q", "-b", "main"]);
     }
@@ -123,10 +123,10 @@ impl Place {
         self.write(
             &format!("{name}.toml"),
             &format!(
-                "schema = 1\ndescription = \"{name}\"\n\
+                "description = \"{name}\"\n\
                  [measure]\ninvocations = 5\nsamples = 10\ntimeout_s = {timeout_s}\n\
                  [policy]\nthreshold = 0.02\n\
-                 [workers.fake]\ncommand = [{command}]\n\
+                 [workers]\nfake = [{command}]\n\
                  [[sweep]]\nvariants = [{}]\nseq = [32, 48, 64]\nhead_dim = 16\n\
                  direction = [\"forward\", \"backward\"]\n{more}",
                 quoted(variants)
@@ -166,8 +166,8 @@ impl Place {
         );
         self.edit(
             "s.toml",
-            &format!("command = [\"{}\"", worker.display()),
-            "command = [\"sh\", \"worker.sh\"",
+            &format!("fake = [\"{}\"", worker.display()),
+            "fake = [\"sh\", \"worker.sh\"",
         );
     }
 

@@ -138,8 +138,8 @@ fn what_is_no_version_is_refused_before_anything_is_measured() {
 #[test]
 fn a_gate_against_a_version_needs_no_baseline_and_holds_what_the_suite_demands() {
     let place = Place::new();
-    let limit = "[[limit]]\nname = \"one thread\"\ncase = { variant = \"fake/steady\" }\n\
-                 count = \"threads\"\nat_most = 1\n";
+    let limit = "[[expect]]\nname = \"one thread\"\ncase = { variant = \"fake/steady\" }\n\
+                 metric = \"threads\"\nat_most = 1\n";
     place.suite("s", &["fake/steady"], &[], "");
     exits!(place, 0, ["gate", "./s.toml", "--base", "here"]);
     exits!(place, 1, ["gate", "./s.toml", "--base", &slower("-6")]);

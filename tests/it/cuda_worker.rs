@@ -9,7 +9,6 @@ use crate::common::Place;
 use regatta_core::record::types::Outcome;
 
 const SUITE: &str = r#"
-schema = 1
 description = "two variants on a device that is not there"
 [measure]
 invocations = 1

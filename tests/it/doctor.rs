@@ -29,7 +29,7 @@ fn without_libraries() -> Place {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     place.write(
         "regatta.toml",
-        &format!("[environments.default]\ninterpreter = {path:?}\n"),
+        &format!("[environments.default]\npython = {path:?}\n"),
     );
     place
 }
@@ -114,7 +114,7 @@ fn a_python_that_is_not_there_is_said_once() {
     let place = Place::new();
     place.write(
         "regatta.toml",
-        "[environments.default]\ninterpreter = \"/no/such/python\"\n",
+        "[environments.default]\npython = \"/no/such/python\"\n",
     );
     let (stdout, _) = exits!(place, 0, ["doctor"]);
     assert_eq!(stdout.matches("/no/such/python").count(), 1, "{stdout}");
@@ -162,16 +162,13 @@ fn worker(place: &Place, reply: &str) {
              while (<$in>) {{ /\"id\":(\\d+)/; print $out '{{\"id\":' . $1 . ',\"type\":\"failed\",\"reason\":\"{NASTY}\"}}', \"\\n\"; }}\n"
         ),
     );
-    let command = "command = [\"perl\", \"w.pl\"]\n";
-    let python = "[environments.default]\ninterpreter = \"/no/such/python\"\n";
-    place.write(
-        "regatta.toml",
-        &format!("{python}[workers.mine]\n{command}"),
-    );
+    let own = "[workers]\nmine = [\"perl\", \"w.pl\"]\n";
+    let python = "[environments.default]\npython = \"/no/such/python\"\n";
+    place.write("regatta.toml", &format!("{python}{own}"));
     place.write(
         "s.toml",
         &format!(
-            "schema = 1\ndescription = \"d\"\n[measure]\ninvocations = 1\n[workers.mine]\n{command}\
+            "description = \"d\"\n[measure]\ninvocations = 1\n{own}\
              [[sweep]]\nvariants = \"mine/x\"\nseq = 8\nhead_dim = 8\n"
         ),
     );

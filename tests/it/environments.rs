@@ -30,15 +30,14 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
     wheel(&place, "sloop", "1.2");
     place.write(
         "regatta.toml",
-        "[environments.boats]\nrequirements = [\"sloop==1.2\"]\nwheels = \"wheels\"\n\
-         workers = [\"torch\"]\n",
+        "[environments.torch]\nrequirements = [\"sloop==1.2\", \"--no-index\", \"--find-links wheels\"]\n",
     );
     let regatta = |arguments: &[&str]| place.ran(arguments);
     let (_, listed, _) = regatta(&["env"]);
     assert!(listed.contains("not made"), "{listed}");
     let (code, _, words) = regatta(&["run", "sdpa"]);
     assert_eq!(code, 2);
-    assert!(words.contains("regatta env make boats"), "{words}");
+    assert!(words.contains("regatta env make torch"), "{words}");
     // What one worker lacks is its own matter.
     let (code, listed, words) = regatta(&["list", "--json"]);
     assert_eq!(code, 0, "{words}");
@@ -49,25 +48,25 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
     };
     assert!(of("cpu")["hello"].is_object(), "{listed:#}");
     let reason = of("torch")["unavailable"].as_str().unwrap();
-    assert!(reason.contains("regatta env make boats"), "{reason}");
+    assert!(reason.contains("regatta env make torch"), "{reason}");
 
     // A suite's environments are meant beside those of regatta.toml.
     place.suite(
         "s",
         &["fake/steady"],
         &[],
-        "[environments.own]\ninterpreter = \"python3\"\n",
+        "[environments.own]\npython = \"python3\"\n",
     );
     let (_, listed, words) = regatta(&["env", "--suite", "./s.toml"]);
     assert!(
-        listed.contains("own ") && listed.contains("boats "),
+        listed.contains("own ") && listed.contains("torch "),
         "{listed}{words}"
     );
 
-    let (code, made, words) = regatta(&["env", "make", "boats"]);
+    let (code, made, words) = regatta(&["env", "make", "torch"]);
     assert_eq!(code, 0, "{words}");
     assert!(made.contains("packages"), "{made}");
-    let (_, lock, _) = regatta(&["env", "boats"]);
+    let (_, lock, _) = regatta(&["env", "torch"]);
     assert!(lock.lines().any(|line| line == "sloop==1.2"), "{lock}");
     let (_, listed, _) = regatta(&["env"]);
     assert!(
@@ -79,7 +78,7 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
     let (code, _, words) = regatta(&["run", "sdpa", "--filter", "torch/sdpa-math"]);
     assert_eq!(code, 2);
     assert!(
-        words.contains("environments/boats-") && words.contains("torch"),
+        words.contains("environments/torch-") && words.contains("torch"),
         "{words}"
     );
 }
@@ -100,8 +99,8 @@ fn what_cannot_be_made_is_said() {
     }
     place.write(
         "regatta.toml",
-        "[environments.boats]\nrequirements = [\"sloop==9\"]\nwheels = \"wheels\"\n\
-         [environments.plain]\ninterpreter = \"python3\"\n",
+        "[environments.boats]\nrequirements = [\"sloop==9\", \"--no-index\", \"--find-links wheels\"]\n\
+         [environments.plain]\npython = \"python3\"\n",
     );
     for (name, words) in [
         ("boats", "installing its requirements failed"),
@@ -118,10 +117,10 @@ fn a_missing_library_beside_others_is_unsupported_in_words() {
     let place = Place::new();
     place.write(
         "both.toml",
-        "schema = 1\ndescription = \"two workers\"\n\
-         [measure]\ninvocations = 1\nsamples = 2\nmin_samples = 2\nbudget_ms = 10\ncache = \"hot\"\n\
-         [environments.bare]\ninterpreter = \"python3\"\nenv = { PYTHONNOUSERSITE = \"1\" }\n\
-         import_paths = [\"hidden\"]\nworkers = [\"jax\"]\n\
+        "description = \"two workers\"\n\
+         [measure]\ninvocations = 1\nsamples = 2\nbudget_ms = 10\ncache = \"hot\"\n\
+         [environments.jax]\npython = \"python3\"\nenv = { PYTHONNOUSERSITE = \"1\" }\n\
+         paths = [\"hidden\"]\n\
          [[sweep]]\nvariants = [\"cpu/naive\", \"jax/xla\"]\nshapes = [{ seq = 32, head_dim = 16 }]\n",
     );
     // Whatever is installed here, this is the jax that is found.
@@ -159,16 +158,16 @@ fn a_library_that_went_away_leaves_the_others_comparable() {
     let place = Place::new();
     let other = |start: &str| {
         let worker = fake_worker().display().to_string();
-        format!(
-            "[workers.other]\ncommand = [{worker:?}{start}]\n\
-             [[sweep]]\nvariants = [\"other/steady\"]\nseq = [32]\nhead_dim = 16\n"
-        )
+        let sweep = "[[sweep]]\nvariants = [\"other/steady\"]\nseq = [32]\nhead_dim = 16\n";
+        place.suite("s", &["fake/steady"], &[], sweep);
+        let own = format!("[workers]\nother = [{worker:?}{start}]\n");
+        place.edit("s.toml", "[workers]\n", &own);
     };
-    place.suite("s", &["fake/steady"], &[], &other(""));
+    other("");
     exits!(place, 0, ["run", "./s.toml"]);
     exits!(place, 0, ["baseline", "save", "s"]);
     let gone = ", \"--start\", \"absent\"";
-    place.suite("s", &["fake/steady"], &[], &other(gone));
+    other(gone);
     let slower = ["--set", "fake/steady.slower_percent=30"];
     let (stdout, stderr) = exits!(place, 1, ["gate", "./s.toml", slower[0], slower[1]]);
     assert!(stdout.contains("fake/steady:"), "{stdout}{stderr}");
@@ -178,10 +177,10 @@ fn a_library_that_went_away_leaves_the_others_comparable() {
 #[test]
 fn a_suite_that_sets_variables_leaves_the_interpreter_to_the_user() {
     let place = Place::new();
-    place.write("mine.toml", "schema = 1\ndescription = \"variables\"\n[environments.default]\nenv = { A = \"1\" }\n[[sweep]]\nvariants = [\"jax/xla\"]\nshapes = [{ seq = 32, head_dim = 16 }]\n");
+    place.write("mine.toml", "description = \"variables\"\n[environments.default]\nenv = { A = \"1\" }\n[[sweep]]\nvariants = [\"jax/xla\"]\nshapes = [{ seq = 32, head_dim = 16 }]\n");
     place.write(
         "regatta.toml",
-        "[environments.default]\ninterpreter = \"/no/such/python\"\n",
+        "[environments.default]\npython = \"/no/such/python\"\n",
     );
     let (_, stderr) = exits!(place, 2, ["run", "./mine.toml"]);
     assert!(stderr.contains("/no/such/python"), "{stderr}");

@@ -78,8 +78,8 @@ fn rust_runs() {
         .join("naive-worker");
     place.edit(
         "rust.toml",
-        "command = [\"target/release/examples/naive\"]",
-        &format!("command = [{:?}]", worker.display().to_string()),
+        "workers.mine = [\"target/release/examples/naive\"]",
+        &format!("workers.mine = [{:?}]", worker.display().to_string()),
     );
     exits!(place, 0, ["run", "./rust.toml", "--invocations", "1"]);
 }

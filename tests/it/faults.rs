@@ -101,17 +101,15 @@ fn rogue(place: &Place, timeout_s: u32, then: &str) {
         ),
     );
     // A request that does not fit into a pipe.
-    let functions: Vec<String> = (0..2000)
-        .map(|number| format!("\"rogue:f{number}{}\"", "_of_a_long_name".repeat(3)))
-        .collect();
-    let functions = functions.join(", ");
+    let function = "of_a_long_name_".repeat(10_000);
     place.write(
         "s.toml",
         &format!(
-            "schema = 1\ndescription = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = {timeout_s}\n\
-             [workers.rogue]\ncommand = [\"perl\", \"-MIO::Handle\", \"rogue.pl\"]\n\
+            "description = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = {timeout_s}\n\
+             [workers]\nrogue = [\"perl\", \"-MIO::Handle\", \"rogue.pl\"]\n\
              [[sweep]]\nvariants = \"rogue/x\"\nhead_dim = 8\nseq = 8\n\
-             [[count]]\nname = \"f\"\nworker = \"rogue\"\nfunction = [{functions}]\n"
+             [[expect]]\nname = \"f\"\ncase = {{ worker = \"rogue\" }}\n\
+             metric = \"calls:rogue:{function}\"\nat_most = 0\n"
         ),
     );
 }

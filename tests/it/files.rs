@@ -252,8 +252,8 @@ fn a_suite_cannot_put_a_worker_in_place_of_regattas_own() {
     let path = place.path().join("s.toml");
     let text = fs::read_to_string(&path).unwrap();
     for name in ["cpu", "cuda", "torch", "jax"] {
-        let own = format!("[workers.{name}]\ncommand = [\"true\"]\n");
-        place.write("s.toml", &format!("{text}{own}"));
+        let own = format!("[workers]\n{name} = [\"true\"]\n");
+        place.write("s.toml", &text.replace("[workers]\n", &own));
         let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
         let says = format!("`{name}` is a worker of regatta's own");
         assert!(
@@ -264,7 +264,7 @@ fn a_suite_cannot_put_a_worker_in_place_of_regattas_own() {
         place.write("regatta.toml", &own);
         let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
         assert!(
-            stderr.contains("regatta.toml:1: ") && stderr.contains(&says),
+            stderr.contains("regatta.toml:2: ") && stderr.contains(&says),
             "{stderr}"
         );
         fs::remove_file(place.path().join("regatta.toml")).unwrap();

@@ -67,21 +67,24 @@ ctypes.CDLL = lambda name, *a, **k: Nvml() if "nvidia-ml" in str(name) else real
 "#;
 
 /// A place with a suite of three invocations on it.
-fn place(start: &str, at_import: &str, at_prepare: &str) -> Place {
+fn place(fork: &str, at_import: &str, at_prepare: &str) -> Place {
     let place = Place::new();
     let text = STAND_IN
         .replace("AT_IMPORT", at_import)
         .replace("AT_PREPARE", at_prepare);
     place.write("sitecustomize.py", &text);
-    let interpreter = std::env::var("REGATTA_TEST_PYTHON").unwrap_or("python3".to_owned());
+    let fork = match fork {
+        "auto" => String::new(),
+        word => format!(", REGATTA_FORK = {word:?}"),
+    };
+    let python = std::env::var("REGATTA_TEST_PYTHON").unwrap_or("python3".to_owned());
     place.write(
         "s.toml",
         &format!(
-            "schema = 1\ndescription = \"d\"\n\
-             [measure]\ninvocations = 3\nsamples = 5\ninput_sets = 1\ntimeout_s = 60\n\
-             [environments.default]\ninterpreter = {interpreter:?}\nimport_paths = [\".\"]\n\
-             env = {{ MINE = \"1\" }}\n\
-             [workers.torch]\nstart = \"{start}\"\n\
+            "description = \"d\"\n\
+             [measure]\ninvocations = 3\nsamples = 5\ntimeout_s = 60\n\
+             [environments.default]\npython = {python:?}\npaths = [\".\"]\n\
+             env = {{ MINE = \"1\"{fork} }}\n\
              [[sweep]]\nvariants = \"torch/flash\"\nseq = [4096, 8192]\nhead_dim = 64\n"
         ),
     );
@@ -111,14 +114,14 @@ fn lines(place: &Place, name: &str) -> Vec<serde_json::Value> {
 
 #[test]
 fn a_forked_worker_is_as_one_that_was_started() {
-    let forked = place("fork", "pass", "pass");
-    exits!(forked, 0, ["run", "./s.toml"]);
+    let forked = place("always", "pass", "pass");
+    exits!(forked, 0, ["run", "./s.toml", "--set", "input_sets=1"]);
     let run = forked.run("s");
     assert_eq!(starts(&run), [How::Forked; 6]);
     assert!(reasons(&run).is_empty());
     assert_eq!(lines(&forked, "imports").len(), 1, "imported once");
-    let started = place("exec", "pass", "pass");
-    exits!(started, 0, ["run", "./s.toml"]);
+    let started = place("no", "pass", "pass");
+    exits!(started, 0, ["run", "./s.toml", "--set", "input_sets=1"]);
     assert_eq!(starts(&started.run("s")), [How::Exec; 6]);
     // The worker of the introduction serves the first invocation.
     assert_eq!(lines(&started, "imports").len(), 3);
@@ -144,8 +147,8 @@ fn a_forked_worker_is_as_one_that_was_started() {
 #[test]
 fn how_a_forked_worker_ended_is_told_and_the_next_one_is_forked() {
     let dies = "\n        if not os.path.exists('died'):\n            open('died', 'w').close()\n            print('last words', flush=True)\n            os.kill(os.getpid(), 11)";
-    let place = place("fork", "pass", dies);
-    exits!(place, 1, ["run", "./s.toml"]);
+    let place = place("always", "pass", dies);
+    exits!(place, 1, ["run", "./s.toml", "--set", "input_sets=1"]);
     let run = place.run("s");
     let Outcome::Failed { reason, fault, log } = &run.entries[0].outcome else {
         panic!("{:?}", run.entries[0]);
@@ -162,17 +165,17 @@ fn how_a_forked_worker_ended_is_told_and_the_next_one_is_forked() {
 fn where_a_fork_would_break_they_are_started_and_the_run_says_why() {
     let thread =
         "__import__('threading').Thread(target=time.sleep, args=(600,), daemon=True).start()";
-    let refused = place("fork", thread, "pass");
-    let (_, stderr) = exits!(refused, 2, ["run", "./s.toml"]);
+    let refused = place("always", thread, "pass");
+    let (_, stderr) = exits!(refused, 2, ["run", "./s.toml", "--set", "input_sets=1"]);
     for words in [
         "worker torch is to be forked, and cannot be: importing it starts 1 threads",
-        "write `start = \"auto\"` or `\"exec\"` in [workers.torch]",
+        "leave REGATTA_FORK out, or set it to `no`",
     ] {
         assert!(stderr.contains(words), "{stderr}");
     }
     // Without a GPU nothing is imported for it.
     let auto = place("auto", "pass", "pass");
-    exits!(auto, 0, ["run", "./s.toml"]);
+    exits!(auto, 0, ["run", "./s.toml", "--set", "input_sets=1"]);
     let run = auto.run("s");
     assert_eq!(starts(&run), [How::Exec; 6]);
     assert_eq!(lines(&auto, "imports").len(), 3);
@@ -198,7 +201,7 @@ fn a_fork_server_that_died_is_replaced_by_starts() {
         &format!("{SEES_A_GPU}sys.meta_path.insert"),
     );
     place.edit("s.toml", "MINE =", "CUDA_VISIBLE_DEVICES = \"0\", MINE =");
-    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["run", "./s.toml", "--set", "input_sets=1"]);
     let run = place.run("s");
     let (forked, exec) = (How::Forked, How::Exec);
     assert_eq!(starts(&run), [forked, forked, exec, exec, exec, exec]);
@@ -220,7 +223,7 @@ fn a_worker_that_ended_with_its_fork_server_is_no_fault_of_its_case() {
         &format!("{SEES_A_GPU}sys.meta_path.insert"),
     );
     place.edit("s.toml", "MINE =", "CUDA_VISIBLE_DEVICES = \"0\", MINE =");
-    exits!(place, 3, ["run", "./s.toml"]);
+    exits!(place, 3, ["run", "./s.toml", "--set", "input_sets=1"]);
     let run = place.run("s");
     let (forked, exec) = (How::Forked, How::Exec);
     assert_eq!(starts(&run), [forked, forked, forked, exec, exec, exec]);
@@ -247,8 +250,8 @@ fn nothing_that_was_forked_outlives_the_harness() {
         open('left', 'w').write(f'{a.pid}\\n{open(\"daemon\").read()}\\n{os.getpid()}\\n')
         time.sleep(600)";
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
-        let place = place("fork", "pass", leaves);
-        let mut harness = place.started(&["run", "./s.toml"]);
+        let place = place("always", "pass", leaves);
+        let mut harness = place.started(&["run", "./s.toml", "--set", "input_sets=1"]);
         let left = soon("nothing was left", || {
             let left = lines(&place, "left");
             (left.len() == 3).then_some(left)
@@ -266,19 +269,9 @@ fn nothing_that_was_forked_outlives_the_harness() {
 }
 
 #[test]
-fn a_start_is_for_workers_that_have_one() {
+fn a_word_that_says_nothing_of_forks_is_refused() {
     let place = place("sometimes", "pass", "pass");
     let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
-    assert!(stderr.contains("use `auto`, `exec` or `fork`"), "{stderr}");
-    for (worker, words) in [
-        ("torhc", "did you mean `torch`?"),
-        ("cpu", "only regatta's own workers in Python"),
-    ] {
-        place.edit("s.toml", "[workers.torch]", &format!("[workers.{worker}]"));
-        place.edit("s.toml", "start = \"sometimes\"", "start = \"fork\"");
-        let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
-        assert!(stderr.contains(words), "{stderr}");
-        place.edit("s.toml", &format!("[workers.{worker}]"), "[workers.torch]");
-        place.edit("s.toml", "start = \"fork\"", "start = \"sometimes\"");
-    }
+    let words = "REGATTA_FORK is `sometimes`; set it to `no` or `always`";
+    assert!(stderr.contains(words), "{stderr}");
 }

@@ -17,10 +17,10 @@ fn night(place: &Place, day: usize, factor: f64) {
     let text = fs::read_to_string(place.path().join("s.toml")).unwrap();
     let line = text
         .lines()
-        .find(|line| line.starts_with("command"))
+        .find(|line| line.starts_with("fake = "))
         .unwrap();
     let percent = 100.0 * (factor - 1.0);
-    let command = format!("command = [{worker:?}, \"--slower\", \"{percent}\"]");
+    let command = format!("fake = [{worker:?}, \"--slower\", \"{percent}\"]");
     place.write("s.toml", &text.replace(line, &command));
     exits!(place, 0, ["run", "./s.toml", "--fresh", "--quiet"]);
     let at = format!("2026-05-{day:02}");

@@ -56,8 +56,8 @@ fn place(then: &str) -> Place {
     );
     place.write(
         "s.toml",
-        "schema = 1\ndescription = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = 60\n\
-         [workers.leaver]\ncommand = [\"perl\", \"leave.pl\"]\n\
+        "description = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = 60\n\
+         [workers]\nleaver = [\"perl\", \"leave.pl\"]\n\
          [[sweep]]\nvariants = \"leaver/x\"\nseq = 8\nhead_dim = 8\n",
     );
     place
@@ -223,11 +223,11 @@ fn commands_that_only_ask_leave_nothing_either() {
             place.write(
                 "regatta.toml",
                 &format!(
-                    "[environments.slow]\ninterpreter = {script:?}\nrequirements = [\"a==1\"]\n\
-                     [environments.default]\ninterpreter = \"/no/such/python\"\n\
+                    "[environments.slow]\npython = {script:?}\nrequirements = [\"a==1\"]\n\
+                     [environments.default]\npython = \"/no/such/python\"\n\
                      {}",
                     match command[0] {
-                        "list" | "doctor" => "[workers.mine]\ncommand = [\"perl\", \"leave.pl\"]\n",
+                        "list" | "doctor" => "[workers]\nmine = [\"perl\", \"leave.pl\"]\n",
                         _ => "",
                     }
                 ),

@@ -3,8 +3,8 @@
 use crate::common::Place;
 use regatta_core::record::types::Outcome;
 
-const SUITE: &str = "schema = 1\ndescription = \"layers\"\n\
-    [measure]\ninvocations = 1\nsamples = 2\nmin_samples = 1\nbudget_ms = 10\ncache = \"hot\"\n\
+const SUITE: &str = "description = \"layers\"\n\
+    [measure]\ninvocations = 1\nsamples = 2\nbudget_ms = 10\ncache = \"hot\"\n\
     [[sweep]]\nvariants = [\"cpu/flash\"]\nheads = 2\nseq = 16\nhead_dim = 8\n\
     projection = [\"all-gather\", \"reduce-scatter\"]\nhidden = 32\nranks = 2\n";
 

@@ -240,7 +240,7 @@ fn an_allowed_case_that_crashes_later_does_not_hide_its_time() {
     place.edit(
         "s.toml",
         "[policy]\n",
-        "[policy]\nallow = [\"fake/steady:*\"]\n",
+        "[policy]\noptional = [\"fake/steady:*\"]\n",
     );
     // Starts: five regular invocations, the introduction with the first, and then those that
     // confirm.

@@ -20,11 +20,10 @@ use crate::common::{Place, copy, fake_worker};
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/situations.txt");
 
 /// What the word of a suite puts at its end, in `[policy]` or in `[measure]`.
-const PARTS: [(&str, &str); 11] = [
-    ("allow", "policy allow = [\"*s48*\"]"),
-    ("warn", "policy structure.fill = \"warn\""),
+const PARTS: [(&str, &str); 10] = [
+    ("allow", "policy optional = [\"*s48*\"]"),
+    ("ignored", "policy ignore = [\"fill\", \"grid\"]"),
     ("no-host", "policy ignore = [\"host\"]"),
-    ("one-set", "measure input_sets = 1"),
     ("quick-limit", "measure timeout_s = 1"),
     (
         "splits",
@@ -32,7 +31,7 @@ const PARTS: [(&str, &str); 11] = [
     ),
     (
         "blocks",
-        "[[limit]]\nname = \"blocks\"\ncase = { head_dim = 16 }\ncount = \"blocks\"\nkernel = \"*flash*\"\nat_least = 132",
+        "[[expect]]\nname = \"blocks\"\ncase = { head_dim = 16 }\nmetric = \"blocks\"\nkernel = \"*flash*\"\nat_least = 132",
     ),
     ("torn", "[[expect]\n"),
     ("key", "[policies]\nthreshold = 0.1"),
@@ -64,7 +63,7 @@ fn suite(words: &str, worker: &[String]) -> String {
         measure.push_str("timeout_s = 60\n");
     }
     format!(
-        "schema = 1\ndescription = \"of {}\"\n[workers.fake]\ncommand = {worker:?}\n\
+        "description = \"of {}\"\n[workers]\nfake = {worker:?}\n\
          [measure]\ninvocations = 5\nsamples = 5\n{measure}\
          [policy]\nthreshold = 0.02\n{policy}\
          [[sweep]]\nvariants = [\"fake/gpu\"]\nseq = {seq}\nhead_dim = 16\n{rest}",

@@ -18,10 +18,10 @@ fn tuner(place: &Place, variants: &str, how: &str) {
         .map(|word| format!(", {word:?}"))
         .collect();
     let suite = format!(
-        "schema = 1\ndescription = \"one case\"\n\
+        "description = \"one case\"\n\
          [measure]\ninvocations = 5\nsamples = 10\n\
          [policy]\nthreshold = 0.02\n\
-         [workers.fake]\ncommand = [{:?}{}]\n\
+         [workers]\nfake = [{:?}{}]\n\
          [[sweep]]\nvariants = [{variants}]\nseq = 32\nhead_dim = 16\n",
         fake_worker().display().to_string(),
         how.concat(),

@@ -14,8 +14,8 @@ fn suite(place: &Place, command: &str) {
     place.write(
         "s.toml",
         &format!(
-            "schema = 1\ndescription = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = 2\n\
-             [workers.mine]\ncommand = [{command}]\n\
+            "description = \"d\"\n[measure]\ninvocations = 1\ntimeout_s = 2\n\
+             [workers]\nmine = [{command}]\n\
              [[sweep]]\nvariants = \"mine/x\"\nseq = 8\nhead_dim = 8\n"
         ),
     );

@@ -99,7 +99,7 @@ fn choose<'a>(
     header: &RunHeader,
     chosen: &mut Vec<Chosen<'a>>,
 ) -> Vec<&'a CaseId> {
-    let allow = &header.rules.policy.allow;
+    let allow = &header.rules.policy.optional;
     let mut groups: BTreeMap<Vec<(String, String)>, Vec<&Candidate>> = BTreeMap::new();
     for reference in cases.iter().filter(|c| rule.against.matches(&c.case)) {
         let key = rule.alike(&reference.case);

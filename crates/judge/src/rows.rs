@@ -65,7 +65,7 @@ fn how<'a>(sides: &Inputs<'a>, base: Option<&Side>) -> How<'a> {
                     .any(|one| one.values.get(*metric).is_some())
             })
         };
-        !policy.ignore.contains(metric) && of(sides.head) && base.is_some_and(of)
+        !policy.ignores(*metric) && of(sides.head) && base.is_some_and(of)
     };
     let metrics = Metric::ALL.iter().filter(|metric| there(metric)).count();
     let cases = header.turn.as_ref().and_then(|turn| turn.cases);
@@ -96,7 +96,7 @@ fn row(sides: &Inputs, base: Option<&Side>, id: &CaseId, how: &How<'_>) -> Row {
         case: id.clone(),
         word: Word::Same,
         reason: None,
-        allowed: allowed(id, &how.policy.allow),
+        allowed: allowed(id, &how.policy.optional),
         fault: Fault::Unknown,
         head: time(Some(sides.head)),
         base: time(sides.base),
@@ -162,13 +162,13 @@ fn metrics(
     how: &How<'_>,
 ) -> Vec<MetricRow> {
     let judged = Metric::ALL.into_iter();
-    let judged = judged.filter(|metric| !how.policy.ignore.contains(metric));
+    let judged = judged.filter(|metric| !how.policy.ignores(*metric));
     let day = match how.paired {
         true => Share(0.0),
         false => how.policy.day_on(gpu(how.header, id)),
     };
     let cpu = metric_row(Metric::CpuTime, day, pair, how, None)
-        .filter(|of| !how.policy.ignore.contains(&of.metric))
+        .filter(|of| !how.policy.ignores(of.metric))
         .filter(|_| as_parallel(how.header, pair.0, pair.1));
     let mut rows: Vec<MetricRow> = judged
         .filter_map(|metric| metric_row(metric, day, pair, how, cpu.as_ref()))
@@ -256,7 +256,7 @@ fn structures<'a>(sides: &'a Inputs, id: &'a CaseId) -> Option<structure::Struct
         base: measured(base, id)?,
         head: measured(sides.head, id)?,
         sms: multiprocessors(&sides.head.header, id),
-        policy: &sides.head.header.rules.policy.structure,
+        policy: &sides.head.header.rules.policy,
     })
 }
 

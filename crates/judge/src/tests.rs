@@ -275,12 +275,12 @@ fn another_suite_is_another_experiment() {
 #[test]
 fn what_may_fail_is_no_gap_and_no_pass_by_itself() {
     let mut head = cases("crashed 200");
-    head.header.rules.policy.allow = vec!["*s64*".to_owned()];
+    head.header.rules.policy.optional = vec!["*s64*".to_owned()];
     let judgement = against(&head, &cases("100 200"));
     assert_eq!(row(&judgement, A).word, Word::Skipped);
     assert!(is(VerdictOutcome::Passed, &judgement));
     let mut refused = cases("refused crashed");
-    refused.header.rules.policy.allow = vec!["*".to_owned()];
+    refused.header.rules.policy.optional = vec!["*".to_owned()];
     let alone = judge(&refused, None, &Options::ALONE);
     assert!(is(VerdictOutcome::Inconclusive, &alone));
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -51,13 +51,6 @@ pub fn build(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Built, 
     };
     let began = Instant::now();
     let mut program = start(suite, folder, log)?;
-    if let Some(seconds) = suite.timeout_s
-        && !program.ends_within(Duration::from_secs(seconds.into()))
-    {
-        program.end();
-        let what = format!("was ended after its {seconds} s; allow more by `timeout_s`");
-        return Err(failed(what));
-    }
     let status = program.wait();
     let status = status.map_err(|error| cannot_start(suite, folder, &error))?;
     let wall_ns = began.elapsed().into();
@@ -247,10 +240,8 @@ mod tests {
 
     fn building(command: &[&str], makes: &[&str], folder: &Path) -> Result<Built, BuildingError> {
         let suite = Build {
-            serves: None,
             command: command.iter().map(|&word| word.to_owned()).collect(),
             makes: makes.iter().map(PathBuf::from).collect(),
-            timeout_s: Some(300),
             origin: String::new(),
         };
         let log = folder.is_dir().then(|| folder.join("log"));
@@ -287,10 +278,8 @@ mod tests {
 
     fn made_by(command: &str) -> Build {
         Build {
-            serves: None,
             command: vec![command.to_owned()],
             makes: vec!["out".into()],
-            timeout_s: None,
             origin: String::new(),
         }
     }

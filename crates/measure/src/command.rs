@@ -10,12 +10,15 @@ use super::workers::{NoCommand, OWN, environment_of, unknown};
 use crate::worker::{Forking, WorkerSpec};
 use regatta_core::cache;
 use regatta_core::suite::Suite;
-use regatta_core::suite::callable::{Callable, CudaFile, Functions, PythonCode};
 use regatta_core::suite::environment::Environment;
-use regatta_core::suite::start::Start;
+use regatta_core::suite::workers::{Callable, CudaFile, Functions, PythonCode};
 
 /// Where Python looks for modules before anywhere else.
 const PYTHONPATH: &str = "PYTHONPATH";
+
+/// A variable that says whether the processes of Python workers are forked from one that has
+/// imported the library: `no`, or `always`, which fails where that is not sound.
+const FORK: &str = "REGATTA_FORK";
 
 /// The command of `worker` or `worker@environment`.
 pub(super) fn worker_spec(
@@ -40,13 +43,13 @@ pub(super) fn worker_spec(
                 .chain(clock_variable(&environment.env)?)
                 .collect(),
             directory: None,
-            fix: format!("see `command` of [workers.{worker}]"),
+            fix: format!("see `{worker}` in [workers]"),
             forking: Forking::Never,
         });
     }
     match suite.callables.get(worker) {
         Some(Callable::Python(callable)) => {
-            let forking = forking(worker, suite);
+            let forking = forking(worker, &environment)?;
             let code = functions(worker, callable);
             return python_spec(name, code, environment_name, &environment, forking);
         }
@@ -57,7 +60,7 @@ pub(super) fn worker_spec(
         return own_spec(name, vec![worker.to_owned()], env);
     }
     if LIBRARIES.contains(&worker) {
-        let forking = forking(worker, suite);
+        let forking = forking(worker, &environment)?;
         let code = vec!["--library".to_owned(), worker.to_owned()];
         return python_spec(name, code, environment_name, &environment, forking);
     }
@@ -101,13 +104,16 @@ fn kernels(worker: &str, file: &CudaFile) -> Vec<String> {
 
 /// Whether the processes of a Python worker are forked. One of several ranks imports nothing
 /// that takes time, and starts a process a rank.
-fn forking(worker: &str, suite: &Suite) -> Forking {
-    let said = suite.starts.get(worker).map(|starting| starting.start);
-    match said.unwrap_or_default() {
-        Start::Auto if worker == "sequence_parallel" => Forking::Never,
-        Start::Auto => Forking::WhereSound,
-        Start::Exec => Forking::Never,
-        Start::Fork => Forking::Always,
+fn forking(worker: &str, environment: &Environment) -> Result<Forking, NoCommand> {
+    let own = environment.env.get(FORK).cloned();
+    match own.or_else(|| std::env::var(FORK).ok()).as_deref() {
+        None if worker == "sequence_parallel" => Ok(Forking::Never),
+        None => Ok(Forking::WhereSound),
+        Some("no") => Ok(Forking::Never),
+        Some("always") => Ok(Forking::Always),
+        Some(word) => Err(NoCommand(format!(
+            "{FORK} is `{word}`; set it to `no` or `always`, or leave it out"
+        ))),
     }
 }
 
@@ -121,9 +127,6 @@ fn functions(worker: &str, callable: &Functions) -> Vec<String> {
     words.extend(["--name".to_owned(), worker.to_owned()]);
     if let Some(function) = &callable.function {
         words.extend(["--function".to_owned(), function.clone()]);
-    }
-    if let Some(framework) = &callable.framework {
-        words.extend(["--framework".to_owned(), framework.to_string()]);
     }
     words
 }
@@ -152,8 +155,8 @@ fn python_spec(
         .map_err(|error| NoCommand(error.to_string()))?;
     let interpreter = made.unwrap_or_else(|| interpreter_of(environment).into());
     let mut env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
-    if !environment.import_paths.is_empty() {
-        let mut paths = environment.import_paths.clone();
+    if !environment.paths.is_empty() {
+        let mut paths = environment.paths.clone();
         // The environment's own stands in place of what this process was started with.
         let own = environment.env.get(PYTHONPATH).cloned();
         let path = own.or_else(|| std::env::var(PYTHONPATH).ok());
@@ -241,12 +244,12 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use regatta_core::suite::WorkerCommand;
+    use regatta_core::suite::workers::WorkerCommand;
 
     /// A suite with these environments; the first has the interpreter.
     fn suite(environments: [(&str, Environment); 2]) -> Suite {
         let mut environments = environments.map(|(name, of)| (name.to_owned(), of));
-        environments[0].1.interpreter = Some("/opt/python".to_owned());
+        environments[0].1.python = Some("/opt/python".to_owned());
         Suite {
             environments: environments.into(),
             ..Suite::default()
@@ -263,11 +266,10 @@ mod tests {
         };
         let ranks = Environment {
             env: variables("PYTHONPATH", "/own:/other"),
-            import_paths: vec!["first".to_owned(), "second".to_owned()],
-            workers: vec!["sequence_parallel".to_owned()],
+            paths: vec!["first".to_owned(), "second".to_owned()],
             ..Environment::default()
         };
-        let suite = suite([("default", default), ("ranks", ranks)]);
+        let suite = suite([("default", default), ("sequence_parallel", ranks)]);
         let own = |worker: &str, name: &str| {
             let spec = worker_spec(worker, &suite, None).unwrap();
             assert_eq!(spec.program, PathBuf::from("/opt/python"));
@@ -279,8 +281,8 @@ mod tests {
             Some("0")
         );
         // One that is asked for by name has no other's variables.
-        assert_eq!(own("torch@ranks", "NCCL_NVLS_ENABLE"), None);
-        let paths = own("torch@ranks", "PYTHONPATH");
+        assert_eq!(own("torch@sequence_parallel", "NCCL_NVLS_ENABLE"), None);
+        let paths = own("torch@sequence_parallel", "PYTHONPATH");
         assert_eq!(paths.as_deref(), Some("first:second:/own:/other"));
     }
 

@@ -86,7 +86,7 @@ impl<'a> PythonEnvironment<'a> {
             hasher.update(b"\n");
             hasher.update(line.as_bytes());
         }
-        for line in environment.wheels.as_deref().map_or_else(Vec::new, listing) {
+        for line in environment.wheels().flat_map(listing) {
             hasher.update(b"\n");
             hasher.update(line.as_bytes());
         }
@@ -173,9 +173,6 @@ impl<'a> PythonEnvironment<'a> {
         let text = self.environment.requirements.join("\n") + "\n";
         fs::write(&requirements, text).map_err(|error| self.file(&requirements, error))?;
         let mut install = [PIP, &["install", "--no-input"]].concat();
-        if let Some(wheels) = &self.environment.wheels {
-            install.extend(["--no-index", "--find-links", wheels]);
-        }
         if self.environment.alone {
             install.push("--no-deps");
         }
@@ -234,7 +231,7 @@ impl<'a> PythonEnvironment<'a> {
     ) -> Result<(), EnvironmentError> {
         let cannot_start = |why: String| {
             self.error(format!(
-                ": cannot start {}: {why}; name a Python in its `interpreter`",
+                ": cannot start {}: {why}; name a Python as its `python`",
                 program.display()
             ))
         };
@@ -290,7 +287,7 @@ fn listing(folder: &str) -> Vec<String> {
 pub fn interpreter_of(environment: &Environment) -> String {
     let chosen = || std::env::var("REGATTA_PYTHON").ok();
     environment
-        .interpreter
+        .python
         .clone()
         .or_else(|| chosen().filter(|path| !path.is_empty()))
         .unwrap_or_else(|| "python3".to_owned())
@@ -323,11 +320,12 @@ pub fn locked(
     spec: &str,
     requirements: &[String],
 ) -> Result<Environment, NoCommand> {
+    let replaced = replaced(suite, default, spec)?;
+    let lines = replaced.pip_options().map(str::to_owned);
     Ok(Environment {
-        requirements: requirements.to_vec(),
+        requirements: lines.chain(requirements.iter().cloned()).collect(),
         alone: true,
-        workers: Vec::new(),
-        ..replaced(suite, default, spec)?
+        ..replaced
     })
 }
 
@@ -355,7 +353,6 @@ fn with(declared: &Environment, requirements: &[String]) -> Environment {
     let kept = kept.filter(|line| !named.contains(&package(line)));
     Environment {
         requirements: requirements.iter().chain(kept).cloned().collect(),
-        workers: Vec::new(),
         ..declared.clone()
     }
 }

@@ -12,10 +12,9 @@ use crate::worker::host::StartMode;
 use crate::worker::{Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec};
 use regatta_core::record::identity::Identity;
 use regatta_core::suite::Suite;
-use regatta_core::suite::callable::Callable;
 use regatta_core::suite::document::nearest;
 use regatta_core::suite::environment::Environment;
-use regatta_core::suite::start::{Start, Starting};
+use regatta_core::suite::workers::Callable;
 use regatta_worker::attention::VariantId;
 use regatta_worker::protocol::Hello;
 
@@ -240,39 +239,12 @@ pub fn check_declared(suite: &Suite, default: Option<&str>) -> Result<(), NoComm
              measured under its name; call this one something else"
         )));
     }
-    for (name, starting) in &suite.starts {
-        check_start(name, starting, suite)?;
-    }
     for (name, environment) in &suite.environments {
-        for worker in &environment.workers {
-            if !is_known(worker, suite) {
-                let error = unknown(worker, suite);
-                return Err(NoCommand(format!("[environments.{name}] workers: {error}")));
-            }
-            check_requirements(name, environment, worker, suite)?;
+        if is_known(name, suite) {
+            check_requirements(name, environment, name, suite)?;
         }
     }
     default.map_or(Ok(()), |name| find_environment(name, suite).map(|_| ()))
-}
-
-/// Holds a `start` to the workers that have one: those in Python that come with regatta.
-fn check_start(name: &str, starting: &Starting, suite: &Suite) -> Result<(), NoCommand> {
-    let place = &starting.place;
-    let is_cuda = matches!(suite.callables.get(name), Some(Callable::Cuda(_)));
-    if suite.workers.contains_key(name) || OWN.contains(&name) || is_cuda {
-        return match starting.start {
-            Start::Auto | Start::Exec => Ok(()),
-            Start::Fork => Err(NoCommand(format!(
-                "{place}: only regatta's own workers in Python ({}) and functions (`python = ...`) \
-                 can be forked; leave `start` out, and `{name}` is started for each invocation",
-                LIBRARIES.join(", ")
-            ))),
-        };
-    }
-    match is_python(name, suite) {
-        true => Ok(()),
-        false => Err(NoCommand(format!("{place}: {}", unknown(name, suite)))),
-    }
 }
 
 /// Requirements are installed for an interpreter, which only Python workers are started with.
@@ -318,7 +290,7 @@ pub(super) fn unknown(worker: &str, suite: &Suite) -> NoCommand {
     let hint = match nearest(worker, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!(
-            "known: {}; others are declared in [workers.NAME]",
+            "known: {}; others are declared in [workers]",
             known.join(", ")
         ),
     };
@@ -350,7 +322,7 @@ pub fn find_environment<'a>(wanted: &str, suite: &'a Suite) -> Result<&'a Enviro
 }
 
 /// The environment of `worker` or `worker@environment`: the one named; for one that names
-/// none the caller's `default`, the one declared for the worker, or `environments.default`.
+/// none the caller's `default`, the one of the worker's own name, or `environments.default`.
 pub(super) fn environment_of<'a>(
     name: &'a str,
     suite: &'a Suite,
@@ -361,17 +333,13 @@ pub(super) fn environment_of<'a>(
         None => (name, None),
     };
     let fallback = suite.environments.get("default");
-    let declared = || {
-        let mut all = suite.environments.iter();
-        all.find(|(_, environment)| environment.workers.iter().any(|name| name == worker))
-    };
     let (found, mut environment) = if let Some(wanted) = named.or(default) {
         let environment = find_environment(wanted, suite)?.clone();
         if named.is_some() && is_known(worker, suite) {
             check_requirements(wanted, &environment, worker, suite)?;
         }
         (wanted, environment)
-    } else if let Some((own, environment)) = declared() {
+    } else if let Some((own, environment)) = suite.environments.get_key_value(worker) {
         let mut environment = environment.clone();
         if let Some(fallback) = fallback {
             environment.complete_variables(fallback);
@@ -413,11 +381,10 @@ mod tests {
         let found = |worker: &str, requirements: &[&str], asked: &str| {
             let environment = Environment {
                 requirements: requirements.iter().map(|&line| line.to_owned()).collect(),
-                workers: vec![worker.to_owned()],
                 ..Environment::default()
             };
             let suite = Suite {
-                environments: BTreeMap::from([("boats".to_owned(), environment)]),
+                environments: BTreeMap::from([(worker.to_owned(), environment)]),
                 ..Suite::default()
             };
             let asked = asked.to_owned();
@@ -427,22 +394,16 @@ mod tests {
         // What is made for torch is no matter of cpu's, until cpu is to run in it.
         let pinned = &["einops==0.8.2"][..];
         for (worker, requirements, asked, refused) in [
-            (
-                "torhc",
-                &[][..],
-                "cpu",
-                "workers: no worker is called `torhc`; did you mean `torch`?",
-            ),
             ("torch", pinned, "cpu", ""),
-            ("torch", pinned, "cpu@boats", " has `requirements`"),
+            ("torch", pinned, "cpu@torch", " has `requirements`"),
             ("cuda", pinned, "cpu", " has `requirements`"),
-            ("cuda", &[], "cpu@boats", ""),
+            ("cuda", &[], "cpu@cuda", ""),
         ] {
             let error = found(worker, requirements, asked).err().unwrap_or_default();
             assert_eq!(error.is_empty(), refused.is_empty(), "{error}");
             assert!(error.contains(refused), "{error}");
             assert!(
-                error.is_empty() || error.starts_with("[environments.boats]"),
+                error.is_empty() || error.starts_with(&format!("[environments.{worker}]")),
                 "{error}"
             );
         }

@@ -1,10 +1,5 @@
 //! `cargo xtask schemas`: writes the JSON Schemas in docs/schemas of what is stored, spoken and
 //! told. With `--check` it writes nothing, and fails where one is not what it would write.
-//!
-//! A suite is read by hand, so docs/schemas/suite.json is written by hand, and held to the keys
-//! that the reader knows.
-
-mod suite;
 
 use std::env;
 use std::fs;
@@ -12,10 +7,11 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use regatta_core::record::{baseline, run_file};
+use regatta_core::suite::file::{ConfigFile, SuiteFile};
 use regatta_report as report;
 use regatta_worker::protocol::{Reply, Request};
 use schemars::generate::{Contract, SchemaSettings};
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 /// A document that has a schema.
@@ -31,7 +27,21 @@ struct Document {
     of: fn(&mut SchemaGenerator) -> Schema,
 }
 
-const DOCUMENTS: [Document; 5] = [
+const DOCUMENTS: [Document; 7] = [
+    Document {
+        name: "suite",
+        title: "A suite of regatta, as TOML",
+        summed: false,
+        is_read: true,
+        of: SuiteFile::json_schema,
+    },
+    Document {
+        name: "regatta",
+        title: "regatta.toml: environments and workers of every suite of its folder",
+        summed: false,
+        is_read: true,
+        of: ConfigFile::json_schema,
+    },
     Document {
         name: "run",
         title: "A line of run.jsonl: what was measured",
@@ -77,7 +87,6 @@ fn main() -> anyhow::Result<()> {
         _ => bail!("usage: cargo xtask schemas [--check]"),
     };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
-    suite::check(&folder.join("suite.json"))?;
     for document in &DOCUMENTS {
         let path = folder.join(format!("{}.json", document.name));
         let text = serde_json::to_string_pretty(&schema(document))? + "\n";

@@ -209,7 +209,7 @@ fn index(args: &BisectArgs, suite: &Suite) -> Result<Box<dyn PackageIndex>, Stop
     let Spec::Release(pins) = &args.good else {
         return Ok(Box::new(Pip {
             interpreter: PathBuf::from("python3"),
-            wheels: None,
+            options: Vec::new(),
         }));
     };
     let requirements: Vec<String> = pins.iter().map(Pin::to_string).collect();
@@ -217,7 +217,10 @@ fn index(args: &BisectArgs, suite: &Suite) -> Result<Box<dyn PackageIndex>, Stop
     let (_, environment) = released(suite, default, &requirements).map_err(Stop::usage)?;
     Ok(Box::new(Pip {
         interpreter: PathBuf::from(interpreter_of(&environment)),
-        wheels: environment.wheels,
+        options: environment
+            .pip_options()
+            .flat_map(|line| line.split_whitespace().map(str::to_owned))
+            .collect(),
     }))
 }
 

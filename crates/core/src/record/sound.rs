@@ -167,10 +167,6 @@ fn of_rules(rules: &Rules) -> Option<String> {
     for (name, value) in [
         ("policy.threshold", policy.threshold),
         ("policy.day", policy.day.unwrap_or(Share(0.0))),
-        (
-            "policy.structure.memory_share",
-            policy.structure.memory_share,
-        ),
     ] {
         if !(0.0..=1.0).contains(&value.0) {
             return Some(format!("{name} is {}, beyond 0 to 1", number(value.0)));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::document::{DocumentError, Source, nearest};
-use super::{Suite, parse};
+use super::{Suite, plan};
 use crate::input;
 
 /// Suites that extend each other, each the next.
@@ -58,7 +58,7 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
             label: identity,
             text: (*text).to_owned(),
         };
-        return parse::suite(name, &source, &|base| load_below(base, &above));
+        return plan::read(name, &source, &|base| load_below(base, &above));
     }
     if !name_or_path.contains('/') && path.extension().is_none_or(|e| e != "toml") {
         return Err(failed(unknown(name_or_path)));
@@ -78,7 +78,7 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
         label: name_or_path.to_owned(),
         text,
     };
-    parse::suite(&name, &source, &|base| {
+    plan::read(&name, &source, &|base| {
         // Beside the suite first; a built-in one of the same name as the suite is
         // not the suite itself.
         let file = match base.ends_with(".toml") {
@@ -119,7 +119,7 @@ fn unknown(name: &str) -> String {
 }
 
 /// Adds the environments and workers of a `regatta.toml`, where there is one; the
-/// suite's own go first, also where both say in which environment a worker runs.
+/// suite's own go first.
 ///
 /// # Errors
 /// When the file cannot be read or holds something that cannot stand.
@@ -136,17 +136,8 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
             return Err(source.error(format!("cannot be read: {error}")));
         }
     };
-    let mut found = Suite::default();
-    Source { label, text }.read(|root| parse::environments(root, &mut found))?;
-    let claimed: Vec<String> = suite
-        .environments
-        .values()
-        .flat_map(|environment| environment.workers.iter().cloned())
-        .collect();
-    for (name, mut environment) in found.environments {
-        environment
-            .workers
-            .retain(|worker| !claimed.contains(worker));
+    let found = plan::read_config(&Source { label, text })?;
+    for (name, environment) in found.environments {
         // A built-in suite sets variables; the interpreter is the user's.
         let own = suite.environments.entry(name).or_default();
         own.complete(&environment);
@@ -160,9 +151,6 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
         if !suite.workers.contains_key(&name) {
             suite.callables.entry(name).or_insert(callable);
         }
-    }
-    for (name, starting) in found.starts {
-        suite.starts.entry(name).or_insert(starting);
     }
     for (name, place) in found.origins_of_workers {
         suite.origins_of_workers.entry(name).or_insert(place);

@@ -1,362 +1,366 @@
-//! TOML read with positions, so that every complaint names file, line, key and value.
+//! TOML read by serde, with positions: every complaint names file, line, key and value.
 
-use std::cell::RefCell;
+use std::fmt;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub use super::source::{DocumentError, Source};
-use super::source::{LONGEST_QUOTE, Lines, plain};
+/// Longest value that a message quotes, in characters.
+const LONGEST_QUOTE: usize = 120;
+
+/// Longest message, in characters: others quote values too.
+const LONGEST_MESSAGE: usize = 2000;
 
 /// Longest list: more values than these are a slip of the pen.
 const LONGEST_LIST: usize = 10_000;
 
+/// A TOML text and what to call it in messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// A path, or `built-in suite quick`.
+    pub label: String,
+    /// The whole text.
+    pub text: String,
+}
+
+/// Something in a suite or configuration file that cannot stand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct DocumentError {
+    /// The file.
+    pub label: String,
+    /// Counts from 1; 0 when it is about the file as a whole.
+    pub line: usize,
+    /// The key's path, such as `sweep[1].direction`; may be empty.
+    pub key: String,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&plain(&self.label, LONGEST_MESSAGE))?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", plain(&self.message, LONGEST_MESSAGE))
+    }
+}
+
 impl Source {
-    /// Parses the text and hands its root table to `read`, which must have asked
-    /// for every key that is there.
-    ///
-    /// # Errors
-    /// Malformed TOML, whatever `read` complains of, and keys nobody asked for.
-    pub fn read<T>(
-        &self,
-        read: impl FnOnce(&Table<'_>) -> Result<T, DocumentError>,
-    ) -> Result<T, DocumentError> {
-        let lines = Lines::of(self);
-        let root = DeTable::parse(&self.text).map_err(|error| DocumentError {
-            label: self.label.clone(),
-            line: error.span().map_or(0, |span| lines.number(span.start)),
-            key: String::new(),
-            message: format!("malformed TOML: {}", error.message().replace('\n', "; ")),
-        })?;
-        let table = Table::new(&lines, root.get_ref(), String::new(), 0);
-        let value = read(&table)?;
-        table.finish()?;
-        Ok(value)
-    }
-}
-
-/// A table that remembers which of its keys were asked for.
-pub struct Table<'a> {
-    lines: &'a Lines<'a>,
-    entries: &'a DeTable<'a>,
-    path: String,
-    line: usize,
-    known: RefCell<Vec<&'static str>>,
-}
-
-impl<'a> Table<'a> {
-    fn new(lines: &'a Lines<'a>, entries: &'a DeTable<'a>, path: String, line: usize) -> Table<'a> {
-        Table {
-            lines,
-            entries,
-            path,
-            line,
-            known: RefCell::new(Vec::new()),
-        }
-    }
-
-    /// The value of a key, if it is there.
-    pub fn get(&self, key: &'static str) -> Option<Value<'a>> {
-        self.known.borrow_mut().push(key);
-        self.entries
-            .iter()
-            .find(|(name, _)| name.get_ref() == key)
-            .map(|(_, value)| self.value(key, value))
-    }
-
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// When it is not there.
-    pub fn require(&self, key: &'static str) -> Result<Value<'a>, DocumentError> {
-        self.get(key)
-            .ok_or_else(|| self.error(format!("`{key}` is missing")))
-    }
-
-    /// Every key with its value, for tables whose keys are names.
-    pub fn entries(&self) -> Vec<(String, Value<'a>)> {
-        self.entries
-            .iter()
-            .map(|(name, value)| {
-                let name = name.get_ref().to_string();
-                let value = self.value(&name, value);
-                (name, value)
-            })
-            .collect()
-    }
-
-    fn value(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Value<'a> {
-        let key = plain(key, LONGEST_QUOTE);
-        let path = match self.path.as_str() {
-            "" => key,
-            path => format!("{path}.{key}"),
-        };
-        Value {
-            lines: self.lines,
-            path,
-            line: self.lines.number(value.span().start),
-            value: value.get_ref(),
-        }
-    }
-
-    /// Where it stands: file, line and key.
-    pub fn place(&self) -> String {
-        let error = self.error("");
-        error.to_string().trim_end_matches(": ").to_owned()
-    }
-
-    /// The folder of the file that it stands in, from which paths in it are.
-    pub fn folder(&self) -> &'a Path {
-        let file = Path::new(&self.lines.source.label);
-        file.parent().unwrap_or(Path::new(""))
-    }
-
-    /// An error about this table.
+    /// An error about the file as a whole.
     pub fn error(&self, message: impl Into<String>) -> DocumentError {
         DocumentError {
-            label: self.lines.source.label.clone(),
-            line: self.line,
-            key: self.path.clone(),
+            label: self.label.clone(),
+            line: 0,
+            key: String::new(),
             message: message.into(),
         }
     }
+}
 
-    /// Refuses keys that nobody asked for.
-    ///
-    /// # Errors
-    /// The first unknown key, with the nearest known one.
-    pub fn finish(&self) -> Result<(), DocumentError> {
-        let known = self.known.borrow();
-        for (name, value) in self.entries.iter() {
-            let name = name.get_ref().as_ref();
-            if known.contains(&name) {
-                continue;
+/// The way from the root of a document to a value: `sweep[1].params.num_splits_key`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyPath(Vec<Step>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl KeyPath {
+    /// A key of the root table.
+    pub fn root(key: &str) -> KeyPath {
+        KeyPath::default().key(key)
+    }
+
+    /// A key of the table at this path.
+    pub fn key(&self, key: &str) -> KeyPath {
+        self.with(Step::Key(key.to_owned()))
+    }
+
+    /// An element of the list at this path.
+    pub fn index(&self, index: usize) -> KeyPath {
+        self.with(Step::Index(index))
+    }
+
+    fn with(&self, step: Step) -> KeyPath {
+        KeyPath(self.0.iter().cloned().chain([step]).collect())
+    }
+}
+
+impl fmt::Display for KeyPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Index(index) => write!(f, "[{index}]")?,
+                Step::Key(key) => {
+                    let dot = if place > 0 { "." } else { "" };
+                    write!(f, "{dot}{}", plain(key, LONGEST_QUOTE))?;
+                }
             }
-            let mut error = self.value(name, value).error("unknown key");
-            error.message += &match nearest(name, known.iter().copied()) {
-                Some(near) => format!("; did you mean `{near}`?"),
-                None => format!("; known here: {}", known.join(", ")),
-            };
-            return Err(error);
         }
         Ok(())
     }
 }
 
-/// A value and where it stands.
-pub struct Value<'a> {
-    lines: &'a Lines<'a>,
-    path: String,
-    line: usize,
-    value: &'a DeValue<'a>,
+/// A parsed text, which knows where each value stands.
+pub struct Document<'a> {
+    source: &'a Source,
+    root: Spanned<DeTable<'a>>,
+    /// Where each line ends, in bytes.
+    line_ends: Vec<usize>,
 }
 
-impl<'a> Value<'a> {
-    /// An error about the key, not about what it holds.
-    pub fn key_error(&self, message: impl Into<String>) -> DocumentError {
-        DocumentError {
-            label: self.lines.source.label.clone(),
-            line: self.line,
-            key: self.path.clone(),
-            message: message.into(),
+impl<'a> Document<'a> {
+    /// Parses a text.
+    ///
+    /// # Errors
+    /// Malformed TOML, a list of more than 10,000 values, and a NUL in a string.
+    pub fn parse(source: &'a Source) -> Result<Document<'a>, DocumentError> {
+        let bytes = source.text.bytes().enumerate();
+        let line_ends = bytes.filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at);
+        let mut document = Document {
+            source,
+            root: Spanned::new(0..0, DeTable::default()),
+            line_ends: line_ends.collect(),
+        };
+        document.root = DeTable::parse(&source.text).map_err(|error| DocumentError {
+            label: source.label.clone(),
+            line: error.span().map_or(0, |span| document.line(span.start)),
+            key: String::new(),
+            message: format!("malformed TOML: {}", error.message().replace('\n', "; ")),
+        })?;
+        let mut objection = None;
+        document.visit(&mut |path, _, value| {
+            let why = match value.get_ref() {
+                DeValue::Array(items) if items.len() > LONGEST_LIST => Some(format!(
+                    "lists {} values, and {LONGEST_LIST} are the most",
+                    items.len()
+                )),
+                DeValue::String(text) if text.contains('\0') => {
+                    Some("no process can be handed a NUL; leave it out".to_owned())
+                }
+                _ => None,
+            };
+            if let (Some(why), None) = (why, &objection) {
+                objection = Some((KeyPath(path.to_vec()), why));
+            }
+        });
+        match objection {
+            Some((path, why)) => Err(document.error(&path, why)),
+            None => Ok(document),
         }
     }
 
-    /// An error about this value, which is quoted in it.
-    pub fn error(&self, message: impl Into<String>) -> DocumentError {
-        DocumentError {
-            label: self.lines.source.label.clone(),
-            line: self.line,
-            key: match self.shown() {
-                Some(text) => format!("{} = {text}", self.path),
-                None => self.path.clone(),
-            },
-            message: message.into(),
-        }
+    /// What the text says, as a type whose keys are those that there are.
+    ///
+    /// # Errors
+    /// An unknown key with the nearest known one, or a value that its key cannot have.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
+        let deserializer = toml::de::Deserializer::from(self.root.clone());
+        T::deserialize(deserializer).map_err(|error| {
+            let (path, is_key) = match error.span() {
+                Some(span) => self.find(&span),
+                None => (KeyPath::default(), false),
+            };
+            self.error(&path, in_plain_words(error.message(), is_key))
+        })
     }
 
-    /// Where it stands: file, line, key and value.
-    pub fn place(&self) -> String {
-        let error = self.error("");
-        error.to_string().trim_end_matches(": ").to_owned()
-    }
-
-    fn shown(&self) -> Option<String> {
-        match self.value {
+    /// An error about what stands at a path: a value, which is quoted, or a table.
+    pub fn error(&self, path: &KeyPath, message: impl Into<String>) -> DocumentError {
+        let value = self.get(path);
+        let shown = value.and_then(|value| match value.get_ref() {
             DeValue::String(text) => Some(format!("\"{}\"", plain(text, LONGEST_QUOTE))),
             DeValue::Integer(number) => Some(plain(number.as_str(), LONGEST_QUOTE)),
             DeValue::Float(number) => Some(plain(number.as_str(), LONGEST_QUOTE)),
             DeValue::Boolean(truth) => Some(truth.to_string()),
             _ => None,
-        }
-    }
-
-    fn wrong(&self, wanted: &str) -> DocumentError {
-        self.error(format!(
-            "expected {wanted}, found {}",
-            self.value.type_str()
-        ))
-    }
-
-    /// A string.
-    ///
-    /// # Errors
-    /// When it is something else.
-    pub fn string(&self) -> Result<String, DocumentError> {
-        match self.value {
-            DeValue::String(text) => Ok(text.to_string()),
-            _ => Err(self.wrong("a string")),
-        }
-    }
-
-    /// An integer, or a word that stands for one: the text of it.
-    ///
-    /// # Errors
-    /// When it is neither.
-    pub fn scalar(&self) -> Result<String, DocumentError> {
-        match self.value {
-            DeValue::String(text) => Ok(text.to_string()),
-            DeValue::Integer(_) => Ok(self.integer()?.to_string()),
-            _ => Err(self.wrong("a number or a string")),
-        }
-    }
-
-    /// An integer.
-    ///
-    /// # Errors
-    /// When it is something else, or too large.
-    pub fn integer(&self) -> Result<i64, DocumentError> {
-        match self.value {
-            DeValue::Integer(number) => {
-                let digits = number.as_str().replace('_', "");
-                i64::from_str_radix(&digits, number.radix())
-                    .map_err(|_| self.error("this number is too large"))
-            }
-            _ => Err(self.wrong("a whole number")),
-        }
-    }
-
-    /// `true` or `false`.
-    ///
-    /// # Errors
-    /// When it is something else.
-    pub fn truth(&self) -> Result<bool, DocumentError> {
-        match self.value {
-            DeValue::Boolean(truth) => Ok(*truth),
-            _ => Err(self.wrong("`true` or `false`")),
-        }
-    }
-
-    /// An integer within a range.
-    ///
-    /// # Errors
-    /// When it is something else, or outside.
-    pub fn integer_within(&self, least: i64, most: i64) -> Result<i64, DocumentError> {
-        let number = self.integer()?;
-        if (least..=most).contains(&number) {
-            Ok(number)
-        } else {
-            Err(self.error(format!("must be from {least} to {most}")))
-        }
-    }
-
-    /// A finite number.
-    ///
-    /// # Errors
-    /// When it is something else.
-    pub fn number(&self) -> Result<f64, DocumentError> {
-        match self.value {
-            DeValue::Integer(_) => Ok(self.integer()? as f64),
-            DeValue::Float(number) => match number.as_str().replace('_', "").parse::<f64>() {
-                Ok(value) if value.is_finite() => Ok(value),
-                _ => Err(self.error("must be a finite number")),
+        });
+        DocumentError {
+            label: self.source.label.clone(),
+            line: value.map_or(0, |value| self.line(value.span().start)),
+            key: match shown {
+                Some(text) => format!("{path} = {text}"),
+                None => path.to_string(),
             },
-            _ => Err(self.wrong("a number")),
+            message: message.into(),
         }
     }
 
-    /// A table.
-    ///
-    /// # Errors
-    /// When it is something else.
-    pub fn table(&self) -> Result<Table<'a>, DocumentError> {
-        match self.value {
-            DeValue::Table(entries) => Ok(Table::new(
-                self.lines,
-                entries,
-                self.path.clone(),
-                self.line,
-            )),
-            _ => Err(self.wrong("a table")),
+    /// Where a value stands: file, line, key and value.
+    pub fn place(&self, path: &KeyPath) -> String {
+        let error = self.error(path, "");
+        error.to_string().trim_end_matches(": ").to_owned()
+    }
+
+    /// The folder of the file, from which paths in it are.
+    pub fn folder(&self) -> &'a Path {
+        let file = Path::new(&self.source.label);
+        file.parent().unwrap_or(Path::new(""))
+    }
+
+    /// The line of a byte, from 1.
+    fn line(&self, offset: usize) -> usize {
+        1 + self.line_ends.partition_point(|end| *end < offset)
+    }
+
+    fn get(&self, path: &KeyPath) -> Option<&Spanned<DeValue<'a>>> {
+        let (first, rest) = path.0.split_first()?;
+        let Step::Key(first) = first else { return None };
+        let mut value = entry(self.root.get_ref(), first)?;
+        for step in rest {
+            value = match (step, value.get_ref()) {
+                (Step::Key(key), DeValue::Table(table)) => entry(table, key)?,
+                (Step::Index(index), DeValue::Array(items)) => items.get(*index)?,
+                _ => return None,
+            };
         }
+        Some(value)
     }
 
-    /// A list of strings.
-    ///
-    /// # Errors
-    /// When it is no list, or an element is no string.
-    pub fn strings(&self) -> Result<Vec<String>, DocumentError> {
-        self.list()?.iter().map(Value::string).collect()
-    }
-
-    /// A string that a process can be handed: as an argument, a variable or a path.
-    ///
-    /// # Errors
-    /// When it is something else, or holds the byte that ends such a string.
-    pub fn argument(&self) -> Result<String, DocumentError> {
-        let text = self.string()?;
-        match text.contains('\0') {
-            true => Err(self.error("no process can be handed a NUL; leave it out")),
-            false => Ok(text),
-        }
-    }
-
-    /// A list of such strings.
-    ///
-    /// # Errors
-    /// When it is no list, or an element is none.
-    pub fn arguments(&self) -> Result<Vec<String>, DocumentError> {
-        self.list()?.iter().map(Value::argument).collect()
-    }
-
-    /// The elements of a list.
-    ///
-    /// # Errors
-    /// When it is something else.
-    pub fn list(&self) -> Result<Vec<Value<'a>>, DocumentError> {
-        match self.value {
-            DeValue::Array(items) if items.len() > LONGEST_LIST => Err(self.error(format!(
-                "lists {} values, and {LONGEST_LIST} are the most",
-                items.len()
-            ))),
-            DeValue::Array(items) => Ok(items
-                .iter()
-                .enumerate()
-                .map(|(i, item)| Value {
-                    lines: self.lines,
-                    path: format!("{}[{i}]", self.path),
-                    line: self.lines.number(item.span().start),
-                    value: item.get_ref(),
-                })
-                .collect()),
-            _ => Err(self.wrong("a list")),
-        }
-    }
-
-    /// The elements of a list, or the value itself where it is no list.
-    ///
-    /// # Errors
-    /// When the list is empty: an axis without values makes no case.
-    pub fn one_or_more(self) -> Result<Vec<Value<'a>>, DocumentError> {
-        match self.value {
-            DeValue::Array(items) if items.is_empty() => {
-                Err(self.error("an empty list makes no case; give at least one value"))
+    /// The path of the value at these bytes, and whether they are its key's.
+    fn find(&self, span: &std::ops::Range<usize>) -> (KeyPath, bool) {
+        let mut found = (KeyPath::default(), false);
+        self.visit(&mut |path, key, value| {
+            let is_key = key.as_ref() == Some(span);
+            if is_key || value.span() == *span && !found.1 {
+                found = (KeyPath(path.to_vec()), is_key);
             }
-            DeValue::Array(_) => self.list(),
-            _ => Ok(vec![self]),
+        });
+        found
+    }
+
+    /// Goes through all values, a table before what is in it, with their paths and the bytes of
+    /// their keys.
+    fn visit(&self, each: &mut Visitor<'_, 'a>) {
+        visit_table(self.root.get_ref(), &mut Vec::new(), each);
+    }
+}
+
+type Visitor<'v, 'a> =
+    dyn FnMut(&[Step], Option<std::ops::Range<usize>>, &Spanned<DeValue<'a>>) + 'v;
+
+fn visit_table<'a>(table: &DeTable<'a>, path: &mut Vec<Step>, each: &mut Visitor<'_, 'a>) {
+    for (key, value) in table.iter() {
+        path.push(Step::Key(key.get_ref().to_string()));
+        visit_value(Some(key.span()), value, path, each);
+        path.pop();
+    }
+}
+
+fn visit_value<'a>(
+    key: Option<std::ops::Range<usize>>,
+    value: &Spanned<DeValue<'a>>,
+    path: &mut Vec<Step>,
+    each: &mut Visitor<'_, 'a>,
+) {
+    each(path, key, value);
+    match value.get_ref() {
+        DeValue::Table(table) => visit_table(table, path, each),
+        DeValue::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push(Step::Index(index));
+                visit_value(None, item, path, each);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn entry<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<&'t Spanned<DeValue<'a>>> {
+    let mut entries = table.iter();
+    entries
+        .find(|(name, _)| name.get_ref() == key)
+        .map(|(_, value)| value)
+}
+
+/// What serde says, in the words of who writes TOML; `is_key` where it is about a key.
+fn in_plain_words(message: &str, is_key: bool) -> String {
+    let quoted = |text: &str| -> Vec<String> {
+        let words = text.split('`').skip(1).step_by(2);
+        words.map(str::to_owned).collect()
+    };
+    if let Some(name) = message.strip_prefix("missing field ") {
+        return format!("{name} is missing");
+    }
+    let unknown = ["unknown field ", "unknown variant "];
+    if let Some(rest) = unknown.iter().find_map(|what| message.strip_prefix(what)) {
+        let names = quoted(rest);
+        let (name, known) = names
+            .split_first()
+            .map_or(("", &[][..]), |(name, known)| (name.as_str(), known));
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        return match is_key {
+            true => unknown_key(name, &known),
+            false => format!("use {}", one_of(&known)),
+        };
+    }
+    if let Some((found, expected)) = message
+        .strip_prefix("invalid type: ")
+        .or(message.strip_prefix("invalid value: "))
+        .and_then(|rest| rest.split_once(", expected "))
+    {
+        let expected = match expected {
+            "u32" | "u64" | "i64" => "a whole number",
+            "f64" => "a number",
+            "a sequence" => "a list",
+            "a boolean" => "`true` or `false`",
+            "a map" => "a table",
+            text if text.starts_with("struct ") => "a table",
+            text => text,
+        };
+        let found = found.split(['"', '`']).next().unwrap_or(found).trim();
+        let found = match found {
+            "sequence" => "list",
+            "map" => "table",
+            "floating point" => "float",
+            text => text,
+        };
+        return format!("expected {expected}, found {found}");
+    }
+    message.to_owned()
+}
+
+/// What to say of a key that there is not.
+pub(super) fn unknown_key(name: &str, known: &[&str]) -> String {
+    match nearest(name, known.iter().copied()) {
+        Some(near) => format!("unknown key; did you mean `{near}`?"),
+        None => format!("unknown key; known here: {}", known.join(", ")),
+    }
+}
+
+/// `a`, `b` or `c`, each in backticks.
+fn one_of(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// At most so many characters of a text, in one line: what a terminal would obey is spelled
+/// out.
+fn plain(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for c in text.chars().take(most) {
+        match c {
+            '"' | '\'' | '\\' => shown.push(c),
+            c => shown.extend(c.escape_debug()),
         }
     }
+    if text.chars().nth(most).is_some() {
+        shown.push_str("...");
+    }
+    shown
 }
 
 /// The known name nearest to a mistyped one, if any is near enough to be meant.

@@ -4,31 +4,37 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::document::{DocumentError, Table, Value};
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize};
+
+use super::file::OneOrMore;
 use crate::input;
 
 /// Where a worker runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
 pub struct Environment {
-    /// The Python interpreter; `None`: `python3`. With `requirements`, the one that the
-    /// environment is made with.
-    pub interpreter: Option<String>,
+    /// The Python interpreter, by default that of the environment `default`, or `python3`. With
+    /// `requirements`, the one that the environment is made with.
+    pub python: Option<String>,
+    /// What is installed into an environment of its own, by `regatta env make NAME`:
+    /// `xformers==0.0.34`, or pip's long options, a line each; or the path of a file that has
+    /// the lines. None: the interpreter is used as it is.
+    #[serde(deserialize_with = "requirements")]
+    #[cfg_attr(feature = "schemas", schemars(with = "OneOrMore<String>"))]
+    pub requirements: Vec<String>,
     /// Environment variables set for the process.
+    #[serde(deserialize_with = "variables")]
     pub env: BTreeMap<String, String>,
     /// Folders put in front of Python's import path.
-    pub import_paths: Vec<String>,
-    /// What is installed into an environment of its own: `xformers==0.0.34`, a line each.
-    /// None: the interpreter is used as it is.
-    pub requirements: Vec<String>,
-    /// A folder of wheels to install from, and from nowhere else.
-    pub wheels: Option<String>,
-    /// True when the requirements are all that is installed, whatever they say that they depend
-    /// on. No suite says so: it is how packages are tried apart.
-    pub alone: bool,
+    pub paths: Vec<String>,
     /// True when the interpreter's own packages are seen too.
     pub system_packages: bool,
-    /// Workers that run in it where a variant names no environment.
-    pub workers: Vec<String>,
+    /// True when the requirements are all that is installed, whatever they say that they depend
+    /// on. No suite says so: it is how packages are tried apart.
+    #[serde(skip)]
+    pub alone: bool,
 }
 
 impl Environment {
@@ -37,20 +43,29 @@ impl Environment {
     pub fn complete(&mut self, other: &Environment) {
         self.complete_python(other);
         self.complete_variables(other);
-        if self.import_paths.is_empty() {
-            self.import_paths.clone_from(&other.import_paths);
+        if self.paths.is_empty() {
+            self.paths.clone_from(&other.paths);
         }
-        if self.workers.is_empty() {
-            self.workers.clone_from(&other.workers);
-        }
+    }
+
+    /// The lines among the requirements that say where packages come from.
+    pub fn pip_options(&self) -> impl Iterator<Item = &str> {
+        let lines = self.requirements.iter().map(String::as_str);
+        lines.filter(|line| line.starts_with('-'))
+    }
+
+    /// Folders of wheels, where packages come from some.
+    pub fn wheels(&self) -> impl Iterator<Item = &str> {
+        let folders = self.pip_options();
+        let folders = folders.filter_map(|line| line.strip_prefix("--find-links"));
+        folders.map(|folder| folder.trim_start_matches(['=', ' ']))
     }
 
     /// The interpreter of another, with what is installed there, where this one names none.
     pub fn complete_python(&mut self, other: &Environment) {
-        if self.interpreter.is_none() && self.requirements.is_empty() {
-            self.interpreter.clone_from(&other.interpreter);
+        if self.python.is_none() && self.requirements.is_empty() {
+            self.python.clone_from(&other.python);
             self.requirements.clone_from(&other.requirements);
-            self.wheels.clone_from(&other.wheels);
             self.system_packages = other.system_packages;
         }
     }
@@ -64,57 +79,28 @@ impl Environment {
     }
 }
 
-/// Reads a table of `[environments]`.
-///
-/// # Errors
-/// An unknown key, a value of another type, or a requirement that is not pinned.
-pub(super) fn read(table: &Table<'_>) -> Result<Environment, DocumentError> {
-    let mut environment = Environment::default();
-    let string = |name| table.get(name).map(|value| value.argument()).transpose();
-    environment.interpreter = string("interpreter")?;
-    environment.wheels = string("wheels")?;
-    if let Some(value) = table.get("env") {
-        for (name, value) in value.table()?.entries() {
-            if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(value.key_error("no environment variable can have this name"));
-            }
-            environment.env.insert(name, value.argument()?);
-        }
+fn variables<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    let variables = BTreeMap::<String, String>::deserialize(deserializer)?;
+    let impossible = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+    match variables.keys().find(impossible) {
+        None => Ok(variables),
+        Some(name) => Err(D::Error::custom(format!(
+            "no environment variable can have the name {name:?}"
+        ))),
     }
-    if let Some(value) = table.get("import_paths") {
-        environment.import_paths = value.arguments()?;
-    }
-    if let Some(value) = table.get("workers") {
-        environment.workers = value.strings()?;
-    }
-    if let Some(value) = table.get("system_packages") {
-        environment.system_packages = value.truth()?;
-    }
-    if let Some(value) = table.get("requirements") {
-        environment.requirements = requirements(&value)?;
-    }
-    if environment.requirements.is_empty()
-        && let Some(value) = table.get("wheels")
-    {
-        return Err(value.error(
-            "`wheels` is where `requirements` are installed from, and there are none".to_owned(),
-        ));
-    }
-    table.finish()?;
-    Ok(environment)
 }
 
 /// A list of requirements, or the path of a file that has them.
-fn requirements(value: &Value<'_>) -> Result<Vec<String>, DocumentError> {
-    let Ok(path) = value.string() else {
-        let lines = value.strings()?;
-        return match lines.iter().find_map(|line| objection(line)) {
-            Some(objection) => Err(value.error(objection)),
+fn requirements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    match OneOrMore::deserialize(deserializer)? {
+        OneOrMore::One(path) => pinned_file(Path::new::<String>(&path)).map_err(D::Error::custom),
+        OneOrMore::More(lines) => match lines.iter().find_map(|line: &String| objection(line)) {
+            Some(objection) => Err(D::Error::custom(objection)),
             None => Ok(lines),
-        };
-    };
-    let lines = pinned_file(Path::new(&path));
-    lines.map_err(|problem| value.error(problem))
+        },
+    }
 }
 
 /// The lines of a file of requirements, each of which would make the same environment for ever.

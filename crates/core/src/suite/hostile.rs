@@ -10,7 +10,7 @@ fn parse(text: &str) -> Result<Suite, String> {
         label: "s.toml".to_owned(),
         text: text.to_owned(),
     };
-    super::parse::suite("s", &source, &load).map_err(|error| error.to_string())
+    super::plan::read("s", &source, &load).map_err(|error| error.to_string())
 }
 
 /// A text as TOML writes it.
@@ -18,7 +18,7 @@ fn string(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-const HEAD: &str = "schema = 1\ndescription = \"d\"\n";
+const HEAD: &str = "description = \"d\"\n";
 const SWEEP: &str = "[[sweep]]\nvariants = \"cpu/flash\"\nseq = 64\nhead_dim = 64\n";
 
 fn refused(text: &str) -> String {
@@ -34,28 +34,27 @@ fn words_that_would_make_two_cases_one_are_refused_where_they_stand() {
     {
         let error = refused(&format!("{SWEEP}params = {{ mode = [1, {word}] }}"));
         assert!(
-            error.starts_with("s.toml:7: sweep[0].params.mode[1] = "),
+            error.starts_with("s.toml:6: sweep[0].params.mode[1] = "),
             "{error}"
         );
         assert!(error.contains("a parameter is a whole number, or a word"));
-        for key in ["from", "to"] {
-            let other = if key == "from" { "to = 2\n" } else { "" };
-            let error = refused(&format!(
-                "{SWEEP}[[override]]\nvariant = \"cpu/flash\"\nparameter = \"n\"\n{other}{key} = {word}"
-            ));
-            assert!(error.contains(&format!("override[0].{key} = ")), "{error}");
+        for value in [
+            word.clone(),
+            format!("{{ {word} = 2 }}"),
+            format!("{{ auto = {word} }}"),
+        ] {
+            let error = refused(&format!("{SWEEP}[set.\"cpu/flash\"]\nn = {value}"));
+            assert!(error.starts_with("s.toml:7: set.cpu/flash.n"), "{error}");
         }
     }
     for name in ["a=b", "a,b", "a:b", "a b", "", "1st", "a.b"] {
         let error = refused(&format!("{SWEEP}params = {{ {name:?} = 1 }}"));
         assert!(
-            error.starts_with("s.toml:7: sweep[0].params.") && error.contains("cannot name"),
+            error.starts_with("s.toml:6: sweep[0].params.") && error.contains("cannot name"),
             "{error}"
         );
-        let error = refused(&format!(
-            "{SWEEP}[[override]]\nvariant = \"cpu/flash\"\nparameter = {name:?}\nto = 1"
-        ));
-        assert!(error.contains("override[0].parameter = "), "{error}");
+        let error = refused(&format!("{SWEEP}[set.\"cpu/flash\"]\n{name:?} = 1"));
+        assert!(error.starts_with("s.toml:7: set.cpu/flash."), "{error}");
     }
     let error = refused(&format!("{SWEEP}params = {{ dtype = \"bf16\" }}"));
     assert!(
@@ -74,7 +73,7 @@ fn cases_are_counted_before_they_are_made() {
     let params: Vec<String> = ["a", "b", "c", "d", "e", "f"].map(axis).to_vec();
     let error = refused(&format!("{SWEEP}params = {{ {} }}", params.join(", ")));
     assert!(
-        error.starts_with("s.toml:3: sweep[0]: makes 1000000000000 cases"),
+        error.starts_with("s.toml:2: sweep[0]: makes 1000000000000 cases"),
         "{error}"
     );
     let axes: Vec<String> = ["batch", "heads", "seq_k", "head_dim_v"].map(axis).to_vec();
@@ -111,8 +110,8 @@ fn bombs_of_depth_are_refused() {
         format!("{} = 1", vec!["a"; 200_000].join(".")),
         format!("[{}]", vec!["a"; 200_000].join(".")),
         format!("[[{}]]", vec!["a"; 200_000].join(".")),
-        "schema = 1\0".to_owned(),
-        "schema = 1\nschema = 1".to_owned(),
+        "description = 1\0".to_owned(),
+        "description = \"d\"\ndescription = \"d\"".to_owned(),
     ] {
         let error = parse(&text).unwrap_err();
         assert!(error.len() < 1000, "{error}");
@@ -126,8 +125,8 @@ fn names_of_environments_and_workers_stay_in_their_folder() {
     ]
     .map(string)
     {
-        for table in ["environments", "workers"] {
-            let error = refused(&format!("{SWEEP}[{table}.{name}]\ncommand = [\"x\"]"));
+        for (table, value) in [("environments", "{}"), ("workers", "[\"x\"]")] {
+            let error = refused(&format!("{SWEEP}[{table}]\n{name} = {value}"));
             assert!(error.starts_with(&format!("s.toml:7: {table}.")), "{error}");
             assert!(error.contains("this cannot name a"), "{error}");
         }
@@ -135,14 +134,17 @@ fn names_of_environments_and_workers_stay_in_their_folder() {
     let long = "n".repeat(65);
     assert!(refused(&format!("{SWEEP}[environments.{long}]")).contains("at most 64"));
     for line in [
-        "interpreter = \"a\\u0000\"",
+        "python = \"a\\u0000\"",
         "env = { A = \"\\u0000\" }",
         "env = { \"A=B\" = \"c\" }",
         "env = { \"\" = \"c\" }",
-        "import_paths = [\"\\u0000\"]",
+        "paths = [\"\\u0000\"]",
     ] {
         let error = refused(&format!("{SWEEP}[environments.e]\n{line}"));
-        assert!(error.starts_with("s.toml:8: environments.e."), "{error}");
+        assert!(
+            error.starts_with("s.toml:7: environments.e."),
+            "{line}: {error}"
+        );
     }
 }
 

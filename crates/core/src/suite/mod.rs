@@ -1,21 +1,17 @@
 //! What to measure: a suite as written in TOML, and the cases it makes.
 
-mod axes;
 pub mod build;
 mod builtin;
-pub mod callable;
-pub mod count;
-mod demands;
 pub mod document;
 pub mod environment;
-mod parse;
+mod expectations;
+pub mod file;
+mod plan;
 pub mod rules;
 mod selector;
 pub mod shard;
-mod source;
-pub mod start;
 pub mod structural;
-mod workers;
+pub mod workers;
 
 use std::collections::BTreeMap;
 
@@ -27,12 +23,11 @@ pub use selector::{glob, matches_any, matches_id, matches_name};
 pub use regatta_worker::protocol::Cache;
 
 use build::Build;
-use callable::Callable;
-use count::Count;
 use environment::Environment;
 use regatta_worker::attention::{Case, ParamValue, Params, VariantId};
 use rules::Rules;
-use start::Starting;
+use structural::Count;
+use workers::{Callable, WorkerCommand};
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,8 +56,6 @@ pub struct Suite {
     pub workers: BTreeMap<String, WorkerCommand>,
     /// Workers that are made of Python functions, by name; none of them is in `workers`.
     pub callables: BTreeMap<String, Callable>,
-    /// How the processes of workers come to be, where that is said.
-    pub starts: BTreeMap<String, Starting>,
     /// Where each variant was asked for: file, line and key.
     pub origins: BTreeMap<VariantId, String>,
     /// Where each of `overrides` was asked for, in their order.
@@ -124,7 +117,7 @@ impl Default for Settings {
             warmup: 3,
             samples: 20,
             min_samples: 5,
-            budget_ms: 500,
+            budget_ms: 200,
             cache: Cache::Cold,
             graph: false,
             peak: false,
@@ -152,10 +145,6 @@ pub struct Override {
     /// The value handed over.
     pub to: ParamValue,
 }
-
-/// The command that starts a worker of the suite's own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerCommand(pub Vec<String>);
 
 impl Suite {
     /// Adds an override; `origin` says where it was asked for.

@@ -4,11 +4,14 @@
 //! its suite meant it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::document::nearest;
 pub use super::selector::Selector;
-use super::structural::{Limit, StructurePolicy};
+use super::selector::matches_name;
+use super::structural::{Action, Kind, Limit};
 use regatta_worker::attention::{Case, FACETS};
 use regatta_worker::units::{Bytes, Nanoseconds, Ratio, Share};
 
@@ -242,19 +245,95 @@ pub struct Policy {
     /// The same of metrics that have another than the default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<Metric, Share>,
-    /// Metrics that are not compared.
+    /// What is not judged.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub ignore: BTreeSet<Metric>,
+    pub ignore: BTreeSet<Ignored>,
     /// What another day may change, where a stored run is compared; by default 1 % on a GPU and
     /// 3 % on a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<Share>,
     /// Patterns of case ids (`*` matches anything) that may fail or be
     /// unsupported without making the run incomplete.
-    pub allow: Vec<String>,
-    /// How changes of structure are taken.
-    #[serde(default, skip_serializing_if = "StructurePolicy::is_default")]
-    pub structure: StructurePolicy,
+    #[serde(rename = "allow")]
+    pub optional: Vec<String>,
+}
+
+/// Something that is not judged: `host`, `launches`, `copies:*elementwise*`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Ignored {
+    /// A metric is not compared.
+    Metric(Metric),
+    /// Changes of structure are recorded, and shown on the page alone.
+    Structure {
+        /// The kind of change.
+        kind: Kind,
+        /// Pattern of the kernel, count or parameter that changes, by its whole name or the
+        /// short one that reports print; `None`: any.
+        name: Option<String>,
+    },
+}
+
+impl TryFrom<String> for Ignored {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Ignored, String> {
+        if let Some(metric) = Metric::named(&text) {
+            return Ok(Ignored::Metric(metric));
+        }
+        let (word, name) = match text.split_once(':') {
+            Some((word, name)) => (word, Some(name.to_owned())),
+            None => (text.as_str(), None),
+        };
+        let kinds = || Kind::ALL.into_iter().map(Kind::text);
+        if let Some(kind) = Kind::parse(word) {
+            return Ok(Ignored::Structure { kind, name });
+        }
+        let metrics = || Metric::ALL.into_iter().map(Metric::key);
+        Err(match nearest(word, metrics().chain(kinds())) {
+            Some(near) => format!("no such metric or kind of change; did you mean `{near}`?"),
+            None => format!(
+                "no such metric or kind of change; there are {}; and {}",
+                metrics().collect::<Vec<_>>().join(", "),
+                kinds().collect::<Vec<_>>().join(", ")
+            ),
+        })
+    }
+}
+
+impl From<Ignored> for String {
+    fn from(ignored: Ignored) -> String {
+        ignored.to_string()
+    }
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ignored::Metric(metric) => f.write_str(metric.key()),
+            Ignored::Structure { kind, name } => match name {
+                None => f.write_str(kind.text()),
+                Some(name) => write!(f, "{}:{name}", kind.text()),
+            },
+        }
+    }
+}
+
+#[cfg(feature = "schemas")]
+impl schemars::JsonSchema for Ignored {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Ignored".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let metrics = Metric::ALL.map(Metric::key).join("|");
+        let kinds = Kind::ALL.map(Kind::text).join("|");
+        schemars::json_schema!({
+            "description": "A metric, or a kind of change of structure, also of what a pattern names.",
+            "type": "string",
+            "pattern": format!("^(({metrics})|({kinds})(:.+)?)$")
+        })
+    }
 }
 
 /// What a day may change on a GPU, and on a CPU: two sessions on one H100 agree within 0.6 % in
@@ -267,6 +346,30 @@ impl Policy {
         let info = metric.info();
         let own = self.thresholds.get(&metric).copied();
         own.unwrap_or(Share(info.own.max(info.of_device * self.threshold.0)))
+    }
+
+    /// True for a metric that is not compared.
+    pub fn ignores(&self, metric: Metric) -> bool {
+        self.ignore.contains(&Ignored::Metric(metric))
+    }
+
+    /// What a change of this kind, of the thing of this name, does to the verdict. A change for
+    /// the better is recorded and no more.
+    pub fn action(&self, kind: Kind, name: &str) -> Action {
+        let ignores = |ignored: &Ignored| match ignored {
+            Ignored::Metric(_) => false,
+            Ignored::Structure {
+                kind: of,
+                name: pattern,
+            } => {
+                let matches = |pattern: &String| matches_name(pattern, name);
+                *of == kind && pattern.as_ref().is_none_or(matches)
+            }
+        };
+        match self.ignore.iter().any(ignores) {
+            true => Action::Ignore,
+            false => kind.default_action(),
+        }
     }
 
     /// What another day may change on a device.
@@ -282,8 +385,7 @@ impl Default for Policy {
             thresholds: BTreeMap::new(),
             ignore: BTreeSet::new(),
             day: None,
-            allow: Vec::new(),
-            structure: StructurePolicy::default(),
+            optional: Vec::new(),
         }
     }
 }
@@ -351,6 +453,33 @@ mod tests {
         assert_eq!(
             (own.day_on(true), own.day_on(false)),
             (Share(0.0), Share(0.0))
+        );
+    }
+
+    #[test]
+    fn what_is_ignored_is_of_a_kind_and_of_what_its_pattern_names() {
+        let ignoring = |texts: &[&str]| Policy {
+            ignore: texts
+                .iter()
+                .map(|text| Ignored::try_from((*text).to_owned()).unwrap())
+                .collect(),
+            ..Policy::default()
+        };
+        let policy = ignoring(&["host", "fill", "block:vectorized_elementwise_kernel<4>"]);
+        assert!(policy.ignores(Metric::Host) && !policy.ignores(Metric::Device));
+        assert_eq!(policy.action(Kind::Fill, "flash_fwd"), Action::Ignore);
+        assert_eq!(policy.action(Kind::Copies, "flash_fwd"), Action::Fail);
+        assert_eq!(policy.action(Kind::Grid, "flash_fwd"), Action::Warn);
+        // A report prints `vectorized_elementwise_kernel<4>` of this.
+        let whole = "at::native::vectorized_elementwise_kernel<4>(int, float*)";
+        assert_eq!(policy.action(Kind::Block, whole), Action::Ignore);
+        assert_eq!(policy.action(Kind::Block, "flash_fwd"), Action::Warn);
+        let long = ignoring(&["block:at::native::*(int, float*)"]);
+        assert_eq!(long.action(Kind::Block, whole), Action::Ignore);
+        let text = serde_json::to_string(&policy.ignore).unwrap();
+        assert_eq!(
+            serde_json::from_str::<BTreeSet<Ignored>>(&text).unwrap(),
+            policy.ignore
         );
     }
 }

@@ -1,13 +1,12 @@
 //! Which cases are meant: by their facets, or by patterns of ids.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{DocumentError, Value};
 use crate::machine::short;
 use regatta_worker::attention::Case;
-use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
 
 /// Selects cases: every facet named must have one of the values listed.
 /// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
@@ -30,25 +29,15 @@ impl Selector {
     }
 }
 
-/// Reads a selector.
-///
-/// # Errors
-/// What in it cannot stand.
-pub(super) fn selector(value: &Value<'_>) -> Result<Selector, DocumentError> {
-    let mut selector = Selector::default();
-    for (facet, value) in value.table()?.entries() {
-        let mut texts = Vec::new();
-        for item in value.one_or_more()? {
-            texts.push(item.scalar()?);
-        }
-        if facet == SEQ {
-            let each = SEQ_AXES.map(|axis| (axis.to_owned(), texts.clone()));
-            selector.0.extend(each);
-        } else {
-            selector.0.insert(facet, texts);
-        }
+impl fmt::Display for Selector {
+    /// `worker torch, num_splits auto`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facets = self.0.iter();
+        let facets: Vec<String> = facets
+            .map(|(facet, values)| format!("{facet} {}", values.join("|")))
+            .collect();
+        f.write_str(&facets.join(", "))
     }
-    Ok(selector)
 }
 
 /// True where an id matches one of the patterns, or there are none.

@@ -1,13 +1,11 @@
-//! What a suite demands of the structure of its cases: how each kind of change is
-//! taken, and limits that need no baseline.
-
-use std::collections::BTreeMap;
+//! Structure of cases: its kinds of change, limits on it that need no baseline, and what is
+//! counted for these.
 
 use serde::{Deserialize, Serialize};
 
-use super::selector::{Selector, glob, matches_name};
+use super::selector::Selector;
 use crate::machine::MODULE_LOADS;
-use regatta_worker::units::Share;
+use regatta_worker::attention::Case;
 
 /// A kind of structural change. Its words are stable: suites and scripts name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -120,7 +118,7 @@ impl Kind {
         launch || other || matches!(self, Occupancy | Spills)
     }
 
-    /// How it is taken where a suite does not say. What is exact and can only cost time
+    /// What it does to the verdict where a suite does not ignore it. What is exact and can only cost time
     /// fails. Another kernel, another tile or one launch more is as often an improvement,
     /// and threads that did work depend on the scheduler: those are told.
     pub fn default_action(self) -> Action {
@@ -151,95 +149,66 @@ pub enum Action {
     Fail,
 }
 
-impl Action {
-    /// The action of this word.
-    pub fn parse(word: &str) -> Option<Action> {
-        match word {
-            "ignore" => Some(Action::Ignore),
-            "warn" => Some(Action::Warn),
-            "fail" => Some(Action::Fail),
-            _ => None,
-        }
-    }
+/// Smallest relative growth of memory that counts.
+pub const MEMORY_SHARE: f64 = 0.10;
+
+/// True for a count that must not grow in steady state.
+pub fn is_steady(count: &str) -> bool {
+    count.starts_with("calls.") || count.starts_with(MODULE_LOADS)
 }
 
-/// How structural changes are taken. A change for the better is recorded and no more.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct StructurePolicy {
-    /// Kinds that are taken otherwise than by default.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub actions: BTreeMap<Kind, Action>,
-    /// Exceptions; the last one that matches decides.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<StructureRule>,
-    /// Smallest relative growth of memory that counts.
-    pub memory_share: Share,
-    /// Beginnings of the names of counts that must not grow in steady state.
-    pub steady_counts: Vec<String>,
-}
-
-impl Default for StructurePolicy {
-    fn default() -> StructurePolicy {
-        StructurePolicy {
-            actions: BTreeMap::new(),
-            rules: Vec::new(),
-            memory_share: Share(0.10),
-            steady_counts: vec!["calls.".to_owned(), MODULE_LOADS.to_owned()],
-        }
-    }
-}
-
-/// An exception to how structural changes are taken. What it leaves out is any.
+/// Functions whose calls are one kind of event, counted over steady calls of some cases: those
+/// that an expectation names as `calls:module:qualified.name`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct StructureRule {
-    /// Pattern of the kernel, count or parameter that changed, by its whole name or the short one
-    /// that reports print; `*` matches anything.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Pattern of case ids.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub case: Option<String>,
-    /// The kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Kind>,
-    /// How it is taken.
-    pub action: Action,
+pub struct Count {
+    /// Of the count: `sdpa_kernel` is counted as `calls.sdpa_kernel`.
+    pub name: String,
+    /// The worker in whose processes it is made.
+    pub worker: String,
+    /// Each `module:qualified.name`.
+    pub functions: Vec<String>,
 }
 
-impl StructurePolicy {
-    /// How a change of this kind, of the thing of this name, is taken in a case.
-    pub fn action(&self, kind: Kind, name: &str, case: &str) -> Action {
-        let any = |pattern: &Option<String>, fits: fn(&str, &str) -> bool, text: &str| {
-            pattern.as_ref().is_none_or(|pattern| fits(pattern, text))
+impl Count {
+    /// True when it is made on this case.
+    pub fn selects(&self, case: &Case) -> bool {
+        self.worker == case.variant.worker
+    }
+
+    /// The name of the count of a function, `module:qualified.name`.
+    ///
+    /// # Errors
+    /// A text that names no function, or one whose name a count has that is always made.
+    pub fn name_of(function: &str) -> Result<&str, String> {
+        let identifier = |word: &str| {
+            let letter = |c: char| c.is_alphabetic() || c == '_';
+            word.starts_with(letter) && word.chars().all(|c| letter(c) || c.is_numeric())
         };
-        let rule = self.rules.iter().rev().find(|rule| {
-            rule.kind.is_none_or(|of| of == kind)
-                && any(&rule.name, matches_name, name)
-                && any(&rule.case, glob, case)
-        });
-        match rule {
-            Some(rule) => rule.action,
-            None => match self.actions.get(&kind) {
-                Some(action) => *action,
-                None => kind.default_action(),
-            },
+        let dotted = |path: &str| path.split('.').all(identifier);
+        match function.split_once(':') {
+            Some((module, name)) if dotted(module) && dotted(name) => {
+                match ALWAYS_COUNTED.contains(&name) {
+                    true => Err(format!("calls.{name} is counted without being asked for")),
+                    false => Ok(name),
+                }
+            }
+            _ => Err(
+                "name a function as `calls:module:qualified.name`, for example \
+                 `calls:torch.nn.attention:sdpa_kernel` or `calls:package.module:Class.method`"
+                    .to_owned(),
+            ),
         }
     }
-
-    /// True where a suite says nothing of structure.
-    pub fn is_default(&self) -> bool {
-        *self == StructurePolicy::default()
-    }
-
-    /// True for a count that must not grow in steady state.
-    pub fn is_steady(&self, count: &str) -> bool {
-        self.steady_counts
-            .iter()
-            .any(|beginning| count.starts_with(beginning.as_str()))
-    }
 }
+
+/// Counts that workers make without being asked.
+const ALWAYS_COUNTED: [&str; 4] = [
+    "triton_autotune",
+    "triton_compile",
+    "torch_compile",
+    "jax_compile",
+];
 
 /// A limit on the structure of each case that `case` selects, or on each build, without any
 /// baseline.
@@ -335,51 +304,5 @@ impl std::fmt::Display for Quantity {
             Quantity::BuildSeconds => "build_seconds",
             Quantity::Count(name) => name,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_rule_that_matches_decides_then_the_table_then_the_default() {
-        let rule = |name: &str, kind, action| StructureRule {
-            name: Some(name.to_owned()),
-            case: None,
-            kind,
-            action,
-        };
-        let policy_of = |rule| StructurePolicy {
-            rules: vec![rule],
-            ..StructurePolicy::default()
-        };
-        let policy = StructurePolicy {
-            actions: [(Kind::Grid, Action::Fail)].into(),
-            rules: vec![
-                rule("*elementwise*", None, Action::Ignore),
-                rule("*", Some(Kind::Copies), Action::Warn),
-                StructureRule {
-                    case: Some("torch/*".to_owned()),
-                    ..rule("flash*", Some(Kind::Registers), Action::Fail)
-                },
-            ],
-            ..StructurePolicy::default()
-        };
-        let action = |kind, name| policy.action(kind, name, "torch/flash:s64,d64");
-        assert_eq!(action(Kind::Copies, "elementwise_kernel"), Action::Warn);
-        assert_eq!(action(Kind::Grid, "elementwise_kernel"), Action::Ignore);
-        assert_eq!(action(Kind::Grid, "flash_fwd"), Action::Fail);
-        assert_eq!(action(Kind::Fill, "flash_fwd"), Action::Fail);
-        assert_eq!(action(Kind::Launches, "flash_fwd"), Action::Warn);
-        assert_eq!(action(Kind::Registers, "flash_fwd"), Action::Fail);
-        // A report prints `vectorized_elementwise_kernel<4>` of this.
-        let whole = "at::native::vectorized_elementwise_kernel<4>(int, float*)";
-        let short = policy_of(rule("vectorized_elementwise_kernel<4>", None, Action::Fail));
-        assert_eq!(short.action(Kind::Block, whole, "c"), Action::Fail);
-        let long = policy_of(rule("at::native::*(int, float*)", None, Action::Fail));
-        assert_eq!(long.action(Kind::Block, whole, "c"), Action::Fail);
-        let elsewhere = policy.action(Kind::Registers, "flash_fwd", "cuda/flash:s64,d64");
-        assert_eq!(elsewhere, Action::Warn);
     }
 }

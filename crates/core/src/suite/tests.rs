@@ -6,12 +6,12 @@ fn parse(text: &str) -> Result<Suite, String> {
         label: "s.toml".to_owned(),
         text: text.to_owned(),
     };
-    super::parse::suite("s", &source, &load).map_err(|error| error.to_string())
+    super::plan::read("s", &source, &load).map_err(|error| error.to_string())
 }
 
 fn suite_with(sweep: &str) -> Result<Suite, String> {
     parse(&format!(
-        "schema = 1\ndescription = \"d\"\n[[sweep]]\nvariants = \"cpu/flash\"\n{sweep}"
+        "description = \"d\"\n[[sweep]]\nvariants = \"cpu/flash\"\n{sweep}"
     ))
 }
 
@@ -64,46 +64,46 @@ fn complaints_name_file_line_key_value_and_fix() {
     let cases = [
         (
             "seq = 64\nhead_dim = 64\nmaks = \"full\"\n",
-            "s.toml:7: sweep[0].maks = \"full\": unknown key; did you mean `mask`?",
+            "s.toml:6: sweep[0].maks = \"full\": unknown key; did you mean `mask`?",
         ),
         (
             "seq = 64\nhead_dim = 64\ndirection = \"backwards\"\n",
-            "s.toml:7: sweep[0].direction = \"backwards\": `backwards` is no direction; use `forward`, `backward`, `both`",
+            "s.toml:6: sweep[0].direction = \"backwards\": `backwards` is no direction; use `forward`, `backward`, `both`",
         ),
         (
             "seq = []\nhead_dim = 64\n",
-            "s.toml:5: sweep[0].seq: an empty list makes no case; give at least one value",
+            "s.toml:4: sweep[0].seq: an empty list makes no case; give at least one value",
         ),
         (
             "seq = 0\nhead_dim = 64\n",
-            "s.toml:5: sweep[0].seq = 0: must be from 1 to 16777216",
+            "s.toml:4: sweep[0].seq = 0: must be from 1 to 16777216",
         ),
         (
             "seq = \"long\"\nhead_dim = 64\n",
-            "s.toml:5: sweep[0].seq = \"long\": expected a whole number, found string",
+            "s.toml:4: sweep[0].seq = \"long\": expected a whole number, found string",
         ),
         (
             "seq = 64\n",
-            "s.toml:3: sweep[0]: `head_dim` has no default; give it in the sweep (at seq = 64)",
+            "s.toml:2: sweep[0]: `head_dim` has no default; give it in the sweep (at seq = 64)",
         ),
         (
             "seq = 64\nhead_dim = 64\nheads = 3\nkv_heads = 2\n",
-            "s.toml:3: sweep[0]: kv_heads = 2 does not divide heads = 3 (at head_dim = 64, heads = 3, kv_heads = 2, seq = 64)",
+            "s.toml:2: sweep[0]: kv_heads = 2 does not divide heads = 3 (at head_dim = 64, heads = 3, kv_heads = 2, seq = 64)",
         ),
         (
             "seq_q = 64\nseq_k = 128\nhead_dim = 64\nmask = \"causal\"\n",
-            "s.toml:3: sweep[0]: mask `causal` is ambiguous when seq_q != seq_k; write `causal-tl` (PyTorch's is_causal) or `causal-br` (FlashAttention's causal) (at head_dim = 64, mask = causal, seq_k = 128, seq_q = 64)",
+            "s.toml:2: sweep[0]: mask `causal` is ambiguous when seq_q != seq_k; write `causal-tl` (PyTorch's is_causal) or `causal-br` (FlashAttention's causal) (at head_dim = 64, mask = causal, seq_k = 128, seq_q = 64)",
         ),
     ];
     for (sweep, complaint) in cases {
         assert_eq!(suite_with(sweep).unwrap_err(), complaint);
     }
     assert_eq!(
-        parse("schema = 2\n").unwrap_err(),
-        "s.toml:1: schema = 2: this regatta reads suites of schema 1"
+        suite_with("seq = 64\nhead_dim = 64\nshapes = \"long\"\n[shapes.wide]\nheads = 4\n"),
+        Err("s.toml:6: sweep[0].shapes = \"long\": unknown shape; known here: wide".to_owned())
     );
     assert!(
-        parse("schema = \n")
+        parse("description = \n")
             .unwrap_err()
             .starts_with("s.toml:1: malformed TOML")
     );
@@ -111,11 +111,11 @@ fn complaints_name_file_line_key_value_and_fix() {
 
 #[test]
 fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
-    use super::rules::{Metric, Policy};
+    use super::rules::{Ignored, Metric, Policy};
     use regatta_worker::units::Share;
 
     let policy = |text: &str| {
-        let head = "schema = 1\ndescription = \"d\"\n";
+        let head = "description = \"d\"\n";
         let sweep = "[[sweep]]\nvariants = \"cpu/flash\"\nseq = 8\nhead_dim = 8\n";
         parse(&format!("{head}[policy]\n{text}\n{sweep}")).map(|suite| suite.rules.policy)
     };
@@ -144,7 +144,9 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
         (
             "ignore = [\"host\", \"device_p90\"]\nday = 0.01",
             Policy {
-                ignore: [Metric::Host, Metric::DeviceP90].into(),
+                ignore: [Metric::Host, Metric::DeviceP90]
+                    .map(Ignored::Metric)
+                    .into(),
                 day: Some(Share(0.01)),
                 ..of(0.05)
             },
@@ -152,10 +154,11 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
         (
             "ignore = \"cpu_time\"",
             Policy {
-                ignore: [Metric::CpuTime].into(),
+                ignore: [Ignored::Metric(Metric::CpuTime)].into(),
                 ..of(0.05)
             },
         ),
+        ("ignore = []", of(0.05)),
     ];
     for (text, wanted) in read {
         assert_eq!(policy(text), Ok(wanted), "{text}");
@@ -188,18 +191,21 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
         ),
         (
             "ignore = [\"host\", \"devise\"]",
-            "policy.ignore[1] = \"devise\": no such metric; did you mean `device`?",
+            "policy.ignore[1] = \"devise\": no such metric or kind of change; did you mean `device`?",
         ),
         (
             "ignore = \"xyz\"",
-            "policy.ignore = \"xyz\": no such metric; there are device, device_p90, host, \
-             first_call, peak_memory, cpu_time",
+            "policy.ignore = \"xyz\": no such metric or kind of change; there are device, \
+             device_p90, host, first_call, peak_memory, cpu_time; and fill, tasks, copies, spills, \
+             counts, synchronisation, driver-memory, instructions, kernel-replaced, grid, block, \
+             launches, registers, shared-memory, occupancy, threads, memory, parameters, \
+             operators, functions",
         ),
         (
             "treshold = 0.02",
             "policy.treshold = 0.02: unknown key; did you mean `threshold`?",
         ),
     ] {
-        assert_eq!(policy(text), Err(format!("s.toml:4: {complaint}")));
+        assert_eq!(policy(text), Err(format!("s.toml:3: {complaint}")));
     }
 }

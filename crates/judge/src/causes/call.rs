@@ -12,7 +12,7 @@ use crate::structure;
 use regatta_core::machine::{ActivitySummary, KernelChange, Sides, Structure, of_calls, plain};
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
-use regatta_core::suite::structural::StructurePolicy;
+use regatta_core::suite::rules::Policy;
 use regatta_worker::units::{Nanoseconds, Share};
 
 impl<'a> Pair<'a> {
@@ -101,7 +101,7 @@ impl<'a> Pair<'a> {
             base: self.base,
             head: self.head,
             sms: self.sms,
-            policy: &StructurePolicy::default(),
+            policy: &Policy::default(),
         };
         match structure::changes_of(&pair, kernels) {
             Some(changes) => changes.is_empty(),

@@ -101,7 +101,7 @@ fn unsupported_and_allowed_cases_are_held_to_nothing() {
 
     let mut side = side("run", vec![(AUTO, crashed("x")), (ONE, around(1.0))]);
     side.header.rules.expectations.push(splits());
-    side.header.rules.policy.allow.push("*bwd".to_owned());
+    side.header.rules.policy.optional.push("*bwd".to_owned());
     assert!(expectations(&side).results.is_empty());
 }
 
@@ -210,7 +210,7 @@ fn references_that_failed_are_nothing_to_hold_against_though_they_may_fail() {
     side.header
         .rules
         .policy
-        .allow
+        .optional
         .push("*num_splits_key*".to_owned());
     let found = expectations(&side);
     assert_eq!(found.results[0].word, Word::Missing);

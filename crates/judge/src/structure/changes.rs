@@ -15,7 +15,7 @@ use regatta_core::machine::{
     Sides, Structure, moves_data, of_calls,
 };
 use regatta_core::record::side::CaseRecord;
-use regatta_core::suite::structural::{Kind, StructurePolicy};
+use regatta_core::suite::structural::{Kind, MEMORY_SHARE, is_steady};
 use regatta_worker::attention::ParamValue;
 
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.
@@ -164,9 +164,9 @@ const OF_A_KIND: [(&str, Kind); 8] = [
 ];
 
 /// The kind that changes of a count are of, where they are of one.
-pub fn kind(policy: &StructurePolicy, count: &str) -> Option<Kind> {
+pub fn kind(count: &str) -> Option<Kind> {
     let own = OF_A_KIND.iter().find(|(name, _)| *name == count);
-    let steady = || policy.is_steady(count).then_some(Kind::Counts);
+    let steady = || is_steady(count).then_some(Kind::Counts);
     own.map(|(_, kind)| *kind).or_else(steady)
 }
 
@@ -179,7 +179,7 @@ fn counts(found: &mut Changes, base: &Structure) {
     let own = OF_A_KIND.iter().map(|(name, kind)| (*name, *kind));
     let asked = [SYNCHRONISATIONS, DRIVER_ALLOCATIONS, DRIVER_FREES];
     let others = base.counts.keys().map(String::as_str);
-    let others = others.filter(|name| !asked.contains(name) && pair.policy.is_steady(name));
+    let others = others.filter(|name| !asked.contains(name) && is_steady(name));
     for (name, kind) in own.chain(others.map(|name| (name, Kind::Counts))) {
         let both = Sides::both(count(pair.base, name), count(pair.head, name));
         let Some(count) = both.map(|both| both.map(|count| *count as f64)) else {
@@ -195,7 +195,7 @@ fn counts(found: &mut Changes, base: &Structure) {
                 found.add_figure(kind, fewer, difference);
             }
             Kind::Memory if name.ends_with(BYTES) => {
-                if count.growth().abs() > count.base * pair.policy.memory_share.0 {
+                if count.growth().abs() > count.base * MEMORY_SHARE {
                     found.add_figure(kind, count, Difference::memory(name, count));
                 }
             }

@@ -102,8 +102,7 @@ fn add(
 pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
     let (base, head) = (counters(pair.base)?, counters(pair.head)?);
     let one_process = one_process(base, head);
-    let taken =
-        |kernel: &str| pair.policy.action(Kind::Instructions, kernel, pair.case) != Action::Ignore;
+    let taken = |kernel: &str| pair.policy.action(Kind::Instructions, kernel) != Action::Ignore;
     let all = METRICS.iter().flat_map(|metric| {
         let kernels = base.kernels.iter().filter(|(name, _)| taken(name));
         kernels.filter_map(move |(name, kernel)| {
@@ -134,8 +133,7 @@ pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
 /// What the base counted and the head did not: all of it, or a metric of a kernel.
 pub fn vanished(pair: &Structures, head: &Structure) -> Option<Uncounted> {
     let base = counters(pair.base)?;
-    let taken =
-        |kernel: &str| pair.policy.action(Kind::Instructions, kernel, pair.case) != Action::Ignore;
+    let taken = |kernel: &str| pair.policy.action(Kind::Instructions, kernel) != Action::Ignore;
     let lost: BTreeSet<&str> = match counters(pair.head) {
         None => base.kernels.keys().map(String::as_str).collect(),
         Some(head) => {

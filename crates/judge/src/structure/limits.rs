@@ -24,7 +24,7 @@ pub fn limits(side: &Side) -> Vec<LimitResult> {
             let excused = match record.status {
                 Status::Measured => false,
                 Status::Unsupported { .. } => true,
-                _ => allowed(id, &rules.policy.allow),
+                _ => allowed(id, &rules.policy.optional),
             };
             if !selected || excused {
                 continue;

@@ -18,7 +18,8 @@ use crate::tuners;
 use regatta_core::machine::Sides;
 use regatta_core::record::side::CaseRecord;
 use regatta_core::record::types::RunHeader;
-use regatta_core::suite::structural::{Action, Kind, StructurePolicy};
+use regatta_core::suite::rules::Policy;
+use regatta_core::suite::structural::{Action, Kind};
 use regatta_worker::attention::CaseId;
 
 /// Two records of one case whose structures may be compared.
@@ -32,7 +33,7 @@ pub struct Structures<'a> {
     /// Multiprocessors of the device, where it is a GPU.
     pub sms: Option<u32>,
     /// How changes are taken.
-    pub policy: &'a StructurePolicy,
+    pub policy: &'a Policy,
 }
 
 impl Structures<'_> {
@@ -55,7 +56,7 @@ impl Changes<'_> {
     /// Adds a difference, as the policy takes it.
     pub fn add(&mut self, kind: Kind, direction: Direction, difference: Difference) {
         let policy = self.pair.policy;
-        let action = match policy.action(kind, difference.name(), self.pair.case) {
+        let action = match policy.action(kind, difference.name()) {
             _ if direction == Direction::Better => Action::Ignore,
             // By chance the structure of another choice was counted.
             Action::Fail if kind.follows_tuning() && self.pair.tuned_by_chance() => Action::Warn,

@@ -8,14 +8,14 @@ use crate::testing::{around, written};
 use regatta_core::machine::{
     ActivitySummary, CountedCall, CountedKernel, Counters, INSTRUCTIONS, METRICS, Structure,
 };
-use regatta_core::suite::structural::StructureRule;
+use regatta_core::suite::rules::Ignored;
 
 fn structure(record: &mut CaseRecord) -> &mut Structure {
     record.structure.as_mut().unwrap()
 }
 
 fn under<T>(
-    policy: &StructurePolicy,
+    policy: &Policy,
     (base, head): (&CaseRecord, &CaseRecord),
     of: fn(&Structures) -> T,
 ) -> T {
@@ -30,7 +30,7 @@ fn under<T>(
 
 /// Every change as `action direction text`.
 fn told(base: &CaseRecord, head: &CaseRecord) -> Vec<String> {
-    let changes = under(&StructurePolicy::default(), (base, head), changes);
+    let changes = under(&Policy::default(), (base, head), changes);
     let text =
         |change: &StructuralChange| format!("{:?} {:?} {change}", change.action, change.direction);
     changes.unwrap().iter().map(text).collect()
@@ -38,7 +38,7 @@ fn told(base: &CaseRecord, head: &CaseRecord) -> Vec<String> {
 
 /// What the base tells and the head does not.
 fn gone(base: &CaseRecord, head: &CaseRecord) -> Vec<Uncounted> {
-    under(&StructurePolicy::default(), (base, head), vanished)
+    under(&Policy::default(), (base, head), vanished)
 }
 
 fn names(base: &CaseRecord, head: &CaseRecord) -> Vec<String> {
@@ -134,7 +134,7 @@ fn a_side_without_a_structure_is_not_compared() {
     };
     for unknown in [around(1.0), empty] {
         for pair in [(&known, &unknown), (&unknown, &known)] {
-            assert_eq!(under(&StructurePolicy::default(), pair, changes), None);
+            assert_eq!(under(&Policy::default(), pair, changes), None);
         }
     }
 }
@@ -184,9 +184,9 @@ fn what_is_ignored_may_go() {
     let base = written("flash@1 allocations=2 tasks=4");
     let head = written("flash@1");
     for (kind, left) in [(Kind::Memory, "tasks"), (Kind::Tasks, "allocations")] {
-        let policy = StructurePolicy {
-            actions: [(kind, Action::Ignore)].into(),
-            ..StructurePolicy::default()
+        let policy = Policy {
+            ignore: [Ignored::Structure { kind, name: None }].into(),
+            ..Policy::default()
         };
         let found = under(&policy, (&base, &head), vanished);
         assert_eq!((found.len(), found[0].name.as_str()), (1, left));
@@ -298,14 +298,13 @@ fn instructions_are_compared_beyond_what_countings_of_one_side_differ_by() {
 
 #[test]
 fn another_compiler_may_be_let_pass_by_the_kernels_name() {
-    let policy = StructurePolicy {
-        rules: vec![StructureRule {
+    let policy = Policy {
+        ignore: [Ignored::Structure {
+            kind: Kind::Instructions,
             name: Some("fla*".to_owned()),
-            case: None,
-            kind: Some(Kind::Instructions),
-            action: Action::Ignore,
-        }],
-        ..StructurePolicy::default()
+        }]
+        .into(),
+        ..Policy::default()
     };
     let (base, head) = (flash(&[1000.0]), flash(&[1010.0]));
     let found = under(&policy, (&base, &head), changes).unwrap();

@@ -44,8 +44,7 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
     for (name, before) in counts(pair.base, base) {
         let excused = NO_STRUCTURE.iter().any(|no| name.starts_with(no))
             || (WHERE_LOADED.contains(&name) && !head.uncounted.contains_key(name))
-            || kind(pair.policy, name)
-                .is_some_and(|kind| pair.policy.action(kind, name, pair.case) == Action::Ignore);
+            || kind(name).is_some_and(|kind| pair.policy.action(kind, name) == Action::Ignore);
         if !excused && count(pair.head, name).is_none() {
             found.push(Uncounted {
                 name: name.to_owned(),
@@ -104,7 +103,7 @@ fn figures(pair: &Structures, base: &Structure, head: &Structure, found: &mut Ve
         let lost = before.iter().any(|(kernel, launches)| {
             let told = |launches: &[&Launch]| launches.iter().any(|launch| known(launch));
             let now = after.get(kernel);
-            let taken = pair.policy.action(kind, kernel, pair.case) != Action::Ignore;
+            let taken = pair.policy.action(kind, kernel) != Action::Ignore;
             !moves_data(kernel) && taken && told(launches) && now.is_some_and(|now| !told(now))
         });
         if lost {

@@ -23,10 +23,9 @@ fn another_requirement_or_another_wheel_is_another_environment() {
     };
     let wheels = tempfile::tempdir().unwrap();
     let wheel = wheels.path().join("einops-0.8.2-py3-none-any.whl");
-    let filled = Environment {
-        wheels: Some(wheels.path().to_string_lossy().into_owned()),
-        ..pinned("0.8.2")
-    };
+    let mut filled = pinned("0.8.2");
+    let links = format!("--find-links {}", wheels.path().display());
+    filled.requirements.push(links);
     let mut folders = ["0.8.1", "0.8.2"]
         .map(|version| folder(&pinned(version)))
         .to_vec();
@@ -85,15 +84,14 @@ fn pips_last_error_is_why_it_is_not_made() {
 fn suite(variant: &str) -> Suite {
     let case: Case = format!("{variant}:s64,d64").parse().unwrap();
     let declared = Environment {
-        interpreter: Some("/opt/python".to_owned()),
+        python: Some("/opt/python".to_owned()),
         requirements: vec!["Flash_Attn==2.8.3".to_owned(), "torch==2.11.0".to_owned()],
-        workers: vec!["torch".to_owned()],
         ..Environment::default()
     };
     Suite {
         name: "mine".to_owned(),
         cases: vec![case],
-        environments: BTreeMap::from([("libraries".to_owned(), declared)]),
+        environments: BTreeMap::from([("torch".to_owned(), declared)]),
         ..Suite::default()
     }
 }
@@ -104,7 +102,7 @@ fn a_release_takes_the_place_of_the_one_that_is_declared() {
     let (name, made) = released(&suite("torch/sdpa"), None, &asked).unwrap();
     assert_eq!(name, "flash-attn-2.7.4");
     assert_eq!(made.requirements, ["flash-attn==2.7.4", "torch==2.11.0"]);
-    assert_eq!(made.interpreter.as_deref(), Some("/opt/python"));
+    assert_eq!(made.python.as_deref(), Some("/opt/python"));
     let two = ["jax==0.5.0".to_owned(), "jaxlib==0.5.0".to_owned()];
     let (name, _) = released(&suite("jax/sdpa"), None, &two).unwrap();
     assert_eq!(name, "jax-0.5.0-jaxlib-0.5.0");

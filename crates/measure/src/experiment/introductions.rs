@@ -15,7 +15,7 @@ use crate::worker::{Launcher, WorkerError, WorkerFailure};
 use crate::workers::{self, OWN, Processes};
 use regatta_core::last_words;
 use regatta_core::suite::Suite;
-use regatta_core::suite::callable::Callable;
+use regatta_core::suite::workers::Callable;
 use regatta_core::text::one_line;
 use regatta_worker::protocol::Hello;
 
@@ -135,18 +135,16 @@ impl Absence {
 fn remedy(worker: &str, config: &Suite) -> String {
     match config.callables.get(worker) {
         Some(Callable::Python(_)) => {
-            return format!(
-                "see `python` of [workers.{worker}] in regatta.toml; or {ANOTHER_PYTHON}"
-            );
+            return format!("see `{worker}` in [workers] of regatta.toml; or {ANOTHER_PYTHON}");
         }
         Some(Callable::Cuda(_)) => {
-            return format!("see `cuda` of [workers.{worker}] in regatta.toml; it takes {A_GPU}");
+            return format!("see `{worker}` in [workers] of regatta.toml; it takes {A_GPU}");
         }
         None => {}
     }
     match worker {
         _ if config.workers.contains_key(worker) => {
-            format!("see `command` of [workers.{worker}] in regatta.toml")
+            format!("see `{worker}` in [workers] of regatta.toml")
         }
         "cpu" => "it is part of regatta: please report this".to_owned(),
         regatta_cuda::NAME => {

@@ -104,12 +104,20 @@ impl MeasureOptions {
     }
 }
 
-/// `peak=true`: sets a switch of `[measure]`, and says whether the text names one.
+/// `peak=true`: changes how is measured, and says whether the text names such a setting.
 fn set_switch(suite: &mut Suite, text: &str) -> Result<bool, ExperimentError> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     let switch = match name {
         "peak" => &mut suite.settings.peak,
         "instructions" => &mut suite.settings.instructions,
+        "graph" => &mut suite.settings.graph,
+        "input_sets" => {
+            let sets = value.parse().ok().filter(|sets| (1..=100).contains(sets));
+            suite.settings.input_sets = sets.ok_or_else(|| {
+                ExperimentError::Usage(format!("--set {text}: write a number from 1 to 100"))
+            })?;
+            return Ok(true);
+        }
         _ => return Ok(false),
     };
     let wrong =

@@ -12,10 +12,11 @@ use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, find_environment};
 use regatta_core::names::plain_name;
 use regatta_core::record::built::Built;
+use regatta_core::suite::Suite;
 use regatta_core::suite::build::Build;
 use regatta_core::suite::document::nearest;
 use regatta_core::suite::environment::pinned_file;
-use regatta_core::suite::{Suite, WorkerCommand};
+use regatta_core::suite::workers::WorkerCommand;
 use regatta_worker::attention::VariantId;
 
 /// What one side measures: a suite, and the code that its workers are of.
@@ -85,9 +86,8 @@ impl Setup {
             make_environment(&version.suite, name, args)?;
         }
         if let Some(worktree) = &mut version.revision {
-            let serves = version.suite.build.as_ref();
-            let serves = serves.and_then(|build| build.serves.as_ref());
-            worktree.own = serves.map(|path| worktree.directory.join(path));
+            let own = version.suite.build.as_ref().and_then(Build::regatta);
+            worktree.own = own.map(|path| worktree.directory.join(path));
         }
         Ok(version)
     }
@@ -190,13 +190,13 @@ impl Setup {
             .cases
             .iter()
             .map(|case| case.variant.worker.as_str());
-        let unmoved = build.and_then(|build| build.serves.as_ref()).is_none()
+        let unmoved = build.and_then(Build::regatta).is_none()
             && workers.all(|name| OWN.contains(&name) && !self.suite.workers.contains_key(name));
         if unmoved {
             return Err(ExperimentError::Usage(format!(
                 "git:{revision} changes nothing: `cpu` and `cuda` are served by this regatta; say \
                  in [build] of the suite which one a revision's build makes: \
-                 serves = \"target/release/regatta\""
+                 makes = [\"target/release/regatta\"]"
             )));
         }
         let found =

@@ -11,7 +11,7 @@ use regatta_core::machine::{
 };
 use regatta_core::record::types::{Choices, Tuned};
 use regatta_core::suite::Suite;
-use regatta_core::suite::count::Count;
+use regatta_core::suite::structural::Count;
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::occupancy::{Demand, resident};
 use regatta_worker::attention::{Case, CaseId};

@@ -14,16 +14,13 @@ use regatta_worker::units::Nanoseconds;
 
 /// Too large for the harness to compute, so that made-up probes pass.
 const SUITE: &str = r#"
-schema = 1
 description = "two cases"
 [measure]
 invocations = 1
 samples = 4
-min_samples = 2
-seed = 5
 timeout_s = 7
-[workers.mine]
-command = ["unused"]
+[workers]
+mine = ["unused"]
 [[sweep]]
 variants = ["mine/a", "mine/b"]
 seq = 4096
@@ -202,7 +199,8 @@ fn kept_on(answers: Answers, watch: Box<dyn Watch>) -> (Vec<Entry>, Log, TimeSpe
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, SUITE).unwrap();
-    let suite = suite::load(path.to_str().unwrap()).unwrap();
+    let mut suite = suite::load(path.to_str().unwrap()).unwrap();
+    (suite.settings.seed, suite.settings.min_samples) = (5, 2);
     let (log, clock) = (Log::default(), Hand::default());
     let mut starts = Starts {
         answers,

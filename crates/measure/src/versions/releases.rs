@@ -26,8 +26,8 @@ pub trait PackageIndex {
 pub struct Pip {
     /// The Python whose pip is asked.
     pub interpreter: PathBuf,
-    /// A folder of wheels, where these alone are installed.
-    pub wheels: Option<String>,
+    /// Its options that say where packages come from.
+    pub options: Vec<String>,
 }
 
 impl PackageIndex for Pip {
@@ -37,9 +37,7 @@ impl PackageIndex for Pip {
         if pre {
             args.push("--pre".to_owned());
         }
-        if let Some(wheels) = &self.wheels {
-            args.extend(["--no-index", "--find-links", wheels].map(str::to_owned));
-        }
+        args.extend(self.options.iter().cloned());
         args.push(package.to_owned());
         let streams = Streams {
             stdin: Stdio::null(),

@@ -333,10 +333,9 @@ impl StartMode {
             _ => None,
         };
         if let (Some(reason), Forking::Always) = (&because, spec.forking) {
-            let worker = spec.name.split('@').next().unwrap_or(&spec.name);
             let what = format!(
-                " is to be forked, and cannot be: {reason}; write `start = \"auto\"` or `\"exec\"` \
-                 in [workers.{worker}]"
+                " is to be forked, and cannot be: {reason}; leave REGATTA_FORK out, or set it to \
+                 `no`"
             );
             return Err(WorkerError::new(
                 &spec.name,

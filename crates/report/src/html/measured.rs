@@ -139,13 +139,13 @@ fn policy(context: &PageContext) -> Vec<(String, String)> {
     let named = |name: &str, value: String| (name.to_owned(), value);
     let mut facts = Vec::new();
     for metric in Metric::ALL {
-        let threshold = match policy.ignore.contains(&metric) {
+        let threshold = match policy.ignores(metric) {
             true => "ignored".to_owned(),
             false => policy.threshold_of(metric).to_string(),
         };
         facts.push(named(&format!("threshold of {}", metric.text()), threshold));
     }
-    for pattern in &policy.allow {
+    for pattern in &policy.optional {
         facts.push(named("may fail or be unsupported", one_line(pattern)));
     }
     facts

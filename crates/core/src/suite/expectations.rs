@@ -1,0 +1,526 @@
+//! `[[expect]]`: what must hold inside one run. With `against` it is a relation between cases,
+//! and else a limit on a figure of each case, or of a build.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Suite;
+use super::document::{Document, DocumentError, KeyPath, nearest};
+use super::file::{ExpectTable, Facets};
+use super::plan::facets;
+use super::rules::{Expectation, Metric};
+use super::selector::Selector;
+use super::structural::{Count, Limit, Quantity};
+use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
+use regatta_worker::attention::{Case, FACETS, ParamValue, Params, Problem, VariantId};
+use regatta_worker::units::Ratio;
+
+/// Each is compared with every case: more than these take longer to read than to measure.
+const MOST: usize = 500;
+
+/// Parameters that choose how something is computed, and not what.
+const CHOICES: [&str; 3] = ["num_splits", "num_splits_key", "tile_keys"];
+
+/// The most that the automatic choice may take of the time of the best value.
+const AUTOMATIC_WITHIN: Ratio = Ratio(1.10);
+
+/// Reads what a suite demands, once its cases are known.
+///
+/// # Errors
+/// The first thing that cannot stand, or that would hold whatever is measured.
+pub(super) fn read(
+    document: &Document<'_>,
+    tables: &[ExpectTable],
+    suite: &mut Suite,
+) -> Result<(), DocumentError> {
+    let rules = &suite.rules;
+    let all = tables.len() + rules.expectations.len() + rules.limits.len();
+    for (key, count) in [("expect", all), ("set", suite.overrides.len())] {
+        if count > MOST {
+            let error = format!("there are {count}, and {MOST} are the most; put some together");
+            return Err(document.error(&KeyPath::root(key), error));
+        }
+    }
+    for (place, table) in tables.iter().enumerate() {
+        let reading = Reading {
+            document,
+            at: KeyPath::root("expect").index(place),
+            suite,
+        };
+        match &table.against {
+            Some(against) => {
+                let expectation = reading.expectation(table, against)?;
+                suite.rules.expectations.push(expectation);
+            }
+            None => {
+                let (limit, counts) = reading.limit(table)?;
+                suite.rules.limits.push(limit);
+                suite.counts.extend(counts);
+            }
+        }
+    }
+    expect_automatic_choices(suite);
+    Ok(())
+}
+
+/// One `[[expect]]` of a suite whose cases are known.
+struct Reading<'a> {
+    document: &'a Document<'a>,
+    at: KeyPath,
+    suite: &'a Suite,
+}
+
+impl Reading<'_> {
+    /// An error about a key.
+    fn error(&self, key: &str, message: impl Into<String>) -> DocumentError {
+        self.document.error(&self.at.key(key), message)
+    }
+
+    fn expectation(
+        &self,
+        table: &ExpectTable,
+        against: &Facets,
+    ) -> Result<Expectation, DocumentError> {
+        let whole = |message: &str| self.document.error(&self.at, message);
+        for (key, is_there) in [
+            ("kernel", table.kernel.is_some()),
+            ("at_most", table.at_most.is_some()),
+            ("at_least", table.at_least.is_some()),
+        ] {
+            if is_there {
+                let error = "is of a figure, and with `against` times are compared; write `within`";
+                return Err(self.error(key, error));
+            }
+        }
+        let case = table
+            .case
+            .as_ref()
+            .ok_or_else(|| whole("`case` is missing"))?;
+        let within = table.within.ok_or_else(|| whole("`within` is missing"))?;
+        if !(0.01..=100.0).contains(&within) {
+            let error = "a limit is a ratio of times from 0.01 to 100: 1.10 allows 10 % more";
+            return Err(self.error("within", error));
+        }
+        let metric = match &table.metric {
+            None => Metric::Device,
+            Some(name) => Metric::named(name).ok_or_else(|| {
+                let known = || Metric::ALL.into_iter().map(Metric::key);
+                let hint = match nearest(name, known()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("there are {}", known().collect::<Vec<_>>().join(", ")),
+                };
+                self.error("metric", format!("no such metric; {hint}"))
+            })?,
+        };
+        let case = self.selector("case", case)?;
+        let against = self.selector("against", against)?;
+        let mut cases = self.suite.cases.iter();
+        if cases.all(|one| case.matches(one) == against.matches(one)) {
+            return Err(whole(
+                "`case` and `against` select the same cases, so it compares nothing; name a \
+                 facet in which they differ",
+            ));
+        }
+        let name = table.name.clone().unwrap_or_else(|| {
+            let metric = match metric {
+                Metric::Device => String::new(),
+                metric => format!("{} of ", metric.text()),
+            };
+            format!("{metric}{case} within {within} of {against}")
+        });
+        Ok(Expectation {
+            name,
+            case,
+            against,
+            within: Ratio(within),
+            metric,
+        })
+    }
+
+    fn limit(&self, table: &ExpectTable) -> Result<(Limit, Vec<Count>), DocumentError> {
+        let whole = |message: &str| self.document.error(&self.at, message);
+        if table.within.is_some() {
+            let error = "is a ratio to other cases; name these by `against`, or write `at_most`";
+            return Err(self.error("within", error));
+        }
+        let Some(written) = &table.metric else {
+            return Err(whole(
+                "give `against` and `within` to compare times, or a figure as `metric` with \
+                 `at_most` or `at_least`",
+            ));
+        };
+        let (quantity, function) = self.quantity(written)?;
+        let case = match (&table.case, quantity.is_of_build()) {
+            (Some(case), false) => self.selector("case", case)?,
+            (None, true) => Selector::default(),
+            (None, false) => return Err(whole("`case` is missing")),
+            (Some(_), true) => {
+                let error = format!(
+                    "`{quantity}` is of what was built, whatever the case; leave `case` out"
+                );
+                return Err(self.error("case", error));
+            }
+        };
+        let bounds = [("at_least", table.at_least), ("at_most", table.at_most)];
+        for (key, bound) in bounds {
+            if bound.is_some_and(|bound| !bound.is_finite()) {
+                return Err(self.error(key, "must be a finite number"));
+            }
+        }
+        let said = match (table.at_least, table.at_most) {
+            (None, None) => return Err(whole("limits nothing; give `at_least` or `at_most`")),
+            (Some(least), Some(most)) if least > most => {
+                let error = format!("nothing is at least {least} and at most {most}");
+                return Err(whole(&error));
+            }
+            (Some(least), Some(most)) => format!("from {least} to {most}"),
+            (Some(least), None) => format!("at least {least}"),
+            (None, Some(most)) => format!("at most {most}"),
+        };
+        if table.kernel.is_some() && !quantity.is_of_launches() {
+            let error = format!(
+                "`{quantity}` is not counted by kernel; a kernel is named for launches, blocks or \
+                 sm_fill"
+            );
+            return Err(self.error("kernel", error));
+        }
+        let counts = match function {
+            Some(function) => self.counts(&function, &case)?,
+            None => Vec::new(),
+        };
+        let of = match (&table.kernel, quantity.is_of_build()) {
+            (Some(kernel), _) => format!(" of {kernel}"),
+            (None, true) => String::new(),
+            (None, false) => format!(" of {case}"),
+        };
+        let name = table.name.clone();
+        let limit = Limit {
+            name: name.unwrap_or_else(|| format!("{quantity}{of} {said}")),
+            case,
+            count: quantity,
+            kernel: table.kernel.clone(),
+            at_least: table.at_least,
+            at_most: table.at_most,
+        };
+        Ok((limit, counts))
+    }
+
+    /// The figure of a name, and the function whose calls it counts.
+    fn quantity(&self, name: &str) -> Result<(Quantity, Option<String>), DocumentError> {
+        if Metric::named(name).is_some() {
+            let error = "is compared with other cases; give `against` and `within`";
+            return Err(self.error("metric", error));
+        }
+        if let Some(function) = name.strip_prefix("calls:") {
+            let count = Count::name_of(function).map_err(|error| self.error("metric", error))?;
+            let count = Quantity::Count(format!("calls.{count}"));
+            return Ok((count, Some(function.to_owned())));
+        }
+        let quantity = Quantity::from(name.to_owned());
+        if name.starts_with("build_") && !quantity.is_of_build() {
+            let error = "no such figure of a build; there is build_seconds";
+            return Err(self.error("metric", error));
+        }
+        Ok((quantity, None))
+    }
+
+    /// What is to be counted for a limit on the calls of a function: once a worker of its cases.
+    fn counts(&self, function: &str, case: &Selector) -> Result<Vec<Count>, DocumentError> {
+        let name = Count::name_of(function).map_err(|error| self.error("metric", error))?;
+        let counted = || self.suite.counts.iter().filter(|count| count.name == name);
+        if let Some(other) = counted().find(|count| count.functions != [function]) {
+            let error = format!(
+                "calls.{name} is counted already, of {}",
+                other.functions.join(", ")
+            );
+            return Err(self.error("metric", error));
+        }
+        let cases = self.suite.cases.iter().filter(|one| case.matches(one));
+        let workers: BTreeSet<&str> = cases.map(|case| case.variant.worker.as_str()).collect();
+        let new = workers.into_iter().filter(|worker| {
+            let mut counted = counted();
+            !counted.any(|count| count.worker == *worker)
+        });
+        let count = |worker: &str| Count {
+            name: name.to_owned(),
+            worker: worker.to_owned(),
+            functions: vec![function.to_owned()],
+        };
+        Ok(new.map(count).collect())
+    }
+
+    /// Reads a selector, and refuses one that names what no case has, or selects no case: a
+    /// demand on these would hold for ever.
+    fn selector(&self, key: &str, written: &Facets) -> Result<Selector, DocumentError> {
+        let at = self.at.key(key);
+        let mut selector = Selector::default();
+        for (facet, texts) in facets(self.document, &at, written)? {
+            let mut params = self.suite.cases.iter().flat_map(|case| case.params.iter());
+            let known = FACETS.contains(&facet.as_str()) || facet == SEQ;
+            if !known && !params.any(|(name, _)| *name == facet) {
+                let near = nearest(&facet, FACETS.iter().copied());
+                let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+                let error = format!("neither an axis nor a parameter of this suite{hint}");
+                return Err(self.document.error(&at.key(&facet), error));
+            }
+            if facet == SEQ {
+                let each = SEQ_AXES.map(|axis| (axis.to_owned(), texts.clone()));
+                selector.0.extend(each);
+            } else {
+                selector.0.insert(facet, texts);
+            }
+        }
+        match self.suite.cases.iter().any(|case| selector.matches(case)) {
+            true => Ok(selector),
+            false => Err(self.document.error(&at, "selects no case of this suite")),
+        }
+    }
+}
+
+/// Demands of each variant that is measured with a choice left to it, and with explicit values
+/// in its place, that it chooses as well as the best of these; where the suite demands nothing
+/// of that itself.
+fn expect_automatic_choices(suite: &mut Suite) {
+    let name = |variant: &VariantId, parameter: &str| {
+        format!(
+            "{parameter} = auto of {variant} within {:.2} of the best",
+            AUTOMATIC_WITHIN.0
+        )
+    };
+    // Those of the suite that is extended are made anew: there may be more values.
+    suite.rules.expectations.retain(|expectation| {
+        let mut parameters = CHOICES.iter();
+        let variants = expectation.case.0.get("variant");
+        let variant = variants.and_then(|variants| variants.first()?.parse().ok());
+        !variant.is_some_and(|v| parameters.any(|p| expectation.name == name(&v, p)))
+    });
+    let mut made = Vec::new();
+    for parameter in CHOICES {
+        // By all that is alike: whether the choice is left to the variant, and the values.
+        let mut groups: BTreeMap<(&VariantId, &Problem, Params), (bool, BTreeSet<ParamValue>)> =
+            BTreeMap::new();
+        for case in &suite.cases {
+            let mut others = case.params.clone();
+            others.set(parameter, ParamValue::auto());
+            let value = case.params.get(parameter);
+            let group = groups
+                .entry((&case.variant, &case.problem, others))
+                .or_default();
+            match value.is_auto() {
+                true => group.0 = true,
+                false => drop(group.1.insert(value)),
+            }
+        }
+        let mut values: BTreeMap<&VariantId, BTreeSet<ParamValue>> = BTreeMap::new();
+        for ((variant, _, _), (is_automatic, explicit)) in groups {
+            if is_automatic && !explicit.is_empty() {
+                values.entry(variant).or_default().extend(explicit);
+            }
+        }
+        for (variant, values) in values {
+            let selector = |values: Vec<String>| {
+                Selector(BTreeMap::from([
+                    ("variant".to_owned(), vec![variant.to_string()]),
+                    (parameter.to_owned(), values),
+                ]))
+            };
+            let expectation = Expectation {
+                name: name(variant, parameter),
+                case: selector(vec![ParamValue::auto().to_string()]),
+                against: selector(values.iter().map(ToString::to_string).collect()),
+                within: AUTOMATIC_WITHIN,
+                metric: Metric::Device,
+            };
+            if !is_demanded(suite, parameter, &expectation) {
+                made.push(expectation);
+            }
+        }
+    }
+    suite.rules.expectations.extend(made);
+}
+
+/// True where a suite itself compares the cases that an expectation is of by the parameter.
+fn is_demanded(suite: &Suite, parameter: &str, made: &Expectation) -> bool {
+    let names = |selector: &Selector| selector.0.contains_key(parameter);
+    let both = |a: &Selector, b: &Selector| {
+        let is_of_both = |case: &Case| a.matches(case) && b.matches(case);
+        suite.cases.iter().any(is_of_both)
+    };
+    suite.rules.expectations.iter().any(|own| {
+        own.metric == made.metric
+            && names(&own.case)
+            && names(&own.against)
+            && both(&own.case, &made.case)
+            && both(&own.against, &made.against)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::suite::document::Source;
+    use crate::suite::{Suite, load, plan};
+
+    /// Its first key stands in line 7.
+    fn suite(expect: &str) -> Result<Suite, String> {
+        let source = Source {
+            label: "s.toml".to_owned(),
+            text: format!(
+                "[[sweep]]\nvariants = [\"torch/flash\", \"torch/efficient@old\", \"cpu/flash\"]\n\
+                 seq = 8\nhead_dim = 8\nparams = {{ num_splits = [\"auto\", 2, 4] }}\n\
+                 [[expect]]\n{expect}\n"
+            ),
+        };
+        plan::read("s", &source, &load).map_err(|error| error.to_string())
+    }
+
+    #[track_caller]
+    fn is_refused(expect: &str, words: &str) {
+        let error = suite(expect).unwrap_err();
+        let wanted = format!("s.toml:{words}");
+        assert!(error.starts_with(&wanted), "{expect}\n{error}\n{wanted}");
+    }
+
+    #[test]
+    fn what_a_relation_lacks_is_refused_with_its_line() {
+        let against = "against = { variant = \"cpu/flash\" }";
+        is_refused(against, "6: expect[0]: `case` is missing");
+        let whole = format!("case = {{ worker = \"torch\" }}\n{against}");
+        is_refused(&whole, "6: expect[0]: `within` is missing");
+        for (key, words) in [
+            (
+                "within = 0",
+                "9: expect[0].within = 0: a limit is a ratio of times from 0.01",
+            ),
+            (
+                "within = 1\nmetric = \"hots\"",
+                "10: expect[0].metric = \"hots\": no such metric; did you mean `host`?",
+            ),
+            (
+                "within = 1\nat_most = 1",
+                "10: expect[0].at_most = 1: is of a figure",
+            ),
+        ] {
+            is_refused(&format!("{whole}\n{key}"), words);
+        }
+        is_refused(
+            "within = 1\ncase = { worker = \"torhc\" }\nagainst = { seq = 8 }",
+            "8: expect[0].case: selects no case of this suite",
+        );
+        is_refused(
+            "within = 1\ncase = { wroker = \"torch\" }\nagainst = { seq = 8 }",
+            "8: expect[0].case.wroker = \"torch\": neither an axis nor a parameter of this suite; \
+             did you mean `worker`?",
+        );
+        is_refused(
+            "within = 1\ncase = { seq = 8 }\nagainst = { seq = 8 }",
+            "6: expect[0]: `case` and `against` select the same cases",
+        );
+    }
+
+    #[test]
+    fn what_a_limit_lacks_is_refused_with_its_line() {
+        let limit = |more: &str| format!("case = {{ worker = \"torch\" }}\n{more}");
+        for (more, words) in [
+            ("at_most = 1", "6: expect[0]: give `against` and `within`"),
+            (
+                "metric = \"host\"\nat_most = 1",
+                "8: expect[0].metric = \"host\": is compared with",
+            ),
+            ("metric = \"copies\"", "6: expect[0]: limits nothing"),
+            (
+                "metric = \"copies\"\nwithin = 1",
+                "9: expect[0].within = 1: is a ratio",
+            ),
+            (
+                "metric = \"copies\"\nat_most = 1\nat_least = 2",
+                "6: expect[0]: nothing is at least 2",
+            ),
+            (
+                "metric = \"copies\"\nat_most = nan",
+                "9: expect[0].at_most = nan: must be a finite",
+            ),
+            (
+                "metric = \"copies\"\nat_most = 1\nkernel = \"*\"",
+                "10: expect[0].kernel = \"*\": `copies` is not counted by kernel",
+            ),
+            (
+                "metric = \"build_cores\"\nat_most = 1",
+                "8: expect[0].metric = \"build_cores\": no such figure of a build; there is build_seconds",
+            ),
+            (
+                "metric = \"build_seconds\"\nat_most = 1",
+                "7: expect[0].case: `build_seconds` is of what was built",
+            ),
+        ] {
+            is_refused(&limit(more), words);
+        }
+        is_refused(
+            "metric = \"copies\"\nat_most = 1",
+            "6: expect[0]: `case` is missing",
+        );
+        let name = |expect: &str| suite(expect).unwrap().rules.limits[0].name.clone();
+        assert_eq!(
+            name(&limit(
+                "metric = \"blocks\"\nkernel = \"fmha*\"\nat_least = 9"
+            )),
+            "blocks of fmha* at least 9"
+        );
+        assert_eq!(
+            name(&limit("metric = \"copies\"\nat_most = 0")),
+            "copies of worker torch at most 0"
+        );
+    }
+
+    #[test]
+    fn calls_are_counted_where_they_are_limited() {
+        let calls = |function: &str| {
+            format!("case = {{ worker = \"torch\" }}\nmetric = \"calls:{function}\"\nat_most = 0\n")
+        };
+        let found = suite(&calls("torch.nn.attention:sdpa_kernel")).unwrap();
+        let count = &found.counts[0];
+        assert_eq!(
+            (count.name.as_str(), count.worker.as_str()),
+            ("sdpa_kernel", "torch")
+        );
+        assert_eq!(count.functions, ["torch.nn.attention:sdpa_kernel"]);
+        let selected = found.cases.iter().filter(|case| count.selects(case));
+        assert_eq!(selected.count(), 6);
+        assert_eq!(found.rules.limits[0].count.to_string(), "calls.sdpa_kernel");
+        for function in ["sdpa_kernel", "a:", "a.:b", "a:1b", "a:b:c", "a:b()"] {
+            let place = format!("8: expect[0].metric = \"calls:{function}\": name a function");
+            is_refused(&calls(function), &place);
+        }
+        is_refused(
+            &calls("a:triton_autotune"),
+            "8: expect[0].metric = \"calls:a:triton_autotune\": calls.triton_autotune is counted \
+             without",
+        );
+        let twice = format!("{}[[expect]]\n{}", calls("a:f"), calls("b:f"));
+        is_refused(
+            &twice,
+            "12: expect[1].metric = \"calls:b:f\": calls.f is counted already, of a:f",
+        );
+        let again = format!("{}[[expect]]\n{}", calls("a:f"), calls("a:f"));
+        assert_eq!(suite(&again).unwrap().counts.len(), 1);
+    }
+
+    #[test]
+    fn the_automatic_choice_is_held_to_the_best_value_unless_the_suite_says_otherwise() {
+        let names = |suite: &Suite| {
+            let all = suite.rules.expectations.iter();
+            all.map(|one| one.name.clone()).collect::<Vec<_>>()
+        };
+        let limit = "metric = \"build_seconds\"\nat_most = 1";
+        let built_in =
+            |variant: &str| format!("num_splits = auto of {variant} within 1.10 of the best");
+        let all = ["cpu/flash", "torch/efficient@old", "torch/flash"].map(built_in);
+        assert_eq!(names(&suite(limit).unwrap()), all);
+        let own = suite(
+            "name = \"own\"\ncase = { worker = \"torch\", num_splits = \"auto\" }\nwithin = 1.3\n\
+             against = { worker = \"torch\", num_splits = 2 }",
+        );
+        let own = names(&own.unwrap());
+        assert_eq!(own, ["own".to_owned(), all[0].clone(), all[1].clone()]);
+        let first = &suite(limit).unwrap().rules.expectations[0];
+        assert_eq!(first.against.0["num_splits"], ["2", "4"]);
+    }
+}

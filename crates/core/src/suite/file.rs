@@ -1,0 +1,410 @@
+//! What may stand in a suite and in `regatta.toml`: these types are read by serde, and the
+//! schema of a suite is made from them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::build::Build;
+use super::environment::Environment;
+use super::rules::{Ignored, Metric};
+use regatta_worker::protocol::Cache;
+
+/// A suite: what to measure, how, and what is demanded of the results.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SuiteFile {
+    /// What it is for, in a line.
+    pub description: Option<String>,
+    /// A suite whose cases and rules this one starts from: a file beside it, or a built-in one.
+    pub extends: Option<String>,
+    /// Axes under a name, which `shapes` of a sweep may give in their place.
+    #[serde(default)]
+    pub shapes: BTreeMap<String, Axes>,
+    /// How samples are taken.
+    #[serde(default)]
+    pub measure: MeasureTable,
+    /// How differences are judged.
+    #[serde(default)]
+    pub policy: PolicyTable,
+    /// What is measured: each sweep is a product of its lists.
+    #[serde(default)]
+    pub sweep: Vec<SweepTable>,
+    /// What must hold inside one run, without any baseline.
+    #[serde(default)]
+    pub expect: Vec<ExpectTable>,
+    /// Values handed to variants, by variant and parameter, in place of those that cases ask
+    /// for; the cases keep their ids. A table has the values by those that they replace.
+    #[serde(default)]
+    pub set: Replacements,
+    /// How the code under test is built; `regatta build` measures it.
+    pub build: Option<Build>,
+    /// Where workers run, by name: one of a worker's name is that worker's, `default` is that of
+    /// all others.
+    #[serde(default)]
+    pub environments: BTreeMap<String, Environment>,
+    /// Workers of your own, by name: a Python function (`bench.py:attention`), a CUDA file
+    /// (`attention.cu`), or the words of a command.
+    #[serde(default)]
+    pub workers: BTreeMap<String, OneOrMore<String>>,
+}
+
+/// `regatta.toml`: environments and workers of every suite that is measured in its folder.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ConfigFile {
+    /// Where workers run, by name; a suite's own values go first.
+    #[serde(default)]
+    pub environments: BTreeMap<String, Environment>,
+    /// Workers of your own, by name; a suite's own go first.
+    #[serde(default)]
+    pub workers: BTreeMap<String, OneOrMore<String>>,
+}
+
+/// How samples are taken; what is left out is as in the suite that is extended, or as by default.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct MeasureTable {
+    /// Starts of each worker process to begin with, by default 5; what is open is measured in up
+    /// to 35.
+    pub invocations: Option<Within<1, 1000>>,
+    /// Most timed calls of a case in an invocation, by default 20; 5 are taken whatever they cost.
+    pub samples: Option<Within<1, 100_000>>,
+    /// Milliseconds after which no further sample of a case begins, by default 200.
+    pub budget_ms: Option<Within<1, 3_600_000>>,
+    /// Seconds that a worker may take over one request, by default 120; loading its library is
+    /// part of the first.
+    pub timeout_s: Option<Within<1, 100_000>>,
+    /// The last-level cache before each sample: by default hot where the worker `cpu` alone is
+    /// measured, and else cold.
+    pub cache: Option<Cache>,
+    /// Count what each kernel executes, by hardware counters; needs root or a driver that
+    /// permits it.
+    pub instructions: Option<bool>,
+}
+
+/// How differences are judged; what is left out is as in the suite that is extended, or as by
+/// default.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PolicyTable {
+    /// Smallest relative change that counts: of the device time, by default 0.05, or of several
+    /// metrics by name.
+    pub threshold: Option<ValueOr<f64, BTreeMap<Metric, f64>>>,
+    /// What another day may change where a stored run is compared; by default 0.01 on a GPU and
+    /// 0.03 on a CPU.
+    pub day: Option<f64>,
+    /// Patterns of cases that may be unsupported or fail; `*` is any text.
+    pub optional: Option<Vec<String>>,
+    /// What is not judged: metrics (`host`), kinds of structure (`launches`), or such changes of
+    /// kernels, counts or parameters of a name (`copies:*elementwise*`).
+    pub ignore: Option<OneOrMore<Ignored>>,
+}
+
+/// Some cases: the product of variants, shapes, axes and parameters.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(
+    feature = "schemas",
+    derive(schemars::JsonSchema),
+    schemars(extend("additionalProperties" = false))
+)]
+pub struct SweepTable {
+    /// `worker/name` or `worker/name@environment`.
+    pub variants: OneOrMore<String>,
+    /// Axes that belong together, or names of `shapes`; what a shape says of an axis goes before
+    /// what stands beside it.
+    pub shapes: Option<OneOrMore<ValueOr<String, Axes>>>,
+    /// Values of the variant's parameters by name; `auto` leaves the choice to it.
+    #[serde(default)]
+    pub params: BTreeMap<String, OneOrMore<Scalar>>,
+    /// All else: axes.
+    #[serde(flatten)]
+    pub axes: Axes,
+}
+
+/// A relation between cases of one run, or a limit on a figure of theirs.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ExpectTable {
+    /// A sentence; by default what is demanded.
+    pub name: Option<String>,
+    /// The cases held to it, by axes, parameters, `variant`, `worker` or `environment`.
+    pub case: Option<Facets>,
+    /// What they are compared with: the best of these that are alike in all that neither names.
+    pub against: Option<Facets>,
+    /// With `against`: the largest ratio to it.
+    pub within: Option<f64>,
+    /// With `against` a metric, by default `device`; else a figure of a call (`launches`,
+    /// `copies`, `blocks`, `sm_fill`, a count, `calls:module:function`) or `build_seconds`.
+    pub metric: Option<String>,
+    /// Pattern of the kernels that `launches`, `blocks` or `sm_fill` is of.
+    pub kernel: Option<String>,
+    /// Largest allowed value.
+    pub at_most: Option<f64>,
+    /// Smallest allowed value.
+    pub at_least: Option<f64>,
+}
+
+/// Values by variant and parameter: one in place of whatever is asked for, or several by what
+/// they replace.
+pub type Replacements = BTreeMap<String, BTreeMap<String, ValueOr<Scalar, ByReplaced>>>;
+
+/// Values by those that they replace.
+pub type ByReplaced = BTreeMap<String, Scalar>;
+
+/// Values by what they are values of.
+pub type Facets = BTreeMap<String, OneOrMore<Scalar>>;
+
+/// Lists of values by axis.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Axes(pub Facets);
+
+/// A whole number, or a word.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum Scalar {
+    /// `512`
+    Number(i64),
+    /// `"causal"`
+    Word(String),
+    /// Of another type, which is refused where it is known what is wanted in its place.
+    #[cfg_attr(feature = "schemas", schemars(skip))]
+    Other(&'static str),
+}
+
+impl Scalar {
+    /// What it says, and what it is where that is nothing that it may be.
+    pub fn text(&self) -> Result<String, &'static str> {
+        match self {
+            Scalar::Number(number) => Ok(number.to_string()),
+            Scalar::Word(word) => Ok(word.clone()),
+            Scalar::Other(found) => Err(found),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Scalar, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Scalar;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number or a string")
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
+                Ok(Scalar::Number(number))
+            }
+            fn visit_u64<E: Error>(self, _: u64) -> Result<Scalar, E> {
+                Err(E::custom("this number is too large"))
+            }
+            fn visit_str<E>(self, word: &str) -> Result<Scalar, E> {
+                Ok(Scalar::Word(word.to_owned()))
+            }
+            fn visit_f64<E>(self, _: f64) -> Result<Scalar, E> {
+                Ok(Scalar::Other("float"))
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<Scalar, E> {
+                Ok(Scalar::Other("boolean"))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Scalar, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other("list"))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other("table"))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+/// A value, or a list of such.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema), schemars(untagged))]
+pub enum OneOrMore<T> {
+    /// The value alone.
+    One(T),
+    /// A list.
+    More(Vec<T>),
+}
+
+impl<T> OneOrMore<T> {
+    /// The values, with their places in the list where it is one.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<usize>, &T)> {
+        let (values, is_list) = match self {
+            OneOrMore::One(value) => (std::slice::from_ref(value), false),
+            OneOrMore::More(values) => (&values[..], true),
+        };
+        let places = values.iter().enumerate();
+        places.map(move |(place, value)| (is_list.then_some(place), value))
+    }
+}
+
+/// A value, or a table in its place.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema), schemars(untagged))]
+pub enum ValueOr<V, T> {
+    /// The value.
+    Value(V),
+    /// The table.
+    Table(T),
+}
+
+/// A visitor's methods for values that are neither a list nor a table.
+macro_rules! values {
+    ($made:expr) => {
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("another value")
+        }
+        fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+            Deserialize::deserialize(value.into_deserializer()).map($made)
+        }
+        fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
+            Deserialize::deserialize(value.into_deserializer()).map($made)
+        }
+        fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
+            Deserialize::deserialize(value.into_deserializer()).map($made)
+        }
+        fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
+            Deserialize::deserialize(value.into_deserializer()).map($made)
+        }
+    };
+}
+
+/// An element of a list: what is wrong with its value is then said to stand there.
+#[derive(Deserialize)]
+struct Element<T>(T);
+
+struct OneOrMoreVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMoreVisitor<T> {
+    type Value = OneOrMore<T>;
+
+    values!(OneOrMore::One);
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrMore<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(OneOrMore::One)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<OneOrMore<T>, A::Error> {
+        let elements = Vec::deserialize(SeqAccessDeserializer::new(seq))?;
+        let values = elements.into_iter().map(|Element(value)| value);
+        Ok(OneOrMore::More(values.collect()))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OneOrMore<T>, D::Error> {
+        deserializer.deserialize_any(OneOrMoreVisitor(PhantomData))
+    }
+}
+
+struct ValueOrVisitor<V, T>(PhantomData<(V, T)>);
+
+impl<'de, V: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for ValueOrVisitor<V, T> {
+    type Value = ValueOr<V, T>;
+
+    values!(ValueOr::Value);
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ValueOr<V, T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(ValueOr::Table)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<ValueOr<V, T>, A::Error> {
+        V::deserialize(SeqAccessDeserializer::new(seq)).map(ValueOr::Value)
+    }
+}
+
+impl<'de, V: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for ValueOr<V, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ValueOr<V, T>, D::Error> {
+        deserializer.deserialize_any(ValueOrVisitor(PhantomData))
+    }
+}
+
+/// A whole number within a range, which a schema says as well.
+#[derive(Clone, Copy, Debug)]
+pub struct Within<const LEAST: u32, const MOST: u32>(pub u32);
+
+impl<'de, const LEAST: u32, const MOST: u32> Deserialize<'de> for Within<LEAST, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = i64::deserialize(deserializer)?;
+        let within = u32::try_from(number).ok();
+        let within = within.filter(|number| (LEAST..=MOST).contains(number));
+        let wrong = || D::Error::custom(format!("must be from {LEAST} to {MOST}"));
+        within.map(Within).ok_or_else(wrong)
+    }
+}
+
+/// Schemas of what is no plain structure.
+#[cfg(feature = "schemas")]
+mod schemas {
+    use std::borrow::Cow;
+
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+    use super::{Axes, Within};
+    use regatta_worker::attention::LONGEST_AXIS;
+    use regatta_worker::attention::axes::{Form, axis, settable};
+
+    impl<const LEAST: u32, const MOST: u32> JsonSchema for Within<LEAST, MOST> {
+        fn schema_name() -> Cow<'static, str> {
+            format!("From{LEAST}To{MOST}").into()
+        }
+
+        fn inline_schema() -> bool {
+            true
+        }
+
+        fn json_schema(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({ "type": "integer", "minimum": LEAST, "maximum": MOST })
+        }
+    }
+
+    impl JsonSchema for Axes {
+        fn schema_name() -> Cow<'static, str> {
+            "Axes".into()
+        }
+
+        /// One property an axis, by the list of axes.
+        fn json_schema(_: &mut SchemaGenerator) -> Schema {
+            let properties = settable().map(|name| {
+                let value = match axis(name).map(|axis| axis.form) {
+                    Some(Form::Choice(words) | Form::Layer(words)) => {
+                        let words = words();
+                        let names: Vec<&str> = words.iter().map(|word| word.name).collect();
+                        json_schema!({ "enum": names })
+                    }
+                    Some(Form::Mask | Form::Lengths(_)) => json_schema!({ "type": "string" }),
+                    // `seq` is one, too.
+                    Some(Form::Number(_) | Form::Width(_)) | None => {
+                        json_schema!({ "type": "integer", "minimum": 1, "maximum": LONGEST_AXIS })
+                    }
+                };
+                let list = json_schema!({ "type": "array", "items": value, "minItems": 1 });
+                (
+                    name.to_owned(),
+                    json_schema!({ "anyOf": [value, list] }).to_value(),
+                )
+            });
+            let properties: serde_json::Map<String, serde_json::Value> = properties.collect();
+            json_schema!({
+                "description": "Lists of values by axis.",
+                "type": "object",
+                "properties": properties,
+                "additionalProperties": false
+            })
+        }
+    }
+}
