@@ -63,11 +63,11 @@ fn path_below<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::
 
 #[cfg(test)]
 mod tests {
-    use crate::suite::document::{DocumentError, Source};
+    use crate::suite::document::{DocumentError, TomlText};
     use crate::suite::{Suite, plan};
 
     fn suite(more: &str) -> Result<Suite, String> {
-        let source = |text: String| Source {
+        let source = |text: String| TomlText {
             label: "s.toml".to_owned(),
             text,
         };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::document::{DocumentError, Source, nearest};
+use super::document::{DocumentError, TomlText, nearest};
 use super::{Suite, plan};
 use crate::input;
 
@@ -54,7 +54,7 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
     }
     let above = [above, std::slice::from_ref(&identity)].concat();
     if let Some((name, text)) = built_in {
-        let source = Source {
+        let source = TomlText {
             label: identity,
             text: (*text).to_owned(),
         };
@@ -74,7 +74,7 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
              most {LONGEST_NAME} {FILE_NAME_RULE}"
         )));
     }
-    let source = Source {
+    let source = TomlText {
         label: name_or_path.to_owned(),
         text,
     };
@@ -129,14 +129,14 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => {
-            let source = Source {
+            let source = TomlText {
                 label,
                 text: String::new(),
             };
             return Err(source.error(format!("cannot be read: {error}")));
         }
     };
-    let found = plan::read_config(&Source { label, text })?;
+    let found = plan::read_config(&TomlText { label, text })?;
     for (name, environment) in found.environments {
         // A built-in suite sets variables; the interpreter is the user's.
         let own = suite.environments.entry(name).or_default();

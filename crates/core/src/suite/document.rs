@@ -18,7 +18,7 @@ const LONGEST_LIST: usize = 10_000;
 
 /// A TOML text and what to call it in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct TomlText {
     /// A path, or `built-in suite quick`.
     pub label: String,
     /// The whole text.
@@ -51,7 +51,7 @@ impl fmt::Display for DocumentError {
     }
 }
 
-impl Source {
+impl TomlText {
     /// An error about the file as a whole.
     pub fn error(&self, message: impl Into<String>) -> DocumentError {
         DocumentError {
@@ -65,10 +65,10 @@ impl Source {
 
 /// The way from the root of a document to a value: `sweep[1].params.num_splits_key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyPath(Vec<Step>);
+pub struct KeyPath(Vec<PathStep>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
 }
@@ -81,15 +81,15 @@ impl KeyPath {
 
     /// A key of the table at this path.
     pub fn key(&self, key: &str) -> KeyPath {
-        self.with(Step::Key(key.to_owned()))
+        self.with(PathStep::Key(key.to_owned()))
     }
 
     /// An element of the list at this path.
     pub fn index(&self, index: usize) -> KeyPath {
-        self.with(Step::Index(index))
+        self.with(PathStep::Index(index))
     }
 
-    fn with(&self, step: Step) -> KeyPath {
+    fn with(&self, step: PathStep) -> KeyPath {
         KeyPath(self.0.iter().cloned().chain([step]).collect())
     }
 }
@@ -98,8 +98,8 @@ impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, step) in self.0.iter().enumerate() {
             match step {
-                Step::Index(index) => write!(f, "[{index}]")?,
-                Step::Key(key) => {
+                PathStep::Index(index) => write!(f, "[{index}]")?,
+                PathStep::Key(key) => {
                     let dot = if place > 0 { "." } else { "" };
                     write!(f, "{dot}{}", plain(key, LONGEST_QUOTE))?;
                 }
@@ -110,22 +110,22 @@ impl fmt::Display for KeyPath {
 }
 
 /// A parsed text, which knows where each value stands.
-pub struct Document<'a> {
-    source: &'a Source,
+pub struct TomlDocument<'a> {
+    source: &'a TomlText,
     root: Spanned<DeTable<'a>>,
     /// Where each line ends, in bytes.
     line_ends: Vec<usize>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> TomlDocument<'a> {
     /// Parses a text.
     ///
     /// # Errors
     /// Malformed TOML, a list of more than 10,000 values, and a NUL in a string.
-    pub fn parse(source: &'a Source) -> Result<Document<'a>, DocumentError> {
+    pub fn parse(source: &'a TomlText) -> Result<TomlDocument<'a>, DocumentError> {
         let bytes = source.text.bytes().enumerate();
         let line_ends = bytes.filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at);
-        let mut document = Document {
+        let mut document = TomlDocument {
             source,
             root: Spanned::new(0..0, DeTable::default()),
             line_ends: line_ends.collect(),
@@ -213,12 +213,14 @@ impl<'a> Document<'a> {
 
     fn get(&self, path: &KeyPath) -> Option<&Spanned<DeValue<'a>>> {
         let (first, rest) = path.0.split_first()?;
-        let Step::Key(first) = first else { return None };
+        let PathStep::Key(first) = first else {
+            return None;
+        };
         let mut value = entry(self.root.get_ref(), first)?;
         for step in rest {
             value = match (step, value.get_ref()) {
-                (Step::Key(key), DeValue::Table(table)) => entry(table, key)?,
-                (Step::Index(index), DeValue::Array(items)) => items.get(*index)?,
+                (PathStep::Key(key), DeValue::Table(table)) => entry(table, key)?,
+                (PathStep::Index(index), DeValue::Array(items)) => items.get(*index)?,
                 _ => return None,
             };
         }
@@ -245,11 +247,11 @@ impl<'a> Document<'a> {
 }
 
 type Visitor<'v, 'a> =
-    dyn FnMut(&[Step], Option<std::ops::Range<usize>>, &Spanned<DeValue<'a>>) + 'v;
+    dyn FnMut(&[PathStep], Option<std::ops::Range<usize>>, &Spanned<DeValue<'a>>) + 'v;
 
-fn visit_table<'a>(table: &DeTable<'a>, path: &mut Vec<Step>, each: &mut Visitor<'_, 'a>) {
+fn visit_table<'a>(table: &DeTable<'a>, path: &mut Vec<PathStep>, each: &mut Visitor<'_, 'a>) {
     for (key, value) in table.iter() {
-        path.push(Step::Key(key.get_ref().to_string()));
+        path.push(PathStep::Key(key.get_ref().to_string()));
         visit_value(Some(key.span()), value, path, each);
         path.pop();
     }
@@ -258,7 +260,7 @@ fn visit_table<'a>(table: &DeTable<'a>, path: &mut Vec<Step>, each: &mut Visitor
 fn visit_value<'a>(
     key: Option<std::ops::Range<usize>>,
     value: &Spanned<DeValue<'a>>,
-    path: &mut Vec<Step>,
+    path: &mut Vec<PathStep>,
     each: &mut Visitor<'_, 'a>,
 ) {
     each(path, key, value);
@@ -266,7 +268,7 @@ fn visit_value<'a>(
         DeValue::Table(table) => visit_table(table, path, each),
         DeValue::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                path.push(Step::Index(index));
+                path.push(PathStep::Index(index));
                 visit_value(None, item, path, each);
                 path.pop();
             }
@@ -300,7 +302,7 @@ fn in_plain_words(message: &str, is_key: bool) -> String {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         return match is_key {
             true => unknown_key(name, &known),
-            false => format!("use {}", one_of(&known)),
+            false => format!("use {}", alternatives(&known)),
         };
     }
     if let Some((found, expected)) = message
@@ -338,7 +340,7 @@ pub(super) fn unknown_key(name: &str, known: &[&str]) -> String {
 }
 
 /// `a`, `b` or `c`, each in backticks.
-fn one_of(names: &[&str]) -> String {
+fn alternatives(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match names.split_last() {
         Some((last, [])) => last.clone(),

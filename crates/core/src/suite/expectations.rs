@@ -1,34 +1,28 @@
 //! `[[expect]]`: what must hold inside one run. With `against` it is a relation between cases,
 //! and else a limit on a figure of each case, or of a build.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::Suite;
-use super::document::{Document, DocumentError, KeyPath, nearest};
+use super::document::{DocumentError, KeyPath, TomlDocument, nearest};
 use super::file::{ExpectTable, Facets};
-use super::plan::facets;
 use super::rules::{Expectation, Metric};
 use super::selector::Selector;
 use super::structural::{Count, Limit, Quantity};
+use super::sweep::facets;
+use super::{Suite, choices};
+use regatta_worker::attention::FACETS;
 use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
-use regatta_worker::attention::{Case, FACETS, ParamValue, Params, Problem, VariantId};
 use regatta_worker::units::Ratio;
 
 /// Each is compared with every case: more than these take longer to read than to measure.
 const MOST: usize = 500;
-
-/// Parameters that choose how something is computed, and not what.
-const CHOICES: [&str; 3] = ["num_splits", "num_splits_key", "tile_keys"];
-
-/// The most that the automatic choice may take of the time of the best value.
-const AUTOMATIC_WITHIN: Ratio = Ratio(1.10);
 
 /// Reads what a suite demands, once its cases are known.
 ///
 /// # Errors
 /// The first thing that cannot stand, or that would hold whatever is measured.
 pub(super) fn read(
-    document: &Document<'_>,
+    document: &TomlDocument<'_>,
     tables: &[ExpectTable],
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
@@ -41,7 +35,7 @@ pub(super) fn read(
         }
     }
     for (place, table) in tables.iter().enumerate() {
-        let reading = Reading {
+        let reading = TableReader {
             document,
             at: KeyPath::root("expect").index(place),
             suite,
@@ -58,18 +52,18 @@ pub(super) fn read(
             }
         }
     }
-    expect_automatic_choices(suite);
+    choices::expect_the_best(suite);
     Ok(())
 }
 
 /// One `[[expect]]` of a suite whose cases are known.
-struct Reading<'a> {
-    document: &'a Document<'a>,
+struct TableReader<'a> {
+    document: &'a TomlDocument<'a>,
     at: KeyPath,
     suite: &'a Suite,
 }
 
-impl Reading<'_> {
+impl TableReader<'_> {
     /// An error about a key.
     fn error(&self, key: &str, message: impl Into<String>) -> DocumentError {
         self.document.error(&self.at.key(key), message)
@@ -211,7 +205,8 @@ impl Reading<'_> {
             return Err(self.error("metric", error));
         }
         if let Some(function) = name.strip_prefix("calls:") {
-            let count = Count::name_of(function).map_err(|error| self.error("metric", error))?;
+            let count =
+                Count::function_name(function).map_err(|error| self.error("metric", error))?;
             let count = Quantity::Count(format!("calls.{count}"));
             return Ok((count, Some(function.to_owned())));
         }
@@ -225,7 +220,7 @@ impl Reading<'_> {
 
     /// What is to be counted for a limit on the calls of a function: once a worker of its cases.
     fn counts(&self, function: &str, case: &Selector) -> Result<Vec<Count>, DocumentError> {
-        let name = Count::name_of(function).map_err(|error| self.error("metric", error))?;
+        let name = Count::function_name(function).map_err(|error| self.error("metric", error))?;
         let counted = || self.suite.counts.iter().filter(|count| count.name == name);
         if let Some(other) = counted().find(|count| count.functions != [function]) {
             let error = format!(
@@ -276,92 +271,14 @@ impl Reading<'_> {
     }
 }
 
-/// Demands of each variant that is measured with a choice left to it, and with explicit values
-/// in its place, that it chooses as well as the best of these; where the suite demands nothing
-/// of that itself.
-fn expect_automatic_choices(suite: &mut Suite) {
-    let name = |variant: &VariantId, parameter: &str| {
-        format!(
-            "{parameter} = auto of {variant} within {:.2} of the best",
-            AUTOMATIC_WITHIN.0
-        )
-    };
-    // Those of the suite that is extended are made anew: there may be more values.
-    suite.rules.expectations.retain(|expectation| {
-        let mut parameters = CHOICES.iter();
-        let variants = expectation.case.0.get("variant");
-        let variant = variants.and_then(|variants| variants.first()?.parse().ok());
-        !variant.is_some_and(|v| parameters.any(|p| expectation.name == name(&v, p)))
-    });
-    let mut made = Vec::new();
-    for parameter in CHOICES {
-        // By all that is alike: whether the choice is left to the variant, and the values.
-        let mut groups: BTreeMap<(&VariantId, &Problem, Params), (bool, BTreeSet<ParamValue>)> =
-            BTreeMap::new();
-        for case in &suite.cases {
-            let mut others = case.params.clone();
-            others.set(parameter, ParamValue::auto());
-            let value = case.params.get(parameter);
-            let group = groups
-                .entry((&case.variant, &case.problem, others))
-                .or_default();
-            match value.is_auto() {
-                true => group.0 = true,
-                false => drop(group.1.insert(value)),
-            }
-        }
-        let mut values: BTreeMap<&VariantId, BTreeSet<ParamValue>> = BTreeMap::new();
-        for ((variant, _, _), (is_automatic, explicit)) in groups {
-            if is_automatic && !explicit.is_empty() {
-                values.entry(variant).or_default().extend(explicit);
-            }
-        }
-        for (variant, values) in values {
-            let selector = |values: Vec<String>| {
-                Selector(BTreeMap::from([
-                    ("variant".to_owned(), vec![variant.to_string()]),
-                    (parameter.to_owned(), values),
-                ]))
-            };
-            let expectation = Expectation {
-                name: name(variant, parameter),
-                case: selector(vec![ParamValue::auto().to_string()]),
-                against: selector(values.iter().map(ToString::to_string).collect()),
-                within: AUTOMATIC_WITHIN,
-                metric: Metric::Device,
-            };
-            if !is_demanded(suite, parameter, &expectation) {
-                made.push(expectation);
-            }
-        }
-    }
-    suite.rules.expectations.extend(made);
-}
-
-/// True where a suite itself compares the cases that an expectation is of by the parameter.
-fn is_demanded(suite: &Suite, parameter: &str, made: &Expectation) -> bool {
-    let names = |selector: &Selector| selector.0.contains_key(parameter);
-    let both = |a: &Selector, b: &Selector| {
-        let is_of_both = |case: &Case| a.matches(case) && b.matches(case);
-        suite.cases.iter().any(is_of_both)
-    };
-    suite.rules.expectations.iter().any(|own| {
-        own.metric == made.metric
-            && names(&own.case)
-            && names(&own.against)
-            && both(&own.case, &made.case)
-            && both(&own.against, &made.against)
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::suite::document::Source;
+    use crate::suite::document::TomlText;
     use crate::suite::{Suite, load, plan};
 
     /// Its first key stands in line 7.
     fn suite(expect: &str) -> Result<Suite, String> {
-        let source = Source {
+        let source = TomlText {
             label: "s.toml".to_owned(),
             text: format!(
                 "[[sweep]]\nvariants = [\"torch/flash\", \"torch/efficient@old\", \"cpu/flash\"]\n\
@@ -501,26 +418,5 @@ mod tests {
         );
         let again = format!("{}[[expect]]\n{}", calls("a:f"), calls("a:f"));
         assert_eq!(suite(&again).unwrap().counts.len(), 1);
-    }
-
-    #[test]
-    fn the_automatic_choice_is_held_to_the_best_value_unless_the_suite_says_otherwise() {
-        let names = |suite: &Suite| {
-            let all = suite.rules.expectations.iter();
-            all.map(|one| one.name.clone()).collect::<Vec<_>>()
-        };
-        let limit = "metric = \"build_seconds\"\nat_most = 1";
-        let built_in =
-            |variant: &str| format!("num_splits = auto of {variant} within 1.10 of the best");
-        let all = ["cpu/flash", "torch/efficient@old", "torch/flash"].map(built_in);
-        assert_eq!(names(&suite(limit).unwrap()), all);
-        let own = suite(
-            "name = \"own\"\ncase = { worker = \"torch\", num_splits = \"auto\" }\nwithin = 1.3\n\
-             against = { worker = \"torch\", num_splits = 2 }",
-        );
-        let own = names(&own.unwrap());
-        assert_eq!(own, ["own".to_owned(), all[0].clone(), all[1].clone()]);
-        let first = &suite(limit).unwrap().rules.expectations[0];
-        assert_eq!(first.against.0["num_splits"], ["2", "4"]);
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod build;
 mod builtin;
+mod choices;
 pub mod document;
 pub mod environment;
 mod expectations;
@@ -11,6 +12,7 @@ pub mod rules;
 mod selector;
 pub mod shard;
 pub mod structural;
+mod sweep;
 pub mod workers;
 
 use std::collections::BTreeMap;

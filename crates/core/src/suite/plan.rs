@@ -1,24 +1,16 @@
 //! From a suite's file to its cases and rules.
 
-use std::collections::BTreeMap;
-
-use super::document::{Document, DocumentError, KeyPath, Source, unknown_key};
+use super::document::{DocumentError, KeyPath, TomlDocument, TomlText};
 use super::expectations;
 use super::file::{
-    Axes, ConfigFile, Facets, MeasureTable, OneOrMore, PolicyTable, Replacements, Scalar,
-    SuiteFile, SweepTable, ValueOr,
+    ConfigFile, MeasureTable, PolicyTable, Replacements, Scalar, SuiteFile, ValueOr,
 };
 use super::rules::{Metric, Policy};
+use super::sweep::{parameter, sweep};
 use super::workers::OwnWorker;
 use super::{Cache, Override, Settings, Suite};
-use regatta_worker::attention::axes::{Form, axis, settable};
-use regatta_worker::attention::{
-    Case, LONGEST_AXIS, NAME_RULE, ParamValue, Params, Problem, VariantId, is_name, parameter_name,
-};
+use regatta_worker::attention::{Case, NAME_RULE, ParamValue, VariantId, is_name, parameter_name};
 use regatta_worker::units::Share;
-
-/// More cases than these are a slip of the pen.
-pub const MOST_CASES: usize = 100_000;
 
 /// The worker whose variants run on the CPU, where a cold cache is no usual state.
 const CPU: &str = "cpu";
@@ -29,10 +21,10 @@ const CPU: &str = "cpu";
 /// The first thing in it that cannot stand.
 pub fn read(
     name: &str,
-    source: &Source,
+    source: &TomlText,
     base: &dyn Fn(&str) -> Result<Suite, DocumentError>,
 ) -> Result<Suite, DocumentError> {
-    let document = Document::parse(source)?;
+    let document = TomlDocument::parse(source)?;
     let file: SuiteFile = document.read()?;
     let mut suite = match &file.extends {
         Some(extended) => {
@@ -97,15 +89,15 @@ pub fn read(
 ///
 /// # Errors
 /// The first thing in it that cannot stand.
-pub fn read_config(source: &Source) -> Result<Suite, DocumentError> {
-    let document = Document::parse(source)?;
+pub fn read_config(source: &TomlText) -> Result<Suite, DocumentError> {
+    let document = TomlDocument::parse(source)?;
     let mut found = Suite::default();
     configure(&document, document.read()?, &mut found)?;
     Ok(found)
 }
 
 fn configure(
-    document: &Document<'_>,
+    document: &TomlDocument<'_>,
     config: ConfigFile,
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
@@ -157,7 +149,7 @@ fn measure(table: &MeasureTable, settings: &mut Settings) {
 }
 
 fn policy(
-    document: &Document<'_>,
+    document: &TomlDocument<'_>,
     table: &PolicyTable,
     policy: &mut Policy,
 ) -> Result<(), DocumentError> {
@@ -199,226 +191,9 @@ fn policy(
     Ok(())
 }
 
-/// A list of values that stands in a document.
-struct List<'a> {
-    document: &'a Document<'a>,
-    at: KeyPath,
-    values: &'a OneOrMore<Scalar>,
-}
-
-impl List<'_> {
-    /// The text of each value, as `check` has it.
-    fn texts(
-        &self,
-        check: impl Fn(&Scalar) -> Result<String, String>,
-    ) -> Result<Vec<String>, DocumentError> {
-        let texts = self.values.iter().map(|(place, value)| {
-            let wrong = |why| {
-                let at = place.map(|place| self.at.index(place));
-                self.document.error(&at.unwrap_or(self.at.clone()), why)
-            };
-            check(value).map_err(wrong)
-        });
-        let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
-        match texts.is_empty() {
-            true => Err(self.document.error(
-                &self.at,
-                "an empty list makes no case; give at least one value",
-            )),
-            false => Ok(texts),
-        }
-    }
-}
-
-/// The lists of some axes: each value is one that its axis can have.
-fn axes(
-    document: &Document<'_>,
-    at: &KeyPath,
-    axes: &Axes,
-    beside: &[&'static str],
-) -> Result<BTreeMap<&'static str, Vec<String>>, DocumentError> {
-    let mut lists = BTreeMap::new();
-    for (name, values) in &axes.0 {
-        let at = at.key(name);
-        let Some(axis) = settable().find(|known| known == name) else {
-            let known: Vec<&str> = beside.iter().copied().chain(settable()).collect();
-            return Err(document.error(&at, unknown_key(name, &known)));
-        };
-        let list = List {
-            document,
-            at,
-            values,
-        };
-        lists.insert(axis, list.texts(|value| axis_value(axis, value))?);
-    }
-    Ok(lists)
-}
-
-fn axis_value(name: &str, value: &Scalar) -> Result<String, String> {
-    let found = match value {
-        Scalar::Number(_) => "integer",
-        Scalar::Word(_) => "string",
-        Scalar::Other(found) => found,
-    };
-    match axis(name) {
-        Some(axis) if !matches!(axis.form, Form::Number(_) | Form::Width(_)) => match value {
-            Scalar::Word(word) => axis.check(word).map_err(|error| error.to_string()),
-            _ => Err(format!("expected a string, found {found}")),
-        },
-        // `seq` is one, too.
-        _ => match value {
-            Scalar::Number(number) if (1..=LONGEST_AXIS.into()).contains(number) => {
-                Ok(number.to_string())
-            }
-            Scalar::Number(_) => Err(format!("must be from 1 to {LONGEST_AXIS}")),
-            _ => Err(format!("expected a whole number, found {found}")),
-        },
-    }
-}
-
-/// The value of a parameter, which can stand in a case id.
-fn parameter(value: &Scalar) -> Result<ParamValue, String> {
-    let text = value
-        .text()
-        .map_err(|found| format!("expected a number or a string, found {found}"))?;
-    text.parse().map_err(|error| format!("{error}"))
-}
-
-fn sweep(
-    document: &Document<'_>,
-    at: &KeyPath,
-    table: &SweepTable,
-    named: &BTreeMap<String, Axes>,
-    suite: &mut Suite,
-) -> Result<(), DocumentError> {
-    let element = |key: &str, place: Option<usize>| match place {
-        Some(place) => at.key(key).index(place),
-        None => at.key(key),
-    };
-    let mut variants = Vec::new();
-    for (place, written) in table.variants.iter() {
-        let at = element("variants", place);
-        let id: VariantId = written
-            .parse()
-            .map_err(|error| document.error(&at, format!("{error}")))?;
-        suite
-            .origins
-            .entry(id.clone())
-            .or_insert_with(|| document.place(&at));
-        variants.push(id);
-    }
-    let beside = axes(document, at, &table.axes, &["variants", "shapes", "params"])?;
-    let mut shapes = Vec::new();
-    for (place, shape) in table.shapes.iter().flat_map(OneOrMore::iter) {
-        let at = element("shapes", place);
-        let (shape, at) = match shape {
-            ValueOr::Table(shape) => (shape, at),
-            ValueOr::Value(name) => match named.get(name) {
-                Some(shape) => (shape, KeyPath::root("shapes").key(name)),
-                None => {
-                    let known: Vec<&str> = named.keys().map(String::as_str).collect();
-                    let error = unknown_key(name, &known).replace("key", "shape");
-                    return Err(document.error(&at, error));
-                }
-            },
-        };
-        shapes.push(axes(document, &at, shape, &[])?);
-    }
-    for (key, is_empty) in [
-        ("variants", variants.is_empty()),
-        ("shapes", table.shapes.is_some() && shapes.is_empty()),
-    ] {
-        if is_empty {
-            let error = "an empty list makes no case; give at least one value";
-            return Err(document.error(&at.key(key), error));
-        }
-    }
-    if table.shapes.is_none() {
-        shapes.push(BTreeMap::new());
-    }
-    // What a shape says of an axis goes before what stands beside it.
-    for shape in &mut shapes {
-        for (name, values) in &beside {
-            shape.entry(name).or_insert_with(|| values.clone());
-        }
-    }
-    let mut params = BTreeMap::new();
-    for (name, values) in &table.params {
-        let at = at.key("params").key(name);
-        parameter_name(name).map_err(|error| document.error(&at, error.to_string()))?;
-        let list = List {
-            document,
-            at,
-            values,
-        };
-        let texts = list.texts(|value| parameter(value).map(|value| value.to_string()))?;
-        params.insert(name.as_str(), texts);
-    }
-    let shapes_made = shapes.iter().map(size).fold(0, usize::saturating_add);
-    let made = [variants.len(), shapes_made, size(&params)];
-    let made = made.iter().fold(1usize, |all, n| all.saturating_mul(*n));
-    if made.saturating_add(suite.cases.len()) > MOST_CASES {
-        let before = match suite.cases.len() {
-            0 => String::new(),
-            before => format!(" beside the {before} that are there already"),
-        };
-        let error = format!(
-            "makes {made} cases{before}, and a suite has at most {MOST_CASES}; give fewer values"
-        );
-        return Err(document.error(at, error));
-    }
-    let params: Vec<Params> = product(&params).iter().map(parameters).collect();
-    for point in shapes.iter().flat_map(product) {
-        let problem = Problem::at(&point).map_err(|error| {
-            let values: Vec<String> = point.iter().map(|(k, v)| format!("{k} = {v}")).collect();
-            document.error(at, format!("{error} (at {})", values.join(", ")))
-        })?;
-        for variant in &variants {
-            suite.cases.extend(params.iter().map(|params| Case {
-                variant: variant.clone(),
-                problem: problem.clone(),
-                params: params.clone(),
-            }));
-        }
-    }
-    Ok(())
-}
-
-/// How many points the product of some lists has.
-fn size(lists: &BTreeMap<&str, Vec<String>>) -> usize {
-    let lengths = lists.values().map(Vec::len);
-    lengths.fold(1, usize::saturating_mul)
-}
-
-/// The product of some lists.
-fn product<'a>(lists: &BTreeMap<&'a str, Vec<String>>) -> Vec<BTreeMap<&'a str, String>> {
-    lists
-        .iter()
-        .fold(vec![BTreeMap::new()], |points, (key, values)| {
-            let with = |point: &BTreeMap<&'a str, String>, value: &String| {
-                let mut point = point.clone();
-                point.insert(*key, value.clone());
-                point
-            };
-            let longer = points
-                .iter()
-                .flat_map(|point| values.iter().map(move |value| with(point, value)));
-            longer.collect()
-        })
-}
-
-/// The parameters at a point of their product.
-fn parameters(point: &BTreeMap<&str, String>) -> Params {
-    let mut params = Params::default();
-    for (name, text) in point {
-        params.set(name, ParamValue::from(text.as_str()));
-    }
-    params
-}
-
 /// The values of `[set]`, in place of those that cases ask for.
 fn overrides(
-    document: &Document<'_>,
+    document: &TomlDocument<'_>,
     set: &Replacements,
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
@@ -451,25 +226,4 @@ fn overrides(
         }
     }
     Ok(())
-}
-
-/// The facets that a selector names, and their values as texts.
-pub(super) fn facets(
-    document: &Document<'_>,
-    at: &KeyPath,
-    facets: &Facets,
-) -> Result<BTreeMap<String, Vec<String>>, DocumentError> {
-    let lists = facets.iter().map(|(name, values)| {
-        let list = List {
-            document,
-            at: at.key(name),
-            values,
-        };
-        let texts = list.texts(|value| {
-            let text = value.text();
-            text.map_err(|found| format!("expected a number or a string, found {found}"))
-        })?;
-        Ok((name.clone(), texts))
-    });
-    lists.collect()
 }

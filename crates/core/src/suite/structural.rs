@@ -180,7 +180,7 @@ impl Count {
     ///
     /// # Errors
     /// A text that names no function, or one whose name a count has that is always made.
-    pub fn name_of(function: &str) -> Result<&str, String> {
+    pub fn function_name(function: &str) -> Result<&str, String> {
         let identifier = |word: &str| {
             let letter = |c: char| c.is_alphabetic() || c == '_';
             word.starts_with(letter) && word.chars().all(|c| letter(c) || c.is_numeric())

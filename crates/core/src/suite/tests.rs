@@ -1,8 +1,8 @@
-use super::document::Source;
+use super::document::TomlText;
 use super::*;
 
 fn parse(text: &str) -> Result<Suite, String> {
-    let source = Source {
+    let source = TomlText {
         label: "s.toml".to_owned(),
         text: text.to_owned(),
     };
