@@ -115,7 +115,7 @@ fn replaced(found: &mut Changes, kernels: &[KernelChange]) {
 /// Kernels that are named of those in the place of others.
 const NAMED: usize = 3;
 
-/// Kernels by name, at most [`NAMED`] of them.
+/// Kernels by name, at most three of them.
 pub fn names(kernels: &[&KernelChange]) -> Vec<String> {
     let names = kernels.iter().map(|kernel| kernel.called().to_owned());
     let mut names: Vec<String> = names.collect();
