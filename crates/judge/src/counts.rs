@@ -42,7 +42,8 @@ pub const OF_THE_HOST: &str = " of the host a call in it";
 /// The event that a counted function is, where its name says it.
 pub fn event(name: &str) -> Option<&'static str> {
     match name {
-        "backend_selections" => Some("backend re-selected"),
+        // TransformerEngine's function; older runs call the count by its purpose.
+        "backend_selections" | "get_attention_backend" => Some("backend re-selected"),
         AUTOTUNE => Some("retuned"),
         _ => None,
     }

@@ -51,7 +51,6 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     let options = Options {
         clock: args.clock.into(),
         reference_from: reference(&history, args.reference.as_deref())?,
-        ..Options::default()
     };
     let all = series(&history, options.clock);
     if all.iter().all(|series| series.runs.is_empty()) {
