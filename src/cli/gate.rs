@@ -19,7 +19,7 @@ use regatta_measure::versions::Spec;
 /// With --base all is measured in pairs. Exits 0 when everything was measured and checked and
 /// nothing is worse or may be, 1 when something is worse: slower, a violated expectation or limit,
 /// a wrong result, a crash or a hang, or a structure that got worse (fewer blocks, added copies,
-/// spills; `ignore` in [policy] names others). Exits 3 when it is inconclusive: no baseline, another
+/// spills), unless `policy.ignore` names it. Exits 3 when it is inconclusive: no baseline, another
 /// machine, missing cases, or something may be worse and was not decided. A gate that was stopped
 /// goes on where it was.
 #[derive(Args, Debug)]
