@@ -47,8 +47,8 @@ class TestSuites:
         ]
         suite = tomllib.loads(comparison.suite(here, there, problems))
         file = Path(__file__).resolve()
-        assert suite["workers"]["base"]["python"] == f"{file}:here"
-        assert suite["workers"]["head"]["python"] == f"{file}:there"
+        assert suite["workers"]["base"] == f"{file}:here"
+        assert suite["workers"]["head"] == f"{file}:there"
         first, second = suite["sweep"]
         assert first["variants"] == ["base/here", "head/there"]
         assert first["params"] == {"block": ["auto", 32]}

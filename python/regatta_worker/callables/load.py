@@ -19,7 +19,7 @@ from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, 
 
 @dataclass(frozen=True)
 class Target:
-    """What `python` of a `[workers.NAME]` says."""
+    """The code that `workers.NAME` of a suite names."""
 
     name: str
     """The worker's."""
@@ -60,8 +60,8 @@ def imported(target: Target) -> ModuleType:
 def _from_file(target: Target, path: Path) -> ModuleType:
     if not path.is_file():
         raise Failed(
-            f"there is no file {path}; `python` of [workers.{target.name}] is a path from the "
-            f"folder of the file that says it"
+            f"there is no file {path}; `workers.{target.name}` is a path from the folder of the "
+            f"file that says it"
         )
     name = path.stem
     if other := _of_that_name(name, path):
@@ -174,7 +174,7 @@ def framework(target: Target, found: dict[str, Function]) -> str:
     if len(told) > 1:
         listed = " and ".join(f"{where} takes {name}" for name, where in told.items())
         raise Failed(
-            f"{listed}, and a worker has arrays of one; give each a [workers.NAME] of its own"
+            f"{listed}, and a worker has arrays of one; give each a `workers.NAME` of its own"
         )
     if told:
         return str(next(iter(told)))
