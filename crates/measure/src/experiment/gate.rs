@@ -73,24 +73,21 @@ pub fn gate(
         )));
     }
     let mut files = experiment.open()?;
-    let code = match experiment.stored_base() {
-        Some(base) if !request.structure_only => {
-            let head = &experiment.head;
-            base_code(&base.header, &head.header, &head.directory)
-        }
-        _ => Err(String::new()),
-    };
+    let timed_base = experiment.stored_base().filter(|_| !request.structure_only);
+    let code = timed_base.map(|base| {
+        let head = &experiment.head;
+        base_code(&base.header, &head.header, &head.directory)
+    });
     // What is open is measured in pairs then.
-    experiment.expectations_alone = code.is_ok();
+    experiment.expectations_alone = matches!(code, Some(Ok(_)));
     let evidence = experiment.decide(&mut files)?;
     let pairs = match &code {
-        Ok(code) => measure_pairs(&evidence.judgement, request, &mut experiment, code)?,
-        Err(why) => {
-            if evidence.judgement.rows.iter().any(is_inconclusive) && !why.is_empty() {
-                experiment.head.say(against_stored(why));
-            }
+        Some(Ok(code)) => measure_pairs(&evidence.judgement, request, &mut experiment, code)?,
+        Some(Err(why)) if evidence.judgement.rows.iter().any(is_inconclusive) => {
+            experiment.head.say(against_stored(why));
             None
         }
+        _ => None,
     };
     let mut measured = experiment.conclude(files, evidence);
     if let Some(pairs) = pairs {
@@ -307,13 +304,7 @@ fn base_code(base: &RunHeader, head: &RunHeader, directory: &Path) -> Result<Bas
             return Err(format!("{first}, and the baseline is of no clean revision"));
         };
         specs.push(Spec::Revision(git.revision.clone()));
-        names.push(format!(
-            "revision {}",
-            base.git
-                .as_ref()
-                .map(regatta_judge::revision_text)
-                .unwrap_or_default()
-        ));
+        names.push(format!("revision {}", judge::revision_text(git)));
     }
     match packages.as_slice() {
         [] => {}
