@@ -13,6 +13,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 use crate::common::{Place, copy, fake_worker};
@@ -254,18 +256,12 @@ fn every_situation_has_its_answer() {
 #[test]
 #[ignore = "takes a minute"]
 fn nightly_random_suites_through_the_gate() {
-    let (bases, mut state) = (Bases::default(), 7_u64);
-    let mut draw = |below: u64| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 33) % below
-    };
+    let (bases, mut random) = (Bases::default(), ChaCha8Rng::seed_from_u64(7));
     for number in 0..50 {
         let changes: Vec<(u64, i64)> = (2..10)
             .map(|of| {
-                let size = 5 + draw(46) as i64;
-                (8 * of, [0, 0, size, -size][draw(4) as usize])
+                let size = random.random_range(5..=50);
+                (8 * of, [0, 0, size, -size][random.random_range(0..4)])
             })
             .collect();
         let moved = changes.iter().filter(|(_, change)| *change != 0);
