@@ -15,7 +15,6 @@ from typing import cast
 
 from regatta_worker import libraries
 from regatta_worker.callables import load as callables
-from regatta_worker.callables.function import FRAMEWORKS
 from regatta_worker.forking import fork_workers
 from regatta_worker.protocol.channel import Absent, Worker
 from regatta_worker.protocol.refusals import absence
@@ -59,7 +58,6 @@ def main() -> None:
     served.add_argument("-m", dest="module", help="a module of functions")
     parser.add_argument("--function", help="the one function; else each that begins with q, k, v")
     parser.add_argument("--name", default="mine", help="what the worker of functions is called")
-    parser.add_argument("--framework", choices=FRAMEWORKS, help="of their arrays")
     parser.add_argument("--rank", type=int, help="one rank of a library of several processes")
     parser.add_argument(
         "--forks",
@@ -72,9 +70,7 @@ def main() -> None:
         loading = functools.partial(load, name)
         opening = functools.partial(open_worker, name, asked.rank)
     else:
-        target = callables.Target(
-            asked.name, asked.file, asked.module, asked.function, asked.framework
-        )
+        target = callables.Target(asked.name, asked.file, asked.module, asked.function)
         name = target.name
         loading = functools.partial(callables.preload, target)
         opening = functools.partial(callables.open_worker, target)

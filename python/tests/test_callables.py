@@ -311,8 +311,6 @@ class TestNamed:
             for name in ("jax", "torch")
         }
         with pytest.raises(Failed, match="jax takes jax and bench.py:torch takes torch"):
-            framework(Target("mine", "bench.py"), functions)
+            framework(functions)
         del functions["torch"]
-        assert framework(Target("mine", "bench.py"), functions) == "jax"
-        said = Target("mine", "bench.py", framework="numpy")
-        assert framework(said, functions) == "numpy"
+        assert framework(functions) == "jax"

@@ -209,20 +209,29 @@ class TestSets:
 
 @pytest.mark.skipif(not support.installed("jax"), reason="jax is not installed")
 @pytest.mark.parametrize(
-    ("words", "kind"),
+    ("words", "by_xla", "kind"),
     [
-        ("head_dim must be a multiple of 8", Unsupported),
-        ("CUDA error: an illegal memory access was encountered", RuntimeError),
-        ("RESOURCE_EXHAUSTED: Out of memory", Failed),
+        ("head_dim must be a multiple of 8", False, Unsupported),
+        ("CUDA error: an illegal memory access was encountered", False, RuntimeError),
+        ("RESOURCE_EXHAUSTED: Out of memory", True, Failed),
+        ("UNIMPLEMENTED: cuDNN fusion", True, Unsupported),
+        ("INTERNAL: No valid engine configs for Matmul_MUL_Reduction", True, Unsupported),
+        ("INTERNAL: Failed to load in-memory CUBIN: CUDA_ERROR_NOT_SUPPORTED", True, RuntimeError),
+        ("INTERNAL: ptxas exited with non-zero error code 65280", True, RuntimeError),
+        ("FAILED_PRECONDITION: DNN library initialization failed", True, RuntimeError),
+        ("UNKNOWN: the compiler process ended", True, RuntimeError),
     ],
 )
-def test_what_broke_before_the_first_call_is_no_refusal(
-    words: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+def test_a_compilation_that_broke_is_no_refusal(
+    words: str, by_xla: bool, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import jax
+
     from regatta_worker.libraries import jax as jax_worker
 
     worker = jax_worker.JaxWorker()
-    broken = mock.Mock(lower=mock.Mock(side_effect=RuntimeError(words)))
+    error = jax.errors.JaxRuntimeError(words) if by_xla else RuntimeError(words)
+    broken = mock.Mock(lower=mock.Mock(side_effect=error))
     monkeypatch.setattr(worker, "jitted", lambda function: broken)
     request = {"variant": "xla", "seed": 1, "params": {}, "problem": support.wire()}
     with pytest.raises(kind, match=words):

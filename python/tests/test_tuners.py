@@ -51,7 +51,7 @@ tuner = Autotuner(
     lambda configs, key: configs[key > 16],
 )
 
-def attention(q, k, v):
+def attention(q: np.ndarray, k, v):
     tuner.run(q.shape[1])
     weights = np.exp(np.einsum("bihd,bjhd->bhij", q, k) * np.float32(q.shape[-1] ** -0.5))
     return np.einsum("bhij,bjhd->bihd", weights / weights.sum(-1, keepdims=True), v)
@@ -134,7 +134,7 @@ def test_what_the_tuner_of_a_function_chose_is_effective(
     monkeypatch.setattr(sys, "path", [*sys.path])
     path = tmp_path / "tuned_attention.py"
     path.write_text(CALLABLE)
-    target = Target("own", str(path), None, "attention", "numpy")
+    target = Target("own", str(path), function="attention")
     session = Session(lambda: open_worker(target), "own")
 
     def answer(**request: Any) -> dict[str, Any]:

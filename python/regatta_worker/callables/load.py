@@ -26,7 +26,6 @@ class Target:
     file: str | None = None
     module: str | None = None
     function: str | None = None
-    framework: str | None = None
 
     @property
     def code(self) -> str:
@@ -165,11 +164,9 @@ def _those(module: ModuleType) -> str:
     return f"there are {', '.join(own)}" if own else "there are none in it"
 
 
-def framework(target: Target, found: dict[str, Function]) -> str:
-    """Whose arrays the functions take: what the suite says; else what the annotation of `q`
-    says; else CuPy where importing the code imported it, else torch, else jax, else numpy."""
-    if target.framework is not None:
-        return target.framework
+def framework(found: dict[str, Function]) -> str:
+    """Whose arrays the functions take: what the annotation of `q` says; else CuPy where importing
+    the code imported it, else torch, else jax, else numpy."""
     told = {function.framework: function.where for function in found.values() if function.framework}
     if len(told) > 1:
         listed = " and ".join(f"{where} takes {name}" for name, where in told.items())
@@ -185,11 +182,9 @@ def open_worker(target: Target) -> Worker:
     """Imports the code and what serves it."""
     found = _functions(target)
     try:
-        module = importlib.import_module(
-            f"regatta_worker.callables.{framework(target, found)}_functions"
-        )
+        module = importlib.import_module(f"regatta_worker.callables.{framework(found)}_functions")
     except ModuleNotFoundError as error:
-        # The framework that the suite says; one that the code imports is there.
+        # The framework that an annotation names; one that the code imports is there.
         raise Failed(not_imported(target, error)) from error
     return cast("Worker", module.WORKER(target, found))
 
@@ -197,9 +192,7 @@ def open_worker(target: Target) -> Worker:
 def preload(target: Target) -> None:
     """Imports the code and its framework for workers that are forked later."""
     found = _functions(target)
-    module = importlib.import_module(
-        f"regatta_worker.callables.{framework(target, found)}_functions"
-    )
+    module = importlib.import_module(f"regatta_worker.callables.{framework(found)}_functions")
     if hasattr(module, "preload"):
         module.preload()
 

@@ -11,7 +11,10 @@ from regatta_worker.protocol.channel import Unsupported
 
 NO_REFUSAL = (
     "cuda error",
+    "cuda_error",
     "cuda driver error",
+    "dnn library",
+    "ptxas",
     "triton error [cuda]",
     "illegal memory access",
     "illegal address",
@@ -22,6 +25,12 @@ NO_REFUSAL = (
     "build failed",
 )
 """Words in an exception by which something broke; any other is a check the case did not pass."""
+
+XLA_CHECKS = ("invalid_argument:", "unimplemented:")
+"""Statuses of an XLA error that refuse a computation; by any other status something broke."""
+
+CUDNN_CHECKS = ("no valid engine", "no execution plan", "not support")
+"""Words of cuDNN's refusals, which XLA reports as INTERNAL."""
 
 PACKAGE = Path(__file__).parent.parent
 
@@ -43,9 +52,14 @@ def refusal(error: Exception, said: list[str]) -> Exception:
 
 
 def broke(error: Exception) -> bool:
-    """Whether an exception tells of something that broke, and of no check."""
+    """Whether an exception reports something that broke, not a check that refuses the case."""
     words = str(error).lower()
-    return any(sign in words for sign in NO_REFUSAL)
+    if any(sign in words for sign in NO_REFUSAL):
+        return True
+    # By name: older releases of JAX call it XlaRuntimeError.
+    if type(error).__name__ not in ("JaxRuntimeError", "XlaRuntimeError"):
+        return False
+    return not (words.startswith(XLA_CHECKS) or any(sign in words for sign in CUDNN_CHECKS))
 
 
 def _is_own(error: Exception) -> bool:
