@@ -7,7 +7,8 @@ import re
 import pytest
 
 import support
-from faults import judging, table
+from faults import table
+from trace_faults import judge
 
 FAULTS = support.ROOT / "crates/probe/tests/faults"
 JUDGE = support.ROOT / "crates/judge/src"
@@ -64,6 +65,6 @@ def test_a_row_is_right_by_its_exit_code_and_first_cause(
     expected = () if harmless else ("copies-added", "launches-added")
     findings = [{"cause": cause, "evidence": f"of {cause}"} for cause in causes]
     answer = {"findings": findings, "verdict": {"reasons": ["longer"]}}
-    row = judging.filled(judging.Row("llama", "clone", expected, exit=code), answer)
-    assert row.right == right
-    assert ("WRONG" in row.shown()) != right
+    found, row = judge(table.Change("llama", "clone", "", expected), code, answer)
+    assert found == right
+    assert ("WRONG" in row) != right

@@ -1,24 +1,23 @@
-"""What both rulers share: readings of the GPU clock beside CUPTI's records, round by round.
+"""Readings of the GPU clock beside CUPTI's records, round by round, for ruler.py and ruler_jax.py.
 
-Of a call that is one kernel a reading is compared with CUPTI's duration of it, the cache flushed
-alike. A call of several operations has gaps, which CUPTI stretches; its reading must lie between
-the time in which any of them ran and the time from the first start to the last end, give or take
-0.1 µs an operation: kernels that begin before the one before them has ended do so later under
-CUPTI.
+A reading of one kernel is compared with CUPTI's duration of it, the cache flushed alike. Several
+operations have gaps between them, which CUPTI stretches: their reading lies between the time in
+which any of them ran and the time from the first start to the last end, within 0.1 µs an
+operation, because kernels that overlap begin later under CUPTI.
 """
 
 from __future__ import annotations
 
-import statistics
+import os
 from collections.abc import Callable
-from itertools import groupby
+from statistics import median
 from typing import Any
 
-from cupti import Cupti, Operation
-from regatta_worker.clock.probe import Probe
+from regatta_worker.census.launches import Recorder
+from regatta_worker.clock.probe import VARIABLE, Probe
 
 ROUNDS = 6
-"""Clock and CUPTI in turn: a board that warms up moves 400 µs by several."""
+"""Rounds of clock and CUPTI in turn: a board that warms up moves 400 µs by several."""
 
 SAMPLES = 20
 TOLERANCE_NS, TOLERANCE_SHARE = 500.0, 0.003
@@ -28,63 +27,67 @@ OVERLAP_NS = 100.0
 """Further tolerance for each operation of a call that has several."""
 
 FLUSH_BYTES = 64 << 20
-"""A larger fill is the clock's own; no result here is that large."""
+"""A fill of this size or more is the clock's own; no result here is that large."""
 
+Operation = dict[str, Any]
 failures: list[str] = []
 
 
 def say(text: str, right: bool = True) -> None:
-    """One line of the report."""
+    """Prints one line of the report."""
     print(("ok    " if right else "FAIL  ") + text, flush=True)
     if not right:
         failures.append(text)
 
 
 def summary() -> int:
-    """The last line of the report, and the exit status."""
+    """Prints the last line of the report; returns the exit status."""
     print(f"{len(failures)} failed" if failures else "all right")
     return 1 if failures else 0
 
 
-def calls_of(operations: list[Operation]) -> list[list[Operation]]:
-    """The operations of each call: between two calls stands a kernel of the clock's. Where the
-    calls do nothing but that, all are alike."""
-    parts = groupby(operations, key=lambda operation: operation.name.startswith("regatta_"))
-    found = ([op for op in part if op.bytes < FLUSH_BYTES] for ours, part in parts if not ours)
-    calls = [part for part in found if part]
-    return calls or [[op] for op in operations if op.name.startswith("regatta_")]
+def record(sample: Callable[[], Any]) -> list[Operation]:
+    """The operations of a call while it is sampled, without the clock's own; of a call that
+    launches nothing else, one of the clock's kernels."""
+    recorded, _ = Recorder(os.environ[VARIABLE]).between(sample)
+    operations: list[Operation] = recorded["operations"]
+    ours = [op for op in operations if op.get("name", "").startswith("regatta_")]
+    call = [op for op in operations if op not in ours and op.get("bytes", 0) < FLUSH_BYTES]
+    return call or ours[-1:]
 
 
 def busy_ns(operations: list[Operation]) -> int:
-    """The time in which any ran: a kernel may begin before the one before it ends."""
+    """The time in which any operation ran: a kernel may begin before the one before it ends."""
     total, until = 0, 0
     for op in operations:
-        total += max(op.end - max(op.start, until), 0)
-        until = max(until, op.end)
+        total += max(op["end_ns"] - max(op["start_ns"], until), 0)
+        until = max(until, op["end_ns"])
     return total
 
 
-def compare(cupti: Cupti, clock: Probe, name: str, cold: bool, call: Callable[[], Any]) -> None:
-    """Clock against CUPTI, round by round."""
+def span_ns(operations: list[Operation]) -> int:
+    """The time from the first start to the last end."""
+    return int(max(op["end_ns"] for op in operations) - operations[0]["start_ns"])
+
+
+def compare(clock: Probe, name: str, cold: bool, call: Callable[[], Any]) -> None:
+    """Compares the clock with CUPTI, round by round."""
+
+    def sample() -> float:
+        return clock.sample(cold, call).device_ns
+
     for _ in range(15):
-        clock.sample(cold, call)
+        sample()
     readings, busy, spans, most = [], [], [], 1
     for _ in range(ROUNDS):
-        readings.append(
-            statistics.median(clock.sample(cold, call).device_ns for _ in range(SAMPLES))
-        )
-        with cupti.recording() as operations:
-            for _ in range(SAMPLES):
-                clock.sample(cold, call)
-        calls = calls_of(operations)
-        busy.append(float(statistics.median(map(busy_ns, calls))))
-        spans.append(
-            float(statistics.median(max(op.end for op in part) - part[0].start for part in calls))
-        )
+        readings.append(median(sample() for _ in range(SAMPLES)))
+        calls = [record(sample) for _ in range(SAMPLES)]
+        busy.append(float(median(map(busy_ns, calls))))
+        spans.append(float(median(map(span_ns, calls))))
         most = max(map(len, calls))
-    reading, lower, upper = map(statistics.median, (readings, busy, spans))
+    reading, lower, upper = map(median, (readings, busy, spans))
     if most == 1:
-        off = statistics.median(a - b for a, b in zip(readings, busy, strict=True))
+        off = median(a - b for a, b in zip(readings, busy, strict=True))
         right = abs(off) <= max(TOLERANCE_NS, TOLERANCE_SHARE * lower)
         truth = f"CUPTI {lower / 1e3:.2f} us, off by {off / 1e3:+.2f} us"
     else:
@@ -97,7 +100,7 @@ def compare(cupti: Cupti, clock: Probe, name: str, cold: bool, call: Callable[[]
 
 
 def misbehaving_calls(clock: Probe, call: Callable[[], Any], wait: Callable[[Any], Any]) -> None:
-    """A call that waits, and one that fails, harm themselves alone."""
+    """Checks that a call that waits, and one that fails, harm themselves alone."""
     forced, after = clock.sample(True, lambda: wait(call())), clock.sample(True, call)
     say("a call that waits is let through and says so", forced.synchronised)
     say("the sample after it is an honest one", not after.synchronised)

@@ -24,7 +24,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "python"))
 
-from cupti import Cupti
 from regatta_worker.clock import probe
 from rounds import compare, misbehaving_calls, say, summary
 
@@ -74,10 +73,9 @@ def main() -> int:
     print(f"clock {clock.version} on {torch.cuda.get_device_name()}, torch {torch.__version__}")
     for _ in range(3):
         print("     ", clock.calibrate())
-    cupti = Cupti()
-    compare(cupti, clock, "a kernel that does nothing", False, clock.null_kernel)
+    compare(clock, "a kernel that does nothing", False, clock.null_kernel)
     small = torch.randn(1024, device="cuda")
-    compare(cupti, clock, "1024 elements plus one", True, lambda: small.add_(1.0))
+    compare(clock, "1024 elements plus one", True, lambda: small.add_(1.0))
     host_cost(clock)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         for batch, heads, seq, head_dim in SHAPES:
@@ -92,9 +90,7 @@ def main() -> int:
                 return F.scaled_dot_product_attention(q, k, v)  # noqa: B023
 
             for cold in (True, False):
-                compare(
-                    cupti, clock, f"FlashAttention-2 {(batch, heads, seq, head_dim)}", cold, call
-                )
+                compare(clock, f"FlashAttention-2 {(batch, heads, seq, head_dim)}", cold, call)
         misbehaving_calls(clock, call, lambda results: torch.cuda.synchronize())
     clock.close()
     return summary()

@@ -3,10 +3,9 @@
     cargo rustc --release -p regatta-probe --crate-type cdylib
     REGATTA_PROBE=target/release/libregatta_probe.so python3 crates/probe/tests/ruler_jax.py
 
-With XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT=1 XLA queues work from threads of its own. Prints what it
-measures and
-exits with 1 if a kernel's reading is off by more than 0.5 µs, if the marker changes what XLA runs,
-or if XLA leaves the clock's stream.
+With XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT=1 XLA queues work from threads of its own. Exits with 1
+if a kernel's reading is off by more than 0.5 µs, if the marker changes what XLA runs, or if XLA
+leaves the clock's stream.
 """
 
 from __future__ import annotations
@@ -26,12 +25,11 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.gpu.attention import mha
 
-from cupti import Cupti, Operation
 from regatta_worker.clock import probe
 from regatta_worker.libraries import jax as jax_worker
 from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.clock import XlaProbe
-from rounds import compare, misbehaving_calls, say, summary
+from rounds import Operation, compare, misbehaving_calls, record, say, summary
 from support import CAUSAL, FULL, wire
 
 PALLAS = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64))
@@ -54,11 +52,8 @@ CASES = (
 BF16_ERROR = 1.5e-2
 """Relative error of a right result in bf16."""
 
-FEW = 4
-"""So many operations are named in the report."""
 
-
-def single_kernels(cupti: Cupti, clock: XlaProbe) -> None:
+def single_kernels(clock: XlaProbe) -> None:
     """Calls of one kernel: the reading is the kernel's time."""
     for shape in PALLAS:
         batch, heads, seq, head_dim = shape
@@ -72,11 +67,11 @@ def single_kernels(cupti: Cupti, clock: XlaProbe) -> None:
         error = jnp.linalg.norm(compiled(*qkv) - exact) / jnp.linalg.norm(exact)
         say(f"Pallas forward {shape}: relative error {error:.1e}", bool(error < BF16_ERROR))
         for cold in (True, False):
-            compare(cupti, clock, f"Pallas forward {shape}", cold, lambda: compiled(*qkv))  # noqa: B023
+            compare(clock, f"Pallas forward {shape}", cold, lambda: compiled(*qkv))  # noqa: B023
     for elements in SUMS:
         values = jax.random.normal(jax.random.key(7), (elements,))
         compiled = jax.jit(jax_clock.marked(lambda x: x + 1))
-        compare(cupti, clock, f"{elements} elements plus one", True, lambda: compiled(values))  # noqa: B023
+        compare(clock, f"{elements} elements plus one", True, lambda: compiled(values))  # noqa: B023
 
 
 def prepared(worker: jax_worker.JaxWorker, clock: XlaProbe | None, **request: Any) -> Any:
@@ -91,37 +86,24 @@ def prepared(worker: jax_worker.JaxWorker, clock: XlaProbe | None, **request: An
     return worker.case
 
 
-def operations_of(cupti: Cupti, call: Callable[[], Any]) -> list[Operation]:
-    """What one call runs."""
-    with cupti.recording() as operations:
-        jax.block_until_ready(call())
-    return operations
+def kinds(operations: list[Operation]) -> list[tuple[str, int]]:
+    """What the marker must not change. Names of equal kernels differ from one compilation to the
+    next, and so may the order of operations that do not depend on each other."""
+    return sorted((op["kind"], op.get("bytes", 0)) for op in operations)
 
 
-def shape_of(operations: list[Operation]) -> list[tuple[int, bool, bool]]:
-    """What must not change. Names of equal kernels differ from one compilation to the next,
-    and so may the order of operations that do not depend on each other."""
-    return sorted((op.bytes, op.stream is not None, op.in_graph) for op in operations)
-
-
-def same_work(cupti: Cupti, worker: jax_worker.JaxWorker, clock: XlaProbe, **request: Any) -> Any:
-    """The marked case, after checking that the marker adds nothing to it."""
+def same_work(worker: jax_worker.JaxWorker, clock: XlaProbe, **request: Any) -> Any:
+    """The marked case, after checking that the marker adds no operation and no stream."""
     problem = request["problem"]
-    name = "{variant} {} {} {} {}".format(
-        *(problem[axis] for axis in ("direction", "layout", "seq_q")),
-        "causal" if problem["mask"] == CAUSAL else "full",
-        variant=request["variant"],
-    )
-    expected = operations_of(cupti, prepared(worker, None, **request).call)
+    axes = " ".join(str(problem[axis]) for axis in ("direction", "layout", "seq_q"))
+    mask = "causal" if problem["mask"] == CAUSAL else "full"
+    prepared(worker, None, **request)
+    expected = record(worker.call)
     marked = prepared(worker, clock, **request)
-    found = operations_of(cupti, marked.call)
-    streams = {op.stream for op in found} - {None}
-    graphed = sum(op.in_graph for op in found)
-    right = shape_of(found) == shape_of(expected) and len(streams) == 1
-    say(f"{name}: {len(found)} operations, {graphed} in a graph, as without the marker", right)
-    if len(found) <= FEW:
-        each = (op.name[:40] + (f" of {op.bytes} bytes" if op.bytes else "") for op in found)
-        print("     ", ", ".join(each))
+    found = record(worker.call)
+    streams = {op["stream"] for op in found if op["kind"] == "kernel"}
+    right = kinds(found) == kinds(expected) and len(streams) == 1
+    say(f"{request['variant']} {axes} {mask}: {len(found)} operations, as unmarked", right)
     if not right:
         for title, operations in (("without", expected), ("with", found)):
             for op in operations:
@@ -129,14 +111,14 @@ def same_work(cupti: Cupti, worker: jax_worker.JaxWorker, clock: XlaProbe, **req
     return marked
 
 
-def every_kind(cupti: Cupti, worker: jax_worker.JaxWorker, clock: XlaProbe) -> None:
+def every_kind(worker: jax_worker.JaxWorker, clock: XlaProbe) -> None:
     """The marker on one small problem in every variant, direction, layout and mask."""
     axes = {"batch": 1, "heads": 8, "seq_q": 128, "head_dim": 64, "dtype": "bf16"}
     for variant, direction, layout, mask in product(
         ("xla", "cudnn"), ("forward", "backward", "both"), ("bshd", "bhsd"), (FULL, CAUSAL)
     ):
         problem = wire(direction=direction, layout=layout, mask=mask, **axes)
-        same_work(cupti, worker, clock, variant=variant, problem=problem)
+        same_work(worker, clock, variant=variant, problem=problem)
 
 
 def unmarked_calls(clock: XlaProbe, call: Callable[[], Any]) -> None:
@@ -155,27 +137,21 @@ def main() -> int:
     if clock is None:
         say(f"no clock: {probe.VARIABLE}={os.environ.get(probe.VARIABLE)}", False)
         return 1
-    client = "of its own threads" if _queues_in_threads() else "of the calling thread"
     version = worker.hello()["versions"]
-    print(f"{version['clock']}, JAX {version['jax']}, a client {client}, {clock.calibrate()}")
-    cupti = Cupti()
-    single_kernels(cupti, clock)
+    print(f"{version['clock']}, JAX {version['jax']}, {clock.calibrate()}")
+    single_kernels(clock)
     for variant, direction, (batch, heads, seq, head_dim) in CASES:
         axes = {"batch": batch, "heads": heads, "seq_q": seq, "head_dim": head_dim}
         problem = wire(dtype="bf16", direction=direction, **axes)
-        call = same_work(cupti, worker, clock, variant=variant, problem=problem).call
+        call = same_work(worker, clock, variant=variant, problem=problem).call
         for cold in (True, False):
-            compare(cupti, clock, f"{variant} {direction} {tuple(axes.values())}", cold, call)
-    every_kind(cupti, worker, clock)
+            compare(clock, f"{variant} {direction} {tuple(axes.values())}", cold, call)
+    every_kind(worker, clock)
     call = worker.prepared().call
     misbehaving_calls(clock, call, jax.block_until_ready)
     unmarked_calls(clock, call)
     clock.close()
     return summary()
-
-
-def _queues_in_threads() -> bool:
-    return os.environ.get("XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT", "0") == "1"
 
 
 if __name__ == "__main__":

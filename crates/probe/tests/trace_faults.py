@@ -1,88 +1,85 @@
 """Does `regatta diff` of two traces name the cause of a slowdown, and nothing else?
 
-    python3 probe/tests/trace_faults.py --regatta target/release/regatta
+    python3 crates/probe/tests/trace_faults.py --regatta target/release/regatta --keep FOLDER
 
-Programs on a GPU (attention, Llama in training and in generation, torch.compile, JAX
-and CUDA; faults/table.py lists them) are traced as they should be, then once with
-each of their faults and harmless changes. What the table in `faults/table.py` holds them to: of
-a fault, one of the causes that it gives is the first finding and the exit code of the diff is
-1; of a harmless change the exit code is 0. Prints a row each, and exits 1 where one is wrong.
+Traces programs on a GPU (attention, Llama in training and in generation, torch.compile, JAX and
+CUDA) as they should be, then once with each fault and each harmless change of `faults/table.py`.
+Of a fault, one of the causes in the table is the first finding, and `diff` exits with 1; of a
+harmless change it exits with 0. Prints a row each, and exits with 1 where one is wrong. Traces
+that are in FOLDER are not taken again.
 
-A program that is to be traced starts while another has the device, and waits for its turn, so
-that only one at a time is on it. Needs a CUDA device, PyTorch with Triton, transformers, and
-JAX for its program. tests/causes.rs does the same to runs of a suite, without a GPU.
+Needs a CUDA device, PyTorch with Triton, transformers, and JAX for its program. tests/causes.rs
+does the same to runs of a suite, without a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
-from faults import judging, table
+from faults.table import BASE, CHANGES, Change
+
+MAIN = Path(__file__).resolve().parent / "faults/main.py"
 
 
 def main() -> None:
-    """Traces every change that is asked for and judges it."""
+    """Traces and judges every change that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--regatta", default="regatta", help="the program that is tested")
     parser.add_argument("--only", nargs="*", default=[], metavar="PROGRAM/CHANGE")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write a line of JSON a change")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep traces and diffs here")
-    parser.add_argument("--jobs", type=int, default=4, help="programs that start at once")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep traces here")
     parser.add_argument("--runs", type=int, default=1, help="of a trace; four find less than 10 %%")
     wanted = parser.parse_args()
-    changes = [one for one in table.CHANGES if not wanted.only or one.title in wanted.only]
+    changes = [change for change in CHANGES if not wanted.only or change.title in wanted.only]
     if not changes:
         parser.error("no such change")
-    rows = []
+    wrong = 0
     with tempfile.TemporaryDirectory() as name:
         folder = wanted.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        for row in judge_all(wanted.regatta, changes, folder, wanted.jobs, wanted.runs):
-            rows.append(row)
-            print(row.shown(), flush=True)
-    if wanted.json:
-        wanted.json.write_text("".join(f"{row.record()}\n" for row in rows), encoding="utf-8")
-    wrong = sum(not row.right for row in rows)
-    print(f"{wrong} of {len(rows)} changes are wrong")
+        for change in changes:
+            traces = [
+                trace(wanted.regatta, change.program, variant, folder, wanted.runs)
+                for variant in (BASE, change.name)
+            ]
+            command = [wanted.regatta, "diff", "--json", *map(str, traces)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            right, shown = judge(change, done.returncode, json.loads(done.stdout))
+            wrong += not right
+            print(shown, flush=True)
+    print(f"{wrong} of {len(changes)} changes are wrong")
     sys.exit(1 if wrong else 0)
 
 
-def judge_all(
-    regatta: str, changes: list[table.Change], folder: Path, jobs: int, runs: int
-) -> Iterator[judging.Row]:
-    """Traces and judges changes; gives each row as soon as it is known."""
-    missing = {
-        change: {(change.program, table.BASE), (change.program, change.name)} for change in changes
-    }
-    every = dict.fromkeys(trace for change in changes for trace in sorted(missing[change]))
-    failures: dict[tuple[str, str], str] = {}
-    with ThreadPoolExecutor(jobs) as pool:
-        traces = {
-            pool.submit(judging.traced, regatta, *trace, folder, runs): trace for trace in every
-        }
-        for ended in as_completed(traces):
-            trace = traces[ended]
-            if error := ended.exception():
-                failures[trace] = str(error)
-            for change in [change for change, traces in missing.items() if trace in traces]:
-                missing[change].remove(trace)
-                if not missing[change]:
-                    yield row_of(regatta, change, folder, failures)
+def trace(regatta: str, program: str, change: str, folder: Path, runs: int) -> Path:
+    """The trace of a program with a change; exits where the program fails."""
+    path = folder / f"{program}-{change}.trace"
+    if not path.exists():
+        command = [regatta, "trace", "--runs", str(runs), "--out", str(path), "--"]
+        subprocess.run([*command, sys.executable, str(MAIN), program, change], check=True)
+    return path
 
 
-def row_of(
-    regatta: str, change: table.Change, folder: Path, failures: dict[tuple[str, str], str]
-) -> judging.Row:
-    """The row of a change whose two traces were taken, or failed."""
-    for name in (table.BASE, change.name):
-        if failure := failures.get((change.program, name)):
-            return judging.Row(change.program, change.name, change.causes, failure=failure)
-    return judging.judged(regatta, change, folder)
+def judge(change: Change, code: int, answer: dict[str, Any]) -> tuple[bool, str]:
+    """Whether `diff` says what the table expects of a change, and the row that shows it."""
+    found = [finding["cause"] for finding in answer["findings"]]
+    right = code == 0
+    if change.causes:
+        right = code == 1 and found[:1] != [] and found[0] in change.causes
+    told = [f"{finding['cause']}: {finding['evidence']}" for finding in answer["findings"]]
+    row = (
+        f"{'ok' if right else 'WRONG':5} {change.title:38} exit {code}  {(told or ['nothing'])[0]}"
+    )
+    if right:
+        return right, row
+    wanted = " or ".join(change.causes) or "nothing worse"
+    expected = f"      expected {wanted}; {answer['verdict']['reasons']}"
+    return right, "\n".join([row, expected, *(f"      then {line}" for line in told[1:])])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The same call may take one process twice as much of the host's time as another, because the core
 itself is slower or faster. The ratio to work of the same kind, the framework's dispatcher,
-varies less: `python/measure_host_reference.py` measures by how much.
+varies less (docs/EVIDENCE.md).
 """
 
 from __future__ import annotations

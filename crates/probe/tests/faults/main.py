@@ -1,6 +1,6 @@
 """Runs one program with one thing different, and prints how long a step takes.
 
-    python3 probe/tests/faults/main.py llama eager-attention
+    python3 crates/probe/tests/faults/main.py llama eager-attention
 
 The second word is a change of `table`, or `as-it-should-be`.
 """
@@ -19,10 +19,8 @@ from faults import around, table
 
 
 def main(program: str, change: str) -> None:
-    """Runs it."""
+    """Runs the program."""
     table.find(program, change)
-    # JAX would take three quarters of the device's memory, which others use meanwhile.
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     # A pool of processes that compile costs more than it saves where little is compiled.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     # Its own tuner times kernels for seconds, and chooses otherwise from run to run; what
@@ -30,27 +28,12 @@ def main(program: str, change: str) -> None:
     os.environ["XLA_FLAGS"] = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
     around.prepare(change)
     module = importlib.import_module(f"faults.programs.{program}")
-    begin(program)
-    with stream_of(change):
-        with around.turn():
-            ready = module.build(change)
-        milliseconds = around.run(ready, change)
+    with other_stream(change):
+        milliseconds = around.run(module.build(change), change)
     print(f"{program} {change}: {milliseconds:.3f} ms a step", file=sys.stderr)
 
 
-def begin(program: str) -> None:
-    """Makes the context on the device: that takes long, and disturbs nobody."""
-    if program == "jax_step":
-        import jax
-
-        jax.devices()
-    else:
-        import torch
-
-        torch.zeros(1, device="cuda")
-
-
-def stream_of(change: str) -> contextlib.AbstractContextManager[object]:
+def other_stream(change: str) -> contextlib.AbstractContextManager[object]:
     """A stream of PyTorch's that is not the default one, where that is the change."""
     if change not in ("other-stream", "streams-created-in-another-order"):
         return contextlib.nullcontext()

@@ -71,4 +71,4 @@ def build(change: str) -> Program:
         length = LENGTH - 8 * (number + 4) if change == "lengths-change" else LENGTH
         scaled(given[:, :length])
 
-    return Program(step, torch.cuda.synchronize, compiles=True)
+    return Program(step, torch.cuda.synchronize)

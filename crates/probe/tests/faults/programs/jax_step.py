@@ -69,4 +69,4 @@ def build(change: str) -> Program:
     def wait() -> None:
         jax.block_until_ready(state[0])
 
-    return Program(step, wait, compiles=True)
+    return Program(step, wait)
