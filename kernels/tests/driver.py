@@ -1,10 +1,11 @@
-"""Launches reference.cu and inputs.cu: contracts, the structs that they take, the CUDA driver."""
+"""Launches reference.cu: its contracts, the structs that it takes, the CUDA driver."""
 
 from __future__ import annotations
 
 import ctypes
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,11 @@ import tomllib
 Grid = tuple[int, int, int]
 UNBOUNDED = 1 << 30
 KERNELS = Path(__file__).resolve().parent.parent
-FILES = ("reference", "inputs")
 
 
 class Tensor(ctypes.Structure):
-    data: int | None
-    batch: int
-    seq: int
-    head: int
     _fields_ = [("data", ctypes.c_void_p)] + [
-        (s, ctypes.c_longlong) for s in ("batch", "seq", "head")
+        (stride, ctypes.c_longlong) for stride in ("batch", "seq", "head")
     ]
 
 
@@ -30,43 +26,12 @@ class Problem(ctypes.Structure):
     """`Problem` of problem.cuh, field by field."""
 
     TENSORS = ("q", "k", "v", "out", "dout", "dq", "dk", "dv")
-    SIZES = (
-        "batch",
-        "heads",
-        "kv_heads",
-        "seq_q",
-        "seq_k",
-        "head_dim",
-        "head_dim_v",
-        "mask_left",
-        "mask_right",
-        "mask_align",
-        "num_splits",
-    )
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    out: Tensor
-    dout: Tensor
-    lse: int | None
-    delta: int | None
-    workspace: int | None
-    batch: int
-    heads: int
-    kv_heads: int
-    seq_q: int
-    seq_k: int
-    head_dim: int
-    head_dim_v: int
-    mask_left: int
-    mask_right: int
-    mask_align: int
-    num_splits: int
-    scale: float
+    SIZES = ("batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim", "head_dim_v")
+    MASK = ("mask_left", "mask_right", "mask_align", "num_splits")
     _fields_ = (
         [(name, Tensor) for name in TENSORS]
         + [(name, ctypes.c_void_p) for name in ("lse", "delta", "workspace")]
-        + [(name, ctypes.c_int) for name in SIZES]
+        + [(name, ctypes.c_int) for name in (*SIZES, *MASK)]
         + [("scale", ctypes.c_float)]
     )
 
@@ -96,45 +61,29 @@ class Difference(ctypes.Structure):
     ] + [(name, ctypes.c_int) for name in ("batch", "seq", "heads", "dim")]
 
 
-class Fill(ctypes.Structure):
-    """`Fill` of inputs.cu."""
-
-    _fields_ = [("to", Tensor), ("seed", ctypes.c_ulonglong), ("tensor", ctypes.c_ulonglong)] + [
-        (name, ctypes.c_int) for name in ("batch", "seq", "heads", "dim")
-    ]
-
-
-def build(directory: str) -> None:
-    """Compiles the kernel files into DIRECTORY/NAME.cubin."""
+def compiled() -> bytes:
+    """The cubin of reference.cu."""
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    command = [nvcc, "-std=c++17", "-arch=sm_90a", "-cubin"]
-    running = [
-        subprocess.Popen([*command, f"{KERNELS}/{name}.cu", "-o", f"{directory}/{name}.cubin"])
-        for name in FILES
-    ]
-    failed = [process for process in running if process.wait()]
-    if failed:
-        raise SystemExit("a kernel does not compile")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "reference.cubin"
+        options = ["-std=c++17", "-arch=sm_90a", "-cubin", "-o", str(path)]
+        subprocess.run([nvcc, *options, f"{KERNELS}/reference.cu"], check=True)
+        return path.read_bytes()
 
 
 class Driver:
-    """The loaded cubins, in the primary context of device 0."""
+    """The kernels of reference.cu, in the primary context of device 0."""
 
-    def __init__(self, cubins: str) -> None:
-        self.contracts = tomllib.loads((KERNELS / "contracts.toml").read_text())
+    def __init__(self) -> None:
+        self.contracts = tomllib.loads((KERNELS / "contracts.toml").read_text())["reference"]
         self.cuda = ctypes.CDLL("libcuda.so.1")
         context, device = ctypes.c_void_p(), ctypes.c_int()
         self.call("cuInit", 0)
         self.call("cuDeviceGet", ctypes.byref(device), 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
-        self.modules: dict[str, ctypes.c_void_p] = {}
-        self.functions: dict[str, ctypes.c_void_p] = {}
-        for name in FILES:
-            image = Path(cubins, f"{name}.cubin").read_bytes()
-            module = ctypes.c_void_p()
-            self.call("cuModuleLoadData", ctypes.byref(module), image)
-            self.modules[name] = module
+        self.module = ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(self.module), compiled())
 
     def call(self, name: str, *arguments: Any) -> None:
         code = getattr(self.cuda, name)(*arguments)
@@ -143,23 +92,15 @@ class Driver:
             self.cuda.cuGetErrorString(code, ctypes.byref(text))
             raise RuntimeError(f"{name}: {code} {(text.value or b'').decode()}")
 
-    def function(self, file: str, name: str, shared: int) -> ctypes.c_void_p:
-        if name not in self.functions:
-            function = ctypes.c_void_p()
-            self.call(
-                "cuModuleGetFunction", ctypes.byref(function), self.modules[file], name.encode()
-            )
-            # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            self.call("cuFuncSetAttribute", function, 8, shared)
-            self.functions[name] = function
-        return self.functions[name]
-
-    def launch(self, file: str, kernel: str, dtype: str, grid: Grid, *structs: Any) -> None:
+    def launch(self, kernel: str, dtype: str, grid: Grid, *structs: Any) -> None:
         """Launches a kernel, in whose contract there is one tile."""
-        contract = self.contracts[file][kernel]
+        contract = self.contracts[kernel]
         (tile,) = contract["tiles"]
-        shared = tile.get("shared_bytes", 0)
-        function = self.function(file, contract["entry"].format(dtype=dtype), shared)
+        shared, function = tile.get("shared_bytes", 0), ctypes.c_void_p()
+        entry = contract["entry"].format(dtype=dtype).encode()
+        self.call("cuModuleGetFunction", ctypes.byref(function), self.module, entry)
+        # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self.call("cuFuncSetAttribute", function, 8, shared)
         arguments = (ctypes.c_void_p * len(structs))(*map(ctypes.addressof, structs))
         shape = (*grid, tile["threads"], 1, 1, shared)
         self.call("cuLaunchKernel", function, *shape, None, arguments, None)
@@ -172,9 +113,9 @@ class Driver:
         planes, kv_planes = p.batch * p.heads, p.batch * p.kv_heads
 
         def run(name: str, seq: int, axis: str, planes: int, columns: int = 1) -> None:
-            (tile,) = self.contracts["reference"][name]["tiles"]
+            (tile,) = self.contracts[name]["tiles"]
             grid = (-(-seq // tile[axis]), planes, -(-columns // tile.get("columns", 1)))
-            self.launch("reference", name, dtype, grid, p, results)
+            self.launch(name, dtype, grid, p, results)
 
         if direction == "forward":
             run("lse", p.seq_q, "queries", planes)

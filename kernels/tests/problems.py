@@ -45,21 +45,10 @@ LOUD: list[Shape] = [
 
 
 def problem_of(case: Shape) -> Problem:
-    b, h, hkv, sq, sk, d, dv, (left, right, align), _ = case
-    return Problem(
-        batch=b,
-        heads=h,
-        kv_heads=hkv,
-        seq_q=sq,
-        seq_k=sk,
-        head_dim=d,
-        head_dim_v=dv,
-        mask_left=left,
-        mask_right=right,
-        mask_align=align,
-        num_splits=0,
-        scale=1 / math.sqrt(d),
-    )
+    *sizes, (left, right, align), _ = case
+    mask = {"mask_left": left, "mask_right": right, "mask_align": align, "num_splits": 0}
+    named = dict(zip(Problem.SIZES, sizes, strict=True))
+    return Problem(**named, **mask, scale=1 / math.sqrt(sizes[5]))
 
 
 def shape_of(p: Problem, name: str) -> tuple[int, int, int, int]:
@@ -72,12 +61,6 @@ def shape_of(p: Problem, name: str) -> tuple[int, int, int, int]:
         p.kv_heads if keys else p.heads,
         p.head_dim_v if wide else p.head_dim,
     )
-
-
-def describe(case: Shape) -> str:
-    b, h, hkv, sq, sk, d, dv, (left, right, align), layout = case
-    mask = f"mask{left},{right},{'br' if align else 'tl'}"
-    return f"b{b} h{h}/{hkv} q{sq} k{sk} d{d}/{dv} {mask} {layout}"
 
 
 KINDS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
