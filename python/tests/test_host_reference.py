@@ -32,6 +32,12 @@ class TestEachSample:
         finally:
             gc.enable()
 
+    def test_the_device_is_done_after_each(self) -> None:
+        trace: list[str] = []
+        host = reference.HostReference(lambda: trace.append("work"), lambda: trace.append("wait"))
+        host.take()
+        assert trace == ["work", "wait"] * 2
+
     def test_of_torch(self) -> None:
         torch = pytest.importorskip("torch")
         host = reference.torch_reference()

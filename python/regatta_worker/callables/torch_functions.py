@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -61,7 +62,7 @@ class TorchFunctions(Guarded, TorchWorker):
             *out, dq, dk, dv = call.run()
             return (*out, turned(dq), turned(dk), turned(dv))
 
-        return Call(logical, call.refresh, call.earlier_stream)
+        return replace(call, run=logical)
 
 
 WORKER = TorchFunctions

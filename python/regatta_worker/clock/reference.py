@@ -19,15 +19,18 @@ OPERATIONS = 15
 class HostReference:
     """How long the reference operations took, one entry a sample.
 
-    They are timed once the device is done, outside of every timed span. They must not touch the
-    GPU, and leave nothing behind: each result is dropped before the next, so that they bring no
-    collection of garbage nearer, and one that is due waits until their time has been read.
+    They are timed once the device is done, outside of every timed span, and `wait` has the device
+    done again. They leave nothing behind: each result is dropped before the next, so that they
+    bring no collection of garbage nearer, and one that is due waits until their time has been read.
     """
 
-    def __init__(self, operations: Callable[[], Any]) -> None:
-        self._operations = operations
+    def __init__(
+        self, operations: Callable[[], Any], wait: Callable[[], Any] = lambda: None
+    ) -> None:
+        self._operations, self._wait = operations, wait
         self.ns: list[float] = []
-        operations()
+        self._operations()
+        self._wait()
 
     def take(self) -> None:
         """Times the operations, for the sample that has just ended."""
@@ -37,6 +40,7 @@ class HostReference:
             begin = time.perf_counter_ns()
             self._operations()
             self.ns.append(float(time.perf_counter_ns() - begin))
+            self._wait()
         finally:
             if collects:
                 gc.enable()
@@ -53,3 +57,18 @@ def torch_reference() -> HostReference:
             add(four, four)
 
     return HostReference(operations)
+
+
+def autograd_reference() -> HostReference:
+    """A gradient of four elements on the GPU, through torch's autograd.
+
+    Autograd runs on a thread of its own for each GPU, which wakes up for each call. How long that
+    takes differs between processes, and not in proportion to work on the calling thread.
+    """
+    import torch
+
+    x, dy = torch.ones(4, device="cuda", requires_grad=True), torch.ones(4, device="cuda")
+    y = (x * 2 + 1).sin()
+    return HostReference(
+        lambda: torch.autograd.grad(y, x, dy, retain_graph=True), torch.cuda.synchronize
+    )

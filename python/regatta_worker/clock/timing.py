@@ -94,10 +94,10 @@ def take_samples(
         if counts_memory:
             reset_peak_bytes()
         samples.append(sample(inputs.kept if last else None))
-        if host:
-            host.take()
         if counts_memory:
             peak = max(peak, requested_bytes("peak"))
+        if host:
+            host.take()
     host_ns = [each.host_ns for each in samples if each.host_ns is not None]
     measured: dict[str, Any] = {
         "device_ns": [each.device_ns for each in samples],
@@ -216,16 +216,24 @@ def measure_cuda(
     gpu: NvidiaDevice,
     inputs: Inputs,
     take: Take | None = None,
+    *,
+    by_autograd: bool = False,
 ) -> dict[str, Any]:
     """Times the call, or a CUDA graph of it, on torch's current stream after the warm-up: as
-    `take` does, by default blocked, or else by plain events."""
+    `take` does, by default blocked, or else by plain events. A call `by_autograd` has a
+    reference of its kind."""
     for _ in range(plan.warmup):
         call()
     graph = captured(call) if plan.graph else None
     if graph:
         call = graph.replay
         inputs.held_bytes += graph.held_bytes
-    measured = take(call) if take else _measure_on_stream(call, plan, gpu, inputs)
+    of_autograd = None
+    if by_autograd and not graph:
+        before = requested_bytes()
+        of_autograd = reference.autograd_reference()
+        inputs.held_bytes += requested_bytes() - before
+    measured = take(call) if take else _measure_on_stream(call, plan, gpu, inputs, of_autograd)
     if graph:
         inputs.kept[:] = [graph.results]
         measured["graph"] = True
@@ -233,18 +241,22 @@ def measure_cuda(
 
 
 def _measure_on_stream(
-    call: Callable[[], Any], plan: Plan, gpu: NvidiaDevice, inputs: Inputs
+    call: Callable[[], Any],
+    plan: Plan,
+    gpu: NvidiaDevice,
+    inputs: Inputs,
+    host: HostReference | None,
 ) -> dict[str, Any]:
     """Samples: blocked where there is a clock, or else by plain events."""
     blocked = stream_clock()
     if blocked is None:
-        return measure_events(call, plan, gpu, inputs)
+        return measure_events(call, plan, gpu, inputs, host=host)
     # A call that waits for the device waits for the block, which ends by
     # force after 50 ms: those would be the host's time in each sample.
     if not blocked.sample(plan.cold, call).synchronised:
-        return measure_blocked(call, plan, blocked, inputs)
+        return measure_blocked(call, plan, blocked, inputs, host=host)
     print("the call waits for the device: timed by plain events, not on a blocked stream")
-    return measure_events(call, plan, gpu, inputs) | {"synchronised": True}
+    return measure_events(call, plan, gpu, inputs, host=host) | {"synchronised": True}
 
 
 @dataclass(frozen=True)
@@ -310,14 +322,19 @@ def reset_peak_bytes() -> None:
 
 
 def measure_blocked(
-    call: Callable[[], Any], plan: Plan, blocked: Probe, inputs: Inputs
+    call: Callable[[], Any],
+    plan: Plan,
+    blocked: Probe,
+    inputs: Inputs,
+    host: HostReference | None = None,
 ) -> dict[str, Any]:
     """Samples by regatta's own clock; what a sample is stands in crates/probe/src/clock.rs."""
 
     def sample(keep: list[Any] | None) -> Sample:
         return blocked.sample(plan.cold, call, keep)
 
-    return take_samples(plan, inputs, sample, reference.torch_reference(), counts_memory=True)
+    host = host or reference.torch_reference()
+    return take_samples(plan, inputs, sample, host, counts_memory=True)
 
 
 def measure_events(
@@ -326,6 +343,7 @@ def measure_events(
     gpu: NvidiaDevice,
     inputs: Inputs,
     before: Callable[[], None] = lambda: None,
+    host: HostReference | None = None,
 ) -> dict[str, Any]:
     """Samples by two events on torch's current stream, after the warm-up.
 
@@ -363,4 +381,5 @@ def measure_events(
             keep.append(result)
         return Sample(start.elapsed_time(stop) * 1e6, host_ns, gpu.clock_mhz())
 
-    return take_samples(plan, inputs, sample, reference.torch_reference(), counts_memory=True)
+    host = host or reference.torch_reference()
+    return take_samples(plan, inputs, sample, host, counts_memory=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -268,4 +269,4 @@ def varlen_call(case: TorchCase, attend: Callable[..., Any]) -> Call:
     def run() -> Results:
         return tuple(x.view(shape) for x, shape in zip(call.run(), shapes, strict=True))
 
-    return Call(run, call.refresh, call.earlier_stream)
+    return replace(call, run=run)

@@ -38,6 +38,8 @@ class Call:
     addresses stay, for a CUDA graph of the call."""
     earlier_stream: bool = False
     """The call takes the stream of an earlier one: backward through autograd, of forward."""
+    by_autograd: bool = False
+    """The call goes through autograd's own thread, whose wake-up is in the host time."""
     problems: int = 1
     """Problems of about the case's size that one call works off."""
     varies: bool = False
@@ -177,7 +179,7 @@ class TorchCase(Case):
             now = made()
             return (*delivered(now[1]), *gradient(*now))
 
-        return Call(both)
+        return Call(both, by_autograd=True)
 
 
 def starts(lengths: list[int]) -> torch.Tensor:
@@ -239,13 +241,13 @@ def by_autograd(
             saved.clear()
             saved.append(forward())
 
-        return Call(lambda: gradient(saved[0]), refresh, earlier_stream=True)
+        return Call(lambda: gradient(saved[0]), refresh, earlier_stream=True, by_autograd=True)
 
     def both() -> Results:
         out = forward()
         return (out.detach(), *gradient(out))
 
-    return Call(both)
+    return Call(both, by_autograd=True)
 
 
 def written(into: Any, values: Any) -> None:

@@ -354,7 +354,10 @@ class TorchWorker(OnTorch[TorchCase]):
         """Samples by the device's own events, or on a CPU by the monotonic clock."""
         if gpu := self.gpu:
             sets.held_bytes += self.kept.total_bytes
-            measured = timing.measure_cuda(case.built.run, plan, gpu, sets)
+            built = case.built
+            measured = timing.measure_cuda(
+                built.run, plan, gpu, sets, by_autograd=built.by_autograd
+            )
         else:
             measured = measure_on_cpu(case.built.run, plan, sets)
         case.timed = plan, bool(measured.get("synchronised"))
