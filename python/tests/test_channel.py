@@ -75,8 +75,8 @@ class TestChannel:
         assert first["counts"]["copies"] == 1
         assert first["counts"]["calls.json_dumps"] == 1
         assert "calls.gone" not in first["counts"]
-        reason = "json:no_such_function is not there: json has no `no_such_function`"
-        assert first["uncounted"] == {"calls.gone": reason}
+        assert list(first["uncounted"]) == ["calls.gone"]
+        assert "json:no_such_function is not there" in first["uncounted"]["calls.gone"]
         assert second["type"] == "census"
         assert "calls.json_dumps" not in second["counts"], "of the last case"
 

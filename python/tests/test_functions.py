@@ -38,64 +38,92 @@ def named(function: str) -> str:
     return function if sys.version_info >= (3, 11) else function.rpartition(".")[2]
 
 
-class TestOfACall:
-    def test_functions_of_the_library_are_counted_and_those_of_python_are_not(self) -> None:
-        calls, uncounted = functions.count_functions(library().attention, "stand_in")
-        expected = {
-            "stand_in.ops:attention": 1,
-            "stand_in.ops:plan": 2,
-            # Begins and goes on twice, in both calls.
-            "stand_in.ops:steps": 6,
-            f"stand_in.ops:{named('Op.apply')}": 3,
-        }
-        assert calls == expected
-        assert uncounted == {}
-
-    def test_a_framework_is_told_where_it_is_the_library(self) -> None:
-        call = library("cupy.made_up").attention
-        assert functions.count_functions(call, "xformers")[0] == {}
-        assert "cupy.made_up:plan" in functions.count_functions(call, "cupy")[0]
-
-    def test_what_differs_between_calls_is_left_out_and_named(self) -> None:
-        module, turns = library(), iter(range(9))
-        calls, uncounted = functions.count_functions(
-            lambda: [module.plan() for _ in range(next(turns))], ""
-        )
-        assert "stand_in.ops:plan" not in calls
-        assert "stand_in.ops:plan: 1 and 2" in uncounted["functions"]
-
-    def test_a_call_that_raises_leaves_nobody_watching(self) -> None:
-        def fails() -> None:
-            raise ValueError
-
-        with pytest.raises(ValueError):
-            functions._profiled(fails, "")
-        assert sys.getprofile() is None
-
-    def test_of_many_names_the_rest_is_one(self) -> None:
-        figures = {"a": 1, "b": 5, "c": 5, "d": 2}
-        told = {"b": 5, "c": 5, functions.OTHERS: 3}
-        assert functions.bounded(figures, 2) == told
-        assert functions.bounded(figures, 4) == figures
+def test_functions_of_the_library_are_counted_and_those_of_python_are_not() -> None:
+    calls, uncounted = functions.count_functions(library().attention, "stand_in")
+    assert calls == {
+        "stand_in.ops:attention": 1,
+        "stand_in.ops:plan": 2,
+        # Begins and goes on twice, in both calls.
+        "stand_in.ops:steps": 6,
+        f"stand_in.ops:{named('Op.apply')}": 3,
+    }
+    assert uncounted == {}
 
 
-class TestAsked:
-    def test_a_census_has_functions(self) -> None:
-        module = library()
+def test_a_framework_is_told_where_it_is_the_library() -> None:
+    call = library("cupy.made_up").attention
+    assert functions.count_functions(call, "xformers")[0] == {}
+    assert "cupy.made_up:plan" in functions.count_functions(call, "cupy")[0]
 
-        class Worker:
-            def hello(self) -> dict[str, Any]:
-                return {}
 
-            def call(self) -> Any:
-                return module.attention()
+def test_what_differs_between_calls_is_left_out_and_named() -> None:
+    module, turns = library(), iter(range(9))
+    calls, uncounted = functions.count_functions(
+        lambda: [module.plan() for _ in range(next(turns))], ""
+    )
+    assert "stand_in.ops:plan" not in calls
+    assert "stand_in.ops:plan: 1 and 2" in uncounted["functions"]
 
-            def census(self) -> dict[str, Any]:
-                why = {"operators": "two calls differ"}
-                return {"launches": [], "counts": {}, "uncounted": why}
 
-        session = Session(lambda: Worker(), "stand_in")  # type: ignore[arg-type,return-value]
-        session.answer(b'{"id":1,"type":"hello","protocol":1}')
-        census = session.answer(b'{"id":2,"type":"census"}')
-        assert census["functions"]["stand_in.ops:plan"] == 2
-        assert census["uncounted"] == {"operators": "two calls differ"}
+def test_a_call_that_raises_leaves_no_profiler() -> None:
+    with pytest.raises(ZeroDivisionError):
+        functions._profiled(lambda: 1 / 0, "")
+    assert sys.getprofile() is None
+
+
+def test_of_many_names_the_rest_is_one() -> None:
+    figures = {"a": 1, "b": 5, "c": 5, "d": 2}
+    assert functions.bounded(figures, 2) == {"b": 5, "c": 5, functions.OTHERS: 3}
+    assert functions.bounded(figures, 4) == figures
+
+
+def test_a_census_has_functions() -> None:
+    module, why = library(), {"operators": "two calls differ"}
+    worker: Any = types.SimpleNamespace(
+        hello=dict,
+        call=module.attention,
+        census=lambda: {"launches": [], "counts": {}, "uncounted": why},
+    )
+    session = Session(lambda: worker, "stand_in")
+    session.answer(b'{"id":1,"type":"hello","protocol":1}')
+    census = session.answer(b'{"id":2,"type":"census"}')
+    assert census["functions"]["stand_in.ops:plan"] == 2
+    assert census["uncounted"] == why
+
+
+class TestOperators:
+    def count(self, call: Any) -> dict[str, Any]:
+        from regatta_worker.on_torch import operators
+
+        return operators.count_operators(call)
+
+    def test_views_and_splits_are_seen_also_of_a_backward_pass(self) -> None:
+        torch = pytest.importorskip("torch")
+        packed = torch.randn(2, 8, 3, 4, requires_grad=True)
+
+        def call() -> None:
+            q, k, v = packed.unbind(2)
+            left, right = torch.split(q * k * v, [3, 5], dim=1)
+            (left.sum() + right.reshape(2, -1).sum()).backward()
+
+        call()
+        calls = self.count(call)["operators"]
+        assert (calls["aten::split_with_sizes"], calls["aten::unbind"]) == (1, 1)
+        assert calls["aten::mul"] > 2, "those of the backward pass, too"
+
+    def test_calls_that_differ_and_calls_that_fail_say_so(self) -> None:
+        torch = pytest.importorskip("torch")
+        turns, one = iter((1, 2, 3)), torch.ones(1)
+        differ = self.count(lambda: [one.add(1) for _ in range(next(turns))])
+        assert differ == {"uncounted": {"operators": "two calls differ, as in aten::add: 1 and 2"}}
+        failed = self.count(lambda: 1 / 0)
+        assert failed == {"uncounted": {"operators": "ZeroDivisionError: division by zero"}}
+
+    def test_compiled_code_is_not_run_otherwise_for_the_count(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pytest.importorskip("torch")
+        from regatta_worker.on_torch import operators
+
+        monkeypatch.setattr(operators, "compiles", lambda: True)
+        assert "torch.compile" in self.count(lambda: 1 / 0)["uncounted"]["operators"]

@@ -82,39 +82,30 @@ def tuner(triton: Any, name: str = "kernel", best: Any = None, turned: bool = Fa
     return triton.Autotuner(kernel, configs, best or (lambda there, key: there[0]))
 
 
-def chosen(triton: Any, call: Callable[[], Any]) -> dict[str, Any]:
+def chosen(triton: Any, *tuned: Any, keys: tuple[int, ...] = (1,)) -> dict[str, Any]:
     own = triton.Autotuner.run
     with tuners.watched() as watch:
-        call()
+        for key in keys:
+            for each in tuned:
+                each.run(key)
     assert triton.Autotuner.run is own, "the class is as it was"
     return watch.chosen()
 
 
 def test_what_differs_between_candidates_was_chosen(triton: Any) -> None:
     two, expected = tuner(triton), {"BLOCK_M": 128, "EVEN": "yes", "num_warps": 8}
-    assert chosen(triton, lambda: two.run(1)) == expected
-    # As a launch that had tuned before.
-    assert chosen(triton, lambda: two.run(1)) == expected
+    assert chosen(triton, two) == expected
+    assert chosen(triton, two) == expected, "a launch that had tuned before"
+    del two.configs[1]
+    assert chosen(triton, two) == {}, "one candidate is no choice"
+    assert chosen(triton) == {}
 
 
-def test_one_candidate_is_no_choice_and_no_tuner_says_nothing(triton: Any) -> None:
-    one = tuner(triton)
-    del one.configs[1]
-    assert chosen(triton, lambda: one.run(1)) == {}
-    assert chosen(triton, lambda: None) == {}
-
-
-def test_choices_that_differ_by_key_are_told_together(triton: Any) -> None:
+def test_choices_that_differ_by_key_or_kernel_are_told_apart(triton: Any) -> None:
     by_key = tuner(triton, best=lambda there, key: there[key])
-    several = chosen(triton, lambda: [by_key.run(key) for key in (1, 0, 1)])
-    assert several["BLOCK_M"] == "64+128"
-    # Of another case the choice is not this one's.
-    assert chosen(triton, lambda: by_key.run(0))["BLOCK_M"] == 128
-
-
-def test_kernels_that_differ_are_told_apart(triton: Any) -> None:
-    both = [tuner(triton, "fwd"), tuner(triton, "bwd", turned=True)]
-    found = chosen(triton, lambda: [each.run(1) for each in both])
+    assert chosen(triton, by_key, keys=(1, 0, 1))["BLOCK_M"] == "64+128"
+    assert chosen(triton, by_key, keys=(0,))["BLOCK_M"] == 128, "of this case alone"
+    found = chosen(triton, tuner(triton, "fwd"), tuner(triton, "bwd", turned=True))
     assert (found["fwd_BLOCK_M"], found["bwd_BLOCK_M"]) == (128, 64)
 
 
@@ -127,24 +118,20 @@ def test_a_triton_that_comes_with_the_call_is_seen(triton: Any) -> None:
     assert watch.chosen()["BLOCK_M"] == 128
 
 
-@pytest.mark.skipif(not support.installed("numpy"), reason="NumPy is not installed")
 def test_what_the_tuner_of_a_function_chose_is_effective(
     triton: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     path = tmp_path / "tuned_attention.py"
     path.write_text(CALLABLE)
-    target = Target("own", str(path), function="attention")
-    session = Session(lambda: open_worker(target), "own")
-
-    def answer(**request: Any) -> dict[str, Any]:
-        return session.answer(json.dumps({"id": 1, **request}).encode())
+    session = Session(lambda: open_worker(Target("own", str(path), function="attention")), "own")
+    session.answer(b'{"id":1,"type":"hello","protocol":1}')
 
     def prepared(seq_q: int) -> dict[str, Any]:
-        asked = {"variant": "attention", "problem": support.wire(seq_q=seq_q), "params": {}}
-        return answer(type="prepare", seed=1, **asked)
+        request = {"id": 2, "type": "prepare", "variant": "attention", "seed": 1}
+        problem = {"problem": support.wire(seq_q=seq_q)}
+        return session.answer(json.dumps(request | problem).encode())
 
-    answer(type="hello", protocol=1)
     found = prepared(16)
     assert found["effective"] == {"BLOCK_M": 128, "num_warps": 8}
     assert found["tuned"] == ["BLOCK_M", "num_warps"]

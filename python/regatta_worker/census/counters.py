@@ -202,35 +202,24 @@ def wrapped(function: str, wrapping: Wrapping) -> Iterator[None]:
 def _find(function: str) -> tuple[Any, str, Any]:
     """The module or class that a function is looked up in, its name there, and what lies there."""
     module, _, qualified = function.partition(":")
+    *path, name = qualified.split(".")
     try:
         owner: Any = importlib.import_module(module)
+        for step in path:
+            owner = getattr(owner, step)
+        found = getattr(owner, name)
     except Exception as error:
         # Whatever a module does when it is loaded, the case is none the worse for it.
-        raise NotCountable(
-            f"{function} is not there: {module} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-    *path, name = qualified.split(".")
-    for step in path:
-        owner = _attribute(function, owner, step)
-    if not isinstance(owner, (ModuleType, type)):
-        raise NotCountable(f"{function} is an attribute of an instance; name one of its class")
-    found = _attribute(function, owner, name)
+        raise NotCountable(f"{function} is not there: {type(error).__name__}: {error}") from error
     if isinstance(owner, type):
         found = inspect.getattr_static(owner, name)
-    if isinstance(found, type):
-        raise NotCountable(f"{function} is a class; name its `__init__` or another method")
-    if not callable(found) and not isinstance(found, classmethod):
-        raise NotCountable(f"{function} is no function but a {type(found).__name__}")
-    return owner, name, found
-
-
-def _attribute(function: str, owner: Any, name: str) -> Any:
-    try:
-        return getattr(owner, name)
-    except AttributeError:
-        raise NotCountable(
-            f"{function} is not there: {getattr(owner, '__name__', owner)} has no `{name}`"
-        ) from None
+    is_function = callable(found) or isinstance(found, classmethod)
+    if isinstance(owner, (ModuleType, type)) and is_function and not isinstance(found, type):
+        return owner, name, found
+    raise NotCountable(
+        f"{function} is a {type(found).__name__} of a {type(owner).__name__}: name a function of "
+        "a module, or a method of a class"
+    )
 
 
 def _replace_in_modules(old: Any, new: Any) -> None:

@@ -11,7 +11,6 @@ import functools
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from regatta_worker.census.counters import wrapped
@@ -25,43 +24,18 @@ LAUNCH = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 Value = int | str
 
 
-@dataclass
-class Ran:
-    """A tuner, and what it launched its kernel with."""
-
-    tuner: Any
-    used: list[Any] = field(default_factory=list)
-
-    def choice(self) -> dict[str, Value]:
-        """What it chose, where there was something to choose from.
-
-        One that chose otherwise for another key, such as another length, has all its choices:
-        their values joined by `+`, in the order in which they were made.
-        """
-        values = {
-            name: list(dict.fromkeys(of[name] for of in map(parameters, self.used) if name in of))
-            # What all candidates have alike was not chosen.
-            for name in _candidates(self.tuner)
-        }
-        return {
-            name: found[0] if len(found) == 1 else "+".join(map(str, found))
-            for name, found in values.items()
-            if found
-        }
-
-
-@dataclass
 class Watch:
-    """The tuners that ran, in the order in which they first did."""
+    """The tuners that ran, in the order in which they first did, and what they launched with."""
 
-    ran: dict[int, Ran] = field(default_factory=dict)
-    """By `id` of the tuner, which is kept and so keeps it."""
+    def __init__(self) -> None:
+        self._ran: dict[int, tuple[Any, list[Any]]] = {}
+        """A tuner and its configurations by `id` of the tuner, which is kept and so keeps it."""
 
     def note(self, tuner: Any, config: Any) -> None:
         """A launch with this configuration."""
-        ran = self.ran.setdefault(id(tuner), Ran(tuner))
-        if config is not None and not any(config is used for used in ran.used):
-            ran.used.append(config)
+        _, used = self._ran.setdefault(id(tuner), (tuner, []))
+        if config is not None and not any(config is known for known in used):
+            used.append(config)
 
     def chosen(self) -> dict[str, Value]:
         """What the tuners chose, by the parameter's name.
@@ -70,10 +44,10 @@ class Watch:
         the kernel's and the configuration's, joined by `_`.
         """
         chosen: dict[str, dict[str, Value]] = {}
-        for ran in self.ran.values():
+        for tuner, used in self._ran.values():
             # One kernel may have several tuners, as one has that is made anew in each call.
-            for name, value in ran.choice().items():
-                chosen.setdefault(name, {}).setdefault(kernel(ran.tuner), value)
+            for name, value in _choice(tuner, used).items():
+                chosen.setdefault(name, {}).setdefault(kernel(tuner), value)
         effective: dict[str, Value] = {}
         for name, of_kernels in chosen.items():
             if len(set(of_kernels.values())) == 1:
@@ -81,6 +55,23 @@ class Watch:
             else:
                 effective |= {f"{of}_{name}": value for of, value in of_kernels.items()}
         return effective
+
+
+def _choice(tuner: Any, used: list[Any]) -> dict[str, Value]:
+    """What a tuner chose, where there was something to choose from.
+
+    One that chose otherwise for another key, such as another length, has all its choices: their
+    values joined by `+`, in the order in which they were made.
+    """
+    candidates, found = [parameters(config) for config in tuner.configs], dict[str, Value]()
+    for name in dict.fromkeys(name for candidate in candidates for name in candidate):
+        if len({candidate[name] for candidate in candidates if name in candidate}) == 1:
+            # What all candidates have alike was not chosen.
+            continue
+        values = list(dict.fromkeys(of[name] for of in map(parameters, used) if name in of))
+        if values:
+            found[name] = values[0] if len(values) == 1 else "+".join(map(str, values))
+    return found
 
 
 @contextlib.contextmanager
@@ -91,7 +82,7 @@ def watched() -> Iterator[Watch]:
         yield watch
         # Triton came with the call: its tuners are all new.
         if (late := _class()) is not None:
-            for tuner in _instances(late):
+            for tuner in [found for found in gc.get_objects() if type(found) is late]:
                 for config in tuner.cache.values():
                     watch.note(tuner, config)
         return
@@ -129,18 +120,6 @@ def kernel(tuner: Any) -> str:
     return str(getattr(inner, "__name__", "kernel"))
 
 
-def _candidates(tuner: Any) -> dict[str, list[Value]]:
-    """The values of what a tuner can choose, by name."""
-    all_of = [parameters(config) for config in tuner.configs]
-    names = dict.fromkeys(name for of in all_of for name in of)
-    found = {name: [of[name] for of in all_of if name in of] for name in names}
-    return {name: values for name, values in found.items() if len(set(values)) > 1}
-
-
 def _class() -> Any:
     module = sys.modules.get(AUTOTUNER[0])
     return getattr(module, AUTOTUNER[1], None)
-
-
-def _instances(of: type) -> list[Any]:
-    return [found for found in gc.get_objects() if type(found) is of]
