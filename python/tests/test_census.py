@@ -1,9 +1,10 @@
-"""The launch census's Python side, with a library that gives a recording."""
+"""The launch census and hardware counters, with a library that gives a recording and counts."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -11,8 +12,11 @@ from unittest import mock
 
 import pytest
 
-from regatta_worker.census import launches
+from regatta_worker.census import instructions, launches
+from regatta_worker.census.launches import CensusError
 from regatta_worker.clock import probe
+from regatta_worker.protocol.channel import Relay, Unsupported
+from regatta_worker.serving import Session
 
 COPY: dict[str, Any] = {"kind": "copy", "direction": "HtoD", "bytes": 64, "stream": 7}
 KERNEL: dict[str, Any] = {
@@ -129,7 +133,7 @@ class TestOfACall:
 
     def test_no_census_is_in_the_librarys_words(self) -> None:
         self.library.fails = "census_begin"
-        with pytest.raises(launches.CensusError, match="words of the library"):
+        with pytest.raises(CensusError, match="words of the library"):
             launches.profile_call(self.call, self.wait)
         assert self.library.trace == ["census_begin"]
 
@@ -141,5 +145,90 @@ class TestOfACall:
     def test_without_the_variable_there_is_none(self) -> None:
         with mock.patch.dict(os.environ):
             os.environ.pop(probe.VARIABLE)
-            with pytest.raises(launches.CensusError, match="names no library"):
+            with pytest.raises(CensusError, match="names no library"):
                 launches.profile_call(self.call, self.wait)
+
+
+EXECUTED = "sm__inst_executed.sum"
+LAUNCHED = {
+    "dropped": 0,
+    "operations": [
+        {"kind": "copy"},
+        {"kind": "kernel", "name": "flash"},
+        {"kind": "kernel", "name": "combine"},
+    ],
+}
+
+
+def counted(library: Any, kernels: Any, dropped: int = 0) -> list[dict[str, Any]]:
+    """What is counted of three calls by a probe that gives these counts."""
+    library.texts["census_end"] = LAUNCHED
+    library.texts["counters_end"] = {"metrics": [EXECUTED], "kernels": kernels, "dropped": dropped}
+    return instructions.count_instructions(lambda: None, lambda result: None, [EXECUTED])
+
+
+def test_kernels_have_the_names_of_the_census_call_by_call(library: Any) -> None:
+    calls = counted(library, [[600], [7], [600], [7], [601], [None]])
+    assert len(calls) == instructions.COUNTED_CALLS
+    flash, combine = calls[2]["kernels"]
+    assert flash == {"name": "flash", "counts": {EXECUTED: 601}}
+    assert combine == {"name": "combine", "counts": {}}, "unknown is not 0"
+    assert library.trace.index("census_end") < library.trace.index("counters_begin")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "dropped", "fails", "words"),
+    [
+        (5, 0, None, "6 kernels were expected"),
+        (6, 2, None, "6 kernels were expected"),
+        (0, 0, "counters_begin", "words of the library"),
+    ],
+)
+def test_a_counting_that_is_refused_or_of_other_kernels_says_why(
+    library: Any, kernels: int, dropped: int, fails: str | None, words: str
+) -> None:
+    library.fails = fails
+    with pytest.raises(CensusError, match=words):
+        counted(library, [[1.0]] * kernels, dropped)
+
+
+def worker(*bases: type, **members: Any) -> Any:
+    """A worker with a case, as `Session` asks it."""
+    census: dict[str, Any] = {"launches": [], "counts": {}}
+    members = {"call": lambda self: None, "census": lambda self: dict(census), **members}
+    return type("Case", bases, members)()
+
+
+def counts(_: Any, metrics: list[str]) -> list[dict[str, Any]]:
+    return [{"kernels": [{"name": "flash", "counts": dict.fromkeys(metrics, 1.0)}]}]
+
+
+def refuses(_: Any, metrics: list[str]) -> list[dict[str, Any]]:
+    raise Unsupported("this device is none")
+
+
+def answer(of: Any, **request: Any) -> dict[str, Any]:
+    session = Session(lambda: of)
+    session._worker = of
+    return session.answer(json.dumps({"id": 1, "type": "census", **request}).encode())
+
+
+@pytest.mark.parametrize("times_only", [False, True])
+def test_counters_are_read_where_they_are_asked_for(times_only: bool) -> None:
+    found = answer(worker(counted=counts), metrics=[EXECUTED], times_only=times_only)
+    assert found["counted"][0]["kernels"][0]["counts"] == {EXECUTED: 1.0}
+    assert "counted" not in answer(worker(counted=counts), times_only=times_only)
+
+
+@pytest.mark.parametrize(
+    ("refusing", "why"),
+    [
+        (worker(), "reads no hardware counters"),
+        (worker(counted=refuses), "this device is none"),
+        (worker(Relay), "several processes"),
+    ],
+)
+def test_why_they_are_not_is_said(refusing: Any, why: str) -> None:
+    found = answer(refusing, metrics=[EXECUTED])
+    assert why in found["uncounted"]["instructions"]
+    assert "counted" not in found

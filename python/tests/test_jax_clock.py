@@ -55,12 +55,8 @@ class TestMarkerOnCpu:
         assert len(marked) == 2
         for one, other in zip(plain, marked, strict=True):
             assert jnp.array_equal(one, other)
-
-    def test_any_structure_of_results(self) -> None:
         marked = jax.jit(jax_clock.marked(lambda a, b: {"sum": a + b, "rest": (a, [b])}))
-        found = marked(*self.inputs)
-        assert set(found) == {"sum", "rest"}
-        assert jnp.array_equal(found["rest"][1][0], self.inputs[1])
+        assert jnp.array_equal(marked(*self.inputs)["rest"][1][0], self.inputs[1])
 
     def test_the_marker_reads_every_result_and_gives_none(self) -> None:
         lowered = jax.jit(jax_clock.marked(two_results)).lower(*self.inputs)
@@ -72,9 +68,7 @@ class TestMarkerOnCpu:
         assert operands.count("%") == 2, calls[0]
         assert "custom_call_has_side_effect=true" in calls[0]
         assert "copy(" not in entry
-
-    def test_jax_knows_no_effect(self) -> None:
-        """With one, JAX would call the computation through its slow path."""
+        # With an effect, JAX would call the computation through its slow path.
         assert not jax.make_jaxpr(jax_clock.marked(two_results))(*self.inputs).effects
 
     def test_a_processor_has_no_stream_and_xla_says_so(self) -> None:
@@ -106,12 +100,10 @@ class TestSamples:
         # What was queued after the return is the host's time too.
         assert sample.host_ns and sample.host_ns > 300.0
 
-    def test_a_call_that_fails_is_given_up(self) -> None:
+    def test_a_call_that_fails_is_cancelled_and_a_computation_that_fails_says_why(self) -> None:
         with pytest.raises(ZeroDivisionError):
             self.clock.sample(True, lambda: 1 / 0)
         assert self.library.trace[-2:] == ["xla_begin", "sample_cancel"]
-
-    def test_a_computation_that_fails_says_why(self) -> None:
         self.library.fails = "xla_end"
         with pytest.raises(probe.ProbeError, match="words of the library"):
             self.clock.sample(True, lambda: None)
