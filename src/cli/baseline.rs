@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{Ended, Stop, note, print, print_as_made};
-use regatta_core::record::RecordError;
 use regatta_core::record::baseline::{self, Store};
 use regatta_judge::{self as judge, Options};
 use regatta_measure::experiment::baseline::{self as saving, SaveOptions};
@@ -158,7 +157,7 @@ fn described(baseline: &baseline::Stored) -> serde_json::Value {
 fn show(store: &Store, name: &str, json: bool) -> Ended {
     let files = store.files(name).map_err(Stop::usage)?;
     if files.is_empty() {
-        return Err(absent(store, name));
+        return Err(Stop::usage(store.absent(name)));
     }
     for path in files {
         let stored = stored::read(&path, name)?;
@@ -176,13 +175,6 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
         }
     }
     Ok(0)
-}
-
-fn absent(store: &Store, name: &str) -> Stop {
-    Stop::usage(RecordError::Absent {
-        name: name.to_owned(),
-        root: store.root().to_owned(),
-    })
 }
 
 fn remove(store: &Store, name: &str, machine: Option<&str>, json: bool) -> Ended {

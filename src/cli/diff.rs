@@ -131,13 +131,16 @@ pub fn run(args: &DiffArgs) -> Ended {
 /// The baseline that a gate would compare a run with, and the policy that it would judge by.
 fn of_gate(store: &Store, name: &str, header: &RunHeader) -> Result<(Side, Policy), Stop> {
     let path = store.of_machine(name, &header.machine.name);
-    let path = path.map_err(Stop::usage)?.ok_or_else(|| {
-        Stop::NotJudged(anyhow!(
-            "there is no baseline `{name}` of {} in {}",
-            header.machine.name,
-            store.root().display()
-        ))
-    })?;
+    let path = path
+        .map_err(Stop::usage)?
+        .ok_or_else(|| match store.files(name) {
+            Ok(files) if !files.is_empty() => Stop::NotJudged(anyhow!(
+                "baseline `{name}` in {} is of other machines than {}",
+                store.root().display(),
+                header.machine.name,
+            )),
+            _ => Stop::not_judged(store.absent(name)),
+        })?;
     let mut base = stored::whole_baseline(&path)?;
     base.keep(&header.suite.filter);
     let policy = header.rules.policy.clone();

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::{Ended, Stop, print, watch_for};
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_measure::experiment::introductions::{Introduction, introductions};
+use regatta_measure::experiment::request::no_case_left;
 
 /// List the variants of every worker, or the cases of a suite
 #[derive(Args, Debug)]
@@ -48,13 +49,11 @@ pub fn run(args: &ListArgs) -> Ended {
 
 fn cases(args: &ListArgs, name: &str) -> Ended {
     let mut suite = suite::load(name).map_err(Stop::usage)?;
+    let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
     suite.keep(&args.filter);
     if suite.cases.is_empty() {
-        return Err(Stop::Usage(anyhow::anyhow!(
-            "--filter {} leaves no case of {}",
-            args.filter.join(" "),
-            suite.name
-        )));
+        let why = no_case_left(&args.filter, &suite.name, &ids);
+        return Err(Stop::Usage(anyhow::Error::msg(why)));
     }
     if args.json {
         let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();

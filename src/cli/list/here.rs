@@ -1,5 +1,7 @@
 //! Workers and their variants, those that are not here, and the built-in suites.
 
+use std::io::{self, IsTerminal};
+
 use owo_colors::{OwoColorize, Style};
 
 use super::super::indented;
@@ -17,11 +19,14 @@ fn head(text: &str) -> String {
     format!("{}\n", text.trim_end().style(Style::new().bold()))
 }
 
-/// A name in its column, and as much of the text as the line takes.
+/// A name in its column, and on a terminal as much of the text as the line takes.
 fn row(name: &str, column: usize, text: &str) -> String {
     let name = shorten(name, COLUMNS / 2);
     let padding = " ".repeat(column.saturating_sub(width(&name)) + 2);
-    let room = COLUMNS.saturating_sub(INDENT + width(&name) + padding.len());
+    let room = match io::stdout().is_terminal() {
+        true => COLUMNS.saturating_sub(INDENT + width(&name) + padding.len()),
+        false => usize::MAX,
+    };
     let line = format!("{:INDENT$}{name}{padding}{}", "", shorten(text, room));
     format!("{}\n", line.trim_end())
 }

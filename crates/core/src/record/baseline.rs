@@ -15,6 +15,7 @@ use super::line::{self, Lines};
 use super::side::{CaseRecord, Side, Status};
 use super::types::RunHeader;
 use crate::input;
+use crate::suite::document::name_hint;
 use crate::suite::names_a_file;
 use regatta_worker::attention::CaseId;
 
@@ -155,6 +156,16 @@ impl Store {
         Ok(files.find(|path| is_of(path, machine)))
     }
 
+    /// The error for a name that no baseline has.
+    pub fn absent(&self, name: &str) -> RecordError {
+        let names: BTreeSet<String> = self.list().0.into_iter().map(|one| one.name).collect();
+        RecordError::Absent {
+            name: name.to_owned(),
+            root: self.root.clone(),
+            hint: name_hint(name, names.iter().map(String::as_str)),
+        }
+    }
+
     /// Removes a baseline, on every machine or on one.
     ///
     /// # Errors
@@ -166,10 +177,7 @@ impl Store {
             files.retain(|path| is_of(path, machine));
         }
         if files.is_empty() {
-            return Err(RecordError::Absent {
-                name: name.to_owned(),
-                root: self.root.clone(),
-            });
+            return Err(self.absent(name));
         }
         for path in &files {
             fs::remove_file(path).map_err(|error| RecordError::io(path, error))?;

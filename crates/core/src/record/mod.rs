@@ -81,12 +81,14 @@ pub enum RecordError {
     #[error("{0} is there already; name another file with --out, or replace it with --replace")]
     Taken(PathBuf),
     /// There is no such baseline.
-    #[error("no baseline `{name}` in {root}")]
+    #[error("there is no baseline `{name}` in {root}; {hint}")]
     Absent {
         /// The name.
         name: String,
         /// The folder looked in.
         root: PathBuf,
+        /// The nearest name, and those that there are.
+        hint: String,
     },
     /// A name that cannot be a folder's.
     #[error("`{0}` cannot name a baseline; use {rule}", rule = FILE_NAME_RULE)]

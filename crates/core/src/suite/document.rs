@@ -373,3 +373,14 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
 }
+
+/// The hint for a name that is none of `known`: the nearest one, and all that there are.
+pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let near = nearest(name, known.iter().copied());
+    let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+    match known.is_empty() {
+        true => "there is none".to_owned(),
+        false => format!("{near}there are {}", known.join(", ")),
+    }
+}

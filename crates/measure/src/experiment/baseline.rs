@@ -168,23 +168,35 @@ fn newest_that_passed(
         let suite = &stored.run.header.suite.name;
         of.as_ref().is_none_or(|of| suite == of)
     });
-    let count = runs.len();
+    let mut why_newest = None;
     for stored in runs {
         let by_itself = || {
             let passed = judge::judge(&stored.side, None, &Options::ALONE).verdict;
             let timed = !stored.run.header.settings.structure_only;
             timed && stored.run.end.is_some() && passed.outcome == VerdictOutcome::Passed
         };
-        if unfit(&stored).is_none() || force && by_itself() {
-            return Ok(stored);
+        match unfit(&stored) {
+            None => return Ok(stored),
+            Some(_) if force && by_itself() => return Ok(stored),
+            Some(why) => {
+                let newest = (stored.side.label, why);
+                why_newest.get_or_insert(newest);
+            }
         }
     }
     let (of, make) = match &of {
         Some(suite) => (format!(" of suite {suite}"), suite.as_str()),
         None => (String::new(), "quick"),
     };
-    Err(ExperimentError::NotJudged(format!(
-        "none of the {count} runs{of} under {} passed, as a whole; make one: regatta run {make}",
-        reports.display()
-    )))
+    Err(ExperimentError::NotJudged(match why_newest {
+        None => format!(
+            "there is no run{of} under {}; measure one: regatta run {make}",
+            reports.display()
+        ),
+        Some((newest, why)) => format!(
+            "no run{of} under {} can be a baseline; the newest, {newest}, {why}. Save it as it is: \
+             regatta baseline save {name} {newest} --force",
+            reports.display()
+        ),
+    }))
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::arm::reports;
 use super::pairs::{GatePart, VersionComparison};
 use super::request::BASELINES;
 use super::stored::{StoredBase, whole_baseline};
@@ -48,9 +49,9 @@ pub fn gate(
         None if request.structure_only && baseline.is_none() => Base::Absent,
         None => {
             return Err(ExperimentError::NotJudged(format!(
-                "there is no baseline `{name}` in {}; make one from a run that passed:\n  {}",
-                store.root().display(),
-                commands_to_make(&store, &name, &head),
+                "{}\nmake one from a run that passes:\n  {}",
+                store.absent(&name),
+                commands_to_make(&store, &name, request, &head),
             )));
         }
     };
@@ -69,7 +70,7 @@ pub fn gate(
             "baseline `{}` cannot be compared with this machine and suite (nothing was \
              measured):\n{lines}\nmake one here:\n  {}",
             base.label,
-            commands_to_make(&store, &base.label, &experiment.head)
+            commands_to_make(&store, &base.label, request, &experiment.head)
         )));
     }
     let mut files = experiment.open()?;
@@ -197,22 +198,29 @@ fn find_baseline(
 }
 
 /// The commands that make a baseline of this suite.
-fn commands_to_make(store: &Store, name: &str, arm: &Arm) -> String {
-    let words = |words: &[&str]| {
-        words
-            .iter()
-            .map(|&word| word.to_owned())
-            .collect::<Vec<_>>()
+fn commands_to_make(store: &Store, name: &str, request: &MeasureOptions, head: &Arm) -> String {
+    // A baseline holds the whole suite, timed, without the values of --set.
+    let whole = MeasureOptions {
+        set: Vec::new(),
+        structure_only: false,
+        ..request.clone()
     };
-    let run = [
-        words(&["regatta", "run"]),
-        arm.header.suite.arguments.clone(),
-    ]
-    .concat();
-    let directory = arm.directory.display().to_string();
-    let mut save = words(&["regatta", "baseline"]);
+    let mut run = vec!["regatta".to_owned(), "run".to_owned()];
+    run.extend(whole.arguments());
+    let folder = match &request.out {
+        Some(out) => {
+            run.extend(["--out".to_owned(), out.display().to_string()]);
+            out.clone()
+        }
+        None => reports(&head.suite.name),
+    };
+    let mut save = vec!["regatta".to_owned(), "baseline".to_owned()];
     save.extend(folder_words(store.root()));
-    save.extend(words(&["save", name, &directory]));
+    save.extend([
+        "save".to_owned(),
+        name.to_owned(),
+        folder.display().to_string(),
+    ]);
     format!("{}\n  {}", shell_command(&run), shell_command(&save))
 }
 

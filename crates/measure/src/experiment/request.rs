@@ -88,20 +88,32 @@ impl MeasureOptions {
         let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
         suite.keep(&self.filter);
         if suite.cases.is_empty() {
-            let near = self
-                .filter
-                .iter()
-                .find_map(|p| nearest(p, ids.iter().map(String::as_str)));
-            let example = near.or(ids.first().map(String::as_str)).unwrap_or_default();
-            return Err(ExperimentError::Usage(format!(
-                "--filter {} leaves no case of {} (which has {}, for example {example})",
-                self.filter.join(" "),
-                suite.name,
-                ids.len(),
+            return Err(ExperimentError::Usage(no_case_left(
+                &self.filter,
+                &suite.name,
+                &ids,
             )));
         }
         Ok(suite)
     }
+}
+
+/// Why a filter leaves nothing to measure, with the nearest variant or case.
+pub fn no_case_left(filter: &[String], suite: &str, ids: &[String]) -> String {
+    let variants = ids.iter().filter_map(|id| id.split(':').next());
+    let known: Vec<&str> = variants.chain(ids.iter().map(String::as_str)).collect();
+    let bare = filter.iter().map(|pattern| pattern.trim_matches('*'));
+    let near = bare.filter_map(|pattern| nearest(pattern, known.iter().copied()));
+    let hint = match (near.into_iter().next(), ids.first()) {
+        (Some(near), _) => format!("did you mean `{near}`?"),
+        (None, Some(first)) => format!("the first is {first}"),
+        (None, None) => "the suite has none".to_owned(),
+    };
+    format!(
+        "--filter {} leaves no case of {suite}, which has {}; {hint}",
+        filter.join(" "),
+        ids.len(),
+    )
 }
 
 /// `peak=true`: changes how is measured, and says whether the text names such a setting.

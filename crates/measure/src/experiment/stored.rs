@@ -180,9 +180,8 @@ pub fn find_alone(
     match (files.iter().find(own), files.as_slice()) {
         (Some(path), _) | (None, [path]) => read(path, what),
         (None, []) => Err(ExperimentError::Usage(format!(
-            "{what} is neither a file, a folder with a {RUN_FILE}, nor a baseline in {}{}",
-            store.root().display(),
-            names(store)
+            "{what} is neither a file nor a folder with a {RUN_FILE}, and {}",
+            store.absent(what)
         ))),
         (None, several) => {
             let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
@@ -208,15 +207,6 @@ pub fn whole_baseline(path: &Path) -> Result<Side, ExperimentError> {
             path.display(),
             side.damage.join("\n  ")
         ))),
-    }
-}
-
-fn names(store: &Store) -> String {
-    let mut names: Vec<String> = store.list().0.into_iter().map(|b| b.name).collect();
-    names.dedup();
-    match names.is_empty() {
-        true => " (there is none)".to_owned(),
-        false => format!(" (there are {})", names.join(", ")),
     }
 }
 
