@@ -67,7 +67,7 @@ pub struct CompareArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &CompareArgs) -> Ended {
-    reporting::report_stop(compare(args), &args.answers)
+    reporting::report_stop(compare(args), &args.measure.suite, &args.answers)
 }
 
 fn compare(args: &CompareArgs) -> Ended {

@@ -56,7 +56,7 @@ pub struct GateArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &GateArgs) -> Ended {
-    reporting::report_stop(measured(args), &args.answers)
+    reporting::report_stop(measured(args), &args.measure.suite, &args.answers)
 }
 
 fn measured(args: &GateArgs) -> Ended {

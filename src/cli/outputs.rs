@@ -7,8 +7,9 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::github;
-use super::{Stop, print, print_as_made};
+use super::{Stop, note, print, print_as_made};
 use regatta_core::suite::document::nearest;
+use regatta_judge::judgement::Judgement;
 use regatta_report::{self as report, Format, Report, files};
 
 /// What there is of a trace.
@@ -164,6 +165,19 @@ impl Outputs {
             }
         }
         Ok(())
+    }
+}
+
+impl Outputs {
+    /// Writes the files of a command that had nothing to judge, where their format has one.
+    pub fn write_refusal(&self, refusal: &Judgement) {
+        for (format, path) in self.wanted() {
+            let text = report::render_refusal(format, refusal);
+            let Ok(Some(text)) = text else { continue };
+            if let Err(Stop::Usage(error) | Stop::NotJudged(error)) = put(path, text) {
+                note(format!("{error:#}"));
+            }
+        }
     }
 }
 

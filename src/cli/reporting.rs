@@ -198,31 +198,34 @@ fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
     print_as_made(|out| terminal::write(report.judgement, options, out))
 }
 
-/// Where a command ends before there is anything to judge, says so as JSON and as an annotation,
-/// where these were asked for.
-pub fn report_stop(ended: Ended, answers: &Answers) -> Ended {
-    if answers.outputs.annotates()
-        && let Err(Stop::Usage(error) | Stop::NotJudged(error)) = &ended
-    {
-        github::complain(&format!("{error:#}"), answers.show.json);
+/// Where a command ends before there is anything to judge, reports that as JSON, in the files and
+/// as an annotation, where these were asked for.
+pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
+    let (Err(Stop::Usage(error) | Stop::NotJudged(error)), outputs) = (&ended, &answers.outputs)
+    else {
+        return ended;
+    };
+    let json = answers.show.json;
+    if outputs.annotates() {
+        github::complain(&format!("{error:#}"), json);
     }
-    told_as_json(ended, answers.show.json)
+    let refusal = Judgement::refused(suite, format!("{error:#}"));
+    if matches!(ended, Err(Stop::Usage(_))) {
+        return told_as_json(ended, json);
+    }
+    outputs.write_refusal(&refusal);
+    if json && let Ok(Some(text)) = report::render_refusal(Format::Json, &refusal) {
+        // The reason is on standard error in any case.
+        let _ = print(text);
+    }
+    ended
 }
 
-/// Where a command ends before there is anything to judge, and JSON was asked for, says so
-/// there as well.
+/// Where a command ends before there is an answer, and JSON was asked for, says so there as well.
 pub fn told_as_json(ended: Ended, json: bool) -> Ended {
-    let outcome = match &ended {
-        Err(Stop::Usage(error)) if json => json!({ "error": format!("{error:#}") }),
-        Err(Stop::NotJudged(error)) if json => json!({
-            "verdict": {
-                "outcome": VerdictOutcome::Inconclusive,
-                "reasons": [format!("{error:#}")],
-            }
-        }),
-        _ => return ended,
-    };
-    // What went wrong is told on standard error in any case.
-    let _ = print(format!("{outcome}\n"));
+    if let (Err(stop @ (Stop::Usage(error) | Stop::NotJudged(error))), true) = (&ended, json) {
+        let answer = json!({ "error": format!("{error:#}"), "exit_code": stop.exit_code() });
+        let _ = print(format!("{answer}\n"));
+    }
     ended
 }

@@ -41,7 +41,7 @@ pub struct RunArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &RunArgs) -> Ended {
-    reporting::report_stop(measured(args), &args.answers)
+    reporting::report_stop(measured(args), &args.measure.suite, &args.answers)
 }
 
 fn measured(args: &RunArgs) -> Ended {

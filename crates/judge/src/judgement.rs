@@ -12,6 +12,7 @@ pub use structural::{LimitResult, Uncounted};
 
 pub use regatta_core::record::types::VerdictOutcome;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use regatta_core::record::types::Fault;
@@ -60,6 +61,39 @@ pub struct Judgement {
     pub notes: Vec<String>,
     /// What follows from all of it.
     pub verdict: Verdict,
+}
+
+impl Judgement {
+    /// A judgement of nothing: what was asked for could not be measured.
+    pub fn refused(suite: &str, reason: String) -> Judgement {
+        Judgement {
+            suite: suite.to_owned(),
+            head: SideSummary {
+                label: String::new(),
+                suite: suite.to_owned(),
+                started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+                machine: String::new(),
+                revision: None,
+                invocations: 0,
+            },
+            base: None,
+            incomparable: Vec::new(),
+            structure_incomparable: Vec::new(),
+            structure_only: false,
+            differences: Vec::new(),
+            paired: false,
+            rows: Vec::new(),
+            expectations: Vec::new(),
+            limits: Vec::new(),
+            gaps: Vec::new(),
+            notes: Vec::new(),
+            verdict: Verdict {
+                outcome: VerdictOutcome::Inconclusive,
+                reasons: vec![reason],
+                shown: String::new(),
+            },
+        }
+    }
 }
 
 /// A side, for the reader.

@@ -35,12 +35,21 @@ pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 /// Writes `judgement.json`. Numbers that JSON cannot hold read `null`.
 pub(super) fn judgement(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
+    document(report.judgement, &report.head.header.tool, out)
+}
+
+/// Writes a judgement; `tool` is the version of regatta that measured.
+pub(super) fn document(
+    judgement: &Judgement,
+    tool: &str,
+    out: &mut dyn Write,
+) -> Result<(), RenderError> {
     let envelope = Envelope {
         schema: SCHEMA_VERSION,
         kind: "judgement",
-        tool: &report.head.header.tool,
-        exit_code: report.judgement.verdict.outcome.exit_code(),
-        judgement: report.judgement,
+        tool,
+        exit_code: judgement.verdict.outcome.exit_code(),
+        judgement,
     };
     serde_json::to_writer_pretty(&mut *out, &envelope)?;
     Ok(writeln!(out)?)

@@ -58,7 +58,7 @@ fn tests(judgement: &Judgement) -> impl Iterator<Item = Test> {
     verdict.chain(rows).chain(expectations).chain(limits)
 }
 
-fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result<()> {
     let (mut all, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
     for test in tests(judgement) {
         all += 1;
@@ -72,12 +72,13 @@ fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result<()> {
     let counts =
         format!(r#"tests="{all}" failures="{failures}" errors="{errors}" skipped="{skipped}""#);
     let name = format!("regatta {} {}", judgement.suite, judgement.head.machine);
+    let name = name.trim_end();
     writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
     writeln!(out, "<testsuites {counts}>")?;
     writeln!(
         out,
         r#"<testsuite name="{}" {counts} timestamp="{}">"#,
-        escaped(&one_line(&name)),
+        escaped(&one_line(name)),
         escaped(&one_line(&judgement.head.started)),
     )?;
     let mut seen = HashMap::new();
@@ -182,8 +183,8 @@ fn of_expectation(expectation: &ExpectationResult) -> Test {
             message: reason.clone(),
             body: reason,
         },
-        Word::Inconclusive => TestOutcome::Skipped {
-            message: format!("inconclusive: {reason}"),
+        word @ (Word::Inconclusive | Word::Skipped) => TestOutcome::Skipped {
+            message: format!("{}: {reason}", word.text()),
         },
         _ => TestOutcome::Passed,
     };

@@ -32,6 +32,8 @@ pub use regatta_core::text;
 
 use std::io::Write;
 
+use regatta_judge::judgement::Judgement;
+
 use exporter::Writer;
 pub use exporter::{RenderError, RenderedFile, Report};
 pub use github::complaint;
@@ -180,6 +182,24 @@ pub fn write(
     out: &mut dyn Write,
 ) -> Result<(), RenderError> {
     FORMATS[format as usize].4(report, name, out)
+}
+
+/// The document of a judgement that has no run, where the format has one: what a CI reads of a
+/// gate that was refused before it measured.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_refusal(
+    format: Format,
+    judgement: &Judgement,
+) -> Result<Option<String>, RenderError> {
+    let mut bytes = Vec::new();
+    match format {
+        Format::Json => json::document(judgement, env!("CARGO_PKG_VERSION"), &mut bytes)?,
+        Format::Junit => junit::document(judgement, &mut bytes)?,
+        _ => return Ok(None),
+    }
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 #[cfg(test)]
