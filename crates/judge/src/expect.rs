@@ -181,16 +181,17 @@ fn judge(
     let (Some(_), Some((_, best))) = (centre(of), best) else {
         let all = std::iter::once(of).chain(references.iter().copied());
         let missing = all.filter(|candidate| centre(candidate).is_none());
-        result.reason = Some(match header.settings.structure_only {
-            true => "no time was taken".to_owned(),
-            false => {
-                let what = match rule.metric {
-                    Metric::Device => "not measured".to_owned(),
-                    other => format!("not measured, or without {}", other.text()),
-                };
-                format!("{what}: {}", list(missing.map(|candidate| candidate.id)))
-            }
-        });
+        if header.settings.structure_only {
+            result.word = Word::Skipped;
+            result.reason = Some("no time was taken".to_owned());
+            return result;
+        }
+        let what = match rule.metric {
+            Metric::Device => "not measured".to_owned(),
+            other => format!("not measured, or without {}", other.text()),
+        };
+        let missing = list(missing.map(|candidate| candidate.id));
+        result.reason = Some(format!("{what}: {missing}"));
         return result;
     };
     result.against = Some(best.id.clone());

@@ -240,8 +240,7 @@ const CORRELATED: f64 = 0.3;
 /// What was not compared of structure, and that expectations need times.
 fn structure_notes(judgement: &Judgement) -> Option<String> {
     if judgement.structure_only {
-        let sentence = "structure alone was compared: no time was taken, and expectations on time \
-                        were left out";
+        let sentence = "structure alone was judged: no time was taken";
         return Some(sentence.to_owned());
     }
     let first = judgement.structure_incomparable.first()?;

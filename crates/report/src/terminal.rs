@@ -77,7 +77,9 @@ pub fn write(
         };
         list(out, name, rows, tone);
     }
-    if judgement.base.is_none() && !judgement.rows.is_empty() {
+    if judgement.structure_only {
+        // No case has a time, and the lists above have what is to be said of a structure.
+    } else if judgement.base.is_none() && !judgement.rows.is_empty() {
         table_alone(out, &judgement.rows);
     } else if options.all {
         table(out, &judgement.rows);

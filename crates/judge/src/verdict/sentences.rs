@@ -219,10 +219,10 @@ fn without(number: usize, what: &str, name: &str, of: &str, why: &Option<String>
     format!("{number} {verb} no value, first `{name}` on {of}: {why}")
 }
 
-/// Expectations are on time: where none was taken they are no gap.
+/// An expectation without a value is a gap, like a case without a time.
 pub fn expectations_missing(judgement: &Judgement) -> Option<String> {
     let open = expectations(judgement, |result| result.word == Word::Missing);
-    let first = open.first().filter(|_| !judgement.structure_only)?;
+    let first = open.first()?;
     let (name, of) = (&first.name, &first.case.0);
     Some(without(open.len(), "expectation", name, of, &first.reason))
 }
