@@ -2,6 +2,7 @@
 
 use super::exporter::Report;
 use super::text::shell_command;
+use regatta_core::suite::names_a_file;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{
     Change, ExpectationResult, Judgement, LimitResult, MetricRow, Row, Word,
@@ -190,14 +191,39 @@ pub fn factors(of: &ExpectationResult) -> Option<String> {
     Some(format!("[{low}, {high}]"))
 }
 
-/// The command that measures again the cases whose id matches `pattern`.
+/// The command that gives the verdict again of the cases whose id matches `pattern`.
 pub fn reproduce(report: &Report, pattern: &str) -> String {
-    let suite = &report.head.header.suite;
-    let mut words = vec!["regatta".to_owned(), "run".to_owned()];
+    let header = &report.head.header;
+    let suite = &header.suite;
+    let (mut command, mut versions) = ("run", Vec::new());
+    let mut push = |flag: &str, value: &str| versions.extend([flag.to_owned(), value.to_owned()]);
+    match report
+        .base
+        .map(|base| (base, &base.header.turn, &header.turn))
+    {
+        None => {}
+        Some((_, Some(base), Some(head))) => {
+            let gates = header.argv.get(1).is_some_and(|word| word == "gate");
+            command = if gates { "gate" } else { "compare" };
+            base.of.iter().for_each(|spec| push("--base", spec));
+            let heads = head.of.iter().filter(|spec| *spec != "here");
+            heads.for_each(|spec| push("--head", spec));
+        }
+        Some((base, ..)) => {
+            command = "gate";
+            match names_a_file(&base.label) {
+                true if base.label == suite.name => {}
+                true => push("--baseline", &base.label),
+                false => push("--base", &format!("run:{}", base.label)),
+            }
+        }
+    }
+    let mut words = vec!["regatta".to_owned(), command.to_owned()];
     match suite.arguments.is_empty() {
         true => words.push(suite.name.clone()),
         false => words.extend(suite.arguments.iter().cloned()),
     }
+    words.extend(versions);
     words.extend(["--filter".to_owned(), pattern.to_owned()]);
     shell_command(&words)
 }

@@ -65,7 +65,7 @@ fn what_failed_is_shown_once_with_its_cause_and_its_figure() {
         "Time against num_splits_key",
         "auto became 1",
         "Head over base, every case",
-        "regatta run quick --filter torch&#x2f;efficient:s10000,d32,bwd",
+        "regatta gate quick --baseline main --filter torch&#x2f;efficient:s10000,d32,bwd",
         "1 of 2 expectations is violated",
     ] {
         assert!(failed.contains(needed), "lacks {needed}");
