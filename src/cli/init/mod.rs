@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::reporting::told_as_json;
-use super::{Ended, Stop, print};
+use super::{Ended, Stop, note, print};
 use regatta_core::suite::environment::Environment;
 use regatta_measure::environments::interpreter_of;
 use regatta_measure::git::{Checkout, GitCommands};
@@ -19,16 +19,16 @@ use regatta_report::text::shell_quoted;
 
 /// Write a suite, a function and a CI job into this repository
 ///
-/// The next command then works. /// Asks nothing and replaces nothing: a file that is there stays, which it says. The function is
-/// an example in NumPy; docs/GUIDE.md goes on from there.
+/// Asks nothing and replaces nothing. The function is an example in NumPy; the command that it
+/// prints last measures it. docs/GUIDE.md goes on from there.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  regatta init\n  regatta init --ci gitlab --dir bench")]
 pub struct InitArgs {
-    /// The CI whose job is written [default: as the repository's remote says]
+    /// Write the job of this CI [default: that of the repository's remote]
     #[arg(long, value_enum)]
     ci: Option<Ci>,
 
-    /// The folder, which is made where it is not there
+    /// The repository's folder; init makes it where there is none
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
@@ -106,7 +106,10 @@ fn init(args: &InitArgs) -> Ended {
         Ci::None => None,
     });
     all.push(ignored(root)?);
-    all.push(described(root)?);
+    all.push(described(
+        root,
+        &SECTION.replace("git:main", &format!("git:{}", branch(root))),
+    )?);
     let mut next = "regatta run ./speed.toml".to_owned();
     if made {
         next = format!("regatta env --suite ./speed.toml make default && {next}");
@@ -124,6 +127,17 @@ fn init(args: &InitArgs) -> Ended {
     }
     for one in &all {
         print(format!("{:10} {}\n", one.what, one.path.display()))?;
+    }
+    match ci {
+        Ci::None if args.ci.is_none() => note(
+            "no CI job was written: no remote is on GitHub or GitLab; --ci github or --ci gitlab \
+             writes one",
+        ),
+        Ci::None => {}
+        _ => note(
+            "regatta is on no package index yet: write in the CI job whose release it installs, \
+             in place of OWNER",
+        ),
     }
     print(format!("next: {next}\n"))?;
     Ok(0)
@@ -175,13 +189,30 @@ fn ignored(root: &Path) -> Result<InitFile, Stop> {
     }
 }
 
+/// The branch that others are compared with: the remote's default, or else one of the usual
+/// names, or the one that is checked out.
+fn branch(root: &Path) -> String {
+    let checkout = Checkout::at(root);
+    let reference = |name: &str| checkout.ask(&["symbolic-ref", "--short", name]).ok();
+    let remote = reference("refs/remotes/origin/HEAD");
+    let remote = remote.and_then(|name| Some(name.trim().strip_prefix("origin/")?.to_owned()));
+    let is_there = |name: &&str| {
+        let branch = format!("refs/heads/{name}");
+        checkout.ask(&["show-ref", "--verify", &branch]).is_ok()
+    };
+    let usual = || ["main", "master", "trunk"].into_iter().find(is_there);
+    let here = || Some(reference("HEAD")?.trim().to_owned());
+    let found = remote.or_else(|| usual().map(str::to_owned)).or_else(here);
+    found.unwrap_or_else(|| "main".to_owned())
+}
+
 /// Adds a section to the README.
-fn described(root: &Path) -> Result<InitFile, Stop> {
+fn described(root: &Path, section: &str) -> Result<InitFile, Stop> {
     let own = there(&root.join("README.md"))?.unwrap_or_default();
     match own.contains("./speed.toml") {
         true => appended(root, "README.md", ""),
-        false if own.trim().is_empty() => appended(root, "README.md", SECTION),
-        false => appended(root, "README.md", &format!("\n{SECTION}")),
+        false if own.trim().is_empty() => appended(root, "README.md", section),
+        false => appended(root, "README.md", &format!("\n{section}")),
     }
 }
 
