@@ -6,6 +6,7 @@ use super::judgement::Mismatch;
 use regatta_core::record::identity::decides_speed;
 use regatta_core::record::types::{Git, RunHeader, WorkerRecord, short_revision};
 use regatta_core::suite::Settings;
+use regatta_core::suite::rules::Rules;
 
 /// What stands for a fact that one side does not have.
 const ABSENT: &str = "absent";
@@ -71,6 +72,7 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     }
     differ(soft, "overrides", overrides(base), overrides(head));
     settings(soft, &base.settings, &head.settings);
+    policy(soft, &base.rules, &head.rules);
     maps(soft, "", &base.machine.soft, &head.machine.soft);
     // Last: there may be hundreds, and reports show the first differences.
     for (name, base, head) in shared_workers(base, head) {
@@ -197,6 +199,34 @@ fn overrides(header: &RunHeader) -> String {
     } else {
         text
     }
+}
+
+/// How fields begin that are demands of the suite.
+pub const POLICY: &str = "policy.";
+
+/// What the suite demands of its results.
+fn policy(found: &mut Vec<Mismatch>, base: &Rules, head: &Rules) {
+    let mut each = |name: &str, of: fn(&Rules) -> String| {
+        differ(found, format!("{POLICY}{name}"), of(base), of(head));
+    };
+    fn list(all: impl Iterator<Item = impl ToString>) -> String {
+        let all: Vec<String> = all.map(|one| one.to_string()).collect();
+        match all.is_empty() {
+            true => "none".to_owned(),
+            false => all.join(", "),
+        }
+    }
+    each("threshold", |rules| rules.policy.threshold.to_string());
+    each("thresholds", |rules| {
+        let own = rules.policy.thresholds.iter();
+        list(own.map(|(metric, share)| format!("{} {share}", metric.key())))
+    });
+    each("ignore", |rules| list(rules.policy.ignore.iter()));
+    each("optional", |rules| list(rules.policy.optional.iter()));
+    each("expect", |rules| {
+        let relations = rules.expectations.iter().map(|one| &one.name);
+        list(relations.chain(rules.limits.iter().map(|one| &one.name)))
+    });
 }
 
 fn settings(found: &mut Vec<Mismatch>, base: &Settings, head: &Settings) {

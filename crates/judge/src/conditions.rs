@@ -83,6 +83,16 @@ pub fn notes(head: &Side) -> Vec<String> {
             counted(fewer.len(), "case")
         ));
     }
+    let varying = head.cases.iter().filter(|(_, one)| !one.varying.is_empty());
+    let varying: Vec<_> = varying.collect();
+    if let Some((id, first)) = varying.first() {
+        let how = first.varying.iter().next();
+        let how = how.map_or(String::new(), |(name, how)| format!("{name} {how}"));
+        notes.push(format!(
+            "{} that not every invocation ran alike, first {id}: {how}",
+            counted(varying.len(), "case")
+        ));
+    }
     notes.extend(not_counted(head));
     notes.extend(disturbed(head));
     notes
@@ -103,6 +113,32 @@ pub fn counted_in_vain(base: &Side, head: &Side) -> Option<String> {
             counted(number, "case")
         )
     })
+}
+
+/// Cases whose results were checked after timing in the base, and are not now: a result that is
+/// kept from an earlier call would pass.
+pub fn checked_less(base: &Side, head: &Side) -> Option<String> {
+    let [before, now] = [base, head].map(|side| &side.header.settings);
+    if now.structure_only || before.structure_only || before.input_sets < 2 {
+        return None;
+    }
+    let measured = |record: &CaseRecord| record.status == Status::Measured;
+    let after = |record: &CaseRecord, sets: u32| {
+        sets > 1 && measured(record) && record.conditions.checked_before_only == 0
+    };
+    let less = head.cases.iter().filter(|(id, record)| {
+        let before = base.cases.get(*id);
+        let checked = before.is_some_and(|before| after(before, 2));
+        checked && measured(record) && !after(record, now.input_sets)
+    });
+    let less: Vec<&CaseId> = less.map(|(id, _)| id).collect();
+    let first = less.first()?;
+    Some(format!(
+        "the results of {} were checked after timing in the base, and before it only now, first \
+         {first}: measure with input_sets = {}, by a worker that takes as many",
+        counted(less.len(), "case"),
+        before.input_sets,
+    ))
 }
 
 /// Where hardware counters were asked for and cannot be read, or counting what a call does on the

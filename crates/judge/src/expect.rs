@@ -50,11 +50,11 @@ pub fn expectations(side: &Side) -> Expectations {
         ));
     }
     let partly = !side.header.suite.filter.is_empty();
-    let mut chosen = Vec::new();
+    let (mut chosen, mut unmeasured) = (Vec::new(), Vec::new());
     for rule in rules {
         let before = chosen.len();
         let alone = choose(rule, &cases, &side.header, &mut chosen);
-        if !alone.is_empty() {
+        if chosen.len() > before && !alone.is_empty() {
             notes.push(format!(
                 "`{}` selects {} with nothing to compare {} with: {}",
                 rule.name,
@@ -64,11 +64,12 @@ pub fn expectations(side: &Side) -> Expectations {
             ));
         } else if chosen.len() == before {
             let sentence = format!("`{}` compared no case", rule.name);
-            let selects = cases.iter().any(|case| rule.case.matches(&case.case));
-            // A part of a suite may leave out what it speaks of.
-            match selects || partly {
-                true => notes.push(sentence),
-                false => gaps.push(sentence),
+            let selected = cases.iter().find(|case| rule.case.matches(&case.case));
+            match selected {
+                // A part of a suite may leave out what it speaks of.
+                _ if partly => notes.push(sentence),
+                Some(first) => unmeasured.push(without_value(rule, first, &cases, &side.header)),
+                None => gaps.push(sentence),
             }
         }
     }
@@ -76,10 +77,41 @@ pub fn expectations(side: &Side) -> Expectations {
     let results = chosen.iter();
     let results = results.map(|(rule, of, against)| judge(rule, of, against, &side.header, error));
     Expectations {
-        results: results.collect(),
+        results: results.chain(unmeasured).collect(),
         gaps,
         notes,
     }
+}
+
+/// The result of an expectation that compared no case: skipped if `optional` names each case that
+/// it lacks, else missing.
+fn without_value(
+    rule: &Expectation,
+    first: &Candidate,
+    cases: &[Candidate],
+    header: &RunHeader,
+) -> ExpectationResult {
+    let optional = &header.rules.policy.optional;
+    let involved = cases
+        .iter()
+        .filter(|one| rule.case.matches(&one.case) || rule.against.matches(&one.case));
+    let lacking: Vec<&Candidate> = involved
+        .filter(|one| one.record.status != Status::Measured)
+        .collect();
+    let required = lacking.iter().find(|one| !allowed(one.id, optional));
+    let mut result = empty(rule, first);
+    result.reason = Some(match (required, lacking.first()) {
+        (Some(one), _) => format!(
+            "{} was not measured; measure it, or name it in the suite: [policy] optional",
+            one.id
+        ),
+        (None, Some(one)) => {
+            result.word = Word::Skipped;
+            format!("{} was not measured, as `optional` allows", one.id)
+        }
+        (None, None) => "the suite has no case that it could be compared with".to_owned(),
+    });
+    result
 }
 
 struct Candidate<'a> {
@@ -146,14 +178,9 @@ fn metric(rule: &Expectation, of: &Candidate, header: &RunHeader) -> Metric {
     }
 }
 
-fn judge(
-    rule: &Expectation,
-    of: &Candidate,
-    references: &[&Candidate],
-    header: &RunHeader,
-    error: f64,
-) -> ExpectationResult {
-    let mut result = ExpectationResult {
+/// A result without a value.
+fn empty(rule: &Expectation, of: &Candidate) -> ExpectationResult {
+    ExpectationResult {
         name: rule.name.clone(),
         case: of.id.clone(),
         against: None,
@@ -166,7 +193,17 @@ fn judge(
         reason: None,
         may_be_worse: false,
         open: false,
-    };
+    }
+}
+
+fn judge(
+    rule: &Expectation,
+    of: &Candidate,
+    references: &[&Candidate],
+    header: &RunHeader,
+    error: f64,
+) -> ExpectationResult {
+    let mut result = empty(rule, of);
     let centre = |candidate: &Candidate| {
         let measured = candidate.record.status == Status::Measured;
         let median = candidate.record.median(metric(rule, candidate, header));

@@ -29,7 +29,7 @@ use std::collections::HashMap;
 
 pub use comparable::revision_text;
 use comparable::{Differences, differences};
-use judgement::{Judgement, Row, SideSummary, Verdict, VerdictOutcome, Word};
+use judgement::{Judgement, Row, SideSummary, Verdict, VerdictOutcome};
 use regatta_core::record::header::in_turn;
 use regatta_core::record::side::{Side, median};
 use regatta_core::suite::rules::Metric;
@@ -102,7 +102,13 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
             structure::limits_on_builds(&head.header.rules, &head.header.built),
         ]
         .concat(),
-        gaps: expected.gaps,
+        gaps: [
+            expected.gaps,
+            base.and_then(|base| conditions::checked_less(base, head))
+                .into_iter()
+                .collect(),
+        ]
+        .concat(),
         notes: Vec::new(),
         verdict: Verdict {
             outcome: VerdictOutcome::Inconclusive,
@@ -118,6 +124,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     notes.extend(conditions::of_shards(head, &judgement.rows));
     notes.extend(conditions::notes(head));
     notes.extend(base.and_then(|base| conditions::counted_in_vain(base, head)));
+    notes.extend(policy_note(&judgement));
     notes.extend(
         base.filter(|_| paired)
             .and_then(|base| correlated(base, head)),
@@ -133,13 +140,29 @@ pub fn with_pairs(mut judgement: Judgement, pairs: Judgement, options: &Options)
     let mut pairs_of: HashMap<CaseId, Row> = HashMap::new();
     pairs_of.extend(pairs.rows.into_iter().map(|row| (row.case.clone(), row)));
     for row in &mut judgement.rows {
-        if let Some(of_pairs) = pairs_of.remove(&row.case) {
-            let (structure, uncounted) = (row.structure.take(), std::mem::take(&mut row.uncounted));
-            *row = of_pairs;
-            (row.structure, row.uncounted) = (structure, uncounted);
-            rows::by_structure(row);
+        let Some(mut of_pairs) = pairs_of.remove(&row.case) else {
+            continue;
+        };
+        // Pairs that gave no value take nothing back.
+        if of_pairs.metrics.is_empty() && of_pairs.word < row.word {
+            let why = of_pairs.reason.as_deref().unwrap_or("not comparable");
+            let before = row.reason.take().unwrap_or_default();
+            row.reason = Some(format!(
+                "{before}; in pairs {}: {why}",
+                of_pairs.word.text()
+            ));
+            continue;
         }
+        of_pairs.structure = row.structure.take();
+        let known = |name: &str| row.uncounted.iter().any(|one| one.name == name);
+        of_pairs.uncounted.retain(|one| !known(&one.name));
+        of_pairs.uncounted.append(&mut row.uncounted);
+        *row = of_pairs;
+        rows::by_structure(row);
     }
+    judgement
+        .notes
+        .extend(verdict::incomparable(&pairs.incomparable));
     judgement.notes.extend(pairs.notes);
     judgement.verdict = verdict::verdict(&judgement, options);
     judgement
@@ -164,23 +187,21 @@ fn damage(side: &Side) -> impl Iterator<Item = String> {
 
 /// What the rows as a whole give to think about.
 fn notes_on_rows(judgement: &Judgement) -> Vec<String> {
-    let rows = || judgement.rows.iter();
-    let mut notes = Vec::new();
-    let mut say = |number: usize, sentence: &str| {
-        if number > 0 {
-            notes.push(format!("{}{sentence}", counted(number, "case")));
-        }
-    };
-    let restructured = rows().filter(|row| {
-        row.word == Word::Same && row.change().is_some() && !row.structure_told().is_empty()
-    });
-    say(
-        restructured.count(),
-        " took as long as before, although what is launched or set aside changed",
-    );
-    notes.extend(structure_notes(judgement));
-    notes.extend(detectable(judgement));
-    notes
+    let structure = structure_notes(judgement).into_iter();
+    structure.chain(detectable(judgement)).collect()
+}
+
+/// The rules are the head's: names what they demand otherwise than the base's.
+fn policy_note(judgement: &Judgement) -> Option<String> {
+    let of_policy = judgement.differences.iter();
+    let of_policy = of_policy.filter(|one| one.field.starts_with(comparable::POLICY));
+    let all: Vec<String> = of_policy.map(ToString::to_string).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "the suite judges by another policy than when the base was measured: {}",
+            all.join("; ")
+        )
+    })
 }
 
 /// What pairs could have shown: of the same code it is what this machine can tell apart.

@@ -4,7 +4,7 @@
 //! counters tell, are left out where five others are there; else all count, and can show a
 //! regression alone: a disturbed invocation never shows *same*.
 
-use super::judgement::{Change, MetricRow, Word};
+use super::judgement::{Change, MetricRow, Uncounted, Word};
 use super::rule::{Answer, Comparison, FEWEST, LOOKS, Series, Terms, compare, fewest_to_show};
 use regatta_core::record::disturbance::{told, worst};
 use regatta_core::record::side::{CaseRecord, Invocation};
@@ -230,6 +230,34 @@ pub fn metric_row(
             left_out: values.left_out(),
         },
         account: None,
+    })
+}
+
+/// Metrics that each invocation of the base has, and not each of the head. The slow tenth is of
+/// the samples that the device time is of, and absent where they are fewer than ten.
+pub fn vanished(
+    (base, head): (&CaseRecord, &CaseRecord),
+    policy: &Policy,
+) -> impl Iterator<Item = Uncounted> {
+    let has = |record: &CaseRecord, metric| record.values(metric).len();
+    let judged = Metric::ALL.into_iter().filter(move |metric| {
+        *metric != Metric::DeviceP90 && !policy.ignores(*metric) && has(base, *metric) > 0
+    });
+    let lost = judged.filter(move |metric| {
+        let all = head.invocations.len();
+        has(base, *metric) == base.invocations.len() && has(head, *metric) < all
+    });
+    lost.map(move |metric| Uncounted {
+        name: metric.text().to_owned(),
+        before: None,
+        reason: Some(match (has(head, metric), head.invocations.len()) {
+            (0, _) => format!(
+                "its worker does not report it, and `ignore = [\"{}\"]` would not judge it",
+                metric.key()
+            ),
+            (some, all) => format!("{some} of {all} invocations have it"),
+        }),
+        inconclusive: false,
     })
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::account::of_first_call;
 use super::causes::{self, Clock, explained};
-use super::complete::{Standing, allowed, gpu, standing, standing_untimed};
+use super::complete::{Standing, allowed, gpu, standing};
 use super::judgement::{Account, Finding, MetricRow, Mismatch, Row, Word};
-use super::metrics::{How, as_parallel, metric_row};
+use super::metrics::{How, as_parallel, metric_row, vanished as vanished_metrics};
 use super::rule::{GATE_ERROR, LOOKS};
 use super::structure::{self, changes, multiprocessors, vanished};
 use super::timing::timing;
@@ -16,7 +16,7 @@ use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, Share};
+use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
 /// What rows are made from.
 pub struct Inputs<'a> {
@@ -86,10 +86,7 @@ fn row(sides: &Inputs, base: Option<&Side>, id: &CaseId, how: &How<'_>) -> Row {
         sides.head.cases.get(id),
     );
     let untimed = sides.head.header.settings.structure_only;
-    let standing = match untimed {
-        true => standing_untimed(before, after),
-        false => standing(before, after),
-    };
+    let standing = standing(before, after, how.header, id);
     let structure = structures(sides, id);
     let time = |side: Option<&Side>| timing(id, side?.cases.get(id)?);
     let mut row = Row {
@@ -111,6 +108,8 @@ fn row(sides: &Inputs, base: Option<&Side>, id: &CaseId, how: &How<'_>) -> Row {
         Standing::Both(base, head) => {
             if !untimed {
                 row.metrics = metrics(sides, id, (base, head), how);
+                row.uncounted
+                    .extend(vanished_metrics((base, head), how.policy));
             }
             conclude(&mut row);
             (row.findings, row.account) = causes_of(sides, &row, (base, head));
@@ -202,17 +201,17 @@ fn causes_of(
 ) -> (Vec<Finding>, Option<Account>) {
     let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
     let headers = [(base_header, base), (&sides.head.header, head)];
-    let pair = |of: &MetricRow, clocks: [Clock; 2]| {
-        let times = [of.base, of.head].map(|ns| Some(Nanoseconds(ns)));
+    let pair = |of: Option<&MetricRow>, clocks: [Clock; 2]| {
+        let policy = &sides.head.header.rules.policy;
         explained(&causes::Pair {
             base,
             head,
-            base_ns: times[0],
-            head_ns: times[1],
+            base_ns: of.map(|of| Nanoseconds(of.base)),
+            head_ns: of.map(|of| Nanoseconds(of.head)),
             base_clock: clocks[0],
             clock: clocks[1],
-            ratio: of.change.ratio,
-            threshold: of.change.threshold,
+            ratio: of.map_or(Ratio::ONE, |of| of.change.ratio),
+            threshold: of.map_or(policy.threshold, |of| of.change.threshold),
             versions: versions(sides.soft, &row.case),
             sms: multiprocessors(&sides.head.header, &row.case),
         })
@@ -230,15 +229,16 @@ fn causes_of(
         };
         return match other.metric {
             Metric::FirstCall | Metric::PeakMemory => (Vec::new(), None),
-            _ => pair(other, [clock; 2]),
+            _ => pair(Some(other), [clock; 2]),
         };
     }
-    let Some(device) = device.filter(|of| moved(of) || row.restructured()) else {
+    let has_moved = device.filter(moved).is_some();
+    if !has_moved && row.structure_told().is_empty() {
         return (Vec::new(), None);
-    };
+    }
     let clocks = headers.map(|(header, record)| Clock::of_case(header, &row.case, record));
     let (mut found, mut account) = pair(device, clocks);
-    if !moved(&device) {
+    if !has_moved {
         // Nothing is the account of what did not change.
         found.retain(|finding| finding.cause.is_structural());
         found.iter_mut().for_each(|finding| finding.share = None);

@@ -1,10 +1,11 @@
 //! What is judged of two sides.
 
-use super::judgement::Row;
+use super::judgement::{Row, Word};
 use super::testing::{around, disturbed, failed, side, timed, unsupported, with};
 use super::*;
 use regatta_core::record::header::{Turn, TurnSide};
 use regatta_core::record::side::{CaseRecord, Status};
+use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::{Expectation, Selector};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Nanoseconds, Ratio};
@@ -34,6 +35,10 @@ fn record(written: &str) -> CaseRecord {
     let first = match (first, first.split_once('+'), first.split_once('*')) {
         ("crashed", ..) => failed("it died"),
         ("refused", ..) => unsupported("no d64"),
+        ("failed", ..) => CaseRecord::empty(Status::Failed {
+            reason: "no memory".to_owned(),
+            fault: Fault::Failed,
+        }),
         (_, Some((ns, number)), _) => disturbed(around(time(ns)), number.parse().unwrap()),
         (_, _, Some((ns, number))) => timed(&vec![time(ns); number.parse().unwrap()]),
         _ => match first.strip_prefix('~') {
@@ -91,6 +96,12 @@ fn what_two_sides_are_is_what_is_said_of_them() {
 100 200 ; crashed 400 => failed missing regressed | 1 of 1 case regressed | 1 case is missing
 100 200 ; refused 200 => inconclusive missing same | 1 case is missing, first {A}: no longer supp
 refused 200 ; refused 200 => passed skipped same
+100 200 ; failed 200 => failed error same | 1 case failed (1 failed by its worker's own word), first {A}
+failed 200 ; failed 200 => inconclusive missing same | 1 case is missing, first {A}: failed: no memory
+100,host=40 - ; 100 - => inconclusive missing | 1 case is missing, first {A}: in the base and not in the head: host time
+100,host=40 - ; 900 - => failed regressed | 1 of 1 case regressed | 1 case is missing
+100 - ; 100,host=40 - => passed same
+100,peak_memory=9000 - ; 100 - => inconclusive missing | 1 case is missing, first {A}: in the base and not in the head: peak memory
 crashed 200 ; 100 200 => inconclusive missing same | 1 case is missing, first {A}: the base has no
 100 200 ; 100 - => inconclusive same missing | 1 case is missing, first {B}: only the base has it
 100 - ; 100 200 => passed same new
@@ -370,10 +381,11 @@ fn what_did_not_change_has_no_cause_and_a_new_structure_is_noted() {
         cases("100,#allocations=1 200"),
     );
     let judgement = against(&head, &base);
-    let note = &judgement.notes[0];
+    let shown = &judgement.verdict.shown;
     assert!(
-        note.starts_with("1 case took as long as before, although"),
-        "{note}"
+        shown
+            .ends_with("; structure changed in 1 case, first cpu/flash:s64,d64: allocations 0 → 1"),
+        "{shown}"
     );
     assert!(
         row(&judgement, A)
@@ -409,4 +421,111 @@ fn pairs_that_drift_are_said_to_be_correlated() {
             .any(|note| note.contains("resemble each other"))
     };
     assert!(told(0.1) && !told(0.0));
+}
+
+/// A metric that some invocations of the head lack, and a library that is not there.
+#[test]
+fn what_is_measured_in_part_is_missing_unless_the_policy_allows_it() {
+    let base = cases("100,host=40 200");
+    let mut head = base.clone();
+    let record = head.cases.get_mut(&CaseId(A.to_owned())).unwrap();
+    for one in &mut record.invocations[..2] {
+        one.values.set(Metric::Host, None);
+    }
+    let judgement = against(&head, &base);
+    assert_eq!(row(&judgement, A).word, Word::Missing);
+    let reason = &judgement.verdict.reasons[0];
+    assert!(
+        reason.ends_with("host time: 3 of 5 invocations have it"),
+        "{reason}"
+    );
+    head.header.rules.policy.ignore = ["host".to_owned().try_into().unwrap()].into();
+    assert!(is(VerdictOutcome::Passed, &against(&head, &base)));
+
+    let mut absent = cases("100 200");
+    let torch = CaseId("torch/math:s64,d64".to_owned());
+    let reason = unsupported("No module named 'torch'");
+    absent.cases.insert(torch.clone(), reason);
+    let judgement = judge(&absent, None, &Options::ALONE);
+    assert!(is(VerdictOutcome::Inconclusive, &judgement));
+    let reason = row(&judgement, &torch.0).reason.clone().unwrap();
+    assert!(
+        reason.ends_with("name its cases in the suite: [policy] optional = [\"torch/*\"]"),
+        "{reason}"
+    );
+    absent.header.rules.policy.optional = vec!["torch/*".to_owned()];
+    let judgement = judge(&absent, None, &Options::ALONE);
+    assert!(is(VerdictOutcome::Passed, &judgement));
+    assert_eq!(judgement.verdict.shown, "2 measured, 1 skipped");
+}
+
+/// Pairs in which an allowed case gives no value do not take back what the stored run shows.
+#[test]
+fn pairs_without_a_value_take_nothing_back() {
+    let mut head = cases("~110 200");
+    head.header.rules.policy.optional = vec!["*s64*".to_owned()];
+    let stored = against(&head, &cases("~100 200"));
+    let before = row(&stored, A).word;
+    assert_eq!(before, Word::Inconclusive);
+    for (in_pairs_of_head, machine) in [("crashed -", "2"), ("~100 -", "64")] {
+        let [base, mut head] = in_pairs(cases("100 -"), cases(in_pairs_of_head));
+        head.header.rules.policy.optional = vec!["*s64*".to_owned()];
+        let hard = &mut head.header.machine.hard;
+        hard.insert("cores".to_owned(), machine.to_owned());
+        let judgement = with_pairs(stored.clone(), against(&head, &base), &Options::GATE);
+        assert_eq!(row(&judgement, A).word, Word::Inconclusive);
+        assert!(is(VerdictOutcome::Inconclusive, &judgement));
+    }
+}
+
+/// A suite that raises its threshold judges by it, and the change is named; results that are no
+/// longer checked after timing do not pass.
+#[test]
+fn a_weaker_policy_is_named_and_a_weaker_check_does_not_pass() {
+    let base = cases("100 200");
+    let mut head = cases("150 200");
+    head.header.rules.policy.threshold = Share(0.9);
+    let judgement = against(&head, &base);
+    let note = "the suite judges by another policy than when the base was measured: \
+                policy.threshold 2.0 % → 90.0 %";
+    assert!(
+        judgement.notes.iter().any(|one| one == note),
+        "{judgement:#?}"
+    );
+
+    let mut before = base.clone();
+    before.header.settings.input_sets = 2;
+    let mut head = before.clone();
+    head.header.settings.input_sets = 1;
+    let judgement = against(&head, &before);
+    assert!(is(VerdictOutcome::Inconclusive, &judgement));
+    assert!(judgement.gaps[0].starts_with("the results of 2 cases were checked after timing"));
+}
+
+/// The causes of a structure are the same where nothing was timed.
+#[test]
+fn structure_alone_has_its_causes() {
+    let untimed = |head: &str| {
+        let mut side = side("run", vec![(A, testing::written(head))]);
+        side.header.settings.structure_only = true;
+        let sms = ("cpu.sms".to_owned(), "132".to_owned());
+        side.header.machine.hard.extend([sms]);
+        let record = side.cases.get_mut(&CaseId(A.to_owned())).unwrap();
+        record.invocations.clear();
+        side
+    };
+    let causes = |head: &str| {
+        let judgement = against(&untimed(head), &untimed("flash@157"));
+        let found = row(&judgement, A).findings.iter();
+        let causes: Vec<&str> = found.map(|one| one.cause.as_str()).collect();
+        (judgement.verdict.outcome, causes.join(" "))
+    };
+    use VerdictOutcome::{Failed, Passed};
+    assert_eq!(causes("flash@1"), (Failed, "less-parallel".to_owned()));
+    assert_eq!(
+        causes("flash@157 flash@157"),
+        (Passed, "launches-added".to_owned())
+    );
+    assert_eq!(causes("other@157"), (Passed, "kernel-replaced".to_owned()));
+    assert_eq!(causes("flash@157"), (Passed, String::new()));
 }

@@ -3,11 +3,14 @@
 pub(super) mod families;
 mod sentences;
 
+pub use sentences::incomparable;
+
 use std::collections::BTreeMap;
 
-use crate::judgement::{Judgement, Verdict, VerdictOutcome, Word};
+use crate::judgement::{Judgement, Row, Verdict, VerdictOutcome, Word};
 use regatta_core::suite::rules::Metric;
-use regatta_worker::units::Share;
+use regatta_core::suite::structural::Action;
+use regatta_worker::units::{Share, counted};
 
 /// How to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +60,7 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     let no_base = options.wants_base && judgement.base.is_none();
     let gaps = [
         no_base.then(|| "there is no baseline to compare it with".to_owned()),
-        sentences::incomparable(judgement),
+        incomparable(&judgement.incomparable),
         sentences::nothing(judgement),
         sentences::missing(judgement),
         sentences::expectations_missing(judgement),
@@ -105,7 +108,14 @@ fn shown(judgement: &Judgement) -> String {
             false => format!("{number} {name}"),
         }
     });
-    let mut told = told.collect::<Vec<_>>().join(", ");
+    let mut told: Vec<String> = told.collect();
+    let expectations = judgement.expectations.iter().map(|of| of.word);
+    let demands = expectations.chain(judgement.limits.iter().map(|of| of.word));
+    match demands.filter(|word| *word == Word::Skipped).count() {
+        0 => {}
+        skipped => told.push(format!("{} skipped", counted(skipped, "expectation"))),
+    }
+    let mut told = told.join(", ");
     let compared = || judgement.rows.iter().filter_map(|row| row.change());
     let pairs = compared().filter(|change| change.paired).count();
     let stored = compared().count() - pairs;
@@ -121,7 +131,25 @@ fn shown(judgement: &Judgement) -> String {
         row.word == Word::Same && device.is_some_and(|of| of.disturbed && of.word == Word::Same)
     });
     match by_cpu.count() {
-        0 => told,
-        by_cpu => told + &format!(", {by_cpu} by CPU time"),
+        0 => {}
+        by_cpu => told += &format!(", {by_cpu} by CPU time"),
     }
+    told + &restructured(judgement).unwrap_or_default()
+}
+
+/// Structure that changed where no time got worse: `; structure changed in 2 cases, first CASE:
+/// launches 1 → 3 of flash`.
+fn restructured(judgement: &Judgement) -> Option<String> {
+    let as_fast = |row: &&Row| matches!(row.word, Word::Same | Word::Improved);
+    let changed = judgement.rows.iter().filter(as_fast).filter_map(|row| {
+        let first = row.structure_at(Action::Warn).next()?;
+        Some((row, first))
+    });
+    let changed: Vec<_> = changed.collect();
+    let (row, change) = changed.first()?;
+    let number = counted(changed.len(), "case");
+    Some(format!(
+        "; structure changed in {number}, first {}: {change}",
+        row.case
+    ))
 }

@@ -364,7 +364,7 @@ fn failed(fault: Fault, reason: String) -> Outcome {
 fn no_answer(reply: ReplyBody) -> Outcome {
     match reply {
         ReplyBody::Unsupported { reason } => unsupported(reason),
-        ReplyBody::Failed { reason } => failed(Fault::Other, reason),
+        ReplyBody::Failed { reason } => failed(Fault::Failed, reason),
         other => failed(Fault::Other, out_of_turn_text(&other)),
     }
 }

@@ -82,6 +82,10 @@ pub struct CaseRecord {
     /// What each parameter became.
     #[serde(default, skip_serializing_if = "none")]
     pub effective: BTreeMap<String, ParamValue>,
+    /// What differs between invocations though the code is one, by the name of a parameter or
+    /// `launches`: `157 in invocation 0, 1 in invocation 3`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub varying: BTreeMap<String, String>,
     /// What a tuner chose, and in which invocations; empty where no tuner is known of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
@@ -202,6 +206,7 @@ impl CaseRecord {
             samples: 0,
             conditions: Conditions::default(),
             effective: BTreeMap::new(),
+            varying: BTreeMap::new(),
             choices: Vec::new(),
             errors: BTreeMap::new(),
             structure: None,

@@ -80,7 +80,9 @@ pub enum Fault {
     Unchecked,
     /// Its worker could not be started, or was not used.
     Refused,
-    /// It answered that it could not, or what it answered is no use.
+    /// It answered that it failed.
+    Failed,
+    /// What it answered is no use.
     Other,
     /// Written before faults were told apart.
     #[default]

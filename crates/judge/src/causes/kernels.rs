@@ -6,7 +6,7 @@ use super::call;
 use super::facts::{Facts, Found, NAMED, Source};
 use crate::counts::{AUTOTUNE, OF_THE_HOST, host_time};
 use crate::judgement::{Account, AccountLine, CALLS, Cause, Difference, Fact, Item};
-use crate::structure::names;
+use crate::structure::{names, spills_of_other_kernels};
 use regatta_core::machine::{
     Became, KernelChange, KernelRow, LaunchChange, Scope, Sides, moves_data, short,
 };
@@ -145,6 +145,9 @@ pub fn spills(facts: &Facts) -> Option<Found> {
     facts.call()?;
     let kernels = facts.kernels.iter();
     let told = kernels.flat_map(|of| launch(facts, of, of.changes.iter().find(|c| spilled(c))));
+    let others = facts.structures();
+    let others = others.and_then(|(base, head)| spills_of_other_kernels(base, head));
+    let told = told.chain(others.map(Fact::from));
     Found::resting_on(Cause::Spills, told.collect(), 0.85)
 }
 

@@ -92,24 +92,35 @@ loaded 990 100 => regressed
     assert!((result.ratio.unwrap().0 - 10.0).abs() < 0.01);
 }
 
+/// An expectation without a measured case is missing, unless `optional` names all that it lacks.
 #[test]
-fn unsupported_and_allowed_cases_are_held_to_nothing() {
-    let cases = vec![(AUTO, unsupported("x")), (ONE, around(1.0))];
-    let (results, notes) = run(splits(), cases);
-    assert!(results.is_empty());
-    assert_eq!(notes, ["`automatic splits are good` compared no case"]);
-
-    let mut side = side("run", vec![(AUTO, crashed("x")), (ONE, around(1.0))]);
-    side.header.rules.expectations.push(splits());
-    side.header.rules.policy.optional.push("*bwd".to_owned());
-    assert!(expectations(&side).results.is_empty());
-}
-
-#[test]
-fn a_case_without_any_reference_is_said() {
-    let (results, notes) = run(splits(), vec![(AUTO, around(1.0))]);
-    assert!(results.is_empty());
-    assert!(notes[0].contains("selects 1 case with nothing to compare it with"));
+fn an_expectation_that_compares_no_case_is_missing_or_skipped() {
+    for (auto, one, optional, word) in [
+        (unsupported("x"), around(1.0), "", Word::Missing),
+        (unsupported("x"), around(1.0), "*bwd", Word::Skipped),
+        (crashed("x"), around(1.0), "*bwd", Word::Skipped),
+        (around(1.0), unsupported("x"), "", Word::Missing),
+        (around(1.0), unsupported("x"), "*bwd", Word::Missing),
+        (around(1.0), unsupported("x"), "*key=1", Word::Skipped),
+    ] {
+        let mut side = side("run", vec![(AUTO, auto), (ONE, one)]);
+        side.header.rules.expectations.push(splits());
+        side.header.rules.policy.optional.push(optional.to_owned());
+        let found = expectations(&side).results;
+        assert_eq!(
+            (found.len(), found[0].word),
+            (1, word),
+            "{optional}: {found:?}"
+        );
+        side.header.suite.filter.push("flash".to_owned());
+        assert!(expectations(&side).results.is_empty());
+    }
+    let (results, _) = run(splits(), vec![(AUTO, around(1.0))]);
+    let reason = results[0].reason.clone().unwrap();
+    assert_eq!(
+        reason,
+        "the suite has no case that it could be compared with"
+    );
 }
 
 #[test]

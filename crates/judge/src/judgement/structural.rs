@@ -7,12 +7,12 @@ use super::Word;
 use regatta_core::suite::structural::{Limit, Quantity};
 use regatta_worker::attention::CaseId;
 
-/// A part of the structure that the base tells of and the head does not: nobody knows
-/// whether it changed.
+/// A metric, parameter or part of the structure that the base reports and the head does not:
+/// whether it changed is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Uncounted {
-    /// `launches`, a figure of them (`local memory`), or the count's name.
+    /// `launches`, a figure of them (`local memory`), or the name of a count, metric or parameter.
     pub name: String,
     /// The base's figure, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ pub struct Uncounted {
 }
 
 impl Uncounted {
-    /// `counted in the base and not now: launches (2), allocations (3): the census failed`.
+    /// `in the base and not in the head: launches (2), allocations (3): the census failed`.
     pub fn sentence(all: &[Uncounted]) -> Option<String> {
         const NAMED: usize = 6;
         let (inconclusive, all): (Vec<&Uncounted>, Vec<&Uncounted>) =
@@ -40,7 +40,7 @@ impl Uncounted {
             None => one.name.clone(),
         });
         let mut text = format!(
-            "counted in the base and not now: {}",
+            "in the base and not in the head: {}",
             named.collect::<Vec<_>>().join(", ")
         );
         if all.len() > NAMED {

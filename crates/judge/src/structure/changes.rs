@@ -11,8 +11,8 @@ use super::{Changes, Structures, worse_if};
 use crate::counts::count;
 use crate::judgement::{Difference, Direction, StructuralChange};
 use regatta_core::machine::{
-    BYTES, Became, DRIVER_ALLOCATIONS, DRIVER_FREES, KernelChange, LaunchChange, SYNCHRONISATIONS,
-    Sides, Structure, moves_data, of_calls,
+    BYTES, Became, DRIVER_ALLOCATIONS, DRIVER_FREES, KernelChange, Launch, LaunchChange,
+    SYNCHRONISATIONS, Sides, Structure, moves_data, of_calls,
 };
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::structural::{Kind, MEMORY_SHARE, is_steady};
@@ -34,6 +34,9 @@ pub fn changes_of(pair: &Structures, kernels: &[KernelChange]) -> Option<Vec<Str
     // Launches of one side alone were not counted on the other: that is no change from none.
     if !base.launches.is_empty() && !head.launches.is_empty() {
         launches(&mut found, kernels);
+        if let Some(spills) = spills_of_other_kernels(base, head) {
+            found.add(Kind::Spills, Direction::Worse, spills);
+        }
     }
     counts(&mut found, base);
     runs(&mut found, base, head);
@@ -65,6 +68,24 @@ fn launches(found: &mut Changes, kernels: &[KernelChange]) {
             figure(found, kernel, *change);
         }
     }
+}
+
+/// The most local memory of a thread in kernels that only the head launches, where that is more
+/// than in those that only the base launches.
+pub fn spills_of_other_kernels(base: &Structure, head: &Structure) -> Option<Difference> {
+    let (before, after) = (base.by_kernel(), head.by_kernel());
+    let most = |of: &BTreeMap<String, Vec<&Launch>>, other: &BTreeMap<String, Vec<&Launch>>| {
+        let alone = of.iter().filter(|(name, _)| !other.contains_key(*name));
+        let sizes = alone.flat_map(|(name, launches)| {
+            let sizes = launches.iter().filter_map(|launch| launch.local_bytes);
+            sizes.map(|bytes| (bytes, name.clone()))
+        });
+        sizes.max()
+    };
+    let before = most(&before, &after).map_or(0, |(bytes, _)| bytes);
+    let (bytes, kernel) = most(&after, &base.by_kernel()).filter(|(bytes, _)| *bytes > before)?;
+    let change = LaunchChange::LocalMemory(before, bytes);
+    Some(Difference::Launch { kernel, change })
 }
 
 /// Another number of launches of one kernel.

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use super::multiprocessors;
 use crate::complete::allowed;
 use crate::counts;
-use crate::judgement::LimitResult;
+use crate::judgement::{LimitResult, Word};
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
 use regatta_core::record::built::Built;
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::suite::matches_name;
 use regatta_core::suite::rules::Rules;
 use regatta_core::suite::structural::{Limit, Quantity};
+use regatta_worker::attention::CaseId;
 
 /// Holds each case of a side to the limits that select it. Cases that are unsupported,
 /// or allowed to fail, are excused.
@@ -19,14 +20,41 @@ pub fn limits(side: &Side) -> Vec<LimitResult> {
     let rules = &side.header.rules;
     let mut results = Vec::new();
     for limit in rules.limits.iter().filter(|l| !l.count.is_of_build()) {
-        for (id, record) in &side.cases {
-            let selected = id.case().is_ok_and(|case| limit.case.matches(&case));
-            let excused = match record.status {
-                Status::Measured => false,
-                Status::Unsupported { .. } => true,
-                _ => allowed(id, &rules.policy.optional),
+        let is_allowed = |id: &CaseId| allowed(id, &rules.policy.optional);
+        let selected = side.cases.iter();
+        let selected: Vec<(&CaseId, &CaseRecord)> = selected
+            .filter(|(id, _)| id.case().is_ok_and(|case| limit.case.matches(&case)))
+            .collect();
+        let excused = |(id, record): (&CaseId, &CaseRecord)| match record.status {
+            Status::Measured => false,
+            Status::Unsupported { .. } => true,
+            _ => is_allowed(id),
+        };
+        if let Some((first, _)) = selected.first()
+            && selected.iter().all(|one| excused(*one))
+        {
+            let required = selected.iter().find(|(id, _)| !is_allowed(id));
+            let (word, reason) = match required {
+                Some((id, _)) => (
+                    Word::Missing,
+                    format!(
+                        "{id} is unsupported; measure it, or name it in the suite: [policy] \
+                         optional"
+                    ),
+                ),
+                None => (
+                    Word::Skipped,
+                    format!("{first} was not measured, as `optional` allows"),
+                ),
             };
-            if !selected || excused {
+            results.push(LimitResult {
+                case: Some((*first).clone()),
+                word,
+                ..LimitResult::new(limit, None, Some(reason))
+            });
+        }
+        for (id, record) in selected {
+            if excused((id, record)) {
                 continue;
             }
             let sms = multiprocessors(&side.header, id);
@@ -183,7 +211,6 @@ fn result(limit: &Limit, of: Option<(&String, &Built)>) -> LimitResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judgement::Word;
     use crate::testing::{failed, side, timed, unsupported, written};
     use regatta_core::suite::rules::Selector;
     use regatta_worker::units::Nanoseconds;
@@ -276,11 +303,11 @@ ns.backend_selections <= 0 => Regressed
     }
 
     #[test]
-    fn what_was_not_measured_is_not_judged_and_unsupported_is_excused() {
+    fn what_was_not_measured_is_missing() {
         let launches = || limit("launches", None, Some(1.0));
         assert_eq!(results(launches(), failed("x"))[0].word, Word::Missing);
         assert_eq!(results(launches(), timed(&[1.0]))[0].word, Word::Missing);
-        assert!(results(launches(), unsupported("x")).is_empty());
+        assert_eq!(results(launches(), unsupported("x"))[0].word, Word::Missing);
     }
 
     #[test]

@@ -146,7 +146,7 @@ fn what_is_gone_is_named_with_its_reason() {
         structure: None,
         ..base.clone()
     };
-    let all = "counted in the base and not now: launches (2), calls.plans (0), copies (0): ";
+    let all = "in the base and not in the head: launches (2), calls.plans (0), copies (0): ";
     assert_eq!(
         why(&base, &none),
         format!("{all}its worker counts no structure")
@@ -162,7 +162,7 @@ fn what_is_gone_is_named_with_its_reason() {
     let one = written("flash@1 b@1 copies=0");
     assert_eq!(
         why(&base, &uncounted(&one, "calls.plans", "no `build`")),
-        "counted in the base and not now: calls.plans (0): no `build`"
+        "in the base and not in the head: calls.plans (0): no `build`"
     );
     // Nothing was known, or it still is, or there is more of it.
     for (before, now) in [(&none, &base), (&base, &base), (&one, &base)] {
@@ -202,7 +202,7 @@ fn figures_of_a_launch_go_as_counts_do() {
     }
     assert_eq!(
         why(&base, &head),
-        "counted in the base and not now: local memory"
+        "in the base and not in the head: local memory"
     );
 }
 
@@ -318,7 +318,7 @@ fn instructions_that_are_gone_are_named_and_new_ones_are_nothing_against_it() {
     let (base, mut none) = (flash(&[1000.0]), written("copies=0"));
     let gone = why(&base, &none);
     assert!(
-        gone.starts_with("counted in the base and not now: instructions (1000): ask for them"),
+        gone.starts_with("in the base and not in the head: instructions (1000): ask for them"),
         "{gone}"
     );
     assert!(names(&none, &base).is_empty());
@@ -367,4 +367,47 @@ fn what_one_process_counted_is_exact_in_it_alone() {
     assert!(said.contains("count in several processes"), "{said}");
     assert_eq!(told(&alone(1e5), &alone(101_000.0)).len(), 2);
     assert_eq!(told(&flash(&[1e5]), &flash(&[100_070.0])).len(), 1);
+}
+
+/// A kernel of another name is compared by what it spills.
+#[test]
+fn a_kernel_in_place_of_another_is_compared_by_its_spills() {
+    let base = written("flash_v3@157");
+    let spilling = |bytes: Option<u64>| {
+        let mut head = written("flash_v2@157");
+        structure(&mut head).launches[0].local_bytes = bytes;
+        head
+    };
+    assert_eq!(
+        told(&base, &spilling(Some(4096)))[0],
+        "Fail Worse local memory 0 → 4096 bytes a thread of flash_v2"
+    );
+    assert_eq!(told(&base, &spilling(Some(0))).len(), 1);
+    assert_eq!(told(&spilling(Some(4096)), &base).len(), 1);
+    assert_eq!(names(&base, &spilling(None)), ["local memory"]);
+}
+
+/// A parameter is unknown where the head no longer reports it, or reports several values.
+#[test]
+fn an_effective_parameter_that_is_gone_or_varies_is_named() {
+    let (base, head) = (written("a@1 .splits=157"), written("a@1"));
+    assert_eq!(
+        why(&base, &head),
+        "in the base and not in the head: splits (157)"
+    );
+    assert!(names(&head, &base).is_empty());
+    let mut varying = base.clone();
+    let how = "157 in invocation 0, 1 in invocation 3".to_owned();
+    varying.varying.insert("splits".to_owned(), how);
+    assert_eq!(
+        why(&base, &varying),
+        "splits differs between invocations: 157 in invocation 0, 1 in invocation 3"
+    );
+    assert!(names(&varying, &varying).is_empty());
+    let policy = Policy {
+        ignore: [Ignored::try_from("parameters:splits".to_owned()).unwrap()].into(),
+        ..Policy::default()
+    };
+    assert!(under(&policy, (&base, &head), vanished).is_empty());
+    assert!(under(&policy, (&base, &varying), vanished).is_empty());
 }

@@ -5,6 +5,7 @@ use crate::judgement::Uncounted;
 use regatta_core::machine::{Launch, Structure, moves_data};
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::structural::{Action, Kind};
+use regatta_worker::attention::ParamValue;
 
 use super::Structures;
 use super::changes::kind;
@@ -23,15 +24,16 @@ const WHERE_LOADED: [&str; 4] = [
 /// Beginnings of counts that are no structure: times, and sums over calls that differ.
 const NO_STRUCTURE: [&str; 2] = ["ns.", "calls_in_"];
 
-/// What the base tells of a case and the head does not, but for what the policy ignores.
-/// What only the head tells is new, and nothing against it.
+/// What the base reports of a case and the head does not, or not alike in each invocation, but
+/// for what the policy ignores. What only the head reports is new, and nothing against it.
 pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
+    let mut found = parameters(pair);
+    found.extend(varying(pair));
     let Some(base) = pair.base.structure.as_deref().filter(|s| !s.is_empty()) else {
-        return Vec::new();
+        return found;
     };
     let nothing = Structure::default();
     let head = pair.head.structure.as_deref().unwrap_or(&nothing);
-    let mut found = Vec::new();
     if !base.launches.is_empty() && head.launches.is_empty() {
         found.push(Uncounted {
             name: "launches".to_owned(),
@@ -59,6 +61,47 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
         one.reason = one.reason.take().filter(|reason| !reason.is_empty());
     }
     found
+}
+
+/// Parameters whose effective value the base reports and the head does not. A tuner's choice
+/// goes with its kernel.
+fn parameters(pair: &Structures) -> Vec<Uncounted> {
+    let tuned = |name: &String| {
+        let mut choices = pair.base.choices.iter();
+        choices.any(|choice| choice.tuned.contains_key(name))
+    };
+    let gone = pair.base.effective.iter().filter(|(name, _)| {
+        let ignored = pair.policy.action(Kind::Parameters, name) == Action::Ignore;
+        !ignored && !tuned(name) && !pair.head.effective.contains_key(*name)
+    });
+    gone.map(|(name, value)| Uncounted {
+        name: name.clone(),
+        before: match value {
+            ParamValue::Int(value) => u64::try_from(*value).ok(),
+            ParamValue::Word(_) => None,
+        },
+        reason: None,
+        inconclusive: false,
+    })
+    .collect()
+}
+
+/// What differs between invocations of the head, and did not between those of the base.
+fn varying(pair: &Structures) -> impl Iterator<Item = Uncounted> {
+    let new = pair.head.varying.iter().filter(|(name, _)| {
+        let kind = match name.as_str() {
+            "launches" => Kind::Launches,
+            _ => Kind::Parameters,
+        };
+        let ignored = pair.policy.action(kind, name) == Action::Ignore;
+        !ignored && !pair.base.varying.contains_key(*name)
+    });
+    new.map(|(name, how)| Uncounted {
+        name: name.clone(),
+        before: None,
+        reason: Some(format!("{name} differs between invocations: {how}")),
+        inconclusive: true,
+    })
 }
 
 /// The reason that the head has for a count; empty where it gives none.
@@ -100,12 +143,22 @@ fn figures(pair: &Structures, base: &Structure, head: &Structure, found: &mut Ve
     ];
     let (before, after) = (base.by_kernel(), head.by_kernel());
     for (name, kind, known) in FIGURES {
-        let lost = before.iter().any(|(kernel, launches)| {
-            let told = |launches: &[&Launch]| launches.iter().any(|launch| known(launch));
-            let now = after.get(kernel);
-            let taken = pair.policy.action(kind, kernel) != Action::Ignore;
-            !moves_data(kernel) && taken && told(launches) && now.is_some_and(|now| !told(now))
-        });
+        let any = |side: &Structure| {
+            let mut launches = side.launches.iter();
+            launches.any(|launch| !moves_data(&launch.name) && known(launch))
+        };
+        let all_lost = any(base)
+            && !any(head)
+            && after.keys().any(|kernel| {
+                !moves_data(kernel) && pair.policy.action(kind, kernel) != Action::Ignore
+            });
+        let lost = all_lost
+            || before.iter().any(|(kernel, launches)| {
+                let told = |launches: &[&Launch]| launches.iter().any(|launch| known(launch));
+                let now = after.get(kernel);
+                let taken = pair.policy.action(kind, kernel) != Action::Ignore;
+                !moves_data(kernel) && taken && told(launches) && now.is_some_and(|now| !told(now))
+            });
         if lost {
             found.push(Uncounted {
                 name: name.to_owned(),

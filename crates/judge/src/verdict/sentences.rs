@@ -2,7 +2,7 @@
 //! where there is nothing of the kind.
 
 use super::families::family;
-use crate::judgement::{ExpectationResult, Judgement, LimitResult, Row, Uncounted, Word};
+use crate::judgement::{ExpectationResult, Judgement, LimitResult, Mismatch, Row, Uncounted, Word};
 use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
@@ -64,6 +64,7 @@ pub fn errors(judgement: &Judgement) -> Option<String> {
         (Fault::WrongResult, "wrong"),
         (Fault::Crash, "crashed"),
         (Fault::Hang, "hung"),
+        (Fault::Failed, "failed by its worker's own word"),
     ];
     let each: Vec<String> = kinds.into_iter().filter_map(of_kind).collect();
     Some(format!(
@@ -142,9 +143,9 @@ pub fn restructured(judgement: &Judgement) -> Option<String> {
 }
 
 /// Hard facts in which the sides differ.
-pub fn incomparable(judgement: &Judgement) -> Option<String> {
-    let first = judgement.incomparable.first()?;
-    let more = match judgement.incomparable.len() - 1 {
+pub fn incomparable(differences: &[Mismatch]) -> Option<String> {
+    let first = differences.first()?;
+    let more = match differences.len() - 1 {
         0 => String::new(),
         more => format!(", and {} more", counted(more, "difference")),
     };

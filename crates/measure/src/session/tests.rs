@@ -287,7 +287,7 @@ fn each_failure_is_of_its_fault() {
         ("measure", late(5, 1e-7), Fault::Other, ""),
         ("measure", measured(1, Some((6, 1e-7))), Fault::Other, "unusable samples: 1 samples; at least 2"),
         ("measure", measured(500, Some((6, 1e-7))), Fault::Other, "unusable samples: 500 samples;"),
-        ("measure", failed(), Fault::Other, "out of memory"),
+        ("measure", failed(), Fault::Failed, "out of memory"),
         ("measure", ReplyBody::Bye, Fault::Other, "the worker answered out of turn"),
     ];
     for (asked, body, of, says) in answers {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{CaseRecord, Invocation, Side, Status, is_time, median};
 use crate::last_words;
-use crate::machine::{Counters, Division};
+use crate::machine::{Counters, Division, Work, moves_data, normalised, short};
 use crate::record::choices;
 use crate::record::first_call;
 use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
 use crate::suite::rules::{Metric, Values};
-use regatta_worker::attention::CaseId;
+use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::units::{Nanoseconds, numbers};
 
 impl Side {
@@ -64,7 +64,7 @@ pub(super) struct Fold {
     /// The first invocation without a sample.
     without: Option<u32>,
     /// What operations took in each invocation that tells.
-    divisions: Vec<Division>,
+    divisions: Vec<(u32, Division)>,
     /// What hardware counted in each that was asked.
     counters: Vec<Counters>,
     /// What the first call was made of in each that tells.
@@ -120,7 +120,7 @@ impl Fold {
 
     fn learn(&mut self, number: u32, measurement: &Measurement) {
         let record = &mut self.record;
-        record.learn(measurement);
+        record.learn(number, measurement);
         record.samples += measurement.device_ns.len() as u64;
         record.clock_mhz.extend(median(&measurement.clock_mhz));
         record
@@ -128,7 +128,8 @@ impl Fold {
             .push(Invocation::reduced(number, measurement));
         choices::add(&mut record.choices, number, &measurement.tuned);
         let (division, counters) = (&measurement.division, &measurement.counters);
-        self.divisions.extend(division.as_deref().cloned());
+        let division = division.as_deref().cloned();
+        self.divisions.extend(division.map(|of| (number, of)));
         self.counters.extend(counters.as_deref().cloned());
         if !measurement.first_call_disturbed {
             self.parts.extend(measurement.first_call_parts.clone());
@@ -151,7 +152,11 @@ impl Fold {
             record.choices.clear();
         }
         record.first_call_parts = first_call::medians(&self.parts);
-        record.division = Division::merged(&self.divisions).map(Box::new);
+        if let Some(how) = varying_launches(&self.divisions) {
+            record.varying.insert("launches".to_owned(), how);
+        }
+        let divisions: Vec<Division> = self.divisions.drain(..).map(|(_, of)| of).collect();
+        record.division = Division::merged(&divisions).map(Box::new);
         record.counters = Counters::merged(&self.counters).map(Box::new);
         record.invocations.shrink_to_fit();
         record.clock_mhz.shrink_to_fit();
@@ -230,12 +235,63 @@ fn ninth_of_ten(samples: &[Nanoseconds]) -> Option<f64> {
     })
 }
 
+/// The kernels that compute, of the first invocation and of the first with others.
+fn varying_launches(divisions: &[(u32, Division)]) -> Option<String> {
+    let kernels = |of: &Division| {
+        let names = of.parts.iter().filter_map(|part| match &part.work {
+            Work::Kernel(kernel) if !moves_data(&kernel.name) => Some(normalised(&kernel.name)),
+            _ => None,
+        });
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    let (first, rest) = divisions.split_first()?;
+    let usual = kernels(&first.1);
+    rest.iter().find_map(|(number, of)| {
+        let other = kernels(of);
+        let only = |these: &[String], those: &[String]| -> String {
+            let only = these.iter().find(|name| !those.contains(name));
+            only.map_or(String::new(), |name| format!(", with {}", short(name)))
+        };
+        (other != usual).then(|| {
+            format!(
+                "{}{} in invocation {}, {}{} in invocation {number}",
+                usual.len(),
+                only(&usual, &other),
+                first.0,
+                other.len(),
+                only(&other, &usual),
+            )
+        })
+    })
+}
+
 impl CaseRecord {
     /// What an invocation tells beside its times.
-    fn learn(&mut self, measurement: &Measurement) {
+    fn learn(&mut self, number: u32, measurement: &Measurement) {
         self.several |= measurement.several;
         self.conditions.add(measurement);
-        self.effective.clone_from(&measurement.effective);
+        match self.invocations.first() {
+            None => self.effective.clone_from(&measurement.effective),
+            Some(_) if self.effective == measurement.effective => {}
+            Some(first) => {
+                let first = first.number;
+                let names = self.effective.keys().chain(measurement.effective.keys());
+                for name in names.filter(|name| !measurement.tuned.contains_key(*name)) {
+                    let value = |of: &BTreeMap<String, ParamValue>| match of.get(name) {
+                        Some(value) => value.to_string(),
+                        None => "not reported".to_owned(),
+                    };
+                    let (before, now) = (value(&self.effective), value(&measurement.effective));
+                    if before != now && !self.varying.contains_key(name) {
+                        let how =
+                            format!("{before} in invocation {first}, {now} in invocation {number}");
+                        self.varying.insert(name.clone(), how);
+                    }
+                }
+            }
+        }
         for (result, &error) in &measurement.errors {
             match self.errors.get_mut(result) {
                 Some(worst) => *worst = worst.max(error),

@@ -215,3 +215,50 @@ fn one_failure_in_any_invocation_is_a_failure() {
         assert!(reason.starts_with("it died; its last words: "), "{reason}");
     }
 }
+
+/// A parameter, or the kernels of a recorded call, that differ between invocations.
+#[test]
+fn what_differs_between_invocations_is_kept() {
+    use crate::machine::{Named, Part};
+    let with = |splits: Option<i64>, kernels: &[&str]| {
+        let parts = kernels.iter().map(|name| Part {
+            work: Work::Kernel(Named {
+                name: (*name).to_owned(),
+            }),
+            stream: None,
+            operator: None,
+            ns: Nanoseconds(1.0),
+            gap_ns: Nanoseconds(0.0),
+            host_ns: None,
+        });
+        let splits = splits.map(|splits| ("splits".to_owned(), ParamValue::Int(splits)));
+        Outcome::Measured(Measurement {
+            device_ns: vec![Nanoseconds(1.0)],
+            effective: splits.into_iter().collect(),
+            division: Some(Box::new(Division {
+                calls: 5,
+                time_ns: None,
+                parts: parts.collect(),
+            })),
+            ..Measurement::default()
+        })
+    };
+    let varying = |outcomes: [Outcome; 5]| reduced((0..).zip(outcomes).collect()).varying;
+    let flash = || with(Some(157), &["flash"]);
+    assert!(varying([flash(), flash(), flash(), flash(), flash()]).is_empty());
+    let one = || with(Some(1), &["flash"]);
+    let found = varying([flash(), flash(), one(), flash(), one()]);
+    assert_eq!(found["splits"], "157 in invocation 0, 1 in invocation 2");
+    let none = || with(None, &["flash"]);
+    let found = varying([flash(), none(), flash(), flash(), flash()]);
+    assert_eq!(
+        found["splits"],
+        "157 in invocation 0, not reported in invocation 1"
+    );
+    let more = || with(Some(157), &["flash", "combine"]);
+    let found = varying([flash(), more(), flash(), flash(), flash()]);
+    assert_eq!(
+        found["launches"],
+        "1 in invocation 0, 2, with combine in invocation 1"
+    );
+}
