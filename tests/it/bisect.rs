@@ -73,7 +73,7 @@ fn the_commit_with_the_step_is_named_past_creep_and_what_does_not_build() {
     let place = history(&changes);
     let words = asked("git:c0", "git:c9", &[]);
     let (stdout, stderr) = exits!(place, 0, words);
-    assert!(stdout.starts_with("FOUND  s\n"), "{stdout}");
+    assert!(stdout.starts_with("FOUND  s: "), "{stdout}");
     let short = place.git(&["rev-parse", "--short", "c7"]);
     assert!(
         stdout.contains(&format!("{short} is the first bad version")),
@@ -144,7 +144,7 @@ fn ends_that_do_not_differ_are_refused_and_the_middle_is_looked_at() {
     let same = [Slower(0.0); 4];
     let place = history(&same);
     let (stdout, _) = exits!(place, 3, asked("git:c0", "git:c3", &[]));
-    assert!(stdout.starts_with("NO DIFFERENCE  s\n"), "{stdout}");
+    assert!(stdout.starts_with("NO DIFFERENCE  s: "), "{stdout}");
     assert!(stdout.contains("could have hidden"), "{stdout}");
     let (stdout, _) = exits!(place, 3, asked("git:c0", "git:c3", &["--json"]));
     let json: Value = serde_json::from_str(&stdout).unwrap();
@@ -167,7 +167,7 @@ fn ends_that_do_not_differ_are_refused_and_the_middle_is_looked_at() {
 fn where_only_broken_ones_lie_between_it_is_one_of_them() {
     let place = history(&[Slower(0.0), Broken, Broken, Slower(30.0)]);
     let (stdout, _) = exits!(place, 3, asked("git:c0", "git:c3", &[]));
-    assert!(stdout.starts_with("ONE OF THESE  s\n"), "{stdout}");
+    assert!(stdout.starts_with("ONE OF THESE  s: "), "{stdout}");
     assert_eq!(stdout.matches("skipped: ").count(), 2, "{stdout}");
     let place = history(&[Slower(0.0), Slower(0.0), Broken]);
     let (stdout, _) = exits!(place, 3, asked("git:c0", "git:c2", &[]));

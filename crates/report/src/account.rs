@@ -1,11 +1,10 @@
-//! Causes as templates take them, and an account of a change as rows of a waterfall: each line's growth, and from where to where
-//! it takes the time.
+//! The time breakdown of a change as rows of a waterfall.
 
 use serde::Serialize;
 
 use super::text::one_line;
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{Account, Finding, MetricRow, Row};
+use regatta_judge::judgement::{Account, MetricRow, Row};
 use regatta_worker::units::Nanoseconds;
 
 /// An account, as templates take it.
@@ -86,27 +85,6 @@ impl AccountView {
                 .collect(),
         }
     }
-}
-
-/// A cause with its evidence.
-#[derive(Serialize)]
-pub(super) struct FindingView {
-    pub(super) cause: String,
-    pub(super) evidence: String,
-    /// What of the change it accounts for; empty where that is not known.
-    pub(super) share: String,
-}
-
-/// Findings, in their order.
-pub(super) fn findings(found: &[Finding]) -> Vec<FindingView> {
-    let view = |finding: &Finding| FindingView {
-        cause: finding.cause.to_string(),
-        evidence: one_line(&finding.evidence),
-        share: finding
-            .share
-            .map_or_else(String::new, |share| share.to_string()),
-    };
-    found.iter().map(view).collect()
 }
 
 #[cfg(test)]

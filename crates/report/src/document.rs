@@ -1,4 +1,6 @@
-//! An answer as a document: written once, shown on a terminal and as a page.
+//! An answer as a document: written once, shown on a terminal, in Markdown and as a page.
+
+use std::io::{self, Write};
 
 use serde::Serialize;
 
@@ -6,25 +8,28 @@ use crate::RenderError;
 use crate::account::AccountView;
 use crate::exporter::{STYLE, rendered};
 use crate::figures::LegendView;
-use crate::screen::{COLUMNS, Grid, Screen, Tone, laid_out};
-use crate::text::one_line;
-use owo_colors::Style;
+use crate::screen::{Screen, Tone};
+use crate::text::{one_line, shorten};
+
+/// Longest text of a document in columns; `run.jsonl` and the JSON have all of it.
+pub(crate) const LONGEST: usize = 4000;
 
 /// An answer.
 #[derive(Default, Serialize)]
 pub(crate) struct Document {
-    /// What a window with its page is called.
+    /// The title of its page.
     pub title: String,
-    /// What it means.
-    pub tone: Tone,
-    /// How it begins on a terminal: a line, and what is below it.
-    #[serde(skip)]
-    pub first_lines: Vec<String>,
-    /// What stands over the page's headline.
+    /// The line above the page's headline.
     pub kicker: String,
-    /// The page's headline.
-    pub headline: String,
-    /// What belongs to the headline.
+    /// What the verdict means.
+    pub tone: Tone,
+    /// The verdict in a word or two; empty where there is none.
+    pub word: String,
+    /// What was judged; a page has it in its title.
+    pub subject: String,
+    /// The verdict in a sentence.
+    pub sentence: String,
+    /// Blocks that belong to the headline.
     pub summary: Vec<Block>,
     /// The rest.
     pub body: Vec<Block>,
@@ -34,36 +39,65 @@ pub(crate) struct Document {
 #[derive(Serialize)]
 #[serde(tag = "kind", content = "is", rename_all = "snake_case")]
 pub(crate) enum Block {
-    /// What follows, and a sentence on it.
-    Heading(String, String),
+    /// A heading, and a sentence on what follows.
+    Heading(String, String, Tone),
     /// Paragraphs.
     Text(Vec<String>),
-    /// A line that belongs to what it follows.
+    /// A line that belongs to the block after it.
     Note(String),
     /// Sentences.
     List(Vec<Item>),
-    /// A table, and on a terminal at most so many of its rows and the line that counts the rest.
-    Table {
-        grid: Grid,
-        most: usize,
-        rest: String,
-    },
+    Table(Table),
+    /// Named values.
+    Facts(Vec<(String, String)>),
     /// Words for a shell.
     Command(Vec<String>),
     /// Where the time of a change went.
     Account(AccountView),
-    /// An SVG with the legend of its colours; of a page alone.
+    /// An SVG with the legend of its colours; only pages have figures.
     Figure(String, Vec<LegendView>),
-    /// What a terminal has no room for.
+    /// Blocks that Markdown and pages fold away, and a terminal leaves out.
+    Details(String, Vec<Block>),
+    /// Blocks of a page alone.
     Page(Vec<Block>),
 }
 
-/// An entry of a list, with what is said of it.
+/// An entry of a list.
 #[derive(Default, Serialize)]
 pub(crate) struct Item {
-    /// What it is about; empty where the text says so.
+    /// What it is about; empty where the text names it.
     pub lead: String,
     pub text: String,
+    pub below: Vec<String>,
+}
+
+/// A table: labels, and figures right of them.
+#[derive(Default, Serialize)]
+pub(crate) struct Table {
+    /// The head of the labels.
+    pub label: &'static str,
+    /// The heads of the figures. A column without a figure is not shown.
+    pub heads: Vec<&'static str>,
+    pub rows: Vec<TableRow>,
+    /// True where the labels are case ids: a terminal prints once what all have in common.
+    pub ids: bool,
+    /// Sentences that hold for each row.
+    pub each: Vec<String>,
+    /// How many rows were left out, and which format has them; empty: none.
+    pub rest: String,
+}
+
+/// A row of a table.
+#[derive(Default, Serialize)]
+pub(crate) struct TableRow {
+    pub label: String,
+    /// The address of the case on its page; empty where there is none.
+    pub link: String,
+    /// As many as there are heads; an empty one is unknown.
+    pub cells: Vec<String>,
+    /// The meaning of the last figure.
+    pub tone: Tone,
+    /// Paragraphs that belong to the row.
     pub below: Vec<String>,
 }
 
@@ -83,70 +117,16 @@ impl Block {
     }
 
     /// A heading by itself.
-    pub(crate) fn heading(title: &str) -> Block {
-        Block::Heading(title.to_owned(), String::new())
+    pub(crate) fn heading(title: impl Into<String>) -> Block {
+        Block::Heading(title.into(), String::new(), Tone::Calm)
     }
 
-    /// A table that a terminal has room for.
-    pub(crate) fn table(grid: Grid) -> Block {
-        let (most, rest) = (usize::MAX, String::new());
-        Block::Table { grid, most, rest }
-    }
-
-    fn lay(&self, screen: &mut Screen, after: Option<&Block>) {
+    /// Makes every text one line of at most [`LONGEST`] columns without control characters, and
+    /// drops columns without a figure.
+    pub(crate) fn clean(&mut self) {
+        let clean = |text: &mut String| *text = shorten(&one_line(text), LONGEST);
         match self {
-            Block::Heading(title, rest) => {
-                screen.line("");
-                match rest.is_empty() {
-                    true => screen.painted(&one_line(title), Style::new().bold()),
-                    false => screen.hanging(0, &format!("{title}: {rest}")),
-                }
-            }
-            Block::Text(paragraphs) => {
-                screen.line("");
-                for paragraph in paragraphs {
-                    screen.hanging(0, paragraph);
-                }
-            }
-            Block::Note(line) => screen.hanging(0, line),
-            Block::List(items) => {
-                for item in items {
-                    match item.lead.is_empty() {
-                        true => screen.hanging(2, &item.text),
-                        false => screen.hanging(2, &format!("{}: {}", item.lead, item.text)),
-                    }
-                    for line in &item.below {
-                        screen.wrapped(4, line);
-                    }
-                }
-            }
-            Block::Table { grid, most, rest } => {
-                if !matches!(after, Some(Block::Heading(_, said)) if said.is_empty()) {
-                    screen.line("");
-                }
-                grid.print(screen, *most);
-                if grid.rows.len() > *most {
-                    screen.hanging(2, rest);
-                }
-            }
-            Block::Command(words) => {
-                let whole = words.join(" ");
-                // It is never cut: broken between its words where it is too long for a line.
-                match whole.len() + 4 <= COLUMNS {
-                    true => screen.line(format!("    {whole}")),
-                    false => screen.line(format!("    {}", words.join(" \\\n      "))),
-                }
-            }
-            Block::Account(account) => screen.hanging(2, &account.sentence),
-            Block::Figure(..) | Block::Page(_) => {}
-        }
-    }
-
-    /// Text from outside, on one line and without what a page would obey.
-    fn clean(&mut self) {
-        let clean = |text: &mut String| *text = one_line(text);
-        match self {
-            Block::Heading(title, rest) => [title, rest].into_iter().for_each(clean),
+            Block::Heading(title, rest, _) => [title, rest].into_iter().for_each(clean),
             Block::Text(paragraphs) => paragraphs.iter_mut().for_each(clean),
             Block::Note(line) => clean(line),
             Block::List(items) => {
@@ -155,43 +135,100 @@ impl Block {
                     item.below.iter_mut().for_each(clean);
                 }
             }
-            Block::Table { grid, .. } => {
-                for row in &mut grid.rows {
+            Block::Table(table) => {
+                table.each.iter_mut().for_each(clean);
+                for row in &mut table.rows {
                     clean(&mut row.label);
                     let cells = row.cells.iter_mut();
                     cells.chain(&mut row.below).for_each(clean);
                 }
+                table.drop_empty_columns();
+            }
+            Block::Facts(facts) => {
+                for (name, value) in facts {
+                    [name, value].into_iter().for_each(clean);
+                }
             }
             Block::Command(words) => words.iter_mut().for_each(clean),
-            Block::Page(blocks) => blocks.iter_mut().for_each(Block::clean),
+            Block::Details(_, blocks) | Block::Page(blocks) => {
+                blocks.iter_mut().for_each(Block::clean);
+            }
             Block::Account(_) | Block::Figure(..) => {}
         }
     }
 }
 
+impl Table {
+    fn drop_empty_columns(&mut self) {
+        let filled = |place: usize| {
+            let mut cells = self.rows.iter().filter_map(|row| row.cells.get(place));
+            cells.any(|cell| !cell.is_empty())
+        };
+        let kept: Vec<bool> = (0..self.heads.len()).map(filled).collect();
+        let keep = |place: usize| kept.get(place).copied().unwrap_or(false);
+        let mut place = 0..;
+        self.heads.retain(|_| keep(place.next().unwrap_or(0)));
+        for row in &mut self.rows {
+            // The tone is of the last figure, and goes with it.
+            if !kept.last().copied().unwrap_or(true) {
+                row.tone = Tone::Calm;
+            }
+            let mut place = 0..;
+            row.cells.retain(|_| keep(place.next().unwrap_or(0)));
+        }
+    }
+}
+
+/// Blocks fit to be shown.
+pub(crate) fn cleaned(mut blocks: Vec<Block>) -> Vec<Block> {
+    blocks.iter_mut().for_each(Block::clean);
+    blocks
+}
+
 impl Document {
-    /// For a terminal, at most eighty columns wide, but for commands; colour is all that `colour`
-    /// adds.
-    pub(crate) fn text(mut self, colour: bool) -> String {
+    pub(crate) fn clean(&mut self) {
         let blocks = self.summary.iter_mut().chain(&mut self.body);
         blocks.for_each(Block::clean);
-        laid_out(colour, usize::MAX, |screen| {
-            for (number, line) in self.first_lines.iter().enumerate() {
-                match (number, self.tone) {
-                    (0, Tone::Calm) => screen.hanging(0, line),
-                    (0, tone) => screen.painted(line, tone.strong()),
-                    _ => screen.wrapped(2, line),
-                }
-            }
-            let mut after = None;
-            for block in self.summary.iter().chain(&self.body) {
-                block.lay(screen, after);
-                after = Some(block);
-            }
-        })
+        for text in [
+            &mut self.title,
+            &mut self.kicker,
+            &mut self.subject,
+            &mut self.sentence,
+        ] {
+            *text = shorten(&one_line(text), LONGEST);
+        }
     }
 
-    /// As one self-contained page.
+    /// The text for a terminal, at most eighty columns wide but for commands; colour is all that
+    /// `colour` adds.
+    pub(crate) fn text(self, colour: bool) -> String {
+        let mut bytes = Vec::new();
+        // Memory takes all that is written.
+        let _ = self.write(colour, &mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Writes [`Document::text`] line by line.
+    ///
+    /// # Errors
+    /// When the writer takes no more.
+    pub(crate) fn write(mut self, colour: bool, out: &mut dyn Write) -> io::Result<()> {
+        self.clean();
+        let mut screen = Screen {
+            out,
+            written: Ok(()),
+            colour,
+        };
+        screen.headline(&self);
+        let mut before = None;
+        for block in self.summary.iter().chain(&self.body) {
+            screen.block(block, before);
+            before = Some(block);
+        }
+        screen.written
+    }
+
+    /// One self-contained page.
     ///
     /// # Errors
     /// When the template does not fit its data.
@@ -201,11 +238,7 @@ impl Document {
             style: &'static str,
             document: Document,
         }
-        let blocks = self.summary.iter_mut().chain(&mut self.body);
-        blocks.for_each(Block::clean);
-        for text in [&mut self.title, &mut self.kicker, &mut self.headline] {
-            *text = one_line(text);
-        }
+        self.clean();
         let view = DocumentView {
             style: STYLE,
             document: self,

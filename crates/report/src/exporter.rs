@@ -91,6 +91,7 @@ pub(super) const STYLE: &str = include_str!("html/style.css");
 pub(super) fn environment<'t>() -> Result<Environment<'t>, RenderError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_filter("breakable", breakable);
     environment.add_template("shared.html", include_str!("html/shared.html"))?;
     Ok(environment)
 }
@@ -103,4 +104,22 @@ pub(super) fn rendered(template: &str, view: impl Serialize) -> Result<String, R
     let mut environment = environment()?;
     environment.add_template("page.html", template)?;
     Ok(environment.get_template("page.html")?.render(Serde(view))?)
+}
+
+/// An id with leave to break a line after its separators, and nowhere else.
+fn breakable(id: &str) -> minijinja::Value {
+    let mut out = String::new();
+    for c in id.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            ',' | ':' => {
+                out.push(c);
+                out.push_str("<wbr>");
+            }
+            c => out.push(c),
+        }
+    }
+    minijinja::Value::from_safe_string(out)
 }

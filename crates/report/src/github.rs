@@ -7,9 +7,10 @@
 use std::io::Write;
 
 use super::exporter::{RenderError, Report};
-use super::summary::{SortedRows, beside, evidence};
+use super::judgement::explanation;
+use super::summary::SortedRows;
 use super::text::{one_line, shorten};
-use regatta_judge::judgement::{ExpectationResult, LimitResult, Row, VerdictOutcome};
+use regatta_judge::judgement::{Row, VerdictOutcome};
 
 /// Writes `annotations.txt`.
 pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
@@ -26,24 +27,16 @@ const SHOWN: usize = 10;
 const TITLE: usize = 120;
 const MESSAGE: usize = 1000;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Error,
-    Warning,
-}
-
+/// An annotation, `error` or `warning`.
 struct Annotation {
-    level: Level,
+    level: &'static str,
     title: String,
     message: String,
 }
 
 impl Annotation {
     fn write(&self, file: Option<&str>, out: &mut dyn Write) -> Result<(), RenderError> {
-        let level = match self.level {
-            Level::Error => "error",
-            Level::Warning => "warning",
-        };
+        let level = self.level;
         let file = file.map_or(String::new(), |file| format!("file={},", property(file)));
         let title = property(&shorten(&one_line(&self.title), TITLE));
         let message = data(&shorten(&one_line(&self.message), MESSAGE));
@@ -68,8 +61,8 @@ fn annotations(report: &Report) -> Vec<Annotation> {
     let judgement = report.judgement;
     let level = match judgement.verdict.outcome {
         VerdictOutcome::Passed => return Vec::new(),
-        VerdictOutcome::Failed => Level::Error,
-        VerdictOutcome::Inconclusive => Level::Warning,
+        VerdictOutcome::Failed => "error",
+        VerdictOutcome::Inconclusive => "warning",
     };
     let verdict = Annotation {
         level,
@@ -77,23 +70,24 @@ fn annotations(report: &Report) -> Vec<Annotation> {
         message: judgement.verdict.reasons.join("; "),
     };
     let summary = SortedRows::new(judgement);
-    let (errors, regressed) = (summary.errors.iter(), summary.regressed.iter());
-    let errors = errors
-        .chain(regressed)
-        .map(|row| of_row(Level::Error, row))
-        .chain(summary.violated.iter().map(|of| of_expectation(of)))
-        .chain(summary.limits.iter().map(|limit| of_limit(limit)));
+    let errors = summary.errors.iter().chain(&summary.regressed);
+    let errors = errors.map(|row| case("error", row));
+    let violated = summary.violated.iter().map(|of| {
+        let against = of.against.as_ref();
+        let against = against.map(|case| format!("against {case}"));
+        let message = std::iter::once(of.sentence()).chain(against);
+        violation("expectation", &of.name, &of.case.0, message)
+    });
+    let limits = summary.limits.iter().map(|of| {
+        let message = std::iter::once(of.sentence()).chain(of.reason.clone());
+        violation("limit", &of.name, &of.subject(), message)
+    });
+    let errors = errors.chain(violated).chain(limits).collect();
     let warnings = summary.missing.iter().chain(&summary.inconclusive);
-    let warnings = warnings.map(|row| of_row(Level::Warning, row));
+    let warnings = warnings.map(|row| case("warning", row)).collect();
     let mut found = vec![verdict];
-    found.extend(bounded(
-        errors.collect(),
-        usize::from(level == Level::Error),
-    ));
-    found.extend(bounded(
-        warnings.collect(),
-        usize::from(level == Level::Warning),
-    ));
+    found.extend(bounded(errors, usize::from(level == "error")));
+    found.extend(bounded(warnings, usize::from(level == "warning")));
     found
 }
 
@@ -111,40 +105,24 @@ fn bounded(mut all: Vec<Annotation>, before: usize) -> Vec<Annotation> {
     all
 }
 
-fn of_row(level: Level, row: &Row) -> Annotation {
-    let mut said: Vec<String> = evidence(row).map_or(Vec::new(), |parts| vec![parts.join("   ")]);
-    said.extend(row.reason.clone());
-    said.extend(beside(row));
-    said.extend(row.account_told());
-    said.extend(row.findings.iter().take(2).map(ToString::to_string));
+fn case(level: &'static str, row: &Row) -> Annotation {
     Annotation {
         level,
         title: format!("{}: {}", row.word.text(), row.case),
-        message: said.join("; "),
+        message: explanation(row).join("; "),
     }
 }
 
-fn of_expectation(of: &ExpectationResult) -> Annotation {
-    let against = of.against.as_ref();
+fn violation(
+    kind: &str,
+    name: &str,
+    subject: &str,
+    message: impl Iterator<Item = String>,
+) -> Annotation {
     Annotation {
-        level: Level::Error,
-        title: format!("violated expectation `{}`: {}", of.name, of.case),
-        message: match against {
-            Some(case) => format!("{}, against {case}", of.sentence()),
-            None => of.sentence(),
-        },
-    }
-}
-
-fn of_limit(of: &LimitResult) -> Annotation {
-    let reason = of.reason.as_ref();
-    Annotation {
-        level: Level::Error,
-        title: format!("violated limit `{}`: {}", of.name, of.subject()),
-        message: match reason {
-            Some(reason) => format!("{}; {reason}", of.sentence()),
-            None => of.sentence(),
-        },
+        level: "error",
+        title: format!("violated {kind} `{name}`: {subject}"),
+        message: message.collect::<Vec<_>>().join("; "),
     }
 }
 

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::exporter::{RenderError, Report};
-use super::summary::{beside, evidence};
+use super::judgement::explanation;
+use super::summary::evidence;
 use super::text::{clean, escaped, one_line, shorten};
 use regatta_judge::judgement::{
     ExpectationResult, Judgement, LimitResult, Row, Uncounted, Verdict, VerdictOutcome, Word,
@@ -21,54 +22,40 @@ pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(),
     Ok(document(report.judgement, out)?)
 }
 
-/// Longest `message` attribute, in columns; the body has the whole text.
+/// Longest `message` attribute, in columns; the body has more of the text.
 const MESSAGE: usize = 200;
+
+/// Longest body, in columns.
+const BODY: usize = 20_000;
 
 /// One `testcase`.
 struct Test {
     class: String,
     name: String,
     time: Option<Nanoseconds>,
-    outcome: TestOutcome,
-}
-
-enum TestOutcome {
-    Passed,
-    Failure {
-        kind: &'static str,
-        message: String,
-        body: String,
-    },
-    Error {
-        kind: &'static str,
-        message: String,
-        body: String,
-    },
-    Skipped {
-        message: String,
-    },
+    /// The element of a test that did not pass, its type, its message and its body.
+    problem: Option<(&'static str, &'static str, String, String)>,
 }
 
 /// Every test, made when it is asked for: twice, to be counted and to be written.
 fn tests(judgement: &Judgement) -> impl Iterator<Item = Test> {
-    let verdict = std::iter::once_with(|| of_verdict(&judgement.verdict));
-    let rows = judgement.rows.iter().map(of_row);
-    let expectations = judgement.expectations.iter().map(of_expectation);
-    let limits = judgement.limits.iter().map(of_limit);
+    let verdict = std::iter::once_with(|| verdict(&judgement.verdict));
+    let rows = judgement.rows.iter().map(case);
+    let expectations = judgement.expectations.iter().map(expectation);
+    let limits = judgement.limits.iter().map(limit);
     verdict.chain(rows).chain(expectations).chain(limits)
 }
 
 pub(super) fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result<()> {
-    let (mut all, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
+    let mut counts: HashMap<&str, usize> = HashMap::new();
     for test in tests(judgement) {
-        all += 1;
-        match test.outcome {
-            TestOutcome::Passed => {}
-            TestOutcome::Failure { .. } => failures += 1,
-            TestOutcome::Error { .. } => errors += 1,
-            TestOutcome::Skipped { .. } => skipped += 1,
+        *counts.entry("test").or_default() += 1;
+        if let Some((element, ..)) = test.problem {
+            *counts.entry(element).or_default() += 1;
         }
     }
+    let [all, failures, errors, skipped] = ["test", "failure", "error", "skipped"]
+        .map(|element| counts.get(element).copied().unwrap_or(0));
     let counts =
         format!(r#"tests="{all}" failures="{failures}" errors="{errors}" skipped="{skipped}""#);
     let name = format!("regatta {} {}", judgement.suite, judgement.head.machine);
@@ -78,192 +65,138 @@ pub(super) fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result
     writeln!(
         out,
         r#"<testsuite name="{}" {counts} timestamp="{}">"#,
-        escaped(&one_line(name)),
-        escaped(&one_line(&judgement.head.started)),
+        attribute(name),
+        attribute(&judgement.head.started),
     )?;
-    let mut seen = HashMap::new();
+    let mut seen: HashMap<String, usize> = HashMap::new();
     for mut test in tests(judgement) {
-        make_name_unique(&mut test, &mut seen);
+        let times = seen.entry(test.name.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            test.name = format!("{} ({times})", test.name);
+        }
         write_test(out, &test)?;
     }
     writeln!(out, "</testsuite>\n</testsuites>")
 }
 
-fn of_verdict(verdict: &Verdict) -> Test {
-    let message = verdict.reasons.join("; ");
-    let body = verdict.reasons.join("\n");
+fn verdict(verdict: &Verdict) -> Test {
+    let element = match verdict.outcome {
+        VerdictOutcome::Passed => None,
+        VerdictOutcome::Failed => Some("failure"),
+        VerdictOutcome::Inconclusive => Some("error"),
+    };
+    let reasons = &verdict.reasons;
     Test {
         class: "regatta".into(),
         name: "verdict".into(),
         time: None,
-        outcome: match verdict.outcome {
-            VerdictOutcome::Passed => TestOutcome::Passed,
-            VerdictOutcome::Failed => TestOutcome::Failure {
-                kind: "verdict",
-                message,
-                body,
-            },
-            VerdictOutcome::Inconclusive => TestOutcome::Error {
-                kind: "verdict",
-                message,
-                body,
-            },
-        },
+        problem: element.map(|of| (of, "verdict", reasons.join("; "), reasons.join("\n"))),
     }
 }
 
-fn of_row(row: &Row) -> Test {
+fn case(row: &Row) -> Test {
     let reason = row.reason.clone().unwrap_or_default();
-    let skipped = || TestOutcome::Skipped {
-        message: match (reason.is_empty(), row.word) {
-            (true, word) => word.text().to_owned(),
-            (false, Word::Skipped) => reason.clone(),
-            (false, word) => format!("{}: {reason}", word.text()),
-        },
-    };
-    let outcome = match row.word {
-        Word::Regressed => TestOutcome::Failure {
-            kind: match row.regressed().next() {
-                Some(_) => "regressed",
-                None => "structure",
-            },
-            message: match row.regressed().next() {
-                Some(_) => evidence(row).map_or(reason, |parts| parts.join("   ")),
-                None => row.structure_told().join("; "),
-            },
-            body: explanation(row),
-        },
-        Word::Error | Word::Missing => TestOutcome::Error {
-            kind: row.word.text(),
-            message: match Uncounted::sentence(&row.uncounted) {
-                Some(told) if reason.is_empty() => told,
-                _ => reason,
-            },
-            body: explanation(row),
-        },
-        Word::Skipped | Word::Inconclusive => skipped(),
-        Word::Improved | Word::Same | Word::New => TestOutcome::Passed,
+    let text = row.word.text();
+    let problem = match row.word {
+        Word::Regressed => {
+            let of_metric = row.regressed().next().and_then(|_| evidence(row));
+            let (kind, message) = match of_metric {
+                Some(parts) => ("regressed", parts.join("   ")),
+                None => ("structure", row.structure_told().join("; ")),
+            };
+            Some(("failure", kind, message, explanation(row).join("\n")))
+        }
+        Word::Error | Word::Missing => {
+            let uncounted = Uncounted::sentence(&row.uncounted);
+            let message = Some(reason).filter(|reason| !reason.is_empty());
+            let message = message.or(uncounted).unwrap_or_default();
+            Some(("error", text, message, explanation(row).join("\n")))
+        }
+        Word::Skipped if !reason.is_empty() => Some(("skipped", text, reason, String::new())),
+        Word::Skipped | Word::Inconclusive => {
+            let parts = [text.to_owned(), reason];
+            let parts = parts.into_iter().filter(|part| !part.is_empty());
+            let message = parts.collect::<Vec<_>>().join(": ");
+            Some(("skipped", text, message, String::new()))
+        }
+        Word::Improved | Word::Same | Word::New => None,
     };
     let variant = row.case.0.split(':').next().unwrap_or_default();
     Test {
         class: variant.replace('/', "."),
         name: row.case.to_string(),
         time: row.head.as_ref().map(|timing| timing.median_ns),
-        outcome,
+        problem,
     }
 }
 
-fn explanation(row: &Row) -> String {
-    let evidence = evidence(row).map(|parts| parts.join("   "));
-    let mut lines: Vec<String> = evidence.into_iter().collect();
-    lines.extend(row.reason.clone());
-    lines.extend(Uncounted::sentence(&row.uncounted));
-    lines.extend(beside(row));
-    lines.extend(row.account_told());
-    let findings = row.findings.iter();
-    lines.extend(findings.map(ToString::to_string));
-    lines.join("\n")
-}
-
-fn of_expectation(expectation: &ExpectationResult) -> Test {
-    let reason = expectation.reason.clone().unwrap_or_default();
-    let outcome = match expectation.word {
-        Word::Regressed => TestOutcome::Failure {
-            kind: "expectation",
-            message: expectation.sentence(),
-            body: match &expectation.against {
-                Some(against) => format!("compared with {against}\n{reason}")
-                    .trim_end()
-                    .to_owned(),
-                None => reason,
-            },
-        },
-        Word::Missing => TestOutcome::Error {
-            kind: "missing",
-            message: reason.clone(),
-            body: reason,
-        },
-        word @ (Word::Inconclusive | Word::Skipped) => TestOutcome::Skipped {
-            message: format!("{}: {reason}", word.text()),
-        },
-        _ => TestOutcome::Passed,
-    };
+fn expectation(of: &ExpectationResult) -> Test {
+    let against = of.against.as_ref();
+    let against = against.map(|case| format!("compared with {case}"));
     Test {
         class: "expectation".into(),
-        name: format!("{}: {}", expectation.name, expectation.case),
+        name: format!("{}: {}", of.name, of.case),
         time: None,
-        outcome,
+        problem: demand(of.word, "expectation", of.sentence(), against, &of.reason),
     }
 }
 
-fn of_limit(limit: &LimitResult) -> Test {
-    let reason = limit.reason.clone().unwrap_or_default();
-    let outcome = match limit.word {
-        Word::Regressed => TestOutcome::Failure {
-            kind: "limit",
-            message: limit.sentence(),
-            body: reason,
-        },
-        Word::Missing => TestOutcome::Error {
-            kind: "missing",
-            message: reason.clone(),
-            body: reason,
-        },
-        _ => TestOutcome::Passed,
-    };
+fn limit(of: &LimitResult) -> Test {
     Test {
         class: "limit".into(),
-        name: format!("{}: {}", limit.name, limit.subject()),
+        name: format!("{}: {}", of.name, of.subject()),
         time: None,
-        outcome,
+        problem: demand(of.word, "limit", of.sentence(), None, &of.reason),
     }
 }
 
-fn make_name_unique(test: &mut Test, seen: &mut HashMap<String, usize>) {
-    let times = seen.entry(test.name.clone()).or_default();
-    *times += 1;
-    if *times > 1 {
-        test.name = format!("{} ({times})", test.name);
+/// The problem of an expectation or a limit that is not met.
+fn demand(
+    word: Word,
+    kind: &'static str,
+    sentence: String,
+    against: Option<String>,
+    reason: &Option<String>,
+) -> Option<(&'static str, &'static str, String, String)> {
+    let text = reason.clone().unwrap_or_default();
+    match word {
+        Word::Regressed => {
+            let body = against.into_iter().chain(reason.clone());
+            let body = body.collect::<Vec<_>>().join("\n");
+            Some(("failure", kind, sentence, body))
+        }
+        Word::Missing => Some(("error", "missing", text.clone(), text)),
+        Word::Inconclusive | Word::Skipped => {
+            let message = format!("{}: {text}", word.text());
+            Some(("skipped", word.text(), message, String::new()))
+        }
+        _ => None,
     }
+}
+
+fn attribute(text: &str) -> String {
+    escaped(&one_line(text))
 }
 
 fn write_test(xml: &mut dyn Write, test: &Test) -> io::Result<()> {
-    write!(
-        xml,
-        r#"<testcase classname="{}" name="{}""#,
-        escaped(&one_line(&test.class)),
-        escaped(&one_line(&test.name))
-    )?;
+    let (class, name) = (attribute(&test.class), attribute(&test.name));
+    write!(xml, r#"<testcase classname="{class}" name="{name}""#)?;
     if let Some(time) = test.time.filter(|time| time.is_finite()) {
         write!(xml, r#" time="{:.9}""#, time.seconds())?;
     }
-    let message = |text: &str| escaped(&shorten(&one_line(text), MESSAGE));
-    match &test.outcome {
-        TestOutcome::Passed => writeln!(xml, "/>"),
-        TestOutcome::Failure {
-            kind,
-            message: text,
-            body,
-        } => writeln!(
-            xml,
-            r#"><failure type="{kind}" message="{}">{}</failure></testcase>"#,
-            message(text),
-            escaped(&clean(body))
-        ),
-        TestOutcome::Error {
-            kind,
-            message: text,
-            body,
-        } => writeln!(
-            xml,
-            r#"><error type="{kind}" message="{}">{}</error></testcase>"#,
-            message(text),
-            escaped(&clean(body))
-        ),
-        TestOutcome::Skipped { message: text } => {
-            writeln!(xml, r#"><skipped message="{}"/></testcase>"#, message(text))
-        }
+    let Some((element, kind, message, body)) = &test.problem else {
+        return writeln!(xml, "/>");
+    };
+    let message = attribute(&shorten(&one_line(message), MESSAGE));
+    if *element == "skipped" {
+        return writeln!(xml, r#"><skipped message="{message}"/></testcase>"#);
     }
+    let body = escaped(&shorten(&clean(body), BODY));
+    writeln!(
+        xml,
+        r#"><{element} type="{kind}" message="{message}">{body}</{element}></testcase>"#
+    )
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod github;
 pub mod history;
 mod html;
 mod json;
+mod judgement;
 mod junit;
 pub mod labels;
 mod markdown;
@@ -26,6 +27,7 @@ pub mod terminal;
 pub mod trace;
 
 #[cfg(test)]
+#[path = "tests/fixture.rs"]
 mod fixture;
 
 pub use regatta_core::text;

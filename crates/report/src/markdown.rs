@@ -1,231 +1,152 @@
-//! A comment for a pull request: verdict, what changed, the rest folded away.
+//! A document as Markdown, for a comment on a pull request.
 //!
-//! GitHub refuses comments of more than 65,536 characters, so lists end at
-//! [`MOST_ROWS`] and say how many they left out.
+//! GitHub refuses comments of more than 65,536 characters, so a document ends before
+//! [`LARGEST`] bytes and names what it left out.
 
 use std::fmt::Write;
 use std::io;
 
-use super::by_axes::by_axes;
+use super::document::{Block, Document, Table};
 use super::exporter::{RenderError, Report};
-use super::summary::{SortedRows, beside, factors, interval, reproduce};
+use super::judgement;
+use super::screen::Tone;
 use super::text::{one_line, shorten};
 use regatta_core::names::plain_name;
-use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{
-    ExpectationResult, Judgement, LimitResult, Row, Timing, Uncounted, VerdictOutcome,
-};
-use regatta_worker::units::{NONE, Ratio};
+use regatta_worker::units::NONE;
 
 /// Writes `report.md`.
 pub(super) fn write(report: &Report, _: &str, out: &mut dyn io::Write) -> Result<(), RenderError> {
-    Ok(out.write_all(document(report).as_bytes())?)
+    // A later run finds its comment by this line, which GitHub does not show.
+    let mark = format!(
+        "<!-- regatta: {} -->\n",
+        plain_name(&report.judgement.suite)
+    );
+    let text = judgement::markdown(report).markdown();
+    Ok(out.write_all((mark + &text).as_bytes())?)
 }
 
-/// Rows of one table at the most.
-const MOST_ROWS: usize = 40;
-
-/// Columns of one reason at the most.
+/// Columns of one paragraph at the most.
 const REASON: usize = 240;
 
-fn document(report: &Report) -> String {
-    let judgement = report.judgement;
-    let summary = SortedRows::new(judgement);
-    // Whoever keeps one comment a suite finds its own by this line, which nobody sees.
-    let mut out = format!("<!-- regatta: {} -->\n", plain_name(&judgement.suite));
-    verdict(&mut out, judgement);
-    let by_axes = by_axes(judgement);
-    if !by_axes.is_empty() {
-        let _ = writeln!(out, "\n{}", escaped(&one_line(&by_axes)));
-    }
-    for (name, against, rows) in summary.lists() {
-        if against <= 0 {
-            continue;
-        }
-        changes(&mut out, name, rows);
-    }
-    violated(&mut out, &summary.violated);
-    limits(&mut out, &summary.limits);
-    for (name, against, rows) in summary.lists() {
-        if against <= 0 {
-            changes(&mut out, name, rows);
-        }
-    }
-    let rest = summary.rest_line();
-    if !rest.is_empty() {
-        let _ = writeln!(out, "\nThe rest: {rest}.");
-    }
-    details(&mut out, report, &summary);
-    out
-}
+/// Bytes of a document at the most, but for one last line.
+const LARGEST: usize = 60_000;
 
-fn verdict(out: &mut String, judgement: &Judgement) {
-    let word = match judgement.verdict.outcome {
-        VerdictOutcome::Passed => "✅ Passed",
-        VerdictOutcome::Failed => "❌ Failed",
-        VerdictOutcome::Inconclusive => "⚠️ Inconclusive",
-    };
-    let _ = writeln!(out, "### {word}: {}", prose(&judgement.suite));
-    if !judgement.verdict.shown.is_empty() {
-        let _ = writeln!(out, "\n{}", prose(&judgement.verdict.shown));
-    }
-    if !judgement.verdict.reasons.is_empty() {
-        out.push('\n');
-    }
-    for reason in &judgement.verdict.reasons {
-        let _ = writeln!(out, "- {}", prose(reason));
-    }
-    for difference in &judgement.incomparable {
-        let _ = writeln!(
-            out,
-            "- not comparable: {} {} → {}",
-            prose(&difference.field),
-            code(&difference.base),
-            code(&difference.head)
-        );
-    }
-}
-
-fn changes(out: &mut String, name: &str, rows: &[&Row]) {
-    if rows.is_empty() {
-        return;
-    }
-    let _ = writeln!(out, "\n#### {name} ({})\n", rows.len());
-    out.push_str("| case | base | head | change | 90 % interval |\n|---|--:|--:|--:|--:|\n");
-    for row in rows.iter().take(MOST_ROWS) {
-        let _ = write!(out, "| {}", code(&row.case.0));
-        let first = row.first_metric();
-        if let Some(of) = first.filter(|of| of.metric != Metric::Device) {
-            let _ = write!(out, "<br>{}", of.metric.text());
-        }
-        if let Some(reason) = &row.reason {
-            let _ = write!(out, "<br>{}", prose(reason));
-        }
-        if let Some(uncounted) = Uncounted::sentence(&row.uncounted) {
-            let _ = write!(out, "<br>{}", prose(&uncounted));
-        }
-        for change in beside(row) {
-            let _ = write!(out, "<br>{}", prose(&change));
-        }
-        if let Some(account) = row.account_told() {
-            let _ = write!(out, "<br>{}", prose(&account));
-        }
-        for finding in &row.findings {
-            let _ = write!(out, "<br>{}: {}", finding.cause, prose(&finding.evidence));
-        }
-        let known = |figure: Option<String>| figure.unwrap_or_else(|| NONE.to_owned());
-        let time =
-            |timing: &Option<Timing>| known(timing.as_ref().map(|of| of.median_ns.to_string()));
-        let [base, head, change] = match first {
-            None => [time(&row.base), time(&row.head), NONE.to_owned()],
-            Some(of) => [
-                of.metric.value(of.base),
-                of.metric.value(of.head),
-                format!("**{}**", of.change.ratio),
-            ],
+impl Document {
+    pub(crate) fn markdown(mut self) -> String {
+        self.clean();
+        let sign = match self.tone {
+            Tone::Calm => "",
+            Tone::Good => "✅ ",
+            Tone::Bad => "❌ ",
+            Tone::Doubtful => "⚠️ ",
         };
-        let interval = known(first.and_then(|of| interval(&of.change)));
-        let _ = writeln!(out, " | {base} | {head} | {change} | {interval} |");
-    }
-    left_out(out, rows.len());
-}
-
-fn violated(out: &mut String, violated: &[&ExpectationResult]) {
-    if violated.is_empty() {
-        return;
-    }
-    let _ = writeln!(out, "\n#### Violated expectations ({})\n", violated.len());
-    out.push_str("| expectation | case | against | ratio | 90 % interval | allowed |\n");
-    out.push_str("|---|---|---|--:|--:|--:|\n");
-    for expectation in violated.iter().take(MOST_ROWS) {
-        let against = expectation.against.as_ref();
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} | **{}** | {} | {} |",
-            prose(&expectation.name),
-            code(&expectation.case.0),
-            against.map_or(String::new(), |case| code(&case.0)),
-            expectation.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
-            factors(expectation).unwrap_or_else(|| NONE.to_owned()),
-            expectation.within.factor()
-        );
-    }
-    left_out(out, violated.len());
-}
-
-fn limits(out: &mut String, violated: &[&LimitResult]) {
-    if violated.is_empty() {
-        return;
-    }
-    let _ = writeln!(out, "\n#### Violated limits ({})\n", violated.len());
-    for limit in violated.iter().take(MOST_ROWS) {
-        let reason = limit.reason.as_deref().unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "- {}: {} {}<br>{}",
-            prose(&limit.name),
-            code(&limit.subject()),
-            prose(&limit.sentence()),
-            prose(reason)
-        );
-    }
-    left_out(out, violated.len());
-}
-
-fn left_out(out: &mut String, count: usize) {
-    if count > MOST_ROWS {
-        let _ = writeln!(out, "\nand {} more", count - MOST_ROWS);
+        let title = [&self.word, &self.subject];
+        let title: Vec<String> = title.iter().map(|part| prose(part)).collect();
+        let mut out = format!("### {sign}{}\n", title.join(": "));
+        if !self.sentence.is_empty() {
+            let _ = writeln!(out, "\n{}", prose(&self.sentence));
+        }
+        let blocks: Vec<&Block> = self.summary.iter().chain(&self.body).collect();
+        for (place, block) in blocks.iter().enumerate() {
+            let before = out.len();
+            lay(&mut out, block);
+            if out.len() > LARGEST {
+                out.truncate(before);
+                let left = blocks.len() - place;
+                let _ = writeln!(out, "\nThe last {left} parts have no room here.");
+                break;
+            }
+        }
+        out
     }
 }
 
-fn details(out: &mut String, report: &Report, summary: &SortedRows) {
-    let judgement = report.judgement;
-    out.push_str("\n<details><summary>How it was measured</summary>\n\n");
-    let sides = [
-        ("head", Some(&judgement.head)),
-        ("base", judgement.base.as_ref()),
-    ];
-    for (name, side) in sides {
-        let Some(side) = side else { continue };
-        let _ = writeln!(
-            out,
-            "- {name}: {} on {}, revision {}, {} invocations, {}",
-            code(&side.label),
-            code(&side.machine),
-            code(side.revision.as_deref().unwrap_or("none")),
-            side.invocations,
-            prose(&side.started)
-        );
-    }
-    for difference in judgement.differences.iter().take(MOST_ROWS) {
-        let _ = writeln!(
-            out,
-            "- differs: {} {} → {}",
-            prose(&difference.field),
-            code(&difference.base),
-            code(&difference.head)
-        );
-    }
-    let untold = judgement.differences.len().saturating_sub(MOST_ROWS);
-    if untold > 0 {
-        let _ = writeln!(out, "- and {untold} more differ");
-    }
-    for note in judgement.notes.iter().take(MOST_ROWS) {
-        let _ = writeln!(out, "- note: {}", prose(note));
-    }
-    if let Some(row) = summary.regressed.first() {
-        let _ = writeln!(
-            out,
-            "\nMeasure the slowest one again:\n\n```sh\n{}\n```",
-            reproduce(report, &row.case.0)
-        );
-    }
-    out.push_str("\n</details>\n");
+fn lay(out: &mut String, block: &Block) {
+    let _ = match block {
+        Block::Heading(title, rest, _) => {
+            let _ = writeln!(out, "\n#### {}", prose(title));
+            match rest.is_empty() {
+                true => Ok(()),
+                false => writeln!(out, "\n{}", prose(rest)),
+            }
+        }
+        Block::Text(paragraphs) => {
+            for paragraph in paragraphs {
+                let _ = writeln!(out, "\n{}", escaped(paragraph));
+            }
+            Ok(())
+        }
+        Block::Note(line) => writeln!(out, "\n{}", prose(line)),
+        Block::List(items) => {
+            if !items.is_empty() {
+                out.push('\n');
+            }
+            for item in items {
+                let lead = match item.lead.is_empty() {
+                    true => String::new(),
+                    false => format!("**{}**: ", prose(&item.lead)),
+                };
+                let below = item.below.iter().map(|line| format!("<br>{}", prose(line)));
+                let below: String = below.collect();
+                let _ = writeln!(out, "- {lead}{}{below}", prose(&item.text));
+            }
+            Ok(())
+        }
+        Block::Table(of) => table(out, of),
+        Block::Facts(facts) => {
+            out.push('\n');
+            for (name, value) in facts {
+                let _ = writeln!(out, "- {}: {}", prose(name), code(value));
+            }
+            Ok(())
+        }
+        Block::Command(words) => writeln!(out, "\n```sh\n{}\n```", words.join(" ")),
+        Block::Account(account) => writeln!(out, "\n- {}", prose(&account.sentence)),
+        Block::Details(title, blocks) => {
+            let _ = writeln!(out, "\n<details><summary>{}</summary>", prose(title));
+            blocks.iter().for_each(|block| lay(out, block));
+            writeln!(out, "\n</details>")
+        }
+        Block::Figure(..) | Block::Page(_) => Ok(()),
+    };
 }
 
-/// Text from outside as Markdown prose, on one line, also inside a table.
+fn table(out: &mut String, table: &Table) -> std::fmt::Result {
+    for line in &table.each {
+        writeln!(out, "\nEach: {}", prose(line))?;
+    }
+    let right = "--:|".repeat(table.heads.len());
+    let heads: String = table
+        .heads
+        .iter()
+        .map(|head| format!(" {head} |"))
+        .collect();
+    writeln!(out, "\n| {} |{heads}\n|---|{right}", table.label)?;
+    for row in &table.rows {
+        let label = match (table.ids, row.label.is_empty()) {
+            (true, false) => code(&row.label),
+            _ => prose(&row.label),
+        };
+        let below = row.below.iter().map(|line| format!("<br>{}", prose(line)));
+        // An interval is no link.
+        let figure = |c: char| c.is_ascii_digit() || "[]+-.,% x".contains(c);
+        let cells = row.cells.iter().map(|cell| match cell {
+            cell if cell.is_empty() => format!(" {NONE} |"),
+            cell if cell.chars().all(figure) => format!(" {cell} |"),
+            cell => format!(" {} |", escaped(cell)),
+        });
+        let (below, cells): (String, String) = (below.collect(), cells.collect());
+        writeln!(out, "| {label}{below} |{cells}")?;
+    }
+    match table.rest.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "\n{}", prose(&table.rest)),
+    }
+}
+
+/// Text as Markdown prose, on one line, also inside a table.
 fn prose(text: &str) -> String {
-    escaped(&shorten(&one_line(text), REASON))
+    escaped(&shorten(text, REASON))
 }
 
 /// The same of a line that is not cut.
@@ -262,6 +183,7 @@ fn code(text: &str) -> String {
 mod tests {
     use crate::Format;
     use crate::fixture::{self, difference};
+    use regatta_judge::judgement::{Cause, Word};
 
     #[test]
     fn comments_read_well() {
@@ -275,22 +197,25 @@ mod tests {
     fn differences_that_are_not_shown_are_counted() {
         let mut scene = fixture::failed();
         let one = difference("torch.packages.numpy", "1", "2");
-        scene.judgement.differences = vec![one; super::MOST_ROWS + 3];
-        assert!(
-            scene
-                .shown(Format::Markdown)
-                .contains("- and 3 more differ\n")
-        );
-        scene.judgement.differences.truncate(super::MOST_ROWS);
-        assert!(!scene.shown(Format::Markdown).contains("more differ"));
+        scene.judgement.differences = vec![one; crate::judgement::MOST_MARKDOWN + 3];
+        let text = scene.shown(Format::Markdown);
+        assert!(text.contains("\nand 3 more\n"), "{text}");
     }
 
     #[test]
     fn a_comment_has_a_largest_size() {
         let mut scene = fixture::large(4);
         let row = scene.judgement.rows.iter();
-        let row = row.max_by_key(|row| row.word).unwrap().clone();
-        scene.judgement.rows = vec![row; 2000];
-        assert!(scene.shown(Format::Markdown).len() < 65_536);
+        let mut row = row.max_by_key(|row| row.word).unwrap().clone();
+        scene.judgement.rows = vec![row.clone(); 2000];
+        row.reason = Some("word ".repeat(1_000_000));
+        row.word = Word::Error;
+        for case in 0..100 {
+            let evidence = format!("{case} {}", "x".repeat(300));
+            row.findings = vec![fixture::finding(Cause::CopiesAdded, &evidence, None); 50];
+            scene.judgement.rows.push(row.clone());
+        }
+        let text = scene.shown(Format::Markdown);
+        assert!(text.len() < 65_536 && text.contains("have no room here"));
     }
 }

@@ -1,4 +1,4 @@
-//! Text being laid out: lines of at most [`COLUMNS`] columns, in colour or not.
+//! A document on a terminal: lines of at most [`COLUMNS`] columns, in colour or not.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -6,15 +6,28 @@ use std::io::{self, Write};
 use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
 
-use crate::text::{one_line, shorten, shorten_middle, width, wrap};
+use crate::document::{Block, Document, Table, TableRow};
+use crate::labels::Labels;
+use crate::text::{shorten, shorten_middle, width, wrap};
+use regatta_judge::judgement::Word;
+use regatta_worker::attention::CaseId;
 
 /// Widest line.
 pub const COLUMNS: usize = 80;
 
-/// Longest reason, in columns; the whole of it is in the other formats.
+/// Longest paragraph below a line, in columns; the whole of it is in the other formats.
 const REASON: usize = 320;
 
-/// What something means to its reader.
+/// Columns before a line of a table or a list.
+const INDENT: usize = 2;
+
+/// Columns between two columns.
+const GAP: usize = 2;
+
+/// Columns before what belongs to a line.
+const BELOW: usize = 4;
+
+/// The meaning of a word or a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tone {
@@ -30,7 +43,16 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// How it is painted.
+    /// The tone of a case's word.
+    pub(crate) fn of(word: Word) -> Tone {
+        match word {
+            Word::Regressed | Word::Error => Tone::Bad,
+            Word::Improved => Tone::Good,
+            Word::Missing | Word::Inconclusive => Tone::Doubtful,
+            _ => Tone::Calm,
+        }
+    }
+
     fn style(self) -> Option<Style> {
         match self {
             Tone::Calm => None,
@@ -40,37 +62,21 @@ impl Tone {
         }
     }
 
-    /// How a word alone is painted.
-    pub(crate) fn strong(self) -> Style {
+    fn strong(self) -> Style {
         self.style().unwrap_or_default().bold()
     }
 }
 
-/// Text being laid out.
+/// A terminal that is written to.
 pub(crate) struct Screen<'o> {
     pub(crate) out: &'o mut dyn Write,
-    /// Whether everything until now was.
+    /// The first error of the writer.
     pub(crate) written: io::Result<()>,
     pub(crate) colour: bool,
-    /// Cases of one list.
-    pub(crate) most: usize,
-}
-
-/// What is laid out, as text: of a list at most so many cases.
-pub(crate) fn laid_out(colour: bool, most: usize, lay: impl FnOnce(&mut Screen)) -> String {
-    let mut bytes = Vec::new();
-    lay(&mut Screen {
-        out: &mut bytes,
-        // Memory takes whatever is written.
-        written: Ok(()),
-        colour,
-        most,
-    });
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl Screen<'_> {
-    pub(crate) fn paint(&self, text: impl Display, style: Style) -> String {
+    fn paint(&self, text: impl Display, style: Style) -> String {
         if self.colour {
             text.style(style).to_string()
         } else {
@@ -78,168 +84,175 @@ impl Screen<'_> {
         }
     }
 
-    pub(crate) fn line(&mut self, line: impl AsRef<str>) {
+    fn line(&mut self, line: impl AsRef<str>) {
         if self.written.is_ok() {
             self.written = writeln!(self.out, "{}", line.as_ref().trim_end());
         }
     }
 
-    /// A paragraph from outside, on one indent, cut where it is longer than [`REASON`].
-    pub(crate) fn wrapped(&mut self, indent: usize, text: &str) {
-        self.paragraph(indent, 0, &shorten(&one_line(text), REASON));
+    /// A paragraph, its first line at `indent`, the others `further`.
+    fn paragraph(&mut self, indent: usize, further: usize, text: &str) {
+        for (number, line) in wrap(text, COLUMNS - indent - further).iter().enumerate() {
+            let indent = indent + if number == 0 { 0 } else { further };
+            self.line(format!("{:indent$}{line}", ""));
+        }
     }
 
-    /// A paragraph of regatta's own, on one indent.
-    pub(crate) fn whole(&mut self, indent: usize, text: &str) {
-        self.paragraph(indent, 0, &one_line(text));
+    /// A paragraph below a line, cut where it is longer than [`REASON`].
+    fn below(&mut self, text: &str) {
+        self.paragraph(BELOW, 0, &shorten(text, REASON));
     }
 
-    /// A paragraph from outside, its first line at `indent`, the others two further.
-    pub(crate) fn hanging(&mut self, indent: usize, text: &str) {
-        self.paragraph(indent, 2, &one_line(text));
-    }
-
-    /// A painted word with what is said of it: `FAILED  quick: 48 same`.
-    pub(crate) fn painted_word(&mut self, word: &str, style: Style, text: &str) {
-        let rest = one_line(text);
+    /// `FAILED  quick: 48 same`.
+    pub(crate) fn headline(&mut self, document: &Document) {
+        let word = &document.word;
+        let subject = shorten(&document.subject, 40);
+        let parts = [subject, document.sentence.clone()];
+        let parts = parts.iter().filter(|part| !part.is_empty());
+        let rest = parts.map(String::as_str).collect::<Vec<_>>().join(": ");
+        if word.is_empty() {
+            return self.paragraph(0, INDENT, &rest);
+        }
         let lines = wrap(&format!("{word} {rest}"), COLUMNS - 3);
         for (number, line) in lines.iter().enumerate() {
-            match line.strip_prefix(word).filter(|_| number == 0) {
-                Some(rest) => self.line(format!("{} {rest}", self.paint(word, style))),
+            match line.strip_prefix(&**word).filter(|_| number == 0) {
+                Some(rest) => {
+                    let word = self.paint(word, document.tone.strong());
+                    self.line(format!("{word} {rest}"));
+                }
                 None => self.line(format!("  {line}")),
             }
         }
     }
 
-    fn paragraph(&mut self, indent: usize, others: usize, text: &str) {
-        for (number, line) in wrap(text, COLUMNS - indent - others).iter().enumerate() {
-            let indent = indent + if number == 0 { 0 } else { others };
-            self.line(format!("{:indent$}{line}", ""));
+    pub(crate) fn block(&mut self, block: &Block, before: Option<&Block>) {
+        match block {
+            Block::Heading(title, rest, tone) => {
+                self.line("");
+                match rest.is_empty() {
+                    true => self.line(self.paint(title, tone.strong())),
+                    false => self.paragraph(0, INDENT, &format!("{title}: {rest}")),
+                }
+            }
+            Block::Text(paragraphs) => {
+                if !paragraphs.is_empty() {
+                    self.line("");
+                }
+                for paragraph in paragraphs {
+                    self.paragraph(0, INDENT, paragraph);
+                }
+            }
+            Block::Note(line) => self.paragraph(0, INDENT, line),
+            Block::List(items) => {
+                for item in items {
+                    match item.lead.is_empty() {
+                        true => self.paragraph(INDENT, 2, &item.text),
+                        false => {
+                            self.paragraph(INDENT, 2, &format!("{}: {}", item.lead, item.text));
+                        }
+                    }
+                    item.below.iter().for_each(|line| self.below(line));
+                }
+            }
+            Block::Table(table) => {
+                let follows = match before {
+                    Some(Block::Heading(_, rest, _)) => rest.is_empty(),
+                    Some(Block::Note(_)) => true,
+                    _ => false,
+                };
+                if !follows {
+                    self.line("");
+                }
+                self.table(table);
+            }
+            Block::Facts(facts) => {
+                for (name, value) in facts {
+                    self.paragraph(INDENT, 2, &format!("{name}: {value}"));
+                }
+            }
+            Block::Command(words) => {
+                let whole = words.join(" ");
+                // It is never cut: broken between its words where it is too long for a line.
+                match whole.len() + BELOW <= COLUMNS {
+                    true => self.line(format!("    {whole}")),
+                    false => self.line(format!("    {}", words.join(" \\\n      "))),
+                }
+            }
+            Block::Account(account) => self.paragraph(INDENT, 2, &account.sentence),
+            Block::Figure(..) | Block::Details(..) | Block::Page(_) => {}
         }
     }
 
-    pub(crate) fn heading(&mut self, name: &str, count: usize, style: Style) {
-        self.line("");
-        self.painted(&format!("{name} ({count})"), style);
-    }
-
-    /// A line of one style.
-    pub(crate) fn painted(&mut self, line: &str, style: Style) {
-        self.line(self.paint(line, style));
-    }
-
-    pub(crate) fn case(&mut self, indent: usize, id: &str) {
-        let id = shorten_middle(&one_line(id), COLUMNS - indent);
-        let id = self.paint(id, Style::new().bold());
-        self.line(format!("{:indent$}{id}", ""));
-    }
-
-    /// Says how many of a list were left out.
-    pub(crate) fn left_out(&mut self, count: usize) {
-        if count > self.most {
-            let more = count - self.most;
-            self.line(format!("  and {more} more, which --all prints"));
+    /// A label that leaves no room for its figures has a line of its own: no figure is ever cut.
+    fn table(&mut self, table: &Table) {
+        let rows = &table.rows;
+        let ids: Vec<CaseId> = match table.ids {
+            true => rows.iter().map(|row| CaseId(row.label.clone())).collect(),
+            false => Vec::new(),
+        };
+        let names = Labels::new(ids.iter().filter(|id| !id.0.is_empty()));
+        let label = |place: usize| match ids.get(place).filter(|id| !id.0.is_empty()) {
+            Some(id) => names.label(id),
+            None => rows[place].label.clone(),
+        };
+        let labels: Vec<String> = (0..rows.len()).map(label).collect();
+        let common = names.common().map(|common| format!("all {common}"));
+        if let Some(line) = &common {
+            self.paragraph(INDENT, 2, &shorten(line, REASON));
         }
-    }
-}
-
-/// Columns before a line.
-const INDENT: usize = 2;
-
-/// Columns between two columns.
-const GAP: usize = 2;
-
-/// Columns before what belongs to a line.
-const BELOW: usize = 4;
-
-/// A row of a [`Grid`].
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct GridRow {
-    /// What it is of.
-    pub label: String,
-    /// Its figures, as many as there are heads; an empty one is not known.
-    pub cells: Vec<String>,
-    /// What its last figure means.
-    pub tone: Tone,
-    /// What belongs to it: paragraphs.
-    pub below: Vec<String>,
-}
-
-/// A table: labels, and figures right of them.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Grid {
-    /// What stands over the labels.
-    pub label: &'static str,
-    /// What stands over the figures.
-    pub heads: Vec<&'static str>,
-    /// Its rows.
-    pub rows: Vec<GridRow>,
-}
-
-impl Grid {
-    /// The heads of columns that have a figure in some line, with their places and widths.
-    fn columns(&self) -> Vec<(usize, &'static str, usize)> {
-        let columns = self.heads.iter().enumerate().filter_map(|(place, head)| {
-            let cells = self.rows.iter().filter_map(|line| line.cells.get(place));
-            let widest = cells.map(|cell| width(cell)).max().unwrap_or(0);
-            (widest > 0).then(|| (place, *head, widest.max(width(head))))
-        });
-        columns.collect()
-    }
-
-    /// Prints at most so many of its rows. A label that leaves no room for its figures has a line of its own: no figure
-    /// is ever cut.
-    pub(crate) fn print(&self, screen: &mut Screen, most: usize) {
-        let columns = self.columns();
-        let figures: usize = columns.iter().map(|(_, _, wide)| GAP + wide).sum();
+        for line in &table.each {
+            self.paragraph(INDENT, 2, &shorten(&format!("each: {line}"), REASON));
+        }
+        let widest = |place: usize| {
+            let cells = rows.iter().filter_map(|row| row.cells.get(place));
+            let cells = cells.map(|cell| width(cell)).max().unwrap_or(0);
+            cells.max(width(table.heads[place]))
+        };
+        let widths: Vec<usize> = (0..table.heads.len()).map(widest).collect();
+        let figures: usize = widths.iter().map(|wide| GAP + wide).sum();
         let room = COLUMNS.saturating_sub(INDENT + figures);
         // A line without figures has all of it.
-        let figured = |line: &&GridRow| line.cells.iter().any(|cell| !cell.is_empty());
-        let labels = self.rows.iter().filter(figured);
-        let labels = labels.map(|line| width(&line.label));
-        let labels = labels.filter(|label| *label <= room);
-        let first = labels.max().unwrap_or(0).max(width(self.label));
-        if !columns.is_empty() {
-            let mut head = format!("{:INDENT$}{:first$}", "", self.label);
-            for (_, name, wide) in &columns {
+        let figured = |row: &TableRow| row.cells.iter().any(|cell| !cell.is_empty());
+        let beside = rows.iter().zip(&labels).filter(|(row, _)| figured(row));
+        let beside = beside.map(|(_, label)| width(label));
+        let beside = beside.filter(|label| *label <= room);
+        let first = beside.max().unwrap_or(0).max(width(table.label));
+        if !widths.is_empty() {
+            let mut head = format!("{:INDENT$}{:first$}", "", table.label);
+            for (name, wide) in table.heads.iter().zip(&widths) {
                 head += &format!("{:GAP$}{name:>wide$}", "");
             }
-            let head = screen.paint(head, Style::new().dimmed());
-            screen.line(head);
+            self.line(self.paint(head, Style::new().dimmed()));
         }
-        for line in self.rows.iter().take(most) {
-            let label = shorten_middle(&line.label, COLUMNS - INDENT);
+        for (row, label) in rows.iter().zip(&labels) {
+            let label = shorten_middle(label, COLUMNS - INDENT);
             let bold = Style::new().bold();
-            let mut text = format!("{:INDENT$}{}", "", screen.paint(&label, bold));
-            let cell = |place: usize| line.cells.get(place).map_or("", String::as_str);
-            if columns.iter().any(|(place, _, _)| !cell(*place).is_empty()) {
+            let mut text = format!("{:INDENT$}{}", "", self.paint(&label, bold));
+            if figured(row) {
                 let mut used = width(&label);
                 if used > first {
-                    screen.line(&text);
+                    self.line(&text);
                     (text, used) = (" ".repeat(INDENT), 0);
                 }
                 text += &" ".repeat(first - used);
-                // Padded outside the paint, and nothing after the last figure.
-                let known = columns
-                    .iter()
-                    .filter(|(place, _, _)| !cell(*place).is_empty());
-                let last = known.map(|(place, _, _)| *place).max();
-                for (place, _, wide) in &columns {
-                    let figure = cell(*place);
+                let last = row.cells.iter().rposition(|cell| !cell.is_empty());
+                for (place, (figure, wide)) in row.cells.iter().zip(&widths).enumerate() {
+                    // Padded outside the paint, and nothing after the last figure.
                     text += &" ".repeat(GAP + wide - width(figure));
-                    match line.tone.style().filter(|_| place + 1 == self.heads.len()) {
-                        Some(style) => text += &screen.paint(figure, style),
+                    match row.tone.style().filter(|_| place + 1 == widths.len()) {
+                        Some(style) => text += &self.paint(figure, style),
                         None => text += figure,
                     }
-                    if Some(*place) == last {
+                    if Some(place) == last {
                         break;
                     }
                 }
             }
-            screen.line(text);
-            for paragraph in &line.below {
-                screen.wrapped(BELOW, paragraph);
-            }
+            self.line(text);
+            row.below.iter().for_each(|line| self.below(line));
+        }
+        if !table.rest.is_empty() {
+            self.paragraph(INDENT, 2, &table.rest);
         }
     }
 }
@@ -248,27 +261,33 @@ impl Grid {
 mod tests {
     use super::*;
 
-    fn line(label: &str, cells: &[&str]) -> GridRow {
-        GridRow {
+    fn row(label: &str, cells: &[&str]) -> TableRow {
+        TableRow {
             label: label.to_owned(),
             cells: cells.iter().map(|cell| (*cell).to_owned()).collect(),
-            ..GridRow::default()
+            ..TableRow::default()
         }
     }
 
     #[test]
     fn a_label_without_room_has_a_line_of_its_own() {
         let long = "0123456789".repeat(9);
-        let table = Grid {
+        let table = Table {
             label: "case",
             heads: vec!["time", "never", "change"],
             rows: vec![
-                line("short", &["1.00 µs", "", "+1.0 %"]),
-                line(&long, &["12.0 µs", "", "+12.0 %"]),
-                line("nothing", &["", "", ""]),
+                row("short", &["1.00 µs", "", "+1.0 %"]),
+                row(&long, &["12.0 µs", "", "+12.0 %"]),
+                row("nothing", &["", "", ""]),
             ],
+            ..Table::default()
         };
-        let text = laid_out(false, usize::MAX, |screen| table.print(screen, usize::MAX));
+        let body = vec![Block::heading("Times"), Block::Table(table)];
+        let document = Document {
+            body,
+            ..Document::default()
+        };
+        let text = document.text(false);
         crate::fixture::fits(&text);
         insta::assert_snapshot!(text);
     }

@@ -1,12 +1,11 @@
 //! What deserves to be read first, the same in every format.
 
 use super::exporter::Report;
+use super::screen::Tone;
 use super::text::shell_command;
 use regatta_core::suite::names_a_file;
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{
-    Change, ExpectationResult, Judgement, LimitResult, MetricRow, Row, Word,
-};
+use regatta_judge::judgement::{Change, ExpectationResult, Judgement, LimitResult, Row, Word};
 use regatta_measure::laps::TimeSpent;
 use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, Share};
 
@@ -97,18 +96,17 @@ impl<'a> SortedRows<'a> {
         }
     }
 
-    /// The lists of rows, each with its heading and whether it is against the verdict (1), for
-    /// it (-1), or neither.
-    pub fn lists(&self) -> Vec<(&'static str, i8, &[&'a Row])> {
-        let mut lists: Vec<(&'static str, i8, &[&'a Row])> = vec![
-            ("Errors", 1, &self.errors),
-            ("Regressed", 1, &self.regressed),
-            ("Missing", 0, &self.missing),
-            ("Inconclusive", 0, &self.inconclusive),
+    /// The lists of rows that are not empty, each with its heading.
+    pub(crate) fn lists(&self) -> Vec<(&'static str, Tone, &[&'a Row])> {
+        let mut lists: Vec<(&'static str, Tone, &[&'a Row])> = vec![
+            ("Errors", Tone::Bad, &self.errors),
+            ("Regressed", Tone::Bad, &self.regressed),
+            ("Missing", Tone::Doubtful, &self.missing),
+            ("Inconclusive", Tone::Doubtful, &self.inconclusive),
         ];
         let restructured = self.restructured.iter();
-        lists.extend(restructured.map(|(name, rows)| (*name, 0, rows.as_slice())));
-        lists.push(("Improved", -1, &self.improved));
+        lists.extend(restructured.map(|(name, rows)| (*name, Tone::Doubtful, rows.as_slice())));
+        lists.push(("Improved", Tone::Good, &self.improved));
         lists.retain(|(_, _, rows)| !rows.is_empty());
         lists
     }
@@ -168,16 +166,6 @@ pub fn evidence(row: &Row) -> Option<Vec<String>> {
     let figures = [of.from_to(), of.change.ratio.to_string()];
     let parts = name.into_iter().chain(figures);
     Some(parts.chain(interval(&of.change)).collect())
-}
-
-/// What is told beside the figures of the metric that is shown: others that regressed, where its
-/// own change went, then structure, those that fail first.
-pub fn beside(row: &Row) -> Vec<String> {
-    let shown = row.first_metric().map(|of| of.metric);
-    let others = row.regressed();
-    let others = others.filter(|of| Some(of.metric) != shown || of.account.is_some());
-    let others = others.map(MetricRow::sentence);
-    others.chain(row.structure_beside_causes()).collect()
 }
 
 /// The interval of a change, in the unit of its estimate: `[+10.1 %, +14.2 %]`.

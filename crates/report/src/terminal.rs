@@ -1,26 +1,14 @@
-//! The answer on standard output: verdict, reasons, what changed, the rest.
+//! The answer on standard output, at most [`COLUMNS`] columns wide.
 //!
-//! At most [`COLUMNS`] columns. Colour is asked for by [`TerminalOptions::colour`] and
-//! printed through `anstream`, which drops it in pipes and under `NO_COLOR`.
-
-mod cases;
+//! Colour is asked for by [`TerminalOptions::colour`] and printed through `anstream`, which drops
+//! it in pipes and under `NO_COLOR`.
 
 use std::io::{self, Write};
 
-use self::cases::{list, table, table_alone};
-use super::by_axes::by_axes;
+use super::judgement;
 pub use super::screen::COLUMNS;
-use super::screen::{Screen, Tone, laid_out};
-use super::summary::{SortedRows, tally_of};
-use super::text::{one_line, shorten};
-use regatta_judge::judgement::{
-    ExpectationResult, Judgement, LimitResult, SideSummary, VerdictOutcome, Word,
-};
+use regatta_judge::judgement::Judgement;
 use regatta_judge::spread::Spread;
-use regatta_worker::units::counted;
-
-/// Cases of one list, where not all were asked for.
-const MOST_ROWS: usize = 20;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,10 +21,7 @@ pub struct TerminalOptions {
 
 /// The answer, ending in a newline.
 pub fn render(judgement: &Judgement, options: TerminalOptions) -> String {
-    let mut bytes = Vec::new();
-    // Memory takes whatever is written.
-    let _ = write(judgement, options, &mut bytes);
-    String::from_utf8_lossy(&bytes).into_owned()
+    judgement::terminal(judgement, options.all).text(options.colour)
 }
 
 /// Writes the answer line by line.
@@ -48,175 +33,12 @@ pub fn write(
     options: TerminalOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut screen = Screen {
-        out,
-        written: Ok(()),
-        colour: options.colour,
-        most: match options.all {
-            true => usize::MAX,
-            false => MOST_ROWS,
-        },
-    };
-    let summary = SortedRows::new(judgement);
-    verdict(&mut screen, judgement);
-    let out = &mut screen;
-    let (first, others): (Vec<_>, Vec<_>) = summary
-        .lists()
-        .into_iter()
-        .partition(|(_, against, _)| *against > 0);
-    for (name, _, rows) in first {
-        list(out, name, rows, Tone::Bad);
-    }
-    expectations(out, &summary.violated);
-    limits(out, &summary.limits);
-    for (name, against, rows) in others {
-        let tone = if against < 0 {
-            Tone::Good
-        } else {
-            Tone::Doubtful
-        };
-        list(out, name, rows, tone);
-    }
-    if judgement.structure_only {
-        // No case has a time, and the lists above have what is to be said of a structure.
-    } else if judgement.base.is_none() && !judgement.rows.is_empty() {
-        table_alone(out, &judgement.rows);
-    } else if options.all {
-        table(out, &judgement.rows);
-    }
-    closing(&mut screen, judgement, &summary);
-    screen.written
+    judgement::terminal(judgement, options.all).write(options.colour, out)
 }
 
-fn verdict(screen: &mut Screen, judgement: &Judgement) {
-    let verdict = &judgement.verdict;
-    let style = match verdict.outcome {
-        VerdictOutcome::Passed => Tone::Good.strong(),
-        VerdictOutcome::Failed => Tone::Bad.strong(),
-        VerdictOutcome::Inconclusive => Tone::Doubtful.strong(),
-    };
-    let mut text = shorten(&one_line(&judgement.suite), 40);
-    if !verdict.shown.is_empty() {
-        text += &format!(": {}", verdict.shown);
-    }
-    screen.painted_word(verdict.outcome.text(), style, &text);
-    for reason in &verdict.reasons {
-        screen.wrapped(2, reason);
-    }
-    let summary = by_axes(judgement);
-    if !summary.is_empty() {
-        screen.whole(2, &summary);
-    }
-    let side = |name: &str, side: &SideSummary| {
-        let revision = side.revision.as_deref().unwrap_or("no revision");
-        format!(
-            "{name} {} ({}, {}, {})",
-            side.label,
-            side.machine,
-            shorten(revision, 13),
-            counted(side.invocations as usize, "invocation")
-        )
-    };
-    screen.line("");
-    screen.wrapped(2, &side("head", &judgement.head));
-    if let Some(base) = &judgement.base {
-        screen.wrapped(2, &side("base", base));
-    }
-    for difference in &judgement.incomparable {
-        screen.wrapped(
-            2,
-            &format!(
-                "not comparable: {} {} → {}",
-                difference.field, difference.base, difference.head
-            ),
-        );
-    }
-}
-
-fn expectations(screen: &mut Screen, violated: &[&ExpectationResult]) {
-    if violated.is_empty() {
-        return;
-    }
-    screen.heading("Violated expectations", violated.len(), Tone::Bad.strong());
-    // The worst first, and with it all others of the same name.
-    let mut left: Vec<&ExpectationResult> = violated.iter().take(screen.most).copied().collect();
-    while let Some(first) = left.first().copied() {
-        let (same, others): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|one| one.name == first.name);
-        screen.wrapped(2, &first.name);
-        cases::violated(screen, &same);
-        left = others;
-    }
-    screen.left_out(violated.len());
-}
-
-fn limits(screen: &mut Screen, violated: &[&LimitResult]) {
-    if violated.is_empty() {
-        return;
-    }
-    screen.heading("Violated limits", violated.len(), Tone::Bad.strong());
-    for limit in violated.iter().take(screen.most) {
-        screen.wrapped(2, &limit.name);
-        screen.case(4, &limit.subject());
-        screen.wrapped(4, &limit.sentence());
-        if let Some(reason) = &limit.reason {
-            screen.wrapped(4, reason);
-        }
-    }
-    screen.left_out(violated.len());
-}
-
-fn closing(screen: &mut Screen, judgement: &Judgement, summary: &SortedRows) {
-    screen.line("");
-    let rest = summary.rest_line();
-    if !rest.is_empty() {
-        screen.wrapped(0, &format!("the rest: {rest}"));
-    }
-    let expectations = judgement.expectations.iter().map(|of| of.word);
-    let limits = judgement.limits.iter().map(|of| of.word);
-    counts(screen, "expectations", expectations);
-    counts(screen, "limits", limits);
-    for note in &judgement.notes {
-        screen.wrapped(0, &format!("note: {note}"));
-    }
-}
-
-/// How many of all are met, and what is with the others.
-fn counts(screen: &mut Screen, name: &str, words: impl Iterator<Item = Word>) {
-    let parts = tally_of(words).into_iter().map(|(word, count)| match word {
-        Word::Same => format!("{count} met"),
-        Word::Regressed => format!("{count} violated"),
-        word => format!("{count} {}", word.text()),
-    });
-    let parts: Vec<String> = parts.collect();
-    if !parts.is_empty() {
-        screen.wrapped(0, &format!("{name}: {}", parts.join(", ")));
-    }
-}
-
-/// How well a run knows its times, in a table.
+/// The variation of a run's times, in a table.
 pub fn spread(suite: &str, spreads: &[Spread]) -> String {
-    laid_out(false, usize::MAX, |screen| {
-        screen.line(one_line(suite));
-        screen.line("");
-        screen.line(format!(
-            "{:>12} {:>12} {:>10} {:>10} {:>10}",
-            "median", "invocations", "samples", "within", "between"
-        ));
-        for spread in spreads {
-            screen.case(0, &spread.case.0);
-            screen.line(format!(
-                "{:>12} {:>12} {:>10} {:>10.2} {:>10.2}",
-                spread.median_ns, spread.invocations, spread.samples, spread.within, spread.between
-            ));
-        }
-        screen.line("");
-        screen.wrapped(
-            0,
-            "within: coefficient of variation of the samples of one invocation, the median over \
-             the invocations. between: that of the invocations' medians, which are what is judged.",
-        );
-    })
+    judgement::spread(suite, spreads).text(false)
 }
 
 #[cfg(test)]

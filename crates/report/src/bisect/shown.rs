@@ -2,9 +2,9 @@
 
 use super::{Bisect, described, is_printable, named};
 use crate::RenderError;
-use crate::document::{Block, Document, Item};
-use crate::figures::{TriedVersion, Versions, svg};
-use crate::screen::{Grid, GridRow, Tone};
+use crate::document::{Block, Document, Item, Table, TableRow};
+use crate::figures::{Trend, svg};
+use crate::screen::Tone;
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, TriedOutcome};
@@ -37,22 +37,34 @@ pub fn text(bisect: &Bisect) -> String {
 pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
     let case = followed(bisect);
     let mut body = Vec::new();
-    let versions = Versions::new(stops(bisect, case.as_ref()), step(bisect, bisect.found()));
-    if let Some(versions) = versions {
-        let how = "How many times as long it takes as the good end, with its interval; the number \
-                   is the order in which they were tried, a cross below is one that was skipped. \
-                   The step lies in the band.";
-        body.push(Block::Heading(
-            "Every version that was tried".to_owned(),
-            how.to_owned(),
-        ));
-        body.push(Block::Figure(svg(&versions)?, Vec::new()));
+    let points = points(bisect, case.as_ref());
+    if points.len() > 1 {
+        let at = |place: usize| points.iter().find(|of| of.0 == place).map(|of| of.1);
+        let step = step(bisect, bisect.found());
+        let step = step.and_then(|(before, after)| Some((after, at(before)?, at(after)?)));
+        let name = |at: usize| {
+            bisect
+                .row
+                .get(at)
+                .map_or("", |of| of.name.as_str())
+                .to_owned()
+        };
+        let trend = Trend {
+            title: "Each version against the good end".to_owned(),
+            steps: step.into_iter().collect(),
+            ratio: true,
+            name: &name,
+            points,
+        };
+        body.push(Block::heading("Every version that was tried"));
+        body.push(Block::Figure(svg(&trend)?, Vec::new()));
     }
     body.push(Block::heading("Comparisons, in the order made"));
-    body.push(Block::table(Grid {
+    body.push(Block::Table(Table {
         label: "version",
         heads: vec!["number", "against", "change", "says"],
         rows: steps(bisect, case.as_ref()),
+        ..Table::default()
     }));
     document(bisect, body).page()
 }
@@ -108,11 +120,12 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
             Ending::Found(_) => Tone::Bad,
             _ => Tone::Doubtful,
         },
-        first_lines: vec![format!("{word}  {suite}"), sentence.clone()],
-        kicker: format!("{suite}: {word}"),
-        headline: sentence,
+        word: word.to_owned(),
+        subject: suite,
+        sentence,
         summary,
         body,
+        ..Document::default()
     }
 }
 
@@ -200,35 +213,18 @@ fn of_case<'a>(tried: &'a Tried, case: Option<&String>) -> Option<&'a CaseReadin
     tried.cases().iter().find(|of| of.case.0 == *case)
 }
 
-/// What is drawn: each version of the row that was compared with the good end.
-fn stops<'a>(bisect: &'a Bisect, case: Option<&String>) -> Vec<TriedVersion<'a>> {
-    let Some(good) = bisect.row.first() else {
-        return Vec::new();
-    };
-    let of_row = bisect.tried.iter().enumerate();
-    let of_row = of_row.filter(|(_, tried)| tried.base == good.spec);
-    let stops = of_row.filter_map(|(number, tried)| {
-        let at = bisect.row.iter().position(|v| v.spec == tried.head)?;
-        let reading = of_case(tried, case).and_then(|of| of.reading);
-        let reading = reading.filter(|reading| reading.is_usable());
-        Some(TriedVersion {
-            at,
-            number: Some(number + 1),
-            name: &bisect.row[at].name,
-            ratio: reading.map(|of| [of.low, of.ratio, of.high].map(|ratio| ratio.0)),
-            word: reading.map_or(Word::Missing, |of| of.word),
-        })
+/// The places of versions that were compared with the good end, with their ratios.
+fn points(bisect: &Bisect, case: Option<&String>) -> Vec<(usize, f64)> {
+    let good = bisect.row.first().map(|good| &good.spec);
+    let tried = bisect.tried.iter().filter(|of| Some(&of.base) == good);
+    let points = tried.filter_map(|tried| {
+        let at = bisect.row.iter().position(|of| of.spec == tried.head)?;
+        let reading = of_case(tried, case)?.reading.filter(|of| of.is_usable())?;
+        Some((at, reading.ratio.0))
     });
-    let first = TriedVersion {
-        at: 0,
-        number: None,
-        name: &good.name,
-        ratio: Some([1.0; 3]),
-        word: Word::Same,
-    };
-    let mut stops: Vec<TriedVersion> = std::iter::once(first).chain(stops).collect();
-    stops.sort_by_key(|stop| stop.at);
-    stops
+    let mut points: Vec<(usize, f64)> = std::iter::once((0, 1.0)).chain(points).collect();
+    points.sort_by_key(|(at, _)| *at);
+    points
 }
 
 /// Where the step is in the row.
@@ -244,7 +240,7 @@ fn step(bisect: &Bisect, found: Option<&FoundStep>) -> Option<(usize, usize)> {
 }
 
 /// Each comparison.
-fn steps(bisect: &Bisect, case: Option<&String>) -> Vec<GridRow> {
+fn steps(bisect: &Bisect, case: Option<&String>) -> Vec<TableRow> {
     let each = bisect.tried.iter().enumerate();
     let each = each.map(|(number, tried)| {
         let of = of_case(tried, case);
@@ -260,7 +256,8 @@ fn steps(bisect: &Bisect, case: Option<&String>) -> Vec<GridRow> {
             (Some(word), Some(_)) => word.text(),
             _ => "skipped",
         };
-        GridRow {
+        TableRow {
+            link: String::new(),
             label: named(bisect, &tried.head).to_owned(),
             cells: vec![
                 (number + 1).to_string(),

@@ -1,16 +1,12 @@
 //! Figures, one a file, drawn through plotters on any backend; in pages they are SVG.
 
-mod forest;
 mod splits;
-mod throughput;
 mod timeline;
-mod versions;
+mod trend;
 
-pub(super) use forest::{Forest, NAMED, Whisker};
 pub(super) use splits::Splits;
-pub(super) use throughput::{Bar, Throughput};
 pub(super) use timeline::{DRAWN, LegendView, Timeline, busiest, legend};
-pub(super) use versions::{TriedVersion, Versions};
+pub(super) use trend::Trend;
 
 use std::ops::Range;
 

@@ -1,7 +1,6 @@
 //! A history as it is shown: in a terminal, as a page, as JSON.
 
-mod page;
-mod terminal;
+mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -10,14 +9,14 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::screen::Tone;
 use super::text::one_line;
 use regatta_core::record::history::History;
 use regatta_judge::history::{Event, Lost, Options, REFERENCE, Series, Step, Trend, Trends, Who};
 use regatta_judge::judgement::Mismatch;
 use regatta_worker::units::{ARROW, Ratio, counted};
 
-pub use page::page;
-pub use terminal::text;
+pub use shown::{page, text};
 
 /// What is shown of a history.
 #[derive(Clone, Copy, Debug)]
@@ -212,12 +211,12 @@ fn differences(all: &[Mismatch]) -> Vec<String> {
     each.collect()
 }
 
-/// How the tone of a change is called in the style sheet.
-fn tone(who: &Who, ratio: Ratio) -> &'static str {
-    match who {
-        _ if who.is_beside_the_code() => "doubtful",
-        _ if ratio > Ratio::ONE => "bad",
-        _ => "good",
+/// The tone of a change.
+fn tone(who: &Who, ratio: Ratio) -> Tone {
+    match ratio > Ratio::ONE {
+        _ if who.is_beside_the_code() => Tone::Doubtful,
+        true => Tone::Bad,
+        false => Tone::Good,
     }
 }
 

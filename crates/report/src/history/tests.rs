@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::fixture::{fits, noise};
+use crate::fixture::{fits, noise, stands_alone};
 use regatta_core::record::history::{About, Came, Figures, Kept};
 use regatta_judge::history::{series, trends};
 use regatta_worker::attention::CaseId;
@@ -119,29 +119,18 @@ fn json_names_cases_and_runs() {
 }
 
 #[test]
-fn the_page_holds_every_case_and_nothing_in_it_is_markup() {
+fn the_page_draws_what_changed_and_nothing_in_it_is_markup() {
     let text = with(&[], 30, |shown| page(shown).unwrap());
+    stands_alone(&text);
     for part in [
         "1 change since 2023-12-14: 1 slower",
-        "all 12 cases of cpu&#x2f;flash",
-        "<a href=\"45.html\">2023-12-29</a>",
+        "<a href=\"45.html\">all 12 cases of cpu",
+        "Times of cpu/flash:",
         "&lt;&#x2f;script&gt; died",
     ] {
         assert!(text.contains(part), "{part}");
     }
-    let (_, data) = text.split_once("id=\"data\">").unwrap();
-    let (data, _) = data.split_once("</script>").unwrap();
-    let data: serde_json::Value = serde_json::from_str(data).unwrap();
-    let cases = data["cases"].as_array().unwrap();
-    assert_eq!(cases.len(), 24);
-    let mut before = String::new();
-    for (case, id) in cases.iter().zip(&history().cases) {
-        before.truncate(case["i"][0].as_u64().unwrap() as usize);
-        before += case["i"][1].as_str().unwrap();
-        assert_eq!(before, id.0);
-        assert!(case["v"].as_str().unwrap().split(' ').count() <= 60);
-    }
-    assert!(text.matches("http://").count() <= 1, "only a name space");
+    assert_eq!(text.matches("<svg").count(), 2);
     let none = with(&["no such case"], 30, |shown| page(shown).unwrap());
     assert!(none.contains("No change since"));
 }

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde::Serialize;
-
-use super::context::{sign, tone};
-use crate::summary::SortedRows;
-use crate::summary::tally_of;
-use crate::text::one_line;
+use super::context::sign;
+use crate::document::{Block, Table, TableRow};
+use crate::judgement::time;
+use crate::screen::Tone;
+use crate::summary::{SortedRows, tally_of};
 use regatta_core::record::side::median;
-use regatta_judge::judgement::{Judgement, Row, Timing, Word};
+use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{NONE, Ratio};
+use regatta_worker::units::Ratio;
 
 /// How much of many cases a page shows.
 #[derive(Clone, Copy)]
@@ -109,37 +108,32 @@ pub(super) fn worst_first(rows: &[Row]) -> Vec<usize> {
 /// Rows that are listed.
 const LISTED: usize = 50;
 
-/// A case, as the template takes it.
-#[derive(Serialize)]
-pub(super) struct WorstRow {
-    case: String,
-    word: &'static str,
-    tone: &'static str,
-    sign: &'static str,
-    base: String,
-    head: String,
-    change: String,
-}
-
-/// The first of the cases at these places.
-pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<WorstRow> {
-    let worst = worst.iter().take(LISTED).map(|&place| &rows[place]);
-    let time = |timing: &Option<Timing>| match timing {
-        Some(timing) => timing.median_ns.to_string(),
-        None => NONE.to_owned(),
-    };
-    let row = |row: &Row| WorstRow {
-        case: one_line(&row.case.0),
-        word: row.word.text(),
-        tone: tone(row.word),
-        sign: sign(row.word),
-        base: time(&row.base),
-        head: time(&row.head),
-        change: row
-            .change()
-            .map_or(NONE.to_owned(), |of| of.ratio.to_string()),
-    };
-    worst.map(row).collect()
+/// A table of the first of the cases at these places.
+pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<Block> {
+    let listed = worst.iter().take(LISTED).map(|&place| &rows[place]);
+    let listed = listed.map(|row| TableRow {
+        label: row.case.0.clone(),
+        cells: vec![
+            time(&row.base),
+            time(&row.head),
+            row.change()
+                .map_or_else(String::new, |of| of.ratio.to_string()),
+            format!("{} {}", sign(row.word), row.word.text()),
+        ],
+        tone: Tone::of(row.word),
+        ..TableRow::default()
+    });
+    vec![Block::Table(Table {
+        label: "case",
+        heads: vec!["base", "head", "change", "verdict"],
+        rows: listed.collect(),
+        ids: true,
+        rest: match rows.len() > LISTED {
+            true => format!("The worst {LISTED} of {} cases.", rows.len()),
+            false => String::new(),
+        },
+        ..Table::default()
+    })]
 }
 
 /// Rows of the table by variant; of more it is by variant alone.
@@ -148,19 +142,9 @@ const MOST_KINDS: usize = 100;
 /// Of fewer cases the table itself says it.
 const LEAST: usize = 200;
 
-/// Cases of a kind.
-#[derive(Serialize)]
-pub(super) struct KindView {
-    name: String,
-    cases: usize,
-    told: String,
-    median: String,
-    slowest: String,
-}
-
-/// Every case by variant, number format and direction, or by variant where these are many;
-/// none of few cases.
-pub(super) fn kinds(rows: &[Row]) -> Vec<KindView> {
+/// A table of all cases by variant, number format and direction, or by variant where these are
+/// many; none of few cases.
+pub(super) fn kinds(rows: &[Row]) -> Vec<Block> {
     if rows.len() < LEAST {
         return Vec::new();
     }
@@ -184,23 +168,31 @@ pub(super) fn kinds(rows: &[Row]) -> Vec<KindView> {
         kinds = by(&[]);
     }
     let kinds = kinds.into_iter().take(MOST_KINDS);
-    kinds.map(|(name, rows)| kind(&name, &rows)).collect()
+    let table = Table {
+        label: "variant",
+        heads: vec!["cases", "verdicts", "median change", "slowest"],
+        rows: kinds.map(|(name, rows)| kind(name, &rows)).collect(),
+        ..Table::default()
+    };
+    let title = "By variant, number format and direction".to_owned();
+    vec![Block::Details(title, vec![Block::Table(table)])]
 }
 
-fn kind(name: &str, rows: &[&Row]) -> KindView {
-    let words = tally_of(rows.iter().map(|row| row.word));
-    let words = words
-        .iter()
-        .map(|(word, count)| format!("{count} {}", word.text()));
+fn kind(label: String, rows: &[&Row]) -> TableRow {
+    let words = tally_of(rows.iter().map(|row| row.word)).into_iter();
+    let words = words.map(|(word, count)| format!("{count} {}", word.text()));
     let ratios = rows.iter().filter_map(|row| Some(row.change()?.ratio));
     let ratios: Vec<Ratio> = ratios.filter(|ratio| ratio.is_finite()).collect();
     let slowest = ratios.iter().copied().max_by(Ratio::total_cmp);
-    let shown = |ratio: Option<Ratio>| ratio.map_or(NONE.to_owned(), |ratio| ratio.to_string());
-    KindView {
-        name: one_line(name),
-        cases: rows.len(),
-        told: words.collect::<Vec<_>>().join(", "),
-        median: shown(median(&ratios)),
-        slowest: shown(slowest),
+    let shown = |ratio: Option<Ratio>| ratio.map_or_else(String::new, |ratio| ratio.to_string());
+    TableRow {
+        label,
+        cells: vec![
+            rows.len().to_string(),
+            words.collect::<Vec<_>>().join(", "),
+            shown(median(&ratios)),
+            shown(slowest),
+        ],
+        ..TableRow::default()
     }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use serde::Serialize;
-
 use super::case::log;
 use super::chosen::{EXCERPT, PageLimits, in_full};
 use super::figures::{InvocationSamples, most};
+use super::linked;
+use crate::document::Block;
 use crate::exporter::{RenderError, Report};
 use crate::summary::SortedRows;
-use crate::text::one_line;
 use regatta_core::record::side::CaseRecord;
 use regatta_judge::judgement::Word;
 use regatta_worker::attention::CaseId;
@@ -67,6 +66,19 @@ impl<'a> PageContext<'a> {
         Ok(context)
     }
 
+    /// The blocks, in whose tables each case that the page has is a link to it.
+    pub fn linked(&self, mut blocks: Vec<Block>) -> Vec<Block> {
+        for block in &mut blocks {
+            let Block::Table(table) = block else { continue };
+            for row in table.rows.iter_mut().filter(|_| table.ids) {
+                if self.cases.contains(&CaseId(row.label.clone())) {
+                    row.link = linked(&row.label);
+                }
+            }
+        }
+        blocks
+    }
+
     /// True where every case is shown in full.
     pub fn few(&self) -> bool {
         self.in_full.len() == self.report.judgement.rows.len()
@@ -94,32 +106,6 @@ impl<'a> PageContext<'a> {
         } else {
             Share(0.05)
         }
-    }
-}
-
-/// A fact in which the sides differ.
-#[derive(Serialize)]
-pub struct DifferenceView {
-    pub field: String,
-    pub base: String,
-    pub head: String,
-}
-
-pub fn difference(difference: &regatta_judge::judgement::Mismatch) -> DifferenceView {
-    DifferenceView {
-        field: one_line(&difference.field),
-        base: one_line(&difference.base),
-        head: one_line(&difference.head),
-    }
-}
-
-/// How a word is coloured; the word itself always stands beside its colour.
-pub fn tone(word: Word) -> &'static str {
-    match word {
-        Word::Regressed | Word::Error => "bad",
-        Word::Improved => "good",
-        Word::Missing | Word::Inconclusive => "doubtful",
-        _ => "calm",
     }
 }
 

@@ -10,19 +10,19 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::case::{self, Facts};
-use super::change::{ComparisonView, comparison, reason};
-use super::context::{PageContext, sign, tone};
+use super::context::{PageContext, sign};
 use super::figures::samples;
-use crate::account::{AccountView, findings};
+use crate::account::AccountView;
 use crate::by_axes::AxisTable;
 use crate::device::{self, Reached, reached};
-use crate::summary::{reproduce, tally};
-use crate::text::one_line;
+use crate::screen::Tone;
+use crate::summary::{interval, reproduce, tally};
+use crate::text::{clean, one_line, shorten};
 use regatta_core::machine::{Counters, METRICS, Structure, short};
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{Row, Timing, Word};
+use regatta_judge::judgement::{Change, Row, Timing, Word};
 use regatta_worker::attention::work;
-use regatta_worker::units::{Bytes, Digits, NONE, Ratio, numbers};
+use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 
 /// The document as text that ends no element it stands in.
 pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]) -> String {
@@ -56,7 +56,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]
     let (peaks, peak_of) = peaks(context, rows);
     let document = json!({
         "threshold": context.threshold().0,
-        "words": words.iter().map(|word| [word.text(), tone(*word), sign(*word)]).collect::<Vec<_>>(),
+        "words": words.iter().map(|word| json!([word.text(), Tone::of(*word), sign(*word)])).collect::<Vec<_>>(),
         "ids": ids(rows),
         "word": rows.iter().map(|row| words.iter().position(|word| *word == row.word)).collect::<Vec<_>>(),
         "allowed": places(rows, |row| row.allowed && row.head.is_none()),
@@ -182,10 +182,11 @@ fn details(
     if let Some(reason) = reason(row, context.excerpt()) {
         add("reason", json!(strings.place(reason)));
     }
-    let findings: Vec<[usize; 3]> = findings(&row.findings)
-        .into_iter()
-        .map(|of| [of.cause, of.evidence, of.share].map(|text| strings.place(text)))
-        .collect();
+    let findings = row.findings.iter().map(|of| {
+        let share = of.share.map_or_else(String::new, |share| share.to_string());
+        [of.cause.to_string(), one_line(&of.evidence), share].map(|text| strings.place(text))
+    });
+    let findings: Vec<[usize; 3]> = findings.collect();
     if !findings.is_empty() {
         add("findings", json!(findings));
     }
@@ -201,8 +202,10 @@ fn details(
         add("accounts", json!(accounts));
     }
     if let Some(device) = row.metric(Metric::Device) {
-        let ComparisonView { interval, how, .. } = comparison(context, device);
-        let parts = [interval, how];
+        let parts = [
+            interval(&device.change).unwrap_or_default(),
+            how(&device.change),
+        ];
         add("judged", json!(parts.map(|text| strings.place(text))));
     }
     let mut facts: Facts = case::facts(row, head, base);
@@ -248,6 +251,33 @@ fn details(
         add("samples", samples);
     }
     Value::Object(found)
+}
+
+/// The row's reason, lines kept apart, `most` columns of it; `None` when it has none.
+fn reason(row: &Row, most: usize) -> Option<String> {
+    let reason = shorten(&clean(row.reason.as_deref()?), most);
+    (!reason.trim().is_empty()).then_some(reason)
+}
+
+/// How a change was measured, and what would have been detected.
+fn how(change: &Change) -> String {
+    let (base, head) = change.invocations;
+    let how = match change.paired {
+        true => counted(head, "pair"),
+        false => format!(
+            "{head} against {} of a stored run",
+            counted(base, "invocation")
+        ),
+    };
+    let left_out = match change.left_out {
+        0 => String::new(),
+        1 => "; 1 invocation that other programs disturbed is left out".to_owned(),
+        some => format!("; {some} invocations that other programs disturbed are left out"),
+    };
+    let detectable = change.detectable.map_or(String::new(), |of| {
+        format!("; {of} would have been detected")
+    });
+    how + &left_out + &detectable
 }
 
 /// Launches and counts by their place.

@@ -1,104 +1,95 @@
 //! Expectations, and for a violated one the figure that shows by how much.
 
-use serde::Serialize;
+use std::cmp::Reverse;
 
+use super::chosen::{LONGEST, WORST};
 use super::context::PageContext;
 use crate::RenderError;
+use crate::document::{Block, Table, TableRow};
 use crate::figures::{Splits, svg};
-use crate::summary::{factors, reproduce};
-use crate::text::{clean, one_line};
+use crate::judgement::expectations;
+use crate::screen::Tone;
+use crate::summary::reproduce;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{ExpectationResult, LimitResult, Word};
 use regatta_worker::attention::{Case, FACETS, ParamValue};
-use regatta_worker::units::{NONE, Nanoseconds};
+use regatta_worker::units::Nanoseconds;
 
-/// An expectation, as the template takes it.
-#[derive(Serialize)]
-pub(super) struct ExpectationView {
-    name: String,
-    /// True where the table has its case.
-    linked: bool,
-    case: String,
-    against: Option<String>,
-    metric: &'static str,
-    within: String,
-    ratio: String,
-    interval: Option<String>,
-    outcome: &'static str,
-    tone: &'static str,
-    /// True for one that is shown by itself, and not in the table.
-    card: bool,
-    reason: Option<String>,
-    figure: Option<String>,
-    reproduce: String,
-}
-
-/// A limit on structure, as the template takes it.
-#[derive(Serialize)]
-pub(super) struct LimitView {
-    name: String,
-    case: String,
-    told: String,
-    reason: Option<String>,
-    outcome: &'static str,
-    tone: &'static str,
-}
-
-/// How the page shows it.
-fn tone(word: Word) -> &'static str {
-    match word {
-        Word::Same => "calm",
-        Word::Regressed => "bad",
-        _ => "doubtful",
-    }
-}
-
-impl LimitView {
-    pub(super) fn new(result: &LimitResult) -> LimitView {
-        LimitView {
-            name: one_line(&result.name),
-            case: one_line(&result.subject()),
-            told: one_line(&result.sentence()),
-            reason: result.reason.as_deref().map(clean),
-            outcome: result.word.of_demand(),
-            tone: tone(result.word),
-        }
-    }
-}
-
-impl ExpectationView {
-    /// One of several, as a card or as a row.
-    ///
-    /// # Errors
-    /// When its figure cannot be drawn.
-    pub(super) fn new(
-        context: &PageContext,
-        result: &ExpectationResult,
-        card: bool,
-    ) -> Result<ExpectationView, RenderError> {
-        let dependence = dependence(context, result).filter(|_| card);
-        let figure = dependence
-            .as_ref()
-            .and_then(|dependence| dependence.figure().drawable());
+/// Expectations, those violated most with their figure, then all others, and limits.
+///
+/// # Errors
+/// When a figure cannot be drawn.
+pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
+    let judgement = context.report.judgement;
+    let excess = |of: &ExpectationResult| {
+        of.ratio
+            .map_or(f64::INFINITY, |ratio| ratio.0 / of.within.0)
+    };
+    let mut all: Vec<&ExpectationResult> = judgement.expectations.iter().collect();
+    all.sort_by(|a, b| excess(b).total_cmp(&excess(a)));
+    all.sort_by_key(|of| Reverse(of.word));
+    let violated = all.iter().filter(|of| of.word == Word::Regressed).count();
+    let (first, others) = all.split_at(violated.min(WORST));
+    let mut blocks = Vec::new();
+    for result in first {
+        blocks.push(Block::Heading(
+            result.name.clone(),
+            String::new(),
+            Tone::Bad,
+        ));
+        blocks.push(Block::Table(expectations(&[result])));
+        let dependence = dependence(context, result);
+        let figure = dependence.as_ref().and_then(|of| of.figure().drawable());
         let figure = figure.as_ref().map(svg).transpose()?;
-        Ok(ExpectationView {
-            name: one_line(&result.name),
-            linked: context.cases.contains(&result.case),
-            case: one_line(&result.case.0),
-            against: result.against.as_ref().map(|case| one_line(&case.0)),
-            metric: result.metric.text(),
-            within: result.within.factor().to_string(),
-            ratio: result
-                .ratio
-                .map_or(NONE.to_owned(), |ratio| ratio.factor().to_string()),
-            interval: factors(result),
-            outcome: result.word.of_demand(),
-            tone: tone(result.word),
-            card,
-            reason: result.reason.as_deref().map(clean),
-            figure,
-            reproduce: reproduce(context.report, &family(&result.case.0)),
-        })
+        blocks.extend(figure.map(|svg| Block::Figure(svg, Vec::new())));
+        let again = reproduce(context.report, &family(&result.case.0));
+        blocks.push(Block::Command(vec![again]));
+    }
+    let mut table = expectations(&others[..others.len().min(LONGEST)]);
+    table.heads.push("outcome");
+    for (row, of) in table.rows.iter_mut().zip(others) {
+        row.cells.push(of.word.of_demand().to_owned());
+        row.below.insert(0, of.name.clone());
+        row.tone = outcome(of.word);
+    }
+    table.rest = rest(others.len());
+    blocks.extend((!others.is_empty()).then_some(Block::Table(table)));
+    let mut limits: Vec<&LimitResult> = judgement.limits.iter().collect();
+    limits.sort_by_key(|of| Reverse(of.word));
+    let rows = limits.iter().take(LONGEST).map(|of| TableRow {
+        label: of.subject(),
+        cells: vec![of.sentence(), of.word.of_demand().to_owned()],
+        tone: outcome(of.word),
+        below: std::iter::once(of.name.clone())
+            .chain(of.reason.clone())
+            .collect(),
+        ..TableRow::default()
+    });
+    if !limits.is_empty() {
+        blocks.push(Block::heading("Limits on structure"));
+        blocks.push(Block::Table(Table {
+            label: "case",
+            heads: vec!["value", "outcome"],
+            rows: rows.collect(),
+            rest: rest(limits.len()),
+            ..Table::default()
+        }));
+    }
+    Ok(blocks)
+}
+
+fn rest(count: usize) -> String {
+    match count.saturating_sub(LONGEST) {
+        0 => String::new(),
+        more => format!("and {more} more, which --json lists"),
+    }
+}
+
+fn outcome(word: Word) -> Tone {
+    match word {
+        Word::Same => Tone::Calm,
+        Word::Regressed => Tone::Bad,
+        _ => Tone::Doubtful,
     }
 }
 

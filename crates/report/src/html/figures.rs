@@ -1,19 +1,11 @@
-//! Figures of all cases: their ratios, variants side by side, and the library that draws what one
-//! explores.
+//! Samples as they are drawn, and the library that draws what one explores.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::context::PageContext;
-use crate::RenderError;
 use crate::by_axes::AxisTable;
-use crate::figures::{Bar, Forest, NAMED, Throughput, Whisker, svg};
 use regatta_core::record::types::{Entry, Outcome};
-use regatta_core::suite::rules::Metric;
-use regatta_worker::units::{Ratio, numbers};
-
-/// Of more cases variants are not drawn side by side.
-const DRAWN: usize = 1_000;
+use regatta_worker::units::numbers;
 
 /// uPlot 1.6.32, for the plots that one explores; committed as npm has it.
 const PLOTS: [&str; 3] = [
@@ -50,55 +42,6 @@ impl Plots {
             style: PLOTS[2],
         })
     }
-}
-
-/// The ratios of the cases that changed most, still.
-pub(super) fn all_ratios(context: &PageContext) -> Result<Option<String>, RenderError> {
-    let rows = context.report.judgement.rows.iter();
-    let whiskers = rows.filter_map(|row| {
-        let of = row.metric(Metric::Device)?;
-        let end = |end: Option<Ratio>| end.map_or(f64::NAN, |end| end.0);
-        Some(Whisker {
-            case: &row.case.0,
-            ratio: of.change.ratio.0,
-            interval: (end(of.change.low), end(of.change.high)),
-            word: of.word,
-        })
-    });
-    let mut whiskers: Vec<Whisker> = whiskers.filter(|of| of.ratio.is_finite()).collect();
-    whiskers.sort_by(|a, b| b.ratio.ln().abs().total_cmp(&a.ratio.ln().abs()));
-    whiskers.truncate(NAMED);
-    let forest = Forest::new(whiskers, context.threshold().0);
-    forest.as_ref().map(svg).transpose()
-}
-
-/// FLOP/s of problems that several variants solve, of few cases.
-pub(super) fn side_by_side(context: &PageContext) -> Result<Option<String>, RenderError> {
-    if context.report.judgement.rows.len() > DRAWN {
-        return Ok(None);
-    }
-    let bars: Vec<Bar> = context
-        .report
-        .judgement
-        .rows
-        .iter()
-        .filter_map(|row| {
-            let case = row.case.case().ok()?;
-            let params: Vec<String> = case
-                .params
-                .iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
-            Some(Bar {
-                problem: case.problem.to_string(),
-                variant: format!("{} {}", case.variant, params.join(" "))
-                    .trim()
-                    .to_owned(),
-                tflops: row.head.as_ref()?.tflops?.0,
-            })
-        })
-        .collect();
-    Throughput::new(bars).as_ref().map(svg).transpose()
 }
 
 /// One invocation's samples, as many as are drawn.

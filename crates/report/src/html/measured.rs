@@ -2,79 +2,89 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::context::{DifferenceView, PageContext, difference};
-use crate::text::{clean, one_line, shell_command};
+use super::chosen::LONGEST;
+use super::context::PageContext;
+use crate::document::{Block, Table, TableRow};
+use crate::judgement::{Lists, mismatches};
+use crate::screen::Tone;
+use crate::text::{one_line, shell_command};
 use regatta_core::record::header::SuiteRecord;
 use regatta_core::suite::Settings;
 use regatta_core::suite::rules::Metric;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
-/// The section, as the template takes it.
-#[derive(Serialize)]
-pub(super) struct MeasuredView {
-    command: String,
-    facts: Vec<(String, String)>,
-    settings: Vec<(String, String)>,
-    policy: Vec<(String, String)>,
-    machine: String,
-    hard: Vec<(String, String)>,
-    soft: Vec<(String, String)>,
-    workers: Vec<WorkerView>,
-    rules: Vec<(String, String)>,
-    differences: Vec<DifferenceView>,
-    damage: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct WorkerView {
-    name: String,
-    device: String,
-    versions: Vec<(String, String)>,
-}
-
-impl MeasuredView {
-    pub(super) fn new(context: &PageContext) -> MeasuredView {
-        let run = context.report.head;
-        let header = &run.header;
-        let mut damage: Vec<String> = run
-            .damage
-            .iter()
-            .map(|damage| format!("head, line {}: {}", damage.line, clean(&damage.problem)))
-            .collect();
-        let base = context
-            .report
-            .base
-            .into_iter()
-            .flat_map(|base| &base.damage);
-        damage.extend(base.map(|problem| format!("base, {}", clean(problem))));
-        let workers = header.workers.iter().map(|worker| WorkerView {
-            name: one_line(&worker.name),
-            device: one_line(&worker.device),
-            versions: pairs(&worker.versions),
-        });
-        let rules = header.rules.expectations.iter().map(|rule| {
-            (
-                one_line(&rule.name),
-                format!("at most {}", rule.within.factor()),
-            )
-        });
-        let judgement = context.report.judgement;
-        MeasuredView {
-            command: shell_command(&header.argv),
-            facts: facts(context),
-            settings: settings(context),
-            policy: policy(context),
-            machine: one_line(&header.machine.name),
-            hard: pairs(&header.machine.hard),
-            soft: pairs(&header.machine.soft),
-            workers: workers.collect(),
-            rules: rules.collect(),
-            differences: judgement.differences.iter().map(difference).collect(),
-            damage,
-        }
+/// The section.
+pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
+    let run = context.report.head;
+    let header = &run.header;
+    let judgement = context.report.judgement;
+    let workers = header.workers.iter().map(|worker| TableRow {
+        label: worker.name.clone(),
+        cells: vec![worker.device.clone(), versions(&worker.versions)],
+        ..TableRow::default()
+    });
+    let workers = Table {
+        label: "worker",
+        heads: vec!["device", "versions"],
+        rows: workers.collect(),
+        ..Table::default()
+    };
+    let machine = format!("Machine: {}", header.machine.name);
+    let compared = "Times are compared only where all of these agree.".to_owned();
+    let replicate = "An invocation is one start of a worker process. It gives one value of each \
+                     metric, and only these values are compared.";
+    let rules = header.rules.expectations.iter();
+    let rules = rules.map(|rule| {
+        (
+            rule.name.clone(),
+            format!("at most {}", rule.within.factor()),
+        )
+    });
+    let mut blocks = vec![
+        Block::Command(vec![shell_command(&header.argv)]),
+        Block::Facts(facts(context)),
+        Block::Heading(machine, compared, Tone::Calm),
+        Block::Facts(header.machine.hard.clone().into_iter().collect()),
+        Block::Facts(header.machine.soft.clone().into_iter().collect()),
+        Block::heading("Workers"),
+        Block::Table(workers),
+        Block::Heading("Settings".to_owned(), replicate.to_owned(), Tone::Calm),
+        Block::Facts(settings(context)),
+        Block::heading("What the suite demands"),
+        Block::Facts(policy(context).into_iter().chain(rules).collect()),
+    ];
+    let lists = Lists {
+        most: LONGEST,
+        elsewhere: ", which --json lists",
+    };
+    if !judgement.incomparable.is_empty() {
+        let why = "The sides differ in what decides speed, so their times were not compared.";
+        blocks.push(Block::Heading(
+            "Not comparable".to_owned(),
+            why.to_owned(),
+            Tone::Bad,
+        ));
+        blocks.push(mismatches(&judgement.incomparable, lists));
     }
+    if !judgement.differences.is_empty() {
+        let why = "None of it forbids the comparison; any of it may be the cause of a change.";
+        let title = "Where the sides differ".to_owned();
+        blocks.push(Block::Heading(title, why.to_owned(), Tone::Calm));
+        blocks.push(mismatches(&judgement.differences, lists));
+    }
+    let damage = run.damage.iter();
+    let damage = damage.map(|of| format!("head, line {}: {}", of.line, of.problem));
+    let base = context
+        .report
+        .base
+        .into_iter()
+        .flat_map(|base| &base.damage);
+    let damage: Vec<String> = damage.chain(base.map(|of| format!("base, {of}"))).collect();
+    if !damage.is_empty() {
+        blocks.push(Block::heading("Lines that could not be used"));
+        blocks.push(Block::list(damage));
+    }
+    blocks
 }
 
 fn facts(context: &PageContext) -> Vec<(String, String)> {
@@ -170,9 +180,7 @@ pub(super) fn overrides(suite: &SuiteRecord) -> Vec<String> {
     overrides.collect()
 }
 
-fn pairs(facts: &BTreeMap<String, String>) -> Vec<(String, String)> {
-    let facts = facts.iter();
-    facts
-        .map(|(name, value)| (one_line(name), one_line(value)))
-        .collect()
+fn versions(of: &BTreeMap<String, String>) -> String {
+    let each = of.iter().map(|(name, version)| format!("{name} {version}"));
+    each.collect::<Vec<_>>().join(", ")
 }

@@ -7,9 +7,9 @@ use super::recorded::{LISTED, figure, findings};
 use super::{coloured, last_repetitions, timeline};
 use crate::RenderError;
 use crate::account::AccountView;
-use crate::document::{Block, Document};
+use crate::document::{Block, Document, Table, TableRow};
 use crate::figures::{Timeline, busiest, legend};
-use crate::screen::{Grid, GridRow, Tone};
+use crate::screen::Tone;
 use crate::text::{one_line, shell_command};
 use regatta_core::machine::{Became, KernelChange, Scope, SideFigures, Summary, short};
 use regatta_core::record::trace::Trace;
@@ -19,7 +19,9 @@ use regatta_worker::units::{NONE, Nanoseconds, counted};
 
 /// The answer, at most eighty columns wide; colour is all that `colour` adds.
 pub fn difference(of: &Comparison, colour: bool) -> String {
-    document(of, Vec::new(), Vec::new()).text(colour)
+    let mut document = document(of, Vec::new(), Vec::new(), LISTED[0]);
+    document.word = document.word.to_uppercase();
+    document.text(colour)
 }
 
 /// The page of a comparison and the traces it was made of.
@@ -36,6 +38,7 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
     timelines.push(Block::Heading(
         "Timelines".to_owned(),
         "Each has a scale of its own. A kernel has the same colour in both.".to_owned(),
+        Tone::Calm,
     ));
     let each = ["base", "head"].into_iter().zip(labels);
     for ((name, label), (trace, analysis)) in each.zip([base, head].into_iter().zip(&analyses)) {
@@ -51,11 +54,11 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
         let most = kernels.into_iter().max().unwrap_or(0);
         timelines.extend(figure.map(|svg| Block::Figure(svg, legend(&coloured, most))));
     }
-    document(of, sides, timelines).page()
+    document(of, sides, timelines, LISTED[1]).page()
 }
 
 /// The document, with what a page has of both sides and their timelines.
-fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>) -> Document {
+fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>, most: usize) -> Document {
     let (word, tone) = match of.verdict.outcome {
         VerdictOutcome::Passed => ("Nothing worse", Tone::Good),
         VerdictOutcome::Failed => ("Worse", Tone::Bad),
@@ -75,30 +78,23 @@ fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>) -> Docume
         Scope::Repetition => "One repetition of the steady part",
         Scope::Whole => "The whole program",
     }));
-    body.push(Block::table(Grid {
-        label: "",
+    body.push(Block::Table(Table {
         heads: vec!["base", "head", "change"],
         rows: figures(of),
+        ..Table::default()
     }));
     let changed = changed(of);
     if !changed.is_empty() {
-        let [most, listed] = LISTED;
-        body.push(Block::Table {
-            grid: Grid {
-                label: "kernel",
-                heads: vec!["count", "mean", "mean now", "total"],
-                rows: changed
-                    .iter()
-                    .take(listed)
-                    .map(|kernel| kernel_row(kernel))
-                    .collect(),
+        body.push(Block::Table(Table {
+            label: "kernel",
+            heads: vec!["count", "mean", "mean now", "total"],
+            rows: changed.iter().take(most).map(|of| kernel_row(of)).collect(),
+            rest: match changed.len().saturating_sub(most) {
+                0 => String::new(),
+                more => format!("and {more} more that changed"),
             },
-            most,
-            rest: format!(
-                "and {} more that changed",
-                changed.len().saturating_sub(most)
-            ),
-        });
+            ..Table::default()
+        }));
     }
     let same = of.kernels.len() - changed.len();
     if same > 0 {
@@ -112,14 +108,14 @@ fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>) -> Docume
     Document {
         title: format!("{word}: {} → {}", of.sides.base.label, of.sides.head.label),
         tone,
-        first_lines: vec![word.to_uppercase()],
         kicker: "regatta diff of two traces".to_owned(),
-        headline: word.to_owned(),
+        word: word.to_owned(),
         summary: vec![
             Block::list(reasons.chain(incomparable(of))),
             Block::Page(sides),
         ],
         body,
+        ..Document::default()
     }
 }
 
@@ -136,7 +132,7 @@ fn incomparable(of: &Comparison) -> Vec<String> {
 }
 
 /// Times of both sides, and counts that differ.
-fn figures(of: &Comparison) -> Vec<GridRow> {
+fn figures(of: &Comparison) -> Vec<TableRow> {
     let (base, head) = (&of.sides.base, &of.sides.head);
     let waits = base.host_bound_ns.zip(head.host_bound_ns);
     let times = [
@@ -151,7 +147,7 @@ fn figures(of: &Comparison) -> Vec<GridRow> {
     times.chain(counts(base, head)).collect()
 }
 
-fn time(name: &str, (base, head): (Nanoseconds, Nanoseconds)) -> GridRow {
+fn time(name: &str, (base, head): (Nanoseconds, Nanoseconds)) -> TableRow {
     let change = match base.0 > 0.0 && head.0 > 0.0 {
         true => (head / base).to_string(),
         false => String::new(),
@@ -162,16 +158,16 @@ fn time(name: &str, (base, head): (Nanoseconds, Nanoseconds)) -> GridRow {
     )
 }
 
-fn figure_row(label: String, cells: [String; 3]) -> GridRow {
-    GridRow {
+fn figure_row(label: String, cells: [String; 3]) -> TableRow {
+    TableRow {
         label,
         cells: cells.into(),
-        ..GridRow::default()
+        ..TableRow::default()
     }
 }
 
 /// Copies and calls of both sides that differ.
-fn counts(base: &SideFigures, head: &SideFigures) -> Vec<GridRow> {
+fn counts(base: &SideFigures, head: &SideFigures) -> Vec<TableRow> {
     let mut rows = Vec::new();
     let mut differ = |name: String, base: String, head: String| {
         if base != head {
@@ -243,8 +239,8 @@ fn growth(kernel: &KernelChange) -> String {
     format!("{sign}{}", growth.abs())
 }
 
-fn kernel_row(kernel: &KernelChange) -> GridRow {
-    GridRow {
+fn kernel_row(kernel: &KernelChange) -> TableRow {
+    TableRow {
         label: short(kernel.called()),
         cells: vec![
             count(kernel),
@@ -253,7 +249,7 @@ fn kernel_row(kernel: &KernelChange) -> GridRow {
             growth(kernel),
         ],
         below: became(kernel),
-        ..GridRow::default()
+        ..TableRow::default()
     }
 }
 

@@ -20,9 +20,47 @@ use crate::RenderError;
 use regatta_core::machine::{Recorded, Work};
 use regatta_core::record::trace::Trace;
 
-mod events;
+/// The row of a host's launches.
+const LAUNCHES: u64 = 1;
+/// The row of the ranges that a host was in.
+const RANGES: u64 = 2;
+/// Rows below are those of streams by their number; others are numbered from here. Perfetto
+/// takes numbers of 32 bits.
+const MORE: u64 = 1 << 20;
 
-use events::{LAUNCHES, Microseconds, OpenRanges, RANGES, Rows, TraceEvent, TraceEvents};
+/// Nanoseconds as microseconds: below 2^53 ns, 104 days, exact to the nanosecond.
+fn microseconds(ns: u64) -> Value {
+    json!(ns as f64 / 1e3)
+}
+
+/// The events that are written.
+struct TraceEvents<'a> {
+    /// The moment from which times are counted.
+    zero: i64,
+    first: bool,
+    out: &'a mut dyn Write,
+}
+
+impl TraceEvents<'_> {
+    fn event(&self, name: &str, ph: &str, (pid, tid): (u64, u64), at: i64) -> Value {
+        let at = at.saturating_sub(self.zero).max(0).unsigned_abs();
+        json!({ "name": name, "ph": ph, "pid": pid, "tid": tid, "ts": microseconds(at) })
+    }
+
+    fn add(&mut self, event: &Value) -> Result<(), RenderError> {
+        if !std::mem::take(&mut self.first) {
+            self.out.write_all(b",\n")?;
+        }
+        Ok(write!(self.out, "{event}")?)
+    }
+
+    /// Names a row or a group.
+    fn name(&mut self, what: &str, row: (u64, u64), name: &str) -> Result<(), RenderError> {
+        let mut event = self.event(what, "M", row, self.zero);
+        event["args"] = json!({ "name": name });
+        self.add(&event)
+    }
+}
 
 /// Writes a trace, an event a line. Times are counted from the first moment that is told.
 ///
@@ -31,14 +69,19 @@ use events::{LAUNCHES, Microseconds, OpenRanges, RANGES, Rows, TraceEvent, Trace
 pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> Result<(), RenderError> {
     let recording = &trace.recording;
     let moments = recording.operations.iter().map(first_moment);
-    let mut events = TraceEvents::new(moments.min().unwrap_or(0), out);
+    let zero = moments.min().unwrap_or(0);
     let about = json!({
         "command": trace.header.command,
         "started": trace.header.started.to_string(),
         "machine": trace.header.machine.name,
         "tool": format!("regatta {}", trace.header.tool),
     });
-    events.begin(&about)?;
+    writeln!(
+        out,
+        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{about},\"traceEvents\":["
+    )?;
+    let first = true;
+    let mut events = TraceEvents { zero, first, out };
     let groups = Groups::new(trace);
     groups.named(trace, &mut events)?;
     groups.counted(trace, &mut events)?;
@@ -47,8 +90,10 @@ pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> Result<(), RenderError> {
         groups.ran(trace, operation, number, &mut rows, &mut events)?;
     }
     groups.launched(trace, &mut rows, &mut events)?;
-    rows.named(&mut events)?;
-    events.end()
+    for (row, name) in &rows.names {
+        events.name("thread_name", *row, name)?;
+    }
+    Ok(writeln!(events.out, "\n]}}")?)
 }
 
 fn first_moment(operation: &Recorded) -> i64 {
@@ -109,15 +154,13 @@ impl Groups {
             // What was counted long before or after is not drawn: the page would be all of that.
             let told = process.calls.iter().filter(|calls| {
                 let at = i64::try_from(calls.at).unwrap_or(i64::MAX);
-                at >= events.zero() && last.is_some_and(|last| calls.at <= last)
+                at >= events.zero && last.is_some_and(|last| calls.at <= last)
             });
             for calls in told.collect::<Vec<_>>() {
-                let ts = events.at(calls.at.cast_signed());
-                events.add(&TraceEvent {
-                    ts,
-                    args: Some(json!(calls.counts)),
-                    ..TraceEvent::new("CUDA calls so far", 'C', (self.hosts[at], 0))
-                })?;
+                let (row, at) = ((self.hosts[at], 0), calls.at.cast_signed());
+                let mut event = events.event("CUDA calls so far", "C", row, at);
+                event["args"] = json!(calls.counts);
+                events.add(&event)?;
             }
         }
         Ok(())
@@ -144,24 +187,19 @@ impl Groups {
         };
         let row = rows.free((group, stream), times, &stream_name);
         let (name, cat) = called(trace, operation);
-        let ts = events.at(times.0);
-        events.add(&TraceEvent {
-            ts,
-            dur: Some(Microseconds(operation.ns())),
-            cat: Some(cat),
-            args: operation_args(operation),
-            ..TraceEvent::new(&name, 'X', row)
-        })?;
+        let mut event = events.event(&name, "X", row, times.0);
+        (event["dur"], event["cat"]) = (microseconds(operation.ns()), cat.into());
+        if let Some(args) = operation_args(operation) {
+            event["args"] = args;
+        }
+        events.add(&event)?;
         if !is_drawn(operation) {
             return Ok(());
         }
-        events.add(&TraceEvent {
-            ts,
-            cat: Some("launch"),
-            id: Some(number),
-            bp: Some("e"),
-            ..TraceEvent::new("launch", 'f', row)
-        })
+        // The arrow ends at the event around its end, not at the next.
+        let mut event = events.event("launch", "f", row, times.0);
+        (event["cat"], event["id"], event["bp"]) = ("launch".into(), number.into(), "e".into());
+        events.add(&event)
     }
 
     /// What hosts launched, by process in the order of launching, with the ranges around it.
@@ -189,35 +227,34 @@ impl Groups {
                     Some((known, row)) if known == same => row,
                     _ => {
                         let row = rows.free((group, Some(LAUNCHES)), (*at, end), "launches");
-                        let (ph, s) = match operation.launch_ns {
-                            Some(_) => ('X', None),
-                            None => ('i', Some("t")),
-                        };
-                        let ts = events.at(*at);
                         let name = format!("launch of {}", regatta_core::machine::short(&name));
-                        events.add(&TraceEvent {
-                            ts,
-                            dur: operation.launch_ns.map(Microseconds),
-                            cat: Some("launch"),
-                            s,
-                            ..TraceEvent::new(&name, ph, row)
-                        })?;
+                        let mut event = match operation.launch_ns {
+                            Some(ns) => {
+                                let mut event = events.event(&name, "X", row, *at);
+                                event["dur"] = microseconds(ns);
+                                event
+                            }
+                            None => {
+                                // A moment, marked across its row.
+                                let mut event = events.event(&name, "i", row, *at);
+                                event["s"] = "t".into();
+                                event
+                            }
+                        };
+                        event["cat"] = "launch".into();
+                        events.add(&event)?;
                         row
                     }
                 };
                 last = Some((same, row));
                 if is_drawn(operation) {
-                    let ts = events.at(*at);
-                    events.add(&TraceEvent {
-                        ts,
-                        cat: Some("launch"),
-                        id: Some(*number),
-                        ..TraceEvent::new("launch", 's', row)
-                    })?;
+                    let mut event = events.event("launch", "s", row, *at);
+                    (event["cat"], event["id"]) = ("launch".into(), (*number).into());
+                    events.add(&event)?;
                 }
             }
             open.closed_to(0, i64::MAX, group, events)?;
-            if open.were_any() {
+            if open.any {
                 let ranges = "ranges, from their first launch to their last";
                 events.name("thread_name", (group, RANGES), ranges)?;
             }
@@ -262,6 +299,97 @@ fn operation_args(operation: &Recorded) -> Option<Value> {
     tell("bytes", operation.bytes().map(Value::from));
     tell("operator", operation.operator.as_deref().map(Value::from));
     (!args.is_empty()).then_some(Value::Object(args))
+}
+
+/// The ranges that are open where the host is, outermost first.
+#[derive(Default)]
+struct OpenRanges {
+    ranges: Vec<(String, i64)>,
+    /// End of the last launch.
+    until: i64,
+    any: bool,
+}
+
+impl OpenRanges {
+    /// The next launch: what it is not in ends, what it is in begins.
+    fn reached(
+        &mut self,
+        operator: Option<&str>,
+        (at, end): (i64, i64),
+        group: u64,
+        events: &mut TraceEvents,
+    ) -> Result<(), RenderError> {
+        let path: Vec<&str> = operator.map_or_else(Vec::new, |told| told.split('/').collect());
+        let common = self.ranges.iter().zip(&path);
+        let common = common.take_while(|((open, _), now)| open == *now).count();
+        self.closed_to(common, at, group, events)?;
+        let new = path[common..].iter().map(|name| ((*name).to_owned(), at));
+        self.ranges.extend(new);
+        self.any |= !self.ranges.is_empty();
+        self.until = match common {
+            0 => end,
+            _ => self.until.max(end),
+        };
+        Ok(())
+    }
+
+    /// Ends all but the outermost, at the end of the last launch or before the next one.
+    fn closed_to(
+        &mut self,
+        left: usize,
+        next: i64,
+        group: u64,
+        events: &mut TraceEvents,
+    ) -> Result<(), RenderError> {
+        let end = self.until.min(next);
+        while self.ranges.len() > left {
+            let Some((name, from)) = self.ranges.pop() else {
+                break;
+            };
+            let dur = end.saturating_sub(from).max(0).unsigned_abs();
+            let mut event = events.event(&name, "X", (group, RANGES), from);
+            (event["dur"], event["cat"]) = (microseconds(dur), "range".into());
+            events.add(&event)?;
+        }
+        Ok(())
+    }
+}
+
+/// A group, and a stream or row of it by its number, where it has one.
+type Stream = (u64, Option<u64>);
+
+/// Rows, each with the end of what lies on it last.
+#[derive(Default)]
+struct Rows {
+    /// Of each stream its rows, with the end of what lies last on each.
+    ends: BTreeMap<Stream, Vec<(u64, i64)>>,
+    names: BTreeMap<(u64, u64), String>,
+}
+
+impl Rows {
+    /// The row for what is next of a stream, or of a host's launches: the first on which
+    /// nothing runs any more. Starts never go back.
+    fn free(
+        &mut self,
+        (group, stream): Stream,
+        (start, end): (i64, i64),
+        called: &str,
+    ) -> (u64, u64) {
+        let rows = self.ends.entry((group, stream)).or_default();
+        if let Some((number, last)) = rows.iter_mut().find(|(_, last)| *last <= start) {
+            *last = end;
+            return (group, *number);
+        }
+        let own = stream.filter(|stream| rows.is_empty() && *stream < MORE);
+        let number = own.unwrap_or(MORE + self.names.len() as u64);
+        rows.push((number, end));
+        let name = match rows.len() {
+            1 => called.to_owned(),
+            place => format!("{called} ({place})"),
+        };
+        self.names.insert((group, number), name);
+        (group, number)
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use super::{coloured, last_repetitions, timeline};
 use crate::RenderError;
-use crate::document::{Block, Document, Item};
+use crate::document::{Block, Document, Item, Table, TableRow};
 use crate::figures::{DRAWN, Timeline, busiest, legend};
-use crate::screen::{Grid, GridRow, Tone};
+use crate::screen::Tone;
 use crate::text::shell_command;
 use regatta_core::machine::{KernelRow, Shape, Summary, short};
 use regatta_core::record::trace::Trace;
@@ -12,12 +12,12 @@ use regatta_judge::judgement::Finding;
 use regatta_judge::trace::{Analysis, apart_told};
 use regatta_worker::units::{Bytes, Digits, Nanoseconds, Share, counted};
 
-/// Kernels that a terminal lists, and those that a page does.
+/// Kernels that a terminal lists, and those of a page.
 pub(super) const LISTED: [usize; 2] = [20, 60];
 
 /// The table of a trace, at most eighty columns wide.
 pub fn table(trace: &Trace, analysis: &Analysis) -> String {
-    document(trace, analysis, [None, None]).text(false)
+    document(trace, analysis, [None, None], LISTED[0]).text(false)
 }
 
 /// The page of a trace.
@@ -47,11 +47,16 @@ pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
     let figures = [steady.transpose()?.flatten(), whole];
     let legend = || legend(&coloured, chief.kernels.len());
     let figures = figures.map(|svg| Some(Block::Figure(svg?, legend())));
-    document(trace, analysis, figures).page()
+    document(trace, analysis, figures, LISTED[1]).page()
 }
 
-/// The document, with figures of the steady part and of the whole.
-fn document(trace: &Trace, analysis: &Analysis, figures: [Option<Block>; 2]) -> Document {
+/// The document, with figures of the steady part and of the whole, and at most so many kernels.
+fn document(
+    trace: &Trace,
+    analysis: &Analysis,
+    figures: [Option<Block>; 2],
+    most: usize,
+) -> Document {
     let mut body = Vec::new();
     if !analysis.findings.is_empty() {
         body.push(Block::heading("What stands out"));
@@ -79,7 +84,8 @@ fn document(trace: &Trace, analysis: &Analysis, figures: [Option<Block>; 2]) -> 
                 steady.period_time(),
                 Nanoseconds(steady.from_ns.saturating_sub(first) as f64)
             );
-            body.push(Block::Heading("Steady state".to_owned(), said));
+            let title = "Steady state".to_owned();
+            body.push(Block::Heading(title, said, Tone::Calm));
             if steady.set_aside > 0 {
                 let more = counted(steady.set_aside, "repetition");
                 let why = "warm-up, or an interruption by the host";
@@ -90,11 +96,11 @@ fn document(trace: &Trace, analysis: &Analysis, figures: [Option<Block>; 2]) -> 
             let repeats = steady.repeats as f64;
             let note = Block::Note("Drawn are the last repetitions.".to_owned());
             body.extend(of_steady.map(|figure| Block::Page(vec![note, figure])));
-            body.extend(operations(&part.summary, repeats));
+            body.extend(operations(&part.summary, repeats, most));
             body.push(Block::Note("* in one repetition".to_owned()));
             body.push(Block::Text(spent(&part.summary, repeats)));
             body.push(Block::heading("In all, warm-up included"));
-            whole.extend(operations(&analysis.whole, 1.0));
+            whole.extend(operations(&analysis.whole, 1.0, most));
             body.push(Block::Page(whole));
             let mut all = spent(&analysis.whole, 1.0);
             all.extend(first_occurrences(&part.summary, &analysis.whole));
@@ -102,9 +108,10 @@ fn document(trace: &Trace, analysis: &Analysis, figures: [Option<Block>; 2]) -> 
         }
         None => {
             let said = "no part repeats at the end: warm-up and compilation are in it".to_owned();
-            body.push(Block::Heading("The whole recording".to_owned(), said));
+            let title = "The whole recording".to_owned();
+            body.push(Block::Heading(title, said, Tone::Calm));
             body.push(Block::Page(whole));
-            body.extend(operations(&analysis.whole, 1.0));
+            body.extend(operations(&analysis.whole, 1.0, most));
             body.push(Block::Text(spent(&analysis.whole, 1.0)));
         }
     }
@@ -115,15 +122,11 @@ fn document(trace: &Trace, analysis: &Analysis, figures: [Option<Block>; 2]) -> 
     body.push(Block::Page(vec![point]));
     Document {
         title: format!("{}: trace", trace.header.title()),
-        tone: Tone::Calm,
-        first_lines: vec![command.clone()],
         kicker: "regatta trace".to_owned(),
-        headline: trace.header.title(),
-        summary: vec![
-            Block::Page(vec![Block::Command(vec![command])]),
-            Block::list(facts(trace, analysis)),
-        ],
+        sentence: command,
+        summary: vec![Block::list(facts(trace, analysis))],
         body,
+        ..Document::default()
     }
 }
 
@@ -192,9 +195,9 @@ fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
 }
 
 /// Tables of kernels and copies; of several repetitions, figures of one.
-fn operations(of: &Summary, times: f64) -> Vec<Block> {
+fn operations(of: &Summary, times: f64, most: usize) -> Vec<Block> {
     let time = |ns: u64| Nanoseconds(ns as f64 / times).to_string();
-    let kernel = |kernel: &KernelRow| GridRow {
+    let kernel = |kernel: &KernelRow| TableRow {
         label: short(&kernel.name),
         cells: vec![
             figure(kernel.count as f64 / times),
@@ -204,25 +207,24 @@ fn operations(of: &Summary, times: f64) -> Vec<Block> {
             kernel.shapes.first().map_or(String::new(), filled),
         ],
         below: vec![shapes(kernel)],
-        ..GridRow::default()
+        ..TableRow::default()
     };
-    let [most, listed] = LISTED;
     let left_out = of.kernels.iter().skip(most);
     let left_out: u64 = left_out.map(|kernel| kernel.total_ns).sum();
-    let more = of.kernels.len().saturating_sub(most);
-    let kernels = Block::Table {
-        grid: Grid {
-            label: "kernel",
-            heads: match times > 1.0 {
-                true => vec!["count*", "total*", "mean", "share", "SMs"],
-                false => vec!["count", "total", "mean", "share", "SMs"],
-            },
-            rows: of.kernels.iter().take(listed).map(kernel).collect(),
+    let kernels = Table {
+        label: "kernel",
+        heads: match times > 1.0 {
+            true => vec!["count*", "total*", "mean", "share", "SMs"],
+            false => vec!["count", "total", "mean", "share", "SMs"],
         },
-        most,
-        rest: format!("and {more} more kernels, {}", time(left_out)),
+        rows: of.kernels.iter().take(most).map(kernel).collect(),
+        rest: match of.kernels.len().saturating_sub(most) {
+            0 => String::new(),
+            more => format!("and {more} more kernels, {}", time(left_out)),
+        },
+        ..Table::default()
     };
-    let copies = of.copies.iter().map(|copy| GridRow {
+    let copies = of.copies.iter().map(|copy| TableRow {
         label: match &*copy.what {
             "set" => "memory set".to_owned(),
             what => what.to_owned(),
@@ -233,20 +235,20 @@ fn operations(of: &Summary, times: f64) -> Vec<Block> {
             Nanoseconds(copy.total_ns as f64 / copy.count.max(1) as f64).to_string(),
             Bytes((copy.bytes as f64 / times) as u64).to_string(),
         ],
-        ..GridRow::default()
+        ..TableRow::default()
     });
-    let copies = Grid {
+    let copies = Table {
         label: "copies",
         heads: match times > 1.0 {
             true => vec!["count*", "total*", "mean", "bytes*"],
             false => vec!["count", "total", "mean", "bytes"],
         },
         rows: copies.collect(),
+        ..Table::default()
     };
-    let tables = [kernels, Block::table(copies)];
-    let filled =
-        |block: &Block| matches!(block, Block::Table { grid, .. } if !grid.rows.is_empty());
-    tables.into_iter().filter(filled).collect()
+    let tables = [kernels, copies].into_iter();
+    let tables = tables.filter(|table| !table.rows.is_empty());
+    tables.map(Block::Table).collect()
 }
 
 /// How the devices' time was spent, in sentences.

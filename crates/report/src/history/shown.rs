@@ -1,0 +1,340 @@
+//! A history as a document.
+
+use std::collections::BTreeSet;
+
+use super::{Shown, changed, day, tone};
+use crate::RenderError;
+use crate::document::{Block, Document, Table, TableRow};
+use crate::figures::{Trend, svg};
+use crate::screen::Tone;
+use regatta_core::record::side::median;
+use regatta_judge::history::{Event, Series, Step};
+use regatta_judge::revision_text;
+use regatta_worker::units::{ARROW, Nanoseconds, Ratio, Share, counted, from_to};
+
+/// Columns of a series in blocks.
+const SPARK: usize = 24;
+
+/// Entries of a list, where not all were asked for.
+const MOST: usize = 20;
+
+/// Entries of a list of a page.
+const MOST_PAGE: usize = 100;
+
+/// Up to so many cases all are listed.
+const FEW: usize = 12;
+
+/// Cases of a page that have a figure.
+const DRAWN: usize = 24;
+
+/// The answer for a terminal, ending in a line feed.
+pub fn text(shown: &Shown, colour: bool, all: bool) -> String {
+    let most = if all { usize::MAX } else { MOST };
+    document(shown, most, all).text(colour)
+}
+
+/// One self-contained page, with figures of the cases that changed most.
+///
+/// # Errors
+/// When a figure or the template does not fit its data.
+pub fn page(shown: &Shown) -> Result<String, RenderError> {
+    let mut document = document(shown, MOST_PAGE, true);
+    let events = shown.events(true).filter_map(|event| event.cases.first());
+    let crept = shown.crept().into_iter().map(|(_, cases)| cases[0]);
+    let drawn: BTreeSet<usize> = events.copied().chain(crept).take(DRAWN).collect();
+    for case in drawn {
+        let series = &shown.series[case];
+        let runs = series.runs.iter().map(|run| *run as usize);
+        let trend = Trend {
+            title: format!("Times of {} by run", shown.id(case)),
+            points: runs.zip(series.times.iter().map(|time| time.0)).collect(),
+            steps: shown.trends.cases[case]
+                .steps
+                .iter()
+                .map(|step| (step.run, step.from_ns.0, step.to_ns.0))
+                .collect(),
+            ratio: false,
+            name: &|run| shown.day(run),
+        };
+        document.body.push(Block::heading(shown.id(case)));
+        document.body.push(Block::Figure(svg(&trend)?, Vec::new()));
+    }
+    let last = shown.history.runs.iter().enumerate().rev().take(MOST_PAGE);
+    let runs = last.map(|(place, kept)| TableRow {
+        label: kept.about.label.clone(),
+        link: link(shown, place),
+        cells: vec![
+            kept.about.at.to_string(),
+            kept.about
+                .git
+                .as_ref()
+                .map_or_else(String::new, revision_text),
+        ],
+        ..TableRow::default()
+    });
+    let runs = Block::Table(Table {
+        label: "run",
+        heads: vec!["measured", "revision"],
+        rows: runs.collect(),
+        ..Table::default()
+    });
+    let title = "The latest runs".to_owned();
+    document.body.push(Block::Details(title, vec![runs]));
+    document.page()
+}
+
+/// The address of a run's page; empty where it is no longer there.
+fn link(shown: &Shown, run: usize) -> String {
+    shown.links.get(run).cloned().flatten().unwrap_or_default()
+}
+
+fn document(shown: &Shown, most: usize, all: bool) -> Document {
+    let history = shown.history;
+    let mut events: Vec<&Event> = shown.events(true).collect();
+    events.sort_by(|a, b| b.ratio.0.ln().abs().total_cmp(&a.ratio.0.ln().abs()));
+    let of = |wanted: Tone| -> Vec<TableRow> {
+        let events = events.iter().filter(|of| tone(&of.who, of.ratio) == wanted);
+        events.map(|event| changed_row(shown, event)).collect()
+    };
+    let [slower, beside, faster] = [Tone::Bad, Tone::Doubtful, Tone::Good].map(of);
+    let (crept, lost) = (crept(shown), lost(shown));
+    let wanted: Vec<usize> = (0..history.cases.len())
+        .filter(|case| shown.wants(*case))
+        .collect();
+    let listed = all || !shown.patterns.is_empty() || wanted.len() <= FEW;
+    let cases = match listed {
+        true => cases(shown, wanted),
+        false => Vec::new(),
+    };
+    let tone = match () {
+        () if !slower.is_empty() || !lost.is_empty() => Tone::Bad,
+        () if !beside.is_empty() || !crept.is_empty() => Tone::Doubtful,
+        () => Tone::Good,
+    };
+    let changes = vec!["runs", "time", "change", "day"];
+    let lists = [
+        ("Slower", Tone::Bad, changes.clone(), slower),
+        ("Drifts", Tone::Doubtful, changes.clone(), crept),
+        ("Not the code", Tone::Doubtful, changes.clone(), beside),
+        ("Faster", Tone::Good, changes, faster),
+        ("Without a time now", Tone::Bad, Vec::new(), lost),
+        (
+            "Cases, now and since the reference",
+            Tone::Calm,
+            vec!["runs", "time", "change", "last changed"],
+            cases,
+        ),
+    ];
+    let mut body = Vec::new();
+    for (name, tone, heads, mut rows) in lists {
+        if rows.is_empty() {
+            continue;
+        }
+        let count = rows.len();
+        rows.truncate(most);
+        let title = format!("{name} ({count})");
+        body.push(Block::Heading(title, String::new(), tone));
+        body.push(Block::Table(Table {
+            label: "case",
+            heads,
+            rows,
+            rest: match count.saturating_sub(most) {
+                0 => String::new(),
+                more => format!("and {more} more, which --all prints"),
+            },
+            ..Table::default()
+        }));
+    }
+    let mut notes = Vec::new();
+    let earlier = shown.events(false).count();
+    if earlier > 0 {
+        let changes = counted(earlier, "earlier change");
+        let first = shown.at(0).map_or_else(String::new, day);
+        notes.push(format!("{changes}: --since {first} shows them all"));
+    }
+    let damage = history.damage.iter().take(most);
+    notes.extend(damage.map(|of| format!("line {}: {}", of.line, of.problem)));
+    body.extend((!notes.is_empty()).then_some(Block::Text(notes)));
+    Document {
+        title: format!("History of {} on {}", history.suite, history.machine),
+        kicker: "regatta history".to_owned(),
+        tone,
+        subject: format!("{} on {}", history.suite, history.machine),
+        sentence: shown.title(),
+        summary: vec![Block::Text(vec![shown.sentence()])],
+        body,
+        ..Document::default()
+    }
+}
+
+/// A change: the cases, the times of the one that changed most, and what changed with it.
+fn changed_row(shown: &Shown, event: &Event) -> TableRow {
+    let most = event.cases.first().copied().unwrap_or_default();
+    let steps = &shown.trends.cases[most].steps;
+    let own = steps.iter().min_by_key(|step| step.run.abs_diff(event.run));
+    // What a history shares has no time of its own.
+    let times = steps.contains(&event.most);
+    let times = times.then(|| from_to(event.most.from_ns, event.most.to_ns));
+    let mut below = most_changed(shown, &event.cases, own.map(|step: &Step| step.ratio));
+    let changed = changed(event);
+    below.push(match changed.is_empty() {
+        true => unchanged(shown, event),
+        false => changed.join("; "),
+    });
+    TableRow {
+        label: shown.who(&event.who, &event.cases),
+        link: link(shown, event.run),
+        cells: vec![
+            spark(&shown.series[most], shown.history.runs.len(), SPARK),
+            times.unwrap_or_default(),
+            event.ratio.to_string(),
+            shown.day(event.run),
+        ],
+        below,
+        ..TableRow::default()
+    }
+}
+
+/// The case of several that changed most, which the times are of.
+fn most_changed(shown: &Shown, cases: &[usize], ratio: Option<Ratio>) -> Vec<String> {
+    let ratio = ratio.map_or_else(String::new, |ratio| format!(", {ratio}"));
+    match cases {
+        [most, _, ..] => vec![format!("most: {}{ratio}", shown.id(*most))],
+        _ => Vec::new(),
+    }
+}
+
+/// Between which runs it was, where nothing that is known changed with it.
+fn unchanged(shown: &Shown, event: &Event) -> String {
+    let label = |run: usize| {
+        let kept = shown.history.runs.get(run);
+        kept.map_or_else(String::new, |kept| kept.about.label.clone())
+    };
+    let (before, after) = (label(event.before), label(event.run));
+    let unchanged = "no revision, version or fact that is kept changed with it";
+    match before == after {
+        true => unchanged.to_owned(),
+        false => format!("{unchanged}: {before} {ARROW} {after}"),
+    }
+}
+
+fn crept(shown: &Shown) -> Vec<TableRow> {
+    let each = shown.crept().into_iter().map(|(crept, cases)| {
+        let most = cases[0];
+        let own = shown.trends.cases[most].creep.as_ref();
+        let mut below = most_changed(shown, &crept.cases, own.map(|own| own.ratio));
+        below.push(format!(
+            "since {}, in no step that stands out",
+            shown.reference()
+        ));
+        TableRow {
+            label: shown.who(&crept.who, &crept.cases),
+            cells: vec![
+                spark(&shown.series[most], shown.history.runs.len(), SPARK),
+                own.map_or_else(String::new, |own| from_to(own.from_ns, own.to_ns)),
+                crept.ratio.to_string(),
+                String::new(),
+            ],
+            below,
+            ..TableRow::default()
+        }
+    });
+    each.collect()
+}
+
+fn lost(shown: &Shown) -> Vec<TableRow> {
+    let lost = shown.lost().into_iter().map(|(case, lost)| TableRow {
+        label: shown.id(case),
+        below: vec![format!("since {}: {}", shown.day(lost.run), lost.reason)],
+        ..TableRow::default()
+    });
+    lost.collect()
+}
+
+/// Every case: its series, its level now, and how far that is from the reference.
+fn cases(shown: &Shown, mut wanted: Vec<usize>) -> Vec<TableRow> {
+    let since = |case: usize| {
+        let ratio = shown.trends.cases[case].since_reference();
+        ratio.map_or(f64::NEG_INFINITY, |ratio| ratio.0)
+    };
+    wanted.sort_by(|a, b| since(*b).total_cmp(&since(*a)));
+    let rows = wanted.into_iter().map(|case| {
+        let trend = &shown.trends.cases[case];
+        let level = trend.level_ns.map(|level| level.to_string());
+        let ratio = trend.since_reference().map(|ratio| ratio.to_string());
+        let last = trend.steps.last().map(|step| shown.day(step.run));
+        let spark = spark(&shown.series[case], shown.history.runs.len(), SPARK);
+        TableRow {
+            label: shown.id(case),
+            cells: vec![
+                spark,
+                level.unwrap_or_default(),
+                ratio.unwrap_or_default(),
+                last.unwrap_or_default(),
+            ],
+            ..TableRow::default()
+        }
+    });
+    rows.collect()
+}
+
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Ranges smaller than this part of the middle do not fill the height: noise is no mountain.
+const LEAST: Share = Share(0.04);
+
+/// The times of a history of so many runs in so many columns or fewer, runs that share a
+/// column by their median; a gap where none of them has a time.
+fn spark(series: &Series, runs: usize, columns: usize) -> String {
+    let columns = columns.min(runs);
+    let mut of: Vec<Vec<Nanoseconds>> = vec![Vec::new(); columns];
+    for (run, time) in series.runs.iter().zip(&series.times) {
+        if let Some(column) = of.get_mut(*run as usize * columns / runs.max(1)) {
+            column.push(*time);
+        }
+    }
+    let levels: Vec<Option<f64>> = of.iter().map(|times| Some(median(times)?.0.ln())).collect();
+    let found = || levels.iter().flatten().copied();
+    let (low, high) = (
+        found().fold(f64::INFINITY, f64::min),
+        found().fold(f64::NEG_INFINITY, f64::max),
+    );
+    let spread = LEAST.0.max(high - low);
+    let floor = (low + high - spread) / 2.0;
+    let block = |level: &Option<f64>| match level {
+        Some(level) => {
+            let height = (level - floor) / spread * (BLOCKS.len() - 1) as f64;
+            BLOCKS[(height.round().max(0.0) as usize).min(BLOCKS.len() - 1)]
+        }
+        None => '·',
+    };
+    levels.iter().map(block).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_worker::units::quantities;
+
+    fn series(times: &[f64]) -> Series {
+        Series {
+            runs: (0..times.len() as u32).collect(),
+            times: quantities(times.iter().copied()),
+            values: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_step_is_seen_and_noise_is_flat() {
+        let step = series(&[1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+        assert_eq!(spark(&step, 6, 6), "▁▁▁███");
+        assert_eq!(spark(&step, 6, 2), "▁█");
+        let noise = series(&[1.0, 1.004, 1.0, 0.998]);
+        assert!(spark(&noise, 4, 8).chars().all(|c| "▄▅▆".contains(c)));
+        let mut gap = series(&[1.0, 1.0, 3.0]);
+        gap.runs = vec![0, 1, 3];
+        assert_eq!(spark(&gap, 4, 4), "▁▁·█");
+        assert_eq!(spark(&Series::default(), 4, 4), "····");
+        assert_eq!(spark(&Series::default(), 0, 4), "");
+    }
+}

@@ -1,0 +1,545 @@
+//! A judgement as a document: the terminal's answer, the comment, and parts of the page.
+
+use std::collections::HashSet;
+
+use super::by_axes::by_axes;
+use super::document::{Block, Document, Item, Table, TableRow};
+use super::exporter::Report;
+use super::labels::Labels;
+use super::screen::Tone;
+use super::summary::{SortedRows, evidence, factors, interval, reproduce, tally_of};
+use super::text::shorten;
+use regatta_core::suite::rules::Metric;
+use regatta_core::suite::structural::Kind;
+use regatta_judge::judgement::{
+    Cause, ExpectationResult, Judgement, LimitResult, MetricRow, Mismatch, Row, SideSummary,
+    Timing, Uncounted, VerdictOutcome, Word,
+};
+use regatta_judge::spread::Spread;
+use regatta_worker::units::{Ratio, counted};
+
+/// Rows of a list of a comment.
+pub(crate) const MOST_MARKDOWN: usize = 40;
+
+/// Rows of a list on a terminal, where not all were asked for.
+const MOST_TERMINAL: usize = 20;
+
+/// Cases of a run without a base that are all printed unasked.
+const FEW: usize = 60;
+
+/// The first rows of a list have all their paragraphs; of the others those that name something
+/// for the first time.
+const IN_FULL: usize = 5;
+
+/// How much of a list is shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Lists {
+    pub most: usize,
+    /// What has the rows that are left out: `, which --all prints`.
+    pub elsewhere: &'static str,
+}
+
+impl Lists {
+    fn shown<'a, T>(&self, all: &'a [T]) -> &'a [T] {
+        &all[..all.len().min(self.most)]
+    }
+
+    /// `and 5 more, which --all prints`; empty where nothing is left out.
+    fn rest(&self, count: usize) -> String {
+        match count.saturating_sub(self.most) {
+            0 => String::new(),
+            more => format!("and {more} more{}", self.elsewhere),
+        }
+    }
+}
+
+/// The answer for a terminal: of `all` cases, or of those that changed.
+pub(crate) fn terminal(judgement: &Judgement, all: bool) -> Document {
+    let lists = Lists {
+        most: if all { usize::MAX } else { MOST_TERMINAL },
+        elsewhere: ", which --all prints",
+    };
+    let summary = SortedRows::new(judgement);
+    let mut document = verdict(judgement);
+    document.word = judgement.verdict.outcome.text().to_owned();
+    let body = &mut document.body;
+    body.extend(answer(&summary, lists));
+    if judgement.structure_only {
+        // No case has a time, and the lists have each change of structure.
+    } else if judgement.base.is_none() && !judgement.rows.is_empty() {
+        body.extend(every_alone(&judgement.rows, lists));
+    } else if all {
+        body.extend(every(&judgement.rows));
+    }
+    body.extend(closing(judgement, &summary));
+    document
+}
+
+/// The comment on a pull request.
+pub(crate) fn markdown(report: &Report) -> Document {
+    let judgement = report.judgement;
+    let lists = Lists {
+        most: MOST_MARKDOWN,
+        elsewhere: "",
+    };
+    let summary = SortedRows::new(judgement);
+    let mut document = verdict(judgement);
+    document.body.extend(answer(&summary, lists));
+    document.body.extend(closing(judgement, &summary));
+    let mut details = Vec::new();
+    if let Some(row) = summary.regressed.first() {
+        details.push(Block::Note("Measure the slowest case again:".to_owned()));
+        details.push(Block::Command(vec![reproduce(report, &row.case.0)]));
+    }
+    if !judgement.differences.is_empty() {
+        details.push(Block::heading("Where the sides differ"));
+        details.push(mismatches(&judgement.differences, lists));
+    }
+    if !details.is_empty() {
+        let title = "How it was measured".to_owned();
+        document.body.push(Block::Details(title, details));
+    }
+    document
+}
+
+/// The verdict with its reasons and both sides.
+pub(crate) fn verdict(judgement: &Judgement) -> Document {
+    let verdict = &judgement.verdict;
+    let (word, tone) = match verdict.outcome {
+        VerdictOutcome::Passed => ("Passed", Tone::Good),
+        VerdictOutcome::Failed => ("Failed", Tone::Bad),
+        VerdictOutcome::Inconclusive => ("Inconclusive", Tone::Doubtful),
+    };
+    let incomparable = judgement.incomparable.iter().map(|of| {
+        let Mismatch { field, base, head } = of;
+        format!("not comparable: {field} {base} → {head}")
+    });
+    let reasons = verdict.reasons.iter().cloned().chain(incomparable);
+    let side = |name: &str, side: &SideSummary| {
+        let revision = side.revision.as_deref().unwrap_or("no revision");
+        format!(
+            "{name} {} ({}, {}, {})",
+            side.label,
+            side.machine,
+            shorten(revision, 13),
+            counted(side.invocations as usize, "invocation")
+        )
+    };
+    let base = judgement.base.as_ref();
+    let sides = [
+        Some(by_axes(judgement)).filter(|text| !text.is_empty()),
+        Some(side("head", &judgement.head)),
+        base.map(|base| side("base", base)),
+    ];
+    Document {
+        title: format!("{word}: {} on {}", judgement.suite, judgement.head.machine),
+        tone,
+        word: word.to_owned(),
+        subject: judgement.suite.clone(),
+        sentence: verdict.shown.clone(),
+        summary: vec![
+            Block::list(reasons),
+            Block::Text(sides.into_iter().flatten().collect()),
+        ],
+        ..Document::default()
+    }
+}
+
+/// What fails first, then the other lists.
+fn answer(summary: &SortedRows, lists: Lists) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let all = summary.lists();
+    for (name, _, rows) in all.iter().filter(|(_, tone, _)| *tone == Tone::Bad) {
+        blocks.extend(list(name, rows, Tone::Bad, lists));
+    }
+    blocks.extend(violated(&summary.violated, lists));
+    blocks.extend(limits(&summary.limits, lists));
+    for (name, tone, rows) in all.iter().filter(|(_, tone, _)| *tone != Tone::Bad) {
+        blocks.extend(list(name, rows, *tone, lists));
+    }
+    blocks
+}
+
+fn heading(name: &str, count: usize, tone: Tone) -> Block {
+    Block::Heading(format!("{name} ({count})"), String::new(), tone)
+}
+
+/// A list of cases under a heading.
+pub(crate) fn list(name: &str, rows: &[&Row], tone: Tone, lists: Lists) -> [Block; 2] {
+    let each = of_all(rows);
+    let mut named = Named::default();
+    let mut lines = Vec::new();
+    for (place, row) in lists.shown(rows).iter().enumerate() {
+        // Each row is asked, so that all it names is known.
+        let new = named.adds(row);
+        let in_full = new || place < IN_FULL || lists.most == usize::MAX;
+        let mut below = paragraphs(row, in_full || row.change().is_none());
+        below.retain(|paragraph| !each.contains(paragraph));
+        let mut of_row = metrics(row);
+        if let Some(last) = of_row.last_mut() {
+            last.below = below;
+        }
+        lines.extend(of_row);
+    }
+    let table = Table {
+        label: "case",
+        heads: vec!["metric", "base", "head", "change", "90 % interval"],
+        rows: lines,
+        ids: true,
+        each,
+        rest: lists.rest(rows.len()),
+    };
+    [heading(name, rows.len(), tone), Block::Table(table)]
+}
+
+/// What earlier cases of a list named.
+#[derive(Default)]
+struct Named {
+    causes: HashSet<Cause>,
+    metrics: HashSet<Metric>,
+    structure: HashSet<Kind>,
+}
+
+impl Named {
+    /// True where a row names something that no row before it did.
+    fn adds(&mut self, row: &Row) -> bool {
+        let mut new = false;
+        for finding in &row.findings {
+            new |= self.causes.insert(finding.cause);
+        }
+        for of in row.regressed() {
+            new |= self.metrics.insert(of.metric);
+        }
+        for change in row.structure.iter().flatten() {
+            new |= self.structure.insert(change.kind);
+        }
+        new
+    }
+}
+
+/// The paragraphs below a case: its reason, and `in_full` what else changed, and the causes.
+pub(crate) fn paragraphs(row: &Row, in_full: bool) -> Vec<String> {
+    let mut paragraphs: Vec<String> = row.reason.iter().cloned().collect();
+    paragraphs.extend(Uncounted::sentence(&row.uncounted));
+    if in_full {
+        paragraphs.extend(row.regressed().filter_map(|of| {
+            let account = of.account.as_ref()?;
+            Some(format!("{} {account}", of.metric.text()))
+        }));
+        paragraphs.extend(row.structure_beside_causes());
+        paragraphs.extend(row.account_told());
+        paragraphs.extend(row.findings.iter().map(ToString::to_string));
+    }
+    paragraphs
+}
+
+/// All of a case: its first metric, the others that got worse, and its paragraphs.
+pub(crate) fn explanation(row: &Row) -> Vec<String> {
+    let first = row.first_metric().map(|of| of.metric);
+    let mut lines: Vec<String> = evidence(row)
+        .map(|parts| parts.join("   "))
+        .into_iter()
+        .collect();
+    let others = row.regressed().filter(|of| Some(of.metric) != first);
+    lines.extend(others.map(MetricRow::changed));
+    lines.extend(paragraphs(row, true));
+    lines
+}
+
+/// Paragraphs that all cases of a list share, where they are several.
+fn of_all(rows: &[&Row]) -> Vec<String> {
+    let Some((first, others)) = rows.split_first().filter(|(_, others)| !others.is_empty()) else {
+        return Vec::new();
+    };
+    let mut all = paragraphs(first, true);
+    for row in others {
+        if all.is_empty() {
+            break;
+        }
+        let of_row = paragraphs(row, true);
+        all.retain(|paragraph| of_row.contains(paragraph));
+    }
+    all
+}
+
+/// A case by the metrics that got worse, a row each, or else by its device time.
+fn metrics(row: &Row) -> Vec<TableRow> {
+    let mut shown: Vec<&MetricRow> = row.regressed().collect();
+    if shown.is_empty() {
+        let first = row.first_metric().filter(|of| of.word == row.word);
+        shown.extend(first.or(row.metric(Metric::Device)));
+    }
+    if shown.is_empty() {
+        return vec![TableRow {
+            label: row.case.0.clone(),
+            cells: vec![
+                String::new(),
+                time(&row.base),
+                time(&row.head),
+                String::new(),
+                String::new(),
+            ],
+            ..TableRow::default()
+        }];
+    }
+    let lines = shown.into_iter().enumerate().map(|(place, of)| TableRow {
+        label: match place {
+            0 => row.case.0.clone(),
+            _ => String::new(),
+        },
+        cells: vec![
+            not_device(of.metric),
+            of.metric.value(of.base),
+            of.metric.value(of.head),
+            short(of.change.ratio),
+            interval(&of.change).unwrap_or_default(),
+        ],
+        ..TableRow::default()
+    });
+    lines.collect()
+}
+
+/// A metric's name, where it is not the device time.
+fn not_device(metric: Metric) -> String {
+    match metric {
+        Metric::Device => String::new(),
+        other => other.text().to_owned(),
+    }
+}
+
+/// Violated expectations, the worst first and with it all others of the same name.
+fn violated(violated: &[&ExpectationResult], lists: Lists) -> Vec<Block> {
+    if violated.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![heading("Violated expectations", violated.len(), Tone::Bad)];
+    let mut left: Vec<&ExpectationResult> = lists.shown(violated).to_vec();
+    while let Some(first) = left.first().copied() {
+        let (same, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|one| one.name == first.name);
+        blocks.push(Block::Note(first.name.clone()));
+        blocks.push(Block::Table(expectations(&same)));
+        left = others;
+    }
+    let rest = lists.rest(violated.len());
+    blocks.extend(Some(Block::Note(rest)).filter(|_| violated.len() > lists.most));
+    blocks
+}
+
+/// Cases of expectations: the ratio of each, its limit, and the case it is compared with.
+pub(crate) fn expectations(all: &[&ExpectationResult]) -> Table {
+    let rows = all.iter().map(|one| TableRow {
+        label: one.case.0.clone(),
+        cells: vec![
+            not_device(one.metric),
+            one.ratio
+                .map_or_else(String::new, |ratio| ratio.factor().to_string()),
+            factors(one).unwrap_or_default(),
+            one.within.factor().to_string(),
+        ],
+        below: {
+            let against = one.against.as_ref();
+            let against = against.map(|id| format!("of {id}"));
+            against.into_iter().chain(one.reason.clone()).collect()
+        },
+        ..TableRow::default()
+    });
+    Table {
+        label: "case",
+        heads: vec!["metric", "takes", "90 % interval", "at most"],
+        rows: rows.collect(),
+        ids: true,
+        ..Table::default()
+    }
+}
+
+fn limits(violated: &[&LimitResult], lists: Lists) -> Vec<Block> {
+    if violated.is_empty() {
+        return Vec::new();
+    }
+    let items = lists.shown(violated).iter().map(|limit| Item {
+        lead: limit.name.clone(),
+        text: limit.subject(),
+        below: std::iter::once(limit.sentence())
+            .chain(limit.reason.clone())
+            .collect(),
+    });
+    let mut blocks = vec![
+        heading("Violated limits", violated.len(), Tone::Bad),
+        Block::List(items.collect()),
+    ];
+    let rest = lists.rest(violated.len());
+    blocks.extend(Some(Block::Note(rest)).filter(|_| violated.len() > lists.most));
+    blocks
+}
+
+/// Facts in which the sides differ.
+pub(crate) fn mismatches(all: &[Mismatch], lists: Lists) -> Block {
+    let rows = lists.shown(all).iter().map(|of| TableRow {
+        label: of.field.clone(),
+        cells: vec![of.base.clone(), of.head.clone()],
+        ..TableRow::default()
+    });
+    Block::Table(Table {
+        label: "fact",
+        heads: vec!["base", "head"],
+        rows: rows.collect(),
+        rest: lists.rest(all.len()),
+        ..Table::default()
+    })
+}
+
+/// Every case of a run without a base: what it takes, its rate, and the range of its invocations.
+fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
+    let most = match rows.len() <= FEW {
+        true => rows.len(),
+        false => lists.most,
+    };
+    let lists = Lists { most, ..lists };
+    let heads = vec!["time", "rate", "spread"];
+    let mut blocks = by_variant(rows, lists, heads, |row| {
+        let Some(timing) = &row.head else {
+            return vec![row.word.text().to_owned()];
+        };
+        let spread = match timing.invocations_ns.len() {
+            0 | 1 => String::new(),
+            _ => (timing.max_ns - timing.min_ns)
+                .share_of(timing.median_ns)
+                .to_string(),
+        };
+        let rate = timing.tflops.filter(|rate| rate.is_finite());
+        let rate = rate.map_or_else(String::new, |rate| format!("{rate}FLOP/s"));
+        vec![timing.median_ns.to_string(), rate, spread]
+    });
+    if rows.iter().any(|row| row.head.is_some()) {
+        let spread = "spread: from the fastest invocation to the slowest, as a part of the median";
+        blocks.push(Block::list([spread.to_owned()]));
+    }
+    blocks
+}
+
+/// Every case with its word.
+fn every(rows: &[Row]) -> Vec<Block> {
+    let lists = Lists {
+        most: usize::MAX,
+        elsewhere: "",
+    };
+    by_variant(
+        rows,
+        lists,
+        vec!["base", "head", "change", "verdict"],
+        |row| {
+            vec![
+                time(&row.base),
+                time(&row.head),
+                row.change().map_or_else(String::new, |of| short(of.ratio)),
+                row.word.text().to_owned(),
+            ]
+        },
+    )
+}
+
+/// Cases by variant: what those of one have in common stands above them.
+fn by_variant(
+    rows: &[Row],
+    lists: Lists,
+    heads: Vec<&'static str>,
+    cells: impl Fn(&Row) -> Vec<String>,
+) -> Vec<Block> {
+    let variant = |row: &Row| row.case.0.split(':').next().map(str::to_owned);
+    let mut lines = Vec::new();
+    for group in lists.shown(rows).chunk_by(|a, b| variant(a) == variant(b)) {
+        let labels = Labels::new(group.iter().map(|row| &row.case));
+        let common = labels.common();
+        let indent = if common.is_some() { "  " } else { "" };
+        lines.extend(common.map(|common| TableRow {
+            label: common,
+            ..TableRow::default()
+        }));
+        lines.extend(group.iter().map(|row| TableRow {
+            label: format!("{indent}{}", labels.label(&row.case)),
+            cells: cells(row),
+            tone: Tone::of(row.word),
+            ..TableRow::default()
+        }));
+    }
+    let table = Table {
+        label: "case",
+        heads,
+        rows: lines,
+        rest: lists.rest(rows.len()),
+        ..Table::default()
+    };
+    vec![
+        heading("Every case", rows.len(), Tone::Calm),
+        Block::Table(table),
+    ]
+}
+
+/// What no list has, and the notes.
+fn closing(judgement: &Judgement, summary: &SortedRows) -> Option<Block> {
+    let rest = summary.rest_line();
+    let rest = (!rest.is_empty()).then(|| format!("the rest: {rest}"));
+    let expectations = judgement.expectations.iter().map(|of| of.word);
+    let limits = judgement.limits.iter().map(|of| of.word);
+    let counts = [
+        counts("expectations", expectations),
+        counts("limits", limits),
+    ];
+    let notes = judgement.notes.iter().map(|note| format!("note: {note}"));
+    let lines = rest.into_iter().chain(counts.into_iter().flatten());
+    let lines: Vec<String> = lines.chain(notes).collect();
+    (!lines.is_empty()).then_some(Block::Text(lines))
+}
+
+/// How many of all are met, and how many have each other word.
+fn counts(name: &str, words: impl Iterator<Item = Word>) -> Option<String> {
+    let parts = tally_of(words).into_iter();
+    let parts = parts.map(|(word, count)| format!("{count} {}", word.of_demand()));
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| format!("{name}: {}", parts.join(", ")))
+}
+
+/// A change in a column: `+12.3 %`, `2.01x`, `3.10x faster`.
+fn short(ratio: Ratio) -> String {
+    let text = ratio.to_string();
+    text.strip_suffix(" slower").unwrap_or(&text).to_owned()
+}
+
+/// The time of a side; empty where it was not measured.
+pub(crate) fn time(timing: &Option<Timing>) -> String {
+    let timing = timing.as_ref();
+    timing.map_or(String::new(), |timing| timing.median_ns.to_string())
+}
+
+/// The variation of a run's times, within invocations and between them.
+pub(crate) fn spread(suite: &str, spreads: &[Spread]) -> Document {
+    let rows = spreads.iter().map(|of| TableRow {
+        label: of.case.0.clone(),
+        cells: vec![
+            of.median_ns.to_string(),
+            of.invocations.to_string(),
+            of.samples.to_string(),
+            format!("{:.2}", of.within),
+            format!("{:.2}", of.between),
+        ],
+        ..TableRow::default()
+    });
+    let within = "within: coefficient of variation of the samples of one invocation, the median \
+                  over the invocations. between: that of the invocations' medians, which are what \
+                  is judged.";
+    Document {
+        sentence: suite.to_owned(),
+        body: vec![
+            Block::Table(Table {
+                label: "case",
+                heads: vec!["median", "invocations", "samples", "within", "between"],
+                rows: rows.collect(),
+                ids: true,
+                ..Table::default()
+            }),
+            Block::Text(vec![within.to_owned()]),
+        ],
+        ..Document::default()
+    }
+}
