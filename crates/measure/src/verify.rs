@@ -13,7 +13,7 @@ use regatta_core::record::types::Fault;
 use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
 use regatta_worker::attention::{Dtype, Problem, work};
 use regatta_worker::protocol::{
-    Checked, Device, Measure, Measured, PROBES, Prepared, TensorError, VariantInfo,
+    Checked, Device, DeviceKind, Measure, Measured, PROBES, Prepared, TensorError, VariantInfo,
 };
 use regatta_worker::units::{Nanoseconds, Rate};
 
@@ -287,17 +287,57 @@ pub fn samples(
     }
     let fastest = measured.device_ns.iter().copied();
     let fastest = fastest.fold(Nanoseconds(f64::MAX), Nanoseconds::min);
-    if let Some(peak) = peak(device, problem.dtype) {
-        let rate = Rate::of_work(work::flops(problem), fastest);
-        if rate > peak {
-            return Err(format!(
-                "a sample of {:.0} ns would be {:.0} TFLOP/s, above the {:.0} TFLOP/s \
-                 {} can do: the clock or the kernel is wrong",
-                fastest.0, rate.0, peak.0, device.name
-            ));
-        }
+    possible(problem, device, fastest)
+}
+
+/// Refuses a time in which no device can do the problem's arithmetic, or move its tensors.
+fn possible(problem: &Problem, device: &Device, fastest: Nanoseconds) -> Result<(), String> {
+    const REMEDY: &str = "the clock or the kernel is wrong. A call has to end with its results: \
+                          it must not leave work to a thread, or give a result that is \
+                          computed when it is read";
+    if fastest < SHORTEST {
+        return Err(format!("a sample of {fastest}: {REMEDY}"));
+    }
+    let (rate, gbps) = limits(device, problem.dtype);
+    let asked = Rate::of_work(work::flops(problem), fastest);
+    if let Some(rate) = rate.filter(|rate| asked > *rate) {
+        return Err(format!(
+            "a sample of {fastest} would be {asked}FLOP/s, above the {rate}FLOP/s {} can do: \
+             {REMEDY}",
+            device.name
+        ));
+    }
+    // Bytes of a nanosecond are GB of a second.
+    let moved = work::bytes(problem) / fastest.0;
+    if let Some(most) = gbps.filter(|most| moved > *most) {
+        return Err(format!(
+            "a sample of {fastest} would move {moved:.0} GB/s, above the {most:.0} GB/s {} can \
+             do: {REMEDY}",
+            device.name
+        ));
     }
     Ok(())
+}
+
+/// No call that reads its arguments ends sooner, on any device: a few cycles.
+const SHORTEST: Nanoseconds = Nanoseconds(1.0);
+
+/// What a device can do at the most, where that is known: arithmetic, and GB/s from where
+/// data is nearest.
+fn limits(device: &Device, dtype: Dtype) -> (Option<Rate>, Option<f64>) {
+    if device.known_kind() != Some(DeviceKind::Cpu) {
+        return (peak(device, dtype), None);
+    }
+    let cores = device.facts.get("cores");
+    let cores = cores.and_then(|cores| cores.parse::<f64>().ok());
+    let cores = cores.unwrap_or(1024.0);
+    // More than a core does. In TFLOP/s: AMX at 4 GHz does 8 in bfloat16, of which three
+    // products make one of float32. A first-level cache gives 128 bytes a cycle.
+    let tflops = match dtype {
+        Dtype::F32 => 3.0,
+        Dtype::F16 | Dtype::Bf16 => 10.0,
+    };
+    (Some(Rate(tflops * cores)), Some(1_000.0 * cores))
 }
 
 /// Dense peak of a known device, from the vendors' data sheets; for

@@ -259,7 +259,7 @@ fn samples_above_the_peak_and_memory_that_no_machine_has_are_refused() {
     };
     // 0.55 TFLOP in 0.1 ms: 5,500 TFLOP/s.
     let error = held("NVIDIA H200", 1e5, 1 << 37).unwrap_err();
-    assert!(error.contains("above the 989 TFLOP/s"), "{error}");
+    assert!(error.contains("above the 989.0 TFLOP/s"), "{error}");
     assert_eq!(held("NVIDIA H200", 1e6, 1 << 37), Ok(()));
     assert_eq!(held("abacus", 1e5, 1 << 37), Ok(()));
     let error = held("abacus", 1e6, 1 << 63).unwrap_err();
@@ -267,6 +267,49 @@ fn samples_above_the_peak_and_memory_that_no_machine_has_are_refused() {
         error.starts_with("peak_bytes is 9223372036854775808"),
         "{error}"
     );
+}
+
+/// A function that gives a lazy result, or leaves its work to a thread, returns at once.
+#[test]
+fn samples_that_no_processor_can_take_are_refused() {
+    let mut device = crate::testing::hello("cpu", "abacus", &[]).device;
+    device.facts.insert("cores".to_owned(), "2".to_owned());
+    let held = |problem: &str, ns: f64| {
+        let measured = Measured {
+            device_ns: vec![Nanoseconds(ns), Nanoseconds(1e9)],
+            ..Measured::default()
+        };
+        samples(&problem.parse().unwrap(), &device, &asked(2, 2), &measured)
+    };
+    for (problem, ns, says) in [
+        (
+            "s1,d1",
+            0.1,
+            "a sample of 0.10 ns: the clock or the kernel is wrong",
+        ),
+        (
+            "s64,d32",
+            10.0,
+            "would be 52.4 TFLOP/s, above the 6.00 TFLOP/s abacus can do",
+        ),
+        // A decode is little arithmetic on many keys.
+        (
+            "s1,sk8192,d128",
+            1000.0,
+            "would move 8390 GB/s, above the 2000 GB/s abacus can do",
+        ),
+    ] {
+        let error = held(problem, ns).unwrap_err();
+        assert!(error.contains(says), "{error}");
+        assert!(error.contains("must not leave work to a thread"), "{error}");
+    }
+    for (problem, ns) in [
+        ("s1,d1", 30.0),
+        ("s64,d32", 1000.0),
+        ("s1,sk8192,d128", 1e4),
+    ] {
+        assert_eq!(held(problem, ns), Ok(()));
+    }
 }
 
 #[test]
