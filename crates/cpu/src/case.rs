@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kernel::{CallBuffers, Geometry, Kernel, Operands, Tally};
+use super::kernel::{CallBuffers, Geometry, Kernel, Tally};
 use super::tensors::{HostTensor, OutOfMemory};
 use regatta_worker::attention::{Direction, Dtype, Layout, ParamValue, Problem, work};
 use regatta_worker::machine::Structure;
@@ -10,7 +10,6 @@ use regatta_worker::on_processor::timing::{self, Timed};
 use regatta_worker::on_processor::{ProcessorCase, device};
 use regatta_worker::protocol::Prepare;
 use regatta_worker::serve::Refusal;
-use regatta_worker::sets::Rotation;
 use regatta_worker::units::{Bytes, Nanoseconds};
 
 /// The parameter that says how inputs of the other layout are taken.
@@ -34,11 +33,6 @@ pub struct CpuCase {
     buffers: CallBuffers,
     /// With `access = copies`: as the kernel is given them.
     copies: Option<CallBuffers>,
-    /// The set that is in place.
-    in_place: u32,
-    /// Every set, where there is memory for them and they are all that a call reads; else
-    /// each is made anew when it is due.
-    kept: Vec<InputSet>,
     /// Counts of timed calls, which nothing reads.
     tally: Tally,
 }
@@ -75,34 +69,15 @@ impl CpuCase {
             kernel,
             buffers,
             copies: copies.transpose().map_err(failed)?,
-            in_place: 0,
-            kept: Vec::new(),
             tally: Tally::new(),
         })
     }
 
-    /// As where memory is short; gives the sets that were kept.
-    #[cfg(test)]
-    pub fn drop_kept(&mut self) -> usize {
-        std::mem::take(&mut self.kept).len()
-    }
-
-    /// True where a forward that is not timed comes before the calls.
-    fn has_forward_before(&self) -> bool {
-        self.problem.direction == Direction::Backward
-    }
-
-    /// Makes a set in place, from its seed.
-    fn make(&mut self, set: u32) {
-        if set == self.in_place {
-            return;
+    /// What comes before a gradient that is timed alone.
+    fn forward_before(&mut self) {
+        if self.problem.direction == Direction::Backward {
+            self.run(Direction::Forward, &Tally::new());
         }
-        self.buffers.randomise(self.seed.wrapping_add(set.into()));
-        if self.has_forward_before() {
-            let tally = Tally::new();
-            self.run(Direction::Forward, &tally);
-        }
-        self.in_place = set;
     }
 
     fn run(&mut self, direction: Direction, tally: &Tally) {
@@ -152,16 +127,10 @@ impl Timed for CpuCase {
         self.tally = tally;
     }
 
+    /// Where a gradient alone is timed, with the forward before it.
     fn change(&mut self, set: u32) -> Result<(), String> {
-        let Some(kept) = self.kept.get(set as usize) else {
-            self.make(set);
-            return Ok(());
-        };
-        if set != self.in_place {
-            let lse = self.copies.as_mut().map(|copies| &mut copies.saved.lse);
-            kept.put(&mut self.buffers, lse);
-            self.in_place = set;
-        }
+        self.buffers.randomise(self.seed.wrapping_add(set.into()));
+        self.forward_before();
         Ok(())
     }
 }
@@ -169,33 +138,9 @@ impl Timed for CpuCase {
 impl ProcessorCase for CpuCase {
     /// For a gradient alone, the forward before it is not timed.
     fn first_call(&mut self) -> Nanoseconds {
+        self.forward_before();
         let tally = Tally::new();
-        if self.problem.direction == Direction::Backward {
-            self.run(Direction::Forward, &tally);
-        }
         timing::time(|| self.run(self.problem.direction, &tally))
-    }
-
-    /// Takes memory for the sets, too: what can be kept is made now, so that changing is a copy.
-    fn rotation(&mut self, sets: u32) -> Option<Rotation> {
-        let rotation = Rotation::cycle(sets)?;
-        // Inputs, and what forward left, of each.
-        let sets = u64::from(rotation.sets());
-        let all = work::memory_bytes(&self.problem, false).saturating_mul(sets);
-        let whole = !(self.has_forward_before() && self.kernel.remembers_forward());
-        if whole && self.kept.is_empty() && fits(all).is_ok() {
-            for set in 0..rotation.sets() {
-                self.make(set);
-                let copies = self.copies.as_ref().unwrap_or(&self.buffers);
-                let lse = self.has_forward_before().then_some(&copies.saved.lse);
-                let Ok(kept) = InputSet::keep(&self.buffers, lse) else {
-                    self.kept.clear();
-                    break;
-                };
-                self.kept.push(kept);
-            }
-        }
-        Some(rotation)
     }
 
     fn results(&self) -> Vec<Vec<f32>> {
@@ -238,49 +183,6 @@ impl ProcessorCase for CpuCase {
         Structure {
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
             ..Structure::default()
-        }
-    }
-}
-
-/// One set: what a call reads.
-struct InputSet {
-    operands: Operands,
-    /// Where backward alone is timed: what the forward before it left, `out` and `lse`.
-    saved: Option<(HostTensor, HostTensor)>,
-}
-
-impl InputSet {
-    /// Keeps what is in place now; `lse` where the kernel's forward left it.
-    ///
-    /// # Errors
-    /// When it does not fit into memory.
-    fn keep(of: &CallBuffers, lse: Option<&HostTensor>) -> Result<InputSet, OutOfMemory> {
-        let x = &of.operands;
-        let saved = lse.map(|lse| Ok((of.saved.out.duplicate()?, lse.duplicate()?)));
-        Ok(InputSet {
-            operands: Operands {
-                q: x.q.duplicate()?,
-                k: x.k.duplicate()?,
-                v: x.v.duplicate()?,
-                dout: x.dout.duplicate()?,
-            },
-            saved: saved.transpose()?,
-        })
-    }
-
-    /// Puts it in place, at the addresses that are there.
-    fn put(&self, into: &mut CallBuffers, lse: Option<&mut HostTensor>) {
-        let (from, to) = (&self.operands, &mut into.operands);
-        to.q.replace(&from.q);
-        to.k.replace(&from.k);
-        to.v.replace(&from.v);
-        to.dout.replace(&from.dout);
-        if let Some((saved_out, saved_lse)) = &self.saved {
-            into.saved.out.replace(saved_out);
-            match lse {
-                Some(lse) => lse.replace(saved_lse),
-                None => into.saved.lse.replace(saved_lse),
-            }
         }
     }
 }

@@ -23,12 +23,6 @@ pub trait Kernel: Send {
     /// What the variant's own parameters became.
     fn effective(&self) -> BTreeMap<String, ParamValue>;
 
-    /// True where backward reads more of the forward before it than [`SavedTensors`] holds: other
-    /// inputs then need that forward anew.
-    fn remembers_forward(&self) -> bool {
-        false
-    }
-
     /// Fills `saved` from `q, k, v`.
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally);
 

@@ -141,11 +141,6 @@ impl Kernel for Naive {
         BTreeMap::new()
     }
 
-    /// The probabilities, which are larger than everything else together.
-    fn remembers_forward(&self) -> bool {
-        true
-    }
-
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
         let shape = &self.shape;
         let (out, lse) = (saved.out.writer(), saved.lse.writer());

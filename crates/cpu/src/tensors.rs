@@ -100,22 +100,6 @@ impl HostTensor {
         Ok(HostTensor { storage, shape })
     }
 
-    /// The same shape and type, in another order, every element at `value`.
-    ///
-    /// # Errors
-    /// When it does not fit into memory.
-    pub fn like(&self, layout: Layout, value: f32) -> Result<HostTensor, OutOfMemory> {
-        let shape = &self.shape;
-        HostTensor::filled(
-            &shape.sequences,
-            shape.heads,
-            shape.dim,
-            self.storage.dtype(),
-            layout,
-            value,
-        )
-    }
-
     /// Writes the inputs that `seed` defines, rounded to the storage type.
     pub fn randomise(&mut self, seed: u64, tensor: inputs::Tensor) {
         let shape = self.shape.clone();
@@ -145,22 +129,6 @@ impl HostTensor {
                 unsafe { writer.copy_row(from, sequence, head, row) };
             }
         });
-    }
-
-    /// Takes the contents of a tensor that was made [`like`](HostTensor::like) this one, in this
-    /// one's order; where they lie does not change.
-    pub fn replace(&mut self, from: &HostTensor) {
-        self.storage.replace(&from.storage);
-    }
-
-    /// A tensor of its own with the same contents.
-    ///
-    /// # Errors
-    /// When it does not fit into memory.
-    pub fn duplicate(&self) -> Result<HostTensor, OutOfMemory> {
-        let mut copy = self.like(self.shape.layout, 0.0)?;
-        copy.replace(self);
-        Ok(copy)
     }
 
     /// Rows of one sequence and head as an f32 matrix: the tensor itself where it
@@ -312,30 +280,12 @@ impl Storage {
         })
     }
 
-    /// Takes the elements of one of the same type and length.
-    fn replace(&mut self, from: &Storage) {
-        match (self, from) {
-            (Storage::F32(to), Storage::F32(from)) => copy(to, from),
-            (Storage::F16(to), Storage::F16(from)) => copy(to, from),
-            (Storage::Bf16(to), Storage::Bf16(from)) => copy(to, from),
-            _ => unreachable!("contents have the type of their place"),
-        }
-    }
-
     fn read(&self, at: usize, into: &mut [f32]) {
         let range = at..at + into.len();
         match self {
             Storage::F32(values) => into.copy_from_slice(&values[range]),
             Storage::F16(values) => values[range].convert_to_f32_slice(into),
             Storage::Bf16(values) => values[range].convert_to_f32_slice(into),
-        }
-    }
-
-    fn dtype(&self) -> Dtype {
-        match self {
-            Storage::F32(_) => Dtype::F32,
-            Storage::F16(_) => Dtype::F16,
-            Storage::Bf16(_) => Dtype::Bf16,
         }
     }
 
@@ -347,13 +297,6 @@ impl Storage {
             Storage::Bf16(values) => Target::Bf16(values.as_mut_ptr()),
         }
     }
-}
-
-/// Copies in shares of a page and more, so that small tensors stay on one thread.
-fn copy<T: Copy + Send + Sync>(to: &mut [T], from: &[T]) {
-    const SHARE: usize = 1 << 16;
-    let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));
-    shares.for_each(|(to, from)| to.copy_from_slice(from));
 }
 
 /// Elements that several threads write, each some of them.

@@ -10,7 +10,7 @@ use regatta_worker::protocol::{
     Prepared, TensorError, throttle_words,
 };
 use regatta_worker::serve::{Refusal, Worker};
-use regatta_worker::sets;
+use regatta_worker::sets::{self, Rotation};
 use regatta_worker::units::{Bytes, quantities};
 
 use super::activity;
@@ -20,7 +20,7 @@ use super::driver::Device;
 use super::error::CudaError;
 use super::plan::{Asked, Offer, Ours};
 use super::reference::{Extent, Reference, reference_bytes};
-use super::samples::{self, Contents, TakenSamples};
+use super::samples::{self, TakenSamples};
 use crate::kernels::compile::Compiler;
 use crate::kernels::source::Source;
 
@@ -42,8 +42,6 @@ struct OpenDevice {
     /// Of the case: the seed of its first inputs, and the sets asked for.
     seed: u64,
     input_sets: u32,
-    /// Its backward reads what forward left in the workspace.
-    remembers_forward: bool,
     /// How its last samples were taken, where single calls of it can be recorded so.
     timed: Option<ProbeCache>,
     references: Vec<Reference>,
@@ -90,7 +88,6 @@ impl OpenDevice {
             case: None,
             seed: 0,
             input_sets: 1,
-            remembers_forward: false,
             timed: None,
             references: Vec::new(),
             clock,
@@ -130,7 +127,6 @@ impl OpenDevice {
         self.case = Some(case);
         self.seed = request.seed;
         self.input_sets = request.input_sets;
-        self.remembers_forward = offer.remembers_forward(&request.variant);
         Ok(prepared)
     }
 
@@ -213,15 +209,9 @@ impl OpenDevice {
             .configure(Settings::default())
             .map_err(|error| refusal(error.into()))?;
         let device = &mut self.device;
-        let contents = Contents::new(
-            device,
-            case,
-            self.seed,
-            self.input_sets,
-            self.remembers_forward,
-        );
-        let mut contents = contents.map_err(refusal)?;
-        let taken = samples::take(&mut self.clock, device, case, request, contents.as_mut());
+        let mut rotation = Rotation::new(self.input_sets);
+        let inputs = rotation.as_mut().map(|rotation| (rotation, self.seed));
+        let taken = samples::take(&mut self.clock, device, case, request, inputs);
         let TakenSamples {
             samples,
             host_reference_ns,
@@ -231,10 +221,8 @@ impl OpenDevice {
         self.timed = (!synchronised && !request.graph).then(|| samples::cache(request.cache));
         let state = self.clock.device().state().map(state_of);
         let peak_bytes = Some(Bytes(case.held_bytes()));
-        let input_sets = contents.as_ref().map_or(1, Contents::sets);
-        // Their memory is the check's.
-        let rotates = contents.take().is_some();
-        let checked = rotates.then(|| self.check_after()).transpose()?;
+        let input_sets = rotation.as_ref().map_or(1, Rotation::sets);
+        let checked = rotation.map(|_| self.check_after()).transpose()?;
         let clocks: Option<Vec<f64>> = samples.iter().map(|sample| sample.clock_mhz).collect();
         Ok(Measured {
             device_ns: quantities(samples.iter().map(|sample| sample.device_ns)),

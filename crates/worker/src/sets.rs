@@ -11,40 +11,23 @@ use crate::protocol::Measure;
 /// The set of the last sample: seed + 1.
 pub const LAST: u32 = 1;
 
-/// Sets that it takes for no two samples in a row to be alike and for the last one to be new.
-const LEAST: u32 = 3;
-
-/// The order in which samples take sets of inputs: 0, 2, 3, ..., 0, 2, 3, ..., and 1 last;
-/// or 2, 3, 4, ... without end, and 1 last.
+/// Which set of inputs each sample takes: 2, 3, 4, ..., and [`LAST`] last. Even a kernel that
+/// keeps results by what its inputs hold gains nothing by that.
 #[derive(Debug)]
 pub struct Rotation {
-    /// That go round; `None`: each sample has one of its own.
-    round: Option<u32>,
-    place: u32,
+    /// Samples that have a set, without the last.
+    taken: u32,
 }
 
 impl Rotation {
-    /// Over at least as many sets as were asked for; `None` where the inputs stay.
-    pub fn cycle(asked: u32) -> Option<Rotation> {
-        (asked > 1).then(|| Rotation {
-            round: Some(asked.max(LEAST)),
-            place: 0,
-        })
+    /// A set of its own for each sample; `None` where one was asked for, and the inputs stay.
+    pub fn new(asked: u32) -> Option<Rotation> {
+        (asked > 1).then_some(Rotation { taken: 0 })
     }
 
-    /// A set of its own for each sample, where making one is cheap: even a kernel that keeps
-    /// results by what its inputs hold gains nothing then.
-    pub fn fresh(asked: u32) -> Option<Rotation> {
-        (asked > 1).then_some(Rotation {
-            round: None,
-            // The first call had set 0.
-            place: 1,
-        })
-    }
-
-    /// Sets there are, or were so far; that of the first call among them.
+    /// Sets there were so far, with those of the first call and the last sample.
     pub fn sets(&self) -> u32 {
-        self.round.unwrap_or(self.place + 1)
+        self.taken + 2
     }
 
     /// The set of the next sample.
@@ -52,16 +35,8 @@ impl Rotation {
         if last {
             return LAST;
         }
-        let set = match self.place {
-            0 => 0,
-            place => place + LAST,
-        };
-        self.place += 1;
-        // One of them is the last sample's.
-        if self.round.is_some_and(|sets| self.place == sets - 1) {
-            self.place = 0;
-        }
-        set
+        self.taken += 1;
+        LAST + self.taken
     }
 }
 
@@ -110,27 +85,11 @@ mod tests {
     }
 
     #[test]
-    fn no_two_samples_in_a_row_are_alike_and_the_last_is_new() {
-        assert!(Rotation::cycle(1).is_none());
-        for (asked, sets) in [(2, 3), (3, 3), (5, 5)] {
-            for samples in 1..12 {
-                let mut rotation = Rotation::cycle(asked).unwrap();
-                assert_eq!(rotation.sets(), sets);
-                let mut order: Vec<u32> = (1..samples).map(|_| rotation.next(false)).collect();
-                assert!(!order.contains(&LAST));
-                order.push(rotation.next(true));
-                assert!(order.windows(2).all(|pair| pair[0] != pair[1]), "{order:?}");
-                assert!(order.iter().all(|set| *set < sets));
-                assert_eq!(order.last(), Some(&LAST));
-            }
-        }
-        assert!(Rotation::fresh(1).is_none());
-        let mut fresh = Rotation::fresh(2).unwrap();
-        let order: Vec<u32> = (0..4).map(|at| fresh.next(at == 3)).collect();
-        assert_eq!((order, fresh.sets()), (vec![2, 3, 4, 1], 5));
-        let mut rotation = Rotation::cycle(4).unwrap();
-        let order: Vec<u32> = (0..5).map(|_| rotation.next(false)).collect();
-        assert_eq!(order, [0, 2, 3, 0, 2]);
+    fn each_sample_has_a_set_of_its_own_and_the_last_one_that_is_known() {
+        assert!(Rotation::new(1).is_none());
+        let mut rotation = Rotation::new(2).unwrap();
+        let order: Vec<u32> = (0..4).map(|at| rotation.next(at == 3)).collect();
+        assert_eq!((order, rotation.sets()), (vec![2, 3, 4, LAST], 5));
     }
 
     /// Samples that a request comes to where each takes so many milliseconds.

@@ -141,14 +141,6 @@ impl Offer for Own {
                 .collect(),
         })
     }
-
-    /// What a forward pass leaves in the workspace may be what its backward pass reads.
-    fn remembers_forward(&self, name: &str) -> bool {
-        let variant = self.contract.variants.get(name);
-        variant.is_some_and(|variant| {
-            !variant.backward.is_empty() && variant.workspace_bytes.to_string() != "0"
-        })
-    }
 }
 
 /// The parameters of a case: those that are asked for, and the others as the contract has them.

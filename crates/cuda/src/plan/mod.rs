@@ -165,9 +165,6 @@ pub trait Offer {
     /// # Errors
     /// Why it does not do this, or why it cannot be told what it would launch.
     fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal>;
-
-    /// True when a backward pass reads more of the forward before it than `out` and `lse`.
-    fn remembers_forward(&self, name: &str) -> bool;
 }
 
 /// The kernels in the binary.
@@ -193,10 +190,6 @@ impl Offer for Ours {
             Refusal::Unsupported(format!("the cuda worker has no variant `{name}`"))
         })?;
         variant.plan(asked).map_err(Refusal::Unsupported)
-    }
-
-    fn remembers_forward(&self, name: &str) -> bool {
-        Variant::named(name).is_some_and(|variant| variant.stores_scores)
     }
 }
 

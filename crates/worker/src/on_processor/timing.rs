@@ -226,11 +226,11 @@ mod tests {
     fn each_sample_has_other_inputs_and_the_last_one_those_that_are_checked() {
         let request = request(2, 5, 1, u64::MAX);
         let mut counted = Counted::default();
-        let rotation = Rotation::cycle(3);
+        let rotation = Rotation::new(3);
         let measured = measure(&request, &mut None, rotation, &mut counted).unwrap();
-        assert_eq!(counted.sets, [0, 2, 0, 2, 1]);
+        assert_eq!(counted.sets, [2, 3, 4, 5, 1]);
         assert_eq!(counted.calls, 2 + 5);
-        assert_eq!((measured.device_ns.len(), measured.input_sets), (5, 3));
+        assert_eq!((measured.device_ns.len(), measured.input_sets), (5, 6));
     }
 
     #[test]
