@@ -6,14 +6,18 @@ Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib.metadata
 import json
 import math
 import os
 import sys
+import sysconfig
 import traceback
+import urllib.parse
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, BinaryIO
 
 from regatta_worker.census import functions, instructions, tuners
@@ -86,7 +90,7 @@ class Session:
                 return {"type": "peak", **self._peak(tuple(required(request, "dtypes")))}
             case "release":
                 self._ready().release()
-                return {"type": "released"}
+                return {"type": "released", "files": loaded()}
             case "shutdown":
                 return {"type": "bye"}
             case other:
@@ -104,7 +108,7 @@ class Session:
                 # What was imported stays: collections between two calls look at the rest.
                 gc.collect()
                 gc.freeze()
-            return hello | self._worker.hello()
+            return hello | self._worker.hello() | {"files": loaded()}
         except Absent as reason:
             nothing = {"versions": {}, "device": cpu_device(), "variants": []}
             return hello | nothing | {"worker": self._library, "absent": str(reason)}
@@ -194,6 +198,41 @@ def installed() -> dict[str, str]:
         with contextlib.suppress(Exception):
             found.setdefault(distribution.name.lower().replace("_", "-"), distribution.version)
     return dict(sorted(found.items()))
+
+
+def loaded() -> list[str]:
+    """Files of the imported modules that no interpreter and no installed package has.
+
+    Of a package that was installed from a folder (`pip install .`), that folder.
+    """
+    modules = list(sys.modules.items())
+    # Not by getattr: some modules import what they are asked for.
+    files = [
+        vars(module).get("__file__") for _, module in modules if isinstance(module, ModuleType)
+    ]
+    paths = {os.path.realpath(file) for file in files if isinstance(file, str)}
+    own = os.path.dirname(os.path.realpath(__file__))
+    packages = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    places = [os.path.join(os.path.realpath(place), "") for place in (own, *packages)]
+    names = {name.partition(".")[0] for name, _ in modules}
+    found = {path for path in paths if not path.startswith(tuple(places))}
+    return sorted(found | {folder for name, folder in _installed_from() if name in names})
+
+
+@functools.cache
+def _installed_from() -> list[tuple[str, str]]:
+    """Top-level names of packages that were installed from a folder, and the folder."""
+    found = []
+    for distribution in importlib.metadata.distributions():
+        with contextlib.suppress(Exception):
+            origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+            parts = urllib.parse.urlsplit(origin.get("url", ""))
+            if parts.scheme != "file" or origin.get("dir_info", {}).get("editable"):
+                continue
+            folder = os.path.realpath(urllib.parse.unquote(parts.path))
+            tops = {str(file).partition("/")[0] for file in distribution.files or ()}
+            found += [(top.partition(".")[0], folder) for top in tops]
+    return found
 
 
 def number_or_null(value: Any) -> Any:

@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from regatta_worker.clock import timing
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Failed, Unsupported
-from regatta_worker.serving import Session, serve
+from regatta_worker.serving import Session, _installed_from, loaded, serve
 
 
 class Scripted:
@@ -193,3 +195,36 @@ class TestRounds:
 
     def test_what_the_process_does_not_know_is_left_out(self) -> None:
         assert timing.CpuTimes().as_reply() == {}
+
+
+class TestWhatIsLoaded:
+    def test_files_of_no_package_are_named_without_symlinks(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "src").mkdir()
+        (tmp_path / "src" / "sloop_of_a_checkout.py").touch()
+        (tmp_path / "link").symlink_to("src")
+        monkeypatch.syspath_prepend(str(tmp_path / "link"))
+        __import__("sloop_of_a_checkout")
+        files = loaded()
+        assert str(tmp_path.resolve() / "src" / "sloop_of_a_checkout.py") in files
+        assert not [path for path in files if "site-packages" in path or "regatta_worker/" in path]
+
+    def test_a_package_installed_from_a_folder_is_that_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, editable in (("ketch_a", "false"), ("ketch_b", "true")):
+            info = tmp_path / f"{name}-1.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+            url = f'{{"url": "file:///code/{name}", "dir_info": {{"editable": {editable}}}}}'
+            (info / "direct_url.json").write_text(url)
+            (info / "RECORD").write_text(f"{name}/__init__.py,,\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        _installed_from.cache_clear()
+        monkeypatch.setitem(sys.modules, "ketch_a", sys)
+        monkeypatch.setitem(sys.modules, "ketch_b", sys)
+        files = loaded()
+        _installed_from.cache_clear()
+        assert "/code/ketch_a" in files
+        assert "/code/ketch_b" not in files

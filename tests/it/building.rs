@@ -57,6 +57,37 @@ fn a_build_that_leaves_all_as_it_was_is_no_build() {
 }
 
 #[test]
+fn what_was_edited_and_not_built_is_not_measured() {
+    let place = Place::new();
+    let script = "mkdir -p out && cmp -s x.c out/x || cp x.c out/x";
+    builds(&place, script, "");
+    place.write(".gitignore", "reports\nout\ncache\n");
+    place.write("x.c", "fast");
+    place.git(&["init", "-q"]);
+    place.git(&["add", "-A"]);
+    exits!(place, 0, ["build", "./s.toml"]);
+    exits!(place, 0, ["run", "./s.toml"]);
+    for (name, text, anew) in [
+        ("x.c", "slow", true),
+        ("new.h", "nobody includes it", false),
+    ] {
+        place.write(name, text);
+        let (_, stderr) = exits!(place, 3, ["run", "./s.toml"]);
+        assert!(
+            stderr.contains(&format!("{name} changed after [build]")),
+            "{stderr}"
+        );
+        assert!(stderr.contains("regatta build ./s.toml"), "{stderr}");
+        let (stdout, _) = exits!(place, 0, ["build", "./s.toml", "--json"]);
+        assert_eq!(json(&stdout)["anew"], anew);
+        exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+    }
+    // A text, a suite and what a run writes are no source.
+    place.write("README.md", "more");
+    exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+}
+
+#[test]
 fn a_limit_on_a_build_is_violated_and_of_no_build_is_missing() {
     let place = Place::new();
     let limits = "[[expect]]\nname = \"built in a day\"\nmetric = \"build_seconds\"\n\

@@ -241,8 +241,12 @@ fn a_revision_is_built_once_in_a_folder_of_its_own() {
     for entry in fs::read_dir(&checkouts[0]).unwrap().flatten() {
         if let Ok(times) = fs::read_to_string(entry.path().join("made/times")) {
             assert_eq!(times, "built\n", "{:?}", entry.path());
+            // Something else in the place of what was built is built anew.
+            let stale = format!("exec {} --slower 9 \"$@\"\n", fake_worker().display());
+            fs::write(entry.path().join("made/serve.sh"), stale).unwrap();
         }
     }
+    exits!(place, 1, words);
     assert!(
         !place.path().join("made").exists(),
         "the checkout is left alone"
@@ -253,4 +257,63 @@ fn a_revision_is_built_once_in_a_folder_of_its_own() {
     assert!(stderr.contains("cannot build this"), "{stderr}");
     let (_, stderr) = exits!(place, 2, ["compare", "./s.toml", "--base", "git:nowhere"]);
     assert!(stderr.contains("`nowhere` names no commit"), "{stderr}");
+}
+
+#[test]
+fn a_base_that_loads_the_checkout_is_no_base() {
+    let place = Place::new();
+    place.suite("s", &["fake/steady"], &["--loads", "lib.txt"], "");
+    place.write(".gitignore", "reports\ncache\nbaselines\n");
+    place.write("lib.txt", "0");
+    place.git(&["init", "-q", "-b", "main"]);
+    place.git(&["add", "-A"]);
+    place.git(&["commit", "-q", "-m", "one"]);
+    place.write("lib.txt", "300");
+    let compare = |command: &str| place.ran(&[command, "./s.toml", "--base", "git:main"]);
+    // Each side has its own.
+    assert_eq!(compare("gate").0, 1);
+    let here = place.path().display().to_string();
+    let suite = fs::read_to_string(place.path().join("s.toml")).unwrap();
+    std::os::unix::fs::symlink(&here, place.path().join("cache/link")).unwrap();
+    let loads = "\"--loads\", \"lib.txt\"";
+    for (what, from, to) in [
+        (
+            "an argument",
+            loads,
+            format!("\"--loads\", \"{here}/lib.txt\""),
+        ),
+        (
+            "a symlink",
+            loads,
+            format!("\"--loads\", \"{here}/cache/link/lib.txt\""),
+        ),
+        (
+            "a word with a value",
+            loads,
+            format!("{loads}, \"--other={here}/lib.txt\""),
+        ),
+        (
+            "the suite's variable",
+            "[[sweep]]",
+            format!("[environments.fake]\nenv = {{ LIB = \"{here}/lib.txt\" }}\n[[sweep]]"),
+        ),
+    ] {
+        place.write("s.toml", &suite.replacen(from, &to, 1));
+        for command in ["gate", "compare"] {
+            let (code, stdout, stderr) = compare(command);
+            assert_eq!(code, 3, "{what}: {stdout}{stderr}");
+            assert!(stderr.contains("git:main loaded"), "{what}: {stderr}");
+            assert!(stderr.contains("lib.txt"), "{what}: {stderr}");
+        }
+    }
+    // What a worker alone knows: a variable of the caller, an editable install.
+    place.write("s.toml", &suite.replacen(&format!(", {loads}"), "", 1));
+    let variable = [("FAKE_LOADS", &*format!("{here}/lib.txt"))];
+    let words = ["gate", "./s.toml", "--base", "git:main"];
+    let (code, _, stderr) = place.ran_with(&words, &variable);
+    assert_eq!(code, 3, "{stderr}");
+    // A revision of which nothing is loaded was not measured.
+    let (code, _, stderr) = compare("gate");
+    assert_eq!(code, 3, "{stderr}");
+    assert!(stderr.contains("git:main loaded no file"), "{stderr}");
 }

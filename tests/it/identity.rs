@@ -43,15 +43,40 @@ fn a_run_of_two_codes_is_no_run() {
     place.edit("worker.sh", "exec", "true\nexec");
     resumes("worker.sh of worker fake changed");
     stopped();
-    let run = place
-        .regatta(&["run", "./s.toml"])
-        .env("OMP_NUM_THREADS", "3")
-        .output();
-    let stderr = String::from_utf8(run.unwrap().stderr).unwrap();
-    assert!(
-        stderr.contains("OMP_NUM_THREADS of worker fake was"),
-        "{stderr}"
+    for (name, words) in [
+        ("OMP_NUM_THREADS", "OMP_NUM_THREADS of worker fake was"),
+        ("DNNL_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA of worker fake was"),
+        ("PYTHONMALLOC", "PYTHONMALLOC of worker fake was"),
+        (
+            "MYLIB_SCALE",
+            "an environment variable of the caller changed",
+        ),
+        ("SSH_CONNECTION", "resuming: 9 entries"),
+    ] {
+        stopped();
+        let (_, _, stderr) = place.ran_with(&["run", "./s.toml"], &[(name, "3")]);
+        assert!(stderr.contains(words), "{name}: {stderr}");
+    }
+    stopped();
+    place.edit(
+        "s.toml",
+        "[workers]",
+        "[environments.fake]\nenv = { MYLIB_SCALE = \"1.5\" }\n[workers]",
     );
+    resumes("MYLIB_SCALE of worker fake was");
+    // A library that lies outside, as an editable install has it.
+    let library = Place::new();
+    library.write("lib.txt", "0");
+    let loads = format!(
+        "export FAKE_LOADS={}/lib.txt\nexec",
+        library.path().display()
+    );
+    place.edit("worker.sh", "exec", &loads);
+    stopped();
+    resumes("");
+    stopped();
+    library.write("lib.txt", "50");
+    resumes("lib.txt of worker fake changed");
 }
 
 #[test]

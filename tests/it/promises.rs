@@ -18,31 +18,47 @@ const SLOWER: [&str; 4] = [
 
 /// A checkout that was committed once more since the baseline of its suite `s`.
 fn committed_since(variants: &[&str]) -> Place {
-    let place = Place::with_baseline(variants, &[], "");
-    place.write(".gitignore", "baselines\nreports\ncache\n");
+    let place = Place::new();
+    place.suite("s", variants, &[], "");
+    place.script("set -- \"$@\" --slower ${SLOWER:-0}");
+    place.write(".gitignore", "baselines\nreports\ncache\nstarts\n");
     place.git(&["init", "-q", "-b", "main"]);
     place.git(&["add", "-A"]);
     place.git(&["commit", "-q", "-m", "one"]);
-    exits!(place, 0, ["run", "./s.toml", "--fresh"]);
-    exits!(place, 0, ["baseline", "save", "s", "--replace"]);
-    place.git(&["commit", "-q", "--allow-empty", "-m", "two"]);
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    place.edit("worker.sh", "exec", "true\nexec");
+    place.git(&["commit", "-q", "-am", "two"]);
     place
 }
 
 #[test]
 fn pairs_of_the_same_code_hide_nothing() {
-    // What made it slower is in no file: beside itself it is as slow.
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &[], "");
-    place.script("set -- --slower ${SLOWER:-0} \"$@\"");
-    exits!(place, 0, ["run", "./s.toml"]);
-    exits!(place, 0, ["baseline", "save", "s"]);
-    let (code, stdout, stderr) = place.ran_with(&["gate", "./s.toml"], &[("SLOWER", "3")]);
-    assert_eq!(code, 3, "{stdout}{stderr}");
-    assert!(
-        stderr.contains("no change of the code is known"),
-        "{stderr}"
-    );
+    // What made it slower is in no file of the revision: beside that it is as slow.
+    let place = committed_since(&["fake/steady"]);
+    let undone = |place: &Place| place.edit("worker.sh", "true\nexec", "exec");
+    let moved = |place: &Place| drop(place.git(&["commit", "-q", "-am", "three"]));
+    let suites = |place: &Place| {
+        place.edit("s.toml", "worker.sh\"", "worker.sh\", \"--slower\", \"3\"");
+    };
+    let variable = |place: &Place| {
+        place.edit("s.toml", ", \"--slower\", \"3\"", "");
+        let environment = "[environments.fake]\nenv = { SLOWER = \"3\" }\n[workers]";
+        place.edit("s.toml", "[workers]", environment);
+    };
+    let unknown = "no change of the code is known";
+    let rows: [(&dyn Fn(&Place), &str, &str); 4] = [
+        (&undone, "3", unknown),
+        (&moved, "3", unknown),
+        (&suites, "0", "the command of worker fake was"),
+        (&variable, "0", "SLOWER of worker fake was"),
+    ];
+    for (change, slower, why) in rows {
+        change(&place);
+        let (code, stdout, stderr) = place.ran_with(&["gate", "./s.toml"], &[("SLOWER", slower)]);
+        assert_eq!(code, 3, "{why}: {stdout}{stderr}");
+        assert!(stderr.contains(why), "{why}: {stderr}");
+    }
 }
 
 #[test]

@@ -57,6 +57,8 @@ struct Fake {
     /// How many times as long it takes as the others of its kind.
     slower: f64,
     seed: u64,
+    /// What it has loaded.
+    files: Vec<PathBuf>,
     /// The number of this start.
     start: u64,
     script: script::Script,
@@ -84,6 +86,13 @@ fn main() {
         Some("absent") => absent = Some("there is no libattention here".to_owned()),
         _ => {}
     }
+    // A library that says how much slower it is, by a path of the command or of a variable.
+    let loads = value("--loads").or_else(|| std::env::var("FAKE_LOADS").ok());
+    let loaded = loads.map(|path| std::fs::canonicalize(path).expect("--loads names a file"));
+    let slower = match &loaded {
+        Some(path) => Some(std::fs::read_to_string(path).expect("--loads can be read")),
+        None => value("--slower"),
+    };
     let seed = value("--seed").map_or(1, |seed| seed.parse().expect("--seed takes a number"));
     let only = value("--variants");
     let wanted = |name: &str| {
@@ -102,8 +111,13 @@ fn main() {
         clock: value("--clock"),
         tuner: value("--tuner"),
         absent,
-        slower: value("--slower").map_or(1.0, |percent| {
-            1.0 + percent.parse::<f64>().expect("--slower takes a number") / 100.0
+        files: loaded.into_iter().collect(),
+        slower: slower.map_or(1.0, |percent| {
+            1.0 + percent
+                .trim()
+                .parse::<f64>()
+                .expect("--slower takes a number")
+                / 100.0
         }),
         seed,
         start: start(),
@@ -152,18 +166,16 @@ impl Fake {
     /// What stands in for a library that is not there: a device, and no variant.
     fn nothing(&self, reason: &str) -> Hello {
         Hello {
-            packages: BTreeMap::new(),
             absent: Some(reason.to_owned()),
             protocol: self.version,
             worker: "fake".to_owned(),
-            versions: BTreeMap::new(),
             device: Device {
                 kind: "cpu".to_owned(),
                 name: "stand-in".to_owned(),
                 memory_bytes: Bytes(1 << 30),
                 facts: BTreeMap::new(),
             },
-            variants: Vec::new(),
+            ..Hello::default()
         }
     }
 
@@ -193,8 +205,7 @@ impl Worker for Fake {
             return Ok(self.nothing(reason));
         }
         Ok(Hello {
-            packages: BTreeMap::new(),
-            absent: None,
+            files: self.files.clone(),
             protocol: self.version,
             worker: "fake".to_owned(),
             versions: [("fake".to_owned(), self.release.clone())]
@@ -210,6 +221,8 @@ impl Worker for Fake {
                     ("sms".to_owned(), "132".to_owned()),
                 ]),
             },
+            absent: None,
+            packages: BTreeMap::new(),
             variants: self
                 .variants
                 .iter()

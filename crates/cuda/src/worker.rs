@@ -280,13 +280,12 @@ impl Worker for CudaWorker {
         versions.insert("cuda".to_owned(), device.facts["cuda"].clone());
         versions.insert("driver".to_owned(), device.facts["driver"].clone());
         Ok(Hello {
-            packages: BTreeMap::new(),
-            absent: None,
             protocol: PROTOCOL_VERSION,
             worker: self.offer.worker().to_owned(),
             versions,
             device,
             variants: self.offer.variants(),
+            ..Hello::default()
         })
     }
 

@@ -11,6 +11,7 @@ use std::time::{Instant, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::environments::PythonEnvironment;
+use super::git::sources;
 use super::workers::environment_of;
 use crate::worker::program::{Program, Started, Streams, why};
 use regatta_core::input;
@@ -125,14 +126,15 @@ const BUILD_FILE: &str = "build.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct KeptBuild {
     command: Vec<String>,
-    built: Built,
+    /// What it took to make all of it; `None` where it was there already.
+    built: Option<Built>,
     /// What it made, as that was then.
     made: Vec<Stamp>,
 }
 
 /// A file or folder as it was at a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
+pub(crate) struct Stamp {
     path: PathBuf,
     /// When it, or what was changed last in it, was changed: nanoseconds since 1970.
     modified_ns: u64,
@@ -159,10 +161,13 @@ pub fn build_suite(build: &Build, folder: &Path) -> Result<SuiteBuild, BuildingE
     let built = self::build(build, here, None)?;
     let after = stamps(build, here);
     let anew = build.makes.is_empty() || before != after;
-    if let Some(made) = after.filter(|_| anew && !build.makes.is_empty()) {
+    if let Some(made) = after.filter(|_| !build.makes.is_empty()) {
         let kept = KeptBuild {
             command: build.command.clone(),
-            built: built.clone(),
+            built: match anew {
+                true => Some(built.clone()),
+                false => build_of_suite(build, folder, here),
+            },
             made,
         };
         keep(&kept, folder).map_err(|error| not_written(&folder.join(BUILD_FILE), &error))?;
@@ -206,11 +211,27 @@ fn build_of_suite(build: &Build, folder: &Path, here: &Path) -> Option<Built> {
     let text = input::text(&folder.join(BUILD_FILE), input::WRITTEN_BY_HAND).ok()?;
     let kept: KeptBuild = serde_json::from_str(&text).ok()?;
     let same = kept.command == build.command && !kept.made.is_empty();
-    (same && stamps(build, here).as_ref() == Some(&kept.made)).then_some(kept.built)
+    let same = same && stamps(build, here).as_ref() == Some(&kept.made);
+    kept.built.filter(|_| same)
+}
+
+/// A file of this checkout that changed after the last build of a suite, by hand or by
+/// [`build_suite`], which keeps it in `folder`; `None` where there is none, or no checkout.
+pub(crate) fn not_built(build: &Build, folder: &Path) -> Option<PathBuf> {
+    let here = Path::new(".");
+    let made = stamps(build, here)?
+        .iter()
+        .map(|made| made.modified_ns)
+        .max()?;
+    let built = newest(&folder.join(BUILD_FILE)).map_or(made, |noted| noted.max(made));
+    let sources = sources(&build.makes).into_iter();
+    let changed = sources.map(|path| (newest(&path).unwrap_or(0), path));
+    let (last, path) = changed.max()?;
+    (last > built).then_some(path)
 }
 
 /// All that a build makes, as it is; `None` where something is not there.
-fn stamps(build: &Build, here: &Path) -> Option<Vec<Stamp>> {
+pub(crate) fn stamps(build: &Build, here: &Path) -> Option<Vec<Stamp>> {
     let stamps = build.makes.iter().map(|path| {
         Some(Stamp {
             path: path.clone(),
@@ -297,7 +318,7 @@ mod tests {
         assert_eq!(build_of_suite(&build, &folder, here), None);
         let kept = KeptBuild {
             command: build.command.clone(),
-            built: built.clone(),
+            built: Some(built.clone()),
             made: stamps(&build, here).unwrap(),
         };
         keep(&kept, &folder).unwrap();

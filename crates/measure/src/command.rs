@@ -223,7 +223,7 @@ include!(concat!(env!("OUT_DIR"), "/python_files.rs"));
 
 /// The package, in a folder that holds nothing else: Python imports from that folder, and
 /// whatever lay in it would shadow a library's module of the same name.
-const PACKAGE: &str = "regatta_worker";
+pub(super) const PACKAGE: &str = "regatta_worker";
 
 /// Writes the Python worker into the user's cache and gives the folder of its package, which
 /// Python runs as it runs a script.

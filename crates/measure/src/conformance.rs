@@ -276,7 +276,7 @@ fn check_problem(
         census,
         fits,
     )?;
-    let released = |reply: &ReplyBody| matches!(reply, ReplyBody::Released);
+    let released = |reply: &ReplyBody| matches!(reply, ReplyBody::Released { .. });
     check_reply(
         worker,
         checks,

@@ -1,13 +1,16 @@
 //! What git is asked, and how; and a revision as a folder of its own, a worktree in the cache that
 //! is built once.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
+use super::building::{Stamp, stamps};
 use super::machine::checksum;
 use crate::versions::VersionError;
 use regatta_core::cache;
@@ -159,6 +162,33 @@ pub fn state_of_checkout(output: &Path) -> Option<Git> {
     })
 }
 
+/// Files of this checkout that a build may read: neither what a run writes, nor texts and suites,
+/// nor what the build makes.
+pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
+    let listed = [
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "-z",
+        "--",
+    ];
+    let words = listed
+        .into_iter()
+        .chain(WRITTEN)
+        .chain([":(exclude)*.toml", ":(exclude)*.md"]);
+    let listed = Checkout::at(".")
+        .bytes(&words.collect::<Vec<_>>())
+        .unwrap_or_default();
+    let names = listed
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty());
+    let paths = names.map(|name| PathBuf::from(OsStr::from_bytes(name)));
+    paths
+        .filter(|path| !makes.iter().any(|made| path.starts_with(made)))
+        .collect()
+}
+
 /// A revision of a checkout that has a folder of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
@@ -231,13 +261,13 @@ impl Revision {
         })
     }
 
-    /// What it cost to build it as `build` says; `None` where it was not, or something that is
-    /// made of it is gone.
+    /// What it cost to build it as `build` says; `None` where it was not, or something that was
+    /// made of it changed since.
     pub fn built(&self, build: &Build) -> Option<Built> {
         let text = input::text(&self.note, input::WRITTEN_BY_HAND).ok()?;
         let noted: BuildNote = serde_json::from_str(&text).ok()?;
-        let there = |path: &PathBuf| self.directory.join(path).exists();
-        let whole = noted.recipe == recipe(build) && build.makes.iter().all(there);
+        let made = stamps(build, &self.directory);
+        let whole = noted.recipe == recipe(build) && made == Some(noted.made);
         whole.then_some(noted.built)
     }
 
@@ -249,6 +279,7 @@ impl Revision {
         let noted = BuildNote {
             recipe: recipe(build),
             built: built.clone(),
+            made: stamps(build, &self.directory).unwrap_or_default(),
         };
         let text = serde_json::to_vec(&noted)?;
         output::write(&self.note, &text).map_err(io::Error::other)
@@ -260,6 +291,7 @@ impl Revision {
 struct BuildNote {
     recipe: String,
     built: Built,
+    made: Vec<Stamp>,
 }
 
 /// What a build does, as it is noted.

@@ -9,6 +9,7 @@ pub mod git;
 pub mod interference;
 pub mod interrupt;
 pub mod laps;
+mod loaded;
 pub mod machine;
 pub mod preflight;
 pub mod ruler;

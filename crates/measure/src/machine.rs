@@ -1,14 +1,16 @@
 //! What is measured, and on what: the machine, from what its workers say and the system tells, and
 //! checksums of the code of the workers with the variables that decide its speed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::command::PROBE_VARIABLE;
+use crate::loaded;
 use crate::worker::WorkerSpec;
-use regatta_core::record::identity::{Identity, WorkerIdentity, is_kept};
+use regatta_core::record::identity::{Identity, WorkerIdentity, is_kept, is_of_session};
 use regatta_core::record::types::{Fingerprint, WorkerRecord};
 use regatta_cuda::kernels::source::Source;
 use regatta_worker::protocol::{Device, DeviceKind, Hello};
@@ -138,13 +140,31 @@ const CODE: [&str; 13] = [
 ];
 
 /// The identity of a run by these workers, and this executable.
-pub fn identity<'a>(specs: impl Iterator<Item = &'a WorkerSpec>) -> Identity {
+pub fn identity<'a>(
+    specs: impl Iterator<Item = &'a WorkerSpec>,
+    loaded: &BTreeMap<String, BTreeSet<PathBuf>>,
+) -> Identity {
     let own = std::env::current_exe().ok();
+    let of_worker = |spec: &WorkerSpec| {
+        let mut identity = worker_identity(spec);
+        let root = loaded::root(spec.directory.as_deref().unwrap_or(Path::new(".")));
+        let files = loaded.get(&spec.name).into_iter().flatten();
+        for path in files.filter(|path| loaded::is_code_of_user(path)) {
+            let sum = if path.is_dir() {
+                listing(path)
+            } else {
+                checksum(path)
+            };
+            let below = root.as_ref().and_then(|root| path.strip_prefix(root).ok());
+            let name = below.unwrap_or(path).display().to_string();
+            identity.files.entry(name).or_insert(sum);
+        }
+        (spec.name.clone(), identity)
+    };
     Identity {
         executable: own.map_or_else(unreadable, |path| checksum(&path)),
-        workers: specs
-            .map(|spec| (spec.name.clone(), worker_identity(spec)))
-            .collect(),
+        workers: specs.map(of_worker).collect(),
+        variables: other_variables(),
     }
 }
 
@@ -178,8 +198,32 @@ fn environment(spec: &WorkerSpec) -> BTreeMap<String, String> {
     });
     let mut all: BTreeMap<String, String> = inherited.collect();
     all.extend(spec.env.iter().cloned());
-    all.retain(|name, _| is_kept(name));
+    let set = |name: &String| spec.env.iter().any(|(own, _)| own == name);
+    let by_regatta = [
+        PROBE_VARIABLE,
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONUNBUFFERED",
+    ];
+    all.retain(|name, _| is_kept(name) || set(name) && !by_regatta.contains(&name.as_str()));
     all
+}
+
+/// A checksum of the caller's variables that are not kept by name.
+fn other_variables() -> String {
+    let mut others: Vec<(std::ffi::OsString, std::ffi::OsString)> = std::env::vars_os().collect();
+    others.retain(|(name, _)| {
+        let name = name.to_string_lossy();
+        !is_kept(&name) && !is_of_session(&name)
+    });
+    others.sort();
+    let mut hasher = crc32fast::Hasher::new();
+    for (name, value) in &others {
+        for part in [name, value] {
+            hasher.update(part.as_encoded_bytes());
+            hasher.update(&[0]);
+        }
+    }
+    format!("{:08x}", hasher.finalize())
 }
 
 /// Where a program lies, as the system looks for it.
@@ -455,6 +499,6 @@ mod tests {
     fn variables_are_the_workers_own_before_the_inherited_ones() {
         let found = environment(&spec(&[], &[("OMP_NUM_THREADS", "3"), ("MINE", "1")]));
         assert_eq!(found["OMP_NUM_THREADS"], "3");
-        assert!(!found.contains_key("MINE"));
+        assert_eq!(found["MINE"], "1");
     }
 }

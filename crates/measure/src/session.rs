@@ -4,6 +4,7 @@
 mod census;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use self::census::{CallFacts, CensusRequest, counters, of_invocation, tuned};
@@ -48,6 +49,8 @@ pub struct SessionState {
     detailed: BTreeSet<CaseId>,
     verifier: Verifier,
     load: LoadLog,
+    /// Files that workers loaded.
+    pub(super) loaded: BTreeSet<PathBuf>,
 }
 
 impl SessionState {
@@ -58,6 +61,7 @@ impl SessionState {
             detailed: BTreeSet::new(),
             verifier: Verifier::default(),
             load: LoadLog::new(watch),
+            loaded: BTreeSet::new(),
         }
     }
 }
@@ -166,9 +170,14 @@ impl Session<'_> {
 
     /// Has the worker let go of its case. Whatever comes of it, what was found of the case
     /// stays; but a worker that does not let go is not used for the next one.
-    fn release(&self, worker: &mut dyn Conversation) -> bool {
+    fn release(&mut self, worker: &mut dyn Conversation) -> bool {
         let reply = worker.ask(RequestBody::Release, self.limit());
-        matches!(reply, Ok(ReplyBody::Released))
+        self.state.loaded.extend(worker.loaded());
+        let Ok(ReplyBody::Released { files }) = reply else {
+            return false;
+        };
+        self.state.loaded.extend(files);
+        true
     }
 
     /// How long a worker may take over a request that times nothing.

@@ -25,9 +25,7 @@ pub fn hello(kind: &str, device: &str, facts: &[(&str, &str)]) -> Hello {
             memory_bytes: Bytes(1 << 40),
             facts: facts.collect(),
         },
-        variants: Vec::new(),
-        packages: BTreeMap::new(),
-        absent: None,
+        ..Hello::default()
     }
 }
 

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::{LIBRARIES, worker_spec};
+use super::command::{LIBRARIES, PACKAGE, worker_spec};
+use super::loaded::existing;
 use super::machine::identity;
 use crate::worker::host::StartMode;
 use crate::worker::{Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec};
@@ -28,6 +29,8 @@ pub struct Processes {
     introduced: BTreeMap<String, Hello>,
     /// A worker that has introduced itself and has done nothing else.
     waiting: Option<WaitingWorker>,
+    /// Files that each worker has loaded, as far as is known.
+    loaded: BTreeMap<String, BTreeSet<PathBuf>>,
 }
 
 /// A worker that is up, by its name.
@@ -66,6 +69,7 @@ impl Processes {
             limit: Duration::from_secs(suite.settings.timeout_s.into()),
             introduced: BTreeMap::new(),
             waiting: None,
+            loaded: BTreeMap::new(),
         })
     }
 
@@ -122,7 +126,16 @@ impl Processes {
 
     /// What is measured by these workers: their commands, files and variables.
     pub fn identity(&self) -> Identity {
-        identity(self.specs.values())
+        identity(self.specs.values(), &self.loaded)
+    }
+
+    /// Files that the workers have loaded, that their commands name, or that variables name by
+    /// which programs find code.
+    pub(super) fn loaded(&self) -> BTreeSet<PathBuf> {
+        let named = self.specs.values().flat_map(named);
+        named
+            .chain(self.loaded.values().flatten().cloned())
+            .collect()
     }
 
     /// A worker's log, whatever it is called.
@@ -153,6 +166,8 @@ impl Launcher for Processes {
         let log = self.log(worker);
         let mode = self.modes.entry(worker.to_owned()).or_default();
         let started = mode.start(spec, &log, self.limit)?;
+        let loaded = self.loaded.entry(worker.to_owned()).or_default();
+        loaded.extend(started.loaded());
         let differences = match self.introduced.get(worker) {
             Some(first) => differences(first, started.hello()),
             None => Vec::new(),
@@ -170,6 +185,39 @@ impl Launcher for Processes {
         ))))
     }
 }
+
+/// What the command of a worker and its variables name.
+fn named(spec: &WorkerSpec) -> BTreeSet<PathBuf> {
+    let from = spec.directory.clone().unwrap_or_default();
+    let words = std::iter::once(spec.program.clone()).chain(spec.args.iter().map(PathBuf::from));
+    let mut found: BTreeSet<PathBuf> = words.filter_map(|word| existing(&from, &word)).collect();
+    // The Python worker tells what it imports.
+    let tells = spec
+        .args
+        .first()
+        .is_some_and(|first| first.ends_with(PACKAGE));
+    let is_asked = |name: &str| !(name.contains("CACHE") || tells && name == "PYTHONPATH");
+    let inherited = SEARCHED.into_iter().filter_map(|name| {
+        let set = is_asked(name) && spec.env.iter().all(|(own, _)| own != name);
+        set.then(|| std::env::var(name).ok()).flatten()
+    });
+    let own = spec.env.iter().filter(|(name, _)| is_asked(name));
+    let own = own.map(|(_, value)| value.clone());
+    for value in own.chain(inherited) {
+        let paths = value.split(':').filter(|path| path.contains('/'));
+        found.extend(paths.filter_map(|path| existing(&from, Path::new(path))));
+    }
+    found
+}
+
+/// Variables of the caller that name folders of code.
+const SEARCHED: [&str; 5] = [
+    "PYTHONPATH",
+    "PERL5LIB",
+    "RUBYLIB",
+    "NODE_PATH",
+    "CLASSPATH",
+];
 
 /// Differences that are named.
 const NAMED: usize = 4;
@@ -370,6 +418,7 @@ mod tests {
             limit: Duration::ZERO,
             introduced: BTreeMap::new(),
             waiting: None,
+            loaded: BTreeMap::new(),
         };
         let log = |name| processes.log(name).display().to_string();
         assert_eq!(log("torch@old-1.0"), "logs/torch@old-1.0.log");

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -186,7 +187,11 @@ pub enum ReplyBody {
     /// Answers `Peak`.
     Peak(Peak),
     /// Answers `Release`.
-    Released,
+    Released {
+        /// As in [`Hello::files`].
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<PathBuf>,
+    },
     /// Answers `Shutdown`.
     Bye,
 }
@@ -212,7 +217,7 @@ pub struct Census {
 }
 
 /// A worker introduces itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Hello {
     /// The protocol version it speaks.
@@ -233,6 +238,10 @@ pub struct Hello {
     /// case of it is unsupported, and it need not name a variant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
+    /// Files of code that it has loaded and that no installed package has, by absolute paths;
+    /// of a package that was installed from a folder, that folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<PathBuf>,
 }
 
 /// One variant of a worker.
@@ -357,7 +366,7 @@ pub struct Prepared {
 }
 
 /// The device a worker runs on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Device {
     /// A [`DeviceKind`]. Text, so that one that is none is refused in words, and is no

@@ -227,7 +227,7 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
             .map_or_else(ReplyBody::from, ReplyBody::Peak),
         RequestBody::Release => {
             worker.release();
-            ReplyBody::Released
+            ReplyBody::Released { files: Vec::new() }
         }
         RequestBody::Shutdown => ReplyBody::Bye,
     }

@@ -20,6 +20,9 @@ pub struct Identity {
     /// Of each worker, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workers: BTreeMap<String, WorkerIdentity>,
+    /// Checksum of all other variables of the caller, without those of its session or job.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub variables: String,
 }
 
 /// How a worker is started, and from what.
@@ -32,13 +35,14 @@ pub struct WorkerIdentity {
     /// imports from.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// Variables of its environment on which its speed may depend ([`is_kept`]).
+    /// Variables that the suite sets for it, and others on which its speed may depend
+    /// ([`is_kept`]).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
 }
 
 /// Beginnings of the names of variables that libraries of threads, compilers and GPUs read.
-const SPEED: [&str; 31] = [
+const SPEED: [&str; 38] = [
     "OMP_",
     "GOMP_",
     "KMP_",
@@ -70,7 +74,26 @@ const SPEED: [&str; 31] = [
     "FLASHINFER_",
     "CUTE_",
     "REGATTA_COMPILER",
+    "DNNL_",
+    "ONEDNN_",
+    "NUMBA_",
+    "TBB_",
+    "VLLM_",
+    "PYTHONMALLOC",
+    "PYTHONDEVMODE",
 ];
+
+/// Beginnings of the names of variables that change from one session or job to the next.
+const SESSION: &str = "
+    BUILD CI COLORTERM COLUMNS CLICOLOR DBUS_ DISPLAY EDITOR FORCE_COLOR GIT GH_ GPG_ HIST
+    INVOCATION_ID JOB JOURNAL_ KONSOLE LESS LINES LS_COLORS LSB_ MAIL NO_COLOR OLDPWD PAGER PBS_
+    PROMPT PS1 PWD RUNNER_ SESSION SHLVL SLURM SSH_ STY TERM TMUX VSCODE WAYLAND WINDOWID XDG_";
+
+/// True for a variable of the caller's session or job, which no program under test reads.
+pub fn is_of_session(name: &str) -> bool {
+    let mut session = SESSION.split_whitespace();
+    name == "_" || session.any(|beginning| name.starts_with(beginning))
+}
 
 /// Variables that tell where something lies, or which of equal devices is meant.
 const PLACES: [&str; 6] = [
@@ -110,6 +133,7 @@ impl Identity {
     /// their machines have them, and on the device that is theirs.
     pub fn placeless(&self) -> Identity {
         let mut found = self.clone();
+        found.variables.clear();
         for worker in found.workers.values_mut() {
             worker.environment.retain(|name, _| decides_speed(name));
         }
@@ -121,6 +145,9 @@ impl Identity {
         let mut found = Vec::new();
         if self.executable != now.executable {
             found.push("the regatta executable changed".to_owned());
+        }
+        if self.variables != now.variables {
+            found.push("an environment variable of the caller changed".to_owned());
         }
         let names: BTreeSet<&String> = self.workers.keys().chain(now.workers.keys()).collect();
         for name in names {
@@ -135,7 +162,13 @@ impl Identity {
 }
 
 impl WorkerIdentity {
-    fn differences(&self, name: &str, now: &WorkerIdentity) -> Vec<String> {
+    /// The files that changed.
+    pub fn changed_files<'a>(&'a self, now: &'a WorkerIdentity) -> BTreeSet<&'a String> {
+        changed(&self.files, &now.files)
+    }
+
+    /// In what two ways to start a worker differ, as sentences.
+    pub fn differences(&self, name: &str, now: &WorkerIdentity) -> Vec<String> {
         let mut found = Vec::new();
         if self.command != now.command {
             let (then, now) = (self.command.join(" "), now.command.join(" "));
@@ -193,6 +226,7 @@ mod tests {
         let then = Identity {
             executable: "a".to_owned(),
             workers: BTreeMap::from([("mine".to_owned(), worker.clone())]),
+            variables: "1".to_owned(),
         };
         assert!(then.differences(&then).is_empty());
         let now = Identity {
@@ -208,11 +242,13 @@ mod tests {
                 ),
                 ("other".to_owned(), worker),
             ]),
+            variables: "2".to_owned(),
         };
         assert_eq!(
             then.differences(&now),
             [
                 "the regatta executable changed",
+                "an environment variable of the caller changed",
                 "the command of worker mine was `perl worker.pl`, is `perl other.pl`",
                 "worker.pl of worker mine changed",
                 "OMP_NUM_THREADS of worker mine was `1`, is not set",

@@ -15,6 +15,7 @@ use crate::git::state_of_checkout;
 use crate::interference;
 use crate::interrupt;
 use crate::laps::{Monotonic, TimeSource, TimeSpent};
+use crate::loaded::Roots;
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
 use crate::schedule::{WorkerBlock, blocks};
@@ -31,7 +32,7 @@ use regatta_core::record::types::Run;
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta_core::suite::Suite;
 use regatta_core::suite::shard::{Place, deal};
-use regatta_core::text::{clean, one_line};
+use regatta_core::text::{clean, one_line, shell_command};
 use regatta_worker::attention::Case;
 use regatta_worker::protocol::Peak;
 use regatta_worker::units::{Digits, counted};
@@ -56,6 +57,10 @@ pub struct Arm {
     pub(super) fresh: bool,
     processes: Processes,
     session: SessionState,
+    /// Where it is measured beside another checkout.
+    roots: Option<Roots>,
+    /// True for a side that is a revision.
+    is_revision: bool,
 }
 
 /// What of a suite an arm measures.
@@ -64,8 +69,8 @@ pub(super) enum ArmRole {
     Whole,
     /// A shard, into a folder in that of the whole.
     Shard(Place),
-    /// A side of a comparison in pairs.
-    Paired(Turn),
+    /// A side of a comparison in pairs, of these checkouts where they are two.
+    Paired(Turn, Option<Roots>),
 }
 
 /// Where the reports of a suite are, unless `--out` says otherwise.
@@ -113,6 +118,22 @@ impl Arm {
             ..
         } = setup;
         check_writable(&directory.join("index.html")).map_err(ExperimentError::usage)?;
+        let build = suite.build.as_ref().filter(|_| revision.is_none());
+        if let Some(file) =
+            build.and_then(|build| building::not_built(build, &reports(&suite.name)))
+        {
+            return Err(ExperimentError::NotJudged(format!(
+                "{} changed after [build] of suite {} made what is measured (nothing was \
+                 measured); build it:\n  {}",
+                file.display(),
+                suite.name,
+                shell_command(&[
+                    "regatta".to_owned(),
+                    "build".to_owned(),
+                    request.suite.clone()
+                ])
+            )));
+        }
         let cases = suite.cases.iter();
         let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
         let environment = environment.as_deref();
@@ -125,14 +146,15 @@ impl Arm {
         let setting_up = clock.now();
         // Of a shard the workers of the whole introduce themselves: all shards are of one machine
         // and one code, whatever falls to them.
-        let (cases, shard, turn) = match role {
-            ArmRole::Whole => (suite.cases.clone(), None, None),
-            ArmRole::Paired(turn) => (suite.cases.clone(), None, Some(turn)),
+        let (cases, shard, turn, roots) = match role {
+            ArmRole::Whole => (suite.cases.clone(), None, None, None),
+            ArmRole::Paired(turn, roots) => (suite.cases.clone(), None, Some(turn), roots),
             ArmRole::Shard(place) => {
                 let whole = shard::checksum(suite.cases.iter().map(Case::id));
                 (
                     shard_cases(&suite, place)?,
                     Some(Shard { place, whole }),
+                    None,
                     None,
                 )
             }
@@ -180,6 +202,7 @@ impl Arm {
             let own = worktree.built.clone();
             built.extend(own.map(|own| (built::SUITE.to_owned(), own)));
         }
+        let is_revision = revision.is_some();
         let git = match revision {
             // Nor do the other shards of the whole make it another one.
             None => state_of_checkout(match directory.parent().filter(|_| shard.is_some()) {
@@ -225,7 +248,7 @@ impl Arm {
         };
         processes.expect(hellos, waiting);
         spent.setting_up = clock.now() - spent.workers;
-        Ok(Arm {
+        let arm = Arm {
             suite,
             header,
             directory,
@@ -237,7 +260,37 @@ impl Arm {
             fresh: request.fresh,
             processes,
             session: SessionState::new(interference::watch()),
-        })
+            roots,
+            is_revision,
+        };
+        arm.check_loaded(false)?;
+        Ok(arm)
+    }
+
+    /// Refuses a side whose workers loaded files of another side's checkout; after an invocation,
+    /// a revision's of which nothing was loaded either.
+    fn check_loaded(&self, measured: bool) -> Result<(), ExperimentError> {
+        let Some(roots) = &self.roots else {
+            return Ok(());
+        };
+        let label = self.label();
+        let named = self.processes.loaded();
+        let all = || named.iter().chain(&self.session.loaded);
+        let what = match roots.foreign(all()) {
+            Some(file) => format!(
+                "{label} loaded {}, a file of another checkout",
+                file.display()
+            ),
+            None if measured && self.is_revision && !roots.own(all()) => {
+                format!("{label} loaded no file of its own checkout")
+            }
+            None => return Ok(()),
+        };
+        Err(ExperimentError::NotJudged(format!(
+            "{what}, so both sides may measure the same code. Name code by relative paths (`paths` \
+             of the environment, the worker's command), or let [build] install it: no editable \
+             install, no PYTHONPATH and no absolute path into a checkout"
+        )))
     }
 
     /// What to call its run: the versions that were asked for, or where it lies.
@@ -268,8 +321,7 @@ impl Arm {
         let blocks = blocks(&self.suite.cases, range.clone(), seed, &file.done);
         let mut progress = self.listener.progress(&blocks, range, self.quiet);
         for block in &blocks {
-            self.measure_block(block, &mut file, progress.as_mut())
-                .map_err(|error| ExperimentError::interrupted("run", error))?;
+            self.measure_block(block, &mut file, progress.as_mut())?;
         }
         if let Some(summary) = progress.summary() {
             self.say(summary);
@@ -321,7 +373,7 @@ impl Arm {
         block: &WorkerBlock,
         file: &mut RunWriter,
         progress: &mut dyn Observer,
-    ) -> Result<(), RecordError> {
+    ) -> Result<(), ExperimentError> {
         let mut session = Session {
             suite: &self.suite,
             launcher: &mut self.processes,
@@ -329,10 +381,16 @@ impl Arm {
             state: &mut self.session,
             spent: &mut self.spent,
         };
-        session.run(block, progress, &mut |entry| {
+        let measured = session.run(block, progress, &mut |entry| {
             interrupt::hold_if_stopping();
             file.append(entry)
-        })
+        });
+        let what = match self.header.turn {
+            Some(_) => "comparison",
+            None => "run",
+        };
+        measured.map_err(|error: RecordError| ExperimentError::interrupted(what, error))?;
+        self.check_loaded(true)
     }
 
     /// Reads the run back.

@@ -16,11 +16,12 @@ use regatta_core::names::plain_name;
 use regatta_core::output;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::header::RunHeader;
+use regatta_core::record::identity::WorkerIdentity;
 use regatta_core::record::types::BaseId;
 use regatta_core::text::shell_command;
 use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_judge::{self as judge, Options};
-use regatta_worker::attention::Case;
+use regatta_worker::attention::CaseId;
 use regatta_worker::units::counted;
 
 /// Measures a suite against the baseline of this name; of none, against that of the suite's name.
@@ -277,10 +278,45 @@ fn base_code(base: &RunHeader, head: &RunHeader, directory: &Path) -> Result<Bas
         let git = header.git.as_ref();
         git.map(|git| (git.revision.clone(), git.dirty, git.changes.clone()))
     };
+    let is_own = |id: &CaseId| {
+        let case = id.case();
+        case.is_ok_and(|case| OWN.contains(&case.variant.worker.as_str()))
+    };
     let (Some(was), Some(is)) = (&base.identity, &head.identity) else {
         return Err("the baseline does not tell which files it is of".to_owned());
     };
-    let changed = was.differences(is);
+    let mut changed = Vec::new();
+    for (name, was) in &was.workers {
+        let Some(is) = is.workers.get(name) else {
+            continue;
+        };
+        let files = was.changed_files(is).into_iter();
+        let files: Vec<&String> = files.filter(|file| !is_tool(file)).collect();
+        // What a revision has is below its root. All else is the same beside itself.
+        let elsewhere = files.iter().find(|file| Path::new(file).is_absolute());
+        let started = WorkerIdentity {
+            files: is.files.clone(),
+            command: without_tool(&was.command, &is.command),
+            ..was.clone()
+        };
+        if let Some(file) = elsewhere {
+            return Err(format!(
+                "{file} of worker {name} changed, which no revision has"
+            ));
+        }
+        if let Some(first) = started.differences(name, is).into_iter().next() {
+            return Err(format!("{first}, which no revision changes back"));
+        }
+        changed.extend(
+            files
+                .into_iter()
+                .map(|file| format!("{file} of worker {name} changed")),
+        );
+    }
+    // Variants of this program are all in its file.
+    if was.executable != is.executable && head.plan.iter().any(is_own) {
+        changed.push("the regatta executable changed".to_owned());
+    }
     let mut packages = Vec::new();
     for worker in &base.workers {
         let now = head.workers.iter().find(|now| now.name == worker.name);
@@ -288,20 +324,14 @@ fn base_code(base: &RunHeader, head: &RunHeader, directory: &Path) -> Result<Bas
             packages.push(worker);
         }
     }
-    // Variants of this program are all in its file. Of other code much stays unseen: a variable of
-    // the environment, a file beside it. If that made it slower, it is as slow beside itself.
-    let own = |case: &Case| OWN.contains(&case.variant.worker.as_str());
-    let own_alone = (head.plan.iter()).all(|id| id.case().is_ok_and(|case| own(&case)));
     if changed.is_empty() && packages.is_empty() {
-        if own_alone {
+        if head.plan.iter().all(is_own) {
             return Ok(code(vec![Spec::Here], "the same program"));
         }
-        if git(base) == git(head) {
-            return Err(
-                "no change of the code is known, so pairs would measure it beside itself"
-                    .to_owned(),
-            );
-        }
+        // What made it slower may be a variable: then it is as slow beside itself.
+        return Err(
+            "no change of the code is known, so pairs would measure it beside itself".to_owned(),
+        );
     }
     let mut specs = Vec::new();
     let mut names = Vec::new();
@@ -344,13 +374,28 @@ fn base_code(base: &RunHeader, head: &RunHeader, directory: &Path) -> Result<Bas
     Ok(code(specs, &names.join(" and ")))
 }
 
+/// True for what regatta itself is, wherever it lies.
+fn is_tool(word: &str) -> bool {
+    word.ends_with("/regatta") || word.contains("/regatta_worker")
+}
+
+/// The command of a baseline, with this regatta in place of its own.
+fn without_tool(was: &[String], is: &[String]) -> Vec<String> {
+    let both = was.iter().zip(is);
+    let both = both.map(|(was, is)| match is_tool(was) && is_tool(is) {
+        true => is,
+        false => was,
+    });
+    let more = was.iter().skip(is.len());
+    both.chain(more).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use regatta_core::record::header::{Git, WorkerRecord};
-    use regatta_core::record::identity::{Identity, WorkerIdentity};
+    use regatta_core::record::identity::Identity;
     use regatta_core::record::testing::header;
-    use regatta_worker::attention::CaseId;
 
     type Change = fn(&mut RunHeader);
 
@@ -372,9 +417,15 @@ mod tests {
         header.identity = Some(Identity {
             executable: "1".to_owned(),
             workers: [("jax".to_owned(), WorkerIdentity::default())].into(),
+            ..Identity::default()
         });
         change(&mut header);
         header
+    }
+
+    fn worker(header: &mut RunHeader) -> &mut WorkerIdentity {
+        let identity = header.identity.as_mut().unwrap();
+        identity.workers.get_mut("jax").unwrap()
     }
 
     fn git(header: &mut RunHeader) -> &mut Git {
@@ -404,19 +455,65 @@ mod tests {
         let dirty = |header: &mut RunHeader| git(header).dirty = true;
         let built = |header: &mut RunHeader| {
             header.identity.as_mut().unwrap().executable = "2".to_owned();
+            header.plan = vec![CaseId("cpu/flash:s64,d64".to_owned())];
         };
+        let tool = |header: &mut RunHeader| {
+            header.identity.as_mut().unwrap().executable = "2".to_owned();
+        };
+        let edited = |header: &mut RunHeader| {
+            drop(
+                worker(header)
+                    .files
+                    .insert("a.py".to_owned(), "2".to_owned()),
+            )
+        };
+        let outside = |header: &mut RunHeader| {
+            drop(
+                worker(header)
+                    .files
+                    .insert("/lib/a.py".to_owned(), "2".to_owned()),
+            )
+        };
+        let variable = |header: &mut RunHeader| {
+            worker(header)
+                .files
+                .insert("a.py".to_owned(), "2".to_owned());
+            drop(
+                worker(header)
+                    .environment
+                    .insert("SCALE".to_owned(), "2".to_owned()),
+            );
+        };
+        let command = |header: &mut RunHeader| worker(header).command.push("--slow".to_owned());
         let unknown = "no change of the code is known, so pairs would measure it beside itself";
         let revision = "revision aaaaaaaaaaaa";
-        let rows: [(Change, Change, &str); 13] = [
+        let rows: [(Change, Change, &str); 18] = [
             (|_| {}, |_| {}, unknown),
             (dirty, dirty, unknown),
-            (|_| {}, elsewhere, revision),
-            (|_| {}, dirty, revision),
+            (|_| {}, elsewhere, unknown),
+            (|_| {}, dirty, unknown),
+            (|_| {}, tool, unknown),
             (|_| {}, built, revision),
+            (|_| {}, edited, revision),
+            (
+                |_| {},
+                outside,
+                "/lib/a.py of worker jax changed, which no revision has",
+            ),
+            (
+                |_| {},
+                variable,
+                "SCALE of worker jax was not set, is `2`, which no revision changes back",
+            ),
+            (
+                |_| {},
+                command,
+                "the command of worker jax was ``, is `--slow`, which no revision changes back",
+            ),
             (
                 dirty,
-                |_| {},
-                "the checkout changed, and the baseline is of no clean revision",
+                edited,
+                "a.py of worker jax changed, and the baseline is of no clean revision",
             ),
             (
                 |header| header.git = None,

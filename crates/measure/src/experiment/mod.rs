@@ -249,15 +249,11 @@ impl Experiment {
         let blocks: Vec<WorkerBlock> = turns.iter().map(|(_, block)| block.clone()).collect();
         let mut progress = self.head.listener.progress(&blocks, range, self.head.quiet);
         for (side, block) in &turns {
-            let (what, arm, file) = match (side, &mut self.base, &mut files.base) {
-                (TurnSide::Base, Base::Interleaved(base), Some(file)) => {
-                    ("comparison", &mut base.arm, file)
-                }
-                (_, Base::Interleaved(_), _) => ("comparison", &mut self.head, &mut files.head),
-                _ => ("run", &mut self.head, &mut files.head),
+            let (arm, file) = match (side, &mut self.base, &mut files.base) {
+                (TurnSide::Base, Base::Interleaved(base), Some(file)) => (&mut base.arm, file),
+                _ => (&mut self.head, &mut files.head),
             };
-            arm.measure_block(block, file, progress.as_mut())
-                .map_err(|error| ExperimentError::interrupted(what, error))?;
+            arm.measure_block(block, file, progress.as_mut())?;
         }
         if let Some(summary) = progress.summary() {
             self.head.say(summary);

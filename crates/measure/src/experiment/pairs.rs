@@ -10,6 +10,7 @@ use super::arm::{ArmRole, reports};
 use super::stored::{StoredBase, find};
 use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, RunFiles, Setup};
 use crate::laps::Monotonic;
+use crate::loaded::Roots;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::header::{Turn, TurnSide};
@@ -189,7 +190,13 @@ fn interleaved(
     let specs = [base.asked.join(" "), head.asked.join(" ")].join(" | ");
     let now = Timestamp::now().as_nanosecond();
     let pair = format!("{now:x}-{:08x}", crc32fast::hash(specs.as_bytes()));
+    let directories = [&base, &head].map(Setup::directory);
     let start = |setup: Setup, side, name: &str, stands_in: Option<(VariantId, VariantId)>| {
+        let [base, head] = &directories;
+        let roots = match side {
+            TurnSide::Base => Roots::new(base, head),
+            TurnSide::Head => Roots::new(head, base),
+        };
         let turn = Turn {
             pair: pair.clone(),
             side,
@@ -197,7 +204,7 @@ fn interleaved(
             stands_in: stands_in.into_iter().collect(),
             cases: part.map(|part| part.all),
         };
-        let (directory, role) = (folder.join(name), ArmRole::Paired(turn));
+        let (directory, role) = (folder.join(name), ArmRole::Paired(turn, roots));
         // What making the versions took is within the time limit.
         Arm::start(setup, asked.request, directory, role, begun).map_err(unusable(side))
     };

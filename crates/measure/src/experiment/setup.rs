@@ -62,6 +62,12 @@ impl Setup {
         })
     }
 
+    /// The folder of its checkout.
+    pub(super) fn directory(&self) -> PathBuf {
+        let revision = self.revision.as_ref();
+        revision.map_or(".".into(), |worktree| worktree.directory.clone())
+    }
+
     /// Applies version specs to the suite of a request. What has to be made is made:
     /// environments, worktrees and what is built in them.
     ///

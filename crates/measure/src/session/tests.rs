@@ -139,7 +139,7 @@ impl Conversation for Scripted {
         Ok(match body {
             RequestBody::Prepare(_) => prepared(1e-7),
             RequestBody::Measure(_) => measured(4, Some((self.seed + 1, 1e-7))),
-            RequestBody::Release => ReplyBody::Released,
+            RequestBody::Release => ReplyBody::Released { files: Vec::new() },
             _ => ReplyBody::Census(Census::default()),
         })
     }

@@ -230,6 +230,10 @@ impl Forked {
 }
 
 impl RunningProgram for Forked {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
     fn ends_within(&mut self, limit: Duration) -> bool {
         self.hear(limit);
         self.ended

@@ -1,9 +1,10 @@
 //! The harness's side: starts a worker process, asks, waits with a limit, and
 //! ends it together with everything it started.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
 use super::{Conversation, Forking, Origin, WorkerError, WorkerFailure, WorkerSpec};
-use regatta_worker::units::Bytes;
+use crate::loaded;
 
 /// A worker process.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl WorkerProcess {
             replies: read_lines(ours.replies),
             log: ours.log,
             last_id: 0,
-            hello: no_hello(),
+            hello: Hello::default(),
         };
         process.hello = process.introduce(limit)?;
         Ok(process)
@@ -244,6 +245,12 @@ impl Conversation for WorkerProcess {
         &self.hello
     }
 
+    fn loaded(&self) -> BTreeSet<PathBuf> {
+        let mut files = loaded::by_processes(self.program.pid());
+        files.extend(self.hello.files.iter().cloned());
+        files
+    }
+
     fn origin(&self) -> Option<&Origin> {
         Some(&self.origin)
     }
@@ -255,23 +262,6 @@ impl Drop for WorkerProcess {
         self.requests = None;
         self.program.ends_within(Duration::from_millis(500));
         self.kill();
-    }
-}
-
-fn no_hello() -> Hello {
-    Hello {
-        packages: Default::default(),
-        absent: None,
-        protocol: 0,
-        worker: String::new(),
-        versions: Default::default(),
-        device: super::protocol::Device {
-            kind: String::new(),
-            name: String::new(),
-            memory_bytes: Bytes(0),
-            facts: Default::default(),
-        },
-        variants: Vec::new(),
     }
 }
 

@@ -11,6 +11,7 @@ pub mod host;
 pub mod program;
 pub mod supervisor;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,6 +70,12 @@ pub trait Conversation {
 
     /// What it said of itself when it was started.
     fn hello(&self) -> &Hello;
+
+    /// Files that it has loaded: those it names, those that its processes map, and those that
+    /// their command lines name.
+    fn loaded(&self) -> BTreeSet<PathBuf> {
+        BTreeSet::new()
+    }
 
     /// How its process came to be, where there is one.
     fn origin(&self) -> Option<&Origin> {

@@ -202,6 +202,9 @@ impl Program {
 
 /// A program that runs, and ends with everything it started.
 pub(super) trait RunningProgram: std::fmt::Debug + Send {
+    /// Its process.
+    fn pid(&self) -> u32;
+
     /// Waits for it to end by itself.
     fn ends_within(&mut self, limit: Duration) -> bool;
 
@@ -210,6 +213,10 @@ pub(super) trait RunningProgram: std::fmt::Debug + Send {
 }
 
 impl RunningProgram for Started {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
     fn ends_within(&mut self, limit: Duration) -> bool {
         Started::ends_within(self, limit)
     }

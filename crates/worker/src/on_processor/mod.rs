@@ -298,13 +298,12 @@ impl Worker for OnProcessor {
     fn hello(&mut self) -> Result<Hello, Refusal> {
         let variants = self.variants.iter();
         Ok(Hello {
-            packages: BTreeMap::new(),
-            absent: None,
             protocol: PROTOCOL_VERSION,
             worker: self.name.to_owned(),
             versions: self.versions.clone(),
             device: device::device(),
             variants: variants.map(|variant| variant.info.clone()).collect(),
+            ..Hello::default()
         })
     }
 
