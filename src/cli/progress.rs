@@ -1,15 +1,14 @@
-//! Progress of a measurement on standard error: a bar on a terminal, a line now and then where
-//! nobody watches.
+//! Progress of a measurement on standard error: a line that is redrawn on a terminal, and a line now
+//! and then elsewhere.
 
 use std::fmt;
 use std::io::IsTerminal;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-
 use super::note;
+use super::saying::{draw, erase};
 use regatta_core::record::disturbance::{Disturbance, told, worst};
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_measure::experiment::Listener;
@@ -35,16 +34,80 @@ impl Listener for Terminal {
         range: Range<u32>,
         quiet: bool,
     ) -> Box<dyn Observer> {
-        Box::new(Progress::new(blocks, range, quiet))
+        let began = Instant::now();
+        Box::new(Progress {
+            output: ProgressOutput::new(quiet),
+            estimate: Estimate::new(blocks),
+            began,
+            case_began: began,
+            range,
+            all: blocks.iter().map(|block| block.cases.len()).sum(),
+            done: 0,
+            invocation: String::new(),
+            worker: String::new(),
+            failed: 0,
+            disturbed: 0,
+            by: Vec::new(),
+        })
+    }
+}
+
+/// Where progress goes.
+enum ProgressOutput {
+    Nowhere,
+    /// A line of a terminal, redrawn at each step.
+    Redrawn,
+    /// Lines of a log.
+    Lines(Pace),
+}
+
+impl ProgressOutput {
+    fn new(quiet: bool) -> ProgressOutput {
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        match (quiet, std::io::stderr().is_terminal() && !dumb) {
+            (true, _) => ProgressOutput::Nowhere,
+            (false, true) => ProgressOutput::Redrawn,
+            (false, false) => ProgressOutput::Lines(Pace::default()),
+        }
+    }
+}
+
+/// Counts steps that several threads take, on a terminal alone.
+pub struct Steps {
+    all: usize,
+    done: AtomicUsize,
+    drawn: bool,
+}
+
+impl Steps {
+    /// Of so many steps.
+    pub fn new(all: usize, quiet: bool) -> Steps {
+        let drawn = matches!(ProgressOutput::new(quiet), ProgressOutput::Redrawn);
+        let done = AtomicUsize::new(0);
+        Steps { all, done, drawn }
+    }
+
+    /// Counts one that is done.
+    pub fn step(&self, name: &str) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.drawn {
+            draw(&format!("{done}/{}: {name}", self.all));
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        erase();
     }
 }
 
 /// Shows where a schedule is.
 struct Progress {
-    bar: ProgressBar,
-    /// Where lines are said in place of the bar.
-    pace: Option<Pace>,
-    now: Arc<Mutex<Now>>,
+    output: ProgressOutput,
+    estimate: Estimate,
+    began: Instant,
+    case_began: Instant,
     range: Range<u32>,
     all: usize,
     done: usize,
@@ -55,85 +118,7 @@ struct Progress {
     by: Vec<Disturbance>,
 }
 
-/// What the bar is drawn from, by a thread of its own.
-struct Now {
-    estimate: Estimate,
-    began: Instant,
-    /// When the case began that runs now.
-    case: Instant,
-}
-
-impl Now {
-    fn time(&self) -> Time {
-        Time {
-            since: self.began.elapsed(),
-            left: self.estimate.left(self.case.elapsed()),
-        }
-    }
-}
-
-/// True where somebody sees what is drawn on standard error, and it can be drawn over.
-fn is_watched() -> bool {
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    std::io::stderr().is_terminal() && !dumb
-}
-
-/// A bar over so many steps, hidden where nobody watches. Whoever makes it clears it.
-pub fn bar(steps: usize, quiet: bool) -> ProgressBar {
-    let style = "{prefix} [{bar:20}] {pos}/{len} {eta:>4} left  {wide_msg}";
-    drawn(steps, quiet, ProgressStyle::with_template(style).ok())
-}
-
-fn drawn(steps: usize, quiet: bool, style: Option<ProgressStyle>) -> ProgressBar {
-    let bar = ProgressBar::new(steps as u64);
-    if quiet || !is_watched() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-        return bar;
-    }
-    if let Some(style) = style {
-        bar.set_style(style.progress_chars("=> "));
-    }
-    bar.enable_steady_tick(Duration::from_millis(250));
-    bar
-}
-
 impl Progress {
-    /// Over the cases of these blocks.
-    fn new(blocks: &[WorkerBlock], range: Range<u32>, quiet: bool) -> Progress {
-        let all: usize = blocks.iter().map(|block| block.cases.len()).sum();
-        let began = Instant::now();
-        let now = Arc::new(Mutex::new(Now {
-            estimate: Estimate::new(blocks),
-            began,
-            case: began,
-        }));
-        let drawn_from = Arc::clone(&now);
-        let time = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-            // A bar that lacks its time is no reason to stop.
-            let now = drawn_from.lock().unwrap_or_else(PoisonError::into_inner);
-            let _ = write!(out, "{}", now.time());
-        };
-        let style = "{prefix} [{bar:12}] {pos}/{len}  {time}  {wide_msg}";
-        let style = ProgressStyle::with_template(style);
-        Progress {
-            bar: drawn(
-                all,
-                quiet,
-                style.ok().map(|style| style.with_key("time", time)),
-            ),
-            pace: (!quiet && !is_watched()).then(Pace::default),
-            now,
-            range,
-            all,
-            done: 0,
-            invocation: String::new(),
-            worker: String::new(),
-            failed: 0,
-            disturbed: 0,
-            by: Vec::new(),
-        }
-    }
-
     /// `2 failed`, `1 disturbed`.
     fn troubles(&self) -> Vec<String> {
         let troubles = [(self.failed, "failed"), (self.disturbed, "disturbed")];
@@ -147,37 +132,32 @@ impl Progress {
 impl Observer for Progress {
     fn block(&mut self, block: &WorkerBlock) {
         let at = block.invocation - self.range.start + 1;
-        let of = self.range.len();
-        self.invocation = format!("invocation {at}/{of}");
+        self.invocation = format!("invocation {at}/{}", self.range.len());
         self.worker.clone_from(&block.worker);
-        self.bar.set_prefix(self.invocation.clone());
     }
 
     fn case(&mut self, case: &Case) {
-        let troubles = self.troubles();
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        now.case = Instant::now();
-        if let Some(pace) = &mut self.pace {
-            let case = case.to_string();
-            let place = CurrentCase {
-                done: self.done,
-                all: self.all,
-                invocation: &self.invocation,
-                troubles: &troubles,
-                time: now.time(),
-                case: &case,
-            };
-            if pace.is_due(place.time.since, self.done, self.all) {
-                note(place.line());
+        self.case_began = Instant::now();
+        let (case, troubles) = (case.to_string(), self.troubles());
+        let place = CurrentCase {
+            done: self.done,
+            all: self.all,
+            invocation: &self.invocation,
+            troubles: &troubles,
+            time: Time {
+                since: self.began.elapsed(),
+                left: self.estimate.left(Duration::ZERO),
+            },
+            case: &case,
+        };
+        match &mut self.output {
+            ProgressOutput::Nowhere => {}
+            ProgressOutput::Redrawn => draw(&place.line()),
+            ProgressOutput::Lines(pace) => {
+                if pace.is_due(place.time.since, self.done, self.all) {
+                    note(place.line());
+                }
             }
-        }
-        drop(now);
-        let before = troubles.iter().map(|trouble| format!("{trouble}  "));
-        let before: String = before.collect();
-        self.bar.set_message(format!("{before}{case}"));
-        if self.done == 0 {
-            // Its thread draws four times a second; a run may end before the first of them.
-            self.bar.force_draw();
         }
     }
 
@@ -188,13 +168,8 @@ impl Observer for Progress {
             self.by = worst(self.by.iter().chain(&measured.disturbed));
         }
         self.done += 1;
-        {
-            let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-            let took = now.case.elapsed();
-            now.case = Instant::now();
-            now.estimate.done(&self.worker, &entry.case.0, took);
-        }
-        self.bar.inc(1);
+        let took = self.case_began.elapsed();
+        self.estimate.done(&self.worker, &entry.case.0, took);
     }
 
     /// What other programs had to do with it.
@@ -211,7 +186,7 @@ impl Observer for Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        erase();
     }
 }
 

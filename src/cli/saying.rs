@@ -9,13 +9,35 @@ use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal, Write as _};
 use std::iter::Peekable;
 use std::str::Chars;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use terminal_size::terminal_size_of;
 
 use regatta_report::terminal::COLUMNS;
-use regatta_report::text::{width, wrap};
+use regatta_report::text::{shorten_middle, width, wrap};
+
+/// True while a line of progress stands on the terminal.
+static DRAWN: AtomicBool = AtomicBool::new(false);
+
+/// Draws a line of progress over the one before, as wide as the terminal.
+pub(super) fn draw(line: &str) {
+    let columns = terminal_size_of(io::stderr()).map_or(COLUMNS, |(width, _)| width.0.into());
+    let line = shorten_middle(line, columns.saturating_sub(1));
+    DRAWN.store(true, Ordering::Relaxed);
+    let _ = write!(io::stderr(), "\r{line}\u{1b}[K");
+}
+
+/// Erases the line of progress.
+pub(super) fn erase() {
+    if DRAWN.swap(false, Ordering::Relaxed) {
+        let _ = write!(io::stderr(), "\r\u{1b}[K");
+    }
+}
 
 /// Says something, whether or not a stop was asked for. Nobody may be reading it.
 pub(super) fn say(text: impl Display) {
     let text = harmless(&text.to_string());
+    erase();
     // On a terminal, lines as long as a reader's; in a pipe, one line a message,
     // which can be searched.
     let text = match io::stderr().is_terminal() {
