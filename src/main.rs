@@ -13,20 +13,23 @@ use cli::{
 use owo_colors::OwoColorize;
 use regatta_measure::worker::supervisor;
 
-/// A performance-regression harness for attention kernels: whether it got slower,
-/// how sure that is, and why.
+/// Says whether attention kernels got slower, how sure that is, and why
 #[derive(Parser, Debug)]
 #[command(
     version,
-    after_help = "Exit codes:\n  \
-                  0  everything planned was measured and checked, and nothing is worse or may be\n  \
-                  1  something is worse: slower, structure, a violated expectation or limit, a\n     \
-                  wrong result, a crash or a hang (of a case the suite does not allow)\n  \
-                  2  usage or configuration: nothing was measured\n  \
-                  3  inconclusive: incomplete, not comparable, no baseline, or something may\n     \
-                  be worse than its threshold or limit\n\
-                  1 wins over 3, whatever becomes of the output. Results go to standard output,\n\
-                  progress and diagnostics to standard error.\n\nStart with: regatta run quick"
+    max_term_width = 80,
+    after_help = "Start with: regatta run quick. --help has the exit codes, -V the version.",
+    after_long_help = "Exit codes:
+  0  everything planned was measured and checked; nothing is worse or may be
+  1  something is worse: slower, structure, a violated expectation or limit, a
+     wrong result, a crash or a hang
+  2  usage or configuration: nothing was measured
+  3  inconclusive: a case is missing, the runs are not comparable, there is no
+     baseline, or a suspected regression is not confirmed
+Exit code 1 takes precedence over 3, even if a report cannot be written.
+Results go to standard output, progress and diagnostics to standard error.
+
+Start with: regatta run quick"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -53,44 +56,37 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// The commands by what they are for; whatever is in none comes last.
-const GROUPS: [(&str, &[&str]); 3] = [
+/// The commands by what they are for, below a heading each.
+const GROUPS: [(&str, &[&str]); 4] = [
     ("Measure", &["run", "gate", "compare"]),
     (
-        "Judge what is stored",
+        "Judge stored runs",
         &["diff", "report", "baseline", "history", "bisect"],
     ),
-    ("Look", &["trace", "list", "doctor", "build"]),
+    ("Inspect", &["trace", "list", "doctor", "build"]),
+    ("Set up", &["env", "init", "worker", "completions"]),
 ];
 
-/// The command line, with its commands in groups.
+/// The command line; its long help has the commands in groups.
 fn command_line() -> clap::Command {
     let command = Cli::command();
-    let mut groups = GROUPS
-        .map(|(name, commands)| (name, commands.to_vec()))
-        .to_vec();
-    let others = command.get_subcommands().filter(|one| !one.is_hide_set());
-    let others = others.map(clap::Command::get_name);
-    let others = others.filter(|name| !GROUPS.iter().any(|(_, all)| all.contains(name)));
-    groups.push(("Also", others.collect()));
-    let mut text = "Commands:".to_owned();
-    for (name, commands) in groups {
-        text += &format!("\n {name}");
+    let (mut list, mut groups) = (String::new(), String::new());
+    for (name, commands) in GROUPS {
+        groups += &format!("\n{name}:\n");
         for one in commands {
-            let about = command
-                .find_subcommand(one)
-                .and_then(clap::Command::get_about);
-            text += &format!("\n  {one:<12} {}", about.cloned().unwrap_or_default());
+            let found = command.find_subcommand(one);
+            let about = found.and_then(clap::Command::get_about);
+            let line = format!("  {one:<12} {}\n", about.cloned().unwrap_or_default());
+            list += &line;
+            groups += &line;
         }
     }
-    let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}\n\n\
-         Options:\n{{options}}{{after-help}}"
-    );
-    // A search goes on from what all cases say, by their times.
+    // A search compares times.
     let bisect = |bisect: clap::Command| bisect.mut_arg("structure_only", |arg| arg.hide(true));
     command
-        .help_template(template)
+        .before_help(list.trim_end().to_owned())
+        .before_long_help(groups.trim().to_owned())
+        .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{after-help}")
         .mut_subcommand("bisect", bisect)
 }
 

@@ -31,17 +31,20 @@ pub struct BaselineArgs {
 enum BaselineAction {
     /// Promote a run under a name, for its machine
     Save {
-        /// The baseline's name; `gate SUITE` looks for the suite's name by default
+        /// The baseline's name; `gate SUITE` takes that of the suite
         name: String,
-        /// A run file or report folder, or the shards of one run [default: the newest run of the
-        /// suite of this name under reports/ that passed, or of the only suite there]
+        /// A run file, report folder or shards [default: the newest that passed]
+        ///
+        /// The default is of the suite of this name, or of the only suite under reports/.
         #[arg(value_name = "RUN")]
         runs: Vec<String>,
         /// Replace the baseline that is there
         #[arg(long)]
         replace: bool,
-        /// Save a run that did not pass, is a part of its suite, was measured with --set, or
-        /// is of another suite than the baseline it replaces
+        /// Save a run that does not fit
+        ///
+        /// It did not pass, is a part of its suite, was measured with --set, or is of another
+        /// suite than the baseline it replaces.
         #[arg(long)]
         force: bool,
     },

@@ -11,14 +11,12 @@ use regatta_measure::experiment::{Experiment, VersionComparison};
 use regatta_measure::versions::Spec;
 use regatta_worker::units::Share;
 
-/// Measure two versions in pairs: which is slower, how sure that is, and why
+/// Measure two versions in pairs, and judge which is slower
 ///
-/// Processes of both sides alternate on one device, in pairs of random order, and pairs are
-/// compared: what the machine does meanwhile is in both. What five pairs do not decide is measured
-/// up to 35 times. Nothing is stored before. Exits 0 when nothing of the head is worse or may be,
-/// 1 when something is, 2 when a version cannot be had, 3 when it is inconclusive. A comparison
-/// that was stopped goes on where it was. The expectations and limits of the suite are left to
-/// `run` and `gate`.
+/// Processes of both versions alternate on one device, in pairs of random order. What five pairs
+/// do not decide is measured up to 35 times. Exits 0 when nothing of the head is worse or may be,
+/// 1 when something is, 2 when a version cannot be made, 3 when it is inconclusive. A comparison
+/// that was stopped resumes. Expectations and limits of the suite are left to `run` and `gate`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "A version (SPEC) is\n  \
     pypi:jax==0.5.0          releases, in an environment that is made for them;\n                           \
@@ -37,11 +35,11 @@ use regatta_worker::units::Share;
     regatta compare ./mine.toml --base git:main\n  \
     regatta compare quick --base cpu/naive --head cpu/flash")]
 pub struct CompareArgs {
-    /// What was (repeatable, for one side)
+    /// The base version; repeat the option to combine specs
     #[arg(long, value_name = "SPEC", required = true)]
     base: Vec<Spec>,
 
-    /// What is
+    /// The head version
     #[arg(long, value_name = "SPEC", default_value = "here")]
     head: Vec<Spec>,
 
@@ -51,7 +49,7 @@ pub struct CompareArgs {
 
     /// Measure no longer than this: 90s, 15m
     ///
-    /// No more pairs are measured that would end later than this after the start.
+    /// Starts no pairs that would end later.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time_limit: Option<Duration>,
 

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use super::{Ended, print};
 
-/// Print what a shell completes
+/// Print shell completions
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     regatta completions bash > ~/.local/share/bash-completion/completions/regatta")]

@@ -17,14 +17,14 @@ use regatta_measure::experiment::stored;
 use regatta_report::{Format, Report};
 use regatta_worker::units::Share;
 
-/// Judge two stored runs or traces: what got slower, and why
+/// Judge two stored runs or traces
 ///
 /// BASE and HEAD are run files, report folders, folders of shards, or names of baselines; or two
 /// traces of `regatta trace` or of PyTorch's profiler (export_chrome_trace). Runs of different
 /// suites are compared over the cases they share.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// What was, then what is: one run, or the shards of one
+    /// The base, then the head: one run, or the shards of one
     #[arg(required = true, value_name = "BASE HEAD")]
     runs: Vec<String>,
 
@@ -32,7 +32,7 @@ pub struct DiffArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "no_base")]
     baseline: Option<String>,
 
-    /// Judge HEAD alone, by what its suite expects, as `regatta run` does
+    /// Judge HEAD alone by its suite, as `regatta run` does
     #[arg(long)]
     no_base: bool,
 
@@ -40,16 +40,17 @@ pub struct DiffArgs {
     #[arg(long, value_name = "DIR", default_value = "baselines")]
     baselines: PathBuf,
 
-    /// Of traces: the smallest change of a time that counts, 0.1 for 10 % [default: 0.1, or
-    /// 0.02 where each side has five runs]
+    /// Of traces: the smallest change of a time that counts
+    ///
+    /// 0.1 for 10 %, which is the default; with five runs a side it is 0.02.
     #[arg(long, value_name = "SHARE")]
     threshold: Option<f64>,
 
-    /// Another trace of the base's program, whose times count too; may be repeated
+    /// A further trace of the base's program (repeatable)
     #[arg(long, value_name = "TRACE")]
     base_run: Vec<PathBuf>,
 
-    /// Another trace of the head's program, likewise
+    /// A further trace of the head's program (repeatable)
     #[arg(long, value_name = "TRACE")]
     head_run: Vec<PathBuf>,
 

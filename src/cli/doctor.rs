@@ -12,7 +12,7 @@ use finding::{Check, CheckState};
 use group::{GroupRow, group, rows};
 use machine::{baselines, compiler, environment, gpu_clock, gpu_driver, processor, reports};
 
-use super::{Ended, Stop, print, ruler, watch_for};
+use super::{Ended, Stop, clocks, print, watch_for};
 use regatta_core::suite::{self, Suite};
 use regatta_cuda::kernels::compile::Compiler;
 use regatta_measure::experiment::introductions::{Absence, Introduction, grouped, introductions};
@@ -25,19 +25,19 @@ const LIMIT: Duration = Duration::from_secs(8);
 /// The worker that is always needed.
 const CPU: &str = "cpu";
 
-/// What this machine can run, and what is missing, with the fix
+/// Show what this machine can run, what is missing, and the fix
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
-    /// Environment of workers that name none
+    /// The environment of workers that name none
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
 
-    /// Check the clocks: what they read of work of known length, 2 us to 20 ms
+    /// Time work of known length, 2 µs to 20 ms: each clock's error
     #[arg(long)]
-    ruler: bool,
+    check_clocks: bool,
 
     /// Machine-readable output
-    #[arg(long, conflicts_with = "ruler")]
+    #[arg(long, conflicts_with = "check_clocks")]
     json: bool,
 }
 
@@ -46,8 +46,8 @@ pub struct DoctorArgs {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &DoctorArgs) -> Ended {
-    if args.ruler {
-        return ruler::run();
+    if args.check_clocks {
+        return clocks::run();
     }
     let mut config = Suite::default();
     suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;

@@ -12,7 +12,7 @@ use regatta_core::suite::{self, Suite};
 use regatta_measure::environments::{PythonEnvironment, interpreter_of};
 use regatta_measure::workers::find_environment;
 
-/// List the Python environments, show what is in one, or make one
+/// List, show or make Python environments
 ///
 /// An environment is a table `[environments.NAME]` of a suite or of regatta.toml. With
 /// `requirements` it is made by this command, in the user's cache; without, its `python` is
@@ -32,7 +32,7 @@ pub struct EnvArgs {
     /// Print what is installed in this one
     name: Option<String>,
 
-    /// The suite whose environments are meant, beside those of regatta.toml
+    /// A suite whose environments are added to regatta.toml's
     #[arg(long, global = true, value_name = "SUITE")]
     suite: Option<String>,
 
@@ -47,9 +47,9 @@ enum EnvAction {
     Make {
         /// Its name
         name: String,
-        /// Make it anew where it is there already
+        /// Make it again where it is there already
         #[arg(long)]
-        fresh: bool,
+        recreate: bool,
     },
 }
 
@@ -64,7 +64,7 @@ pub fn run(args: &EnvArgs) -> Ended {
     };
     suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
     match (&args.action, &args.name) {
-        (Some(EnvAction::Make { name, fresh }), _) => make(&suite, name, *fresh, args.json),
+        (Some(EnvAction::Make { name, recreate }), _) => make(&suite, name, *recreate, args.json),
         (None, Some(name)) => show(&suite, name, args.json),
         (None, None) => list(&suite, args.json),
     }
@@ -109,7 +109,7 @@ fn list(suite: &Suite, json: bool) -> Ended {
     Ok(0)
 }
 
-fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
+fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
     watch_for("; the environment is not made");
     let environment = declared(suite, name)?;
     let Some(made) = PythonEnvironment::locate(name, environment).map_err(Stop::usage)? else {
@@ -119,7 +119,7 @@ fn make(suite: &Suite, name: &str, fresh: bool, json: bool) -> Ended {
         )));
     };
     let lock = match made.lock() {
-        Some(lock) if !fresh => lock,
+        Some(lock) if !recreate => lock,
         _ => {
             note(format!("making environment {name}"));
             made.make().map_err(Stop::usage)?

@@ -14,30 +14,30 @@ use regatta_measure::versions::Spec;
 
 /// Measure a suite and compare it with a baseline
 ///
-/// What one run shows to be the same as the baseline is the same. The rest is measured in pairs
-/// where the code of the baseline can be had, and else compared with what another day may change.
-/// With --base all is measured in pairs. Exits 0 when everything was measured and checked and
-/// nothing is worse or may be, 1 when something is worse: slower, a violated expectation or limit,
-/// a wrong result, a crash or a hang, or a structure that got worse (fewer blocks, added copies,
-/// spills), unless `policy.ignore` names it. Exits 3 when it is inconclusive: no baseline, another
-/// machine, missing cases, or something may be worse and was not decided. A gate that was stopped
-/// goes on where it was.
+/// Compares one run with the baseline. Cases that it does not show to be the same are measured in
+/// pairs with the code of the baseline, where that is at hand, or else judged with an allowance
+/// for day-to-day variation. With --base all cases are measured in pairs.
+///
+/// Exits 0 when everything was measured and checked and nothing is worse or may be. Exits 1 when
+/// something is worse: slower, a violated expectation or limit, a wrong result, a crash or a hang,
+/// or a worse structure (fewer blocks, added copies, spills), unless `policy.ignore` names it.
+/// Exits 3 when it is inconclusive: no baseline, another machine, missing cases, or a suspected
+/// regression that is not confirmed. A gate that was stopped resumes.
 #[derive(Args, Debug)]
 pub struct GateArgs {
     /// The baseline [default: the suite's name]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
 
-    /// Another version in place of a baseline: git:main, pypi:jax==0.5.0
+    /// Measure in pairs with another version: git:main
     ///
-    /// Measured in pairs with this one. `regatta compare --help` has all that a version can be.
+    /// In place of a baseline. `regatta compare --help` lists what a version can be.
     #[arg(long, value_name = "SPEC", conflicts_with = "baseline")]
     base: Vec<Spec>,
 
     /// Measure no longer than this: 90s, 15m
     ///
-    /// Nothing more is measured that would end later than this after the start. What is still
-    /// inconclusive then says what would decide it.
+    /// Starts no extra invocations that would end later. The report lists inconclusive cases.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time_limit: Option<Duration>,
 

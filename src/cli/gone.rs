@@ -9,7 +9,7 @@ use regatta_report::Format;
 /// Commands, flags, and keys of suites with a dot (`*` is any name), and what stands in their
 /// place.
 #[rustfmt::skip]
-const GONE: [(&[&str], &str); 39] = [
+const GONE: [(&[&str], &str); 46] = [
     (&["submit"], "examples/slurm and examples/kubernetes have scripts for --shard I/N"),
     (&["next"], "regatta run --shard I/N"),
     (&["merge"], "folders of shards are one run: regatta report SHARD SHARD.."),
@@ -21,6 +21,13 @@ const GONE: [(&[&str], &str); 39] = [
     (&["history list"], "regatta history --list"),
     (&["baseline show"], "regatta baseline list NAME"),
     (&["baseline import"], "regatta run, then regatta baseline save NAME"),
+    (&["build --fresh"], "--no-cache"),
+    (&["env --fresh"], "--recreate"),
+    (&["--fresh"], "--no-resume"),
+    (&["--ruler"], "--check-clocks"),
+    (&["report --spread"], "--noise"),
+    (&["bisect --processor"], "--cpu-time"),
+    (&["build --against"], "--baseline FILE"),
     (&["--openmetrics", "--asv", "--google-benchmark"], "--output json=PATH, or --output bencher=PATH"),
     (&["--criterion"], "--output csv=DIR, whose samples.csv has every sample"),
     (&["--timings"], "the last line of a command that measures says where its time went"),

@@ -16,14 +16,14 @@ use regatta_measure::experiment::request::no_case_left;
 /// List the variants of every worker, or the cases of a suite
 #[derive(Args, Debug)]
 pub struct ListArgs {
-    /// A built-in suite's name or a suite file; without it, variants are listed
+    /// A built-in suite's name or file; without it, list variants
     suite: Option<String>,
 
     /// Only cases whose id matches (as in `run`)
     #[arg(long, short, value_name = "PATTERN")]
     filter: Vec<String>,
 
-    /// Environment of workers that name none
+    /// The environment of workers that name none
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
 

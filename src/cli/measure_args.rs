@@ -23,41 +23,39 @@ pub struct MeasureArgs {
     #[arg(long, short, value_name = "PATTERN")]
     pub filter: Vec<String>,
 
-    /// Another value of a parameter (repeatable)
+    /// Override a parameter of a variant (repeatable)
     ///
-    /// `cpu/split-key.num_splits_key=1` hands a variant another value than its cases ask for,
-    /// keeping their ids. `peak=true` measures first what each device reaches in products of
-    /// matrices and in copies. `instructions=true` counts the instructions that each kernel
-    /// executes, which needs no quiet GPU, but root, or a driver that lets others read hardware
-    /// counters.
+    /// `cpu/split-key.num_splits_key=1` replaces the automatic choice; case ids stay the same.
+    /// `peak=true` first measures the peak of each device, in matrix products and in copies.
+    /// `instructions=true` counts the instructions that each kernel executes. That works on a
+    /// shared GPU, as root or with a driver that lets others read hardware counters.
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
 
-    /// Environment of workers that name none (declared in the suite or regatta.toml)
+    /// The environment of workers that name none, of the suite or regatta.toml
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub environment: Option<String>,
 
-    /// Starts of each worker, in place of the suite's number
+    /// Invocations of each worker, in place of the suite's number
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub invocations: Option<u32>,
 
-    /// Time nothing, judge what a call does
+    /// Judge launch structure alone, without timing
     ///
-    /// Counts once what a call of each case does, and judges that alone.
-    /// Works on a throttled or shared GPU. Limits on structure are judged, and changes of
-    /// it where there is a baseline; expectations on time are not.
+    /// Counts once what a call of each case does. Works on a throttled or shared GPU. Limits on
+    /// structure are judged, and its changes against a baseline; expectations on time are skipped.
     #[arg(long, conflicts_with = "invocations")]
     pub structure_only: bool,
 
-    /// Where it goes [default: reports/SUITE]
+    /// Folder of run and reports [default: reports/SUITE]
     ///
-    /// The run and its reports; with --structure-only by default into reports/SUITE-structure.
+    /// With --structure-only the default is reports/SUITE-structure.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Begin anew even where an unfinished run could go on
+    /// Start a new run, even where an unfinished one could resume
     #[arg(long, hide_short_help = true)]
-    pub fresh: bool,
+    pub no_resume: bool,
 
     /// No progress on standard error
     #[arg(long, short, hide_short_help = true)]
@@ -79,7 +77,7 @@ impl MeasureArgs {
             invocations: self.invocations,
             structure_only: self.structure_only,
             out: self.out.clone(),
-            fresh: self.fresh,
+            fresh: self.no_resume,
             quiet: self.quiet,
             baselines: self.baselines.clone(),
             listener: Rc::new(Terminal),

@@ -3,6 +3,7 @@
 pub mod baseline;
 pub mod bisect;
 pub mod build;
+pub mod clocks;
 pub mod compare;
 pub mod completions;
 pub mod diff;
@@ -19,7 +20,6 @@ mod outputs;
 mod progress;
 pub mod report;
 mod reporting;
-pub mod ruler;
 pub mod run;
 mod saying;
 pub mod trace;
@@ -82,7 +82,7 @@ impl Stop {
 
 /// Has a signal end this command with its workers, for one that measures.
 fn watch() {
-    watch_for("; what was measured is kept, and the same command goes on");
+    watch_for("; what was measured is kept, and the same command resumes");
 }
 
 /// The same, with what is said of it.

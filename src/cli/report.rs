@@ -21,16 +21,16 @@ use regatta_report::terminal;
 
 /// Write reports of stored runs, or show a stored trace
 ///
-/// Without a format, the page and the tables are written beside each `run.jsonl`, and those
-/// of a file with another name into a folder of that name. A trace, of regatta, PyTorch's
-/// profiler or nsys, is printed, or written as html or perfetto.
+/// Without a format, the HTML report and the tables are written beside each `run.jsonl`, and those
+/// of a file with another name into a folder of that name. A trace, of regatta or PyTorch's
+/// profiler, is printed, or written as html or perfetto.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// Run files, report folders, or folders of shards: those of one run are one
+    /// Run files, report folders, or folders of shards
     #[arg(required = true)]
     runs: Vec<String>,
 
-    /// Hold them against this run or baseline
+    /// Compare them with this run or baseline
     #[arg(long, value_name = "RUN")]
     base: Option<String>,
 
@@ -38,12 +38,12 @@ pub struct ReportArgs {
     #[arg(long, value_name = "DIR", default_value = "baselines")]
     baselines: PathBuf,
 
-    /// Print how far samples and invocations lie apart, and write nothing
+    /// Print the variation of samples and invocations; write nothing
     #[arg(long)]
-    spread: bool,
+    noise: bool,
 
-    /// With --spread: machine-readable output
-    #[arg(long, requires = "spread")]
+    /// With --noise: machine-readable output
+    #[arg(long, requires = "noise")]
     json: bool,
 
     #[command(flatten)]
@@ -78,7 +78,7 @@ pub fn run(args: &ReportArgs) -> Ended {
             heads.len()
         )));
     }
-    if args.spread {
+    if args.noise {
         return spread(&heads, args.json);
     }
     for head in &heads {

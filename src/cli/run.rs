@@ -14,15 +14,14 @@ use regatta_worker::units::counted;
 
 /// Measure a suite, write the run and its reports
 ///
-/// Exits 0 when every case was measured and checked and nothing is worse than the suite
-/// expects, 1 when an expectation or a limit is violated or a case gave a wrong result,
-/// crashed or hung, 3 when a case is missing, or an expectation may be violated and more
-/// invocations did not decide it. An unfinished run of the same suite on the same code goes on
-/// where it stopped.
+/// Exits 0 when every case was measured and checked and the suite's expectations are met, 1 when
+/// one is violated, or a case gave a wrong result, crashed or hung, 3 when a case is missing or
+/// a violation is only suspected. An unfinished run of the same suite on the same code resumes.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Measure one of N parts, into a folder of its own: `3/8`. Whatever takes a run takes the
-    /// folder that holds all of theirs, and judges them together
+    /// Measure one of N shards, `3/8`, into a folder of its own
+    ///
+    /// Every command that takes a run takes the folder of all shards, as one run.
     #[arg(long, value_name = "I/N", hide_short_help = true)]
     shard: Option<Place>,
 

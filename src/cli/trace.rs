@@ -40,18 +40,18 @@ use regatta_report::trace as shown;
     regatta diff old.trace new.trace"
 )]
 pub struct TraceArgs {
-    /// Where the trace goes [default: named after the program, in this folder]
+    /// The trace's file [default: PROGRAM.trace]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
     #[command(flatten)]
     outputs: Outputs,
 
-    /// Print the analysis as JSON; what CMD prints then goes to standard error
+    /// Print JSON; what CMD prints goes to standard error
     #[arg(long)]
     json: bool,
 
-    /// Also tell which of PyTorch's operators launched what
+    /// Record which of PyTorch's operators launched what
     ///
     /// Turns on the NVTX ranges that PyTorch has for its operators, forward and backward, in
     /// every Python that CMD starts; CMD needs no change, and must not use torch.profiler. It
@@ -60,12 +60,12 @@ pub struct TraceArgs {
     #[arg(long)]
     torch: bool,
 
-    /// Keep at most so many operations, the last ones
+    /// Most operations to keep
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
           value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 
-    /// Run CMD so many times, one after the other, and keep the times of each
+    /// Run CMD this many times
     ///
     /// The last run is kept whole; of those before it the times of their repetitions. What runs
     /// of one program differ by is then known: from four on each side, `regatta diff` calls

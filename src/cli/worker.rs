@@ -1,4 +1,4 @@
-//! `regatta worker`: be a worker, or hold one to the protocol.
+//! `regatta worker`: serves our own variants, or checks a worker against the protocol.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
-use super::{Ended, Stop, note, print, ruler, watch_for};
+use super::{Ended, Stop, clocks, note, print, watch_for};
 use regatta_core::suite::Settings;
 use regatta_cuda::{CudaWorker, Own};
 use regatta_measure::conformance::{self, Check, CheckResult};
@@ -17,7 +17,7 @@ use regatta_measure::worker::host::WorkerProcess;
 use regatta_report::text::{clean, one_line};
 use regatta_worker::serve::{Worker, serve_on_descriptors};
 
-/// Serve the built-in variants, or check somebody's worker
+/// Check a worker against the protocol
 #[derive(Args, Debug)]
 pub struct WorkerArgs {
     #[command(subcommand)]
@@ -41,13 +41,13 @@ enum WorkerAction {
         #[arg(long, requires = "name")]
         contract: Option<PathBuf>,
     },
-    /// Check a clock and print what it reads (started by `doctor --ruler`)
+    /// Check a clock and print what it reads (started by `doctor --check-clocks`)
     #[command(hide = true)]
-    Ruler {
+    Clock {
         /// The clock
-        clock: ruler::ClockKind,
+        clock: clocks::ClockKind,
     },
-    /// Start a worker, go through docs/PROTOCOL.md with it, say what is wrong
+    /// Start a worker, and check it by docs/PROTOCOL.md
     ///
     /// Exits 0 when it conforms, 1 when it does not, 2 when it cannot be started.
     Check {
@@ -75,7 +75,7 @@ pub fn run(args: &WorkerArgs) -> Ended {
             (Some(name), Some(file), Some(contract)) => serve(kernels(name, file, contract)?),
             _ => serve(own(worker)?),
         },
-        WorkerAction::Ruler { clock } => ruler::serve(*clock),
+        WorkerAction::Clock { clock } => clocks::serve(*clock),
         WorkerAction::Check { json, command } => check(command, *json),
     }
 }

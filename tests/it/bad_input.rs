@@ -233,6 +233,11 @@ fn what_is_gone_is_refused_by_name_with_what_stands_in_its_place() {
         (&["run", "quick", "--html", "x"], "--output html=PATH"),
         (&["diff", "a", "b", "--asv=x"], "--output bencher=PATH"),
         (&["gate", "quick", "--peak"], "--set peak=true"),
+        (&["gate", "quick", "--fresh"], "--no-resume"),
+        (&["build", "--fresh"], "--no-cache"),
+        (&["build", "--against", "x"], "--baseline FILE"),
+        (&["doctor", "--ruler"], "--check-clocks"),
+        (&["report", "x", "--spread"], "--noise"),
     ] {
         let (_, stderr) = exits!(place, 2, words);
         assert!(stderr.contains("is gone; in its place: "), "{stderr}");

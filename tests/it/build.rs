@@ -103,9 +103,9 @@ fn what_cannot_be_built_is_refused_before_a_compiler_is_looked_for() {
     assert!(wgmma.contains("flash_wgmma for sm_80, sm_100: "), "{wgmma}");
     assert!(said(&["--arch", "hopper"]).contains("`hopper` is no architecture"));
     assert!(said(&["absent.cu"]).contains("absent.cu: No such file"));
-    assert!(said(&["--against", "absent.jsonl"]).contains("absent.jsonl: No such file"));
+    assert!(said(&["--baseline", "absent.jsonl"]).contains("absent.jsonl: No such file"));
     place.write("torn.jsonl", "{\"kind\":\"led");
-    assert!(said(&["--against", "torn.jsonl"]).contains("torn.jsonl:1: it is cut off"));
+    assert!(said(&["--baseline", "torn.jsonl"]).contains("torn.jsonl:1: it is cut off"));
 }
 
 #[test]
@@ -149,7 +149,9 @@ fn a_second_build_compiles_nothing_and_a_damaged_image_is_made_again() {
     fs::write(&image, &whole[..whole.len() / 2]).unwrap();
     assert!(!cached(&build.json(&inputs)));
     assert!(cached(&build.json(&inputs)));
-    assert!(!cached(&build.json(&[&inputs[..], &["--fresh"]].concat())));
+    assert!(!cached(
+        &build.json(&[&inputs[..], &["--no-cache"]].concat())
+    ));
 }
 
 #[test]
@@ -193,7 +195,7 @@ fn a_ledger_holds_what_was_built_and_names_what_got_worse() {
     assert_eq!(code, 0, "{stderr}");
 
     // Architecture and compiler are the ledger's.
-    let against = ["--against", "ledger.jsonl"];
+    let against = ["--baseline", "ledger.jsonl"];
     let (code, stdout, stderr) = build.ran(&[&["inputs"], &against[..]].concat());
     assert_eq!(code, 0, "{stdout}{stderr}");
     assert!(

@@ -34,7 +34,7 @@ fn a_suites_build_is_measured_and_kept_in_the_runs_of_what_it_made() {
     assert!(built["suite"].wall_ns.0 > 0.0);
     // Another file in its place was built by nobody knows what.
     place.write("out/x", "other");
-    exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+    exits!(place, 0, ["run", "./s.toml", "--no-resume"]);
     assert!(place.run("s").header.built.is_empty());
 }
 

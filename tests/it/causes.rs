@@ -94,7 +94,7 @@ fn an_account_is_the_change_and_is_told() {
     let (stdout, _) = exits!(
         place,
         1,
-        ["gate", "./s.toml", "--set", clone, "--fresh", "--all"]
+        ["gate", "./s.toml", "--set", clone, "--no-resume", "--all"]
     );
     let told = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(

@@ -5,7 +5,7 @@ use crate::common::Place;
 #[test]
 fn the_processors_clock_is_checked_wherever_it_runs() {
     let place = Place::new();
-    let (stdout, stderr) = exits!(place, 0, ["doctor", "--ruler"]);
+    let (stdout, stderr) = exits!(place, 0, ["doctor", "--check-clocks"]);
     assert!(stdout.contains("monotonic clock"), "{stderr}");
     let rows = stdout
         .lines()
@@ -22,19 +22,19 @@ fn the_spread_of_a_run_is_printed_and_a_baseline_has_none() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");
     exits!(place, 0, ["run", "./s.toml"]);
-    let (stdout, _) = exits!(place, 0, ["report", "reports/s", "--spread"]);
+    let (stdout, _) = exits!(place, 0, ["report", "reports/s", "--noise"]);
     assert!(
         stdout.contains("within") && stdout.contains("between"),
         "{stdout}"
     );
     assert_eq!(stdout.matches("fake/steady:").count(), 6, "{stdout}");
-    let (stdout, _) = exits!(place, 0, ["report", "reports/s", "--spread", "--json"]);
+    let (stdout, _) = exits!(place, 0, ["report", "reports/s", "--noise", "--json"]);
     let runs: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     let cases = runs[0]["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 6);
     assert_eq!(cases[0]["invocations"], 5);
     exits!(place, 0, ["baseline", "save", "main", "reports/s"]);
-    let (_, stderr) = exits!(place, 2, ["report", "main", "--spread"]);
+    let (_, stderr) = exits!(place, 2, ["report", "main", "--noise"]);
     assert!(stderr.contains("keeps no samples"), "{stderr}");
 }
 

@@ -284,7 +284,7 @@ fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
     for outcome in of_own(&place, &cuda, 1) {
         assert!(outcome.contains("never written"), "{outcome}");
     }
-    let output = driven(&place, "", &cuda, &["run", "./cuda.toml", "--fresh"])
+    let output = driven(&place, "", &cuda, &["run", "./cuda.toml", "--no-resume"])
         .env("MOCK_CUDA_PARAMETERS", "8 8 8 8 4 4 4 8 4")
         .output()
         .unwrap();

@@ -145,7 +145,7 @@ fn a_run_without_a_readable_entry_is_no_baseline() {
     });
     let (stdout, _) = exits!(place, 0, ["report", "torn"]);
     assert!(stdout.contains("torn/index.html"), "{stdout}");
-    let (_, stderr) = exits!(place, 2, ["report", "torn", "--spread"]);
+    let (_, stderr) = exits!(place, 2, ["report", "torn", "--noise"]);
     assert!(
         stderr.contains("torn/run.jsonl is a run without an entry that can be read"),
         "{stderr}"

@@ -22,7 +22,7 @@ fn night(place: &Place, day: usize, factor: f64) {
     let percent = 100.0 * (factor - 1.0);
     let command = format!("fake = [{worker:?}, \"--slower\", \"{percent}\"]");
     place.write("s.toml", &text.replace(line, &command));
-    exits!(place, 0, ["run", "./s.toml", "--fresh", "--quiet"]);
+    exits!(place, 0, ["run", "./s.toml", "--no-resume", "--quiet"]);
     let at = format!("2026-05-{day:02}");
     let (stdout, _) = exits!(place, 0, ["history", "add", "reports/s", "--at", &at]);
     assert!(stdout.contains("added to history/s/"), "{stdout}");
@@ -197,6 +197,6 @@ fn what_cannot_be_meant_is_said() {
     let (stdout, _) = exits!(place, 0, ["history", "--case", "s64"]);
     assert!(stdout.contains("No change since 2026-04-01"), "{stdout}");
     assert!(stdout.contains("fake/steady:s64,d16,bwd"), "{stdout}");
-    let (_, stderr) = exits!(place, 2, ["history", "--clock", "processor"]);
+    let (_, stderr) = exits!(place, 2, ["history", "--clock", "cpu"]);
     assert!(stderr.contains("has a processor time"), "{stderr}");
 }

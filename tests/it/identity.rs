@@ -18,7 +18,7 @@ fn a_run_of_two_codes_is_no_run() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &["--seed", "1"], "");
     let stopped = || {
-        exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+        exits!(place, 0, ["run", "./s.toml", "--no-resume"]);
         cut(&place);
     };
     let resumes = |why: &str| {

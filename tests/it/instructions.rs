@@ -102,7 +102,7 @@ fn nothing_is_lost_where_they_cannot_be_counted_at_all() {
     place.suite("s", &["fake/steady"], &[], "");
     let (code, stdout, stderr) = place.ran(&["run", "./s.toml", "--set", "instructions=true"]);
     assert_eq!(code, 0, "{stdout}{stderr}");
-    let (_, plain, _) = place.ran(&["run", "./s.toml", "--fresh"]);
+    let (_, plain, _) = place.ran(&["run", "./s.toml", "--no-resume"]);
     assert!(!plain.contains("are not counted"), "{plain}");
 }
 

@@ -126,7 +126,7 @@ fn what_is_open_is_measured_again_within_the_time_limit() {
     }
     let (_, stderr) = exits!(place, 2, [&compare[..], &["--time-limit", "soon"]].concat());
     assert!(stderr.contains("90s, 15m or 2h"), "{stderr}");
-    let short = ["--fresh", "--time-limit", "0"];
+    let short = ["--no-resume", "--time-limit", "0"];
     let (_, _, stderr) = place.ran(&[&compare[..], &short].concat());
     assert!(stderr.contains("--time-limit leaves no time"), "{stderr}");
     assert_eq!(place.run("s-compare/head").owed, []);

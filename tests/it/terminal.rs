@@ -89,7 +89,6 @@ fn a_plan_says_each_problem_once_and_ids_on_request() {
     let (one, _) = exits!(place, 0, ["list", "./s.toml", "--ids", "--filter", ids[1]]);
     assert_eq!(one.trim_end(), ids[1]);
     let (stdout, _) = exits!(place, 0, ["list"]);
-    fits(&stdout, "list");
     assert!(stdout.contains("\n  quick "), "{stdout}");
     exits!(place, 2, ["list", "--ids"]);
 }
@@ -113,21 +112,38 @@ fn on_a_terminal(place: &Place, arguments: &str, variables: &[(&str, &str)]) -> 
 }
 
 #[test]
-fn a_terminal_has_a_bar_that_says_what_runs_and_a_dumb_one_has_none() {
+fn a_terminal_has_a_line_that_says_what_runs_and_a_dumb_one_has_none() {
     let place = Place::new();
     place.suite("s", &["fake/steady"], &[], "");
     let seen = on_a_terminal(&place, "run ./s.toml --invocations 40", &[]);
     assert!(seen.contains("\u{1b}["), "a terminal has colours: {seen}");
-    for part in ["invocation 1/40 [", "/240  ", " s", "fake/steady:s"] {
+    for part in ["\r5/240, invocation 1/40, ", " s", "fake/steady:s"] {
         assert!(seen.contains(part), "{part}: {seen}");
     }
-    let seen = on_a_terminal(&place, "run ./s.toml --fresh", &[("NO_COLOR", "1")]);
-    assert!(seen.contains("/30  "), "{seen}");
+    let seen = on_a_terminal(&place, "run ./s.toml --no-resume", &[("NO_COLOR", "1")]);
+    assert!(seen.contains("/30, "), "{seen}");
     // What is left moves the cursor and clears a line: none of it ends in the m of a colour.
     let codes = seen.split("\u{1b}[").skip(1);
     let codes = codes.filter_map(|code| code.chars().find(char::is_ascii_alphabetic));
     assert!(codes.clone().all(|letter| letter != 'm'), "{seen}");
-    let seen = on_a_terminal(&place, "run ./s.toml --fresh", &[("TERM", "dumb")]);
+    let seen = on_a_terminal(&place, "run ./s.toml --no-resume", &[("TERM", "dumb")]);
     assert!(!seen.contains('\u{1b}'), "{seen}");
     assert!(!seen.contains("invocation 1/"), "{seen}");
+}
+
+#[test]
+fn a_short_help_fits_a_terminal() {
+    let place = Place::new();
+    let commands = "run gate compare diff report baseline history bisect trace list doctor build env \
+                    init worker completions";
+    for command in std::iter::once("").chain(commands.split_whitespace()) {
+        let words: Vec<&str> = [command, "-h"]
+            .into_iter()
+            .filter(|w| !w.is_empty())
+            .collect();
+        let (stdout, _) = exits!(place, 0, words);
+        fits(&stdout, command);
+        let lines = stdout.lines().count();
+        assert!(lines <= 24, "{command}: {lines} lines\n{stdout}");
+    }
 }

@@ -181,7 +181,7 @@ impl Launcher for Processes {
         }
         Err(error(WorkerFailure::Refused(format!(
             "it is not the worker that this run began with, so this invocation does not count: \
-             {named}; measure anew with --fresh once it stays the same"
+             {named}; measure anew with --no-resume once it stays the same"
         ))))
     }
 }

@@ -30,19 +30,18 @@ use regatta_worker::units::{Share, counted};
 
 /// Find the release or the commit that made a case slower
 ///
-/// Each version tried is compared with the good end in turn, as `regatta compare` does it, and
-/// the part of the history with the largest change is split first, until it is one version; the
-/// last word is a comparison of that one with the one before it. Versions that cannot be made,
-/// built or run are passed over and named. Exits 0 when one version is named, 3 when none can
-/// be: the ends do not differ, the change is spread over many, or only versions that do not run
-/// lie between. A bisect that was stopped goes on where it was.
+/// Measures versions in pairs with the good end, as `regatta compare` does, and splits the interval
+/// with the largest change first. The final comparison is of the version found with the one before
+/// it. Versions that cannot be made, built or run are skipped and named. Exits 0 when one version
+/// is named, 3 when none can be: the ends do not differ, several versions share the change, or
+/// only versions that do not run lie between. A bisect that was stopped resumes.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:\n  \
     regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.6.2\n  \
     regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.10.2 --fixed\n  \
     regatta bisect ./mine.toml --good git:v1.2 --bad git:HEAD")]
 pub struct BisectArgs {
-    /// An older version, that all others are compared with: pypi:NAME==VERSION or git:REVISION
+    /// The older version: pypi:NAME==VERSION or git:REVISION
     #[arg(long, value_name = "SPEC")]
     good: Spec,
 
@@ -50,22 +49,25 @@ pub struct BisectArgs {
     #[arg(long, value_name = "SPEC")]
     bad: Spec,
 
-    /// Look for the version that is good again, in the same range
+    /// Find the version that is good again
     #[arg(long)]
     fixed: bool,
 
-    /// Of commits: name a merge, and do not search what it brought
+    /// Name a merge, not the commits that it brought
     #[arg(long)]
     first_parent: bool,
 
-    /// The smallest change that counts, 0.01 for 1 % [default: the suite's]
+    /// The smallest change that counts
+    ///
+    /// 0.01 for 1 %; by default the suite's threshold.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     threshold: Option<Share>,
 
-    /// Follow the processor time of a call, not its time on the wall: what others on its cores
-    /// do is not in it, nor what waiting costs
+    /// Compare CPU times, not wall-clock times
+    ///
+    /// Other programs on its cores do not change it; waiting is not in it.
     #[arg(long)]
-    processor: bool,
+    cpu_time: bool,
 
     /// Machine-readable output
     #[arg(long)]
@@ -93,7 +95,7 @@ fn search(args: &BisectArgs) -> Ended {
     watch_for("; what was compared is kept, and the same command goes on");
     if args.measure.structure_only {
         return Err(Stop::Usage(anyhow!(
-            "--structure-only takes no times, and versions are told apart by nothing else here"
+            "--structure-only takes no times, which bisect compares; leave it out"
         )));
     }
     let request = args.measure.request();
@@ -107,9 +109,13 @@ fn search(args: &BisectArgs) -> Ended {
     let index = index(args, &suite)?;
     let row = row(&args.good, &args.bad, index.as_ref(), &git).map_err(Stop::usage)?;
     let question = question(args, &suite, &row);
-    let (mut journal, before) =
-        Journal::open(&directory, &question, Timestamp::now(), args.measure.fresh)
-            .map_err(Stop::not_judged)?;
+    let (mut journal, before) = Journal::open(
+        &directory,
+        &question,
+        Timestamp::now(),
+        args.measure.no_resume,
+    )
+    .map_err(Stop::not_judged)?;
     let say = |text: String| {
         if !args.measure.quiet {
             note(text);
@@ -120,7 +126,7 @@ fn search(args: &BisectArgs) -> Ended {
         let between = counted(row.len().saturating_sub(2), "version");
         say(format!("{between} between {} and {}", args.good, args.bad));
     }
-    let metric = match args.processor {
+    let metric = match args.cpu_time {
         true => Metric::CpuTime,
         false => Metric::Device,
     };
@@ -199,7 +205,7 @@ fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> BisectQuestion
         },
         first_parent: args.first_parent,
         row: row.iter().map(|version| version.spec.clone()).collect(),
-        processor: args.processor,
+        processor: args.cpu_time,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
@@ -290,9 +296,6 @@ fn suite_words(args: &BisectArgs, request: &MeasureOptions) -> Vec<String> {
     }
     if let Some(threshold) = args.threshold {
         words.extend(["--threshold".to_owned(), threshold.0.to_string()]);
-    }
-    if args.processor {
-        words.push("--processor".to_owned());
     }
     words
 }

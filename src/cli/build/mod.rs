@@ -25,47 +25,48 @@ use regatta_cuda::kernels::ledger::{Built as Compiled, Comparison, Ledger};
 use regatta_cuda::kernels::ledger_file as stored;
 use regatta_cuda::kernels::source::{FILES, Source};
 
-/// Compile the kernels, or a suite's code, and show what that takes
+/// Compile the kernels or a suite's code, and show what that takes
 ///
-/// Kernels: what each entry point takes, with no GPU. A suite (its name or path): what its
-/// `[build]` takes, in seconds, held to its limits on builds.
+/// Kernels: the resource usage of each entry point, with no GPU. A suite (its name or path): how
+/// long its `[build]` takes, checked against its limits on builds.
 ///
-/// Exits 0 when everything is built, 1 when something is not, or takes more than the ledger
-/// of `--against` or the suite allows, 2 when there is no compiler, 3 when the ledger is
-/// another compiler's.
+/// Exits 0 when everything is built, 1 when something is not, or takes more than `--baseline` or
+/// the suite allows, 2 when there is no compiler, 3 when the baseline is of another compiler.
 #[derive(Args, Debug)]
 pub struct BuildArgs {
-    /// A suite, or kernel files: a name such as `flash_mma`, or the path of a .cu file whose
-    /// headers lie beside it [default: all of regatta's]
+    /// A suite, or kernel files [default: all of regatta's]
+    ///
+    /// A file is a name such as `flash_mma`, or the path of a .cu file with its headers beside it.
     #[arg(value_name = "FILE")]
     files: Vec<String>,
 
-    /// Architectures, as nvcc names them [default: those of the ledger, or of the GPUs
-    /// that are here, or else sm_80,sm_90a,sm_100]
+    /// Architectures: sm_80,sm_90a
+    ///
+    /// By default those of the baseline, or of the GPUs here, or else sm_80,sm_90a,sm_100.
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<Arch>,
 
-    /// What compiles [default: that of the ledger, or else nvrtc]
-    #[arg(long, value_parser = compilers())]
+    /// nvrtc or nvcc [default: that of the baseline, or nvrtc]
+    #[arg(long, value_parser = compilers(), hide_possible_values = true)]
     compiler: Option<Compiler>,
 
     /// Compile even what the cache has
     #[arg(long)]
-    fresh: bool,
+    no_cache: bool,
 
-    /// Write what every entry point takes to a ledger, replacing it
-    #[arg(long, value_name = "LEDGER", conflicts_with = "against")]
+    /// Write the resource usage to this file, replacing it
+    #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
     save: Option<PathBuf>,
 
-    /// Fail when an entry point takes more than this ledger says
-    #[arg(long, value_name = "LEDGER")]
-    against: Option<PathBuf>,
+    /// Fail when an entry point takes more than in this file
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
 
     /// Machine-readable output
     #[arg(long)]
     json: bool,
 
-    /// No progress bar
+    /// No progress
     #[arg(long, short)]
     quiet: bool,
 }
@@ -77,9 +78,9 @@ impl BuildArgs {
             (self.files.len() > 1, "another file"),
             (!self.arch.is_empty(), "--arch"),
             (self.compiler.is_some(), "--compiler"),
-            (self.fresh, "--fresh"),
+            (self.no_cache, "--no-cache"),
             (self.save.is_some(), "--save"),
-            (self.against.is_some(), "--against"),
+            (self.baseline.is_some(), "--baseline"),
         ];
         given
             .into_iter()
@@ -105,7 +106,7 @@ pub fn run(args: &BuildArgs) -> Ended {
             ))),
         };
     }
-    let base = args.against.as_deref().map(stored::read).transpose();
+    let base = args.baseline.as_deref().map(stored::read).transpose();
     let base = base.map_err(Stop::usage)?;
     let sources = sources(&args.files)?;
     let archs = archs(args, base.as_ref());
@@ -221,11 +222,10 @@ fn jobs<'a>(args: &BuildArgs, sources: &'a [Source], archs: &[Arch]) -> Result<V
 /// Compiles on every core. Missing compilers, unknown architectures and folders that
 /// cannot be written are nobody's kernel's fault and end the command.
 fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileOutcome>, Stop> {
-    let bar = progress::bar(jobs.len(), args.quiet || args.json);
+    let steps = progress::Steps::new(jobs.len(), args.quiet || args.json);
     let build = |(source, arch): &Job| {
-        let image = image(source, *arch, compiler, args.fresh);
-        bar.set_message(format!("{} {arch}", source.name));
-        bar.inc(1);
+        let image = image(source, *arch, compiler, args.no_cache);
+        steps.step(&format!("{} {arch}", source.name));
         FileOutcome {
             file: source.name.clone(),
             arch: *arch,
@@ -233,7 +233,7 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileO
         }
     };
     let outcomes: Vec<FileOutcome> = jobs.par_iter().map(build).collect();
-    bar.finish_and_clear();
+    drop(steps);
     let (mut kept, mut stop) = (Vec::new(), None);
     for outcome in outcomes {
         match outcome.image {

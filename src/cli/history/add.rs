@@ -20,7 +20,7 @@ use regatta_worker::units::counted;
 /// Whether a run is added to the history of its suite.
 #[derive(Args, Clone, Debug)]
 pub struct Keep {
-    /// Add the run to the history in this folder when it has ended, whatever is said of it
+    /// Add the run to the history in this folder, whatever its verdict
     #[arg(
         long,
         hide_short_help = true,

@@ -20,12 +20,11 @@ use regatta_core::record::history::Clock;
 
 pub use add::{Keep, kept};
 
-/// Show what changed over weeks, add runs to a history, or list them
+/// Show trends of stored runs, and add runs to a history
 ///
-/// A history is what came of every case in every run that was added, with the revision, the
-/// versions and the facts of the machine. It tells when cases changed, what creeps, and who
-/// moved together. It is for trends, never for the verdict of a gate: it exits 0 when it could
-/// answer, whatever the answer is.
+/// A history has the times of every case of every run that was added, with revision, versions and
+/// machine. It reports when cases changed, which drift, and which changed together. It exits 0
+/// whatever it found: a gate gives verdicts.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct HistoryArgs {
@@ -38,7 +37,7 @@ pub struct HistoryArgs {
 
 #[derive(Subcommand, Debug)]
 enum HistoryCommand {
-    /// Add runs that came to their end, whatever was said of them; one that is there is skipped
+    /// Add runs; one that is there already is skipped
     Add(AddArgs),
 }
 
@@ -60,7 +59,7 @@ pub(super) struct Which {
     /// The suite [default: the only one there is]
     pub(super) suite: Option<String>,
 
-    /// The machine, by its short name [default: the only one there is]
+    /// The machine, where there are several
     #[arg(long, value_name = "NAME")]
     pub(super) machine: Option<String>,
 
@@ -74,27 +73,26 @@ pub(super) struct ShowArgs {
     #[command(flatten)]
     pub(super) which: Which,
 
-    /// List the histories that there are, or the runs of the one that is named
+    /// List the histories, or the runs of one
     #[arg(long, conflicts_with_all = ["since", "case", "reference", "clock", "output", "all"])]
     pub(super) list: bool,
 
-    /// Tell changes since then: `30d`, `12w`, `2026-05-01`, or a time; days and weeks are
-    /// those before the newest run
+    /// Changes since: 30d, 12w, 2026-05-01
+    ///
+    /// Days and weeks are those before the newest run.
     #[arg(long, value_name = "WHEN", default_value = "30d")]
     pub(super) since: String,
 
-    /// Only cases whose id matches: a part of it, or a pattern with *; may be given several
-    /// times
+    /// Only cases whose id matches (repeatable)
     #[arg(long, value_name = "PATTERN")]
     pub(super) case: Vec<String>,
 
-    /// What creep is measured from: the runs from this date on, or from the run with this
-    /// label on [default: the first runs]
+    /// Measure drift from this date or run on
     #[arg(long, value_name = "WHEN")]
     pub(super) reference: Option<String>,
 
-    /// Which of the times
-    #[arg(long, value_enum, default_value_t)]
+    /// device, host or cpu time
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(super) clock: ClockArg,
 
     #[command(flatten)]
@@ -111,12 +109,11 @@ pub(super) struct ShowArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct AddArgs {
-    /// Run files, report folders, or folders of shards: those of one run are one
+    /// Run files, report folders, or folders of shards
     #[arg(required = true)]
     pub(super) runs: Vec<String>,
 
-    /// Put them at this time in place of that of their start: a date or a time. For replaying
-    /// old versions as if they had been measured then; the line says when they were
+    /// Put them at this date or time, not at that of their start
     #[arg(long, value_name = "TIME")]
     pub(super) at: Option<String>,
 
@@ -137,8 +134,8 @@ pub(super) enum ClockArg {
     Device,
     /// The host's, to issue a call
     Host,
-    /// That of the worker's process on all processors
-    Processor,
+    /// CPU time of the worker's process, all threads
+    Cpu,
 }
 
 impl From<ClockArg> for Clock {
@@ -146,7 +143,7 @@ impl From<ClockArg> for Clock {
         match clock {
             ClockArg::Device => Clock::Device,
             ClockArg::Host => Clock::Host,
-            ClockArg::Processor => Clock::Processor,
+            ClockArg::Cpu => Clock::Processor,
         }
     }
 }

@@ -60,7 +60,7 @@ impl BisectQuestion {
                 self.first_parent != now.first_parent,
                 "--first-parent was other",
             ),
-            (self.processor != now.processor, "--processor was other"),
+            (self.processor != now.processor, "--cpu-time was other"),
             (self.row != now.row, "the versions between its ends changed"),
             (self.tool != now.tool, "the version of regatta changed"),
         ];
@@ -168,7 +168,7 @@ impl Journal {
         if path.exists() {
             let there = self::read(&path);
             let because = match &there {
-                _ if fresh => Some("--fresh was given".to_owned()),
+                _ if fresh => Some("--no-resume was given".to_owned()),
                 Ok(there) => there.question.differs(question).map(str::to_owned),
                 Err(error) => Some(error.to_string()),
             };
@@ -335,7 +335,8 @@ mod tests {
 
     #[test]
     fn another_question_begins_anew_and_the_old_one_is_kept() {
-        let words = "its ends/the other way/what the suite measures/the versions between/--fresh";
+        let words =
+            "its ends/the other way/what the suite measures/the versions between/--no-resume";
         let others = words.split('/').map(|words| (words, question()));
         let mut others: Vec<(&str, BisectQuestion)> = others.collect();
         others[0].1.bad = "pypi:a==4".to_owned();
@@ -347,7 +348,7 @@ mod tests {
             let (mut journal, _) = open(folder.path(), &question(), false);
             journal.keep(&tried("pypi:a==3")).unwrap();
             drop(journal);
-            let (journal, before) = open(folder.path(), &other, words == "--fresh");
+            let (journal, before) = open(folder.path(), &other, words == "--no-resume");
             let JournalFound::Kept { path, because } = before else {
                 panic!("{before:?}");
             };

@@ -25,7 +25,7 @@ pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<St
     let then = &run.header;
     let mut found = Vec::new();
     if opening.fresh {
-        found.push("--fresh was given".to_owned());
+        found.push("--no-resume was given".to_owned());
     }
     found.extend(differences(then, now));
     if then.plan != now.plan {

@@ -1,4 +1,4 @@
-//! `regatta doctor --ruler`: what the clocks read of work of known length.
+//! `regatta doctor --check-clocks`: what the clocks read of work of known length.
 //!
 //! Each clock is checked in a process of its own, so that a driver that crashes or hangs costs
 //! that clock alone.
@@ -21,9 +21,9 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// What can be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClockKind {
-    /// The gated clock on the first GPU.
+    /// The clock of the first GPU.
     Gpu,
-    /// The monotonic clock of the processor.
+    /// The monotonic clock of the CPU.
     Cpu,
 }
 
@@ -67,7 +67,7 @@ fn in_a_process(clock: ClockKind) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let program = Program::new(
         program,
-        ["worker", "ruler", clock.name()].map(str::to_owned),
+        ["worker", "clock", clock.name()].map(str::to_owned),
     );
     let streams = Streams {
         stdin: Stdio::null(),
@@ -87,7 +87,7 @@ fn in_a_process(clock: ClockKind) -> Result<(), String> {
     }
 }
 
-/// `regatta worker ruler`: checks a clock and prints what it reads.
+/// `regatta worker clock`: checks a clock and prints what it reads.
 ///
 /// # Errors
 /// A device that is there and fails: exit code 3.
