@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import json
-import os
 import signal
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from regatta_worker.ranks.processes import WorkerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "python" / "regatta_worker"
@@ -78,47 +77,21 @@ def right_after_timing(measured: dict[str, Any], tolerance: float, of: dict[str,
         assert probes != of["probes"][name], "of other inputs"
 
 
-def _pipe_above_nine() -> list[int]:
-    """A pipe whose ends are not overwritten when one end of another is put on 3 or 4."""
-    ends = []
-    for end in os.pipe():
-        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10))
-        os.close(end)
-    return ends
-
-
-class StartedWorker:
-    """A worker process as the harness starts it: requests on 3, replies on 4."""
+class StartedWorker(WorkerProcess):
+    """A worker process, asked as the harness asks it."""
 
     def __init__(self, served: str | tuple[str, ...], *interpreter_options: str) -> None:
         """`served` is a library, or the words that name somebody's functions."""
         words = ("--library", served) if isinstance(served, str) else served
-        request_read, request_write = _pipe_above_nine()
-        reply_read, reply_write = _pipe_above_nine()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
-        self.pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, *interpreter_options, str(WORKER), *words],
-            os.environ,
-            file_actions=[
-                # First, because the log itself may lie on 3 or 4.
-                (os.POSIX_SPAWN_DUP2, self._log.fileno(), 2),
-                (os.POSIX_SPAWN_DUP2, request_read, 3),
-                (os.POSIX_SPAWN_DUP2, reply_write, 4),
-            ],
-        )
-        os.close(request_read)
-        os.close(reply_write)
-        self.requests = os.fdopen(request_write, "wb")
-        self.replies = os.fdopen(reply_read, "rb")
+        super().__init__(*words, options=interpreter_options, log=self._log)
         self.log = b""
         """What the worker printed on its standard error, once it has ended."""
         self._next = 0
 
     def send(self, line: bytes) -> dict[str, Any]:
         """Writes a line as it is and reads one reply."""
-        self.requests.write(line + b"\n")
-        self.requests.flush()
+        self.write(line + b"\n")
         signal.alarm(REPLY_LIMIT_S)
         reply = self.replies.readline()
         signal.alarm(0)
@@ -139,15 +112,11 @@ class StartedWorker:
 
     def exit_status(self) -> int:
         """Closes the channel and waits; negative where a signal ended the worker."""
-        self.requests.close()
-        self.replies.close()
-        signal.alarm(REPLY_LIMIT_S)
-        _, status = os.waitpid(self.pid, 0)
-        signal.alarm(0)
+        code = self.end(REPLY_LIMIT_S)
         self._log.seek(0)
         self.log = self._log.read()
         self._log.close()
-        return os.waitstatus_to_exitcode(status)
+        return code
 
 
 class Conversing:

@@ -6,7 +6,6 @@ Its values and how often it selects a backend are checked where it runs: by ever
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Any
 
@@ -94,17 +93,3 @@ def test_one_backend_is_left_to_choose_from_until_the_end(monkeypatch: pytest.Mo
     assert chosen == {"fused": "0", "flash": "1", "unfused": "0"}
     assert os.environ["NVTE_FUSED_ATTN"] == "1"
     assert "NVTE_FLASH_ATTN" not in os.environ
-
-
-def test_why_a_backend_is_ruled_out_is_kept_once_and_nothing_else_is_formatted() -> None:
-    class Unprintable:
-        def __str__(self) -> str:
-            raise AssertionError("the configuration is not to be formatted")
-
-    sentences: list[str] = []
-    logger = logging.Logger("DotProductAttention", logging.DEBUG)
-    logger.addFilter(te._RuledOut(sentences))
-    for _ in range(2):
-        logger.debug("Running with config=%s", Unprintable())
-        logger.debug("Disabling %s due to NVTE_FUSED_ATTN=0", "FusedAttention")
-    assert sentences == ["Disabling FusedAttention due to NVTE_FUSED_ATTN=0."]

@@ -125,16 +125,14 @@ def slowest(replies: list[Message]) -> Message:
     if len(counts) != 1:
         raise Failed(f"the ranks took different numbers of samples: {sorted(counts)}")
     measured = dict(replies[0])
-    for name in ("device_ns", "host_ns"):
-        of_ranks = zip(*(reply[name] for reply in replies), strict=True)
-        measured[name] = [max(times) for times in of_ranks]
+    for name, pick in (("device_ns", max), ("host_ns", max), ("clock_mhz", min)):
+        if all(name in reply for reply in replies):
+            of_ranks = zip(*(reply[name] for reply in replies), strict=True)
+            measured[name] = list(map(pick, of_ranks))
     if all("host_reference_ns" in reply for reply in replies):
         # Of the rank whose host time it is.
         both = (zip(reply["host_ns"], reply["host_reference_ns"], strict=True) for reply in replies)
         measured["host_reference_ns"] = [max(ranks)[1] for ranks in zip(*both, strict=True)]
-    if all("clock_mhz" in reply for reply in replies):
-        of_ranks = zip(*(reply["clock_mhz"] for reply in replies), strict=True)
-        measured["clock_mhz"] = [min(clocks) for clocks in of_ranks]
     if all("peak_bytes" in reply for reply in replies):
         measured["peak_bytes"] = max(reply["peak_bytes"] for reply in replies)
     if any(reply.get("synchronised") for reply in replies):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,20 +35,8 @@ BACKENDS = {
 Each selection reads them, not the loading of TransformerEngine.
 """
 
-SUMMARIES = {
-    "default": "DotProductAttention, the backend it selects",
-    "fused": "DotProductAttention, cuDNN alone",
-    "flash": "DotProductAttention, flash-attn alone",
-    "unfused": "DotProductAttention, unfused alone",
-}
-
-PARAMETERS = {"layers": "integer", "fp8": ("autocast",), "windows": ("alternate",)}
-
 ALTERNATE_LEFT = 256
 """Keys to the left that a windowed layer sees, as in models that mix it with full attention."""
-
-LOGGER = "DotProductAttention"
-
 
 WORKER = Library(
     "transformer_engine",
@@ -104,21 +91,23 @@ def attention(case: TorchCase, backend: str) -> Call:
         )
         for number in range(layers)
     ]
-    # Not before: modules keep the level of logging that they are made under.
-    case.settings.enter_context(_listen(case.ruled_out))
     return Call(_run(case, modules, region), problems=layers, selected=lambda: _selected(selection))
 
 
-for _name, _summary in SUMMARIES.items():
-    _added = WORKER.variant(
+for _name, _selects in (
+    ("default", "the backend it selects"),
+    ("fused", "cuDNN alone"),
+    ("flash", "flash-attn alone"),
+    ("unfused", "unfused alone"),
+):
+    WORKER.variant(
         _name,
-        _summary,
+        f"DotProductAttention, {_selects}",
         on_gpu=False,
         directions=("forward", "both"),
-        parameters=PARAMETERS,
+        parameters={"layers": "integer", "fp8": ("autocast",), "windows": ("alternate",)},
         stores_scores=_name == "unfused",
-    )
-    _added(functools.partial(attention, backend=_name))
+    )(functools.partial(attention, backend=_name))
 
 
 def _selected(selection: Any) -> dict[str, str]:
@@ -129,26 +118,6 @@ def _selected(selection: Any) -> dict[str, str]:
     elif selection["use_fused_attention"]:
         name = f"fused-{int(selection['fused_attention_backend'])}"
     return {"backend": name}
-
-
-@contextlib.contextmanager
-def _listen(ruled_out: list[str]) -> Iterator[None]:
-    """Notes why selections made within rule backends out, as TransformerEngine logs it."""
-    utils = importlib.import_module(
-        "transformer_engine.pytorch.attention.dot_product_attention.utils"
-    )
-    logger, listener = logging.getLogger(LOGGER), _RuledOut(ruled_out)
-    # Each selection gives its logger the level that is kept here.
-    own, level, kept = logger.level, utils.AttentionLogging, "_log_level"
-    before = getattr(level, kept)
-    logger.addFilter(listener)
-    setattr(level, kept, logging.DEBUG)
-    try:
-        yield
-    finally:
-        setattr(level, kept, before)
-        logger.removeFilter(listener)
-        logger.setLevel(own)
 
 
 @contextlib.contextmanager
@@ -164,24 +133,6 @@ def _environment(backend: str) -> Iterator[None]:
                 del os.environ[variable]
             else:
                 os.environ[variable] = value
-
-
-class _RuledOut(logging.Filter):
-    """Keeps the sentences in which a backend is ruled out, each once, and drops the rest.
-
-    The rest is the whole configuration, tensors included, at each selection.
-    """
-
-    def __init__(self, sentences: list[str]) -> None:
-        super().__init__()
-        self._sentences = sentences
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if str(record.msg).startswith("Disabling "):
-            sentence = record.getMessage().strip().rstrip(".") + "."
-            if sentence not in self._sentences:
-                self._sentences.append(sentence)
-        return record.levelno >= logging.WARNING
 
 
 def head_dims(problem: Problem) -> int | tuple[int, int]:

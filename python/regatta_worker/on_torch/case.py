@@ -68,8 +68,6 @@ class TorchCase(Case):
     settings: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """What is entered here stays for as long as the case lives, and is left before the next:
     to make it anew in each call would be counted as the host's time."""
-    ruled_out: list[str] = field(default_factory=list)
-    """Sentences of the library's that belong to a refusal."""
     built: Call = field(default_factory=lambda: Call(tuple))
     timed: tuple[Plan, bool] | None = None
     """How the last samples were taken, and whether the call waits for the device itself."""

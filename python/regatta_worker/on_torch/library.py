@@ -281,8 +281,7 @@ class TorchWorker(OnTorch[TorchCase]):
             except torch.OutOfMemoryError:
                 raise
             except self.refusals as error:
-                sentences = [str(warning.message) for warning in warned]
-                raise refusal(error, sentences + case.ruled_out) from error
+                raise refusal(error, [str(warning.message) for warning in warned]) from error
         case.effective |= case.built.selected()
         about = {"effective": case.effective, "tuned": list(case.tuned)} | first
         problems = case.built.problems

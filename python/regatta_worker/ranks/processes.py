@@ -7,6 +7,7 @@ fails with a reason; the next case starts them anew.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -16,8 +17,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from regatta_worker.protocol.channel import PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Failed, Message
 from regatta_worker.ranks.agreement import Agreement
@@ -41,47 +43,48 @@ GRACE_S = 5.0
 POLL_S = 0.01
 
 
-def _pipe() -> tuple[int, int]:
+def _pipe() -> list[int]:
     """Both ends above the descriptors of the protocol, so that neither overwrites the other."""
-    ends = []
-    for end in os.pipe():
-        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, REPLY_FD + 1))
+    low = os.pipe()
+    ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, REPLY_FD + 1) for end in low]
+    for end in low:
         os.close(end)
-    return ends[0], ends[1]
+    return ends
 
 
-class RankProcess:
-    """One rank: requests on its descriptor 3, replies on its 4, as the harness has it."""
+class WorkerProcess:
+    """A worker as the harness starts it: requests on its descriptor 3, replies on its 4."""
 
-    def __init__(self, library: str, rank: int) -> None:
-        self.rank = rank
-        request_read, request_write = _pipe()
-        reply_read, reply_write = _pipe()
+    def __init__(
+        self, *words: str, options: Sequence[str] = (), log: IO[bytes] | None = None
+    ) -> None:
+        """`words` are the worker's arguments, `options` Python's; `log` gets standard error."""
+        (request_read, request_write), (reply_read, reply_write) = _pipe(), _pipe()
+        ends = {request_read: REQUEST_FD, reply_write: REPLY_FD}
+        if log:
+            # First, because the log itself may lie on one of them.
+            ends = {log.fileno(): 2, **ends}
         worker = str(Path(__file__).parent.parent)
         self.pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, worker, "--library", library, "--rank", str(rank)],
+            [sys.executable, *options, worker, *words],
             os.environ,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, request_read, REQUEST_FD),
-                (os.POSIX_SPAWN_DUP2, reply_write, REPLY_FD),
-            ],
+            file_actions=[(os.POSIX_SPAWN_DUP2, *of) for of in ends.items()],
         )
         os.close(request_read)
         os.close(reply_write)
-        self._requests = os.fdopen(request_write, "wb", buffering=0)
+        self.requests = os.fdopen(request_write, "wb", buffering=0)
         self.replies = os.fdopen(reply_read, "rb")
 
-    def send(self, line: bytes) -> None:
-        """Writes a request; a rank that is gone is told by the end of its replies."""
-        try:
-            self._requests.write(line)
-        except BrokenPipeError:
-            return
+    def write(self, line: bytes) -> None:
+        """Writes a request; of a worker that is gone the end of its replies tells."""
+        with contextlib.suppress(BrokenPipeError):
+            self.requests.write(line)
 
-    def end(self, within_s: float = 0.0) -> str:
-        """Ends it unless it ends by itself within this time; how it ended, in words."""
-        self._requests.close()
+    def end(self, within_s: float = 0.0) -> int:
+        """Ends it unless it ends by itself within this time; its exit code, negative for a
+        signal."""
+        self.requests.close()
         deadline = time.monotonic() + within_s
         while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
@@ -90,11 +93,7 @@ class RankProcess:
                 break
             time.sleep(POLL_S)
         self.replies.close()
-        status = ended[1]
-        code = os.waitstatus_to_exitcode(status)
-        if code < 0:
-            return f"was ended by {signal.Signals(-code).name}"
-        return f"ended with status {code}"
+        return os.waitstatus_to_exitcode(ended[1])
 
 
 class Ranks:
@@ -102,7 +101,8 @@ class Ranks:
 
     def __init__(self, library: str) -> None:
         self._library = library
-        self._processes: list[RankProcess] = []
+        self._processes: list[WorkerProcess] = []
+        """By rank."""
         self._folder: Path | None = None
         """What the ranks of a group share; None while they are no group."""
         self._next = 0
@@ -145,7 +145,8 @@ class Ranks:
 
     def _start(self, ranks: int) -> None:
         for rank in range(len(self._processes), ranks):
-            self._processes.append(RankProcess(self._library, rank))
+            words = ("--library", self._library, "--rank", str(rank))
+            self._processes.append(WorkerProcess(*words))
 
     def ask(self, kind: str, **fields: Any) -> list[Message]:
         """The replies of all ranks to one request.
@@ -155,25 +156,35 @@ class Ranks:
         self._next += 1
         line = json.dumps({"id": self._next, "type": kind, **fields}).encode() + b"\n"
         for process in self._processes:
-            process.send(line)
+            process.write(line)
         replies: dict[int, Message] = {}
         limit_s = LIMIT_S if kind == "hello" else self._remaining_s()
         deadline = time.monotonic() + limit_s
         with selectors.DefaultSelector() as waiting:
-            for process in self._processes:
-                waiting.register(process.replies, selectors.EVENT_READ, process)
+            for rank, process in enumerate(self._processes):
+                waiting.register(process.replies, selectors.EVENT_READ, rank)
             while len(replies) < len(self._processes):
                 ready = waiting.select(max(0.0, deadline - time.monotonic()))
                 if not ready:
-                    raise self._broken(kind, limit_s, replies)
-                for key, _ in ready:
-                    process = key.data
+                    silent = [rank for rank in range(len(self._processes)) if rank not in replies]
+                    names = ", ".join(f"rank {rank}" for rank in silent)
+                    raise self._broken(
+                        f"{names} did not answer `{kind}` within {limit_s:.0f} s", replies
+                    )
+                for rank in (key.data for key, _ in ready):
+                    process = self._processes[rank]
                     text = process.replies.readline()
                     if not text:
-                        raise self._broken(kind, limit_s, replies, process)
-                    replies[process.rank] = json.loads(text)
+                        # Its descriptors are closed a moment before it can be waited for.
+                        code = process.end(GRACE_S)
+                        how = f"ended with status {code}"
+                        if code < 0:
+                            how = f"was ended by {signal.Signals(-code).name}"
+                        del self._processes[rank]
+                        raise self._broken(f"rank {rank} {how} during `{kind}`", replies)
+                    replies[rank] = json.loads(text)
                     waiting.unregister(process.replies)
-                    if replies[process.rank]["type"] in ("failed", "unsupported"):
+                    if replies[rank]["type"] in ("failed", "unsupported"):
                         deadline = min(deadline, time.monotonic() + GRACE_S)
         return [replies[rank] for rank in range(len(self._processes))]
 
@@ -184,36 +195,15 @@ class Ranks:
         self._loading_s = 0.0
         return max(0.0, remaining)
 
-    def _broken(
-        self,
-        kind: str,
-        limit_s: float,
-        replies: dict[int, Message],
-        gone: RankProcess | None = None,
-    ) -> Failed:
-        """Ends all ranks; why, naming the one to blame."""
-        silent = [process.rank for process in self._processes if process.rank not in replies]
+    def _broken(self, what: str, replies: dict[int, Message]) -> Failed:
+        """Ends all ranks; what broke, and what a rank that answered says of it."""
+        self.end()
         complaints = [
             f"rank {rank}: {reply['reason']}"
             for rank, reply in sorted(replies.items())
             if "reason" in reply
         ]
-        ended = ""
-        if gone:
-            # Its descriptors are closed a moment before it can be waited for.
-            ended = f"rank {gone.rank} {gone.end(GRACE_S)} during `{kind}`"
-            self._processes.remove(gone)
-        self.end()
-        if complaints and gone:
-            return Failed(f"{ended}; {complaints[0]}")
-        if gone:
-            return Failed(f"{ended}; the other ranks were ended")
-        names = ", ".join(f"rank {rank}" for rank in silent)
-        if complaints:
-            return Failed(f"{complaints[0]}; {names} did not answer `{kind}`")
-        return Failed(
-            f"{names} did not answer `{kind}` within {limit_s:.0f} s; all ranks were ended"
-        )
+        return Failed("; ".join([what, *(complaints[:1] or ["all ranks were ended"])]))
 
     def end(self) -> None:
         """Ends every rank; the next request for a group starts others."""
