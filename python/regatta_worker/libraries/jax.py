@@ -57,7 +57,6 @@ class _Case(Case):
     """The inputs of the first call until it is checked, logical in shape."""
 
     def call(self) -> Any:
-        """One call, which returns before the device is done."""
         return self.compiled(*self.arguments)
 
     def put(self, number: int) -> None:
@@ -83,7 +82,6 @@ class JaxWorker(CaseWorker[_Case]):
         self.clock = jax_clock.open_clock(self.device) if gpu else None
 
     def variants(self) -> dict[str, Variant]:
-        """XLA's own attention, and cuDNN's."""
         return {
             "xla": Variant(
                 "jax.nn.dot_product_attention as XLA compiles it",
@@ -107,7 +105,6 @@ class JaxWorker(CaseWorker[_Case]):
         return Attend(attention(problem, variant))
 
     def versions(self) -> dict[str, str]:
-        """Versions of JAX and what is below it."""
         found = {
             "jax": jax.__version__,
             "jaxlib": jaxlib.__version__,
@@ -126,7 +123,6 @@ class JaxWorker(CaseWorker[_Case]):
         return found
 
     def gpu_device(self) -> Message:
-        """Name of the GPU, and the memory that JAX takes at most."""
         limit = (self.device.memory_stats() or {}).get("bytes_limit", 0)
         return {"name": self.device.device_kind, "memory_bytes": limit}
 
@@ -214,12 +210,10 @@ class JaxWorker(CaseWorker[_Case]):
         return host
 
     def named(self, case: _Case, results: Any) -> dict[str, np.ndarray]:
-        """What a call gave, by name, in logical order on the host."""
         pairs = zip(case.problem.results, results, strict=True)
         return {name: case.problem.turned(np.asarray(value)) for name, value in pairs}
 
     def input_sets(self, case: _Case) -> InputSets:
-        """Each sample has a set of its own."""
         return InputSets(case, case.put, self.no_memory)
 
     def timed(self, case: _Case, plan: timing.Plan, sets: Inputs) -> Message:
@@ -264,7 +258,6 @@ class JaxWorker(CaseWorker[_Case]):
         jax.block_until_ready(results)
 
     def no_memory(self, error: Exception) -> bool:
-        """As XLA says it."""
         return "RESOURCE_EXHAUSTED" in str(error)
 
     def call(self) -> Any:
@@ -288,7 +281,6 @@ class JaxWorker(CaseWorker[_Case]):
         )
 
     def release(self) -> None:
-        """Drops the case with its buffers and its compiled code."""
         self.case = None
         jax.clear_caches()
         super().release()

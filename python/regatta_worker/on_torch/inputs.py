@@ -70,7 +70,6 @@ class TorchInputSets(InputSets):
         self.held_bytes = sum(x.nbytes for beside in own.values() for x in beside.values())
 
     def forget(self) -> None:
-        """Gives back what lies beside the inputs: no more samples are taken."""
         self._beside, self._copies = {}, {}
 
     def _made(self, number: int) -> Tensors:

@@ -152,7 +152,6 @@ class OnTorch(CaseWorker[CaseType]):
         super().__init__(Arrays.for_torch(self.device), gpu)
 
     def versions(self) -> dict[str, str]:
-        """Versions of torch, of what is below it, and of packages."""
         found = {"torch": torch.__version__, "python": platform.python_version()}
         if self.gpu:
             found["cuda"] = str(torch.version.cuda)
@@ -166,7 +165,6 @@ class OnTorch(CaseWorker[CaseType]):
         return found
 
     def gpu_device(self) -> Message:
-        """Name and memory of the GPU."""
         properties = torch.cuda.get_device_properties(self.device)
         return {"name": properties.name, "memory_bytes": properties.total_memory}
 
@@ -175,16 +173,13 @@ class OnTorch(CaseWorker[CaseType]):
         return torch_peak(self.device, {dtype: DTYPES[dtype] for dtype in dtypes})
 
     def wait(self, results: Any = None) -> None:
-        """Until the device is done with everything."""
         if self.gpu:
             torch.cuda.synchronize()
 
     def no_memory(self, error: Exception) -> bool:
-        """Of torch's allocator."""
         return isinstance(error, torch.OutOfMemoryError)
 
     def operator_ranges(self) -> launches.Ranges:
-        """torch marks its operators for NVTX."""
         return functools.partial(torch.autograd.profiler.emit_nvtx, record_shapes=False)
 
     def poison(self, shapes: Iterable[tuple[int, ...]], dtype: torch.dtype) -> None:
@@ -198,7 +193,6 @@ class OnTorch(CaseWorker[CaseType]):
             del blocks
 
     def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
-        """Adds copies by torch's kernels, and allocations on a GPU."""
         if self.gpu:
             if profiled["launches"]:
                 profiled["counts"]["copies"] += sum(map(copies, profiled["launches"]))
@@ -227,25 +221,21 @@ class TorchWorker(OnTorch[TorchCase]):
             self.absent = absence(f"library {library.name}", reasons, package)
 
     def variants(self) -> dict[str, Variant]:
-        """What the library has, whether or not it could be loaded."""
         return {
             name: replace(row.variant, **row.gpu) if self.gpu else row.variant
             for name, row in self.library.rows.items()
         }
 
     def hello(self) -> Message:
-        """Versions, device and variants; and why none can run, where the library is not there."""
         return super().hello() | ({"absent": self.absent} if self.absent else {})
 
     def versions(self) -> dict[str, str]:
-        """Also those that the library's modules know."""
         found = super().versions()
         for module in self.loaded:
             found |= self.library.module_versions(module)
         return found
 
     def build(self, request: Request) -> tuple[TorchCase, Results, Message]:
-        """Builds the call and makes it once, which is timed with its parts."""
         problem, name = request.problem, request.variant
         row = self.library.rows[name]
         if reason := self.absent or self.missing.get(name):
@@ -295,7 +285,6 @@ class TorchWorker(OnTorch[TorchCase]):
         return {name: tensor.detach() for name, tensor in given.items()}
 
     def check(self, case: TorchCase, results: Results) -> Message:
-        """Of a call that draws its lengths, the larger error of its longest and its shortest."""
         found = super().check(case, results)
         if case.built.draws_lengths and len(results) > 1:
             short = _of_length(case.problem, results[-1])
@@ -320,11 +309,9 @@ class TorchWorker(OnTorch[TorchCase]):
         return {"errors": {"out": worst(*errors)}, "probes": {}}
 
     def named(self, case: TorchCase, results: Results) -> Tensors:
-        """The results of the problem itself, which come first, by name."""
         return named_results(case.problem, results)
 
     def plan(self, request: Message) -> timing.Plan:
-        """How samples are to be taken."""
         plan, built = super().plan(request), self.prepared().built
         if plan.graph and built.earlier_stream:
             raise Unsupported(
@@ -350,7 +337,6 @@ class TorchWorker(OnTorch[TorchCase]):
         return TorchInputSets(case.tensors, case, fill, case.built.refresh, made=made)
 
     def timed(self, case: TorchCase, plan: timing.Plan, sets: Inputs) -> Message:
-        """Samples by the device's own events, or on a CPU by the monotonic clock."""
         if gpu := self.gpu:
             sets.held_bytes += self.kept.total_bytes
             built = case.built
@@ -363,11 +349,9 @@ class TorchWorker(OnTorch[TorchCase]):
         return measured
 
     def free_memory(self) -> bool:
-        """Frees cached inputs and references; returns False if there were none."""
         return self.kept.clear()
 
     def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
-        """Adds torch's operators."""
         return super().profile(call, profiled) | operators.count_operators(call)
 
     def recordings(self, case: TorchCase) -> list[Message]:

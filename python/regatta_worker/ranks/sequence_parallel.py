@@ -65,11 +65,9 @@ class Rank(Together, OnTorch[Layer]):
             torch.cuda.set_device(self.device)
 
     def variants(self) -> dict[str, Variant]:
-        """What is there to be asked for."""
         return variants(self.gpu is not None)
 
     def hello(self) -> Message:
-        """What every library says, and how many ranks this machine has room for."""
         return super().hello() | {"gpus": torch.cuda.device_count() if self.gpu else 0}
 
     def versions(self) -> dict[str, str]:
@@ -81,7 +79,6 @@ class Rank(Together, OnTorch[Layer]):
         return found
 
     def problem(self, wire: Mapping[str, Any]) -> Projection:
-        """The projection of a request."""
         return Projection.from_wire(wire)
 
     def build(self, request: Request) -> tuple[Layer, Any, Message]:
@@ -206,7 +203,6 @@ class Rank(Together, OnTorch[Layer]):
         return {"errors": {"out": worst(*found)}, "probes": spots}
 
     def plan(self, request: Message) -> AgreedPlan:
-        """Samples that every rank takes at once, each by its own clock."""
         layer, agreement = self.prepared(), self._together()
         plan = AgreedPlan(**vars(super().plan(request)), agreement=agreement)
         if plan.graph and layer.drawn:

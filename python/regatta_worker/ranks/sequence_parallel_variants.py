@@ -122,7 +122,6 @@ class Layer(Case):
     """Timed as in a full queue, and not from an idle device."""
 
     def call(self) -> tuple[torch.Tensor, ...]:
-        """The shard as it is, or the lengths of this call, longest first."""
         whole = self.problem.shard_rows
         return tuple(map(self._of_length, self.drawn.draw() if self.drawn else [whole]))
 
