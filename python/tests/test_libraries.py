@@ -377,17 +377,16 @@ class TestCudnn:
     def test_a_plan_lives_until_the_device_is_done_with_it(self, workers: Any) -> None:
         prepare(workers, "cudnn/graph")
         case = workers["cudnn"].prepared()
-        graphs = cudnn.Graphs(case.module, "handle", case.problem, case.device)
-        execution = cudnn.Execution(graphs, each=True)
-        call = execution.build(case.tensors).run
-        with mock.patch.object(graphs, "idle", return_value=False):
+        attention = cudnn.Attention(case.module, "handle", case.problem, case.device, each=True)
+        call = attention.build(case.tensors).run
+        with mock.patch.object(attention, "_idle", return_value=False):
             for _ in range(3):
                 call()
-        first, second = execution._retired
+        first, second = attention.retired
         assert first is not second
-        assert execution._plans["forward"] not in (first, second)
+        assert attention.plans["forward"] not in (first, second)
         call()
-        assert execution._retired == []
+        assert attention.retired == []
 
     def test_the_frontends_own_refusal_and_version(self, workers: Any) -> None:
         assert NotImplementedError in workers["cudnn"].refusals

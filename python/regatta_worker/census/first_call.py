@@ -28,7 +28,7 @@ WATCHED = (
     ("compiling", "flashinfer.jit.core:JitSpec.build"),
     ("loading", "flashinfer.jit.core:JitSpec.load"),
     ("compiling", "cupy.cuda.compiler:compile_using_nvrtc"),
-    ("planning", "regatta_worker.libraries.cudnn:Graphs._planned"),
+    ("planning", "regatta_worker.libraries.cudnn:Attention._planned"),
 )
 """Parts, and the functions whose time they are."""
 

@@ -59,12 +59,12 @@ def graph(case: TorchCase) -> Call:
         return followed
 
     each = case.param("plan", "once") == "each"
-    execution = Execution(Graphs(cudnn, handle, case.problem, case.device), each)
-    call = on_stream(lambda: execution.build(case.tensors))()
+    attention = Attention(cudnn, handle, case.problem, case.device, each)
+    call = on_stream(lambda: attention.build(case.tensors))()
     if not each:
         # A plan in each call is no choice of the case's.
-        case.effective |= execution.names()
-        case.tuned = tuple(execution.names())
+        case.effective |= attention.names()
+        case.tuned = tuple(attention.names())
     refresh = call.refresh and on_stream(call.refresh)
     return Call(on_stream(call.run), refresh, varies=each)
 
@@ -100,83 +100,89 @@ class Planned:
     name: str | None = None
     """The plan that the frontend settled on, where it tells."""
 
-    def execute(self, handle: Any, given: Tensors) -> None:
-        """Queues it on the handle's stream; outputs are among what is given."""
-        bound = {self.ends[name]: tensor for name, tensor in given.items()}
-        self.graph.execute(bound, self.workspace, handle=handle)
 
+class Attention:
+    """Graphs of one problem, planned before the call, or in each call as for a new length."""
 
-class Graphs:
-    """Forward and backward of one problem."""
+    def __init__(
+        self, cudnn: Any, handle: Any, problem: Problem, device: torch.device, each: bool
+    ) -> None:
+        self._cudnn, self._handle, self._problem, self._device = cudnn, handle, problem, device
+        self._options = {"attn_scale": problem.scale, **band(cudnn, problem)}
+        self._each = each
+        self.plans: dict[str, Planned] = {}
+        """By direction."""
+        self.retired: list[Planned] = []
+        """Replaced, and perhaps not executed yet: a plan must outlive what it has queued."""
 
-    def __init__(self, cudnn: Any, handle: Any, problem: Problem, device: torch.device) -> None:
-        self._cudnn, self.handle = cudnn, handle
-        self.problem, self._device = problem, device
-        self._options = {"attn_scale": problem.head_dim**-0.5, **band(cudnn, problem)}
+    def build(self, tensors: Tensors) -> Call:
+        """The call. Only what it holds is planned in it: for backward, forward has been done."""
+        given = {name: tensor.transpose(1, 2) for name, tensor in tensors.items()}
+        direction, stats = self._problem.direction, self._problem.has_backward
+        outputs = ("out", "stats") if stats else ("out",)
+        if direction == "backward" or not self._each:
+            self._plan("forward")
+        if stats and not self._each:
+            self._plan("backward")
 
-    def plan_forward(self, stats: bool) -> Planned:
-        """`out`, and with `stats` what backward needs of the softmax."""
-        graph = self._graph()
-        ends = {name: self._tensor(graph, name) for name in ("q", "k", "v")}
-        out, logsumexp = graph.sdpa(**ends, generate_stats=stats, name="sdpa", **self._options)
-        ends["out"] = self._output(out, "out")
-        if stats:
-            ends["stats"] = logsumexp.set_output(True).set_data_type(self._cudnn.data_type.FLOAT)
-        return self._planned(graph, ends)
+        def forward() -> Tensors:
+            if self._each:
+                self._plan("forward")
+            return self._execute("forward", given, self._empty(outputs))
 
-    def plan_backward(self) -> Planned:
-        """`dq`, `dk`, `dv`."""
-        graph = self._graph()
-        names = ("q", "k", "v", "out", "dout", "stats")
-        ends = {name: self._tensor(graph, name) for name in names}
-        given = {"o": ends["out"], "dO": ends["dout"], "stats": ends["stats"]}
-        given |= {name: ends[name] for name in ("q", "k", "v")}
-        gradients = graph.sdpa_backward(**given, name="sdpa_backward", **self._options)
-        for name, gradient in zip(GRADIENTS, gradients, strict=True):
-            ends[name] = self._output(gradient, name)
-        return self._planned(graph, ends)
+        def backward(of: Tensors) -> Results:
+            if self._each:
+                self._plan("backward")
+            gradients = self._execute("backward", given | of, self._empty(GRADIENTS))
+            return _logical(*gradients.values())
 
-    def empty(self, name: str) -> torch.Tensor:
-        """Memory for a tensor of cuDNN's dimensions, in the caller's layout."""
-        dtype = torch.float32 if name == "stats" else DTYPES[self.problem.dtype]
-        dims, strides = self._dims(name), self._strides(name)
-        return torch.empty_strided(dims, strides, dtype=dtype, device=self._device)
+        def both() -> Results:
+            found = forward()
+            return (*_logical(found["out"]), *backward(found))
 
-    def idle(self) -> bool:
-        """Whether the device has done all that was queued on torch's current stream."""
-        if self._device.type != "cuda":
-            return True
-        return bool(torch.cuda.current_stream(self._device).query())
+        if direction == "backward":
+            saved = self._execute("forward", given, self._empty(outputs))
 
-    def _graph(self) -> Any:
-        types = self._cudnn.data_type
-        return self._cudnn.pygraph(
-            io_data_type=self._io_type(),
+            def refresh() -> None:
+                self._execute("forward", given, saved)
+
+            return Call(lambda: backward(saved), refresh)
+        return Call(both if stats else lambda: _logical(forward()["out"]))
+
+    def names(self) -> dict[str, str]:
+        """What was planned, `forward_plan` and `backward_plan`, where the frontend says."""
+        return {f"{direction}_plan": of.name for direction, of in self.plans.items() if of.name}
+
+    def _plan(self, direction: str) -> None:
+        types, stats = self._cudnn.data_type, self._problem.has_backward
+        graph = self._cudnn.pygraph(
+            io_data_type=getattr(types, DATA_TYPES[self._problem.dtype]),
             intermediate_data_type=types.FLOAT,
             compute_data_type=types.FLOAT,
-            handle=self.handle,
+            handle=self._handle,
         )
-
-    def _io_type(self) -> Any:
-        return getattr(self._cudnn.data_type, DATA_TYPES[self.problem.dtype])
-
-    def _dims(self, name: str) -> list[int]:
-        batch, seq, heads, width = self.problem.shape("out" if name == "stats" else name)
-        return [batch, heads, seq, 1 if name == "stats" else width]
-
-    def _strides(self, name: str) -> list[int]:
-        _, heads, seq, width = self._dims(name)
-        if self.problem.layout == "bhsd" or name == "stats":
-            return [heads * seq * width, seq * width, width, 1]
-        return [heads * seq * width, width, heads * width, 1]
-
-    def _tensor(self, graph: Any, name: str) -> Any:
-        kind = self._cudnn.data_type.FLOAT if name == "stats" else self._io_type()
-        dims, strides = self._dims(name), self._strides(name)
-        return graph.tensor(name=name, dim=dims, stride=strides, data_type=kind)
-
-    def _output(self, end: Any, name: str) -> Any:
-        return end.set_output(True).set_dim(self._dims(name)).set_stride(self._strides(name))
+        forward = direction == "forward"
+        names = ("q", "k", "v") if forward else ("q", "k", "v", "out", "dout", "stats")
+        ends = {name: self._input(graph, name) for name in names}
+        if forward:
+            results = graph.sdpa(**ends, generate_stats=stats, name="sdpa", **self._options)
+            outputs = ("out", "stats")[: 1 + stats]
+        else:
+            given = {{"out": "o", "dout": "dO"}.get(name, name): end for name, end in ends.items()}
+            results = graph.sdpa_backward(**given, name="sdpa_backward", **self._options)
+            outputs = GRADIENTS
+        for name, end in zip(outputs, results, strict=False):
+            end.set_output(True)
+            if name == "stats":
+                ends[name] = end.set_data_type(types.FLOAT)
+            else:
+                ends[name] = end.set_dim(self._dims(name)).set_stride(self._strides(name))
+        planned = self._planned(graph, ends)
+        if direction in self.plans:
+            self.retired.append(self.plans[direction])
+        self.plans[direction] = planned
+        if self.retired and self._idle():
+            self.retired.clear()
 
     def _planned(self, graph: Any, ends: Mapping[str, Any]) -> Planned:
         modes = self._cudnn.heur_mode
@@ -190,6 +196,48 @@ class Graphs:
         workspace = torch.empty(size, dtype=torch.uint8, device=self._device)
         return Planned(graph, ends, workspace, plan_name(graph))
 
+    def _execute(self, direction: str, given: Tensors, outputs: Tensors) -> Tensors:
+        """Queues a graph on the handle's stream, and gives its outputs."""
+        plan, tensors = self.plans[direction], given | outputs
+        bound = {end: tensors[name] for name, end in plan.ends.items()}
+        plan.graph.execute(bound, plan.workspace, handle=self._handle)
+        return outputs
+
+    def _idle(self) -> bool:
+        """Whether the device has done all that was queued on torch's current stream."""
+        if self._device.type != "cuda":
+            return True
+        return bool(torch.cuda.current_stream(self._device).query())
+
+    def _empty(self, names: tuple[str, ...]) -> Tensors:
+        """Memory for tensors of cuDNN's dimensions, in the caller's layout."""
+        types = {name: DTYPES["f32" if name == "stats" else self._problem.dtype] for name in names}
+        return {
+            name: torch.empty_strided(
+                self._dims(name), self._strides(name), dtype=dtype, device=self._device
+            )
+            for name, dtype in types.items()
+        }
+
+    def _dims(self, name: str) -> list[int]:
+        batch, seq, heads, width = self._problem.shape("out" if name == "stats" else name)
+        return [batch, heads, seq, 1 if name == "stats" else width]
+
+    def _strides(self, name: str) -> list[int]:
+        _, heads, seq, width = self._dims(name)
+        if self._problem.layout == "bhsd" or name == "stats":
+            return [heads * seq * width, seq * width, width, 1]
+        return [heads * seq * width, width, heads * width, 1]
+
+    def _input(self, graph: Any, name: str) -> Any:
+        kind = "FLOAT" if name == "stats" else DATA_TYPES[self._problem.dtype]
+        return graph.tensor(
+            name=name,
+            dim=self._dims(name),
+            stride=self._strides(name),
+            data_type=getattr(self._cudnn.data_type, kind),
+        )
+
 
 def plan_name(graph: Any) -> str | None:
     """The engine and the knobs of the plan that was built, in the frontend's words."""
@@ -200,80 +248,6 @@ def plan_name(graph: Any) -> str | None:
     with contextlib.suppress(Exception):
         return str(graph.get_plan_name_at_index(index))
     return None
-
-
-class Execution:
-    """One call: graphs planned before it, or in each call as for a length never seen before."""
-
-    def __init__(self, graphs: Graphs, each: bool) -> None:
-        self._graphs, self._problem, self._each = graphs, graphs.problem, each
-        self._plans: dict[str, Planned] = {}
-        self._retired: list[Planned] = []
-        """Replaced, and perhaps not executed yet: a plan must outlive what it has queued."""
-
-    def build(self, tensors: Tensors) -> Call:
-        """The call. Only what it holds is planned in it: for backward, forward has been done."""
-        given = {name: tensor.transpose(1, 2) for name, tensor in tensors.items()}
-        direction, stats = self._problem.direction, self._problem.has_backward
-        outputs = ("out", "stats") if stats else ("out",)
-        if direction == "backward":
-            self._plan("forward")
-            saved = self._empty(outputs)
-            self._execute("forward", given, saved)
-        if not self._each and direction != "backward":
-            self._plan("forward")
-        if not self._each and stats:
-            self._plan("backward")
-
-        def forward() -> Tensors:
-            if self._each:
-                self._plan("forward")
-            found = self._empty(outputs)
-            self._execute("forward", given, found)
-            return found
-
-        def backward(of: Tensors) -> Results:
-            if self._each:
-                self._plan("backward")
-            gradients = self._empty(GRADIENTS)
-            self._execute("backward", given | of, gradients)
-            return _logical(*gradients.values())
-
-        def both() -> Results:
-            found = forward()
-            return (*_logical(found["out"]), *backward(found))
-
-        if direction == "backward":
-            return Call(lambda: backward(saved), lambda: self._execute("forward", given, saved))
-        return Call(both if stats else lambda: _logical(forward()["out"]))
-
-    def names(self) -> dict[str, str]:
-        """What was planned, `forward_plan` and `backward_plan`, where the frontend says."""
-        plans = self._plans.items()
-        return {f"{direction}_plan": plan.name for direction, plan in plans if plan.name}
-
-    def _plan(self, direction: str) -> None:
-        graphs = self._graphs
-        planned = (
-            graphs.plan_forward(self._problem.has_backward)
-            if direction == "forward"
-            else graphs.plan_backward()
-        )
-        if direction in self._plans:
-            self._retired.append(self._plans[direction])
-        self._plans[direction] = planned
-        if self._retired and graphs.idle():
-            self._retired.clear()
-
-    def _empty(self, names: tuple[str, ...]) -> Tensors:
-        return {name: self._graphs.empty(name) for name in names}
-
-    def _execute(self, direction: str, given: Tensors, outputs: Tensors) -> None:
-        """Queues a graph on the handle's stream."""
-        names = ("q", "k", "v") if direction == "forward" else given
-        self._plans[direction].execute(
-            self._graphs.handle, {name: given[name] for name in names} | outputs
-        )
 
 
 def _logical(*tensors: torch.Tensor) -> Results:

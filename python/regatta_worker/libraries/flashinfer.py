@@ -221,41 +221,31 @@ class Pages:
     @staticmethod
     def from_case(case: TorchCase) -> Pages:
         """The keys and values of a case."""
+        problem, device = case.problem, case.device
         rows = positive("page_size", case.param("page_size", PAGE_ROWS))
-        lengths = [sequence.seq_k for sequence in case.problem.sequences]
+        lengths = [sequence.seq_k for sequence in problem.sequences]
         counts = [-(-length // rows) for length in lengths]
         order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(PAGE_SEED))
-        pages = order.to(case.device)
-        k, v = (_pool(case.tensors[name], len(pages), rows) for name in ("k", "v"))
+        pages = order.to(device)
+        pools = {}
+        for name in ("k", "v"):
+            tensor = case.tensors[name]
+            shape = (len(pages), rows, *tensor.shape[-2:])
+            pools[name] = torch.empty(shape, dtype=tensor.dtype, device=device).normal_()
 
         def fill() -> None:
-            for pool, name in ((k, "k"), (v, "v")):
-                _into_pages(case.problem, case.tensors[name], pool, pages, counts)
+            for name, pool in pools.items():
+                own = iter(pages.split(counts))
+                for number, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
+                    tensor, places = case.tensors[name], next(own)
+                    values = pool[places].flatten(0, 1)
+                    packed = tensor[begin : begin + length] if problem.varlen else tensor[number]
+                    values[:length] = packed
+                    pool[places] = values.unflatten(0, (len(places), rows))
 
+        begins = [sequence.k_start for sequence in problem.sequences]
         fill()
         last = [length - (count - 1) * rows for length, count in zip(lengths, counts, strict=True)]
         used = torch.tensor(last, dtype=torch.int32)
-        return Pages(k, v, rows, (starts(counts), pages.to(torch.int32), used), fill)
-
-
-def _pool(tensor: torch.Tensor, pages: int, page_size: int) -> torch.Tensor:
-    shape = (pages, page_size, *tensor.shape[-2:])
-    return torch.empty(shape, dtype=tensor.dtype, device=tensor.device).normal_()
-
-
-def _into_pages(
-    problem: Problem,
-    tensor: torch.Tensor,
-    pool: torch.Tensor,
-    indices: torch.Tensor,
-    counts: list[int],
-) -> None:
-    rows, heads, width = pool.shape[1:]
-    first = 0
-    for number, (sequence, count) in enumerate(zip(problem.sequences, counts, strict=True)):
-        begin = sequence.k_start
-        kept = tensor[begin : begin + sequence.seq_k] if problem.varlen else tensor[number]
-        values = pool[indices[first : first + count]].view(-1, heads, width)
-        values[: sequence.seq_k] = kept
-        pool[indices[first : first + count]] = values.view(count, rows, heads, width)
-        first += count
+        table = (starts(counts), pages.to(torch.int32), used)
+        return Pages(pools["k"], pools["v"], rows, table, fill)

@@ -166,29 +166,26 @@ def _logical(problem: Problem, out: torch.Tensor) -> torch.Tensor:
 def _bias(biases: Any, problem: Problem, device: torch.device) -> Any:
     """The `attn_bias` that says the problem's mask, None for a full one."""
     mask, square = problem.mask, problem.is_square
-    top_left, bottom_right = square or mask.align == "top-left", mask.align == "bottom-right"
+    top_left = square or mask.align == "top-left"
     if problem.varlen:
         lengths = [list(lengths) for lengths in problem.varlen]
         blocks = biases.BlockDiagonalMask.from_seqlens(*lengths, device=device)
         if mask.is_full:
             return blocks
-        if mask.is_causal:
+        if mask.right != 0:
+            raise Unsupported("xFormers has no block-diagonal mask with a window to the right")
+        if mask.left is None:
             return blocks.make_causal() if top_left else blocks.make_causal_from_bottomright()
-        if mask.right == 0 and mask.left is not None:
-            size = mask.left + 1
-            if top_left:
-                return blocks.make_local_attention(size)
-            return blocks.make_local_attention_from_bottomright(size)
-        raise Unsupported("xFormers has no block-diagonal mask with a window to the right")
+        local = "make_local_attention" if top_left else "make_local_attention_from_bottomright"
+        return getattr(blocks, local)(mask.left + 1)
     if mask.is_full:
         return None
     if mask.is_causal:
-        if top_left:
-            return biases.LowerTriangularMask()
-        return biases.LowerTriangularFromBottomRightMask()
+        name = "LowerTriangularMask" if top_left else "LowerTriangularFromBottomRightMask"
+        return getattr(biases, name)()
     if mask.left is None or mask.right is None:
         raise Unsupported("xFormers has no mask with a window to one side only, unless causal")
-    if not (square or bottom_right):
+    if not square and top_left:
         raise Unsupported("xFormers' local masks are aligned at the bottom right")
     if mask.right == 0:
         return biases.LowerTriangularFromBottomRightLocalAttentionMask(mask.left + 1)
