@@ -186,47 +186,40 @@ FLASH_ATTN_3 = {
 """As release 3.0.0 declares them, less the notes on which outputs are inputs."""
 
 
-ATEN = {
-    "forward": "q k v cum_q cum_k max_q max_k dropout_p is_causal return_debug_mask scale "
-    "window_size_left window_size_right seqused_k alibi_slopes",
-    "backward": "dout q k v out lse cum_q cum_k max_q max_k dropout_p is_causal rng unused scale "
-    "window_size_left window_size_right",
-}
+def _flash(given: Any) -> Any:
+    """Forward, or where it is given a gradient backward, in the arguments of any generation: `out`
+    and statistics, or three gradients."""
 
+    def first(*names: str) -> Any:
+        return next((getattr(given, name) for name in names if hasattr(given, name)), None)
 
-def aten(given: Any) -> Any:
-    """`aten::_flash_attention_forward`, and backward where it is given a gradient."""
-    lengths = (given.cum_q, given.cum_k)
-    bounded(*lengths, given.max_q, given.max_k)
-    assert given.cum_q is not None or (given.max_q, given.max_k) == (
-        given.q.shape[1],
-        given.k.shape[1],
+    lengths = (first("cu_seqlens_q", "cum_seq_q"), first("cu_seqlens_k", "cum_seq_k"))
+    longest = (first("max_seqlen_q", "max_q"), first("max_seqlen_k", "max_k"))
+    bounded(*lengths, *longest)
+    window = first("window_size") or (given.window_size_left, given.window_size_right)
+    mask = flash_mask(first("causal", "is_causal"), *window)
+    q, k, v = (
+        first(name, long) for name, long in zip("qkv", ("query", "key", "value"), strict=True)
     )
-    mask = flash_mask(given.is_causal, given.window_size_left, given.window_size_right)
-    if hasattr(given, "dout"):
+    given.q, given.k, given.v = q, k, v
+    assert first("softmax_scale", "scale") in (None, q.shape[-1] ** -0.5)
+    assert lengths[0] is not None or longest in ((None, None), (q.shape[1], k.shape[1]))
+    if hasattr(given, "dout") or hasattr(given, "grad_out"):
+        given.dout, given.lse = first("dout", "grad_out"), first("lse", "softmax_lse", "logsumexp")
         return gradients(given, mask, *lengths)
-    Recorded.strides = given.q.stride()
-    out = attend(given.q, given.k, given.v, mask, *lengths)
-    return out, statistics(out), *(given.q.new_zeros(2) for _ in range(3))
+    Recorded.num_splits, Recorded.strides = first("num_splits"), q.stride()
+    out = attend(q, k, v, mask, *lengths)
+    return out, statistics(out)
 
 
-def fa3(name: str) -> Callable[..., Any]:
-    """An operator of FlashAttention-3. The dispatcher gives values by position and leaves out
-    the last ones that are at their defaults."""
-    schema = torch._C.parse_schema(f"flash_attn_3::{name}{FLASH_ATTN_3[name]}")
+def operator(schema: Any, results: int) -> Callable[..., Any]:
+    """A kernel of an operator. The dispatcher gives values by position and leaves out the last ones
+    that are at their defaults."""
     defaults = {argument.name: argument.default_value for argument in schema.arguments}
 
     def compute(given: Any) -> Any:
-        given.lse = getattr(given, "softmax_lse", None)
-        assert given.softmax_scale == given.q.shape[-1] ** -0.5
-        lengths = (given.cu_seqlens_q, given.cu_seqlens_k)
-        bounded(*lengths, given.max_seqlen_q, given.max_seqlen_k)
-        mask = flash_mask(given.is_causal, given.window_size_left, given.window_size_right)
-        if name == "bwd":
-            return *gradients(given, mask, *lengths), *(given.q.new_zeros(1) for _ in range(5))
-        Recorded.num_splits, Recorded.strides = given.num_splits, given.q.stride()
-        out = attend(given.q, given.k, given.v, mask, *lengths)
-        return out, statistics(out), *(given.q.new_zeros(1) for _ in range(2))
+        found = _flash(given)
+        return *found, *(given.q.new_zeros(2) for _ in range(results - len(found)))
 
     return declared(" ".join(defaults), compute, **defaults)
 
@@ -234,42 +227,33 @@ def fa3(name: str) -> Callable[..., Any]:
 def kernels() -> list[Any]:
     """CPU kernels of the operators, in force until they are destroyed."""
     own = torch.library.Library("aten", "IMPL")
-    for name, names in ATEN.items():
-        own.impl(f"_flash_attention_{name}", declared(names, aten), "CPU")
+    for name in ("forward", "backward"):
+        schema = getattr(torch.ops.aten, f"_flash_attention_{name}").default._schema
+        own.impl(f"_flash_attention_{name}", operator(schema, len(schema.returns)), "CPU")
     third = torch.library.Library("flash_attn_3", "DEF")
-    for name, schema in FLASH_ATTN_3.items():
-        third.define(f"{name}{schema}")
-        third.impl(name, fa3(name), "CPU")
+    for name, text in FLASH_ATTN_3.items():
+        third.define(f"{name}{text}")
+        schema = torch._C.parse_schema(f"flash_attn_3::{name}{text}")
+        third.impl(name, operator(schema, len(schema.returns)), "CPU")
     return [own, third]
-
-
-def _fa2(given: Any) -> Any:
-    lengths = (getattr(given, "cu_seqlens_q", None), getattr(given, "cu_seqlens_k", None))
-    if lengths[0] is not None:
-        bounded(*lengths, given.max_seqlen_q, given.max_seqlen_k)
-    return attend(given.q, given.k, given.v, flash_mask(given.causal, *given.window_size), *lengths)
 
 
 def _fa4(given: Any) -> Any:
     # -1 is a window there, which ends before the query itself.
     window = (given.window_size_left, given.window_size_right)
     assert all(side is None or side >= 0 for side in window)
-    lengths = (given.cu_seqlens_q, given.cu_seqlens_k)
-    bounded(*lengths, given.max_seqlen_q, given.max_seqlen_k)
-    mask = flash_mask(given.causal, *window)
-    if hasattr(given, "dout"):
-        return gradients(given, mask, *lengths)
-    out = attend(given.q, given.k, given.v, mask, *lengths)
-    return out, statistics(out) if given.return_lse else None
+    return _flash(given)
 
 
 _FA2 = "dropout_p softmax_scale causal window_size softcap alibi_slopes deterministic"
 FLASH_ATTN_2 = module(  # As flash_attn 2.8 has it.
-    flash_attn_func=declared(f"q k v {_FA2} return_attn_probs", _fa2, window_size=(-1, -1)),
+    flash_attn_func=declared(
+        f"q k v {_FA2} return_attn_probs", lambda given: _flash(given)[0], window_size=(-1, -1)
+    ),
     flash_attn_varlen_func=declared(
         f"q k v cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k {_FA2} return_attn_probs "
         "block_table",
-        _fa2,
+        lambda given: _flash(given)[0],
         window_size=(-1, -1),
     ),
 )

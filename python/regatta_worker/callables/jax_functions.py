@@ -8,8 +8,7 @@ from typing import Any
 
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
-from regatta_worker.libraries.jax import DTYPES, JaxWorker
-from regatta_worker.on_jax.attention import Attend
+from regatta_worker.libraries.jax import DTYPES, Attend, JaxWorker
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.variant import Variant
 

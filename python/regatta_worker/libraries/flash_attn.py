@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from regatta_worker.on_torch.case import Access, Call, Results, TorchCase
-from regatta_worker.on_torch.flash_mask import UNBOUNDED, flash_mask
 from regatta_worker.on_torch.library import Library
 from regatta_worker.protocol.channel import Unsupported
 
@@ -35,7 +34,7 @@ def lengths(case: TorchCase) -> dict[str, Any]:
 )
 def fa2(case: TorchCase) -> Call:
     """`flash_attn_func` or `flash_attn_varlen_func`: the raw operators differ by release."""
-    causal, left, right = flash_mask(case.problem)
+    causal, left, right = case.flash_mask()
     packed, library = case.problem.varlen, case.module
     given = lengths(case) if packed else {}
     function = library.flash_attn_varlen_func if packed else library.flash_attn_func
@@ -64,7 +63,7 @@ def fa3(case: TorchCase) -> Call:
     # Below 1 the heuristic decides, and does not tell.
     case.effective |= {} if splits is None or splits < 1 else {"num_splits": splits}
     operators = torch.ops.flash_attn_3
-    causal, left, right = flash_mask(case.problem)
+    causal, left, right = case.flash_mask()
     given = lengths(case) | {
         "softmax_scale": case.problem.scale,
         "is_causal": causal,
@@ -93,11 +92,11 @@ def fa3(case: TorchCase) -> Call:
 def fa4(case: TorchCase) -> Call:
     """The halves of `flash_attn.cute`'s autograd function; the first call compiles."""
     library, has_backward = case.module, case.problem.has_backward
-    causal, left, right = flash_mask(case.problem)
+    causal, left, right = case.flash_mask()
     given: dict[str, Any] = lengths(case) | {
         "causal": causal,
-        "window_size_left": None if left == UNBOUNDED else left,
-        "window_size_right": None if right == UNBOUNDED else right,
+        "window_size_left": None if left == -1 else left,
+        "window_size_right": None if right == -1 else right,
     }
 
     def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, Any]:

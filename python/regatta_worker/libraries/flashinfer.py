@@ -235,15 +235,12 @@ class Pages:
 
         def fill() -> None:
             for name, pool in pools.items():
-                own = iter(pages.split(counts))
-                for number, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
-                    tensor, places = case.tensors[name], next(own)
+                packed = case.tensors[name] if problem.varlen else case.tensors[name].flatten(0, 1)
+                for own, places in zip(packed.split(lengths), pages.split(counts), strict=True):
                     values = pool[places].flatten(0, 1)
-                    packed = tensor[begin : begin + length] if problem.varlen else tensor[number]
-                    values[:length] = packed
+                    values[: len(own)] = own
                     pool[places] = values.unflatten(0, (len(places), rows))
 
-        begins = [sequence.k_start for sequence in problem.sequences]
         fill()
         last = [length - (count - 1) * rows for length, count in zip(lengths, counts, strict=True)]
         used = torch.tensor(last, dtype=torch.int32)

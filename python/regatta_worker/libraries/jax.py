@@ -26,7 +26,6 @@ from regatta_worker.census import launches
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import jax_peak
 from regatta_worker.on_jax import clock as jax_clock
-from regatta_worker.on_jax.attention import Attend, attention, with_gradients
 from regatta_worker.on_jax.inputs import ByName, refill
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
@@ -40,6 +39,16 @@ DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": jnp.bfloat16}
 
 PACKAGES = ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 """Beside jaxlib, those that decide its speed on a GPU."""
+
+
+@dataclass(frozen=True)
+class Attend:
+    """How a case is computed, on tensors in the caller's layout."""
+
+    forward: Callable[..., Any]
+    """Of `q, k, v`."""
+    results: Callable[..., tuple[Any, ...]] | None = None
+    """Of `q, k, v, dout`: all results of the direction. None: JAX differentiates `forward`."""
 
 
 @dataclass(kw_only=True)
@@ -102,7 +111,7 @@ class JaxWorker(CaseWorker[_Case]):
                 "jax.nn.dot_product_attention takes padded sequences with their lengths; "
                 "it has no packed ragged batch"
             )
-        return Attend(attention(problem, variant))
+        return Attend(_attention(problem, variant))
 
     def versions(self) -> dict[str, str]:
         found = {
@@ -192,8 +201,12 @@ class JaxWorker(CaseWorker[_Case]):
             function = self.jitted(lambda dout, *qkv: results_of(*qkv, dout))
             return function, lambda arrays: (arrays["dout"], *_qkv(arrays))
         if problem.direction == "both":
-            function = self.jitted(lambda dout, *qkv: with_gradients(forward, qkv, dout))
-            return function, lambda arrays: (arrays["dout"], *_qkv(arrays))
+
+            def both(dout: Any, *qkv: Any) -> tuple[Any, ...]:
+                out, pull_back = jax.vjp(forward, *qkv)
+                return (out, *pull_back(dout))
+
+            return self.jitted(both), lambda arrays: (arrays["dout"], *_qkv(arrays))
         # One compiled function, which gives the same structure each time: what forward saved
         # travels as the leaves of the pulled-back function.
         pulled_back = jax.jit(lambda *qkv: jax.vjp(forward, *qkv)[1])
@@ -284,6 +297,50 @@ class JaxWorker(CaseWorker[_Case]):
         self.case = None
         jax.clear_caches()
         super().release()
+
+
+def _mask_arguments(problem: Problem) -> dict[str, Any]:
+    """How `dot_product_attention` is told the mask.
+
+    Its `is_causal` and `local_window_size` are aligned top-left (`jnp.tril` and
+    `query <= key + left` in jax/_src/nn/functions.py); the other alignment has to be
+    an explicit boolean mask, unless both mean the same.
+    """
+    mask, seq_q, seq_k = problem.mask, problem.seq_q, problem.seq_k
+    if mask.is_full:
+        return {}
+    if problem.has_blind_query:
+        raise Unsupported(
+            "jax.nn.dot_product_attention gives a query that sees no key the mean of all "
+            "values, not 0, and this mask leaves such queries"
+        )
+    if mask.align == "top-left" or problem.is_square:
+        if mask.is_causal:
+            return {"is_causal": True}
+        unbounded = max(seq_q, seq_k)
+        window = tuple(unbounded if side is None else side for side in (mask.left, mask.right))
+        return {"is_causal": mask.right == 0, "local_window_size": window}
+    rows, columns = np.arange(seq_q)[:, None], np.arange(seq_k)[None, :]
+    visible = mask.visible(rows, columns, mask.offset(seq_q, seq_k))
+    return {"mask": jnp.asarray(visible[None, None])}
+
+
+def _attention(problem: Problem, implementation: str) -> Callable[..., Any]:
+    """Attention on tensors in the caller's layout.
+
+    The library takes BTNH alone. A BHSD caller's tensors are transposed inside the
+    compiled function: that is JAX's way, and XLA decides whether it costs a copy.
+    """
+    masking = _mask_arguments(problem)
+    transposed = problem.layout == "bhsd"
+
+    def attend(*tensors: Any) -> Any:
+        if transposed:
+            tensors = tuple(jnp.swapaxes(tensor, 1, 2) for tensor in tensors)
+        out = jax.nn.dot_product_attention(*tensors, implementation=implementation, **masking)
+        return jnp.swapaxes(out, 1, 2) if transposed else out
+
+    return attend
 
 
 def _qkv(arrays: ByName) -> tuple[Any, ...]:

@@ -15,7 +15,6 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from regatta_worker.on_torch.case import Access, Call, Results, TorchCase, by_autograd
 from regatta_worker.on_torch.cutlass_splits import splits_here
-from regatta_worker.on_torch.flash_mask import flash_mask
 from regatta_worker.on_torch.library import Library
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.variant import HALVES
@@ -159,7 +158,7 @@ def _custom_mask(problem: Problem) -> tuple[int, dict[str, int]]:
 )
 def flash(case: TorchCase) -> Call:
     """FlashAttention-2 without SDPA around it."""
-    causal, left, right = flash_mask(case.problem)
+    causal, left, right = case.flash_mask()
     window = {"window_size_left": left, "window_size_right": right}
     starts_q, starts_k, longest_q, longest_k = case.packing()
     longest = (longest_q or case.problem.seq_q, longest_k or case.problem.seq_k)

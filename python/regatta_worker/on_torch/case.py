@@ -123,6 +123,16 @@ class TorchCase(Case):
             )
         return tensor.flatten(0, 1)
 
+    def flash_mask(self) -> tuple[bool, int, int]:
+        """The mask as all generations of FlashAttention take it: `causal`, or else a window around
+        the diagonal that ends at the last query and key (since 2.1), -1 for an unbounded side.
+
+        Raises Unsupported where the diagonal ends elsewhere.
+        """
+        left, right = self.problem.window("FlashAttention")
+        causal = self.problem.mask.is_causal
+        return causal, left, -1 if causal else right
+
     # Calls of the problem's direction.
 
     def inputs(self) -> Results:

@@ -1,0 +1,407 @@
+"""Workers of torch and JAX on the CPU: conversations, refusals, devices that are lost, and inputs
+that change."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from typing import Any, ClassVar
+from unittest import mock
+
+import pytest
+
+import support
+from regatta_worker.problem.variant import Variant
+from regatta_worker.protocol.channel import Failed, Lost, Unsupported
+from regatta_worker.protocol.refusals import refusal
+from regatta_worker.serving import Session
+
+TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
+RAGGED = {"q": [24, 3], "k": [24, 3]}
+RESULTS = {"forward": ["out"], "backward": ["dq", "dk", "dv"], "both": ["out", "dq", "dk", "dv"]}
+BROKEN = "CUDA error: an illegal memory access was encountered"
+
+needs_jax = pytest.mark.skipif(not support.installed("jax"), reason="JAX is not installed")
+needs_torch = pytest.mark.skipif(not support.installed("torch"), reason="torch is not installed")
+
+
+class Framework(support.Conversing):
+    """A conversation with a started worker."""
+
+    VARIANTS: tuple[str, ...]
+    """Those that run on a CPU."""
+    PARAMS: ClassVar[tuple[dict[str, Any], ...]] = ({},)
+    EVERY: tuple[str, ...]
+    REFUSED: tuple[tuple[str, dict[str, Any], str], ...]
+    """Variant, axes and words."""
+    HALVES: tuple[str, ...] = ("f16", "bf16")
+    PEAK = False
+
+    def right(self, variant: str, params: Any = None, dtype: str = "f32", **axes: Any) -> Any:
+        """Prepares and measures a case, whose results are right."""
+        reply = self.worker.prepare(variant, params, dtype=dtype, **axes)
+        support.right(reply, TOLERANCE[dtype])
+        assert reply["first_call_ns"] > 0
+        measured = self.worker.ask("measure", **support.PLAN)
+        support.right_after_timing(measured, TOLERANCE[dtype], reply)
+        return reply
+
+    def test_hello(self) -> None:
+        assert (self.hello["type"], self.hello["protocol"]) == ("hello", 1)
+        assert self.hello["device"]["kind"] == "cpu"
+        assert self.hello["device"]["memory_bytes"] > 0
+        assert {self.LIBRARY, "python"} <= set(self.hello["versions"])
+        assert tuple(variant["name"] for variant in self.hello["variants"]) == self.EVERY
+        assert not any(variant["tf32"] for variant in self.hello["variants"])
+
+    @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+    @pytest.mark.parametrize("direction", RESULTS)
+    def test_every_direction_and_layout(self, layout: str, direction: str) -> None:
+        for variant in self.VARIANTS:
+            for params in self.PARAMS:
+                reply = self.right(variant, params, layout=layout, direction=direction, kv_heads=1)
+                assert list(reply["errors"]) == RESULTS[direction]
+                assert reply["effective"] == params
+
+    @pytest.mark.parametrize(
+        ("left", "right", "align"),
+        [
+            (None, 0, "top-left"),
+            (None, 0, "bottom-right"),
+            (5, 0, "top-left"),
+            (5, 3, "bottom-right"),
+            (None, 3, "top-left"),
+            (5, None, "top-left"),
+        ],
+    )
+    def test_masks_and_grouped_heads(self, left: Any, right: Any, align: str) -> None:
+        mask = {"left": left, "right": right, "align": align}
+        axes: dict[str, Any] = {"seq_q": 9, "seq_k": 13, "mask": mask, "direction": "both"}
+        self.right(self.VARIANTS[0], kv_heads=2, **axes)
+
+    def test_half_types(self) -> None:
+        for dtype in self.HALVES:
+            self.right(self.VARIANTS[0], dtype=dtype, direction="both")
+
+    def test_refusals_are_the_librarys(self) -> None:
+        for variant, axes, words in self.REFUSED:
+            self.refused(self.worker.prepare(variant, **axes), words)
+
+    def test_mistakes_are_failures(self) -> None:
+        variant = self.VARIANTS[0]
+        for reply, words in (
+            (self.worker.prepare("nope"), "no variant `nope`"),
+            (self.worker.prepare(variant, {"num_splits_key": 3}), "num_splits_key"),
+            (self.worker.prepare(variant, dtype="f8"), "dtype"),
+            (self.worker.ask("prepare", variant=variant, seed=1), "`problem`"),
+            (self.worker.ask("hello", protocol=7), "protocol 7"),
+            (self.worker.send(b"{nonsense"), "malformed"),
+        ):
+            self.refused(reply, words, "failed")
+
+    def test_measure_census_release(self) -> None:
+        self.right(self.VARIANTS[0], direction="backward")
+        for cache in ("hot", "cold"):
+            measured = self.worker.ask("measure", **support.PLAN | {"cache": cache})
+            assert measured["type"] == "measured", measured
+            assert len(measured["device_ns"]) == 3
+            assert all(ns > 0 for ns in measured["device_ns"])
+            assert measured["host_ns"] == []
+            assert "host_reference_ns" not in measured
+            assert (measured.get("peak_bytes", 0) > 0) == self.PEAK
+        census = self.worker.ask("census")
+        assert (census["type"], census["launches"]) == ("census", [])
+        assert self.worker.ask("release")["type"] == "released"
+        assert self.worker.ask("measure", **support.PLAN)["type"] == "failed"
+        assert self.worker.ask("census")["type"] == "failed"
+
+
+@needs_torch
+class TestTorch(Framework):
+    LIBRARY = "torch"
+    VARIANTS = ("sdpa-math", "sdpa-flash")
+    PARAMS = ({"access": "views"}, {"access": "copies"})
+    EVERY = (
+        *("sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn"),
+        *("efficient", "flash", "flex", "varlen"),
+    )
+    REFUSED = (
+        ("sdpa-flash", {"head_dim_v": 8}, "the same last dimension"),
+        ("sdpa-cudnn", {}, "backend"),
+        ("sdpa-math", {"varlen": RAGGED}, "ragged"),
+        ("efficient", {}, "aten::_efficient_attention_forward"),
+        ("flash", {}, "aten::_flash_attention_forward"),
+    )
+
+    def test_parameters(self) -> None:
+        variants = {variant["name"]: variant for variant in self.hello["variants"]}
+        assert variants["efficient"]["parameters"]["num_splits_key"] == "integer"
+        for params in ({"num_splits_key": "many"}, {"access": "sideways"}):
+            assert self.worker.prepare("efficient", params)["type"] == "failed"
+
+
+@needs_jax
+class TestJax(Framework):
+    LIBRARY = "jax"
+    VARIANTS = ("xla",)
+    EVERY = ("xla", "cudnn")
+    # XLA has no f16 on a CPU.
+    HALVES = ("bf16",)
+    PEAK = True
+    REFUSED = (
+        # Each version of JAX has words of its own for it.
+        ("cudnn", {"dtype": "bf16"}, ""),
+        ("xla", {"head_dim_v": 8}, "value shape should be"),
+        ("xla", {"seq_q": 9, "seq_k": 5, "mask": support.CAUSAL_BR}, "sees no key"),
+        ("xla", {"varlen": RAGGED}, "ragged"),
+    )
+
+
+class TestRefusals:
+    """Which exceptions are a library's own refusal of a case, and which no suite may allow."""
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "CUDA error: an illegal memory access was encountered",
+            "Triton Error [CUDA]: an illegal memory access was encountered",
+            "CUDA driver error: invalid device context",
+            "unspecified launch failure",
+            "Ninja build failed. Ninja output:\nnvcc fatal   : Unsupported gpu architecture",
+            "CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`",
+        ],
+    )
+    def test_what_broke_is_no_refusal(self, words: str) -> None:
+        error = RuntimeError(words)
+        assert refusal(error, []) is error
+
+    @pytest.mark.parametrize("kind", [RuntimeError, ValueError, AssertionError])
+    def test_a_check_that_is_not_passed_is_one(self, kind: type[Exception]) -> None:
+        found = refusal(kind("a multiple of 8"), ["16 bits (Triggered internally at sdp.cpp:1)"])
+        assert isinstance(found, Unsupported)
+        assert str(found) == "a multiple of 8 16 bits"
+
+    def test_mistakes_of_the_worker_itself_are_none(self) -> None:
+        def raised(line: str, filename: str) -> Exception:
+            try:
+                exec(compile(line, filename, "exec"), {})
+            except Exception as error:
+                return error
+            raise AssertionError(line)
+
+        ours, theirs = str(support.WORKER / "some_calls.py"), "/site-packages/library/calls.py"
+        for line in ("assert 1 == 2, 'shapes'", "dict(zip('ab', 'c', strict=True))", "a, b = 'c'"):
+            error = raised(line, ours)
+            assert refusal(error, []) is error
+            assert isinstance(refusal(raised(line, theirs), []), Unsupported)
+        # As a compiled library raises it, which has no frame.
+        assert isinstance(refusal(raised("raise ValueError('f64')", ours), []), Unsupported)
+
+
+def library(build: Any) -> Any:
+    """A library on torch of one variant."""
+    from regatta_worker.on_torch.library import Library, Row, TorchWorker
+
+    variant = Variant("v", ("f32",), parameters={"plan": ("once", "each")})
+    return TorchWorker(Library("one", rows={"v": Row(variant, build, on_gpu=False)}))
+
+
+@needs_torch
+@pytest.mark.parametrize("plan", ["once", "each"])
+def test_what_each_call_makes_anew_is_no_graphs(plan: str) -> None:
+    from regatta_worker.on_torch.case import Call
+
+    def build(case: Any) -> Any:
+        v = case.tensors["v"]
+        return Call(lambda: (v + v,), varies=case.params.get("plan") == "each")
+
+    worker = library(build)
+    worker.prepare({"variant": "v", "seed": 1, "params": {"plan": plan}, "problem": support.wire()})
+    with pytest.raises(Unsupported) as refused:
+        worker.measure(support.PLAN | {"graph": True})
+    assert ("each call is to make its own" in str(refused.value)) == (plan == "each")
+
+
+@needs_torch
+@pytest.mark.parametrize(("recovers", "answer"), [(False, "lost"), (True, "failed")])
+def test_a_device_that_fails_every_call_is_lost(recovers: bool, answer: str) -> None:
+    """It breaks in the call made after the first; so does all that follows, unless it recovers."""
+    from regatta_worker.on_torch.case import Call
+
+    calls, broken = [0], [False]
+
+    def build(case: Any) -> Any:
+        def run() -> tuple[Any, ...]:
+            calls[0] += 1
+            if calls[0] > 1:
+                broken[0] = True
+                raise RuntimeError(f"{BROKEN}\nMore.")
+            return (case.tensors["v"],)
+
+        return Call(run)
+
+    def wait(results: Any = None) -> None:
+        if broken[0]:
+            broken[0] = not recovers
+            raise RuntimeError(BROKEN)
+
+    worker = library(build)
+    session = Session(lambda: worker)
+    session.answer(b'{"id":1,"type":"hello","protocol":1}')
+    counter = {"name": "dumps", "functions": ["json:dumps"]}
+    request = {"id": 2, "type": "prepare", "variant": "v", "seed": 1}
+    request |= {"problem": support.wire(), "counters": [counter]}
+    assert session.answer(json.dumps(request).encode())["type"] == "prepared"
+    with contextlib.redirect_stderr(io.StringIO()), mock.patch.object(worker, "wait", wait):
+        reply = session.answer(b'{"id":3,"type":"census"}')
+    assert reply["type"] == answer
+    assert recovers or reply == {"id": 3, "type": "lost", "reason": BROKEN}
+
+
+@needs_jax
+class TestJaxInProcess:
+    """To look at addresses, and to put in place a library that keeps results or breaks."""
+
+    worker: Any
+
+    @classmethod
+    def setup_class(cls) -> None:
+        from regatta_worker.libraries import jax as jax_worker
+
+        cls.worker = jax_worker.JaxWorker()
+
+    def prepared(self, **axes: Any) -> dict[str, Any]:
+        request = {"variant": "xla", "seed": 42, "params": {}, "input_sets": 3}
+        prepared: dict[str, Any] = self.worker.prepare(request | {"problem": support.wire(**axes)})
+        return prepared
+
+    def test_inputs_are_those_of_every_worker_and_lie_where_they_lay(self) -> None:
+        import numpy as np
+
+        from regatta_worker.problem import inputs
+        from regatta_worker.problem.arrays import Arrays
+        from regatta_worker.problem.attention import Problem
+
+        for axes in ({"dtype": "bf16"}, {"layout": "bhsd", "kv_heads": 2}):
+            axes = {"direction": "backward", "head_dim": 8, **axes}
+            self.prepared(**axes)
+            case, problem = self.worker.prepared(), Problem.from_wire(support.wire(**axes))
+            # The first arrays may be the host's own memory, which is not written into.
+            case.put(2)
+            before = {name: x.unsafe_buffer_pointer() for name, x in case.arrays.items()}
+            case.put(1)
+            for name, array in case.arrays.items():
+                assert array.unsafe_buffer_pointer() == before[name]
+                wanted = inputs.whole(Arrays.for_numpy(), problem, name, 43, array.dtype)
+                logical = np.asarray(array)
+                assert (problem.turned(logical) == wanted).all(), name
+
+    def test_changing_the_inputs_compiles_once_for_all_that_they_fit(self) -> None:
+        from jax._src import compiler
+
+        compile_one, compiled = compiler.compile_or_get_cached, []
+
+        def counted(*given: Any, **named: Any) -> Any:
+            compiled.append(given)
+            return compile_one(*given, **named)
+
+        for direction, most in (("both", 1), ("backward", 0), ("forward", 0)):
+            self.prepared(direction=direction, seq_q=29)
+            with mock.patch.object(compiler, "compile_or_get_cached", counted):
+                self.worker.measure(support.PLAN)
+            assert len(compiled) == most, direction
+            compiled.clear()
+
+    def test_results_that_are_kept_are_wrong_after_timing(self) -> None:
+        for direction in ("forward", "backward", "both"):
+            prepared = self.prepared(direction=direction)
+            case = self.worker.prepared()
+            kept, analysis = case.call(), case.compiled.memory_analysis()
+            case.compiled = mock.Mock(return_value=kept)
+            case.compiled.memory_analysis.return_value = analysis
+            checked = self.worker.measure(support.PLAN)["checked"]
+            assert checked["seed"] == 43
+            assert checked["probes"] == prepared["probes"]
+            for name, error in checked["errors"].items():
+                assert error["relative_l2"] > 0.5, name
+
+    def test_where_memory_is_short_the_only_set_is_checked(self) -> None:
+        self.prepared(direction="backward")
+        case = self.worker.prepared()
+        arranged, calls = case.arranged, []
+
+        def short(held: Any) -> Any:
+            calls.append(held)
+            if len(calls) == 1:
+                raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+            return arranged(held)
+
+        case.arranged = short
+        measured = self.worker.measure(support.PLAN)
+        assert (measured["input_sets"], measured["checked"]["seed"]) == (1, 42)
+        assert "Out of memory" in measured["input_sets_reason"]
+        for name, error in measured["checked"]["errors"].items():
+            assert error["relative_l2"] < TOLERANCE["f32"], name
+
+    @pytest.mark.parametrize(
+        ("words", "by_xla", "kind"),
+        [
+            ("head_dim must be a multiple of 8", False, Unsupported),
+            ("CUDA error: an illegal memory access was encountered", False, RuntimeError),
+            ("RESOURCE_EXHAUSTED: Out of memory", True, Failed),
+            ("UNIMPLEMENTED: cuDNN fusion", True, Unsupported),
+            ("INTERNAL: No valid engine configs for Matmul_MUL_Reduction", True, Unsupported),
+            (
+                "INTERNAL: Failed to load in-memory CUBIN: CUDA_ERROR_NOT_SUPPORTED",
+                True,
+                RuntimeError,
+            ),
+            ("INTERNAL: ptxas exited with non-zero error code 65280", True, RuntimeError),
+            ("FAILED_PRECONDITION: DNN library initialization failed", True, RuntimeError),
+            ("UNKNOWN: the compiler process ended", True, RuntimeError),
+        ],
+    )
+    def test_a_compilation_that_broke_is_no_refusal(
+        self, words: str, by_xla: bool, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import jax
+
+        error = jax.errors.JaxRuntimeError(words) if by_xla else RuntimeError(words)
+        broken = mock.Mock(lower=mock.Mock(side_effect=error))
+        monkeypatch.setattr(self.worker, "jitted", lambda function: broken)
+        with pytest.raises(kind, match=words):
+            self.prepared()
+
+    @pytest.mark.parametrize(("recovers", "kind"), [(False, Lost), (True, RuntimeError)])
+    def test_a_device_that_fails_every_call_is_lost(
+        self, recovers: bool, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.prepared()
+        compiled = mock.Mock(side_effect=RuntimeError(BROKEN))
+        monkeypatch.setattr(self.worker.prepared(), "compiled", compiled)
+        waits = [RuntimeError(BROKEN), None if recovers else RuntimeError(BROKEN)]
+        monkeypatch.setattr(self.worker, "wait", mock.Mock(side_effect=waits))
+        with pytest.raises(kind, match=BROKEN):
+            self.worker.call()
+
+
+class TestEnding:
+    def test_a_missing_library_is_absent_in_hello(self) -> None:
+        # -S leaves the installed packages out, so neither library is there.
+        for library in ("jax", "torch"):
+            worker = support.StartedWorker(library, "-S")
+            reply = worker.ask("hello", protocol=1)
+            assert (reply["type"], reply["variants"]) == ("hello", [])
+            assert f"`{library}`" in reply["absent"]
+            assert "pip install" in reply["absent"]
+            assert worker.exit_status() == 0, "the end of requests is a good end"
+            assert b"Traceback" in worker.log
+
+    def test_started_by_hand_it_says_so(self) -> None:
+        command = [sys.executable, str(support.WORKER), "--library", "jax"]
+        done = subprocess.run(command, capture_output=True, text=True, close_fds=True)
+        assert done.returncode == 1
+        assert "descriptor 3 is not open" in done.stderr
