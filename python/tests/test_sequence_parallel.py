@@ -161,23 +161,10 @@ def test_rank_0_alone_says_how_many_samples(tmp_path: Path) -> None:
 class TestConversation(support.Conversing):
     LIBRARY = "sequence_parallel"
 
-    def right(self, reply: dict[str, Any], dtype: str = "f32") -> None:
+    def prepare(self, kind: str, params: Any = None, dtype: str = "f32", **axes: Any) -> Any:
+        reply = self.worker.prepare("gloo", params, **layer(kind, dtype=dtype, **axes))
         support.right(reply, TOLERANCE[dtype])
-
-    def right_after_timing(self, reply: dict[str, Any], dtype: str = "f32") -> None:
-        self.right(reply, dtype)
-        # As many calls as there are lengths for.
-        measured = self.worker.ask(
-            "measure", **support.PLAN | {"warmup": 0, "samples": 2, "min_samples": 2}
-        )
-        if reply["effective"]["lengths"] == 1:
-            support.right_after_timing(measured, TOLERANCE[dtype], reply)
-            return
-        # Of other lengths than the problem's: no place to probe.
-        assert measured["checked"]["probes"] == {}
-        assert measured["checked"]["seed"] == support.SEED + 1
-        error = measured["checked"]["errors"]["out"]["relative_l2"]
-        assert error < TOLERANCE[dtype]
+        return reply
 
     def test_hello(self) -> None:
         assert self.hello["type"] == "hello", self.hello
@@ -188,55 +175,59 @@ class TestConversation(support.Conversing):
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("params", [{}, {"lengths": 3}, {"lengths": 3, "pad": "pow2"}])
     def test_two_ranks_are_right(self, kind: str, params: dict[str, Any]) -> None:
-        for dtype in TOLERANCE:
-            reply = self.worker.prepare("gloo", params, **layer(kind, dtype=dtype))
-            self.right_after_timing(reply, dtype)
+        # As many calls as there are lengths for.
+        plan = support.PLAN | {"warmup": 0, "samples": 2, "min_samples": 2}
+        for dtype, tolerance in TOLERANCE.items():
+            reply = self.prepare(kind, params, dtype)
             assert reply.get("problems", 1) == params.get("lengths", 1)
+            measured = self.worker.ask("measure", **plan)
+            if not params:
+                support.right_after_timing(measured, tolerance, reply)
+                continue
+            checked = measured["checked"]
+            assert checked["probes"] == {}, "of other lengths than the problem's"
+            assert checked["seed"] == support.SEED + 1
+            assert checked["errors"]["out"]["relative_l2"] < tolerance
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_padding_changes_no_row_that_counts(self, kind: str) -> None:
-        plain = self.worker.prepare("gloo", **layer(kind))["probes"]["out"]
-        padded = self.worker.prepare("gloo", {"pad": "pow2"}, **layer(kind))["probes"]["out"]
+        plain, padded = (
+            self.prepare(kind, params)["probes"]["out"] for params in ({}, {"pad": "pow2"})
+        )
         assert padded == pytest.approx(plain, abs=1e-4)
 
     def test_samples_and_census(self) -> None:
-        self.right(self.worker.prepare("gloo", {"lengths": 1}, **layer("all-gather")))
+        self.prepare("all-gather", {"lengths": 1})
         for cache in ("hot", "cold"):
             measured = self.worker.ask("measure", **support.PLAN | {"cache": cache})
             assert len(measured["device_ns"]) == 3, measured
         # Rank 0's clock alone says when the budget is spent.
         spent = self.worker.ask("measure", **support.PLAN | {"samples": 5, "min_samples": 2})
         assert len(spent["device_ns"]) == 2, spent
-        census = self.worker.ask("census")
-        assert census["type"] == "census", census
-        assert census["launches"] == []
+        assert self.worker.ask("census")["launches"] == []
 
     def test_functions_are_counted_in_as_many_calls_on_each_rank(self) -> None:
         counter = {"name": "gathers", "functions": ["torch.distributed:all_gather_into_tensor"]}
-        problem = support.wire(**layer("all-gather"))
-        request = {"variant": "gloo", "seed": 42, "params": {}, "problem": problem}
-        self.right(self.worker.ask("prepare", **request, counters=[counter]))
+        request = {"variant": "gloo", "seed": 42, "problem": support.wire(**layer("all-gather"))}
+        assert self.worker.ask("prepare", **request, counters=[counter])["type"] == "prepared"
         assert self.worker.ask("census")["counts"]["calls.gathers"] == 1
 
     def test_lengths_run_out_in_words(self) -> None:
-        axes = layer("all-gather", batch=1, seq_q=8)
-        self.right(self.worker.prepare("gloo", {"lengths": 1}, **axes))
-        reply = self.worker.ask("measure", **support.PLAN)
-        assert reply["type"] == "failed", reply
-        assert "all have been made" in reply["reason"]
-        self.right(self.worker.prepare("gloo", **axes))
+        self.prepare("all-gather", {"lengths": 1}, batch=1, seq_q=8)
+        self.refused(self.worker.ask("measure", **support.PLAN), "all have been made", "failed")
+        self.prepare("all-gather", batch=1, seq_q=8)
 
     def test_what_cannot_run_here_is_unsupported(self) -> None:
         for variant in ("nccl", "symm-mem", "xformers"):
             reply = self.worker.prepare(variant, **layer("all-gather"))
-            assert reply["type"] == "unsupported", reply
-            assert "needs a GPU for each rank" in reply["reason"]
-        self.right(self.worker.prepare("gloo", {"start": "queued"}, **layer("all-gather")))
-        assert self.worker.ask("measure", **support.PLAN)["type"] == "unsupported"
+            self.refused(reply, "needs a GPU for each rank")
+        self.prepare("all-gather", {"start": "queued"})
+        self.refused(self.worker.ask("measure", **support.PLAN), "no GPU")
 
     def test_another_number_of_ranks(self) -> None:
         for ranks in (1, 2):
-            self.right(self.worker.prepare("gloo", **layer("reduce-scatter", ranks=ranks)))
+            reply = self.worker.prepare("gloo", **layer("reduce-scatter", ranks=ranks))
+            support.right(reply, TOLERANCE["f32"])
             assert len(children(self.worker.pid)) == ranks
 
 

@@ -81,10 +81,12 @@ def attention(case: TorchCase, backend: str) -> Call:
         recipe = recipes.DelayedScaling(fp8_dpa=False)
         region = functools.partial(te.autocast, enabled=True, recipe=recipe)
     forget()
+    # Of keys, and of values where theirs is another.
+    widths = (problem.head_dim, problem.head_dim_v)
     modules = [
         te.DotProductAttention(
             problem.heads,
-            head_dims(problem),
+            widths if len(set(widths)) > 1 else problem.head_dim,
             num_gqa_groups=problem.kv_heads,
             layer_number=number + 1,
             **mask_arguments(problem, alternate and number % 2 == 1),
@@ -133,13 +135,6 @@ def _environment(backend: str) -> Iterator[None]:
                 del os.environ[variable]
             else:
                 os.environ[variable] = value
-
-
-def head_dims(problem: Problem) -> int | tuple[int, int]:
-    """`kv_channels`: the width of keys, and of values where it is another."""
-    if problem.head_dim == problem.head_dim_v:
-        return problem.head_dim
-    return problem.head_dim, problem.head_dim_v
 
 
 def mask_arguments(problem: Problem, windowed: bool) -> dict[str, Any]:
