@@ -29,19 +29,6 @@ NVML_TEMPERATURE_GPU = 0
 NVML_SUCCESS = 0
 NVML_ERROR_INSUFFICIENT_SIZE = 7
 
-THROTTLE_REASONS = {
-    0x1: "idle",
-    0x2: "applications clocks setting",
-    0x4: "software power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-    0x100: "display clock setting",
-}
-"""Words for the bits `nvmlClocksThrottleReason*`."""
-
 
 class NvidiaDevice:
     """A visible CUDA device, the first unless said otherwise, asked through libcuda and NVML."""
@@ -108,10 +95,7 @@ class NvidiaDevice:
             "temperature_c": self._nvml_number("nvmlDeviceGetTemperature", NVML_TEMPERATURE_GPU),
             "other_processes": self._other_processes(),
         }
-        state: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
-        if bits := found["throttle_bits"]:
-            state["throttle_reasons"] = throttle_words(int(bits))
-        return state
+        return {name: value for name, value in found.items() if value is not None}
 
     def _other_processes(self) -> int | None:
         """Compute processes apart from this one.
@@ -163,12 +147,6 @@ class NvidiaDevice:
             "mig": self._mig(),
             "l2_bytes": _text(self.l2_bytes()),
         }
-
-
-def throttle_words(bits: int) -> list[str]:
-    """The words for NVML's bits; a bit without a word reads as a number."""
-    set_bits = [1 << place for place in range(64) if bits >> place & 1]
-    return [THROTTLE_REASONS.get(bit, hex(bit)) for bit in set_bits]
 
 
 def _library(name: str) -> Any:

@@ -10,12 +10,6 @@ import pytest
 from regatta_worker import device
 
 
-def test_throttle_bits_have_words() -> None:
-    words = device.throttle_words(0x1 | 0x4 | 0x8000)
-    assert words == ["idle", "software power cap", "0x8000"]
-    assert device.throttle_words(0) == []
-
-
 def test_a_cpu_has_the_facts_of_the_rust_worker() -> None:
     found = device.cpu_device()
     assert list(found["facts"]) == ["cores"], "facts enter the fingerprint"

@@ -7,7 +7,7 @@ use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Settings};
 use regatta_worker::attention::Problem;
 use regatta_worker::protocol::{
     self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare,
-    Prepared, TensorError, throttle_words,
+    Prepared, TensorError,
 };
 use regatta_worker::serve::{Refusal, Worker};
 use regatta_worker::sets::{self, Rotation};
@@ -367,10 +367,6 @@ fn state_of(state: regatta_probe::NvmlState) -> DeviceState {
         sm_mhz: state.sm_mhz.map(f64::from),
         memory_mhz: state.memory_mhz.map(f64::from),
         throttle_bits: state.throttle_reasons,
-        throttle_reasons: state
-            .throttle_reasons
-            .map(throttle_words)
-            .unwrap_or_default(),
         power_w: state.power_mw.map(|milliwatts| f64::from(milliwatts) / 1e3),
         temperature_c: state.temperature_c.map(f64::from),
         other_processes: state.other_processes,

@@ -10,8 +10,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::machine::DeviceState;
 use super::machine::{Activity, CountedCall, RecordedCall, Structure};
-pub use super::machine::{DeviceState, throttle_words};
 use crate::attention::{
     Direction, Dtype, ParamValue, Params, ParseError, Problem, ProjectionKind, words,
 };

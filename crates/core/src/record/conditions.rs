@@ -53,7 +53,7 @@ impl Conditions {
         self.known += 1;
         let mut reasons = state.throttled_by().peekable();
         self.throttled += u32::from(reasons.peek().is_some());
-        self.throttle_reasons.extend(reasons.map(str::to_owned));
+        self.throttle_reasons.extend(reasons);
         let others = state.other_processes.unwrap_or(0);
         self.shared += u32::from(others > 0);
         self.other_processes = self.other_processes.max(others);

@@ -158,10 +158,9 @@ pub fn of_processor(ground: &Ground) -> Vec<Disturbance> {
 /// What disturbed a case on a GPU.
 pub fn of_gpu(state: &DeviceState) -> Vec<Disturbance> {
     let mut found = Vec::new();
-    let reasons = state.throttled_by();
-    let reasons: Vec<String> = reasons
-        .filter(|reason| THROTTLED.contains(reason))
-        .map(str::to_owned)
+    let reasons: Vec<String> = state
+        .throttled_by()
+        .filter(|reason| THROTTLED.contains(&reason.as_str()))
         .collect();
     if !reasons.is_empty() {
         found.push(Disturbance::Throttled { reasons });
@@ -294,14 +293,14 @@ mod tests {
 
     #[test]
     fn a_gpu_is_disturbed_by_heat_and_company_not_by_its_power_limit() {
-        let state = |reasons: &[&str], others| DeviceState {
-            throttle_reasons: reasons.iter().map(ToString::to_string).collect(),
+        let state = |bits, others| DeviceState {
+            throttle_bits: Some(bits),
             other_processes: others,
             ..DeviceState::default()
         };
-        assert_eq!(of_gpu(&state(&["idle", "software power cap"], Some(0))), []);
-        assert_eq!(of_gpu(&state(&[], None)), []);
-        let both = of_gpu(&state(&["hardware thermal slowdown"], Some(1)));
+        assert_eq!(of_gpu(&state(0x1 | 0x4, Some(0))), []);
+        assert_eq!(of_gpu(&state(0, None)), []);
+        let both = of_gpu(&state(0x40, Some(1)));
         assert_eq!(
             told(&both),
             "throttled: hardware thermal slowdown, 1 other process on the device"

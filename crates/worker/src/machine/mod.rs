@@ -22,6 +22,4 @@ pub use division::{Division, Part, RecordedCall};
 pub use intervals::{Cover, Gap, Own, Ran, divide, gaps};
 pub use names::{StepPart, family, is_operator, moves_data, normalised, part, plain, short};
 pub use operation::{Named, Operation, Work};
-pub use structure::{
-    BYTES, CENSUS, CENSUS_FAILED, DeviceState, Launch, Structure, product, sizes, throttle_words,
-};
+pub use structure::{BYTES, CENSUS, CENSUS_FAILED, DeviceState, Launch, Structure, product, sizes};

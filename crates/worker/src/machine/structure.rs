@@ -180,9 +180,6 @@ pub struct DeviceState {
     /// Why clocks are not higher, as NVML's bits `nvmlClocksThrottleReason*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle_bits: Option<u64>,
-    /// The same in words; [`throttle_words`] has those for NVML's bits.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub throttle_reasons: Vec<String>,
     /// Power drawn by the board, in watts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
@@ -194,7 +191,7 @@ pub struct DeviceState {
     pub other_processes: Option<u32>,
 }
 
-/// NVML's reasons (nvml.h), and whether each means that the device is slower than it
+/// Words for NVML's reasons (nvml.h), and whether each means that the device is slower than it
 /// could be for a cause that comes and goes.
 const REASONS: [(u64, &str, bool); 9] = [
     (0x1, "idle", false),
@@ -208,29 +205,20 @@ const REASONS: [(u64, &str, bool); 9] = [
     (0x100, "display clock setting", false),
 ];
 
-/// The words for NVML's bits; a bit without a word reads as a number.
-pub fn throttle_words(bits: u64) -> Vec<String> {
-    (0..u64::BITS)
-        .map(|bit| bits & (1 << bit))
-        .filter(|bit| *bit != 0)
-        .map(|bit| {
-            let known = REASONS.iter().find(|(known, ..)| *known == bit);
-            known.map_or_else(|| format!("{bit:#x}"), |(_, word, _)| (*word).to_owned())
-        })
-        .collect()
-}
-
 impl DeviceState {
-    /// The reasons by which the device held its clocks back. An idle device and clocks
-    /// that somebody set are none; a word that nobody here knows is one.
-    pub fn throttled_by(&self) -> impl Iterator<Item = &str> {
-        let harmless = |word: &str| {
-            REASONS
-                .iter()
-                .any(|(_, known, slows)| *known == word && !slows)
-        };
-        let reasons = self.throttle_reasons.iter().map(String::as_str);
-        reasons.filter(move |word| !harmless(word))
+    /// The reasons by which the device held its clocks back. An idle device and clocks that
+    /// somebody set are none; a bit without a word is one, and reads as a number.
+    pub fn throttled_by(&self) -> impl Iterator<Item = String> {
+        let bits = self.throttle_bits.unwrap_or(0);
+        let set = (0..u64::BITS)
+            .map(|bit| 1 << bit)
+            .filter(move |bit| bits & bit != 0);
+        set.filter_map(
+            |bit: u64| match REASONS.iter().find(|(known, ..)| *known == bit) {
+                Some((_, word, slows)) => slows.then(|| (*word).to_owned()),
+                None => Some(format!("{bit:#x}")),
+            },
+        )
     }
 }
 
@@ -275,15 +263,14 @@ mod state_tests {
 
     #[test]
     fn bits_have_words_and_only_some_are_throttling() {
-        assert_eq!(
-            throttle_words(0x4 | 0x1 | 0x8000),
-            ["idle", "software power cap", "0x8000"]
-        );
         let state = DeviceState {
-            throttle_reasons: throttle_words(0x1 | 0x2 | 0x4 | 0x40),
+            throttle_bits: Some(0x1 | 0x2 | 0x4 | 0x40 | 0x8000),
             ..DeviceState::default()
         };
-        let slowing: Vec<&str> = state.throttled_by().collect();
-        assert_eq!(slowing, ["software power cap", "hardware thermal slowdown"]);
+        let slowing: Vec<String> = state.throttled_by().collect();
+        assert_eq!(
+            slowing,
+            ["software power cap", "hardware thermal slowdown", "0x8000"]
+        );
     }
 }
