@@ -53,7 +53,7 @@ fn a_build_that_leaves_all_as_it_was_is_no_build() {
     assert_eq!(json(&second)["anew"], false);
     // What is kept is still what making it took.
     let (stdout, stderr) = exits!(place, 1, ["run", "./s.toml"]);
-    assert!(stdout.contains("build_seconds is "), "{stdout}{stderr}");
+    assert!(stdout.contains("at most 0 is allowed"), "{stdout}{stderr}");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_limit_on_a_build_is_violated_and_of_no_build_is_missing() {
     assert!(!stdout.contains("built in a day"), "{stdout}");
     let (stdout, _) = exits!(place, 1, ["run", "./s.toml", "--json"]);
     let answer = json(&stdout);
-    let limits = answer["limits"].as_array().unwrap();
+    let limits = answer["expectations"].as_array().unwrap();
     let of = |name: &str| limits.iter().find(|limit| limit["name"] == name).unwrap();
     assert_eq!(of("built in a day")["word"], "same");
     assert_eq!(of("built in a day")["built"], "suite");

@@ -5,7 +5,7 @@ use crate::common::{Place, fake_worker};
 use regatta_core::record::side::Side;
 use regatta_core::record::{baseline, run_file};
 use regatta_core::suite;
-use regatta_judge::judgement::{Row, VerdictOutcome};
+use regatta_judge::judgement::{Row, VerdictOutcome, Word};
 use regatta_judge::{Options, judge};
 use serde_json::Value;
 
@@ -180,11 +180,12 @@ fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
         "{:?}",
         good.verdict
     );
-    assert_eq!(good.limits.len(), 6);
+    let met = good.expectations.iter().filter(|of| of.word == Word::Same);
+    assert_eq!(met.count(), 6);
     let bad = alone(&head);
     assert_eq!(bad.verdict.outcome, VerdictOutcome::Failed);
     assert!(
-        bad.verdict.reasons[0].starts_with("6 limits are violated"),
+        bad.verdict.reasons[0].starts_with("6 expectations are violated"),
         "{:?}",
         bad.verdict
     );

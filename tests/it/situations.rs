@@ -197,12 +197,11 @@ fn said(judgement: &Value) -> String {
     for (said, cases) in answers {
         write!(text, " · {}={said}", cases.join(" ")).unwrap();
     }
-    for demands in ["expectations", "limits"] {
-        let held = list(&judgement[demands]).map(|of| word(&of["word"]));
-        let held: Vec<&str> = held.collect();
-        if !held.is_empty() {
-            write!(text, " · {demands} {}", held.join(", ")).unwrap();
-        }
+    let held: Vec<&str> = list(&judgement["expectations"])
+        .map(|of| word(&of["word"]))
+        .collect();
+    if !held.is_empty() {
+        write!(text, " · expectations {}", held.join(", ")).unwrap();
     }
     text
 }

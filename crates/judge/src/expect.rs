@@ -15,6 +15,7 @@ use super::structure::multiprocessors;
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::{Expectation, Metric};
+use regatta_core::suite::structural::Quantity;
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, counted};
 
@@ -100,6 +101,11 @@ fn without_value(
         .collect();
     let required = lacking.iter().find(|one| !allowed(one.id, optional));
     let mut result = empty(rule, first);
+    if header.settings.structure_only {
+        result.word = Word::Skipped;
+        result.reason = Some("no time was taken".to_owned());
+        return result;
+    }
     result.reason = Some(match (required, lacking.first()) {
         (Some(one), _) => format!(
             "{} was not measured; measure it, or name it in the suite: [policy] optional",
@@ -182,11 +188,13 @@ fn metric(rule: &Expectation, of: &Candidate, header: &RunHeader) -> Metric {
 fn empty(rule: &Expectation, of: &Candidate) -> ExpectationResult {
     ExpectationResult {
         name: rule.name.clone(),
-        case: of.id.clone(),
+        case: Some(of.id.clone()),
+        built: None,
+        metric: Quantity::Metric(rule.metric),
         against: None,
-        metric: rule.metric,
-        within: rule.within,
-        ratio: None,
+        at_least: None,
+        at_most: Some(rule.within.0),
+        value: None,
         low: None,
         high: None,
         word: Word::Missing,
@@ -238,7 +246,7 @@ fn judge(
     }
     by_rule(rule, (of, best), header, error, &mut result);
     if result.word == Word::Regressed {
-        result.reason = cause(of, best, &result, header);
+        result.reason = cause(rule, (of, best), &result, header);
     }
     result
 }
@@ -278,7 +286,7 @@ fn by_rule(
         return;
     };
     let end = |log: f64| log.is_finite().then(|| Ratio((log + shift).exp()));
-    result.ratio = Some(Ratio((found.change + shift).exp()));
+    result.value = Some((found.change + shift).exp());
     (result.low, result.high) = (end(found.low), end(found.high));
     let told_as = ruling(&found, &terms, values.base.len(), true);
     result.word = met(&found, told_as.word, threshold);
@@ -339,16 +347,16 @@ const TOLD_TOO: f64 = 0.6;
 /// What sets a case apart from the one that it is compared with, in at most two causes: the
 /// rules that explain a change over time explain a difference within a run as well.
 fn cause(
-    of: &Candidate,
-    best: &Candidate,
+    rule: &Expectation,
+    (of, best): (&Candidate, &Candidate),
     result: &ExpectationResult,
     header: &RunHeader,
 ) -> Option<String> {
-    let clock = |of: &Candidate| match result.metric {
+    let clock = |of: &Candidate| match rule.metric {
         Metric::Host if of.record.median(Metric::Host).is_some() => Clock::Host,
         _ => Clock::of_case(header, of.id, of.record),
     };
-    let time = |of: &Candidate| of.record.median(result.metric).map(Nanoseconds);
+    let time = |of: &Candidate| of.record.median(rule.metric).map(Nanoseconds);
     let pair = Pair {
         base: best.record,
         head: of.record,
@@ -356,8 +364,8 @@ fn cause(
         head_ns: time(of),
         base_clock: clock(best),
         clock: clock(of),
-        ratio: result.ratio?,
-        threshold: result.within.growth(),
+        ratio: Ratio(result.value?),
+        threshold: rule.within.growth(),
         versions: Vec::new(),
         sms: multiprocessors(header, of.id),
     };
@@ -366,7 +374,7 @@ fn cause(
     let first = &first.finding;
     // The parameters of two cases differ by design, and the kernels of two variants.
     let variant = |id: &CaseId| id.case().ok().map(|case| case.variant);
-    let same_variant = result.against.as_ref().and_then(variant) == variant(&result.case);
+    let same_variant = variant(best.id) == variant(of.id);
     let by_design = |cause: Cause| match cause {
         Cause::ParameterChanged => true,
         Cause::KernelReplaced => !same_variant,

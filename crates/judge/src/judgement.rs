@@ -3,12 +3,10 @@
 mod account;
 mod difference;
 mod finding;
-mod structural;
 
 pub use account::{Account, AccountLine, Item};
 pub use difference::{AT_ONCE, CALLS, Difference, Direction, Mismatch, StructuralChange};
 pub use finding::{Cause, Fact, Finding};
-pub use structural::{LimitResult, Uncounted};
 
 pub use regatta_core::record::types::VerdictOutcome;
 
@@ -17,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::Metric;
-use regatta_core::suite::structural::Action;
+use regatta_core::suite::structural::{Action, Limit, Quantity};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{
     ARROW, Nanoseconds, Rate, Ratio, RatioInterval, Share, from_to, is_zero,
@@ -49,11 +47,8 @@ pub struct Judgement {
     pub paired: bool,
     /// One row a case, sorted by id.
     pub rows: Vec<Row>,
-    /// One entry for each case that an expectation is about.
+    /// One entry for each case, or build, that an expectation is about.
     pub expectations: Vec<ExpectationResult>,
-    /// One entry for each case that a limit on structure selects.
-    #[serde(default)]
-    pub limits: Vec<LimitResult>,
     /// What was to be judged and was not, as sentences: each keeps the run from passing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
@@ -84,7 +79,6 @@ impl Judgement {
             paired: false,
             rows: Vec::new(),
             expectations: Vec::new(),
-            limits: Vec::new(),
             gaps: Vec::new(),
             notes: Vec::new(),
             verdict: Verdict {
@@ -266,29 +260,40 @@ pub struct Timing {
     pub samples: u64,
 }
 
-/// One case of an expectation.
+/// One case of an expectation, or one build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ExpectationResult {
     /// The expectation's name.
     pub name: String,
-    /// The case that it is about.
-    pub case: CaseId,
-    /// The best of the cases that it is compared with; `None` when none was measured.
+    /// The case that it is about; `None`: a build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<CaseId>,
+    /// What was built, where it is on a build and one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub built: Option<String>,
+    /// What it is on: a metric is compared with that of other cases, a figure with its bounds.
+    pub metric: Quantity,
+    /// The best of the cases that it is compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<CaseId>,
-    /// Which metric.
-    pub metric: Metric,
-    /// Largest allowed ratio.
-    pub within: Ratio,
-    /// Estimated ratio.
-    pub ratio: Option<Ratio>,
-    /// Lower end of its 90 % interval.
+    /// Smallest allowed value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// Largest allowed value; of a metric, the largest allowed ratio.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// The value; of a metric, the estimated ratio.
+    pub value: Option<f64>,
+    /// Lower end of its 90 % interval, of a metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<Ratio>,
     /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<Ratio>,
-    /// Same: it is met. Regressed: it is violated.
+    /// Same: it is met. Regressed: it is violated. Missing: it has no value.
     pub word: Word,
-    /// Why, and what would decide it.
+    /// Why, what would decide it, or what the value was read off.
     pub reason: Option<String>,
     /// True where it may be violated, and nothing decided it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -299,14 +304,99 @@ pub struct ExpectationResult {
 }
 
 impl ExpectationResult {
-    /// What it takes and what it may, in words.
+    /// Compares a figure with a limit, of no case and no build yet.
+    pub fn of_limit(
+        limit: &Limit,
+        value: Option<f64>,
+        reason: Option<String>,
+    ) -> ExpectationResult {
+        ExpectationResult {
+            name: limit.name.clone(),
+            case: None,
+            built: None,
+            metric: limit.count.clone(),
+            against: None,
+            at_least: limit.at_least,
+            at_most: limit.at_most,
+            value,
+            low: None,
+            high: None,
+            word: match value {
+                None => Word::Missing,
+                Some(value) if limit.allows(value) => Word::Same,
+                Some(_) => Word::Regressed,
+            },
+            reason,
+            may_be_worse: false,
+            open: false,
+        }
+    }
+
+    /// The case, or what was built.
+    pub fn subject(&self) -> String {
+        match (&self.case, &self.built) {
+            (Some(case), _) => case.0.clone(),
+            (None, Some(built)) => format!("the build of {built}"),
+            (None, None) => "the build".to_owned(),
+        }
+    }
+
+    /// The name of what it is on: `device time`, `sm_fill`.
+    pub fn metric_text(&self) -> String {
+        match self.metric {
+            Quantity::Metric(metric) => metric.text().to_owned(),
+            ref figure => figure.to_string(),
+        }
+    }
+
+    /// `takes 1.24x, at most 1.10x is allowed`, or `sm_fill is 0.008, at least 0.500 is allowed`.
     pub fn sentence(&self) -> String {
-        format!(
-            "takes {}{}, at most {} is allowed",
-            self.ratio.unwrap_or(Ratio(f64::NAN)).factor(),
-            self.metric.where_timed(),
-            self.within.factor()
-        )
+        let value = self.value_text();
+        let is = match &self.metric {
+            Quantity::Metric(metric) => format!("takes {value}{}", metric.where_timed()),
+            figure => format!("{figure} is {value}"),
+        };
+        format!("{is}, {} is allowed", self.allowed())
+    }
+
+    /// The value, in its unit.
+    pub fn value_text(&self) -> String {
+        self.value
+            .map_or("unknown".to_owned(), |value| self.figure(value))
+    }
+
+    /// `at most 1.10x`.
+    pub fn allowed(&self) -> String {
+        let bounds = [("at least", self.at_least), ("at most", self.at_most)];
+        let bounds = bounds
+            .into_iter()
+            .filter_map(|(word, bound)| Some(format!("{word} {}", self.figure(bound?))));
+        bounds.collect::<Vec<_>>().join(" and ")
+    }
+
+    /// The interval of a ratio: `[1.21x, 1.32x]`.
+    pub fn interval(&self) -> Option<String> {
+        let [low, high] = [self.low?, self.high?].map(Ratio::factor);
+        Some(format!("[{low}, {high}]"))
+    }
+
+    /// How many times its value lies beyond its bound; infinite where it has no value.
+    pub fn excess(&self) -> Ratio {
+        let beyond = |value: f64| match (self.at_most, self.at_least) {
+            (Some(most), _) if value > most => value / most,
+            (_, Some(least)) => least / value,
+            (most, None) => value / most.unwrap_or(1.0),
+        };
+        Ratio(self.value.map_or(f64::INFINITY, beyond))
+    }
+
+    fn figure(&self, value: f64) -> String {
+        match self.metric {
+            Quantity::Metric(_) => Ratio(value).factor().to_string(),
+            // Three decimals tell one of 132 multiprocessors; whole counts have none.
+            _ if value.fract() == 0.0 => format!("{value}"),
+            _ => format!("{value:.3}"),
+        }
     }
 }
 
@@ -323,7 +413,7 @@ pub struct Verdict {
     pub shown: String,
 }
 
-/// What is said of a case, of a metric, of an expectation or of a limit; the gravest last. Each
+/// What is said of a case, of a metric or of an expectation; the gravest last. Each
 /// word has one meaning and one exit code; all else is a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -363,7 +453,7 @@ impl Word {
         }
     }
 
-    /// The same of an expectation or a limit.
+    /// The same of an expectation.
     pub fn of_demand(self) -> &'static str {
         match self {
             Word::Same => "met",
@@ -469,5 +559,59 @@ impl MetricRow {
             }
             _ => from_to(Nanoseconds(self.base), Nanoseconds(self.head)),
         }
+    }
+}
+
+/// A metric, parameter or part of the structure that the base reports and the head does not:
+/// whether it changed is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Uncounted {
+    /// `launches`, a figure of them (`local memory`), or the name of a count, metric or parameter.
+    pub name: String,
+    /// The base's figure, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+    /// Why the head does not tell it, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// True where both sides tell it and nobody knows whether it is more: `reason` says of what.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inconclusive: bool,
+}
+
+impl Uncounted {
+    /// `in the base and not in the head: launches (2), allocations (3): the census failed`.
+    pub fn sentence(all: &[Uncounted]) -> Option<String> {
+        const NAMED: usize = 6;
+        let (inconclusive, all): (Vec<&Uncounted>, Vec<&Uncounted>) =
+            all.iter().partition(|one| one.inconclusive);
+        let open = inconclusive.iter().find_map(|one| one.reason.clone());
+        let Some(first) = all.first() else {
+            return open;
+        };
+        let named = all.iter().take(NAMED).map(|one| match one.before {
+            Some(before) => format!("{} ({before})", one.name),
+            None => one.name.clone(),
+        });
+        let mut text = format!(
+            "in the base and not in the head: {}",
+            named.collect::<Vec<_>>().join(", ")
+        );
+        if all.len() > NAMED {
+            text += &format!(" and {} more", all.len() - NAMED);
+        }
+        let reason = all.iter().find_map(|one| one.reason.as_ref());
+        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+            let whole = all.len() == 1 || first.reason.as_ref() == Some(reason);
+            let about = all.iter().find(|one| one.reason.is_some());
+            let about = about.map_or("", |one| one.name.as_str());
+            text += &match whole {
+                true => format!(": {reason}"),
+                false => format!("; {about}: {reason}"),
+            };
+        }
+        text += &open.map_or_else(String::new, |open| format!("; {open}"));
+        Some(text)
     }
 }

@@ -52,7 +52,7 @@ pub fn next(judgement: &Judgement, invocations: u32) -> Option<Next> {
     let rows = judgement.rows.iter().filter(|row| row.is_open());
     let mut cases: Vec<CaseId> = rows.map(|row| row.case.clone()).collect();
     for result in judgement.expectations.iter().filter(|result| result.open) {
-        cases.push(result.case.clone());
+        cases.extend(result.case.clone());
         cases.extend(result.against.clone());
     }
     cases.sort();
@@ -96,8 +96,8 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         differences: found.soft,
         paired,
         rows,
-        expectations: expected.results,
-        limits: [
+        expectations: [
+            expected.results,
             structure::limits(head),
             structure::limits_on_builds(&head.header.rules, &head.header.built),
         ]

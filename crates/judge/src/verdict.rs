@@ -52,7 +52,6 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     let failures = [
         sentences::errors(judgement),
         sentences::violated(judgement),
-        sentences::over_limit(judgement),
         sentences::regressed(judgement),
         sentences::restructured(judgement),
     ];
@@ -64,7 +63,6 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
         sentences::nothing(judgement),
         sentences::missing(judgement),
         sentences::expectations_missing(judgement),
-        sentences::limits_missing(judgement),
         sentences::inconclusive(judgement),
         sentences::expectations_inconclusive(judgement),
     ];
@@ -109,9 +107,8 @@ fn shown(judgement: &Judgement) -> String {
         }
     });
     let mut told: Vec<String> = told.collect();
-    let expectations = judgement.expectations.iter().map(|of| of.word);
-    let demands = expectations.chain(judgement.limits.iter().map(|of| of.word));
-    match demands.filter(|word| *word == Word::Skipped).count() {
+    let skipped = judgement.expectations.iter();
+    match skipped.filter(|of| of.word == Word::Skipped).count() {
         0 => {}
         skipped => told.push(format!("{} skipped", counted(skipped, "expectation"))),
     }

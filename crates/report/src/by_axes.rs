@@ -209,7 +209,8 @@ fn amount(ratio: Ratio) -> String {
 fn expectations(judgement: &Judgement) -> MovedRows<'_> {
     let rows: HashMap<&CaseId, &Row> = judgement.rows.iter().map(|row| (&row.case, row)).collect();
     let all = judgement.expectations.iter();
-    let all = all.filter_map(|of| Some((*rows.get(&of.case)?, of.word == Word::Regressed)));
+    let all =
+        all.filter_map(|of| Some((*rows.get(of.case.as_ref()?)?, of.word == Word::Regressed)));
     let (among, is) = all.unzip();
     MovedRows {
         noun: "expectation",
@@ -333,7 +334,7 @@ mod tests {
         let mut judgement = judged((0..12).map(|i| (id(i), 1.0, Word::Same)));
         let like = fixture::failed().judgement.expectations.remove(0);
         let of_case = |row: &Row| ExpectationResult {
-            case: row.case.clone(),
+            case: Some(row.case.clone()),
             word: match row.case.0.contains("d64") {
                 true => Word::Regressed,
                 false => Word::Same,

@@ -10,7 +10,7 @@ use super::exporter::{RenderError, Report};
 use super::judgement::explanation;
 use super::summary::SortedRows;
 use super::text::{one_line, shorten};
-use regatta_judge::judgement::{Row, VerdictOutcome};
+use regatta_judge::judgement::{ExpectationResult, Row, VerdictOutcome};
 
 /// Writes `annotations.txt`.
 pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
@@ -72,17 +72,8 @@ fn annotations(report: &Report) -> Vec<Annotation> {
     let summary = SortedRows::new(judgement);
     let errors = summary.errors.iter().chain(&summary.regressed);
     let errors = errors.map(|row| case("error", row));
-    let violated = summary.violated.iter().map(|of| {
-        let against = of.against.as_ref();
-        let against = against.map(|case| format!("against {case}"));
-        let message = std::iter::once(of.sentence()).chain(against);
-        violation("expectation", &of.name, &of.case.0, message)
-    });
-    let limits = summary.limits.iter().map(|of| {
-        let message = std::iter::once(of.sentence()).chain(of.reason.clone());
-        violation("limit", &of.name, &of.subject(), message)
-    });
-    let errors = errors.chain(violated).chain(limits).collect();
+    let errors = errors.chain(summary.violated.iter().map(|of| violation(of)));
+    let errors = errors.collect();
     let warnings = summary.missing.iter().chain(&summary.inconclusive);
     let warnings = warnings.map(|row| case("warning", row)).collect();
     let mut found = vec![verdict];
@@ -113,15 +104,16 @@ fn case(level: &'static str, row: &Row) -> Annotation {
     }
 }
 
-fn violation(
-    kind: &str,
-    name: &str,
-    subject: &str,
-    message: impl Iterator<Item = String>,
-) -> Annotation {
+fn violation(of: &ExpectationResult) -> Annotation {
+    let against = of.against.as_ref();
+    let why = match against.map(|case| format!("against {case}")) {
+        Some(against) => Some(against),
+        None => of.reason.clone(),
+    };
+    let message = std::iter::once(of.sentence()).chain(why);
     Annotation {
         level: "error",
-        title: format!("violated {kind} `{name}`: {subject}"),
+        title: format!("violated expectation `{}`: {}", of.name, of.subject()),
         message: message.collect::<Vec<_>>().join("; "),
     }
 }

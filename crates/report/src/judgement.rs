@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 
 use super::by_axes::by_axes;
-use super::document::{Block, Document, Item, Table, TableRow};
+use super::document::{Block, Document, Table, TableRow};
 use super::exporter::Report;
 use super::labels::Labels;
 use super::screen::Tone;
-use super::summary::{SortedRows, evidence, factors, interval, reproduce, tally_of};
+use super::summary::{SortedRows, evidence, interval, reproduce, tally_of};
 use super::text::shorten;
 use regatta_core::suite::rules::Metric;
-use regatta_core::suite::structural::Kind;
+use regatta_core::suite::structural::{Kind, Quantity};
 use regatta_judge::judgement::{
-    Cause, ExpectationResult, Judgement, LimitResult, MetricRow, Mismatch, Row, SideSummary,
-    Timing, Uncounted, VerdictOutcome, Word,
+    Cause, ExpectationResult, Judgement, MetricRow, Mismatch, Row, SideSummary, Timing, Uncounted,
+    VerdictOutcome, Word,
 };
 use regatta_judge::spread::Spread;
 use regatta_worker::units::{Ratio, counted};
@@ -153,7 +153,6 @@ fn answer(summary: &SortedRows, lists: Lists) -> Vec<Block> {
         blocks.extend(list(name, rows, Tone::Bad, lists));
     }
     blocks.extend(violated(&summary.violated, lists));
-    blocks.extend(limits(&summary.limits, lists));
     for (name, tone, rows) in all.iter().filter(|(_, tone, _)| *tone != Tone::Bad) {
         blocks.extend(list(name, rows, *tone, lists));
     }
@@ -326,16 +325,18 @@ fn violated(violated: &[&ExpectationResult], lists: Lists) -> Vec<Block> {
     blocks
 }
 
-/// Cases of expectations: the ratio of each, its limit, and the case it is compared with.
+/// Cases of expectations: the value of each, its bound, and the case it is compared with.
 pub(crate) fn expectations(all: &[&ExpectationResult]) -> Table {
     let rows = all.iter().map(|one| TableRow {
-        label: one.case.0.clone(),
+        label: one.subject(),
         cells: vec![
-            not_device(one.metric),
-            one.ratio
-                .map_or_else(String::new, |ratio| ratio.factor().to_string()),
-            factors(one).unwrap_or_default(),
-            one.within.factor().to_string(),
+            match one.metric {
+                Quantity::Metric(metric) => not_device(metric),
+                ref figure => figure.to_string(),
+            },
+            one.value.map_or_else(String::new, |_| one.value_text()),
+            one.interval().unwrap_or_default(),
+            one.allowed(),
         ],
         below: {
             let against = one.against.as_ref();
@@ -346,31 +347,11 @@ pub(crate) fn expectations(all: &[&ExpectationResult]) -> Table {
     });
     Table {
         label: "case",
-        heads: vec!["metric", "takes", "90 % interval", "at most"],
+        heads: vec!["metric", "value", "90 % interval", "allowed"],
         rows: rows.collect(),
         ids: true,
         ..Table::default()
     }
-}
-
-fn limits(violated: &[&LimitResult], lists: Lists) -> Vec<Block> {
-    if violated.is_empty() {
-        return Vec::new();
-    }
-    let items = lists.shown(violated).iter().map(|limit| Item {
-        lead: limit.name.clone(),
-        text: limit.subject(),
-        below: std::iter::once(limit.sentence())
-            .chain(limit.reason.clone())
-            .collect(),
-    });
-    let mut blocks = vec![
-        heading("Violated limits", violated.len(), Tone::Bad),
-        Block::List(items.collect()),
-    ];
-    let rest = lists.rest(violated.len());
-    blocks.extend(Some(Block::Note(rest)).filter(|_| violated.len() > lists.most));
-    blocks
 }
 
 /// Facts in which the sides differ.
@@ -480,24 +461,19 @@ fn by_variant(
 fn closing(judgement: &Judgement, summary: &SortedRows) -> Option<Block> {
     let rest = summary.rest_line();
     let rest = (!rest.is_empty()).then(|| format!("the rest: {rest}"));
-    let expectations = judgement.expectations.iter().map(|of| of.word);
-    let limits = judgement.limits.iter().map(|of| of.word);
-    let counts = [
-        counts("expectations", expectations),
-        counts("limits", limits),
-    ];
+    let counts = counts(judgement.expectations.iter().map(|of| of.word));
     let notes = judgement.notes.iter().map(|note| format!("note: {note}"));
-    let lines = rest.into_iter().chain(counts.into_iter().flatten());
+    let lines = rest.into_iter().chain(counts);
     let lines: Vec<String> = lines.chain(notes).collect();
     (!lines.is_empty()).then_some(Block::Text(lines))
 }
 
 /// How many of all are met, and how many have each other word.
-fn counts(name: &str, words: impl Iterator<Item = Word>) -> Option<String> {
+fn counts(words: impl Iterator<Item = Word>) -> Option<String> {
     let parts = tally_of(words).into_iter();
     let parts = parts.map(|(word, count)| format!("{count} {}", word.of_demand()));
     let parts: Vec<String> = parts.collect();
-    (!parts.is_empty()).then(|| format!("{name}: {}", parts.join(", ")))
+    (!parts.is_empty()).then(|| format!("expectations: {}", parts.join(", ")))
 }
 
 /// A change in a column: `+12.3 %`, `2.01x`, `3.10x faster`.

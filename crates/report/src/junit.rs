@@ -13,7 +13,7 @@ use super::judgement::explanation;
 use super::summary::evidence;
 use super::text::{clean, escaped, one_line, shorten};
 use regatta_judge::judgement::{
-    ExpectationResult, Judgement, LimitResult, Row, Uncounted, Verdict, VerdictOutcome, Word,
+    ExpectationResult, Judgement, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };
 use regatta_worker::units::Nanoseconds;
 
@@ -42,8 +42,7 @@ fn tests(judgement: &Judgement) -> impl Iterator<Item = Test> {
     let verdict = std::iter::once_with(|| verdict(&judgement.verdict));
     let rows = judgement.rows.iter().map(case);
     let expectations = judgement.expectations.iter().map(expectation);
-    let limits = judgement.limits.iter().map(limit);
-    verdict.chain(rows).chain(expectations).chain(limits)
+    verdict.chain(rows).chain(expectations)
 }
 
 pub(super) fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result<()> {
@@ -134,44 +133,25 @@ fn case(row: &Row) -> Test {
 fn expectation(of: &ExpectationResult) -> Test {
     let against = of.against.as_ref();
     let against = against.map(|case| format!("compared with {case}"));
-    Test {
-        class: "expectation".into(),
-        name: format!("{}: {}", of.name, of.case),
-        time: None,
-        problem: demand(of.word, "expectation", of.sentence(), against, &of.reason),
-    }
-}
-
-fn limit(of: &LimitResult) -> Test {
-    Test {
-        class: "limit".into(),
-        name: format!("{}: {}", of.name, of.subject()),
-        time: None,
-        problem: demand(of.word, "limit", of.sentence(), None, &of.reason),
-    }
-}
-
-/// The problem of an expectation or a limit that is not met.
-fn demand(
-    word: Word,
-    kind: &'static str,
-    sentence: String,
-    against: Option<String>,
-    reason: &Option<String>,
-) -> Option<(&'static str, &'static str, String, String)> {
-    let text = reason.clone().unwrap_or_default();
-    match word {
+    let text = of.reason.clone().unwrap_or_default();
+    let problem = match of.word {
         Word::Regressed => {
-            let body = against.into_iter().chain(reason.clone());
+            let body = against.into_iter().chain(of.reason.clone());
             let body = body.collect::<Vec<_>>().join("\n");
-            Some(("failure", kind, sentence, body))
+            Some(("failure", "expectation", of.sentence(), body))
         }
         Word::Missing => Some(("error", "missing", text.clone(), text)),
         Word::Inconclusive | Word::Skipped => {
-            let message = format!("{}: {text}", word.text());
-            Some(("skipped", word.text(), message, String::new()))
+            let message = format!("{}: {text}", of.word.text());
+            Some(("skipped", of.word.text(), message, String::new()))
         }
         _ => None,
+    };
+    Test {
+        class: "expectation".into(),
+        name: format!("{}: {}", of.name, of.subject()),
+        time: None,
+        problem,
     }
 }
 

@@ -299,7 +299,7 @@ mod tests {
                 }
             }
             for expectation in &mut scene.judgement.expectations {
-                (expectation.ratio, expectation.within) = (Some(ratio), ratio);
+                (expectation.value, expectation.at_most) = (Some(number), Some(number));
             }
             for entry in &mut scene.head.entries {
                 if let regatta_core::record::types::Outcome::Measured(of) = &mut entry.outcome {

@@ -5,7 +5,7 @@ use super::screen::Tone;
 use super::text::shell_command;
 use regatta_core::suite::names_a_file;
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{Change, ExpectationResult, Judgement, LimitResult, Row, Word};
+use regatta_judge::judgement::{Change, ExpectationResult, Judgement, Row, Word};
 use regatta_measure::laps::TimeSpent;
 use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, Share};
 
@@ -18,8 +18,6 @@ pub struct SortedRows<'a> {
     pub regressed: Vec<&'a Row>,
     /// Violated expectations, the worst first.
     pub violated: Vec<&'a ExpectationResult>,
-    /// Violated limits on structure.
-    pub limits: Vec<&'a LimitResult>,
     /// Cases without a value, or whose structure nobody knows.
     pub missing: Vec<&'a Row>,
     /// Cases that may be worse, and were not decided.
@@ -42,7 +40,6 @@ impl<'a> SortedRows<'a> {
             errors: Vec::new(),
             regressed: Vec::new(),
             violated: Vec::new(),
-            limits: Vec::new(),
             missing: Vec::new(),
             inconclusive: Vec::new(),
             restructured: Vec::new(),
@@ -74,12 +71,9 @@ impl<'a> SortedRows<'a> {
         summary.violated = expectations
             .filter(|of| of.word == Word::Regressed)
             .collect();
-        let limits = judgement.limits.iter();
-        summary.limits = limits.filter(|of| of.word == Word::Regressed).collect();
-        let excess = |e: &ExpectationResult| e.ratio.unwrap_or(Ratio(f64::INFINITY)) / e.within;
         summary
             .violated
-            .sort_by(|a, b| excess(b).total_cmp(&excess(a)));
+            .sort_by(|a, b| b.excess().total_cmp(&a.excess()));
         summary
     }
 
@@ -171,12 +165,6 @@ pub fn evidence(row: &Row) -> Option<Vec<String>> {
 /// The interval of a change, in the unit of its estimate: `[+10.1 %, +14.2 %]`.
 pub fn interval(change: &Change) -> Option<String> {
     Some(change.interval()?.to_string())
-}
-
-/// The interval of an expectation's ratio: `[1.21x, 1.32x]`.
-pub fn factors(of: &ExpectationResult) -> Option<String> {
-    let [low, high] = [of.low?, of.high?].map(Ratio::factor);
-    Some(format!("[{low}, {high}]"))
 }
 
 /// The command that gives the verdict again of the cases whose id matches `pattern`.

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::cli::{Ended, Stop, indented, note, print, watch_for};
 use regatta_core::record::built;
 use regatta_core::suite::{self, BUILTIN, Suite};
-use regatta_judge::judgement::{LimitResult, Word};
+use regatta_judge::judgement::{ExpectationResult, Word};
 use regatta_judge::structure::limits_on_builds;
 use regatta_measure::building::{BuildingError, SuiteBuild, build_suite};
 use regatta_measure::experiment::arm::reports;
@@ -57,7 +57,7 @@ pub fn run(name: &str, json: bool) -> Ended {
 }
 
 /// What a command that left everything as it was took is no build's.
-fn check_limits(suite: &Suite, outcome: &SuiteBuild) -> Vec<LimitResult> {
+fn check_limits(suite: &Suite, outcome: &SuiteBuild) -> Vec<ExpectationResult> {
     match outcome.anew {
         true => {
             let built = (built::SUITE.to_owned(), outcome.built.clone());
@@ -70,7 +70,7 @@ fn check_limits(suite: &Suite, outcome: &SuiteBuild) -> Vec<LimitResult> {
 fn show(
     suite: &Suite,
     outcome: &SuiteBuild,
-    limits: &[LimitResult],
+    limits: &[ExpectationResult],
     json: bool,
 ) -> Result<(), Stop> {
     if json {

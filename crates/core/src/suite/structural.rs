@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::rules::Metric;
 use super::selector::Selector;
 use crate::machine::MODULE_LOADS;
 use regatta_worker::attention::Case;
@@ -241,11 +242,13 @@ impl Limit {
     }
 }
 
-/// A figure of one call's structure, or of a build.
+/// What an expectation is on: a metric, a figure of one call's structure, or of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(from = "String", into = "String")]
 pub enum Quantity {
+    /// A metric, which is compared with that of other cases.
+    Metric(Metric),
     /// Kernel launches.
     Launches,
     /// Copies of whole tensors.
@@ -283,7 +286,10 @@ impl From<String> for Quantity {
             "blocks" => Quantity::Blocks,
             "sm_fill" => Quantity::SmFill,
             "build_seconds" => Quantity::BuildSeconds,
-            _ => Quantity::Count(word),
+            _ => match Metric::named(&word) {
+                Some(metric) => Quantity::Metric(metric),
+                None => Quantity::Count(word),
+            },
         }
     }
 }
@@ -297,6 +303,7 @@ impl From<Quantity> for String {
 impl std::fmt::Display for Quantity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Quantity::Metric(metric) => metric.key(),
             Quantity::Launches => "launches",
             Quantity::Copies => "copies",
             Quantity::Blocks => "blocks",

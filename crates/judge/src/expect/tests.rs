@@ -89,7 +89,7 @@ loaded 990 100 => regressed
     }
     let result = result_of(around(1000.0), around(990.0), around(100.0));
     assert_eq!(result.against.unwrap().0, FOUR);
-    assert!((result.ratio.unwrap().0 - 10.0).abs() < 0.01);
+    assert!((result.value.unwrap() - 10.0).abs() < 0.01);
 }
 
 /// An expectation without a measured case is missing, unless `optional` names all that it lacks.
@@ -274,7 +274,7 @@ fn invocations_are_paired_by_number() {
     let mut auto = timed(&[30.0, 40.0, 50.0, 60.0, 70.0]);
     auto.invocations.iter_mut().for_each(|one| one.number += 2);
     let result = result_of(auto, around(990.0), timed(&[1.0, 2.0, 3.0, 4.0, 5.0]));
-    let ratio = result.ratio.unwrap().0;
+    let ratio = result.value.unwrap();
     assert!((9.9..10.1).contains(&ratio), "{ratio}");
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::multiprocessors;
 use crate::complete::allowed;
 use crate::counts;
-use crate::judgement::{LimitResult, Word};
+use crate::judgement::{ExpectationResult, Word};
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
 use regatta_core::record::built::Built;
 use regatta_core::record::side::{CaseRecord, Side, Status};
@@ -16,7 +16,7 @@ use regatta_worker::attention::CaseId;
 
 /// Holds each case of a side to the limits that select it. Cases that are unsupported,
 /// or allowed to fail, are excused.
-pub fn limits(side: &Side) -> Vec<LimitResult> {
+pub fn limits(side: &Side) -> Vec<ExpectationResult> {
     let rules = &side.header.rules;
     let mut results = Vec::new();
     for limit in rules.limits.iter().filter(|l| !l.count.is_of_build()) {
@@ -47,10 +47,10 @@ pub fn limits(side: &Side) -> Vec<LimitResult> {
                     format!("{first} was not measured, as `optional` allows"),
                 ),
             };
-            results.push(LimitResult {
+            results.push(ExpectationResult {
                 case: Some((*first).clone()),
                 word,
-                ..LimitResult::new(limit, None, Some(reason))
+                ..ExpectationResult::of_limit(limit, None, Some(reason))
             });
         }
         for (id, record) in selected {
@@ -62,9 +62,9 @@ pub fn limits(side: &Side) -> Vec<LimitResult> {
                 Ok(figure) => (Some(figure.value), figure.of),
                 Err(reason) => (None, Some(reason)),
             };
-            results.push(LimitResult {
+            results.push(ExpectationResult {
                 case: Some(id.clone()),
-                ..LimitResult::new(limit, value, reason)
+                ..ExpectationResult::of_limit(limit, value, reason)
             });
         }
     }
@@ -121,7 +121,7 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure
                 None => format!("its worker does not count {name}"),
             }),
         },
-        Quantity::BuildSeconds => Err("it is of no case".to_owned()),
+        Quantity::BuildSeconds | Quantity::Metric(_) => Err("it is no figure of a call".to_owned()),
         Quantity::Blocks => {
             let launch = largest(limit, structure)?;
             Ok(Figure {
@@ -185,7 +185,7 @@ fn grid_of(launch: &Launch) -> String {
 
 /// Holds each build to the limits on builds. Where none is known, each limit is compared with
 /// nothing, and missing.
-pub fn limits_on_builds(rules: &Rules, built: &BTreeMap<String, Built>) -> Vec<LimitResult> {
+pub fn limits_on_builds(rules: &Rules, built: &BTreeMap<String, Built>) -> Vec<ExpectationResult> {
     let limits = rules
         .limits
         .iter()
@@ -197,14 +197,14 @@ pub fn limits_on_builds(rules: &Rules, built: &BTreeMap<String, Built>) -> Vec<L
     results.collect()
 }
 
-fn result(limit: &Limit, of: Option<(&String, &Built)>) -> LimitResult {
+fn result(limit: &Limit, of: Option<(&String, &Built)>) -> ExpectationResult {
     let value = of.map(|(_, built)| built.wall_ns.seconds());
     let unknown = "no build of what is there is known: `regatta build SUITE` measures that of a \
                    suite, by its `makes`, `regatta env make NAME` what an environment compiles";
     let reason = of.is_none().then(|| unknown.to_owned());
-    LimitResult {
+    ExpectationResult {
         built: of.map(|(what, _)| what.clone()),
-        ..LimitResult::new(limit, value, reason)
+        ..ExpectationResult::of_limit(limit, value, reason)
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    fn results(limit: Limit, record: CaseRecord) -> Vec<LimitResult> {
+    fn results(limit: Limit, record: CaseRecord) -> Vec<ExpectationResult> {
         let mut side = side("head", vec![("cpu/flash:s64,d64", record)]);
         let sms = ("cpu.sms".to_owned(), "132".to_owned());
         side.header.machine.hard.extend([sms]);

@@ -2,7 +2,7 @@
 //! where there is nothing of the kind.
 
 use super::families::family;
-use crate::judgement::{ExpectationResult, Judgement, LimitResult, Mismatch, Row, Uncounted, Word};
+use crate::judgement::{ExpectationResult, Judgement, Mismatch, Row, Uncounted, Word};
 use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
@@ -22,11 +22,6 @@ fn expectations(
     results.filter(|result| which(result)).collect()
 }
 
-fn limits(judgement: &Judgement, word: Word) -> Vec<&LimitResult> {
-    let limits = judgement.limits.iter();
-    limits.filter(|limit| limit.word == word).collect()
-}
-
 fn worst<'a, T>(of: &[&'a T], by: fn(&T) -> Ratio) -> Option<&'a T> {
     of.iter().copied().max_by(|a, b| by(a).total_cmp(&by(b)))
 }
@@ -35,11 +30,6 @@ fn worst<'a, T>(of: &[&'a T], by: fn(&T) -> Ratio) -> Option<&'a T> {
 fn ratio(row: &Row) -> Ratio {
     let first = row.first_metric();
     first.map_or(Ratio::ONE, |of| of.change.ratio)
-}
-
-/// How far beyond its limit.
-fn excess(result: &ExpectationResult) -> Ratio {
-    result.ratio.unwrap_or(Ratio(0.0)) / result.within
 }
 
 fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
@@ -76,35 +66,21 @@ pub fn errors(judgement: &Judgement) -> Option<String> {
     ))
 }
 
-/// An expectation that is shown to be violated.
+/// Expectations that are shown to be violated.
 pub fn violated(judgement: &Judgement) -> Option<String> {
     let violated = expectations(judgement, |result| result.word == Word::Regressed);
-    let worst = worst(&violated, excess)?;
-    let against = worst.against.as_ref();
+    let worst = worst(&violated, ExpectationResult::excess)?;
+    let of = match (&worst.against, &worst.reason) {
+        (Some(against), _) => format!(", against {against}"),
+        (None, Some(reason)) => format!(" ({reason})"),
+        (None, None) => String::new(),
+    };
     Some(format!(
-        "{} violated, worst `{}`: {} takes {} times as long{} as {}, and {} is the limit",
+        "{} violated, worst `{}`: {} {}{of}",
         are(violated.len(), "expectation"),
         worst.name,
-        worst.case,
-        worst.ratio.unwrap_or(Ratio(0.0)).times(),
-        worst.metric.where_timed(),
-        against.map_or_else(|| "its reference".to_owned(), ToString::to_string),
-        worst.within.times(),
-    ))
-}
-
-/// A limit on structure that is violated.
-pub fn over_limit(judgement: &Judgement) -> Option<String> {
-    let violated = limits(judgement, Word::Regressed);
-    let first = violated.first()?;
-    let of = first.reason.as_ref();
-    let of = of.map_or(String::new(), |of| format!(" ({of})"));
-    Some(format!(
-        "{} violated, first `{}`: on {} {}{of}",
-        are(violated.len(), "limit"),
-        first.name,
-        first.subject(),
-        first.sentence(),
+        worst.subject(),
+        worst.sentence(),
     ))
 }
 
@@ -212,28 +188,18 @@ pub fn another_suite(judgement: &Judgement) -> bool {
     base.is_some_and(|base| base.suite != judgement.suite)
 }
 
-/// `1 limit has no value, first `, and which it is and why.
-fn without(number: usize, what: &str, name: &str, of: &str, why: &Option<String>) -> String {
-    let verb = if number == 1 { "has" } else { "have" };
-    let number = counted(number, what);
-    let why = or(why, UNKNOWN);
-    format!("{number} {verb} no value, first `{name}` on {of}: {why}")
-}
-
 /// An expectation without a value is a gap, like a case without a time.
 pub fn expectations_missing(judgement: &Judgement) -> Option<String> {
     let open = expectations(judgement, |result| result.word == Word::Missing);
     let first = open.first()?;
-    let (name, of) = (&first.name, &first.case.0);
-    Some(without(open.len(), "expectation", name, of, &first.reason))
-}
-
-/// A limit without a value is a gap, like a case without a time.
-pub fn limits_missing(judgement: &Judgement) -> Option<String> {
-    let open = limits(judgement, Word::Missing);
-    let first = open.first()?;
-    let (name, of) = (&first.name, first.subject());
-    Some(without(open.len(), "limit", name, &of, &first.reason))
+    let verb = if open.len() == 1 { "has" } else { "have" };
+    Some(format!(
+        "{} {verb} no value, first `{}` on {}: {}",
+        counted(open.len(), "expectation"),
+        first.name,
+        first.subject(),
+        or(&first.reason, UNKNOWN),
+    ))
 }
 
 /// Cases that may be worse, and were not decided: nothing to pass by.
@@ -251,15 +217,13 @@ pub fn inconclusive(judgement: &Judgement) -> Option<String> {
 /// The same of expectations.
 pub fn expectations_inconclusive(judgement: &Judgement) -> Option<String> {
     let open = expectations(judgement, |result| result.may_be_worse);
-    let worst = worst(&open, excess)?;
+    let worst = worst(&open, ExpectationResult::excess)?;
     Some(format!(
-        "{} inconclusive, worst `{}` on {}, {} times as long{} where {} is the limit: {}",
+        "{} inconclusive, worst `{}`: {} {}: {}",
         are(open.len(), "expectation"),
         worst.name,
-        worst.case,
-        worst.ratio.unwrap_or(Ratio(0.0)).times(),
-        worst.metric.where_timed(),
-        worst.within.times(),
+        worst.subject(),
+        worst.sentence(),
         or(&worst.reason, UNKNOWN),
     ))
 }

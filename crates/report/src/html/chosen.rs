@@ -61,13 +61,7 @@ pub(super) fn in_full(
         &summary.missing,
         &summary.inconclusive,
     ]);
-    let violated = summary.violated.iter().map(|of| &of.case);
-    let violated = violated.chain(
-        summary
-            .limits
-            .iter()
-            .filter_map(|limit| limit.case.as_ref()),
-    );
+    let violated = summary.violated.iter().filter_map(|of| of.case.as_ref());
     let violated = violated.filter_map(|case| places.get(case).copied());
     let restructured: Vec<&Vec<&Row>> = summary.restructured.iter().map(|(_, rows)| rows).collect();
     let other = [of_rows(&restructured), of_rows(&[&summary.improved])].concat();

@@ -5,28 +5,25 @@ use std::cmp::Reverse;
 use super::chosen::{LONGEST, WORST};
 use super::context::PageContext;
 use crate::RenderError;
-use crate::document::{Block, Table, TableRow};
+use crate::document::Block;
 use crate::figures::{Splits, svg};
 use crate::judgement::expectations;
 use crate::screen::Tone;
 use crate::summary::reproduce;
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{ExpectationResult, LimitResult, Word};
+use regatta_core::suite::structural::Quantity;
+use regatta_judge::judgement::{ExpectationResult, Word};
 use regatta_worker::attention::{Case, FACETS, ParamValue};
 use regatta_worker::units::Nanoseconds;
 
-/// Expectations, those violated most with their figure, then all others, and limits.
+/// Expectations, those violated most with their figure, then all others.
 ///
 /// # Errors
 /// When a figure cannot be drawn.
 pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
     let judgement = context.report.judgement;
-    let excess = |of: &ExpectationResult| {
-        of.ratio
-            .map_or(f64::INFINITY, |ratio| ratio.0 / of.within.0)
-    };
     let mut all: Vec<&ExpectationResult> = judgement.expectations.iter().collect();
-    all.sort_by(|a, b| excess(b).total_cmp(&excess(a)));
+    all.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
     all.sort_by_key(|of| Reverse(of.word));
     let violated = all.iter().filter(|of| of.word == Word::Regressed).count();
     let (first, others) = all.split_at(violated.min(WORST));
@@ -42,7 +39,7 @@ pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
         let figure = dependence.as_ref().and_then(|of| of.figure().drawable());
         let figure = figure.as_ref().map(svg).transpose()?;
         blocks.extend(figure.map(|svg| Block::Figure(svg, Vec::new())));
-        let again = reproduce(context.report, &family(&result.case.0));
+        let again = reproduce(context.report, &family(&result.subject()));
         blocks.push(Block::Command(vec![again]));
     }
     let mut table = expectations(&others[..others.len().min(LONGEST)]);
@@ -54,27 +51,6 @@ pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
     }
     table.rest = rest(others.len());
     blocks.extend((!others.is_empty()).then_some(Block::Table(table)));
-    let mut limits: Vec<&LimitResult> = judgement.limits.iter().collect();
-    limits.sort_by_key(|of| Reverse(of.word));
-    let rows = limits.iter().take(LONGEST).map(|of| TableRow {
-        label: of.subject(),
-        cells: vec![of.sentence(), of.word.of_demand().to_owned()],
-        tone: outcome(of.word),
-        below: std::iter::once(of.name.clone())
-            .chain(of.reason.clone())
-            .collect(),
-        ..TableRow::default()
-    });
-    if !limits.is_empty() {
-        blocks.push(Block::heading("Limits on structure"));
-        blocks.push(Block::Table(Table {
-            label: "case",
-            heads: vec!["value", "outcome"],
-            rows: rows.collect(),
-            rest: rest(limits.len()),
-            ..Table::default()
-        }));
-    }
     Ok(blocks)
 }
 
@@ -130,7 +106,10 @@ impl Dependence {
 /// names, or else one in which the two cases differ. `None` when it is about
 /// something else.
 fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Dependence> {
-    let case = result.case.case().ok()?;
+    let Quantity::Metric(metric) = result.metric else {
+        return None;
+    };
+    let case = result.case.as_ref()?.case().ok()?;
     let parameter = parameter(context, result, &case)?;
     let mut found = Dependence {
         parameter: parameter.clone(),
@@ -147,7 +126,7 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Depen
         let (Ok(sibling), Some(timing)) = (row.case.case(), &row.head) else {
             continue;
         };
-        let time = match result.metric {
+        let time = match metric {
             Metric::Device => timing.median_ns,
             metric => {
                 let record = context.head_record(&row.case);
@@ -160,7 +139,7 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Depen
             continue;
         }
         if result.against.as_ref() == Some(&row.case) {
-            found.limit = Some(time * result.within);
+            found.limit = result.at_most.map(|most| time * most);
         }
         match value {
             ParamValue::Int(value) => found.points.push((value, time)),
