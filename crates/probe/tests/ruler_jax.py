@@ -29,7 +29,7 @@ from regatta_worker.clock import probe
 from regatta_worker.libraries import jax as jax_worker
 from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.clock import XlaProbe
-from rounds import Operation, compare, misbehaving_calls, record, say, summary
+from ruler import Operation, compare, misbehaving_calls, record, say, summary
 from support import CAUSAL, FULL, wire
 
 PALLAS = ((1, 8, 128, 64), (2, 16, 512, 64), (2, 16, 1024, 64))

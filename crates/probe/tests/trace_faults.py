@@ -2,7 +2,7 @@
 
     python3 crates/probe/tests/trace_faults.py --regatta target/release/regatta --keep FOLDER
 
-Traces programs on a GPU (attention, Llama in training and in generation, torch.compile, JAX and
+Traces programs on a GPU (steps of training, generation by Llama, torch.compile, JAX and
 CUDA) as they should be, then once with each fault and each harmless change of `faults/table.py`.
 Of a fault, one of the causes in the table is the first finding, and `diff` exits with 1; of a
 harmless change it exits with 0. Prints a row each, and exits with 1 where one is wrong. Traces

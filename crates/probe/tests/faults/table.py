@@ -15,7 +15,6 @@ BASE = "as-it-should-be"
 
 PROGRAMS = {
     "step": "attention and matrix products, with a copy from the host under them",
-    "attention": "scaled_dot_product_attention, forward and backward",
     "llama": "transformers' Llama: a training step under autocast with fused AdamW",
     "generate": "transformers' Llama: prefill, then greedy decoding in a CUDA graph",
     "compiled": "a transformer block under torch.compile",
@@ -77,13 +76,6 @@ FAULTS = (
             ("shared-device", "same-launch", "gaps"),
             "another process multiplies matrices: every kernel gets half of the time",
         ),
-    ),
-    *_faults(
-        "attention",
-        ("clone", COPIES, "q, k and v are cloned first"),
-        ("cast", ("copies-added", "launches-added"), "q, k and v become float32 and bf16 again"),
-        ("math-backend", REPLACED, "two matrix products and a softmax for the fused kernels"),
-        ("mask", REPLACED, "the causal mask as a tensor: memory-efficient kernels for flash ones"),
     ),
     *_faults(
         "llama",
@@ -169,6 +161,8 @@ HARMLESS = (
         ("memory-elsewhere", "256 MiB are allocated first"),
         ("threads", "one thread for the processor's operations"),
         ("print", "a line is printed in each step"),
+        ("unused-library", "torchvision and SQLite are loaded and never called"),
+        ("other-environment", "variables that nothing reads"),
     ),
     *_harmless(
         "llama",
@@ -187,11 +181,6 @@ HARMLESS = (
         "jax_step",
         ("same-again", "nothing is different"),
         ("other-seed", "other random numbers"),
-    ),
-    *_harmless(
-        "attention",
-        ("unused-library", "torchvision and SQLite are loaded and never called"),
-        ("other-environment", "variables that nothing reads"),
     ),
     *_harmless("own_kernels", ("same-again", "nothing is different")),
     *_harmless("compiled", ("modules-in-another-order", "the block's layers are made in reverse")),
