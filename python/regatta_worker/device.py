@@ -22,12 +22,18 @@ L2_CACHE_SIZE = 38
 COMPUTE_CAPABILITY_MAJOR = 75
 COMPUTE_CAPABILITY_MINOR = 76
 
-# nvmlClockType_t, nvmlTemperatureSensors_t, nvmlReturn_t, nvml.h
-NVML_CLOCK_SM = 1
-NVML_CLOCK_MEM = 2
-NVML_TEMPERATURE_GPU = 0
+# nvmlReturn_t, nvml.h
 NVML_SUCCESS = 0
 NVML_ERROR_INSUFFICIENT_SIZE = 7
+
+SM_CLOCK = ("nvmlDeviceGetClockInfo", 1)
+STATE: dict[str, tuple[Any, ...]] = {
+    "sm_mhz": SM_CLOCK,
+    "memory_mhz": ("nvmlDeviceGetClockInfo", 2),
+    "power_w": ("nvmlDeviceGetPowerUsage",),
+    "temperature_c": ("nvmlDeviceGetTemperature", 0),
+}
+"""NVML's functions of a device and arguments, before a pointer to an unsigned int."""
 
 
 class NvidiaDevice:
@@ -78,36 +84,24 @@ class NvidiaDevice:
 
     def clock_mhz(self) -> float | None:
         """The SM clock now."""
-        clock = self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_SM)
+        clock = self._nvml_number(*SM_CLOCK)
         return None if clock is None else float(clock)
 
     def state(self) -> dict[str, Any]:
         """What the device is doing besides the call; what cannot be known is left out."""
-        milliwatts = self._nvml_number("nvmlDeviceGetPowerUsage")
-        found = {
-            "sm_mhz": self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_SM),
-            "memory_mhz": self._nvml_number("nvmlDeviceGetClockInfo", NVML_CLOCK_MEM),
-            # Renamed to EventReasons in 2023; the old name stays exported.
-            "throttle_bits": self._nvml_number(
-                "nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong
-            ),
-            "power_w": None if milliwatts is None else milliwatts / 1e3,
-            "temperature_c": self._nvml_number("nvmlDeviceGetTemperature", NVML_TEMPERATURE_GPU),
-            "other_processes": self._other_processes(),
-        }
+        found: dict[str, Any] = {name: self._nvml_number(*asked) for name, asked in STATE.items()}
+        if found["power_w"] is not None:
+            found["power_w"] /= 1e3
+        # Renamed to EventReasons in 2023; the old name stays exported.
+        throttle = "nvmlDeviceGetCurrentClocksThrottleReasons"
+        found["throttle_bits"] = self._nvml_number(throttle, kind=ctypes.c_ulonglong)
+        # By count, because in a container NVML may give the process ids of the host. No room is
+        # offered, so that only their number comes back; this process is one of them.
+        count, processes = ctypes.c_uint(0), "nvmlDeviceGetComputeRunningProcesses_v3"
+        status = self._nvml_status(processes, ctypes.byref(count), None)
+        if status in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE):
+            found["other_processes"] = max(0, count.value - 1)
         return {name: value for name, value in found.items() if value is not None}
-
-    def _other_processes(self) -> int | None:
-        """Compute processes apart from this one.
-
-        By count, because in a container NVML may give the process ids of the host.
-        """
-        count = ctypes.c_uint(0)
-        # No room is offered, so that only their number comes back.
-        function = "nvmlDeviceGetComputeRunningProcesses_v3"
-        status = self._nvml_status(function, ctypes.byref(count), None)
-        known = status in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE)
-        return max(0, count.value - 1) if known else None
 
     def l2_bytes(self) -> int | None:
         """Size of the last-level cache."""
@@ -118,35 +112,29 @@ class NvidiaDevice:
         text = ctypes.create_string_buffer(96)
         if self._handle is None or self._nvml is None:
             return UNKNOWN
-        known = self._nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0
+        known = self._nvml.nvmlSystemGetDriverVersion(text, len(text)) == NVML_SUCCESS
         return text.value.decode() if known else UNKNOWN
-
-    def _mig(self) -> str:
-        # The mode now, and the mode after a reset, which does not matter.
-        mode, pending = ctypes.c_uint(), ctypes.c_uint()
-        pointers = (ctypes.byref(mode), ctypes.byref(pending))
-        if self._nvml_status("nvmlDeviceGetMigMode", *pointers) != NVML_SUCCESS:
-            return UNKNOWN
-        return "enabled" if mode.value else "disabled"
 
     def facts(self) -> dict[str, str]:
         """What enters the machine's fingerprint."""
-        version = ctypes.c_int()
-        cuda = UNKNOWN
+        version, cuda = ctypes.c_int(), None
         if self._cuda and self._cuda.cuDriverGetVersion(ctypes.byref(version)) == 0:
             cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
         major = self._attribute(COMPUTE_CAPABILITY_MAJOR)
         minor = self._attribute(COMPUTE_CAPABILITY_MINOR)
         milliwatts = self._nvml_number("nvmlDeviceGetPowerManagementLimit")
-        return {
-            "sms": _text(self._attribute(MULTIPROCESSOR_COUNT)),
-            "compute_capability": UNKNOWN if major is None else f"{major}.{minor}",
+        # The mode after a reset, which does not matter, comes behind the mode now.
+        mig = self._nvml_number("nvmlDeviceGetMigMode", ctypes.byref(mode := ctypes.c_uint()))
+        found = {
+            "sms": self._attribute(MULTIPROCESSOR_COUNT),
+            "compute_capability": None if major is None else f"{major}.{minor}",
             "driver": self.driver(),
             "cuda": cuda,
-            "power_limit_w": UNKNOWN if milliwatts is None else str(round(milliwatts / 1000)),
-            "mig": self._mig(),
-            "l2_bytes": _text(self.l2_bytes()),
+            "power_limit_w": None if milliwatts is None else round(milliwatts / 1000),
+            "mig": None if mig is None else "enabled" if mode.value else "disabled",
+            "l2_bytes": self.l2_bytes(),
         }
+        return {name: UNKNOWN if of is None else str(of) for name, of in found.items()}
 
 
 def _library(name: str) -> Any:
@@ -154,10 +142,6 @@ def _library(name: str) -> Any:
         return ctypes.CDLL(name)
     except OSError:
         return None
-
-
-def _text(value: int | None) -> str:
-    return UNKNOWN if value is None else str(value)
 
 
 def cpu_device() -> dict[str, Any]:
