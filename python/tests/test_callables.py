@@ -96,7 +96,7 @@ def attention(q, k, v, problem):
     if problem.layout == "bshd":
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if not problem.mask.is_full and not problem.mask.is_causal:
-        raise NotImplementedError("causal or full")
+        raise NotImplementedError("causal and full alone")
     out = F.scaled_dot_product_attention(q, k, v, is_causal=problem.mask.is_causal)
     return out.transpose(1, 2) if problem.layout == "bshd" else out
 
@@ -137,17 +137,13 @@ class OfFile(support.Conversing):
 
     def measured(self, variant: str, tolerance: float, **axes: Any) -> None:
         prepared = self.worker.prepare(variant, **axes)
-        assert prepared["type"] == "prepared", prepared
-        for name, error in prepared["errors"].items():
-            assert error["relative_l2"] < tolerance, name
+        support.right(prepared, tolerance)
         measured = self.worker.ask("measure", **support.PLAN)
         support.right_after_timing(measured, tolerance, prepared)
         assert self.worker.ask("census")["type"] == "census"
 
-    def fails(self, words: str, variant: str, **axes: Any) -> None:
-        prepared = self.worker.prepare(variant, **axes)
-        assert prepared["type"] == "failed", prepared
-        assert words in prepared["reason"]
+    def fails(self, words: str, variant: str, params: Any = None, **axes: Any) -> None:
+        self.refused(self.worker.prepare(variant, params, **axes), words, "failed")
 
 
 class TestOfNumpy(OfFile):
@@ -180,12 +176,8 @@ class TestOfNumpy(OfFile):
         )
 
     def test_what_it_does_not_do_is_unsupported(self) -> None:
-        prepared = self.worker.prepare("attention", mask=support.CAUSAL)
-        assert prepared["type"] == "unsupported"
-        assert prepared["reason"] == "full masks alone"
-        prepared = self.worker.prepare("attention", direction="backward")
-        assert prepared["type"] == "unsupported"
-        assert "names no `dout`" in prepared["reason"]
+        self.refused(self.worker.prepare("attention", mask=support.CAUSAL), "full masks alone")
+        self.refused(self.worker.prepare("attention", direction="backward"), "names no `dout`")
 
     def test_what_is_wrong_is_said_with_the_function(self) -> None:
         self.fails("bench.py:twice returned 2 results, and direction = forward is of 1", "twice")
@@ -194,11 +186,8 @@ class TestOfNumpy(OfFile):
             "returned out of shape (2, 4, 24, 16); layout = bshd wants (2, 24, 4, 16)", "turned"
         )
         self.fails("returned out as float64; return it as", "wide")
-        given = {"variant": "attention", "params": {"block": 13}, "problem": support.wire()}
-        failed = self.worker.ask("prepare", **given, seed=support.SEED)
         words = "bench.py:attention: line 10, in attention: ValueError: 13 is no block"
-        assert words in failed["reason"]
-        assert failed["type"] == "failed"
+        self.fails(words, "attention", {"block": 13})
 
 
 class OfFramework(OfFile):
@@ -216,9 +205,7 @@ class OfFramework(OfFile):
         self.measured("gradients", 1e-5, direction="backward")
 
     def test_what_is_wrong_is_said_and_what_is_not_done_is_unsupported(self) -> None:
-        prepared = self.worker.prepare("attention", **self.REFUSED)
-        assert prepared["type"] == "unsupported"
-        assert prepared["reason"] in ("square alone", "causal or full")
+        self.refused(self.worker.prepare("attention", **self.REFUSED), "alone")
         for variant, words in self.WRONG:
             self.fails(words, variant)
 
