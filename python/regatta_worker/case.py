@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,18 +16,28 @@ from regatta_worker.clock import timing
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import CaseInputs, Inputs, InputSets, seed_of
+from regatta_worker.problem.input_sets import CaseInputs, DrawnCall, Inputs, InputSets, seed_of
+from regatta_worker.problem.planes import Plane
 from regatta_worker.problem.reference import (
+    Make,
     ReferenceCache,
     difference,
     difference_of_planes,
+    reference_of_planes,
     spot_checks,
+    worst,
 )
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, required
 from regatta_worker.protocol.refusals import broke
 
 Done = TypeVar("Done")
+
+GROSS = 0.1
+"""A relative L2 error above which a result may be one that is still being written."""
+
+SETTLE_S = 0.3
+"""How long what still writes a result is waited for, to be named."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +51,14 @@ class Request:
     seed: int
     sets: int = 1
     """Of inputs, that samples are to be taken on."""
+    draw: int | None = None
+    """From which probes are drawn."""
     wire: Message = field(default_factory=dict)
     """As it was sent."""
 
     def case_inputs(self) -> dict[str, Any]:
         """Members of a case's `CaseInputs`."""
-        return {"seed": self.seed, "sets": self.sets}
+        return {"seed": self.seed, "sets": self.sets, "draw": self.draw}
 
 
 @dataclass(kw_only=True)
@@ -166,8 +179,8 @@ class CaseWorker(Generic[CaseType]):
         if variant is None:
             raise Failed(f"{self.TESTED or f'library {self.NAME}'} has no variant `{name}`")
         params = variant.taken(name, wire.get("params", {}))
-        seed, sets = required(wire, "seed"), int(wire.get("input_sets", 1))
-        request = Request(problem, name, params, seed, sets, wire)
+        seed, sets, draw = required(wire, "seed"), wire.get("input_sets", 1), wire.get("draw")
+        request = Request(problem, name, params, seed, int(sets), draw, wire)
         self.case, results, about = self.build(request)
         return {"effective": {}} | self.check(self.case, results) | about
 
@@ -179,12 +192,13 @@ class CaseWorker(Generic[CaseType]):
         """`errors` of the first call's results against float64, and `probes` of them."""
         named = self.named(case, results)
         exact = self.references.whole(case.problem, case.seed, self.checked_inputs(case))
-        return {
-            "errors": {
-                name: difference(self.arrays, (value, exact[name])) for name, value in named.items()
-            },
-            "probes": {name: spot_checks(value) for name, value in named.items()},
-        }
+        errors = {n: difference(self.arrays, (value, exact[n])) for n, value in named.items()}
+        return {"errors": errors} | self.probes(case, named)
+
+    def probes(self, case: CaseType, named: Message) -> Message:
+        """`probes` of results, and the `draw` that they are of."""
+        probes = {name: spot_checks(value, case.draw) for name, value in named.items()}
+        return {"probes": probes} | ({} if case.draw is None else {"draw": case.draw})
 
     def measure(self, request: Message) -> Message:
         """Samples of the case, and what the last of them computed."""
@@ -199,38 +213,107 @@ class CaseWorker(Generic[CaseType]):
         if case.sets == 1:
             return self.timed(case, plan, Inputs())
         sets = self.input_sets(case)
+        if self.checks_each_call(case):
+            sets.cut = lambda results: self.cut(case, results)
         try:
             measured = self.timed(case, plan, sets)
         finally:
             case.place = sets.number
             sets.forget()
-        seed = seed_of(case.seed, sets.number)
-        checked = {"seed": seed, **self.check_last(case, seed, sets.kept.pop())}
-        return measured | sets.as_reply() | {"checked": checked}
+        seed, results = seed_of(case.seed, sets.number), sets.kept.pop()
+        self.check_inputs(case, seed)
+        checked = {"seed": seed, **self.check_last(case, seed, results)}
+        for drawn in sets.drawn:
+            self.check_drawn(case, drawn, checked)
+        if sets.last:
+            self.check_settled(case, sets.last, results, checked["errors"])
+        del results
+        reply = measured | sets.as_reply() | {"checked": checked}
+        self.check_order(case, sets)
+        return reply
+
+    def check_inputs(self, case: CaseType, seed: int) -> None:
+        """Raises Failed where the last call wrote into the inputs of a seed."""
+        given, make = self.given(case), self.maker(case, seed)
+        for plane in planes.drawn(case.problem) if given else ():
+            for name, tensor in given.items():
+                if bool((plane.cut(name, tensor) != make(name, plane)[0]).any()):
+                    raise Failed(
+                        f"the call wrote into its input {name}, which is its caller's: write into "
+                        f"a copy, or into an array of its own"
+                    )
+
+    def check_settled(
+        self, case: CaseType, early: tuple[Plane, Message], results: Any, errors: Message
+    ) -> None:
+        """Raises Failed where results are others than those that `early` has a plane of, which was
+        copied when the call had returned."""
+        if not all(error["relative_l2"] <= GROSS for error in errors.values()):
+            time.sleep(SETTLE_S)
+        plane, copies = early
+        for name, value in self.named(case, results).items():
+            now, then = self.arrays.host_copy(plane.cut(name, value)), copies[name]
+            # Neither is a number that equals itself where an element is NaN.
+            if bool(((now != then) & ((now == now) | (then == then))).any()):
+                raise Failed(
+                    f"the result {name} changed after the call had returned: a thread or another "
+                    f"stream still wrote it. Wait for it in the function, within the time"
+                )
+
+    def check_order(self, case: CaseType, sets: InputSets) -> None:
+        """Raises Failed where a call works outside of the order that the clock sees."""
+
+    def checks_each_call(self, case: CaseType) -> bool:
+        """Whether any call's results can be checked, and not the last one's alone."""
+        return True
+
+    def given(self, case: CaseType) -> dict[str, Any]:
+        """The inputs that a call could write into, logical in shape."""
+        return {}
+
+    def cut(self, case: CaseType, results: Any) -> tuple[Plane, dict[str, Any]]:
+        """A plane of a call's results, drawn here, copied to the host."""
+        (plane,) = planes.drawn(case.problem, 1)
+        named = self.named(case, results)
+        copy = self.arrays.host_copy
+        return plane, {name: copy(plane.cut(name, value)) for name, value in named.items()}
+
+    def check_drawn(self, case: CaseType, drawn: DrawnCall, checked: Message) -> None:
+        """Puts a drawn call's errors in the place of smaller ones of `checked`, with its number."""
+        plane, values = drawn.values
+        make = self.maker(case, seed_of(case.seed, drawn.number), drawn.along)
+        exact = reference_of_planes(self.arrays, case.problem, (plane,), make)[plane]
+        for name, value in values.items():
+            error, before = difference(self.arrays, (value, exact[name])), checked["errors"][name]
+            if worst(before, error) is error:
+                checked["errors"][name] = error
+                checked["call"] = drawn.call
 
     def check_last(self, case: CaseType, seed: int, results: Any) -> Message:
         """`errors` of the last timed call, over some planes and from inputs made anew, and
         `probes` of the whole."""
         named = self.named(case, results)
-        return {
-            "errors": self.errors_of_planes(case.problem, seed, planes.chosen(case.problem), named),
-            "probes": {name: spot_checks(value) for name, value in named.items()},
-        }
+        errors = self.errors_of_planes(case, seed, planes.drawn(case.problem), named)
+        return {"errors": errors} | self.probes(case, named)
 
     def errors_of_planes(
-        self, problem: Problem, seed: int, chosen: tuple[planes.Plane, ...], named: Message
+        self, case: CaseType, seed: int, drawn: tuple[Plane, ...], named: Message
     ) -> Message:
         """How far these planes of results are from float64, by name."""
-        dtype = self.DTYPES[problem.dtype]
-
-        def make(name: str, plane: planes.Plane) -> Any:
-            return inputs.part(self.arrays, problem, name, seed, plane, dtype)
-
-        exact = self.references.planes(problem, seed, chosen, make)
+        exact = reference_of_planes(self.arrays, case.problem, drawn, self.maker(case, seed))
         return {
             name: difference_of_planes(self.arrays, name, value, exact)
             for name, value in named.items()
         }
+
+    def maker(self, case: CaseType, seed: int, along: float = 0.0) -> Make:
+        """Makes planes of the inputs of a seed, rotated in memory by a part of it."""
+        dtype = self.DTYPES[case.problem.dtype]
+
+        def make(name: str, plane: Plane) -> Any:
+            return inputs.part(self.arrays, case.problem, name, seed, plane, dtype)
+
+        return make
 
     def call(self) -> Any:
         """One call of the prepared case."""

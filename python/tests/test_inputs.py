@@ -11,7 +11,7 @@ import support
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem, probe_indices
-from regatta_worker.problem.planes import chosen
+from regatta_worker.problem.planes import drawn
 
 RAGGED = {"q": [3, 24, 1], "k": [5, 24, 9]}
 AXES: list[dict[str, Any]] = [
@@ -77,7 +77,7 @@ def test_parts_are_those_of_the_whole(
         whole = inputs.whole(arrays, problem, name, 7, arrays.xp.float16)
         for chunk in (1 << 22, 100):
             monkeypatch.setattr(inputs, "CHUNK", chunk)
-            for plane in chosen(problem):
+            for plane in drawn(problem):
                 part = inputs.part(arrays, problem, name, 7, plane, arrays.xp.float16)
                 assert np.array_equal(np.asarray(part[0]), np.asarray(plane.cut(name, whole)))
 
@@ -86,3 +86,9 @@ def test_probes_stay_inside() -> None:
     assert probe_indices(5)[-1] == 4
     assert max(probe_indices(1)) == 0
     assert probe_indices(32) == list(range(1, 32, 2))
+
+
+def test_probes_are_drawn_as_the_harness_draws_them() -> None:
+    """The frozen values of crates/worker/src/attention/inputs.rs and docs/PROTOCOL.md."""
+    assert probe_indices(1000, 42)[:4] == [741, 159, 278, 344]
+    assert max(probe_indices(1, 7)) == 0

@@ -92,13 +92,22 @@ class Function:
             )
         return results
 
-    def check(self, results: tuple[Any, ...], problem: Problem, dtype: Any) -> None:
-        """Holds results, in the layout of the problem, to their shapes and the dtype."""
-        names = problem.results if self.makes_gradients else ("out",)
+    def check(
+        self, results: tuple[Any, ...], problem: Problem, dtype: Any, array: type | None = None
+    ) -> None:
+        """Holds results, in the layout of the problem, to their shapes and the dtype; and to be
+        an `array`, where one is named, and no subclass of it."""
+        names = problem.results if len(results) > 1 else ("out",)
         for name, result in zip(names, results, strict=True):
-            shape = laid_out(problem, name)
-            if not hasattr(result, "shape") or not hasattr(result, "dtype"):
-                kind = type(result).__name__
+            shape, kind = laid_out(problem, name), type(result).__name__
+            if array and isinstance(result, array) and type(result) is not array:
+                raise Failed(
+                    f"{self.where} returned {name} as {kind}, a subclass of {array.__name__} that "
+                    f"may compute when it is looked at, outside of the time; return a plain "
+                    f"{array.__name__}"
+                )
+            known = isinstance(result, array) if array else hasattr(result, "shape")
+            if not known or not hasattr(result, "dtype"):
                 raise Failed(f"{self.where} returned {name} as {kind}; return an array")
             if tuple(result.shape) != shape:
                 raise Failed(

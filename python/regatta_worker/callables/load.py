@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
 import os
 import sys
+import threading
+import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,15 +207,60 @@ def _functions(target: Target) -> dict[str, Function]:
     return functions(target, imported(target))
 
 
+WATCHED_S = 0.05
+"""How long threads are watched between two calls, where there are any."""
+
+WORKING = 0.02
+"""A thread works that takes more than this share of a core."""
+
+
+def working_thread() -> str:
+    """The name of a Python thread that works although no call is made; empty without one."""
+    own = threading.current_thread()
+    clocks = {}
+    for thread in threading.enumerate():
+        if thread is not own and thread.ident:
+            with contextlib.suppress(OSError):
+                clocks[thread.name] = time.pthread_getcpuclockid(thread.ident)
+    if not clocks:
+        return ""
+    before = {name: time.clock_gettime(clock) for name, clock in clocks.items()}
+    time.sleep(WATCHED_S)
+    for name, clock in clocks.items():
+        # A thread that has ended has no clock any more.
+        with contextlib.suppress(OSError):
+            if time.clock_gettime(clock) - before[name] > WORKING * WATCHED_S:
+                return name
+    return ""
+
+
+def replaced(file: str | None) -> str:
+    """What the code of a file has put in the place of a function of this package, of Python's
+    clock or of torch's; empty where nothing."""
+    for name, module in list(sys.modules.items()):
+        if name not in ("json", "time", "torch.cuda") and not name.startswith("regatta_worker."):
+            continue
+        for key, value in list(vars(module).items()):
+            members = vars(value).items() if isinstance(value, type) else ()
+            for inner, thing in ((key, value), *((f"{key}.{at}", of) for at, of in members)):
+                code = getattr(thing, "__code__", None)
+                if code is not None and file and code.co_filename == file:
+                    return f"{name}.{inner}"
+    return ""
+
+
 class Guarded:
     """Before a worker among its bases: says what goes wrong in somebody's function, with the
     line of theirs that it came through."""
 
     _target: Target
+    _variant: str
+    """The function of the prepared case, for messages."""
 
     def prepare(self, request: Message) -> Message:
         """Prepares the case as the worker does, which makes the first call."""
         worker: Any = super()
+        where = self._target.where(request.get("variant", ""))
         try:
             prepared: Message = worker.prepare(request)
         except (Failed, Lost, Unsupported):
@@ -221,6 +269,20 @@ class Guarded:
             raise Unsupported(str(error) or type(error).__name__) from error
         except Exception as error:
             traceback.print_exc()
-            where = self._target.where(request.get("variant", ""))
             raise Failed(f"{where}: {placed(self._target.file, error)}") from error
+        self._variant = where
         return prepared
+
+    def measure(self, request: Message) -> Message:
+        """Takes samples as the worker does. Raises Failed where the code changes what times and
+        checks it, or works between the calls."""
+        worker: Any = super()
+        measured: Message = worker.measure(request)
+        if name := replaced(imported(self._target).__file__):
+            raise Failed(f"{self._variant} replaced {name}, by which it is timed and checked")
+        if name := working_thread():
+            raise Failed(
+                f"{self._variant}: a thread of the function ({name}) works between the calls, "
+                f"outside of the time: have it end, or wait for work, before the function returns"
+            )
+        return measured

@@ -82,9 +82,13 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
 
     def named(self, case: NumpyCase, results: Results) -> dict[str, np.ndarray]:
         """Results by name, in logical order."""
-        case.function.check(results, case.problem, self.DTYPES[case.problem.dtype])
+        case.function.check(results, case.problem, self.DTYPES[case.problem.dtype], np.ndarray)
         turned = map(case.problem.turned, results)
         return dict(zip(case.problem.results, turned, strict=True))
+
+    def given(self, case: NumpyCase) -> dict[str, np.ndarray]:
+        """The arrays, which all calls are given."""
+        return case.tensors
 
     def input_sets(self, case: NumpyCase) -> InputSets:
         """Each sample has a set of its own, written where that before lay."""

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
-from regatta_worker.on_torch.case import DTYPES, Call, Results, TorchCase, by_autograd
+from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase, by_autograd
 from regatta_worker.on_torch.kept import import_autograd
 from regatta_worker.on_torch.library import Library, TorchWorker
+from regatta_worker.problem.input_sets import InputSets
+from regatta_worker.protocol.channel import Failed
 
 preload = import_autograd
+
+HELD = 1 << 20
+"""Number of a set of inputs that no sample has."""
+
+LOOKED_AT = 1 << 16
+"""Elements of each result, about, that are looked at while a stream is held."""
+
+HELD_CYCLES = 60_000_000
+"""For so long a stream is held, about 30 ms."""
 
 
 class TorchFunctions(Guarded, TorchWorker):
@@ -31,7 +41,7 @@ class TorchFunctions(Guarded, TorchWorker):
             variant = vars(function.variant(self.DIFFERENTIATED))
             library.variant(name, on_gpu=False, **variant)(build)
         super().__init__(library)
-        self._target, self.TESTED = target, target.code
+        self._target, self.TESTED, self._functions = target, target.code, functions
 
     def bound(self, function: Function, case: TorchCase) -> Callable[..., Any]:
         """The function, of tensors."""
@@ -42,27 +52,58 @@ class TorchFunctions(Guarded, TorchWorker):
         problem, turned = case.problem, case.problem.turned
         given = {name: turned(tensor) for name, tensor in case.tensors.items()}
         bound = self.bound(function, case)
-        unchecked = [DTYPES[problem.dtype]]
-
-        def called(*tensors: torch.Tensor) -> Results:
-            results = function.several(bound(*tensors), problem)
-            if unchecked:
-                function.check(results, problem, unchecked[0])
-                # Shapes are looked at again after the last timed call; here it would cost.
-                unchecked.clear()
-            return tuple(turned(result) for result in results)
-
         if problem.direction == "forward" or function.makes_gradients:
             tensors = tuple(given.values())
-            return Call(lambda: called(*tensors))
+            return Call(lambda: function.several(bound(*tensors), problem))
         inputs = tuple(given[name].requires_grad_() for name in ("q", "k", "v"))
-        call = by_autograd(problem, lambda: called(*inputs)[0], inputs, case.tensors["dout"])
+        unchecked = [DTYPES[problem.dtype]]
 
-        def logical() -> Results:
-            *out, dq, dk, dv = call.run()
-            return (*out, turned(dq), turned(dk), turned(dv))
+        def forward() -> torch.Tensor:
+            (out,) = results = function.several(bound(*inputs), problem)
+            if unchecked:
+                function.check(results, problem, unchecked.pop(), torch.Tensor)
+            return cast("torch.Tensor", out)
 
-        return replace(call, run=logical)
+        return by_autograd(problem, forward, inputs, given["dout"])
+
+    def named(self, case: TorchCase, results: Results) -> Tensors:
+        """Results by name, in logical order."""
+        problem, function = case.problem, self._functions[case.variant]
+        function.check(results, problem, DTYPES[problem.dtype], torch.Tensor)
+        return super().named(case, tuple(map(problem.turned, results)))
+
+    def check_order(self, case: TorchCase, sets: InputSets) -> None:
+        """Raises Failed where a result is there while the call's own stream is held."""
+        if self.gpu is None:
+            return
+        sets.put(HELD)
+        case.place = HELD
+        problem, other = case.problem, torch.cuda.Stream()
+
+        def some(result: torch.Tensor) -> torch.Tensor:
+            flat = result.detach().reshape(-1)
+            return flat[:: max(1, len(flat) // LOOKED_AT)].cpu()
+
+        self.poison(map(problem.laid_out, problem.results), DTYPES[problem.dtype])
+        self.wait()
+        torch.cuda._sleep(HELD_CYCLES)
+        held = torch.cuda.Event()
+        held.record()
+        results = case.call()
+        with torch.cuda.stream(other):
+            early = list(map(some, results))
+        if held.query():
+            # The call waited for the device: its host time is in its time.
+            return
+        self.wait()
+        for result, then in zip(results, early, strict=True):
+            now = some(result)
+            if float(((now == then) & (now != 0)).float().mean()) > 0.01:
+                raise Failed(
+                    f"{self._target.where(case.variant)} works on another stream, outside of the "
+                    f"time: have that stream wait for the current one before, and the current one "
+                    f"for it before the function returns (torch.cuda.Stream.wait_stream)"
+                )
 
 
 WORKER = TorchFunctions

@@ -79,25 +79,26 @@ def flush_bytes(cache_bytes: int | None) -> int:
 def take_samples(
     plan: Plan,
     inputs: Inputs,
-    sample: Callable[[list[Any] | None], Sample],
+    sample: Callable[[list[Any]], Sample],
     host: HostReference | None = None,
     counts_memory: bool = False,
 ) -> dict[str, Any]:
     """Members of `measured` with an entry a sample, and `peak_bytes` where torch `counts_memory`.
 
-    `sample` makes the call, whose results go into its argument in the last sample, and else are
-    dropped: their memory must be free again before the next. `host` is timed after each.
+    `sample` makes the call, whose results go into its argument; `inputs` drops them, as their
+    memory must be free again before the next. `host` is timed after each.
     """
     samples, peak = [], 0
     for last in plan.rounds(inputs):
         # The changing of inputs, which takes memory too, is over.
         if counts_memory:
             reset_peak_bytes()
-        samples.append(sample(inputs.kept if last else None))
+        samples.append(sample(inputs.kept))
         if counts_memory:
             peak = max(peak, requested_bytes("peak"))
         if host:
             host.take()
+        inputs.look(last)
     host_ns = [each.host_ns for each in samples if each.host_ns is not None]
     measured: dict[str, Any] = {
         "device_ns": [each.device_ns for each in samples],
@@ -172,7 +173,7 @@ def measure_wall(
         wait(call())
     cpu = CpuTimes()
 
-    def sample(keep: list[Any] | None) -> Sample:
+    def sample(keep: list[Any]) -> Sample:
         if plan.cold:
             flush()
         before()
@@ -183,8 +184,7 @@ def measure_wall(
         wait(result)
         device_ns = float(time.perf_counter_ns() - begin)
         cpu.end()
-        if keep is not None:
-            keep.append(result)
+        keep.append(result)
         if gpu is None:
             return Sample(device_ns)
         return Sample(device_ns, float(issued - begin), gpu.clock_mhz())
@@ -228,6 +228,7 @@ def measure_cuda(
     if graph:
         call = graph.replay
         inputs.held_bytes += graph.held_bytes
+        inputs.results = graph.results
     of_autograd = None
     if by_autograd and not graph:
         before = requested_bytes()
@@ -330,7 +331,7 @@ def measure_blocked(
 ) -> dict[str, Any]:
     """Samples by regatta's own clock; what a sample is stands in crates/probe/src/clock.rs."""
 
-    def sample(keep: list[Any] | None) -> Sample:
+    def sample(keep: list[Any]) -> Sample:
         return blocked.sample(plan.cold, call, keep)
 
     host = host or reference.torch_reference()
@@ -364,7 +365,7 @@ def measure_events(
     stop.record()
     inputs.held_bytes += flush.numel()
 
-    def sample(keep: list[Any] | None) -> Sample:
+    def sample(keep: list[Any]) -> Sample:
         torch.cuda.synchronize()
         if plan.cold:
             # Random bytes read, inverted and written: a fill with zeros can be done
@@ -377,8 +378,7 @@ def measure_events(
         host_ns = float(time.perf_counter_ns() - begin)
         stop.record()
         torch.cuda.synchronize()
-        if keep is not None:
-            keep.append(result)
+        keep.append(result)
         return Sample(start.elapsed_time(stop) * 1e6, host_ns, gpu.clock_mhz())
 
     host = host or reference.torch_reference()

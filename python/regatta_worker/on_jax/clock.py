@@ -191,7 +191,7 @@ def measure(
     if clock.sample(plan.cold, call).synchronised:
         return None
 
-    def sample(keep: list[Any] | None) -> Sample:
+    def sample(keep: list[Any]) -> Sample:
         return clock.sample(plan.cold, call, keep)
 
     measured = timing.take_samples(plan, inputs or Inputs(), sample, host)

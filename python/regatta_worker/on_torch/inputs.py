@@ -84,15 +84,15 @@ class TorchInputSets(InputSets):
             self._fill(tensor, name, seed_of(self._seed, number))
 
     def _put_in_place(self, number: int) -> None:
-        self._samples += 1
+        self._samples, self.along = self._samples + 1, 0.0
         # Not through `.data`: whoever looks at a tensor's version is to see that it changed.
         with torch.no_grad():
             if not self._beside:
                 self._write(self._tensors, number)
             elif self._go_round:
-                along = 0.0 if number == LAST else self._samples * STEP % 1.0
+                self.along = 0.0 if number == LAST else self._samples * STEP % 1.0
                 for into, source in self._copies[number]:
-                    _copy_along(into, source, along)
+                    _copy_along(into, source, self.along)
             else:
                 self._write(self._beside[0], number)
                 for name, tensor in self._tensors.items():
@@ -121,6 +121,13 @@ def _copy_along(into: torch.Tensor, source: torch.Tensor, along: float) -> None:
         return
     into[further:].copy_(source[:-further])
     into[:further].copy_(source[-further:])
+
+
+def rotated(tensor: torch.Tensor, made: torch.Tensor, along: float) -> torch.Tensor:
+    """A set's tensor as it lay in the place of `tensor`, this part further on."""
+    into = torch.empty_like(tensor).detach()
+    _copy_along(*_as_they_lie(into, made), along)
+    return into
 
 
 def _as_they_lie(into: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

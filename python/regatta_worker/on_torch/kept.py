@@ -66,11 +66,12 @@ class Kept:
         def taken(name: str) -> torch.Tensor:
             key = ("input", name, problem.shape(name), dtype, problem.layout, seed)
             size = _bytes(problem, (name,))
-            return self.cache.take(key, size, lambda: self._made(problem, name, seed))
+            return self.cache.take(key, size, lambda: self.made(problem, name, seed))
 
         return {name: taken(name) for name in inputs.names(problem)}
 
-    def _made(self, problem: Problem, name: str, seed: int) -> torch.Tensor:
+    def made(self, problem: Problem, name: str, seed: int) -> torch.Tensor:
+        """An input of a set, made anew."""
         made: torch.Tensor = inputs.whole(self._arrays, problem, name, seed, DTYPES[problem.dtype])
         return made
 
@@ -78,7 +79,7 @@ class Kept:
         """The inputs of a set for a call, which may do with them what it likes."""
         if self.keeps(problem):
             return {name: x.clone() for name, x in self.inputs(problem, seed).items()}
-        return {name: self._made(problem, name, seed) for name in inputs.names(problem)}
+        return {name: self.made(problem, name, seed) for name in inputs.names(problem)}
 
     def make_room(self, problem: Problem, stores_scores: bool) -> None:
         """Lets go of everything where memory is short for a case: also of what torch's

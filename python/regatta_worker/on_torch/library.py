@@ -28,13 +28,14 @@ from regatta_worker.clock import timing
 from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch import operators
 from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase
-from regatta_worker.on_torch.inputs import TorchInputSets
+from regatta_worker.on_torch.inputs import TorchInputSets, rotated
 from regatta_worker.on_torch.kept import Kept, import_autograd
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, seed_of
-from regatta_worker.problem.reference import ReferenceCache, difference, worst
+from regatta_worker.problem.planes import Plane
+from regatta_worker.problem.reference import Make, ReferenceCache, difference, worst
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported
 from regatta_worker.protocol.refusals import absence, refusal
@@ -303,10 +304,33 @@ class TorchWorker(OnTorch[TorchCase]):
             return super().check_last(case, seed, results)
         errors = []
         for result in (results[0], results[-1]):
-            chosen = planes.chosen(case.problem, result.shape[1])
+            drawn = planes.drawn(case.problem, length=result.shape[1])
             named = named_results(_of_length(case.problem, result), (result,))
-            errors.append(self.errors_of_planes(case.problem, seed, chosen, named)["out"])
+            errors.append(self.errors_of_planes(case, seed, drawn, named)["out"])
         return {"errors": {"out": worst(*errors)}, "probes": {}}
+
+    def checks_each_call(self, case: TorchCase) -> bool:
+        """Not where lengths are drawn: a call's are not known when it is checked."""
+        return not case.built.draws_lengths
+
+    def given(self, case: TorchCase) -> Tensors:
+        """The tensors, which all calls are given."""
+        return {name: tensor.detach() for name, tensor in case.tensors.items()}
+
+    def maker(self, case: TorchCase, seed: int, along: float = 0.0) -> Make:
+        """Rotated inputs are cut out of whole ones."""
+        if not along:
+            return super().maker(case, seed)
+
+        kept = self.kept.keeps(case.problem)
+
+        def make(name: str, plane: Plane) -> torch.Tensor:
+            made = self.kept.inputs(case.problem, seed) if kept else {}
+            source = made[name] if kept else self.kept.made(case.problem, name, seed)
+            cut: torch.Tensor = plane.cut(name, rotated(case.tensors[name], source, along))[None]
+            return cut
+
+        return make
 
     def named(self, case: TorchCase, results: Results) -> Tensors:
         return named_results(case.problem, results)

@@ -26,6 +26,8 @@ class Arrays:
     kept_zeros: Callable[[Shape], Any]
     to_kept: Callable[[Any], Any]
     """A result where it is kept: on the host, unless made for a device's own memory."""
+    host_copy: Callable[[Any], Any]
+    """A copy on the host, whatever becomes of the array."""
     score_elements: int
     """Elements of the largest temporary, of which about five live at a time."""
     threads: int
@@ -43,6 +45,7 @@ class Arrays:
             zeros=np.zeros,
             kept_zeros=np.zeros,
             to_kept=lambda x: x,
+            host_copy=lambda x: np.array(x),
             score_elements=1 << 21,
             threads=len(os.sched_getaffinity(0)),
         )
@@ -60,6 +63,7 @@ class Arrays:
             zeros=lambda shape: torch.zeros(shape, dtype=torch.float64, device=device),
             kept_zeros=lambda shape: torch.zeros(shape, dtype=torch.float64),
             to_kept=lambda x: x.cpu(),
+            host_copy=lambda x: x.detach().to("cpu", copy=True),
             score_elements=1 << (22 if torch.device(device).type == "cpu" else 25),
             threads=1,
         )

@@ -13,11 +13,16 @@ from dataclasses import dataclass, field
 from itertools import count, cycle
 from typing import Any
 
+from regatta_worker.problem.planes import DRAW
+
 LAST = 1
 """Number of the set that the last sample is taken on, in every case of a problem: one
 reference more serves them all."""
 
 FIRST_OF_OTHERS = 2
+
+DRAWN = 3
+"""Timed calls whose results are checked, beside the last one."""
 
 
 def seed_of(seed: int, number: int) -> int:
@@ -47,6 +52,8 @@ class CaseInputs:
     seed: int = 0
     sets: int = 1
     """That samples are to be taken on."""
+    draw: int | None = None
+    """From which probes are drawn."""
     place: int = 0
     """Number of the set that is in place."""
     numbers: Iterator[int] = field(default_factory=fresh)
@@ -61,14 +68,34 @@ class Inputs:
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
-        """The results of the last timed call, once it has been made."""
+        """The results of a timed call, once it has been made."""
+        self.results: Any = None
+        """Where each call leaves its results, if it does not return them."""
 
     def change(self, last: bool) -> None:
         """Before each sample: what was kept is dropped, and the inputs are those of the sample."""
         self.kept.clear()
 
+    def look(self, last: bool) -> None:
+        """After each sample, with the device idle: results that are not kept are dropped."""
+        if not last:
+            self.kept.clear()
+
     def forget(self) -> None:
         """Gives back what lies beside the inputs: no more samples are taken."""
+
+
+@dataclass(frozen=True)
+class DrawnCall:
+    """What is kept of a timed call that is checked."""
+
+    call: int
+    """Counted from 1."""
+    number: int
+    """Of its set of inputs."""
+    along: float
+    """By which part of their memory its inputs were rotated."""
+    values: Any
 
 
 class InputSets(Inputs):
@@ -92,6 +119,14 @@ class InputSets(Inputs):
         """Why the contents do not change."""
         self.number = of.place
         """Of the set that is in place."""
+        self.along = 0.0
+        """By which part of their memory the inputs in place are rotated."""
+        self.cut: Callable[[Any], Any] | None = None
+        """Copies a part of a call's results; None: the last call alone is checked."""
+        self.drawn: list[DrawnCall] = []
+        self.last: Any = None
+        """What `cut` gave of the last call, when it had returned."""
+        self._calls = 0
 
     def change(self, last: bool) -> None:
         super().change(last)
@@ -111,6 +146,25 @@ class InputSets(Inputs):
         # Out here the exception is gone, and with it the frames that held memory.
         self._put(0)
         self.number = 0
+
+    def look(self, last: bool) -> None:
+        """Keeps a part of `DRAWN` calls of those so far, each as likely as any other: whether
+        one is kept is drawn when it has returned."""
+        if self.cut:
+            self._calls += 1
+            place = DRAW.randrange(self._calls) if self._calls > DRAWN else len(self.drawn)
+            results = self.kept[-1] if self.results is None else self.results
+            if last:
+                self.last = self.cut(results)
+            elif place < DRAWN:
+                found = DrawnCall(self._calls, self.number, self.along, self.cut(results))
+                self.drawn[place : place + 1] = [found]
+        super().look(last)
+
+    def put(self, number: int) -> None:
+        """Puts a set in place for a call that is not timed."""
+        self._put(number)
+        self.number = number
 
     def as_reply(self) -> dict[str, Any]:
         """Members of `measured`: how many sets there were, and why fewer than asked."""

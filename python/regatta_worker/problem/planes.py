@@ -6,14 +6,17 @@ whether a result is that of its inputs, at the cost of a few.
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 from regatta_worker.problem.attention import Problem, Sequence
 
 SHARE = 8
-"""One plane in so many is checked, and always the first and the last."""
+"""One plane in so many of the last timed call is checked, and at least two."""
+
+DRAW = random.SystemRandom()
+"""Draws what is checked, after the call: no code under test can know it beforehand."""
 
 
 class Plane(NamedTuple):
@@ -62,37 +65,19 @@ def _of_keys(tensor: str) -> bool:
     return tensor.removeprefix("d") in ("k", "v")
 
 
-def chosen(problem: Problem, length: int | None = None) -> tuple[Plane, ...]:
-    """One plane in `SHARE`, the first, the last, and others spread over sequences and heads.
+def drawn(
+    problem: Problem, wanted: int | None = None, length: int | None = None
+) -> tuple[Plane, ...]:
+    """So many planes at random, by default one in `SHARE`.
 
     `length`: of every sequence its first so many rows alone, both of queries and of keys.
     """
     sequences = problem.sequences
     if length is not None:
         sequences = [of._replace(seq_q=length, seq_k=length) for of in sequences]
-    count = len(sequences) * problem.kv_heads
+    heads, count = problem.kv_heads, len(sequences) * problem.kv_heads
+    places = DRAW.sample(range(count), wanted or max(min(2, count), -(-count // SHARE)))
     return tuple(
-        Plane(
-            place // problem.kv_heads,
-            sequences[place // problem.kv_heads],
-            place % problem.kv_heads,
-            problem.heads // problem.kv_heads,
-        )
-        for place in _spread(count, max(min(2, count), -(-count // SHARE)))
+        Plane(place // heads, sequences[place // heads], place % heads, problem.heads // heads)
+        for place in sorted(places)
     )
-
-
-def _spread(count: int, wanted: int) -> list[int]:
-    """So many of `count` places, the ends first and then by the golden section.
-
-    Evenly spaced ones would be the same head of each sequence, where their distance is a
-    multiple of the heads.
-    """
-    found = dict.fromkeys((0, count - 1))
-    golden = (int(count * ((number + 1) * 0.6180339887498949 % 1.0)) for number in range(count))
-    # Rounding may give a place twice: what is missing is taken from the beginning.
-    for place in chain(golden, range(count)):
-        if len(found) >= wanted:
-            break
-        found[place] = None
-    return sorted(list(found)[:wanted])
