@@ -10,6 +10,7 @@ use serde_json::json;
 use super::outputs::Outputs;
 use super::reporting;
 use super::{Ended, Stop, print, traces};
+use regatta_core::output::REPORT_FILES;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_judge::spread::Spreads;
@@ -117,7 +118,9 @@ pub fn run(args: &ReportArgs) -> Ended {
         if args.any_output() {
             args.outputs.write(&report)?;
         } else {
-            check_writable(&folder.join("index.html")).map_err(Stop::usage)?;
+            for (name, _) in REPORT_FILES {
+                check_writable(&folder.join(name)).map_err(Stop::usage)?;
+            }
             for path in reporting::write(&folder, &report)? {
                 print(format!("{}\n", path.display()))?;
             }

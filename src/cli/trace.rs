@@ -13,6 +13,7 @@ use super::{Ended, Stop, note, print, traces};
 use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use regatta_core::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
+use regatta_core::secrets;
 use regatta_judge::trace::{Analysis, analyse, times_of};
 use regatta_measure::command;
 use regatta_measure::experiment::arm::argv;
@@ -273,7 +274,7 @@ fn header(args: &TraceArgs, run: &TracedRun) -> TraceHeader {
         method: METHOD_VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
         argv: argv(),
-        command: args.command.clone(),
+        command: secrets::command_line(&args.command),
         started: run.started,
         ended: tracing::ended(run.ran.status),
         git: state_of_checkout(Path::new("reports")),

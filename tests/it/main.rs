@@ -32,6 +32,7 @@ mod projection;
 mod promises;
 mod python_worker;
 mod resume;
+mod secrets;
 mod shards;
 mod situations;
 mod terminal;

@@ -10,5 +10,6 @@ pub mod machine;
 pub mod names;
 pub mod output;
 pub mod record;
+pub mod secrets;
 pub mod suite;
 pub mod text;

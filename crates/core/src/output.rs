@@ -166,6 +166,15 @@ pub enum TargetError {
         /// What the system said.
         error: io::Error,
     },
+    /// A file of a report's name that no report is.
+    #[error(
+        "cannot write {path}: regatta did not write the file that is there; move it away, or name \
+         another folder"
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
     /// The target is a run, a baseline or a trace.
     #[error(
         "cannot write {path}: a run, a baseline or a trace is there, and reports never replace one"
@@ -228,7 +237,29 @@ pub fn resolved(path: &Path) -> Result<PathBuf, TargetError> {
     if ending == "jsonl" || ending == "trace" || is_record(&path) {
         return Err(TargetError::Record { path });
     }
-    Ok(path)
+    match is_foreign(&path) {
+        true => Err(TargetError::Foreign { path }),
+        false => Ok(path),
+    }
+}
+
+/// Names that reports give their files, and what the beginning of each holds.
+pub const REPORT_FILES: [(&str, &str); 3] = [
+    ("index.html", "class=\"suite\">regatta"),
+    ("cases.csv", "case,variant,"),
+    ("samples.csv", "case,invocation,sample,"),
+];
+
+/// True where a file has the name of a report's, and another program wrote it.
+fn is_foreign(path: &Path) -> bool {
+    let mut names = REPORT_FILES.iter();
+    let Some((_, mark)) = names.find(|(name, _)| path.ends_with(name)) else {
+        return false;
+    };
+    let mut start = Vec::new();
+    let read =
+        input::open(path, u64::MAX).and_then(|file| file.take(1 << 16).read_to_end(&mut start));
+    read.is_ok_and(|bytes| bytes > 0) && !String::from_utf8_lossy(&start).contains(mark)
 }
 
 /// True when a file begins as regatta's own records do.
@@ -333,6 +364,24 @@ mod tests {
         assert_eq!(error.error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"one");
         assert_eq!(names(folder.path()), ["file"]);
+    }
+
+    #[test]
+    fn a_file_of_a_reports_name_that_is_no_report_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, mark) in REPORT_FILES {
+            let path = dir.path().join(name);
+            fs::write(&path, "somebody's own").unwrap();
+            let error = check_writable(&path).unwrap_err().to_string();
+            assert!(
+                error.contains(name) && error.contains("move it away"),
+                "{error}"
+            );
+            for text in ["", mark] {
+                fs::write(&path, text).unwrap();
+                check_writable(&path).unwrap();
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::loaded;
 use crate::worker::WorkerSpec;
 use regatta_core::record::identity::{Identity, WorkerIdentity, is_kept, is_of_session};
 use regatta_core::record::types::{Fingerprint, WorkerRecord};
+use regatta_core::secrets;
 use regatta_cuda::kernels::source::Source;
 use regatta_worker::protocol::{Device, DeviceKind, Hello};
 
@@ -183,10 +184,13 @@ fn worker_identity(spec: &WorkerSpec) -> WorkerIdentity {
     for folder in folders.split(':').filter(|folder| !folder.is_empty()) {
         files.insert(folder.to_owned(), listing(&from.join(folder)));
     }
+    let kept = environment.iter();
+    let kept =
+        kept.filter_map(|(name, value)| Some((name.clone(), secrets::variable(name, value)?)));
     WorkerIdentity {
-        command: [vec![program], spec.args.clone()].concat(),
+        command: secrets::command_line(&[vec![program], spec.args.clone()].concat()),
         files,
-        environment,
+        environment: kept.collect(),
     }
 }
 
@@ -208,12 +212,12 @@ fn environment(spec: &WorkerSpec) -> BTreeMap<String, String> {
     all
 }
 
-/// A checksum of the caller's variables that are not kept by name.
+/// A checksum of the caller's variables that are not kept by name and hold no secret.
 fn other_variables() -> String {
     let mut others: Vec<(std::ffi::OsString, std::ffi::OsString)> = std::env::vars_os().collect();
     others.retain(|(name, _)| {
         let name = name.to_string_lossy();
-        !is_kept(&name) && !is_of_session(&name)
+        !is_kept(&name) && !is_of_session(&name) && !secrets::names_a_secret(&name)
     });
     others.sort();
     let mut hasher = crc32fast::Hasher::new();

@@ -36,7 +36,7 @@ pub struct WorkerIdentity {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
     /// Variables that the suite sets for it, and others on which its speed may depend
-    /// ([`is_kept`]).
+    /// ([`is_kept`]), without secrets ([`secrets`](crate::secrets)).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
 }

@@ -130,11 +130,19 @@ impl<'a> TomlDocument<'a> {
             root: Spanned::new(0..0, DeTable::default()),
             line_ends: line_ends.collect(),
         };
-        document.root = DeTable::parse(&source.text).map_err(|error| DocumentError {
-            label: source.label.clone(),
-            line: error.span().map_or(0, |span| document.line(span.start)),
-            key: String::new(),
-            message: format!("malformed TOML: {}", error.message().replace('\n', "; ")),
+        document.root = DeTable::parse(&source.text).map_err(|error| {
+            let span = error.span().unwrap_or_default();
+            let twice = error.message() == "duplicate key";
+            let key = source.text.get(span.clone()).filter(|_| twice);
+            DocumentError {
+                label: source.label.clone(),
+                line: document.line(span.start),
+                key: plain(key.unwrap_or_default(), LONGEST_QUOTE),
+                message: match key {
+                    Some(_) => "the key stands there twice; keep one of them".to_owned(),
+                    None => format!("malformed TOML: {}", error.message().replace('\n', "; ")),
+                },
+            }
         })?;
         let mut objection = None;
         document.visit(&mut |path, _, value| {

@@ -107,6 +107,10 @@ fn complaints_name_file_line_key_value_and_fix() {
             .unwrap_err()
             .starts_with("s.toml:1: malformed TOML")
     );
+    assert_eq!(
+        suite_with("seq = 64\nhead_dim = 64\nseq = 32\n").unwrap_err(),
+        "s.toml:6: seq: the key stands there twice; keep one of them"
+    );
 }
 
 #[test]

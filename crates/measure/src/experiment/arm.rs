@@ -21,7 +21,7 @@ use crate::preflight::{self, Introduced};
 use crate::schedule::{WorkerBlock, blocks};
 use crate::session::{Observer, Session, SessionState};
 use crate::workers::Processes;
-use regatta_core::output::check_writable;
+use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::RecordError;
 use regatta_core::record::built;
 use regatta_core::record::header::{Git, RunHeader, SuiteRecord, Turn};
@@ -30,6 +30,7 @@ use regatta_core::record::shard::{self, Shard};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::Run;
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
+use regatta_core::secrets;
 use regatta_core::suite::Suite;
 use regatta_core::suite::shard::{Place, deal};
 use regatta_core::text::{clean, one_line, shell_command};
@@ -117,7 +118,9 @@ impl Arm {
             revision,
             ..
         } = setup;
-        check_writable(&directory.join("index.html")).map_err(ExperimentError::usage)?;
+        for (name, _) in REPORT_FILES {
+            check_writable(&directory.join(name)).map_err(ExperimentError::usage)?;
+        }
         let build = suite.build.as_ref().filter(|_| revision.is_none());
         if let Some(file) =
             build.and_then(|build| building::not_built(build, &reports(&suite.name)))
@@ -425,8 +428,8 @@ fn shard_cases(suite: &Suite, place: Place) -> Result<Vec<Case>, ExperimentError
     }
 }
 
-/// The command line. Where the executable lies is nobody's business: runs and
-/// baselines are shared.
+/// The command line, without secrets and the executable's folder: runs and baselines are
+/// shared.
 pub fn argv() -> Vec<String> {
     let words = std::env::args_os();
     let mut argv: Vec<String> = words
@@ -436,7 +439,7 @@ pub fn argv() -> Vec<String> {
         let name = Path::new(program.as_str()).file_name();
         *program = name.map_or("regatta".into(), |name| name.to_string_lossy().into_owned());
     }
-    argv
+    secrets::command_line(&argv)
 }
 
 /// What an error says, with the last lines its worker printed.

@@ -13,6 +13,7 @@ use crate::machine::{Calls, Device, Launch, Moments, Operation, Process, Recordi
 use crate::record::RecordError;
 use crate::record::line::Lines;
 use crate::record::types::Damage;
+use crate::secrets;
 
 /// Environment variable that names the folder to the injected library.
 pub const VARIABLE: &str = "REGATTA_TRACE";
@@ -170,6 +171,7 @@ impl Reader {
             RawLine::Process(told) if file.number == 1 => {
                 let pid = process.pid;
                 *process = told;
+                process.argv = secrets::command_line(&process.argv);
                 // The file's name is the process's own word, before anything was read.
                 if process.pid == 0 {
                     process.pid = pid;
