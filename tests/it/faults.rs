@@ -43,7 +43,7 @@ fn what_is_no_fault_of_the_case_is_measured() {
             panic!("{entry:?}");
         };
         let older = entry.case.0.starts_with("fake/older");
-        assert_eq!(measurement.input_sets, if older { 1 } else { 3 });
+        assert_eq!(measurement.samples.input_sets, if older { 1 } else { 3 });
         assert_eq!(measurement.errors_after.is_empty(), older);
     }
 }

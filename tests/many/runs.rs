@@ -11,6 +11,7 @@ use regatta_core::record::types::{
     Entry, Fault, Measurement, Outcome, RunEnd, RunHeader, VerdictOutcome,
 };
 use regatta_worker::attention::{CaseId, ParamValue};
+use regatta_worker::protocol::Measured;
 use regatta_worker::units::{Bytes, Nanoseconds, quantities};
 
 /// Starts of each worker.
@@ -154,25 +155,29 @@ fn measurement(id: &CaseId, case: usize, invocation: u32, which: Which) -> Measu
     let effective = splits.then(|| ("num_splits_key".to_owned(), ParamValue::Int(4)));
     let samples = 1..=SAMPLES;
     Measurement {
-        device_ns: quantities(samples.clone().map(device)),
-        host_ns: quantities(samples.map(host)),
-        clock_mhz: vec![1980.0; SAMPLES],
+        samples: Measured {
+            device_ns: quantities(samples.clone().map(device)),
+            host_ns: quantities(samples.map(host)),
+            clock_mhz: vec![1980.0; SAMPLES],
+            peak_bytes: Some(Bytes(1 << (20 + case % 8))),
+            state: Some(DeviceState {
+                sm_mhz: Some(1980.0),
+                memory_mhz: Some(3201.0),
+                throttle_bits: Some(0),
+                power_w: Some(319.221),
+                temperature_c: Some(50.0),
+                other_processes: Some(0),
+                ..DeviceState::default()
+            }),
+            input_sets: 3,
+            ..Measured::default()
+        }
+        .kept(),
         first_call_ns: Nanoseconds((2.6e6 * (1.0 + 0.1 * noise(place(300)))).round()),
-        peak_bytes: Some(Bytes(1 << (20 + case % 8))),
-        state: Some(Box::new(DeviceState {
-            sm_mhz: Some(1980.0),
-            memory_mhz: Some(3201.0),
-            throttle_bits: Some(0),
-            power_w: Some(319.221),
-            temperature_c: Some(50.0),
-            other_processes: Some(0),
-            ..DeviceState::default()
-        })),
         effective: effective.into_iter().collect(),
         errors: errors(),
         structure: (invocation == 0).then(|| structure(id, case, slower)),
         activity: (invocation == 0).then(|| Box::new(activity(id, level))),
-        input_sets: 3,
         errors_after: errors(),
         ..Measurement::default()
     }

@@ -7,6 +7,7 @@ pub mod cache;
 pub mod input;
 pub mod last_words;
 pub mod machine;
+pub mod metric;
 pub mod names;
 pub mod output;
 pub mod record;

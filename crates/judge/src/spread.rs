@@ -51,7 +51,7 @@ impl Spreads {
         let Outcome::Measured(measurement) = &entry.outcome else {
             return;
         };
-        let samples = measurement.device_ns.iter().copied();
+        let samples = measurement.samples.device_ns.iter().copied();
         let samples: Vec<Nanoseconds> = samples.filter(|time| time.is_finite()).collect();
         let invocation = SampleSpread {
             median_ns: median(&samples),
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::testing::header;
     use regatta_core::record::types::Measurement;
-
+    use regatta_worker::protocol::Measured;
     use regatta_worker::units::quantities;
 
     fn found(run: &Run) -> Vec<Spread> {
@@ -131,7 +131,10 @@ mod tests {
                 case: CaseId((*case).to_owned()),
                 invocation: i as u32,
                 outcome: Outcome::Measured(Measurement {
-                    device_ns: quantities(samples.iter().copied()),
+                    samples: Measured {
+                        device_ns: quantities(samples.iter().copied()),
+                        ..Measured::default()
+                    },
                     ..Measurement::default()
                 }),
             });

@@ -337,7 +337,7 @@ pub(crate) fn disturbed(device: &Device, found: &Measurement) -> Vec<Disturbance
             ground.map(disturbance::of_processor).unwrap_or_default()
         }
         false => {
-            let state = found.state.as_deref();
+            let state = found.samples.state.as_ref();
             state.map(disturbance::of_gpu).unwrap_or_default()
         }
     }

@@ -284,7 +284,7 @@ impl Session<'_> {
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
         let device = &worker.hello().device;
         let ground = self.state.load.since(began.as_ref(), device);
-        let measured = match reply? {
+        let mut measured = match reply? {
             ReplyBody::Measured(measured) => measured,
             other => return Err(no_answer(other).into()),
         };
@@ -302,19 +302,11 @@ impl Session<'_> {
         let errors_after = after.map_err(Outcome::from)?;
         verify::samples(&case.problem, device, &measure, &measured)
             .map_err(|reason| failed(Fault::Other, format!("unusable samples: {reason}")))?;
+        measured.input_sets_reason = measured.input_sets_reason.map(clipped);
+        measured.checked = None;
         let mut found = Measurement {
-            device_ns: measured.device_ns,
-            host_ns: measured.host_ns,
-            host_reference_ns: measured.host_reference_ns,
-            cpu_ns: measured.cpu_ns,
-            preempted: measured.preempted,
+            samples: measured.kept(),
             ground: ground.map(Box::new),
-            clock_mhz: measured.clock_mhz,
-            peak_bytes: measured.peak_bytes,
-            state: measured.state.map(Box::new),
-            synchronised: measured.synchronised,
-            input_sets: measured.input_sets,
-            input_sets_reason: measured.input_sets_reason.map(clipped),
             errors_after,
             ..Measurement::default()
         };

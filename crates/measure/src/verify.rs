@@ -258,21 +258,12 @@ pub fn samples(
             "{count} samples; at least {least} and at most {most} were asked for"
         ));
     }
-    for (name, there) in [
-        ("host_ns", measured.host_ns.len()),
-        ("host_reference_ns", measured.host_reference_ns.len()),
-        ("cpu_ns", measured.cpu_ns.len()),
-        ("preempted", measured.preempted.len()),
-        ("clock_mhz", measured.clock_mhz.len()),
-    ] {
-        if there > 0 && there != count {
-            return Err(format!("{count} device times but {there} of {name}"));
-        }
+    if let Some(objection) = measured.uneven() {
+        return Err(objection);
     }
-    let all = measured.device_ns.iter().chain(&measured.host_ns);
-    let all = all.chain(&measured.host_reference_ns);
-    let all = all.chain(&measured.cpu_ns);
-    if let Some(bad) = all.into_iter().find(|time| !is_time(**time)) {
+    let times = measured.times().into_iter();
+    let mut times = times.flat_map(|(_, list)| list);
+    if let Some(bad) = times.find(|time| !is_time(**time)) {
         return Err(format!("a sample of {} ns", bad.0));
     }
     let mut clocks = measured.clock_mhz.iter();

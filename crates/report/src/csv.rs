@@ -71,11 +71,11 @@ fn of_entry(rows: &mut Vec<u8>, entry: &Entry) -> io::Result<()> {
     let told = quoted(&disturbance::told(&measurement.disturbed))?;
     let before = format!("{case},{},", entry.invocation);
     let mut integers = itoa::Buffer::new();
-    for (sample, device_ns) in measurement.device_ns.iter().enumerate() {
+    for (sample, device_ns) in measurement.samples.device_ns.iter().enumerate() {
         let times = [
             Some(device_ns),
-            measurement.host_ns.get(sample),
-            measurement.cpu_ns.get(sample),
+            measurement.samples.host_ns.get(sample),
+            measurement.samples.cpu_ns.get(sample),
         ];
         rows.extend_from_slice(before.as_bytes());
         rows.extend_from_slice(integers.format(sample).as_bytes());
@@ -86,11 +86,11 @@ fn of_entry(rows: &mut Vec<u8>, entry: &Entry) -> io::Result<()> {
             }
             rows.push(b',');
         }
-        if let Some(&preempted) = measurement.preempted.get(sample) {
+        if let Some(&preempted) = measurement.samples.preempted.get(sample) {
             rows.extend_from_slice(integers.format(preempted).as_bytes());
         }
         rows.push(b',');
-        if let Some(&clock_mhz) = measurement.clock_mhz.get(sample) {
+        if let Some(clock_mhz) = measurement.samples.clock_at(sample) {
             number(rows, clock_mhz);
         }
         rows.push(b',');

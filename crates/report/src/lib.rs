@@ -303,7 +303,7 @@ mod tests {
             }
             for entry in &mut scene.head.entries {
                 if let regatta_core::record::types::Outcome::Measured(of) = &mut entry.outcome {
-                    of.device_ns = quantities([number, 1.0, number]);
+                    of.samples.device_ns = quantities([number, 1.0, number]);
                 }
             }
             for format in Format::all() {

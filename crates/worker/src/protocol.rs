@@ -460,7 +460,7 @@ pub struct Measured {
     /// How long the device worked on the call.
     pub device_ns: Vec<Nanoseconds>,
     /// How long the host needed to issue the call; empty where the two are one.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_ns: Vec<Nanoseconds>,
     /// How long a reference operation of the same framework took on the host, right after each
     /// call; empty where there is none. Host time is judged as a ratio to it.
@@ -475,11 +475,12 @@ pub struct Measured {
     /// computing, in each sample (`ru_nivcsw` of getrusage); empty where unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preempted: Vec<u32>,
-    /// Clock of the device at each sample in MHz; empty where unknown.
-    #[serde(default)]
+    /// Clock of the device at each sample in MHz, or one value that all samples had; empty where
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
     /// Most device memory in use during the call, where known.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<Bytes>,
     /// State of the device right after the samples, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -501,6 +502,57 @@ pub struct Measured {
     /// The results of the last timed call, checked after it. `None`: the worker does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<Checked>,
+}
+
+impl Measured {
+    /// The lists of times, by their names.
+    pub fn times(&self) -> [(&'static str, &[Nanoseconds]); 4] {
+        [
+            ("device_ns", &self.device_ns),
+            ("host_ns", &self.host_ns),
+            ("host_reference_ns", &self.host_reference_ns),
+            ("cpu_ns", &self.cpu_ns),
+        ]
+    }
+
+    /// A list that has neither nothing nor an entry for each device time, as a sentence.
+    pub fn uneven(&self) -> Option<String> {
+        let samples = self.device_ns.len();
+        let lists = self.times().map(|(name, list)| (name, list.len()));
+        let clocks = match self.clock_mhz.len() {
+            1 => samples,
+            clocks => clocks,
+        };
+        let others = [("preempted", self.preempted.len()), ("clock_mhz", clocks)];
+        let mut lists = lists.into_iter().chain(others);
+        let (name, there) = lists.find(|(_, there)| *there > 0 && *there != samples)?;
+        Some(format!("{samples} device times, but {there} of {name}"))
+    }
+
+    /// The clock at a sample, where it is known.
+    pub fn clock_at(&self, sample: usize) -> Option<f64> {
+        let all = || self.clock_mhz.first().filter(|_| self.clock_mhz.len() == 1);
+        self.clock_mhz.get(sample).or_else(all).copied()
+    }
+
+    /// The same as a run keeps it: times to 0.1 ns, finer than any clock, and one clock where all
+    /// samples had the same.
+    pub fn kept(mut self) -> Measured {
+        for list in [
+            &mut self.device_ns,
+            &mut self.host_ns,
+            &mut self.host_reference_ns,
+            &mut self.cpu_ns,
+        ] {
+            for time in list.iter_mut().filter(|time| time.0 >= 1.0) {
+                time.0 = (time.0 * 10.0).round() / 10.0;
+            }
+        }
+        if self.clock_mhz.windows(2).all(|two| two[0] == two[1]) {
+            self.clock_mhz.truncate(1);
+        }
+        self
+    }
 }
 
 /// What the last timed call computed, held to float64 after the samples.

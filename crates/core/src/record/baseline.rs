@@ -64,7 +64,7 @@ struct BaselineHeader {
 struct CaseLine {
     /// The case.
     case: CaseId,
-    #[serde(flatten)]
+    /// What was measured of it.
     record: CaseRecord,
 }
 
@@ -205,29 +205,28 @@ pub fn read(path: &Path) -> Result<Side, RecordError> {
     let mut cases: BTreeMap<CaseId, CaseRecord> = BTreeMap::new();
     let mut damage = Vec::new();
     let plan: BTreeSet<&CaseId> = stored.header.plan.iter().collect();
-    while let Some(read) = file.read::<BaselineLine>()? {
+    while let Some(read) = file.read::<CaseLine>()? {
         let problem = match read {
-            Ok(BaselineLine::Case(case)) if !plan.contains(&case.case) => {
-                format!("{:?} is no case of its plan", case.case.0)
+            Ok(CaseLine { case, .. }) if !plan.contains(&case) => {
+                format!("{:?} is no case of its plan", case.0)
             }
             // Two lines of one case are what a merge of two baselines leaves: neither is the
             // right one.
-            Ok(BaselineLine::Case(case)) if cases.contains_key(&case.case) => {
-                let problem = format!("{} stands there twice", case.case);
+            Ok(CaseLine { case, .. }) if cases.contains_key(&case) => {
+                let problem = format!("{case} stands there twice");
                 let reason = format!("line {}: {problem}", file.number);
-                cases.insert(case.case, CaseRecord::empty(Status::Missing { reason }));
+                cases.insert(case, CaseRecord::empty(Status::Missing { reason }));
                 problem
             }
-            Ok(BaselineLine::Case(case)) => {
-                let objection = case.record.objection();
-                let objection = objection.map(|objection| format!("{}: {objection}", case.case));
-                cases.insert(case.case, case.record);
+            Ok(CaseLine { case, record }) => {
+                let objection = record.objection();
+                let objection = objection.map(|objection| format!("{case}: {objection}"));
+                cases.insert(case, record);
                 match objection {
                     Some(objection) => objection,
                     None => continue,
                 }
             }
-            Ok(BaselineLine::Baseline(_)) => "a second header".to_owned(),
             Err(problem) => problem,
         };
         damage.push(format!("line {}: {problem}", file.number));

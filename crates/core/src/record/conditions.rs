@@ -42,12 +42,12 @@ pub struct Conditions {
 impl Conditions {
     /// Takes in one invocation.
     pub(super) fn add(&mut self, measurement: &Measurement) {
-        self.synchronised += u32::from(measurement.synchronised);
-        if let Some(reason) = &measurement.input_sets_reason {
+        self.synchronised += u32::from(measurement.samples.synchronised);
+        if let Some(reason) = &measurement.samples.input_sets_reason {
             self.fewer_input_sets += 1;
             self.fewer_input_sets_reason = Some(reason.clone());
         }
-        let Some(state) = &measurement.state else {
+        let Some(state) = &measurement.samples.state else {
             return;
         };
         self.known += 1;

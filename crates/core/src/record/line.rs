@@ -35,33 +35,36 @@ pub fn write<T: Serialize>(record: &T) -> serde_json::Result<String> {
 /// # Errors
 /// What is wrong with it, as a sentence.
 pub fn read<T: DeserializeOwned>(line: &str) -> Result<T, String> {
-    parse(&body(line)?)
+    check(line)?;
+    parse(line)
 }
 
-/// The JSON object of a line, whose checksum is right.
+/// Checks the checksum of a line.
 ///
 /// # Errors
 /// What is wrong with it, as a sentence.
-pub fn body(line: &str) -> Result<String, String> {
+pub fn check(line: &str) -> Result<(), String> {
     let (body, rest) = line
         .rsplit_once(MARK)
         .ok_or("it is cut off or not a line of regatta's (no checksum)")?;
     let sum = rest
         .strip_suffix("\"}")
         .ok_or("it is cut off within its checksum")?;
-    let body = format!("{body}}}");
-    match format!("{:08x}", crc32fast::hash(body.as_bytes())) == sum {
-        true => Ok(body),
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(body.as_bytes());
+    hasher.update(b"}");
+    match format!("{:08x}", hasher.finalize()) == sum {
+        true => Ok(()),
         false => Err("it was edited: its checksum does not match".to_owned()),
     }
 }
 
-/// Reads the object of a line; members that the type has not are passed over.
+/// Reads the object of a line; members that the type has not are passed over, as the checksum is.
 ///
 /// # Errors
 /// What is wrong with it, as a sentence.
-pub fn parse<T: DeserializeOwned>(body: &str) -> Result<T, String> {
-    serde_json::from_str(body)
+pub fn parse<T: DeserializeOwned>(line: &str) -> Result<T, String> {
+    serde_json::from_str(line)
         .map_err(|error| one_line(&format!("it holds something unknown: {error}")))
 }
 
@@ -165,21 +168,25 @@ impl<'p> Lines<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
+    use serde::Deserialize;
 
     #[test]
     fn lines_read_back_and_changes_are_seen() {
-        let record = BTreeMap::from([("a", 1), ("b", 2)]);
-        let line = write(&record).unwrap();
+        #[derive(Serialize, Deserialize)]
+        struct Record {
+            a: u32,
+            b: u32,
+        }
+        let line = write(&Record { a: 1, b: 2 }).unwrap();
         assert_eq!(line, "{\"a\":1,\"b\":2,\"sum\":\"cf41ce83\"}\n");
         let line = line.trim_end();
-        let back: BTreeMap<String, i32> = read(line).unwrap();
-        assert_eq!(back["b"], 2);
+        let back: Record = read(line).unwrap();
+        assert_eq!((back.a, back.b), (1, 2));
         let edited = line.replace("\"b\":2", "\"b\":3");
-        let error = read::<BTreeMap<String, i32>>(&edited).unwrap_err();
+        let error = read::<Record>(&edited).err().unwrap();
         assert!(error.contains("edited"), "{error}");
         for end in 0..line.len() {
-            assert!(read::<BTreeMap<String, i32>>(&line[..end]).is_err());
+            assert!(read::<Record>(&line[..end]).is_err());
         }
     }
 }

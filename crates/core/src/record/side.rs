@@ -59,7 +59,6 @@ impl Side {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CaseRecord {
     /// Whether there is anything to judge.
-    #[serde(flatten)]
     pub status: Status,
     /// What each invocation gave, in the order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -113,7 +112,7 @@ fn none(parameters: &BTreeMap<String, ParamValue>) -> bool {
 /// Whether there is anything to judge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(tag = "status", rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Checked and timed in every invocation.
     Measured,

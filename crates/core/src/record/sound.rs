@@ -42,30 +42,18 @@ impl Entry {
 impl Measurement {
     /// What in it cannot be, as a sentence.
     pub fn objection(&self) -> Option<String> {
-        let samples = self.device_ns.len();
-        let beside = [
-            ("host_ns", self.host_ns.len()),
-            ("host_reference_ns", self.host_reference_ns.len()),
-            ("cpu_ns", self.cpu_ns.len()),
-            ("preempted", self.preempted.len()),
-            ("clock_mhz", self.clock_mhz.len()),
-        ];
-        for (name, there) in beside {
-            if there > 0 && there != samples {
-                return Some(format!("{samples} device times, but {there} of {name}"));
-            }
-        }
-        times("device_ns", &self.device_ns)
-            .or_else(|| times("host_ns", &self.host_ns))
-            .or_else(|| times("host_reference_ns", &self.host_reference_ns))
-            .or_else(|| times("cpu_ns", &self.cpu_ns))
+        let samples = &self.samples;
+        let bad = |(name, list)| times(name, list);
+        samples
+            .uneven()
+            .or_else(|| samples.times().into_iter().find_map(bad))
             .or_else(|| times("first_call_ns", &[self.first_call_ns]))
-            .or_else(|| clocks("clock_mhz", &self.clock_mhz))
+            .or_else(|| clocks("clock_mhz", &samples.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
             .or_else(|| errors("errors_after", self.errors_after.values()))
-            .or_else(|| self.state.as_deref().and_then(of_state))
+            .or_else(|| samples.state.as_ref().and_then(of_state))
             .or_else(|| self.ground.as_deref().and_then(Ground::objection))
-            .or_else(|| self.peak_bytes?.objection(PEAK))
+            .or_else(|| samples.peak_bytes?.objection(PEAK))
             .or_else(|| self.structure.as_ref().and_then(Structure::objection))
             .or_else(|| self.counters.as_deref().and_then(Counters::objection))
     }
@@ -255,13 +243,17 @@ mod tests {
 
     use crate::record::testing::{timed, with};
     use crate::suite::rules::Policy;
+    use regatta_worker::protocol::Measured;
     use regatta_worker::units::Bytes;
 
     fn measured() -> Measurement {
         Measurement {
-            device_ns: quantities([5120.0, 5088.0]),
-            host_ns: quantities([100.0, 90.0]),
-            clock_mhz: vec![1980.0, 1980.0],
+            samples: Measured {
+                device_ns: quantities([5120.0, 5088.0]),
+                host_ns: quantities([100.0, 90.0]),
+                clock_mhz: vec![1980.0, 1980.0],
+                ..Measured::default()
+            },
             first_call_ns: Nanoseconds(1e6),
             errors: [("out".to_owned(), 1e-7)].into(),
             ..Measurement::default()
@@ -283,15 +275,15 @@ mod tests {
                 "first_call_ns holds -5 ns: no time is negative or nothing",
             ),
             (
-                objection(|m| m.device_ns[1] = Nanoseconds(1e300)),
+                objection(|m| m.samples.device_ns[1] = Nanoseconds(1e300)),
                 "device_ns holds 1e300 ns: it is beyond any clock",
             ),
             (
-                objection(|m| m.device_ns[0] = Nanoseconds(1e-9)),
+                objection(|m| m.samples.device_ns[0] = Nanoseconds(1e-9)),
                 "device_ns holds 1e-9 ns: no clock shows so little",
             ),
             (
-                objection(|m| m.clock_mhz[0] = -1980.0),
+                objection(|m| m.samples.clock_mhz[0] = -1980.0),
                 "clock_mhz holds -1980 MHz: no device runs at it",
             ),
             (
@@ -310,19 +302,19 @@ mod tests {
                 "ground.foreign is -1: no machine shows it",
             ),
             (
-                objection(|m| m.host_ns.truncate(1)),
+                objection(|m| m.samples.host_ns.truncate(1)),
                 "2 device times, but 1 of host_ns",
             ),
             (
-                objection(|m| m.peak_bytes = Some(Bytes(1 << 63))),
+                objection(|m| m.samples.peak_bytes = Some(Bytes(1 << 63))),
                 "peak_bytes is 9223372036854775808 bytes: no machine has so many",
             ),
             (
                 objection(|m| {
-                    m.state = Some(Box::new(DeviceState {
+                    m.samples.state = Some(DeviceState {
                         power_w: Some(-1.0),
                         ..DeviceState::default()
-                    }));
+                    });
                 }),
                 "state.power_w is -1",
             ),

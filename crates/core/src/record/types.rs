@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{Activity, Counters, Division, Structure};
 use regatta_worker::attention::{CaseId, ParamValue};
-use regatta_worker::protocol::Taken;
-use regatta_worker::units::{Bytes, Nanoseconds};
+use regatta_worker::protocol::{Measured, Taken};
+use regatta_worker::units::Nanoseconds;
 
 pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::{Disturbance, Ground};
@@ -28,7 +28,6 @@ pub struct Entry {
     /// Counts from 0; those from `settings.invocations` on are of cases that were open.
     pub invocation: u32,
     /// What came of it.
-    #[serde(flatten)]
     pub outcome: Outcome,
     /// How the process came to be that it was put to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +41,7 @@ pub struct Entry {
 )]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(tag = "status", rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// Checked and timed; or checked and counted, without a sample, where the run's
     /// settings say `structure_only`.
@@ -97,27 +96,12 @@ impl Fault {
 }
 
 /// Samples and what belongs to them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measurement {
-    /// How long the device worked, a sample each.
-    pub device_ns: Vec<Nanoseconds>,
-    /// How long the host needed to issue the call; empty where the two are one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub host_ns: Vec<Nanoseconds>,
-    /// How long a reference operation of the same framework took on the host, right after each
-    /// call; empty where there is none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub host_reference_ns: Vec<Nanoseconds>,
-    /// Processor time of the worker's process in each call; empty where unknown.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cpu_ns: Vec<Nanoseconds>,
-    /// How often the worker lost a core in each sample; empty where unknown.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub preempted: Vec<u32>,
-    /// Clock of the device in MHz; empty where unknown.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub clock_mhz: Vec<f64>,
+    /// The samples, and how they were taken.
+    #[serde(default)]
+    pub samples: Measured,
     /// The first call.
     pub first_call_ns: Nanoseconds,
     /// What of it was compiling, loading and the like; `None`: not known.
@@ -136,15 +120,6 @@ pub struct Measurement {
     /// time gives no rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
-    /// Most device memory in use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_bytes: Option<Bytes>,
-    /// State of the device right after the samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<Box<DeviceState>>,
-    /// True when the call itself waits for the device: `device_ns` then holds waits.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub synchronised: bool,
     /// What each parameter became.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, ParamValue>,
@@ -165,60 +140,13 @@ pub struct Measurement {
     /// What hardware counted of its kernels; in the first invocations, where it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<Counters>>,
-    /// Sets of inputs that the samples were taken on, with those of the first call.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub input_sets: u32,
-    /// Why there were fewer than asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_sets_reason: Option<String>,
-    /// The same of the last timed call; empty where results were checked before timing only.
+    /// `errors` of the last timed call; empty where results were checked before timing only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors_after: BTreeMap<String, f64>,
 }
 
 /// Parts of a first call by what they are: `compiling`, `loading`.
 pub type Parts = BTreeMap<String, Taken>;
-
-impl Default for Measurement {
-    /// Nothing measured, on one set of inputs.
-    fn default() -> Measurement {
-        Measurement {
-            device_ns: Vec::new(),
-            host_ns: Vec::new(),
-            host_reference_ns: Vec::new(),
-            cpu_ns: Vec::new(),
-            preempted: Vec::new(),
-            clock_mhz: Vec::new(),
-            first_call_ns: Nanoseconds::ZERO,
-            first_call_parts: None,
-            first_call_disturbed: false,
-            ground: None,
-            disturbed: Vec::new(),
-            several: false,
-            peak_bytes: None,
-            state: None,
-            synchronised: false,
-            effective: BTreeMap::new(),
-            tuned: Choices::new(),
-            errors: BTreeMap::new(),
-            structure: None,
-            activity: None,
-            division: None,
-            counters: None,
-            input_sets: 1,
-            input_sets_reason: None,
-            errors_after: BTreeMap::new(),
-        }
-    }
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn is_one(number: &u32) -> bool {
-    *number == 1
-}
 
 /// The last line of a run that was measured to its end, judged, and reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -12,8 +12,9 @@ use super::document::nearest;
 pub use super::selector::Selector;
 use super::selector::matches_name;
 use super::structural::{Action, Kind, Limit};
+pub use crate::metric::{Metric, Values};
 use regatta_worker::attention::{Case, FACETS};
-use regatta_worker::units::{Bytes, Nanoseconds, Ratio, Share};
+use regatta_worker::units::{Ratio, Share};
 
 /// Everything a suite demands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,165 +73,6 @@ impl Expectation {
                 };
                 (facet.to_owned(), value)
             })
-            .collect()
-    }
-}
-
-/// A quantity that is compared. [`Metric::ALL`] is the only list of them: run file, judge, tables
-/// and schema go through it.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// How long the device worked on a call: the median of an invocation's samples.
-    #[default]
-    Device,
-    /// The 9th of 10 of these samples: what a call takes at its slowest.
-    DeviceP90,
-    /// How long the host needed to issue the call.
-    Host,
-    /// How long the first call of a process took, with all that is done once.
-    FirstCall,
-    /// Most device memory in use.
-    PeakMemory,
-    /// CPU time of a call, of all threads, of a worker that runs on the CPU.
-    CpuTime,
-}
-
-/// What there is to know of a metric.
-struct MetricInfo {
-    /// The key everywhere.
-    key: &'static str,
-    /// The name for people.
-    text: &'static str,
-    /// The smallest relative change that counts, in thresholds of the device time; a metric that
-    /// varies otherwise has one of its own ([`MetricInfo::own`]).
-    of_device: f64,
-    /// The smallest relative change that counts, at the least.
-    own: f64,
-    /// The smallest change that counts, in nanoseconds or bytes: a fraction of nearly nothing is
-    /// nothing.
-    least: f64,
-}
-
-/// In the order of [`Metric`].
-///
-/// - *Slow tenth*: the 9th of 10 samples varies several times more than their median.
-/// - *Host*: with a reference operation it varies by 8 % between processes, without by 40 %.
-/// - *First call*: it depends on caches that no run controls, compiled kernels above all.
-#[rustfmt::skip]
-const INFO: [MetricInfo; 6] = [
-    MetricInfo { key: "device", text: "device time", of_device: 1.0, own: 0.0, least: 0.0 },
-    MetricInfo { key: "device_p90", text: "slow tenth", of_device: 3.0, own: 0.10, least: 2e3 },
-    MetricInfo { key: "host", text: "host time", of_device: 0.0, own: 0.20, least: 10e3 },
-    MetricInfo { key: "first_call", text: "first call", of_device: 0.0, own: 1.0, least: 50e6 },
-    MetricInfo { key: "peak_memory", text: "peak memory", of_device: 0.0, own: 0.10, least: 16.0 * 1024.0 * 1024.0 },
-    MetricInfo { key: "cpu_time", text: "CPU time", of_device: 1.0, own: 0.05, least: 10e3 },
-];
-
-impl Metric {
-    /// Every metric, in the order in which tables show them.
-    pub const ALL: [Metric; 6] = [
-        Metric::Device,
-        Metric::DeviceP90,
-        Metric::Host,
-        Metric::FirstCall,
-        Metric::PeakMemory,
-        Metric::CpuTime,
-    ];
-
-    fn info(self) -> &'static MetricInfo {
-        &INFO[self as usize]
-    }
-
-    /// The metric of this key.
-    pub fn named(key: &str) -> Option<Metric> {
-        Metric::ALL.into_iter().find(|metric| metric.key() == key)
-    }
-
-    /// Its key in suites, files and tables.
-    pub fn key(self) -> &'static str {
-        self.info().key
-    }
-
-    /// As a reader calls it.
-    pub fn text(self) -> &'static str {
-        self.info().text
-    }
-
-    /// The smallest change that counts, in nanoseconds or bytes.
-    pub fn least_change(self) -> f64 {
-        self.info().least
-    }
-
-    /// A value with its unit.
-    pub fn value(self, value: f64) -> String {
-        match self {
-            Metric::PeakMemory => Bytes(value as u64).to_string(),
-            _ => Nanoseconds(value).to_string(),
-        }
-    }
-
-    /// Where the time was taken, to end a sentence; nothing for the device, which is usual.
-    pub fn where_timed(self) -> &'static str {
-        match self {
-            Metric::Device => "",
-            Metric::DeviceP90 => " in its slow tenth",
-            Metric::Host => " on the host",
-            Metric::FirstCall => " in its first call",
-            Metric::PeakMemory => " of memory",
-            Metric::CpuTime => " of CPU time",
-        }
-    }
-
-    /// True for a time on the wall, in which other programs on the same cores are.
-    pub fn is_wall_time(self) -> bool {
-        matches!(self, Metric::Device | Metric::DeviceP90 | Metric::Host)
-    }
-}
-
-/// The value of each metric in one invocation; a metric may have none.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schemas", schemars(with = "BTreeMap<Metric, f64>"))]
-#[serde(from = "BTreeMap<Metric, f64>", into = "BTreeMap<Metric, f64>")]
-pub struct Values([Option<f64>; Metric::ALL.len()]);
-
-impl Values {
-    /// The value of a metric.
-    pub fn get(&self, metric: Metric) -> Option<f64> {
-        self.0[metric as usize]
-    }
-
-    /// Sets it, or takes it away.
-    pub fn set(&mut self, metric: Metric, value: Option<f64>) {
-        self.0[metric as usize] = value;
-    }
-}
-
-impl Default for Values {
-    fn default() -> Values {
-        Values([None; Metric::ALL.len()])
-    }
-}
-
-impl From<BTreeMap<Metric, f64>> for Values {
-    fn from(by_metric: BTreeMap<Metric, f64>) -> Values {
-        let mut values = Values::default();
-        for (metric, value) in by_metric {
-            values.set(metric, Some(value));
-        }
-        values
-    }
-}
-
-impl From<Values> for BTreeMap<Metric, f64> {
-    fn from(values: Values) -> BTreeMap<Metric, f64> {
-        let known = Metric::ALL.into_iter();
-        known
-            .filter_map(|metric| Some((metric, values.get(metric)?)))
             .collect()
     }
 }
@@ -343,9 +185,8 @@ const DAY: [Share; 2] = [Share(0.01), Share(0.03)];
 impl Policy {
     /// The smallest relative change of a metric that counts.
     pub fn threshold_of(&self, metric: Metric) -> Share {
-        let info = metric.info();
         let own = self.thresholds.get(&metric).copied();
-        own.unwrap_or(Share(info.own.max(info.of_device * self.threshold.0)))
+        own.unwrap_or_else(|| metric.threshold(self.threshold))
     }
 
     /// True for a metric that is not compared.
@@ -393,32 +234,6 @@ impl Default for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_metric_has_one_key_everywhere() {
-        for (place, metric) in Metric::ALL.into_iter().enumerate() {
-            assert_eq!(metric as usize, place, "{metric:?}");
-            assert_eq!(Metric::named(metric.key()), Some(metric));
-            assert_eq!(serde_json::to_value(metric).unwrap(), metric.key());
-        }
-        let keys: BTreeSet<&str> = Metric::ALL.into_iter().map(Metric::key).collect();
-        let texts: BTreeSet<&str> = Metric::ALL.into_iter().map(Metric::text).collect();
-        assert_eq!((keys.len(), texts.len()), (INFO.len(), INFO.len()));
-        assert_eq!(Metric::named("device time"), None);
-    }
-
-    #[test]
-    fn values_are_written_by_metric_those_that_there_are() {
-        let mut values = Values::default();
-        values.set(Metric::Host, Some(2.5));
-        values.set(Metric::PeakMemory, Some(4096.0));
-        values.set(Metric::CpuTime, Some(1.0));
-        values.set(Metric::CpuTime, None);
-        let text = serde_json::to_string(&values).unwrap();
-        assert_eq!(text, r#"{"host":2.5,"peak_memory":4096.0}"#);
-        assert_eq!(serde_json::from_str::<Values>(&text).unwrap(), values);
-        assert!(serde_json::from_str::<Values>(r#"{"hots":1.0}"#).is_err());
-    }
 
     #[test]
     fn a_threshold_is_the_suites_or_follows_from_that_of_the_device() {

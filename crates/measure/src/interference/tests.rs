@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::*;
 use crate::testing::hello;
 use regatta_core::machine::DeviceState;
+use regatta_worker::protocol::Measured;
 
 const STAT: &str = "\
 cpu  1639175 12851 169644 494005 5637 0 1197 1448 0 0
@@ -231,10 +232,13 @@ fn a_processors_counters_speak_of_it_alone_and_a_gpus_state_of_that() {
         ..Measurement::default()
     };
     let shared = Measurement {
-        state: Some(Box::new(DeviceState {
-            other_processes: Some(1),
-            ..DeviceState::default()
-        })),
+        samples: Measured {
+            state: Some(DeviceState {
+                other_processes: Some(1),
+                ..DeviceState::default()
+            }),
+            ..Measured::default()
+        },
         ..Measurement::default()
     };
     for (kind, found, wanted) in [

@@ -250,7 +250,7 @@ fn the_results_of_one_set_and_of_several_are_kept_as_they_were_checked() {
         let Outcome::Measured(measurement) = &outcomes[0] else {
             panic!("{outcomes:?}");
         };
-        assert_eq!(measurement.input_sets, sets);
+        assert_eq!(measurement.samples.input_sets, sets);
         assert_eq!(measurement.errors["out"], 1e-7);
         let after = measurement.errors_after.get("out");
         assert_eq!(after, (sets == 3).then_some(&1e-7));

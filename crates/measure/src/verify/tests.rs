@@ -351,14 +351,17 @@ fn samples_that_no_clock_gives_are_refused() {
         (with(&pair, &[], &[-1980.0, 1980.0]), "-1980 MHz"),
         (with(&pair, &[], &[0.0, 1980.0]), "of 0 MHz"),
         (with(&pair, &[], &[1980.0, 1e308]), "MHz"),
-        (with(&pair, &[], &[1980.0]), "1 of clock_mhz"),
+        (with(&pair, &[], &[1980.0; 3]), "3 of clock_mhz"),
     ] {
         let error = samples(&problem, &device("x"), &asked(2, 2), &measured).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
     let plain = with(&pair, &[1.0, 2.0], &[1980.0, 210.0]);
-    let held = samples(&problem, &device("x"), &asked(2, 2), &plain);
-    assert_eq!(held, Ok(()));
+    let one_clock = with(&pair, &[1.0, 2.0], &[1980.0]);
+    for measured in [plain, one_clock] {
+        let held = samples(&problem, &device("x"), &asked(2, 2), &measured);
+        assert_eq!(held, Ok(()));
+    }
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl InvocationSamples {
         let Outcome::Measured(measurement) = &entry.outcome else {
             return None;
         };
-        let all = numbers(&measurement.device_ns);
+        let all = numbers(&measurement.samples.device_ns);
         let every = all.len().div_ceil(most.max(1)).max(1);
         Some(InvocationSamples {
             device_ns: all.into_iter().step_by(every).collect(),

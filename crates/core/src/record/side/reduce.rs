@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{CaseRecord, Invocation, Side, Status, is_time, median};
+use super::{CaseRecord, Invocation, Side, Status, median};
 use crate::last_words;
 use crate::machine::{Counters, Division, Work, moves_data, normalised, short};
+use crate::metric::Values;
 use crate::record::choices;
 use crate::record::first_call;
 use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
-use crate::suite::rules::{Metric, Values};
 use regatta_worker::attention::{CaseId, ParamValue};
-use regatta_worker::units::{Nanoseconds, numbers};
 
 impl Side {
     /// Reduces a run.
@@ -121,8 +120,10 @@ impl Fold {
     fn learn(&mut self, number: u32, measurement: &Measurement) {
         let record = &mut self.record;
         record.learn(number, measurement);
-        record.samples += measurement.device_ns.len() as u64;
-        record.clock_mhz.extend(median(&measurement.clock_mhz));
+        record.samples += measurement.samples.device_ns.len() as u64;
+        record
+            .clock_mhz
+            .extend(median(&measurement.samples.clock_mhz));
         record
             .invocations
             .push(Invocation::reduced(number, measurement));
@@ -135,7 +136,7 @@ impl Fold {
             self.parts.extend(measurement.first_call_parts.clone());
         }
         self.before_only += u32::from(measurement.errors_after.is_empty());
-        if measurement.device_ns.is_empty() {
+        if measurement.samples.device_ns.is_empty() {
             self.without.get_or_insert(number);
         }
     }
@@ -196,43 +197,14 @@ impl Fold {
 impl Invocation {
     /// Reduces the samples of an invocation to a value a metric.
     fn reduced(number: u32, measurement: &Measurement) -> Invocation {
-        let mut values = Values::default();
-        let first_call_ns = measurement.first_call_ns.0;
-        for (metric, value) in [
-            (Metric::Device, median(&numbers(&measurement.device_ns))),
-            (Metric::DeviceP90, ninth_of_ten(&measurement.device_ns)),
-            (Metric::Host, median(&numbers(&measurement.host_ns))),
-            (
-                Metric::FirstCall,
-                (first_call_ns > 0.0).then_some(first_call_ns),
-            ),
-            (
-                Metric::PeakMemory,
-                measurement.peak_bytes.map(|of| (of.0 as f64).max(1.0)),
-            ),
-            (Metric::CpuTime, median(&numbers(&measurement.cpu_ns))),
-        ] {
-            // A file can be edited: what no clock can have shown is left out.
-            values.set(metric, value.filter(|value| is_time(Nanoseconds(*value))));
-        }
         Invocation {
             number,
-            values,
-            host_reference_ns: median(&measurement.host_reference_ns),
+            values: Values::reduced(measurement),
+            host_reference_ns: median(&measurement.samples.host_reference_ns),
             disturbed: measurement.disturbed.clone(),
             first_call_disturbed: measurement.first_call_disturbed,
         }
     }
-}
-
-/// The 9th of 10 samples, by rank; `None` for fewer than 10.
-fn ninth_of_ten(samples: &[Nanoseconds]) -> Option<f64> {
-    let mut sorted = numbers(samples);
-    let place = (9 * sorted.len()).div_ceil(10).checked_sub(1)?;
-    (sorted.len() >= 10).then(|| {
-        let (_, value, _) = sorted.select_nth_unstable_by(place, f64::total_cmp);
-        *value
-    })
 }
 
 /// The kernels that compute, of the first invocation and of the first with others.

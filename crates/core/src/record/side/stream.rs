@@ -88,19 +88,23 @@ mod tests {
     use crate::record::types::{Fault, Measurement, Outcome, Owed};
     use crate::record::{run_file, types::BaseId};
     use regatta_worker::attention::{CaseId, ParamValue};
+    use regatta_worker::protocol::Measured;
     use regatta_worker::units::{Nanoseconds, quantities};
 
     /// Everything that a measurement can hold.
     fn full(ns: f64) -> Outcome {
         let ran = Operation::new(Work::Kernel(Named::default()), 0, ns as u64);
         Outcome::Measured(Measurement {
-            device_ns: quantities([ns, 2.5 * ns, 0.1 + ns]),
-            host_ns: quantities([9.0, 8.0, 7.0]),
+            samples: Measured {
+                device_ns: quantities([ns, 2.5 * ns, 0.1 + ns]),
+                host_ns: quantities([9.0, 8.0, 7.0]),
+                state: Some(DeviceState {
+                    sm_mhz: Some(1980.0),
+                    ..DeviceState::default()
+                }),
+                ..Measured::default()
+            },
             first_call_ns: Nanoseconds(1e6),
-            state: Some(Box::new(DeviceState {
-                sm_mhz: Some(1980.0),
-                ..DeviceState::default()
-            })),
             effective: [("num_splits_key".to_owned(), ParamValue::Int(157))].into(),
             errors: [("dq".to_owned(), 2e-5), ("dk".to_owned(), 0.5 / ns)].into(),
             structure: Some(Structure {

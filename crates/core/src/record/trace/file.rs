@@ -164,10 +164,10 @@ fn take(
     operators: &mut Vec<Arc<str>>,
     text: &str,
 ) -> Result<bool, String> {
-    let body = line::body(text)?;
-    let kind = line::parse::<TraceLineKind>(&body)?.kind;
+    line::check(text)?;
+    let kind = line::parse::<TraceLineKind>(text)?.kind;
     if matches!(kind.as_str(), "kernel" | "copy" | "set") {
-        let numbered: Numbered = line::parse(&body)?;
+        let numbered: Numbered = line::parse(text)?;
         let operation = numbered.with_operator(|number| operators.get(number as usize).cloned());
         if let Some(objection) = operation.objection() {
             return Err(objection.to_owned());
@@ -175,7 +175,7 @@ fn take(
         recording.operations.push(operation);
         return Ok(false);
     }
-    match line::parse(&body)? {
+    match line::parse(text)? {
         TraceLine::Process(mut process) => {
             // As they are written; a file that was edited may have them otherwise.
             process.moments.iter_mut().for_each(Moments::settle);

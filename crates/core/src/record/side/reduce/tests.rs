@@ -1,17 +1,26 @@
 //! Records from outcomes made by hand.
 
 use super::*;
+use crate::metric::Metric;
 use crate::record::disturbance::Disturbance;
 use crate::record::testing::header;
-use regatta_worker::units::{Bytes, quantities};
+use regatta_worker::protocol::Measured;
+use regatta_worker::units::{Bytes, Nanoseconds, numbers, quantities};
 
 const CASE: &str = "cpu/flash:s64,d64";
 
 fn measured(ns: f64) -> Outcome {
-    Outcome::Measured(Measurement {
+    Outcome::Measured(sampled(Measured {
         device_ns: vec![Nanoseconds(ns)],
+        ..Measured::default()
+    }))
+}
+
+fn sampled(samples: Measured) -> Measurement {
+    Measurement {
+        samples,
         ..Measurement::default()
-    })
+    }
 }
 
 fn refused() -> Outcome {
@@ -83,22 +92,24 @@ fn an_invocation_is_one_value_a_metric() {
         (11, Some(60.0), Some(100.0)),
         (20, Some(105.0), Some(180.0)),
     ] {
-        let values = of(Measurement {
+        let values = of(sampled(Measured {
             device_ns: samples(number),
-            ..Measurement::default()
-        })
+            ..Measured::default()
+        }))
         .values;
         assert_eq!(values.get(Metric::Device), median, "of {number}");
         assert_eq!(values.get(Metric::DeviceP90), slow, "of {number}");
     }
     let all = of(Measurement {
-        device_ns: samples(3),
-        host_ns: quantities([7.0, 9.0, 8.0]),
-        host_reference_ns: quantities([2.0, 4.0, 3.0]),
-        cpu_ns: quantities([40.0, 20.0, 90.0]),
         first_call_ns: Nanoseconds(1e6),
-        peak_bytes: Some(Bytes(4096)),
-        ..Measurement::default()
+        ..sampled(Measured {
+            device_ns: samples(3),
+            host_ns: quantities([7.0, 9.0, 8.0]),
+            host_reference_ns: quantities([2.0, 4.0, 3.0]),
+            cpu_ns: quantities([40.0, 20.0, 90.0]),
+            peak_bytes: Some(Bytes(4096)),
+            ..Measured::default()
+        })
     });
     let values: Vec<_> = Metric::ALL.map(|metric| all.values.get(metric)).into();
     let (first, peak) = (Some(1e6), Some(4096.0));
@@ -109,10 +120,10 @@ fn an_invocation_is_one_value_a_metric() {
     let none = of(Measurement::default());
     assert_eq!(none.values, Values::default());
     assert_eq!(none.host_reference_ns, None);
-    let nothing = of(Measurement {
+    let nothing = of(sampled(Measured {
         peak_bytes: Some(Bytes(0)),
-        ..Measurement::default()
-    });
+        ..Measured::default()
+    }));
     assert_eq!(nothing.values.get(Metric::PeakMemory), Some(1.0));
 }
 
@@ -233,14 +244,16 @@ fn what_differs_between_invocations_is_kept() {
         });
         let splits = splits.map(|splits| ("splits".to_owned(), ParamValue::Int(splits)));
         Outcome::Measured(Measurement {
-            device_ns: vec![Nanoseconds(1.0)],
             effective: splits.into_iter().collect(),
             division: Some(Box::new(Division {
                 calls: 5,
                 time_ns: None,
                 parts: parts.collect(),
             })),
-            ..Measurement::default()
+            ..sampled(Measured {
+                device_ns: vec![Nanoseconds(1.0)],
+                ..Measured::default()
+            })
         })
     };
     let varying = |outcomes: [Outcome; 5]| reduced((0..).zip(outcomes).collect()).varying;
