@@ -1,15 +1,13 @@
 //! What around the samples makes a run's times doubtful, as sentences.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::judgement::Row;
 use regatta_core::machine::{CENSUS, CENSUS_FAILED, INSTRUCTIONS};
 use regatta_core::record::conditions::Conditions;
 use regatta_core::record::disturbance::{told, worst};
-use regatta_core::record::side::{CaseRecord, Side, Status, median};
-use regatta_core::suite::shard::deal;
-use regatta_worker::attention::{Case, CaseId};
-use regatta_worker::units::{Ratio, Share, counted};
+use regatta_core::record::side::{CaseRecord, Side, Status};
+use regatta_worker::attention::CaseId;
+use regatta_worker::units::counted;
 
 /// How many invocations other programs disturbed, of how many cases.
 fn disturbed(head: &Side) -> Option<String> {
@@ -173,66 +171,17 @@ fn not_counted(head: &Side) -> Vec<String> {
 /// More machines than these are counted.
 const NAMED: usize = 6;
 
-/// Fewer cases than these tell nothing of a machine.
-const FEW: usize = 5;
-
 /// What a reader has to know before anything else is read.
-pub(super) fn of_shards(head: &Side, rows: &[Row]) -> Vec<String> {
+pub(super) fn of_shards(head: &Side) -> Option<String> {
     let hosts = &head.header.hosts;
     let names: BTreeSet<&str> = hosts.iter().map(String::as_str).collect();
     let on = match names.len() {
-        0 => return Vec::new(),
+        0 => return None,
         1..=NAMED => names.into_iter().collect::<Vec<_>>().join(", "),
         several => counted(several, "machine"),
     };
-    let mut notes = vec![format!(
+    Some(format!(
         "measured in {} on {on}",
         counted(hosts.len(), "shard")
-    )];
-    notes.extend(apart(head, rows));
-    notes
-}
-
-/// The machines whose cases as a whole moved otherwise than those of all others: that is a
-/// machine's speed sooner than the code's.
-fn apart(head: &Side, rows: &[Row]) -> Vec<String> {
-    let (hosts, threshold) = (&head.header.hosts, head.header.rules.policy.threshold);
-    let plan = head.header.plan.iter();
-    let cases: Vec<Case> = plan.filter_map(|id| id.case().ok()).collect();
-    let shards = deal(&cases, hosts.len() as u32);
-    let on = hosts.iter().zip(&shards).flat_map(|(host, shard)| {
-        let ids = shard.iter().map(Case::id);
-        ids.map(move |id| (id, host.as_str()))
-    });
-    let on: BTreeMap<CaseId, &str> = on.collect();
-    let mut changes: BTreeMap<&str, Vec<Ratio>> = BTreeMap::new();
-    for row in rows {
-        if let (Some(host), Some(ratio)) =
-            (on.get(&row.case), row.change().map(|change| change.ratio))
-        {
-            changes.entry(host).or_default().push(ratio);
-        }
-    }
-    let mut found = Vec::new();
-    for (host, own) in &changes {
-        let others = changes.iter().filter(|(other, _)| *other != host);
-        let others: Vec<Ratio> = others.flat_map(|(_, ratios)| ratios.clone()).collect();
-        if own.len() < FEW || others.len() < FEW {
-            continue;
-        }
-        let (Some(own_median), Some(theirs)) = (median(own), median(&others)) else {
-            continue;
-        };
-        let apart = own_median.0 / theirs.0 - 1.0;
-        if apart.abs() > threshold.0 {
-            let word = if apart > 0.0 { "longer" } else { "shorter" };
-            found.push(format!(
-                "the {} of {host} took {} {word} as a whole than those of the other machines \
-                 did: the machine, sooner than the code",
-                counted(own.len(), "case"),
-                Share(apart.abs()),
-            ));
-        }
-    }
-    found
+    ))
 }

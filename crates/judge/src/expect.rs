@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::causes::{self, Clock, Pair};
 use super::complete::allowed;
 use super::judgement::{Cause, ExpectationResult, Word};
-use super::metrics::{Interference, Value, Values, as_parallel, ruling, values_of};
+use super::metrics::{Value, Values, as_parallel, interference, ruling, values_of};
 use super::rule::{Comparison, GATE_ERROR, LOOKS, Series, Terms, compare};
 use super::structure::multiprocessors;
 use regatta_core::record::side::{CaseRecord, Side, Status};
@@ -298,8 +298,7 @@ fn by_rule(
     }
     let both = values.all / 2;
     let counted = counted(both, "pair");
-    let by = Interference::new([best.record, of.record], values.disturbed / 2, &counted);
-    let why = by.sentence;
+    let (why, advice) = interference([best.record, of.record], values.disturbed / 2, &counted);
     // Who waits for a core is slower on the wall, and takes no more CPU time.
     let cpu = |one: &Candidate| -> Vec<Value> {
         let all = values_of(one.record, Metric::CpuTime, Metric::CpuTime, false);
@@ -326,7 +325,7 @@ fn by_rule(
         None => {
             result.word = Word::Inconclusive;
             (result.may_be_worse, result.open) = (true, values.quiet > 0);
-            result.reason = Some(format!("{why}: {}", by.advice));
+            result.reason = Some(format!("{why}: {advice}"));
         }
     }
 }

@@ -581,6 +581,24 @@ pub struct Uncounted {
 }
 
 impl Uncounted {
+    /// What the head does not report, of which `before` is the base's figure.
+    pub fn new(name: &str, before: Option<u64>, reason: Option<String>) -> Uncounted {
+        Uncounted {
+            name: name.to_owned(),
+            before,
+            reason,
+            inconclusive: false,
+        }
+    }
+
+    /// What both sides report and does not decide whether it is more.
+    pub fn inconclusive(name: &str, reason: String) -> Uncounted {
+        Uncounted {
+            inconclusive: true,
+            ..Uncounted::new(name, None, Some(reason))
+        }
+    }
+
     /// `in the base and not in the head: launches (2), allocations (3): the census failed`.
     pub fn sentence(all: &[Uncounted]) -> Option<String> {
         const NAMED: usize = 6;

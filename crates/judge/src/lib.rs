@@ -9,8 +9,8 @@ mod causes;
 mod comparable;
 mod complete;
 mod conditions;
-mod counts;
 mod expect;
+mod families;
 pub mod history;
 pub mod judgement;
 mod metrics;
@@ -18,7 +18,6 @@ mod rows;
 pub mod rule;
 pub mod spread;
 pub mod structure;
-mod timing;
 pub mod trace;
 mod tuners;
 mod verdict;
@@ -32,7 +31,6 @@ use comparable::{Differences, differences};
 use judgement::{Judgement, Row, SideSummary, Verdict, VerdictOutcome};
 use regatta_core::record::header::in_turn;
 use regatta_core::record::side::{Side, median};
-use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Share, counted};
 use rows::Inputs;
@@ -121,14 +119,10 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         .collect();
     notes.extend(notes_on_rows(&judgement));
     notes.extend(expected.notes);
-    notes.extend(conditions::of_shards(head, &judgement.rows));
+    notes.extend(conditions::of_shards(head));
     notes.extend(conditions::notes(head));
     notes.extend(base.and_then(|base| conditions::counted_in_vain(base, head)));
     notes.extend(policy_note(&judgement));
-    notes.extend(
-        base.filter(|_| paired)
-            .and_then(|base| correlated(base, head)),
-    );
     judgement.notes = notes;
     judgement.verdict = verdict::verdict(&judgement, options);
     judgement
@@ -215,48 +209,6 @@ fn detectable(judgement: &Judgement) -> Option<String> {
         counted(seen.len(), "case")
     ))
 }
-
-/// Where consecutive differences of pairs are correlated, as the rule takes them for independent
-/// (von Neumann, Annals of Mathematical Statistics 12, 1941: the mean squared successive
-/// difference is twice the variance where they are).
-fn correlated(base: &Side, head: &Side) -> Option<String> {
-    let (mut steps, mut squares) = (0.0, 0.0);
-    for (id, record) in &head.cases {
-        let Some(other) = base.cases.get(id) else {
-            continue;
-        };
-        let (before, after) = (other.values(Metric::Device), record.values(Metric::Device));
-        if before.len() != after.len() || before.len() < rule::FEWEST {
-            continue;
-        }
-        let pairs: Vec<f64> = before
-            .iter()
-            .zip(&after)
-            .map(|(b, h)| (h / b).ln())
-            .collect();
-        let count = pairs.len() as f64;
-        let mean = pairs.iter().sum::<f64>() / count;
-        let variance = pairs.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        let stepped = pairs
-            .windows(2)
-            .map(|two| (two[1] - two[0]).powi(2))
-            .sum::<f64>();
-        if variance > 0.0 {
-            steps += stepped / variance;
-            squares += 2.0 * (count - 1.0);
-        }
-    }
-    let correlation = 1.0 - steps / squares;
-    (correlation > CORRELATED && squares >= 80.0).then(|| {
-        format!(
-            "consecutive pairs resemble each other (correlation {correlation:.1}): something \
-             drifts within a pair, so that they tell less than their number"
-        )
-    })
-}
-
-/// Less than this may be chance.
-const CORRELATED: f64 = 0.3;
 
 /// What was not compared of structure, and that expectations need times.
 fn structure_notes(judgement: &Judgement) -> Option<String> {

@@ -5,7 +5,8 @@
 //! regression alone: a disturbed invocation never shows *same*.
 
 use super::judgement::{Change, MetricRow, Uncounted, Word};
-use super::rule::{Answer, Comparison, FEWEST, LOOKS, Series, Terms, compare, fewest_to_show};
+use super::rows::Inputs;
+use super::rule::{Comparison, FEWEST, LOOKS, Series, Terms, compare, fewest_to_show};
 use regatta_core::record::disturbance::{told, worst};
 use regatta_core::record::side::{CaseRecord, Invocation};
 use regatta_core::record::types::RunHeader;
@@ -14,21 +15,6 @@ use regatta_worker::units::{Ratio, Share, counted};
 
 /// More pairs than these are not asked for: they would hardly help.
 const MOST_ASKED: f64 = 200.0;
-
-/// How the metrics of two sides are compared.
-#[derive(Clone, Copy, Debug)]
-pub struct How<'a> {
-    /// Thresholds, and what is ignored.
-    pub policy: &'a Policy,
-    /// Under what the head was measured.
-    pub header: &'a RunHeader,
-    /// True where base and head were measured in pairs.
-    pub paired: bool,
-    /// One comparison's share of the gate's error.
-    pub error: f64,
-    /// True where no more invocations follow.
-    pub last: bool,
-}
 
 /// What one invocation gives of a metric.
 #[derive(Clone, Copy)]
@@ -115,25 +101,19 @@ impl Values {
     }
 }
 
-/// What other programs did to two records, as a sentence, and what to do about it.
-pub struct Interference {
-    /// `other programs disturbed 5 of 10 invocations (foreign load 1.0 of 2 cores)`.
-    pub sentence: String,
-    /// What to do about it.
-    pub advice: &'static str,
-}
-
-impl Interference {
-    /// So many of `counted` were disturbed.
-    pub fn new(records: [&CaseRecord; 2], disturbed: usize, counted: &str) -> Interference {
-        let all = records.iter().flat_map(|record| &record.invocations);
-        let by = worst(all.flat_map(|one| &one.disturbed));
-        let causes = told(&by);
-        Interference {
-            sentence: format!("other programs disturbed {disturbed} of {counted} ({causes})"),
-            advice: by.first().map_or("", |first| first.advice()),
-        }
-    }
+/// What other programs did to so many of `counted`, as a sentence, and what to do about it.
+pub fn interference(
+    records: [&CaseRecord; 2],
+    disturbed: usize,
+    counted: &str,
+) -> (String, &'static str) {
+    let all = records.iter().flat_map(|record| &record.invocations);
+    let by = worst(all.flat_map(|one| &one.disturbed));
+    let sentence = format!(
+        "other programs disturbed {disturbed} of {counted} ({})",
+        told(&by)
+    );
+    (sentence, by.first().map_or("", |first| first.advice()))
 }
 
 /// Compares a metric of a case; `None` where a side has no value. `day` is what may lie between the
@@ -143,12 +123,13 @@ pub fn metric_row(
     metric: Metric,
     day: Share,
     (base, head): (&CaseRecord, &CaseRecord),
-    how: &How<'_>,
+    how: &Inputs,
+    error: f64,
     cpu: Option<&MetricRow>,
 ) -> Option<MetricRow> {
     let values = values(metric, (base, head), how.paired);
     let medians = (base.median(metric)?, head.median(metric)?);
-    let threshold = threshold(how.policy.threshold_of(metric), metric, medians.0);
+    let threshold = threshold(how.policy().threshold_of(metric), metric, medians.0);
     let series = Series {
         base: &values.base,
         head: &values.head,
@@ -157,7 +138,7 @@ pub fn metric_row(
     let terms = Terms {
         threshold,
         day: day.0.ln_1p(),
-        error: how.error,
+        error,
         last: how.last,
     };
     let compared = compare(series, terms)?;
@@ -181,7 +162,7 @@ pub fn metric_row(
     } else if values.are_disturbed() && (ruling.word != Word::Regressed || !how.paired) {
         // Of pairs, load is in both sides.
         let counted = counted(values.all, "invocation");
-        let by = Interference::new([base, head], values.disturbed, &counted);
+        let (why, advice) = interference([base, head], values.disturbed, &counted);
         let cpu = cpu.filter(|_| metric.is_wall_time());
         // Beside a load that stays, more invocations show no more, but of the CPU time.
         (ruling.may_be_worse, open) = match cpu.map(|cpu| (cpu.word, cpu)) {
@@ -197,13 +178,10 @@ pub fn metric_row(
             Some(cpu) => {
                 let interval = cpu.change.interval();
                 let interval = interval.map_or(String::new(), |of| format!(" {of}"));
-                let reason = format!("same by CPU time{interval}: {}", by.sentence);
+                let reason = format!("same by CPU time{interval}: {why}");
                 (Word::Same, reason)
             }
-            None => (
-                Word::Inconclusive,
-                format!("{}: {}", by.sentence, by.advice),
-            ),
+            None => (Word::Inconclusive, format!("{why}: {advice}")),
         };
         (ruling.word, ruling.reason) = (word, Some(reason));
     }
@@ -247,17 +225,15 @@ pub fn vanished(
         let all = head.invocations.len();
         has(base, *metric) == base.invocations.len() && has(head, *metric) < all
     });
-    lost.map(move |metric| Uncounted {
-        name: metric.text().to_owned(),
-        before: None,
-        reason: Some(match (has(head, metric), head.invocations.len()) {
+    lost.map(move |metric| {
+        let reason = match (has(head, metric), head.invocations.len()) {
             (0, _) => format!(
                 "its worker does not report it, and `ignore = [\"{}\"]` would not judge it",
                 metric.key()
             ),
             (some, all) => format!("{some} of {all} invocations have it"),
-        }),
-        inconclusive: false,
+        };
+        Uncounted::new(metric.text(), None, Some(reason))
     })
 }
 
@@ -295,32 +271,28 @@ impl Ruling {
 /// The word for what the rule says of so many pairs, or of so many invocations a side.
 pub fn ruling(of: &Comparison, terms: &Terms, pairs: usize, paired: bool) -> Ruling {
     let threshold = terms.threshold;
-    let (word, reason) = match of.answer {
-        Answer::Same => (Word::Same, None),
-        Answer::Improved => (Word::Improved, None),
-        Answer::Regressed if of.low <= threshold => {
-            let reason = match of.slow_starts {
-                true => format!("{}; more starts are slow than of the base", between(of)),
-                false => format!("{}; the sides lie far apart", between(of)),
-            };
-            (Word::Regressed, Some(reason))
+    let slow = match of.slow_starts {
+        true => "; more starts are slow than of the base",
+        false => "",
+    };
+    let reason = match of.word {
+        Word::Regressed if of.low <= threshold && of.slow_starts => {
+            Some(format!("{}{slow}", between(of)))
         }
-        Answer::Regressed => (Word::Regressed, None),
-        Answer::Open => {
-            let slow = match of.slow_starts {
-                true => "; more starts are slow than of the base",
-                false => "",
-            };
+        Word::Regressed if of.low <= threshold => {
+            Some(format!("{}; the sides lie far apart", between(of)))
+        }
+        Word::Inconclusive => {
             let needed = needed(of, terms, pairs, paired);
-            let reason = format!("{}{slow}; {needed}", between(of));
-            (Word::Inconclusive, Some(reason))
+            Some(format!("{}{slow}; {needed}", between(of)))
         }
+        _ => None,
     };
     Ruling {
-        word,
+        word: of.word,
         reason,
         may_be_worse: of.may_be_worse(threshold),
-        open: of.answer == Answer::Open && pairs < most(),
+        open: of.word == Word::Inconclusive && pairs < most(),
     }
 }
 

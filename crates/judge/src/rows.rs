@@ -5,18 +5,17 @@ use std::collections::BTreeSet;
 use super::account::of_first_call;
 use super::causes::{self, Clock, explained};
 use super::complete::{Standing, allowed, gpu, standing};
-use super::judgement::{Account, Finding, MetricRow, Mismatch, Row, Word};
-use super::metrics::{How, as_parallel, metric_row, vanished as vanished_metrics};
+use super::judgement::{Account, Finding, MetricRow, Mismatch, Row, Timing, Word};
+use super::metrics::{as_parallel, metric_row, vanished as vanished_metrics};
 use super::rule::{GATE_ERROR, LOOKS};
 use super::structure::{self, changes, multiprocessors, vanished};
-use super::timing::timing;
 use super::tuners::unsteady;
 use regatta_core::machine;
-use regatta_core::record::side::{CaseRecord, Side, Status};
+use regatta_core::record::side::{CaseRecord, Side, Status, median};
 use regatta_core::record::types::Fault;
-use regatta_core::suite::rules::Metric;
-use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, Ratio, Share};
+use regatta_core::suite::rules::{Metric, Policy};
+use regatta_worker::attention::{CaseId, Problem, work};
+use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 
 /// What rows are made from.
 pub struct Inputs<'a> {
@@ -44,56 +43,50 @@ pub fn rows(sides: &Inputs) -> Vec<Row> {
     let ids: BTreeSet<&CaseId> = own
         .chain(base.iter().flat_map(|b| b.cases.keys()))
         .collect();
-    let how = how(sides, base);
+    let error = sides.share_of_error(base);
     ids.into_iter()
-        .map(|id| row(sides, base, id, &how))
+        .map(|id| row(sides, base, id, error))
         .collect()
 }
 
-/// How metrics are compared. The gate's error is shared by cases, metrics and looks, of the plan:
-/// a later comparison of the files says the same.
-fn how<'a>(sides: &Inputs<'a>, base: Option<&Side>) -> How<'a> {
-    let header = &sides.head.header;
-    let policy = &header.rules.policy;
-    let there = |metric: &Metric| {
-        let of = |side: &Side| {
-            let mut cases = side.cases.values();
-            cases.any(|record| {
-                record
-                    .invocations
-                    .iter()
-                    .any(|one| one.values.get(*metric).is_some())
-            })
+impl Inputs<'_> {
+    /// The head's policy.
+    pub fn policy(&self) -> &Policy {
+        &self.head.header.rules.policy
+    }
+
+    /// One comparison's share of the gate's error. It is shared by cases, metrics and looks, of
+    /// the plan: a later comparison of the files says the same.
+    fn share_of_error(&self, base: Option<&Side>) -> f64 {
+        let header = &self.head.header;
+        let has = |side: &Side, metric: Metric| {
+            let mut all = side.cases.values().flat_map(|record| &record.invocations);
+            all.any(|one| one.values.get(metric).is_some())
         };
-        !policy.ignores(*metric) && of(sides.head) && base.is_some_and(of)
-    };
-    let metrics = Metric::ALL.iter().filter(|metric| there(metric)).count();
-    let cases = header.turn.as_ref().and_then(|turn| turn.cases);
-    let cases = cases.map_or(header.plan.len(), |cases| cases as usize);
-    let comparisons = cases.max(1) * metrics.max(1) * LOOKS.len();
-    How {
-        policy,
-        header,
-        paired: sides.paired,
-        error: GATE_ERROR / comparisons as f64,
-        last: sides.last,
+        let metrics = Metric::ALL.into_iter().filter(|&metric| {
+            let both = has(self.head, metric) && base.is_some_and(|base| has(base, metric));
+            !self.policy().ignores(metric) && both
+        });
+        let cases = header.turn.as_ref().and_then(|turn| turn.cases);
+        let cases = cases.map_or(header.plan.len(), |cases| cases as usize);
+        GATE_ERROR / (cases.max(1) * metrics.count().max(1) * LOOKS.len()) as f64
     }
 }
 
-fn row(sides: &Inputs, base: Option<&Side>, id: &CaseId, how: &How<'_>) -> Row {
+fn row(sides: &Inputs, base: Option<&Side>, id: &CaseId, error: f64) -> Row {
     let (before, after) = (
         base.and_then(|base| base.cases.get(id)),
         sides.head.cases.get(id),
     );
     let untimed = sides.head.header.settings.structure_only;
-    let standing = standing(before, after, how.header, id);
+    let standing = standing(before, after, &sides.head.header, id);
     let structure = structures(sides, id);
     let time = |side: Option<&Side>| timing(id, side?.cases.get(id)?);
     let mut row = Row {
         case: id.clone(),
         word: Word::Same,
         reason: None,
-        allowed: allowed(id, &how.policy.optional),
+        allowed: allowed(id, &sides.policy().optional),
         fault: Fault::Unknown,
         head: time(Some(sides.head)),
         base: time(sides.base),
@@ -107,9 +100,9 @@ fn row(sides: &Inputs, base: Option<&Side>, id: &CaseId, how: &How<'_>) -> Row {
     match standing {
         Standing::Both(base, head) => {
             if !untimed {
-                row.metrics = metrics(sides, id, (base, head), how);
+                row.metrics = metrics(sides, id, (base, head), error);
                 row.uncounted
-                    .extend(vanished_metrics((base, head), how.policy));
+                    .extend(vanished_metrics((base, head), sides.policy()));
             }
             conclude(&mut row);
             (row.findings, row.account) = causes_of(sides, &row, (base, head));
@@ -158,19 +151,19 @@ fn metrics(
     sides: &Inputs,
     id: &CaseId,
     pair: (&CaseRecord, &CaseRecord),
-    how: &How<'_>,
+    error: f64,
 ) -> Vec<MetricRow> {
     let judged = Metric::ALL.into_iter();
-    let judged = judged.filter(|metric| !how.policy.ignores(*metric));
-    let day = match how.paired {
+    let judged = judged.filter(|metric| !sides.policy().ignores(*metric));
+    let day = match sides.paired {
         true => Share(0.0),
-        false => how.policy.day_on(gpu(how.header, id)),
+        false => sides.policy().day_on(gpu(&sides.head.header, id)),
     };
-    let cpu = metric_row(Metric::CpuTime, day, pair, how, None)
-        .filter(|of| !how.policy.ignores(of.metric))
-        .filter(|_| as_parallel(how.header, pair.0, pair.1));
+    let cpu = metric_row(Metric::CpuTime, day, pair, sides, error, None)
+        .filter(|of| !sides.policy().ignores(of.metric))
+        .filter(|_| as_parallel(&sides.head.header, pair.0, pair.1));
     let mut rows: Vec<MetricRow> = judged
-        .filter_map(|metric| metric_row(metric, day, pair, how, cpu.as_ref()))
+        .filter_map(|metric| metric_row(metric, day, pair, sides, error, cpu.as_ref()))
         .collect();
     for row in &mut rows {
         if row.metric == Metric::FirstCall && row.word == Word::Regressed {
@@ -202,7 +195,7 @@ fn causes_of(
     let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
     let headers = [(base_header, base), (&sides.head.header, head)];
     let pair = |of: Option<&MetricRow>, clocks: [Clock; 2]| {
-        let policy = &sides.head.header.rules.policy;
+        let policy = sides.policy();
         explained(&causes::Pair {
             base,
             head,
@@ -252,11 +245,10 @@ fn causes_of(
 fn structures<'a>(sides: &'a Inputs, id: &'a CaseId) -> Option<structure::Structures<'a>> {
     let base = sides.base.filter(|_| sides.structure)?;
     Some(structure::Structures {
-        case: &id.0,
         base: measured(base, id)?,
         head: measured(sides.head, id)?,
         sms: multiprocessors(&sides.head.header, id),
-        policy: &sides.head.header.rules.policy,
+        policy: sides.policy(),
     })
 }
 
@@ -278,4 +270,31 @@ fn versions<'a>(soft: &'a [Mismatch], id: &CaseId) -> Vec<&'a Mismatch> {
     let soft = soft.iter();
     soft.filter(|change| change.field.starts_with(&prefix))
         .collect()
+}
+
+/// The times of a case, over all of its invocations; `None` when it has none.
+fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
+    let invocations_ns = record.device_ns();
+    let median_ns = median(&invocations_ns)?;
+    let problem = case.case().ok().map(|case| case.problem);
+    let problem = problem.filter(|_| !record.several);
+    let of = |amount: fn(&Problem) -> f64| problem.as_ref().map(amount);
+    Some(Timing {
+        median_ns,
+        min_ns: invocations_ns
+            .iter()
+            .copied()
+            .fold(median_ns, Nanoseconds::min),
+        max_ns: invocations_ns
+            .iter()
+            .copied()
+            .fold(median_ns, Nanoseconds::max),
+        host_ns: record.median(Metric::Host).map(Nanoseconds),
+        first_call_ns: record.median(Metric::FirstCall).map(Nanoseconds),
+        invocations_ns,
+        tflops: of(work::flops).map(|flops| Rate::of_work(flops, median_ns)),
+        // Bytes over nanoseconds are 1e9 a second.
+        gbps: of(work::bytes).map(|bytes| bytes / median_ns.0),
+        samples: record.samples,
+    })
 }

@@ -16,6 +16,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
+use crate::judgement::Word;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 /// Numbers of pairs, or of invocations of the head, after which the rule looks.
@@ -65,25 +66,12 @@ pub struct Terms {
     pub last: bool,
 }
 
-/// What the rule says of one metric of one case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Shown beyond the threshold, on the bad side.
-    Regressed,
-    /// Shown beyond the threshold, on the good side.
-    Improved,
-    /// Shown within the threshold.
-    Same,
-    /// Neither is shown.
-    Open,
-}
-
-/// The answer, with the estimate and the interval that decided; all are differences of
+/// What is shown (inconclusive: nothing is), the estimate and the interval; all are differences of
 /// logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// What is shown.
-    pub answer: Answer,
+    pub word: Word,
     /// The estimated change.
     pub change: f64,
     /// The lower end of the 90 % interval; infinite where there are too few values for one.
@@ -129,7 +117,7 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<Comparison> {
     }
 
     let mut shown = Comparison {
-        answer: Answer::Open,
+        word: Word::Inconclusive,
         change: 0.0,
         low: f64::NEG_INFINITY,
         high: f64::INFINITY,
@@ -172,17 +160,17 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<Comparison> {
     let faster = shown.high < -beyond
         && (views.iter()).any(|(ranks, sorted)| ranks.interval(sorted, share).1 < -day);
 
-    shown.answer = if least_of(head) - most_of(base) >= apart || chance_of_slow <= error || slower {
-        Answer::Regressed
+    shown.word = if least_of(head) - most_of(base) >= apart || chance_of_slow <= error || slower {
+        Word::Regressed
     } else if least_of(base) - most_of(head) >= apart || faster {
-        Answer::Improved
+        Word::Improved
     } else if -threshold <= shown.low
         && shown.high <= threshold
         && (head_slow <= base_slow || last && !shown.slow_starts)
     {
-        Answer::Same
+        Word::Same
     } else {
-        Answer::Open
+        Word::Inconclusive
     };
     Some(shown)
 }
@@ -209,7 +197,7 @@ impl Comparison {
     /// threshold, its interval beyond two, or slow starts are likely.
     pub fn may_be_worse(&self, threshold: f64) -> bool {
         let twice = (2.0 * threshold.exp_m1()).ln_1p();
-        self.answer == Answer::Open
+        self.word == Word::Inconclusive
             && (self.change > threshold || self.high > twice || self.slow_starts)
     }
 

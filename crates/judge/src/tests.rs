@@ -6,7 +6,7 @@ use super::*;
 use regatta_core::record::header::{Turn, TurnSide};
 use regatta_core::record::side::{CaseRecord, Status};
 use regatta_core::record::types::Fault;
-use regatta_core::suite::rules::{Expectation, Selector};
+use regatta_core::suite::rules::{Expectation, Metric, Selector};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Nanoseconds, Ratio};
 
@@ -394,33 +394,6 @@ fn what_did_not_change_has_no_cause_and_a_new_structure_is_noted() {
             .all(|of| of.share.is_none())
     );
     assert!(row(&judgement, B).findings.is_empty());
-}
-
-#[test]
-fn pairs_that_drift_are_said_to_be_correlated() {
-    let drifting = |step: f64| {
-        let values = (0..35).map(|at| 100.0 + step * f64::from(at % 17));
-        timed(&values.collect::<Vec<_>>())
-    };
-    let told = |step: f64| {
-        let three = ["s64", "s128", "s256"].map(|size| format!("cpu/flash:{size},d64"));
-        let of = |record: CaseRecord| {
-            let cases = three.iter().map(|id| (id.as_str(), record.clone()));
-            side("run", cases.collect())
-        };
-        let shaken: Vec<f64> = (0..35).map(|at| 100.0 + f64::from(at * 7 % 5)).collect();
-        let head = if step > 0.0 {
-            drifting(step)
-        } else {
-            timed(&shaken)
-        };
-        let [base, head] = in_pairs(of(timed(&[100.0; 35])), of(head));
-        let notes = against(&head, &base).notes;
-        notes
-            .iter()
-            .any(|note| note.contains("resemble each other"))
-    };
-    assert!(told(0.1) && !told(0.0));
 }
 
 /// A metric that some invocations of the head lack, and a library that is not there.

@@ -1,16 +1,15 @@
 //! What follows from all of it: an outcome and its reasons.
 
-pub(super) mod families;
-mod sentences;
-
-pub use sentences::incomparable;
-
 use std::collections::BTreeMap;
 
-use crate::judgement::{Judgement, Row, Verdict, VerdictOutcome, Word};
+use crate::families::family;
+use crate::judgement::{
+    ExpectationResult, Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word,
+};
+use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
-use regatta_worker::units::{Share, counted};
+use regatta_worker::units::{Ratio, Share, counted};
 
 /// How to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,21 +49,21 @@ impl Options {
 /// inconclusive: one regression in an incomplete run is a regression.
 pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     let failures = [
-        sentences::errors(judgement),
-        sentences::violated(judgement),
-        sentences::regressed(judgement),
-        sentences::restructured(judgement),
+        errors(judgement),
+        violated(judgement),
+        regressed(judgement),
+        worse_structure(judgement),
     ];
     let failures: Vec<String> = failures.into_iter().flatten().collect();
     let no_base = options.wants_base && judgement.base.is_none();
     let gaps = [
         no_base.then(|| "there is no baseline to compare it with".to_owned()),
         incomparable(&judgement.incomparable),
-        sentences::nothing(judgement),
-        sentences::missing(judgement),
-        sentences::expectations_missing(judgement),
-        sentences::inconclusive(judgement),
-        sentences::expectations_inconclusive(judgement),
+        nothing(judgement),
+        missing(judgement),
+        expectations_missing(judgement),
+        inconclusive(judgement),
+        expectations_inconclusive(judgement),
     ];
     let gaps = gaps.into_iter().flatten();
     let mut gaps: Vec<String> = gaps.chain(judgement.gaps.iter().cloned()).collect();
@@ -148,5 +147,225 @@ fn restructured(judgement: &Judgement) -> Option<String> {
     Some(format!(
         "; structure changed in {number}, first {}: {change}",
         row.case
+    ))
+}
+
+const UNKNOWN: &str = "no reason is known";
+
+fn rows(judgement: &Judgement, which: impl Fn(&Row) -> bool) -> Vec<&Row> {
+    judgement.rows.iter().filter(|row| which(row)).collect()
+}
+
+fn expectations(
+    judgement: &Judgement,
+    which: impl Fn(&ExpectationResult) -> bool,
+) -> Vec<&ExpectationResult> {
+    let results = judgement.expectations.iter();
+    results.filter(|result| which(result)).collect()
+}
+
+fn worst<'a, T>(of: &[&'a T], by: fn(&T) -> Ratio) -> Option<&'a T> {
+    of.iter().copied().max_by(|a, b| by(a).total_cmp(&by(b)))
+}
+
+/// The ratio of the metric that a reader is to see first.
+fn ratio(row: &Row) -> Ratio {
+    let first = row.first_metric();
+    first.map_or(Ratio::ONE, |of| of.change.ratio)
+}
+
+fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
+    reason.as_deref().unwrap_or(otherwise)
+}
+
+/// `1 case is`, `2 cases are`.
+fn are(number: usize, what: &str) -> String {
+    let verb = if number == 1 { "is" } else { "are" };
+    format!("{} {verb}", counted(number, what))
+}
+
+/// A wrong result, a crash or a hang is worse than anything that takes longer.
+fn errors(judgement: &Judgement) -> Option<String> {
+    let errors = rows(judgement, |row| row.word == Word::Error);
+    let first = errors.first()?;
+    let of_kind = |(fault, what)| {
+        let number = errors.iter().filter(|row| row.fault == fault).count();
+        (number > 0).then(|| format!("{number} {what}"))
+    };
+    let kinds = [
+        (Fault::WrongResult, "wrong"),
+        (Fault::Crash, "crashed"),
+        (Fault::Hang, "hung"),
+        (Fault::Failed, "failed by its worker's own word"),
+    ];
+    let each: Vec<String> = kinds.into_iter().filter_map(of_kind).collect();
+    Some(format!(
+        "{} failed ({}), first {}: {}",
+        counted(errors.len(), "case"),
+        each.join(", "),
+        first.case,
+        or(&first.reason, UNKNOWN),
+    ))
+}
+
+/// Expectations that are shown to be violated.
+fn violated(judgement: &Judgement) -> Option<String> {
+    let violated = expectations(judgement, |result| result.word == Word::Regressed);
+    let worst = worst(&violated, ExpectationResult::excess)?;
+    let of = match (&worst.against, &worst.reason) {
+        (Some(against), _) => format!(", against {against}"),
+        (None, Some(reason)) => format!(" ({reason})"),
+        (None, None) => String::new(),
+    };
+    Some(format!(
+        "{} violated, worst `{}`: {} {}{of}",
+        are(violated.len(), "expectation"),
+        worst.name,
+        worst.subject(),
+        worst.sentence(),
+    ))
+}
+
+/// Cases of which a metric is shown to be worse.
+fn regressed(judgement: &Judgement) -> Option<String> {
+    let regressed = rows(judgement, |row| row.regressed().next().is_some());
+    let worst = worst(&regressed, ratio)?;
+    let compared = rows(judgement, |row| row.change().is_some());
+    let family = family(&regressed, &compared);
+    let family = family.map_or(String::new(), |family| format!(" ({family})"));
+    let first = worst.regressed().next()?;
+    let how = match first.metric {
+        Metric::Device => format!("{} times as long", first.change.ratio.times()),
+        _ => first.sentence(),
+    };
+    Some(format!(
+        "{} of {} regressed{family}, worst {}: {how}",
+        regressed.len(),
+        counted(compared.len(), "case"),
+        worst.case,
+    ))
+}
+
+/// Structures that changed as the suite does not allow.
+fn worse_structure(judgement: &Judgement) -> Option<String> {
+    let failed = rows(judgement, Row::fails_by_structure);
+    let first = failed.first()?;
+    let change = first.structure_at(Action::Fail).next()?;
+    let compared = rows(judgement, |row| row.structure.is_some());
+    Some(format!(
+        "{} of {} changed structure for the worse, first {}: {change}",
+        failed.len(),
+        counted(compared.len(), "case"),
+        first.case,
+    ))
+}
+
+/// Hard facts in which the sides differ.
+pub fn incomparable(differences: &[Mismatch]) -> Option<String> {
+    let first = differences.first()?;
+    let more = match differences.len() - 1 {
+        0 => String::new(),
+        more => format!(", and {} more", counted(more, "difference")),
+    };
+    Some(format!(
+        "the two sides cannot be compared: {} is {} in the base and {} in the head{more}",
+        first.field, first.base, first.head
+    ))
+}
+
+/// A run in which nothing could have gone wrong must not pass.
+fn nothing(judgement: &Judgement) -> Option<String> {
+    let any = |test: fn(&Row) -> bool| judgement.rows.iter().any(test);
+    let comparable = judgement.base.is_some() && judgement.incomparable.is_empty();
+    if judgement.structure_only {
+        let counted = any(|row| matches!(row.word, Word::Same | Word::Regressed | Word::New));
+        return match (counted, comparable && !any(|row| row.structure.is_some())) {
+            (false, _) => Some("no structure was counted".to_owned()),
+            (true, true) => Some("no case has a structure on both sides".to_owned()),
+            (true, false) => None,
+        };
+    }
+    if !any(|row| row.head.is_some()) {
+        return Some(format!("nothing was measured{}", first_refusal(judgement)));
+    }
+    let compared = any(|row| row.change().is_some());
+    (comparable && !compared).then(|| "no case was measured on both sides".to_owned())
+}
+
+/// `: CASE is skipped: REASON`, of the first case with a reason.
+fn first_refusal(judgement: &Judgement) -> String {
+    let mut refused = judgement.rows.iter().filter_map(|row| {
+        let reason = row.reason.as_ref()?;
+        Some(format!(": {} is {}: {reason}", row.case, row.word.text()))
+    });
+    refused.next().unwrap_or_default()
+}
+
+/// Cases that were to be measured, or their structure counted, and were not. Of two suites, a
+/// case that is gone is what makes them two.
+fn missing(judgement: &Judgement) -> Option<String> {
+    let gone = |row: &Row| row.head.is_none() && another_suite(judgement);
+    let missing = |row: &Row| row.word == Word::Missing && !gone(row) || lacks_structure(row);
+    let missing = rows(judgement, missing);
+    let first = missing.first()?;
+    let why = match lacks_structure(first) {
+        true => Uncounted::sentence(&first.uncounted).unwrap_or_default(),
+        false => or(&first.reason, UNKNOWN).to_owned(),
+    };
+    Some(format!(
+        "{} missing, first {}: {why}",
+        are(missing.len(), "case"),
+        first.case,
+    ))
+}
+
+/// True where nobody can say whether its structure is what it was.
+fn lacks_structure(row: &Row) -> bool {
+    !row.uncounted.is_empty() && !row.allowed
+}
+
+/// True when the base was measured under another suite.
+fn another_suite(judgement: &Judgement) -> bool {
+    let base = judgement.base.as_ref();
+    base.is_some_and(|base| base.suite != judgement.suite)
+}
+
+/// An expectation without a value is a gap, like a case without a time.
+fn expectations_missing(judgement: &Judgement) -> Option<String> {
+    let open = expectations(judgement, |result| result.word == Word::Missing);
+    let first = open.first()?;
+    let verb = if open.len() == 1 { "has" } else { "have" };
+    Some(format!(
+        "{} {verb} no value, first `{}` on {}: {}",
+        counted(open.len(), "expectation"),
+        first.name,
+        first.subject(),
+        or(&first.reason, UNKNOWN),
+    ))
+}
+
+/// Cases that may be worse, and were not decided: nothing to pass by.
+fn inconclusive(judgement: &Judgement) -> Option<String> {
+    let open = rows(judgement, Row::may_be_worse);
+    let worst = worst(&open, ratio)?;
+    Some(format!(
+        "{} inconclusive and may be worse, worst {}: {}",
+        are(open.len(), "case"),
+        worst.case,
+        or(&worst.reason, UNKNOWN),
+    ))
+}
+
+/// The same of expectations.
+fn expectations_inconclusive(judgement: &Judgement) -> Option<String> {
+    let open = expectations(judgement, |result| result.may_be_worse);
+    let worst = worst(&open, ExpectationResult::excess)?;
+    Some(format!(
+        "{} inconclusive, worst `{}`: {} {}: {}",
+        are(open.len(), "expectation"),
+        worst.name,
+        worst.subject(),
+        worst.sentence(),
+        or(&worst.reason, UNKNOWN),
     ))
 }

@@ -2,11 +2,9 @@
 //! launches, code that is loaded, functions that are entered.
 
 use super::OneTrace;
-use super::call;
-use super::facts::{Facts, Found, NAMED, Source};
-use crate::counts::{AUTOTUNE, OF_THE_HOST, host_time};
+use super::facts::{Facts, Found, NAMED, Source, more_work};
 use crate::judgement::{Account, AccountLine, CALLS, Cause, Difference, Fact, Item};
-use crate::structure::{names, spills_of_other_kernels};
+use crate::structure::{AUTOTUNE, OF_THE_HOST, host_time, names, spills_of_other_kernels};
 use regatta_core::machine::{
     Became, KernelChange, KernelRow, LaunchChange, Scope, Sides, moves_data, short,
 };
@@ -154,9 +152,7 @@ pub fn spills(facts: &Facts) -> Option<Found> {
 /// Kernels that execute more instructions, where hardware counted them.
 pub fn more_instructions(facts: &Facts) -> Option<Found> {
     let lines = &facts.account.as_ref()?.lines;
-    let more = lines
-        .iter()
-        .filter(|line| call::more_work(&line.item).is_some());
+    let more = lines.iter().filter(|line| more_work(&line.item).is_some());
     let told = more
         .take(NAMED)
         .map(|line| Fact::words(&line.item.to_string()));

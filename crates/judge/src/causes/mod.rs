@@ -1,17 +1,16 @@
 //! Why something takes longer: rules by subject, over one view of what is known.
 //!
-//! [`facts`] is that view, made from two records of a case ([`call`]) or from two traces;
+//! [`facts`] is that view, made from two records of a case (`Pair`) or from two traces;
 //! [`OneTrace`] is that of one trace. A rule says at most one thing, with the figures it saw,
 //! and each cause is decided and told in one place. A trace knows when each launch ran and
 //! for how long, so its evidence has times, and a launch that costs nothing more is no cause.
 //!
 //! Where a change has an account, a finding has the share of the lines that it speaks of
-//! ([`call::accounted`]), and what accounts for less than half comes after what accounts for more, by
+//! ([`facts::accounted`]), and what accounts for less than half comes after what accounts for more, by
 //! how much that is. Of two that account alike, the one nearer to the root comes first: exact
 //! facts that suffice to explain a change before exact facts that may, and both before conditions
 //! that came with it.
 
-mod call;
 mod copies;
 mod facts;
 mod host;
@@ -65,7 +64,7 @@ const RULES: [Rule; 23] = [
 pub fn found(facts: &Facts) -> Vec<Found> {
     let mut found = parallelism::less_parallel(facts);
     found.extend(RULES.iter().filter_map(|rule| rule(facts)));
-    call::accounted(facts, &mut found);
+    facts::accounted(facts, &mut found);
     rank_by_share(facts, &mut found);
     found.sort_by(|a, b| b.order.total_cmp(&a.order));
     found

@@ -6,7 +6,8 @@
 //! places is a change, the [rule](crate::rule) of gates decides, by the runs on its two sides; the
 //! two parts are then searched anew.
 
-use crate::rule::{Answer, EXACT_LIMIT, FEWEST, Series, Terms, compare};
+use crate::judgement::Word;
+use crate::rule::{EXACT_LIMIT, FEWEST, Series, Terms, compare};
 use regatta_core::record::side::median;
 
 /// Runs on each side of a change, at the least.
@@ -163,8 +164,8 @@ impl Search<'_> {
             error: self.error,
             last: true,
         };
-        let found = compare(series, terms).map(|found| found.answer);
-        matches!(found, Some(Answer::Regressed | Answer::Improved)) && self.stands_out(left, right)
+        let found = compare(series, terms).map(|found| found.word);
+        matches!(found, Some(Word::Regressed | Word::Improved)) && self.stands_out(left, right)
     }
 
     /// True where half of a change lies between the runs next to it, as many as tell half of it

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::THRESHOLD;
 use super::changes::middle;
-use super::types::{Crept, Event, Series, Step, Trend, Who};
+use super::{Crept, Event, Series, Step, Trend, Who};
 use crate::comparable::{differ, maps, revision_text};
+use crate::families::common;
 use crate::judgement::Mismatch;
-use crate::verdict::families::common;
 use regatta_core::record::history::{About, History};
 use regatta_worker::units::{Nanoseconds, Ratio};
 

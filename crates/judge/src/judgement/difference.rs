@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::counts::event;
+use crate::structure::event;
 use regatta_core::machine::{
     BYTES, Counts, DRIVER_ALLOCATIONS, DRIVER_FREES, INSTRUCTIONS, KernelChange, LaunchChange,
     MODULE_LOADS, SYNCHRONISATIONS, Sides, moves_data, short,

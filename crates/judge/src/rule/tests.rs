@@ -7,9 +7,9 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use super::{
-    Answer, Comparison, GATE_ERROR, LOOKS, Series, Terms, compare, mann_whitney_ways,
-    signed_rank_ways,
+    Comparison, GATE_ERROR, LOOKS, Series, Terms, compare, mann_whitney_ways, signed_rank_ways,
 };
+use crate::judgement::Word;
 
 /// Metrics of a case on a GPU, among which a gate's error is shared.
 const METRICS: usize = 5;
@@ -278,7 +278,7 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Comparison, usize
                     paired: false,
                 };
                 let first = compare(series, terms(false, false)).unwrap();
-                if first.answer == Answer::Same {
+                if first.word == Word::Same {
                     return (first, 5);
                 }
                 spent = 5;
@@ -299,7 +299,7 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Comparison, usize
                     paired,
                 };
                 let found = compare(series, terms(paired, last)).unwrap();
-                if found.answer != Answer::Open || last {
+                if found.word != Word::Inconclusive || last {
                     return (found, spent + pairs);
                 }
             }
@@ -309,7 +309,7 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Comparison, usize
 }
 
 fn exit_code(rows: &[(Comparison, usize)], threshold: f64) -> u8 {
-    if rows.iter().any(|(row, _)| row.answer == Answer::Regressed) {
+    if rows.iter().any(|(row, _)| row.word == Word::Regressed) {
         1
     } else if rows.iter().any(|(row, _)| row.may_be_worse(threshold)) {
         3
@@ -361,7 +361,7 @@ fn rates(noise: Noise, mode: Mode, sweeps: usize, cases: usize) -> Rates {
             .take(15)
             .enumerate()
         {
-            called[case / 5] += usize::from(row.answer == Answer::Regressed);
+            called[case / 5] += usize::from(row.word == Word::Regressed);
         }
         let mut shown = world(1000 * sweep + 10);
         for (effect, (row, pairs)) in shown.effect.iter_mut().zip(&rows).take(5) {
@@ -369,7 +369,7 @@ fn rates(noise: Noise, mode: Mode, sweeps: usize, cases: usize) -> Rates {
         }
         if mode == Mode::Pairs {
             for (row, _) in gate(&mut shown, mode, threshold).iter().take(5) {
-                stated.0 += usize::from(row.answer == Answer::Regressed);
+                stated.0 += usize::from(row.word == Word::Regressed);
                 stated.1 += 1;
             }
         }
@@ -409,7 +409,7 @@ fn random_suites(noise: Noise, suites: usize) -> [usize; 3] {
         found[usize::from(!slower)] += usize::from(red);
         let unmoved = rows.iter().zip(moved).filter(|(_, moved)| !moved);
         found[2] += unmoved
-            .filter(|((row, _), _)| row.answer == Answer::Regressed)
+            .filter(|((row, _), _)| row.word == Word::Regressed)
             .count();
     }
     found

@@ -7,8 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::instructions;
-use super::{Changes, Structures, worse_if};
-use crate::counts::count;
+use super::{Changes, Structures, count, worse_if};
 use crate::judgement::{Difference, Direction, StructuralChange};
 use regatta_core::machine::{
     BYTES, Became, DRIVER_ALLOCATIONS, DRIVER_FREES, KernelChange, Launch, LaunchChange,

@@ -118,16 +118,12 @@ pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
         true => "count in several processes, without --structure-only",
         false => "countings of the same code differ too much to tell",
     };
-    Some(Uncounted {
-        name: INSTRUCTIONS.to_owned(),
-        before: None,
-        inconclusive: true,
-        reason: Some(format!(
-            "{} of {} {before} {ARROW} {after}, inconclusive: {what}",
-            metric.words,
-            short(name)
-        )),
-    })
+    let reason = format!(
+        "{} of {} {before} {ARROW} {after}, inconclusive: {what}",
+        metric.words,
+        short(name)
+    );
+    Some(Uncounted::inconclusive(INSTRUCTIONS, reason))
 }
 
 /// What the base counted and the head did not: all of it, or a metric of a kernel.
@@ -152,12 +148,9 @@ pub fn vanished(pair: &Structures, head: &Structure) -> Option<Uncounted> {
         let asked = counters(pair.head).is_some().then_some(NOT_ALL);
         let why = head.why_uncounted(INSTRUCTIONS).or(asked);
         let total = base.total(METRICS[0].name);
-        Uncounted {
-            name: INSTRUCTIONS.to_owned(),
-            before: total.filter(Counts::is_exact).map(|total| total.least),
-            reason: Some(why.map_or_else(not_asked, str::to_owned)),
-            inconclusive: false,
-        }
+        let before = total.filter(Counts::is_exact).map(|total| total.least);
+        let reason = why.map_or_else(not_asked, str::to_owned);
+        Uncounted::new(INSTRUCTIONS, before, Some(reason))
     })
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::multiprocessors;
 use crate::complete::allowed;
-use crate::counts;
 use crate::judgement::{ExpectationResult, Word};
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
 use regatta_core::record::built::Built;
@@ -59,7 +58,7 @@ pub fn limits(side: &Side) -> Vec<ExpectationResult> {
             }
             let sms = multiprocessors(&side.header, id);
             let (value, reason) = match figure(limit, record, sms) {
-                Ok(figure) => (Some(figure.value), figure.of),
+                Ok((value, of)) => (Some(value), of),
                 Err(reason) => (None, Some(reason)),
             };
             results.push(ExpectationResult {
@@ -71,13 +70,12 @@ pub fn limits(side: &Side) -> Vec<ExpectationResult> {
     results
 }
 
-/// A value and what it was read off.
-struct Figure {
-    value: f64,
-    of: Option<String>,
-}
-
-fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure, String> {
+/// A value, and what it was read off.
+fn figure(
+    limit: &Limit,
+    record: &CaseRecord,
+    sms: Option<u32>,
+) -> Result<(f64, Option<String>), String> {
     let structure = record.structure.as_ref().filter(|s| !s.is_empty());
     let Some(structure) = structure else {
         let none = record.structure.as_ref();
@@ -90,10 +88,7 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure
             Status::Unsupported { reason } => reason.clone(),
         });
     };
-    let counted = |value: u64| Figure {
-        value: value as f64,
-        of: None,
-    };
+    let counted = |value: u64| (value as f64, None);
     match &limit.count {
         Quantity::Launches if structure.launches.is_empty() => {
             let why = structure.why_uncounted("launches");
@@ -112,10 +107,7 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure
             None => Err("its worker does not count copies".to_owned()),
         },
         Quantity::Count(name) => match figure_of(record, name) {
-            Some(value) => Ok(Figure {
-                value,
-                of: events(record, name, value as u64),
-            }),
+            Some(value) => Ok((value, events(record, name, value as u64))),
             None => Err(match structure.why_uncounted(name) {
                 Some(reason) => format!("{name} could not be counted: {reason}"),
                 None => format!("its worker does not count {name}"),
@@ -124,19 +116,14 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure
         Quantity::BuildSeconds | Quantity::Metric(_) => Err("it is no figure of a call".to_owned()),
         Quantity::Blocks => {
             let launch = largest(limit, structure)?;
-            Ok(Figure {
-                value: launch.blocks() as f64,
-                of: Some(grid_of(launch)),
-            })
+            Ok((launch.blocks() as f64, Some(grid_of(launch))))
         }
         Quantity::SmFill => {
             let launch = largest(limit, structure)?;
             let sms = sms.ok_or("its device does not tell its multiprocessors")?;
             let busy = launch.sms_used(sms);
-            Ok(Figure {
-                value: busy as f64 / f64::from(sms),
-                of: Some(format!("{}, {busy} of {sms} SMs", grid_of(launch))),
-            })
+            let of = format!("{}, {busy} of {sms} SMs", grid_of(launch));
+            Ok((busy as f64 / f64::from(sms), Some(of)))
         }
     }
 }
@@ -144,7 +131,7 @@ fn figure(limit: &Limit, record: &CaseRecord, sms: Option<u32>) -> Result<Figure
 /// A count of the worker's, or a figure of what the device did in a call.
 fn figure_of(record: &CaseRecord, name: &str) -> Option<f64> {
     let activity = || record.activity.as_ref()?.figure(name);
-    let counted = counts::count(record, name).map(|count| count as f64);
+    let counted = super::count(record, name).map(|count| count as f64);
     counted.or_else(activity)
 }
 
@@ -152,7 +139,7 @@ fn figure_of(record: &CaseRecord, name: &str) -> Option<f64> {
 /// then told with what it costs, on the first run.
 fn events(record: &CaseRecord, count: &str, number: u64) -> Option<String> {
     let name = count.strip_prefix("calls.")?;
-    (number > 0).then(|| counts::events(record, name, number))
+    (number > 0).then(|| super::events(record, name, number))
 }
 
 /// Copies as the worker counts them, or else kernels that move data, where it tells any.

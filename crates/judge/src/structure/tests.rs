@@ -20,7 +20,6 @@ fn under<T>(
     of: fn(&Structures) -> T,
 ) -> T {
     of(&Structures {
-        case: "torch/flash:s64,d64",
         base,
         head,
         sms: Some(132),

@@ -1,15 +1,14 @@
 //! What was counted and is not any more: unknown, and no structure of 0.
 
-use crate::counts::{asked, count};
 use crate::judgement::Uncounted;
 use regatta_core::machine::{Launch, Structure, moves_data};
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::structural::{Action, Kind};
 use regatta_worker::attention::ParamValue;
 
-use super::Structures;
 use super::changes::kind;
 use super::instructions;
+use super::{Structures, asked, count};
 
 /// Counts that the Python worker makes unasked, only where the module is loaded that they
 /// are of. Which of a process's cases loads it depends on their order, and what is not loaded
@@ -35,12 +34,8 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
     let nothing = Structure::default();
     let head = pair.head.structure.as_deref().unwrap_or(&nothing);
     if !base.launches.is_empty() && head.launches.is_empty() {
-        found.push(Uncounted {
-            name: "launches".to_owned(),
-            before: Some(base.launches.len() as u64),
-            reason: Some(why(head, "launches")),
-            inconclusive: false,
-        });
+        let before = Some(base.launches.len() as u64);
+        found.push(Uncounted::new("launches", before, why(head, "launches")));
     }
     figures(pair, base, head, &mut found);
     for (name, before) in counts(pair.base, base) {
@@ -48,18 +43,10 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
             || (WHERE_LOADED.contains(&name) && !head.uncounted.contains_key(name))
             || kind(name).is_some_and(|kind| pair.policy.action(kind, name) == Action::Ignore);
         if !excused && count(pair.head, name).is_none() {
-            found.push(Uncounted {
-                name: name.to_owned(),
-                before: Some(before),
-                reason: Some(why(head, name)),
-                inconclusive: false,
-            });
+            found.push(Uncounted::new(name, Some(before), why(head, name)));
         }
     }
     found.extend(instructions::vanished(pair, head).or_else(|| instructions::inconclusive(pair)));
-    for one in &mut found {
-        one.reason = one.reason.take().filter(|reason| !reason.is_empty());
-    }
     found
 }
 
@@ -74,16 +61,12 @@ fn parameters(pair: &Structures) -> Vec<Uncounted> {
         let ignored = pair.policy.action(Kind::Parameters, name) == Action::Ignore;
         !ignored && !tuned(name) && !pair.head.effective.contains_key(*name)
     });
-    gone.map(|(name, value)| Uncounted {
-        name: name.clone(),
-        before: match value {
-            ParamValue::Int(value) => u64::try_from(*value).ok(),
-            ParamValue::Word(_) => None,
-        },
-        reason: None,
-        inconclusive: false,
-    })
-    .collect()
+    let figure = |value: &ParamValue| match value {
+        ParamValue::Int(value) => u64::try_from(*value).ok(),
+        ParamValue::Word(_) => None,
+    };
+    gone.map(|(name, value)| Uncounted::new(name, figure(value), None))
+        .collect()
 }
 
 /// What differs between invocations of the head, and did not between those of the base.
@@ -96,21 +79,15 @@ fn varying(pair: &Structures) -> impl Iterator<Item = Uncounted> {
         let ignored = pair.policy.action(kind, name) == Action::Ignore;
         !ignored && !pair.base.varying.contains_key(*name)
     });
-    new.map(|(name, how)| Uncounted {
-        name: name.clone(),
-        before: None,
-        reason: Some(format!("{name} differs between invocations: {how}")),
-        inconclusive: true,
+    new.map(|(name, how)| {
+        Uncounted::inconclusive(name, format!("{name} differs between invocations: {how}"))
     })
 }
 
-/// The reason that the head has for a count; empty where it gives none.
-fn why(head: &Structure, name: &str) -> String {
-    let known = head.why_uncounted(name).map(str::to_owned);
-    known.unwrap_or_else(|| match head.is_empty() {
-        true => "its worker counts no structure".to_owned(),
-        false => String::new(),
-    })
+/// The reason that the head has for a count, where it gives one.
+fn why(head: &Structure, name: &str) -> Option<String> {
+    let none = head.is_empty().then_some("its worker counts no structure");
+    head.why_uncounted(name).or(none).map(str::to_owned)
 }
 
 /// The base's counts by name: its worker's own, and what it asked of CUDA.
@@ -160,12 +137,7 @@ fn figures(pair: &Structures, base: &Structure, head: &Structure, found: &mut Ve
                 !moves_data(kernel) && taken && told(launches) && now.is_some_and(|now| !told(now))
             });
         if lost {
-            found.push(Uncounted {
-                name: name.to_owned(),
-                before: None,
-                reason: Some(why(head, name)),
-                inconclusive: false,
-            });
+            found.push(Uncounted::new(name, None, why(head, name)));
         }
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Analysis, analyse};
 use crate::judgement::{VerdictOutcome, Word};
-use crate::rule::{Answer, FEWEST as ENOUGH, GATE_ERROR, Series, Terms, compare};
+use crate::rule::{FEWEST as ENOUGH, GATE_ERROR, Series, Terms, compare};
 use regatta_core::machine::{Scope, Sides, Summary};
 use regatta_core::record::side::median;
 use regatta_core::record::trace::{Repeated, RunTimes, Spent, Trace};
@@ -211,12 +211,7 @@ fn ruled(times: &Sides<Vec<Nanoseconds>>, threshold: Share, let_pass: Share) -> 
     };
     let found = compare(series, terms)?;
     let ratio = |log: f64| Ratio(log.exp());
-    let word = match found.answer {
-        Answer::Regressed => Word::Regressed,
-        Answer::Improved => Word::Improved,
-        Answer::Same => Word::Same,
-        Answer::Open => Word::Inconclusive,
-    };
+    let word = found.word;
     let beyond = ratio(found.high) > Ratio::grown_by(let_pass);
     Some(RunsOf {
         median_ns: Sides::both(median(&times.base), median(&times.head))?,
