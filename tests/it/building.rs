@@ -80,11 +80,11 @@ fn what_was_edited_and_not_built_is_not_measured() {
         assert!(stderr.contains("regatta build ./s.toml"), "{stderr}");
         let (stdout, _) = exits!(place, 0, ["build", "./s.toml", "--json"]);
         assert_eq!(json(&stdout)["anew"], anew);
-        exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+        exits!(place, 0, ["run", "./s.toml", "--no-resume"]);
     }
     // A text, a suite and what a run writes are no source.
     place.write("README.md", "more");
-    exits!(place, 0, ["run", "./s.toml", "--fresh"]);
+    exits!(place, 0, ["run", "./s.toml", "--no-resume"]);
 }
 
 #[test]
