@@ -317,3 +317,26 @@ fn a_base_that_loads_the_checkout_is_no_base() {
     assert_eq!(code, 3, "{stderr}");
     assert!(stderr.contains("git:main loaded no file"), "{stderr}");
 }
+
+#[test]
+fn two_gates_of_one_revision_wait_for_each_other() {
+    let place = checkout(&["1", "0"]);
+    place.edit("build.sh", "mkdir", "sleep 0.3; mkdir");
+    place.git(&["commit", "-q", "-am", "slow to build"]);
+    let gate = |out: &'static str| {
+        let words = [
+            "compare",
+            "./s.toml",
+            "--base",
+            "git:HEAD~1",
+            "--head",
+            "git:HEAD",
+        ];
+        let mut regatta = place.regatta(&[&words[..], &["--out", out]].concat());
+        regatta.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let codes = ["reports/a", "reports/b"]
+        .map(gate)
+        .map(|mut gate| gate.wait().unwrap().code());
+    assert_eq!(codes, [Some(0); 2]);
+}

@@ -3,29 +3,45 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::output;
 
-/// `$XDG_CACHE_HOME/regatta`, `~/.cache/regatta`, or the temporary folder. It exists
-/// when this returns.
+/// `$XDG_CACHE_HOME/regatta`, `~/.cache/regatta`, or this user's own folder in the temporary one.
+/// It exists when this returns.
 ///
 /// # Errors
-/// When neither can be made.
+/// When neither can be made, or the temporary one is another user's: its files are run.
 pub fn folder() -> io::Result<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let base = variable("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| variable("HOME").map(|home| Path::new(&home).join(".cache")))
-        .unwrap_or_else(std::env::temp_dir);
-    let folder = base.join("regatta");
-    if fs::create_dir_all(&folder).is_ok() {
+    let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
+    let base = variable("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    if let Some(folder) = base.map(|base| base.join("regatta"))
+        && fs::create_dir_all(&folder).is_ok()
+    {
         return Ok(folder);
     }
     // A home that is absent or read-only, as in many CI containers.
-    let folder = std::env::temp_dir().join("regatta-cache");
-    fs::create_dir_all(&folder)?;
-    Ok(folder)
+    temporary(&std::env::temp_dir())
+}
+
+fn temporary(folder: &Path) -> io::Result<PathBuf> {
+    let user = fs::metadata("/proc/self")?.uid();
+    let folder = folder.join(format!("regatta-cache-{user}"));
+    let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+    made.or_else(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Ok(()),
+        _ => Err(error),
+    })?;
+    let there = fs::symlink_metadata(&folder)?;
+    match there.is_dir() && there.uid() == user && there.mode() & 0o022 == 0 {
+        true => Ok(folder),
+        false => Err(io::Error::other(format!(
+            "{} is no folder that this user alone can write; set XDG_CACHE_HOME to one",
+            folder.display()
+        ))),
+    }
 }
 
 /// Writes files into a folder of the user's cache and gives the folder; names may hold
@@ -63,6 +79,21 @@ fn write(folder: &Path, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_cache_in_the_temporary_folder_is_this_users_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = temporary(place.path()).unwrap();
+        assert_eq!(temporary(place.path()).unwrap(), folder);
+        let open = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(&folder, open).unwrap();
+        let error = temporary(place.path()).unwrap_err().to_string();
+        assert!(error.contains("set XDG_CACHE_HOME"), "{error}");
+        fs::remove_dir(&folder).unwrap();
+        std::os::unix::fs::symlink("/usr", &folder).unwrap();
+        assert!(temporary(place.path()).is_err());
+    }
 
     #[test]
     fn what_is_torn_is_written_anew_and_the_rest_left_alone() {

@@ -190,7 +190,7 @@ pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// A revision of a checkout that has a folder of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Revision {
     /// As it was asked for.
     pub asked: String,
@@ -201,6 +201,8 @@ pub struct Revision {
     pub directory: PathBuf,
     /// Where it is noted that it was built, and how.
     note: PathBuf,
+    /// While this is held, another process waits that wants a revision of the checkout.
+    _lock: fs::File,
 }
 
 impl Revision {
@@ -226,11 +228,14 @@ impl Revision {
         let folder = folder(&cache, &root);
         let worktree = folder.join(&commit);
         let note = folder.join(format!("{commit}.built"));
+        fs::create_dir_all(&folder).map_err(|error| of_file(&folder, error))?;
+        let lock = fs::File::create(folder.join("lock"));
+        let lock = lock.and_then(|lock| lock.lock().map(|()| lock));
+        let lock = lock.map_err(|error| of_file(&folder, error))?;
         if !is_whole(&worktree, &commit, note.exists()) {
             for path in [&note, &worktree] {
                 removed(path).map_err(|error| of_file(path, error))?;
             }
-            fs::create_dir_all(&folder).map_err(|error| of_file(&folder, error))?;
             // Git remembers worktrees whose folders are gone.
             here.ask(&["worktree", "prune"]).map_err(of_git)?;
             let path = worktree.display().to_string();
@@ -258,6 +263,7 @@ impl Revision {
             commit,
             directory,
             note,
+            _lock: lock,
         })
     }
 
