@@ -270,10 +270,10 @@ impl Comparer for Nobody {
 }
 
 fn bisect(folder: &Path, data: &[u8]) {
-    let path = laid(folder, "bisect.jsonl", &sealed(data));
+    let path = laid(folder, "bisect.json", data);
     let read = match journal::read(&path) {
         Ok(read) => read,
-        Err(error) => return is_plain(&error.to_string()),
+        Err(error) => return is_plain(&error),
     };
     let version = |spec: &String| Version {
         spec: spec.clone(),
@@ -294,7 +294,6 @@ fn bisect(folder: &Path, data: &[u8]) {
         tried: &tried,
         ending: &ending,
         moved: &[],
-        apart: &read.apart,
         suite: &[],
     };
     report::bisect::text(&shown);

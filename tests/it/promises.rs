@@ -47,7 +47,8 @@ fn pairs_of_the_same_code_hide_nothing() {
         place.edit("s.toml", "[workers]", environment);
     };
     let unknown = "no change of the code is known";
-    let rows: [(&dyn Fn(&Place), &str, &str); 4] = [
+    type Change<'a> = &'a dyn Fn(&Place);
+    let rows: [(Change, &str, &str); 4] = [
         (&undone, "3", unknown),
         (&moved, "3", unknown),
         (&suites, "0", "the command of worker fake was"),

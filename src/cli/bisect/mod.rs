@@ -17,10 +17,10 @@ use regatta_measure::environments::{interpreter_of, released};
 use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::git::Checkout;
 use regatta_measure::laps::about;
-use regatta_measure::versions::apart::{MovedPackage, moved, trials};
 use regatta_measure::versions::bisect::{self, BisectStep, Ending, FoundStep, TriedOutcome};
 use regatta_measure::versions::comparer::ExperimentComparer;
-use regatta_measure::versions::journal::{BisectQuestion, JOURNAL_FILE, Journal, JournalFound};
+use regatta_measure::versions::journal::{BisectQuestion, Journal, JournalFound};
+use regatta_measure::versions::moved::{MovedPackage, moved};
 use regatta_measure::versions::releases::{PackageIndex, Pip};
 use regatta_measure::versions::search::Towards;
 use regatta_measure::versions::{Pin, Spec, Version, row};
@@ -122,7 +122,7 @@ fn search(args: &BisectArgs) -> Ended {
         }
     };
     tell(before, &say);
-    if journal.tried.is_empty() {
+    if journal.tried().is_empty() {
         let between = counted(row.len().saturating_sub(2), "version");
         say(format!("{between} between {} and {}", args.good, args.bad));
     }
@@ -130,7 +130,7 @@ fn search(args: &BisectArgs) -> Ended {
         true => Metric::CpuTime,
         false => Metric::Device,
     };
-    let mut tried = journal.tried.clone();
+    let mut tried = journal.tried().to_vec();
     let mut comparer = ExperimentComparer {
         measure: &request,
         threshold: args.threshold,
@@ -149,7 +149,7 @@ fn search(args: &BisectArgs) -> Ended {
     };
     let ending = bisect::bisect(&row, question.towards, &mut tried, &mut comparer)?;
     let moved = match &ending {
-        Ending::Found(found) => apart(found, args, &mut comparer)?,
+        Ending::Found(found) => packages(found, args, &comparer)?,
         _ => Vec::new(),
     };
     let words = suite_words(args, &request);
@@ -159,7 +159,6 @@ fn search(args: &BisectArgs) -> Ended {
         tried: &tried,
         ending: &ending,
         moved: &moved,
-        apart: &journal.apart,
         suite: &words,
     };
     let path = directory.join(PAGE);
@@ -234,22 +233,11 @@ fn index(args: &BisectArgs, suite: &Suite) -> Result<Box<dyn PackageIndex>, Stop
 fn tell(before: JournalFound, say: &dyn Fn(String)) {
     match before {
         JournalFound::Nothing => {}
-        JournalFound::GoesOn {
-            comparisons,
-            damaged,
-        } => {
-            if comparisons > 0 {
-                let kept = counted(comparisons, "comparison");
-                say(format!("resuming: {kept} of this bisect are kept"));
-            }
-            if damaged > 0 {
-                let lines = counted(damaged, "line");
-                say(format!(
-                    "{lines} of {JOURNAL_FILE} could not be used, and what was in them is \
-                     compared again"
-                ));
-            }
-        }
+        JournalFound::GoesOn { comparisons: 0 } => {}
+        JournalFound::GoesOn { comparisons } => say(format!(
+            "resuming: {} of this bisect are kept",
+            counted(comparisons, "comparison")
+        )),
         JournalFound::Kept { path, because } => say(format!(
             "a bisect before this one is kept as {} ({because})",
             path.display()
@@ -257,35 +245,20 @@ fn tell(before: JournalFound, say: &dyn Fn(String)) {
     }
 }
 
-/// What moved at the step, once that was tried apart.
-fn apart(
+/// The packages whose versions changed at the step.
+fn packages(
     found: &FoundStep,
     args: &BisectArgs,
-    comparer: &mut ExperimentComparer,
+    comparer: &ExperimentComparer,
 ) -> Result<Vec<MovedPackage>, Stop> {
-    let Spec::Release(pins) = &args.good else {
+    if !matches!(args.good, Spec::Release(_)) {
         return Ok(Vec::new());
-    };
-    let (before, after) = (comparer.lock(&found.before)?, comparer.lock(&found.after)?);
-    let (Some(before), Some(after)) = (before, after) else {
-        return Ok(Vec::new());
-    };
-    let lead = pins.first().map_or("", |pin| pin.package.as_str());
-    for trial in trials(&before, &after, lead) {
-        let mut known = comparer.journal.apart.iter();
-        if known.any(|verdict| verdict.name == trial.name) {
-            continue;
-        }
-        let verdict = comparer.try_apart(&trial, found)?;
-        comparer
-            .journal
-            .keep_apart(&verdict)
-            .map_err(Stop::not_judged)?;
-        if !args.measure.quiet {
-            note(format!("apart: {}", verdict));
-        }
     }
-    Ok(moved(&before, &after))
+    let locks = (comparer.lock(&found.before)?, comparer.lock(&found.after)?);
+    Ok(match locks {
+        (Some(before), Some(after)) => moved(&before, &after),
+        _ => Vec::new(),
+    })
 }
 
 /// The suite and what of it, as `regatta compare` takes it.

@@ -11,25 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use super::VersionError;
+use super::{Version, VersionError};
 use crate::git::{GitCommands, GitError, commit};
-
-/// A commit, for the reader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Commit {
-    /// Its id in full.
-    pub id: String,
-    /// The same, as short as git tells it apart.
-    pub short: String,
-    /// Its parents, the main line's first.
-    pub parents: Vec<String>,
-    /// Who wrote it.
-    pub author: String,
-    /// When it was committed, `2026-11-22`.
-    pub date: String,
-    /// The first line of its message.
-    pub subject: String,
-}
 
 /// The commits from `good` to `bad`, both included, each a parent of the next.
 ///
@@ -39,7 +22,7 @@ pub fn commits_between(
     git: &dyn GitCommands,
     good: &str,
     bad: &str,
-) -> Result<Vec<Commit>, VersionError> {
+) -> Result<Vec<Version>, VersionError> {
     let [first, last] = [good, bad].map(|revision| {
         if revision.ends_with('+') || revision.ends_with("-dirty") {
             return Err(VersionError(format!(
@@ -82,12 +65,12 @@ pub fn commits_between(
 /// When git fails.
 pub fn brought(
     git: &dyn GitCommands,
-    low: &Commit,
-    merge: &Commit,
-) -> Result<Vec<Vec<Commit>>, VersionError> {
+    low: &Version,
+    merge: &Version,
+) -> Result<Vec<Vec<Version>>, VersionError> {
     let mut rows = Vec::new();
-    for parent in merge.parents.iter().filter(|&parent| *parent != low.id) {
-        let Ok(base) = git.ask(&["merge-base", &low.id, parent]) else {
+    for parent in merge.parents.iter().filter(|&parent| parent != id(low)) {
+        let Ok(base) = git.ask(&["merge-base", id(low), parent]) else {
             continue;
         };
         if base != *parent {
@@ -102,7 +85,7 @@ const FORMAT: &str = "--format=%H%x1f%P%x1f%h%x1f%an%x1f%cs%x1f%s";
 const FIELD: char = '\u{1f}';
 
 /// A path from an ancestor to a commit.
-fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Commit>, VersionError> {
+fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Version>, VersionError> {
     let range = format!("{low}..{high}");
     let between = [
         "rev-list",
@@ -124,7 +107,7 @@ fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Commit>, Ver
             .ask(arguments)
             .map_err(|error| git_failed(high, error))?;
         let read = text.lines().filter_map(read);
-        commits.extend(read.map(|commit| (commit.id.clone(), commit)));
+        commits.extend(read.map(|commit| (id(&commit).to_owned(), commit)));
     }
     let mut row = Vec::new();
     let mut at = high.to_owned();
@@ -136,7 +119,7 @@ fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Commit>, Ver
         // Only ancestors that descend from `low` were listed.
         let next = commit.parents.iter().find(|id| commits.contains_key(*id));
         let next = next.cloned();
-        let done = commit.id == low;
+        let done = id(&commit) == low;
         row.push(commit);
         match next {
             Some(parent) if !done => at = parent,
@@ -147,20 +130,24 @@ fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Commit>, Ver
     Ok(row)
 }
 
-fn read(line: &str) -> Option<Commit> {
+fn read(line: &str) -> Option<Version> {
     let fields: Vec<&str> = line.splitn(6, FIELD).collect();
     let [id, parents, short, author, date, subject] = fields[..] else {
         return None;
     };
-    let word = |text: &str| text.to_owned();
-    Some(Commit {
-        id: word(id),
-        short: word(short),
-        parents: parents.split_whitespace().map(word).collect(),
-        author: word(author),
-        date: word(date),
-        subject: word(subject),
+    Some(Version {
+        spec: format!("git:{id}"),
+        name: short.to_owned(),
+        subject: Some(subject.to_owned()),
+        author: Some(author.to_owned()),
+        date: Some(date.to_owned()),
+        parents: parents.split_whitespace().map(str::to_owned).collect(),
     })
+}
+
+/// The id of a commit in full.
+fn id(commit: &Version) -> &str {
+    commit.spec.trim_start_matches("git:")
 }
 
 fn git_failed(revision: &str, error: GitError) -> VersionError {
@@ -237,8 +224,8 @@ mod tests {
         ])
     }
 
-    fn ids(row: &[Commit]) -> String {
-        let ids: Vec<&str> = row.iter().map(|commit| commit.id.as_str()).collect();
+    fn ids(row: &[Version]) -> String {
+        let ids: Vec<&str> = row.iter().map(id).collect();
         ids.join(" ")
     }
 
@@ -254,10 +241,8 @@ mod tests {
             assert_eq!(ids(&commits_between(&git, good, bad).unwrap()), row);
         }
         let row = commits_between(&git, "a", "b").unwrap();
-        assert_eq!(
-            (&*row[1].subject, &*row[1].author),
-            ("Change b\u{1f}!", "Ann")
-        );
+        assert_eq!(row[1].subject.as_deref(), Some("Change b\u{1f}!"));
+        assert_eq!(row[1].author.as_deref(), Some("Ann"));
         for (good, brings) in [("a", "a x y"), ("x", "a b")] {
             let row = commits_between(&git, good, "n").unwrap();
             let at = row.len() - 2;

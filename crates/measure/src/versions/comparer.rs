@@ -1,20 +1,17 @@
 //! The edge of a bisect: compares two versions as `regatta compare` does, and keeps what came
 //! of it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::apart::{PackageVerdict, Trial};
-use super::bisect::{BisectStep, Comparer, FoundStep, Tried, TriedOutcome, readings};
-use super::commits::{self, Commit};
+use super::bisect::{BisectStep, Comparer, Tried, TriedOutcome, readings};
+use super::commits;
 use super::journal::Journal;
 use super::{Spec, Version};
 use crate::environments::PythonEnvironment;
 use crate::experiment::{Experiment, ExperimentError, MeasureOptions, Setup, VersionComparison};
 use crate::git::Checkout;
 use regatta_core::names::plain_name;
-use regatta_core::output;
 use regatta_core::record::header::TurnSide;
 use regatta_core::suite::rules::Metric;
 use regatta_core::text::one_line;
@@ -22,9 +19,6 @@ use regatta_worker::units::Share;
 
 /// Where the runs of the comparisons lie, in the report directory.
 const COMPARED: &str = "compared";
-/// Where the locks lie of what was tried apart.
-const APART: &str = "apart";
-
 /// Compares, and keeps.
 pub struct ExperimentComparer<'a> {
     /// What is measured, and how.
@@ -61,31 +55,6 @@ impl ExperimentComparer<'_> {
             .ok()
             .as_ref()
             .and_then(lock_of))
-    }
-
-    /// Compares all as it was before a step with one package as it is after.
-    ///
-    /// # Errors
-    /// When the lock cannot be written, or as [`Comparer::compare`].
-    pub fn try_apart(
-        &mut self,
-        trial: &Trial,
-        found: &FoundStep,
-    ) -> Result<PackageVerdict, ExperimentError> {
-        let folder = self.directory.join(APART);
-        fs::create_dir_all(&folder).map_err(|error| {
-            ExperimentError::NotJudged(format!("{}: {error}", folder.display()))
-        })?;
-        let path = folder.join(format!("{}.txt", plain_name(&trial.name)));
-        let text = trial.requirements.join("\n") + "\n";
-        output::write(&path, text.as_bytes()).map_err(ExperimentError::not_judged)?;
-        let head = Version {
-            spec: Spec::Lock(path.display().to_string()).to_string(),
-            name: trial.name.clone(),
-            ..found.after.clone()
-        };
-        let outcome = self.compare(&found.before, &head)?;
-        Ok(trial.verdict(&outcome, &found.case.case))
     }
 
     /// How long so many more comparisons take, by those that were made; `None`: none is left.
@@ -160,19 +129,7 @@ impl Comparer for ExperimentComparer<'_> {
         if self.first_parent {
             return Ok(Vec::new());
         }
-        let commit = |version: &Version| Commit {
-            id: version.spec.trim_start_matches("git:").to_owned(),
-            short: version.name.clone(),
-            parents: version.parents.clone(),
-            author: String::new(),
-            date: String::new(),
-            subject: String::new(),
-        };
-        let rows = commits::brought(self.git, &commit(low), &commit(merge));
-        let rows = rows.map_err(ExperimentError::not_judged)?.into_iter();
-        Ok(rows
-            .map(|row| row.into_iter().map(Version::from).collect())
-            .collect())
+        commits::brought(self.git, low, merge).map_err(ExperimentError::not_judged)
     }
 
     fn keep(&mut self, tried: &Tried, step: &BisectStep) -> Result<(), ExperimentError> {

@@ -1,25 +1,23 @@
-//! What a bisect has tried, on disk: a line for what was asked, and one for each comparison.
+//! What a bisect has tried, on disk.
 //!
-//! The search is a function of these ([`super::bisect`]), so a bisect that was stopped goes on
-//! where it was, and one that has ended gives its answer again without measuring.
+//! The search is a function of it ([`super::bisect`]), so a bisect that was stopped resumes, and
+//! one that has ended gives its answer again without measuring.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::apart::PackageVerdict;
 use super::bisect::Tried;
 use super::search::Towards;
 use regatta_core::input;
-use regatta_core::record::line::{self, Lines};
 use regatta_core::record::run_file::{lock, move_aside};
 use regatta_core::record::{RecordError, SCHEMA_VERSION, write_atomically};
+use regatta_core::text::one_line;
 
 /// Name of the file in the report directory.
-pub const JOURNAL_FILE: &str = "bisect.jsonl";
+pub const JOURNAL_FILE: &str = "bisect.json";
 
 /// What is asked. Another question is another bisect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,20 +67,18 @@ impl BisectQuestion {
     }
 }
 
-/// A line of the file.
+/// The file, written anew after each comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum BisectRecord {
-    Bisect {
-        /// [`SCHEMA_VERSION`] of the writer.
-        schema: u32,
-        /// When it was begun.
-        started: Timestamp,
-        #[serde(flatten)]
-        question: BisectQuestion,
-    },
-    Tried(Tried),
-    Apart(PackageVerdict),
+pub struct BisectFile {
+    /// [`SCHEMA_VERSION`] of the writer.
+    schema: u32,
+    /// When it was begun.
+    started: Timestamp,
+    /// What was asked.
+    #[serde(flatten)]
+    pub question: BisectQuestion,
+    /// What was compared, in order.
+    pub tried: Vec<Tried>,
 }
 
 /// What was there before.
@@ -94,8 +90,6 @@ pub enum JournalFound {
     GoesOn {
         /// Comparisons that need not be made again.
         comparisons: usize,
-        /// Lines that could not be used; what they held is tried again.
-        damaged: usize,
     },
     /// Another one, moved aside.
     Kept {
@@ -110,13 +104,7 @@ pub enum JournalFound {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    file: File,
-    /// When it was begun.
-    pub started: Timestamp,
-    /// What it has tried, in order.
-    pub tried: Vec<Tried>,
-    /// What came of trying packages apart.
-    pub apart: Vec<PackageVerdict>,
+    file: BisectFile,
     lock: File,
 }
 
@@ -125,21 +113,6 @@ impl Drop for Journal {
         // Closing alone would leave it to a process that is just being started with a copy.
         let _ = self.lock.unlock();
     }
-}
-
-/// What a file holds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Read {
-    /// When it was begun.
-    pub started: Timestamp,
-    /// What was asked.
-    pub question: BisectQuestion,
-    /// What was compared, in order.
-    pub tried: Vec<Tried>,
-    /// What came of trying packages apart.
-    pub apart: Vec<PackageVerdict>,
-    /// Lines that could not be used.
-    pub damaged: usize,
 }
 
 impl Journal {
@@ -157,28 +130,25 @@ impl Journal {
         fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
         let held = lock(directory)?;
         let path = directory.join(JOURNAL_FILE);
-        let mut read = Read {
+        let mut file = BisectFile {
+            schema: SCHEMA_VERSION,
             started: now,
             question: question.clone(),
             tried: Vec::new(),
-            apart: Vec::new(),
-            damaged: 0,
         };
         let mut before = JournalFound::Nothing;
         if path.exists() {
-            let there = self::read(&path);
+            let there = read(&path);
             let because = match &there {
-                _ if fresh => Some("--no-resume was given".to_owned()),
+                _ if fresh => Some("--fresh was given".to_owned()),
                 Ok(there) => there.question.differs(question).map(str::to_owned),
-                Err(error) => Some(error.to_string()),
+                Err(error) => Some(error.clone()),
             };
             match (there, because) {
                 (Ok(there), None) => {
-                    before = JournalFound::GoesOn {
-                        comparisons: there.tried.len(),
-                        damaged: there.damaged,
-                    };
-                    read = there;
+                    let comparisons = there.tried.len();
+                    before = JournalFound::GoesOn { comparisons };
+                    file = there;
                 }
                 (there, because) => {
                     before = JournalFound::Kept {
@@ -188,29 +158,15 @@ impl Journal {
                 }
             }
         }
-        let mut text = line::write(&BisectRecord::Bisect {
-            schema: SCHEMA_VERSION,
-            started: read.started,
-            question: question.clone(),
-        })?;
-        for tried in &read.tried {
-            text += &line::write(&BisectRecord::Tried(tried.clone()))?;
-        }
-        for verdict in &read.apart {
-            text += &line::write(&BisectRecord::Apart(verdict.clone()))?;
-        }
-        write_atomically(&path, text.as_bytes())?;
-        let file = OpenOptions::new().append(true).open(&path);
-        let file = file.map_err(|error| RecordError::io(&path, error))?;
-        let journal = Journal {
-            path,
-            file,
-            started: read.started,
-            tried: read.tried,
-            apart: read.apart,
-            lock: held,
-        };
+        let lock = held;
+        let journal = Journal { path, file, lock };
+        journal.write()?;
         Ok((journal, before))
+    }
+
+    /// What it has tried, in order.
+    pub fn tried(&self) -> &[Tried] {
+        &self.file.tried
     }
 
     /// Adds a comparison.
@@ -218,58 +174,34 @@ impl Journal {
     /// # Errors
     /// When it cannot be written.
     pub fn keep(&mut self, tried: &Tried) -> Result<(), RecordError> {
-        self.write(&BisectRecord::Tried(tried.clone()))?;
-        self.tried.push(tried.clone());
-        Ok(())
+        self.file.tried.push(tried.clone());
+        self.write()
     }
 
-    /// Adds what came of trying a package apart.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn keep_apart(&mut self, verdict: &PackageVerdict) -> Result<(), RecordError> {
-        self.write(&BisectRecord::Apart(verdict.clone()))?;
-        self.apart.push(verdict.clone());
-        Ok(())
-    }
-
-    fn write(&mut self, what: &BisectRecord) -> Result<(), RecordError> {
-        let text = line::write(what)?;
-        let written = self.file.write_all(text.as_bytes());
-        let written = written.and_then(|()| self.file.sync_data());
-        written.map_err(|error| RecordError::io(&self.path, error))
+    fn write(&self) -> Result<(), RecordError> {
+        let text = serde_json::to_vec_pretty(&self.file)
+            .map_err(|error| RecordError::io(&self.path, error.into()))?;
+        write_atomically(&self.path, &text)
     }
 }
 
-/// Reads a journal back.
+/// Reads the file of a bisect.
 ///
 /// # Errors
-/// When it is absent, of another schema, or its first line is damaged: then nobody knows what
-/// was asked.
-pub fn read(path: &Path) -> Result<Read, RecordError> {
-    let mut file = Lines::open(path, input::RUN, input::RUN)?;
-    let BisectRecord::Bisect {
-        started, question, ..
-    } = file.first()?
-    else {
-        return Err(file.invalid("it does not say what was asked"));
-    };
-    let mut read = Read {
-        started,
-        question,
-        tried: Vec::new(),
-        apart: Vec::new(),
-        damaged: 0,
-    };
-    while let Some(line) = file.read()? {
-        match line {
-            Ok(BisectRecord::Tried(tried)) => read.tried.push(tried),
-            Ok(BisectRecord::Apart(verdict)) => read.apart.push(verdict),
-            // A second header, too, is no comparison.
-            Ok(BisectRecord::Bisect { .. }) | Err(_) => read.damaged += 1,
-        }
+/// Why it cannot be read, or is of another schema.
+pub fn read(path: &Path) -> Result<BisectFile, String> {
+    let text = input::bytes(path, input::RUN).map_err(|error| error.to_string())?;
+    // The parser repeats what it cannot read.
+    let parsed = serde_json::from_slice(&text);
+    let file: BisectFile =
+        parsed.map_err(|error: serde_json::Error| one_line(&error.to_string()))?;
+    match file.schema == SCHEMA_VERSION {
+        true => Ok(file),
+        false => Err(format!(
+            "its schema is {}, not {SCHEMA_VERSION}",
+            file.schema
+        )),
     }
-    Ok(read)
 }
 
 #[cfg(test)]
@@ -320,17 +252,9 @@ mod tests {
         let error = Journal::open(folder.path(), &question(), Timestamp::now(), false);
         assert!(matches!(error, Err(RecordError::Busy(_))), "two at once");
         drop(journal);
-        // The last line is torn, as it is when power fails.
-        let path = folder.path().join(JOURNAL_FILE);
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, &text[..text.len() - 9]).unwrap();
         let (journal, before) = open(folder.path(), &question(), false);
-        let expected = JournalFound::GoesOn {
-            comparisons: 1,
-            damaged: 1,
-        };
-        assert_eq!(before, expected);
-        assert_eq!(journal.tried, [tried("pypi:a==3")]);
+        assert_eq!(before, JournalFound::GoesOn { comparisons: 2 });
+        assert_eq!(journal.tried(), ["pypi:a==3", "pypi:a==2"].map(tried));
     }
 
     #[test]
@@ -354,7 +278,7 @@ mod tests {
             };
             assert!(because.contains(words), "{because}");
             assert!(path.starts_with(folder.path().join("past")) && path.exists());
-            assert!(journal.tried.is_empty());
+            assert!(journal.tried().is_empty());
         }
     }
 

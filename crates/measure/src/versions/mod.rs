@@ -3,13 +3,13 @@
 //! The search is a function of what was compared ([`search`]); [`bisect`] asks for one comparison
 //! after the other, [`comparer`] makes each by an experiment, and [`journal`] keeps it, so that a
 //! bisect goes on after a stop. Releases come from the environment's pip ([`releases`]), commits
-//! from git ([`commits`]). [`apart`] tells packages apart that moved together.
+//! from git ([`commits`]). [`moved`] lists packages that moved together.
 
-pub mod apart;
 pub mod bisect;
 pub mod commits;
 pub mod comparer;
 pub mod journal;
+pub mod moved;
 pub mod releases;
 pub mod search;
 
@@ -19,7 +19,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use self::commits::Commit;
 use self::releases::PackageIndex;
 use crate::git::GitCommands;
 use regatta_worker::attention::{NAME_RULE, ParseError, VariantId, is_name};
@@ -253,10 +252,7 @@ pub fn row(
                 .map(|version| release(&first.package, version, &beside))
                 .collect())
         }
-        (Spec::Revision(good), Spec::Revision(bad)) => {
-            let row = commits::commits_between(git, good, bad)?;
-            Ok(row.into_iter().map(Version::from).collect())
-        }
+        (Spec::Revision(good), Spec::Revision(bad)) => commits::commits_between(git, good, bad),
         _ => Err(no_order(good, bad)),
     }
 }
@@ -307,19 +303,6 @@ fn release(package: &str, version: &str, beside: &[(String, Option<String>)]) ->
     }
 }
 
-impl From<Commit> for Version {
-    fn from(commit: Commit) -> Version {
-        Version {
-            spec: format!("git:{}", commit.id),
-            name: commit.short,
-            subject: Some(commit.subject),
-            author: Some(commit.author),
-            date: Some(commit.date),
-            parents: commit.parents,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,7 +316,7 @@ mod tests {
             "pypi:jax==0.5.0",
             "pypi:jax==0.5.0,jaxlib==0.5.1",
             "pypi:torch==2.11.0+cpu",
-            "lock:reports/jax-bisect/apart/jaxlib.txt",
+            "lock:locks/jaxlib.txt",
             "git:HEAD~3",
             "git:v1.2/rc",
             "worker:mine=python3 worker.py --fast",

@@ -10,9 +10,9 @@ use super::text::shell_quoted;
 use regatta_core::record::SCHEMA_VERSION;
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::Version;
-use regatta_measure::versions::apart::{MovedPackage, PackageVerdict, concluded};
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, skipped};
 use regatta_measure::versions::journal::BisectQuestion;
+use regatta_measure::versions::moved::MovedPackage;
 use regatta_measure::versions::search::Towards;
 use regatta_worker::units::{Ratio, counted};
 
@@ -31,8 +31,6 @@ pub struct Bisect<'a> {
     pub ending: &'a Ending,
     /// What moved from the environment before the step to that after it.
     pub moved: &'a [MovedPackage],
-    /// What came of trying those apart.
-    pub apart: &'a [PackageVerdict],
     /// The suite, and what of it, as `regatta compare` takes it: `quick`, `--filter`, `cpu`.
     pub suite: &'a [String],
 }
@@ -69,12 +67,6 @@ struct BisectAnswer<'a> {
     /// What moved from the environment before the step to that after it.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     moved: &'a [MovedPackage],
-    /// What came of trying those apart.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    apart: &'a [PackageVerdict],
-    /// The same as a sentence.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    apart_says: Option<String>,
     /// Versions that were passed over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     skipped: Vec<Skipped>,
@@ -101,8 +93,6 @@ impl Bisect<'_> {
             ending: self.ending,
             left: self.left(),
             moved: self.moved,
-            apart: self.apart,
-            apart_says: self.concluded(),
             skipped: self.skipped(),
             again: self.again().map(|words| words.join(" ")),
             tried: self.tried,
@@ -128,11 +118,6 @@ impl Bisect<'_> {
             Ending::Found(found) => Some(found),
             _ => None,
         }
-    }
-
-    /// What follows from trying packages apart.
-    fn concluded(&self) -> Option<String> {
-        concluded(self.apart, self.question.towards.word())
     }
 
     /// The words of the command that shows the step again.

@@ -149,15 +149,9 @@ fn found_step(bisect: &Bisect, found: &FoundStep) -> Vec<Item> {
         let others = counted(found.others.len(), "other case");
         items.push(format!("{others} changed there as well").into());
     }
-    let apart = bisect.apart.iter().map(|verdict| verdict.to_string());
-    let apart: Vec<String> = apart.chain(bisect.concluded()).collect();
-    if !bisect.moved.is_empty() || !apart.is_empty() {
+    if !bisect.moved.is_empty() {
         let moved: Vec<String> = bisect.moved.iter().map(ToString::to_string).collect();
-        items.push(Item {
-            text: format!("moved: {}", moved.join(", ")),
-            below: apart,
-            ..Item::default()
-        });
+        items.push(format!("moved: {}", moved.join(", ")).into());
     }
     items
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixture::{fits, stands_alone};
 use regatta_core::record::header::TurnSide;
-use regatta_measure::versions::apart;
 use regatta_measure::versions::bisect::{Stretch, TriedOutcome};
+use regatta_measure::versions::moved;
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -63,7 +63,6 @@ struct Scene {
     tried: Vec<Tried>,
     ending: Ending,
     moved: Vec<MovedPackage>,
-    apart: Vec<PackageVerdict>,
 }
 
 impl Scene {
@@ -78,7 +77,6 @@ impl Scene {
             row,
             ending,
             moved: Vec::new(),
-            apart: Vec::new(),
         }
     }
 
@@ -91,7 +89,6 @@ impl Scene {
             tried: &self.tried,
             ending: &self.ending,
             moved: &self.moved,
-            apart: &self.apart,
             suite: &suite,
         };
         let (text, page) = (text(&bisect), page(&bisect).unwrap());
@@ -122,12 +119,7 @@ fn a_release_that_was_found() {
     let ending = Ending::Found(Box::new(found(&row[1], &row[2], &[])));
     let ratios = [(4, Some(1.72)), (3, None), (2, Some(1.74)), (1, Some(0.98))];
     let mut scene = Scene::of(row, &ratios, ending);
-    scene.moved = apart::moved("jax==0.5.0\njaxlib==0.5.0\n", "jax==0.5.1\njaxlib==0.5.1\n");
-    let refused = "jaxlib is version 0.5.0, but this version of jax wants 0.5.1";
-    scene.apart = read(json!([
-        { "package": "jax", "name": "jax 0.5.1 with jaxlib 0.5.0", "reason": refused },
-        { "package": "jaxlib", "name": "jaxlib 0.5.1 with jax 0.5.0", "case": of(1.73) },
-    ]));
+    scene.moved = moved::moved("jax==0.5.0\njaxlib==0.5.0\n", "jax==0.5.1\njaxlib==0.5.1\n");
     let (text, page) = scene.shown();
     insta::assert_snapshot!(text);
     assert_eq!(page.matches("<svg").count(), 1);
