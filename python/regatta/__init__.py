@@ -49,7 +49,7 @@ def variant(
     `dtypes` are of `f32`, `f16` and `bf16`, `directions` of `forward`, `backward` and `both`;
     `tf32`: float32 products are rounded to TF32; `stores_scores`: it keeps all scores.
     """
-    said = {
+    declared = {
         "summary": summary,
         "dtypes": None if dtypes is None else tuple(dtypes),
         "directions": None if directions is None else tuple(directions),
@@ -57,9 +57,9 @@ def variant(
         "stores_scores": stores_scores,
     }
 
-    def tell(function: Function) -> Function:
-        told: Any = function
-        told.regatta_variant = {key: value for key, value in said.items() if value is not None}
+    def mark(function: Function) -> Function:
+        given = {key: value for key, value in declared.items() if value is not None}
+        function.regatta_variant = given  # type: ignore[attr-defined]
         return function
 
-    return tell
+    return mark

@@ -29,7 +29,7 @@ def turn_on(torch: ModuleType) -> None:
         # Else torch says at the end that a callback was left behind.
         atexit.register(without_waiting, torch, ranges.__exit__, None, None, None)
     except Exception as error:
-        tell(f"PyTorch's ranges are not on: {error}")
+        print_error(f"PyTorch's ranges are not on: {error}")
 
 
 def without_waiting(torch: ModuleType, change: Callable[..., object], *arguments: object) -> None:
@@ -42,7 +42,7 @@ def without_waiting(torch: ModuleType, change: Callable[..., object], *arguments
         torch.cuda.synchronize = synchronize
 
 
-def tell(text: str) -> None:
+def print_error(text: str) -> None:
     """One line on standard error."""
     line = text.splitlines()[0] if text else text
     sys.stderr.write(f"regatta trace --torch: {line}\n")

@@ -54,12 +54,12 @@ def fork_workers(load: Callable[[], None], always: bool = False) -> None:
     control = socket.socket(fileno=REQUEST_FD)
     control.set_inheritable(False)
     if reason := _unfit(load, always):
-        _tell(control, {"ready": False, "reason": reason})
+        _reply(control, {"ready": False, "reason": reason})
         sys.exit(0)
     # What is imported stays: no collection needs to look at it again.
     gc.collect()
     gc.freeze()
-    _tell(control, {"ready": True})
+    _reply(control, {"ready": True})
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, DESCRIPTORS)
         if len(descriptors) < DESCRIPTORS:
@@ -68,18 +68,18 @@ def fork_workers(load: Callable[[], None], always: bool = False) -> None:
         try:
             forked = _forked(asked, descriptors)
         except OSError as error:
-            _tell(control, {"forked": False, "reason": f"it could not fork: {error}"})
+            _reply(control, {"forked": False, "reason": f"it could not fork: {error}"})
             forked = False
         else:
             if forked:
                 control.detach()
                 return
-            _tell(control, {"forked": True})
+            _reply(control, {"forked": True})
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+def _reply(control: socket.socket, message: dict[str, Any]) -> None:
     with contextlib.suppress(BrokenPipeError):
         control.sendall(json.dumps(message).encode() + b"\n")
 

@@ -134,7 +134,7 @@ class TestKeptResults:
 
     def test_sets_that_do_not_fit_beside_the_inputs_are_made_in_them(self) -> None:
         full = mock.patch.object(
-            TorchInputSets, "_made", side_effect=torch.OutOfMemoryError("none left")
+            TorchInputSets, "_make", side_effect=torch.OutOfMemoryError("none left")
         )
         with full:
             prepared, measured, _ = self.measured("right", direction="both")

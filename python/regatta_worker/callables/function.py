@@ -99,7 +99,7 @@ class Function:
         an `array`, where one is named, and no subclass of it."""
         names = problem.results if len(results) > 1 else ("out",)
         for name, result in zip(names, results, strict=True):
-            shape, kind = laid_out(problem, name), type(result).__name__
+            shape, kind = problem.laid_out(name), type(result).__name__
             if array and isinstance(result, array) and type(result) is not array:
                 raise Failed(
                     f"{self.where} returned {name} as {kind}, a subclass of {array.__name__} that "
@@ -119,15 +119,6 @@ class Function:
                     f"{self.where} returned {name} as {result.dtype}; return it as {dtype}, the "
                     f"type of q"
                 )
-
-
-def laid_out(problem: Problem, tensor: str) -> tuple[int, ...]:
-    """The shape of a tensor as the function sees it: in the layout of the problem."""
-    shape = problem.shape(tensor)
-    if problem.layout == "bhsd":
-        # Never of a packed batch.
-        return (shape[0], shape[2], shape[1], shape[3])
-    return shape
 
 
 def begins_as_attention(function: Any) -> bool:

@@ -172,7 +172,7 @@ def record_samples(
     found = []
     for _ in range(RECORDED_CALLS):
         recorded, time_ns = recorder.sampled(call, sample)
-        operations = _of_the_call(recorded)
+        operations = _within_call(recorded)
         if operations is None or recorded["dropped"]:
             continue
         of_sample: dict[str, Any] = {"operations": _operations(operations)}
@@ -181,7 +181,7 @@ def record_samples(
     return found
 
 
-def _of_the_call(recorded: dict[str, Any]) -> list[dict[str, Any]] | None:
+def _within_call(recorded: dict[str, Any]) -> list[dict[str, Any]] | None:
     """The operations that were launched within the call; None where a launch is not known."""
     begin, end = recorded["called"], recorded["returned"]
     operations = recorded["operations"]

@@ -19,16 +19,13 @@ SAMPLES = 6
 SAMPLE_S = 0.02
 """What a sample takes at the least, so that waiting for the device is none of it."""
 
-GPU_SIDE, CPU_SIDE = 8192, 2048
-"""Rows and columns of the matrices."""
-
-GPU_COPY, CPU_COPY = 1 << 30, 1 << 28
-"""Bytes of a copy."""
+GPU_SIZES, CPU_SIZES = (8192, 1 << 30), (2048, 1 << 28)
+"""Rows and columns of the matrices; bytes of a copy."""
 
 Call = Callable[[], Any]
 
 
-def peak(
+def _peak(
     product: Callable[[Any, int], Call],
     copy: Callable[[int], Call],
     wait: Callable[[Any], Any],
@@ -41,31 +38,29 @@ def peak(
     A product is of two square matrices: a multiplication and an addition for each element of the
     result and of a row. A copy reads and writes so many bytes. Each is made, measured, let go.
     """
-    side, size = (GPU_SIDE, GPU_COPY) if on_gpu else (CPU_SIDE, CPU_COPY)
+
+    def fastest(call: Call, amount: float) -> float:
+        """The highest rate, in amounts a second."""
+
+        def seconds(calls: int) -> float:
+            begin, result = perf_counter(), None
+            for _ in range(calls):
+                result = call()
+            wait(result)
+            return (perf_counter() - begin) / calls
+
+        wait(call())
+        calls = max(1, min(50, round(SAMPLE_S / seconds(1))))
+        return amount / min(seconds(calls) for _ in range(SAMPLES))
+
+    side, size = GPU_SIZES if on_gpu else CPU_SIZES
     tflops = {
-        name: _fastest(product(dtype, side), 2.0 * side**3, wait) / 1e12
+        name: fastest(product(dtype, side), 2.0 * side**3) / 1e12
         for name, dtype in dtypes.items()
         if on_gpu or name == "f32"
     }
-    gbps = _fastest(copy(size), 2.0 * size, wait) / 1e9
+    gbps = fastest(copy(size), 2.0 * size) / 1e9
     return {"tflops": tflops, "gbps": gbps, "how": how.format(side=side, mib=size >> 20)}
-
-
-def _fastest(call: Call, amount: float, wait: Callable[[Any], Any]) -> float:
-    """The highest rate, in amounts a second."""
-    wait(call())
-    calls = max(1, min(50, round(SAMPLE_S / _seconds(call, wait, 1))))
-    return amount / min(_seconds(call, wait, calls) for _ in range(SAMPLES))
-
-
-def _seconds(call: Call, wait: Callable[[Any], Any], calls: int) -> float:
-    """Seconds of a call, of so many in a row."""
-    begin = perf_counter()
-    result = None
-    for _ in range(calls):
-        result = call()
-    wait(result)
-    return (perf_counter() - begin) / calls
 
 
 def torch_peak(device: Any, dtypes: Mapping[str, Any]) -> Message:
@@ -83,7 +78,7 @@ def torch_peak(device: Any, dtypes: Mapping[str, Any]) -> Message:
     on_gpu = device.type == "cuda"
     wait = (lambda _: torch.cuda.synchronize()) if on_gpu else (lambda _: None)
     how = "torch.matmul of {side} x {side}; a copy of {mib} MiB"
-    found = peak(product, copy, wait, dtypes, on_gpu, how)
+    found = _peak(product, copy, wait, dtypes, on_gpu, how)
     if on_gpu:
         torch.cuda.empty_cache()
     return found
@@ -105,4 +100,4 @@ def jax_peak(dtypes: Mapping[str, Any], on_gpu: bool) -> Message:
         return functools.partial(jax.jit(lambda x: x + 1), jnp.ones(size // 4, jnp.float32))
 
     how = "jnp.matmul of {side} x {side}; adding 1 to {mib} MiB"
-    return peak(product, copy, jax.block_until_ready, dtypes, on_gpu, how)
+    return _peak(product, copy, jax.block_until_ready, dtypes, on_gpu, how)

@@ -166,7 +166,7 @@ class TorchCase(Case):
         given = {name: x.unsqueeze(0) if packed else x for name, x in self.tensors.items()}
         inputs, dout = tuple(given[name] for name in ("q", "k", "v")), given.get("dout")
 
-        def made() -> tuple[Results, torch.Tensor, Any]:
+        def run_forward() -> tuple[Results, torch.Tensor, Any]:
             read = access.read(*inputs)
             return read, *forward(*read)
 
@@ -178,13 +178,13 @@ class TorchCase(Case):
             return delivered(*backward(*access.read(dout), *read, out, saved))
 
         if problem.direction == "forward":
-            return Call(lambda: delivered(made()[1]))
+            return Call(lambda: delivered(run_forward()[1]))
         if problem.direction == "backward":
-            before = made()
-            return Call(lambda: gradient(*before), lambda: written(before, made()))
+            before = run_forward()
+            return Call(lambda: gradient(*before), lambda: written(before, run_forward()))
 
         def both() -> Results:
-            now = made()
+            now = run_forward()
             return (*delivered(now[1]), *gradient(*now))
 
         return Call(both, by_autograd=True)

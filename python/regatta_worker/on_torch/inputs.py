@@ -54,7 +54,7 @@ class TorchInputSets(InputSets):
         self._go_round = sets * size <= free // SHARE_OF_FREE
         try:
             if self._go_round:
-                self._beside = {number: self._made(number) for number in range(sets)}
+                self._beside = {number: self._make(number) for number in range(sets)}
                 self._copies = {
                     number: [_as_they_lie(tensor, made[name]) for name, tensor in tensors.items()]
                     for number, made in self._beside.items()
@@ -72,7 +72,7 @@ class TorchInputSets(InputSets):
     def forget(self) -> None:
         self._beside, self._copies = {}, {}
 
-    def _made(self, number: int) -> Tensors:
+    def _make(self, number: int) -> Tensors:
         if self._kept_sets:
             return self._kept_sets(number)
         made = {name: torch.empty_like(tensor) for name, tensor in self._tensors.items()}

@@ -288,7 +288,7 @@ class TorchWorker(OnTorch[TorchCase]):
     def check(self, case: TorchCase, results: Results) -> Message:
         found = super().check(case, results)
         if case.built.draws_lengths and len(results) > 1:
-            short = _of_length(case.problem, results[-1])
+            short = _shortened(case.problem, results[-1])
             cut = {name: x[:, : short.seq_q] for name, x in self.checked_inputs(case).items()}
             # Its inputs are the beginning of longer ones, and not those of a case: it must
             # not be kept for one.
@@ -305,7 +305,7 @@ class TorchWorker(OnTorch[TorchCase]):
         errors = []
         for result in (results[0], results[-1]):
             drawn = planes.drawn(case.problem, length=result.shape[1])
-            named = named_results(_of_length(case.problem, result), (result,))
+            named = named_results(_shortened(case.problem, result), (result,))
             errors.append(self.errors_of_planes(case, seed, drawn, named)["out"])
         return {"errors": {"out": worst(*errors)}, "probes": {}}
 
@@ -412,7 +412,7 @@ def named_results(problem: Problem, results: Results) -> Tensors:
     return named
 
 
-def _of_length(problem: Problem, result: torch.Tensor) -> Problem:
+def _shortened(problem: Problem, result: torch.Tensor) -> Problem:
     return replace(problem, seq_q=result.shape[1], seq_k=result.shape[1])
 
 

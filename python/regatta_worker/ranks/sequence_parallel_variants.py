@@ -123,9 +123,9 @@ class Layer(Case):
 
     def call(self) -> tuple[torch.Tensor, ...]:
         whole = self.problem.shard_rows
-        return tuple(map(self._of_length, self.drawn.draw() if self.drawn else [whole]))
+        return tuple(map(self._run_length, self.drawn.draw() if self.drawn else [whole]))
 
-    def _of_length(self, length: int) -> torch.Tensor:
+    def _run_length(self, length: int) -> torch.Tensor:
         """The rows that count: `[ranks, length, columns]` or `[length, hidden]`."""
         of, rows = self.problem, self.geometry.padded(length)
         if of.gathers:
