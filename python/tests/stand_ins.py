@@ -290,23 +290,14 @@ def flex(
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=enable_gqa)
 
 
-def earlier_varlen(
-    query: Any, key: Any, value: Any, cu_seq_q: Any, cu_seq_k: Any, max_q: int, max_k: int,
-    is_causal: bool = False, window: Any = (-1, -1),
-) -> Any:  # fmt: skip
-    """varlen_attn before it had windows."""
-    assert int(cu_seq_q.diff().max()) <= max_q
-    assert int(cu_seq_k.diff().max()) <= max_k
-    return attend(query, key, value, flash_mask(False, *window), cu_seq_q, cu_seq_k)
-
-
 def varlen(
     query: Any, key: Any, value: Any, cu_seq_q: Any, cu_seq_k: Any, max_q: int, max_k: int,
     window_size: tuple[int, int] = (-1, -1),
 ) -> Any:  # fmt: skip
     """varlen_attn by its documentation, FlashAttention's alignment with it."""
-    given = (query, key, value, cu_seq_q, cu_seq_k, max_q, max_k)
-    return earlier_varlen(*given, window=window_size)
+    assert int(cu_seq_q.diff().max()) <= max_q
+    assert int(cu_seq_k.diff().max()) <= max_k
+    return attend(query, key, value, flash_mask(False, *window_size), cu_seq_q, cu_seq_k)
 
 
 # flash-linear-attention.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import io
 import sys
 import types
@@ -79,7 +78,13 @@ def workers() -> Iterator[dict[str, TorchWorker]]:
     for name, build in (
         ("flex", flex),
         ("varlen", functools.partial(torch_library.varlen_call, attend=stand_ins.varlen)),
-        ("earlier", functools.partial(torch_library.varlen_call, attend=stand_ins.earlier_varlen)),
+        # As it was before it had windows.
+        (
+            "earlier",
+            functools.partial(
+                torch_library.varlen_call, attend=lambda q, k, v, cu_q, cu_k, max_q, max_k: None
+            ),
+        ),
     ):
         rows[name] = replace(own.rows["flex" if name == "flex" else "varlen"], build=build)
     with mock.patch.dict(cudnn.DATA_TYPES, {"f32": "FLOAT"}):
@@ -154,7 +159,6 @@ TABLE: list[tuple[str, Any, Any, Any]] = [
     ("torch/varlen", BOTTOM_RIGHT, ("both",), {"batch": 3, **CROSS}),
     ("torch/varlen", BOTTOM_RIGHT, ("both",), {"batch": 1, "layout": "bhsd", **CROSS}),
     ("torch/varlen", [support.CAUSAL], ALL, {"batch": 3}),
-    ("torch/earlier", [support.FULL], ("forward",), {"varlen": RAGGED}),
     *(
         (variant, LEFT_ONLY, ("forward",), axes)
         for variant in ("flashinfer/prefill", "flashinfer/paged-prefill")
@@ -482,34 +486,22 @@ class TestXformers:
             xformers.WORKER().prepare(request)
 
 
-PACKAGES: dict[str, tuple[str, Library, dict[str, Any]]] = {
-    "cudnn": ("cudnn", cudnn.WORKER, {"graph": {"plan": "never"}}),
-    "fla": ("fla", fla.WORKER, {}),
-    "flash_attn": (
-        "flash_attn",
-        flash_attn.WORKER,
-        {"fa2": {"num_splits": 2}, "fa3": {"access": "direct"}},
-    ),
-    "flashinfer": ("flashinfer", flashinfer.WORKER, {"prefill": {"backend": "fa9"}}),
-    "transformer_engine": (
-        "transformer_engine",
-        transformer_engine.WORKER,
-        {"default": {"fp8": "attention"}, "fused": {"windows": "wide"}},
-    ),
-    "xformers": (
-        "xformers",
-        xformers.WORKER,
-        {"flash": {"num_splits_key": 2}, "cutlass": {"access": "x"}},
-    ),
+PACKAGES: dict[str, tuple[Library, dict[str, Any]]] = {
+    "cudnn": (cudnn.WORKER, {"graph": {"plan": "never"}}),
+    "fla": (fla.WORKER, {}),
+    "flash_attn": (flash_attn.WORKER, {"fa2": {"num_splits": 2}, "fa3": {"access": "direct"}}),
+    "flashinfer": (flashinfer.WORKER, {"prefill": {"backend": "fa9"}}),
+    "transformer_engine": (transformer_engine.WORKER, {"default": {"fp8": "attention"}}),
+    "xformers": (xformers.WORKER, {"flash": {"num_splits_key": 2}, "cutlass": {"access": "x"}}),
 }
-"""By library, its module, its declaration, and parameters that variants do not have."""
+"""By module, its declaration, and parameters that variants do not have."""
 
 
 @pytest.mark.parametrize("library", PACKAGES)
 def test_a_library_that_is_not_here_is_listed_and_every_case_says_why(library: str) -> None:
-    module, declaration, mistakes = PACKAGES[library]
-    if support.installed(module):
-        pytest.skip(f"{module} is installed")
+    declaration, mistakes = PACKAGES[library]
+    if support.installed(library):
+        pytest.skip(f"{library} is installed")
     worker = support.StartedWorker(library)
     hello = worker.ask("hello", protocol=1)
     assert [variant["name"] for variant in hello["variants"]] == list(declaration.rows)
@@ -517,7 +509,7 @@ def test_a_library_that_is_not_here_is_listed_and_every_case_says_why(library: s
     for variant in declaration.rows:
         reply = worker.prepare(variant, dtype="f16", head_dim=64, mask=support.CAUSAL)
         assert reply["type"] == "unsupported", reply
-        assert module in reply["reason"]
+        assert library in reply["reason"]
         assert "ModuleNotFoundError" in reply["reason"]
     for variant, params in mistakes.items():
         assert worker.prepare(variant, params)["type"] == "failed", params
@@ -534,9 +526,3 @@ def test_without_a_gpu_it_is_unsupported(variant: str) -> None:
         served_here = {"torch": torch_library.WORKER(), "fla": fla.WORKER()}
     with pytest.raises(Unsupported, match="needs a GPU"):
         prepare(served_here, variant, dtype="f16", mask=support.CAUSAL)
-
-
-def test_the_signature_of_a_stand_in_is_what_it_declares() -> None:
-    assert "window_size" in inspect.signature(stand_ins.FLA["0.5.0"]).parameters
-    with pytest.raises(AssertionError):
-        stand_ins.FLASH_ATTN_2.flash_attn_func(1, 2, 3, no_such=1)
