@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import pytest
 
 import support
 from regatta_worker import LAYERS
@@ -50,6 +53,28 @@ class TestStarted:
             found = done.stdout.splitlines()
             assert found[0] == str(worker.parent)
             assert found[1:] == [str(theirs / f"{name}.py") for name in COMMON]
+
+
+def test_no_value_of_an_environment_variable_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for prefix in ("NVIDIA", "TORCH", "CUDA", "JAX", "XLA", "OMP", "HF", "MY"):
+        for number, name in enumerate(("API_KEY", "TOKEN", "SECRET", "PASSWORD", "FLAGS")):
+            monkeypatch.setenv(f"{prefix}_PLANTED_{name}", f"planted{number}-{prefix}")
+    file = tmp_path / "bench.py"
+    file.write_text("def attention(q, k, v): return q\ndef fails(q, k, v): raise OSError('no')\n")
+    worker = support.StartedWorker(("--file", str(file), "--name", "mine"))
+    replies = [
+        worker.ask("hello", protocol=1),
+        worker.prepare("fails"),
+        worker.prepare("attention"),
+        worker.ask("measure", **support.PLAN),
+        worker.ask("census"),
+    ]
+    assert [reply["type"] for reply in replies][1:3] == ["failed", "prepared"]
+    assert worker.exit_status() == 0
+    assert b"Traceback" in worker.log
+    assert "planted" not in json.dumps(replies) + worker.log.decode()
 
 
 class TestLayers:
