@@ -4,18 +4,13 @@ use std::collections::BTreeMap;
 
 use super::kernel::{CallBuffers, Geometry, Kernel, Tally};
 use super::tensors::{HostTensor, OutOfMemory};
-use regatta_worker::attention::{Direction, Dtype, Layout, ParamValue, Problem, work};
+use regatta_worker::attention::{Direction, Dtype, ParamValue, Problem, work};
 use regatta_worker::machine::Structure;
 use regatta_worker::on_processor::timing::{self, Timed};
 use regatta_worker::on_processor::{ProcessorCase, device};
 use regatta_worker::protocol::Prepare;
 use regatta_worker::serve::Refusal;
 use regatta_worker::units::{Bytes, Nanoseconds};
-
-/// The parameter that says how inputs of the other layout are taken.
-pub const ACCESS: &str = "access";
-pub const VIEWS: &str = "views";
-pub const COPIES: &str = "copies";
 
 /// Calls of a census, of which the one with the most threads counts.
 const CENSUS_CALLS: usize = 5;
@@ -29,10 +24,7 @@ pub struct CpuCase {
     /// The seed of the first set of inputs; set `n` has this one and `n`.
     seed: u64,
     kernel: Box<dyn Kernel>,
-    /// The tensors as the caller has them.
     buffers: CallBuffers,
-    /// With `access = copies`: as the kernel is given them.
-    copies: Option<CallBuffers>,
     /// Counts of timed calls, which nothing reads.
     tally: Tally,
 }
@@ -44,8 +36,7 @@ impl CpuCase {
     /// When it does not fit into memory.
     pub fn new(request: &Prepare, kernel: MakeKernel) -> Result<CpuCase, Refusal> {
         let problem = request.problem.clone();
-        let copying = request.params.get(ACCESS) == ParamValue::from(COPIES);
-        let tensors = work::memory_bytes(&problem, false).saturating_mul(1 + u64::from(copying));
+        let tensors = work::memory_bytes(&problem, false);
         // The reference: float64 is twice the width, and each tensor is there in
         // logical order and once more with heads apart.
         let reference = work::memory_bytes(&single(&problem), false).saturating_mul(4);
@@ -58,17 +49,11 @@ impl CpuCase {
         kernel.allocate().map_err(failed)?;
         let mut buffers = CallBuffers::new(&problem, &shape, problem.layout).map_err(failed)?;
         buffers.randomise(request.seed);
-        let other = match problem.layout {
-            Layout::Bshd => Layout::Bhsd,
-            Layout::Bhsd => Layout::Bshd,
-        };
-        let copies = copying.then(|| CallBuffers::new(&problem, &shape, other));
         Ok(CpuCase {
             problem,
             seed: request.seed,
             kernel,
             buffers,
-            copies: copies.transpose().map_err(failed)?,
             tally: Tally::new(),
         })
     }
@@ -81,41 +66,14 @@ impl CpuCase {
     }
 
     fn run(&mut self, direction: Direction, tally: &Tally) {
-        let kernel = &mut self.kernel;
-        let Some(theirs) = &mut self.copies else {
-            let mine = &mut self.buffers;
-            if direction.has_forward() {
-                kernel.forward(&mine.operands, &mut mine.saved, tally);
-            }
-            if direction.has_backward() {
-                kernel.backward(&mine.operands, &mine.saved, &mut mine.gradients, tally);
-            }
-            return;
-        };
-        let mine = &mut self.buffers;
-        let (x, y) = (&mine.operands, &mut theirs.operands);
-        let mut inputs = vec![(&mut y.q, &x.q), (&mut y.k, &x.k), (&mut y.v, &x.v)];
-        if direction.has_backward() {
-            inputs.push((&mut y.dout, &x.dout));
-        }
-        if direction == Direction::Backward {
-            inputs.push((&mut theirs.saved.out, &mine.saved.out));
-        }
-        copy(inputs, tally);
+        let of = &mut self.buffers;
         if direction.has_forward() {
-            kernel.forward(&theirs.operands, &mut theirs.saved, tally);
-            copy(vec![(&mut mine.saved.out, &theirs.saved.out)], tally);
+            self.kernel.forward(&of.operands, &mut of.saved, tally);
         }
         if direction.has_backward() {
-            let (y, theirs_dx) = (&theirs.saved, &mut theirs.gradients);
-            kernel.backward(&theirs.operands, y, theirs_dx, tally);
-            let mine = &mut mine.gradients;
-            let results = vec![
-                (&mut mine.dq, &theirs_dx.dq),
-                (&mut mine.dk, &theirs_dx.dk),
-                (&mut mine.dv, &theirs_dx.dv),
-            ];
-            copy(results, tally);
+            let gradients = &mut of.gradients;
+            self.kernel
+                .backward(&of.operands, &of.saved, gradients, tally);
         }
     }
 }
@@ -155,10 +113,7 @@ impl ProcessorCase for CpuCase {
     }
 
     fn effective(&self) -> BTreeMap<String, ParamValue> {
-        let mut effective = self.kernel.effective();
-        let access = if self.copies.is_some() { COPIES } else { VIEWS };
-        effective.insert(ACCESS.to_owned(), ParamValue::from(access));
-        effective
+        self.kernel.effective()
     }
 
     fn census(&mut self) -> Structure {
@@ -177,22 +132,13 @@ impl ProcessorCase for CpuCase {
         let counts = [
             ("threads", threads),
             ("tasks", last.tasks()),
-            ("copies", last.copies()),
+            ("copies", 0),
             ("workspace_bytes", self.kernel.workspace_bytes()),
         ];
         Structure {
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
             ..Structure::default()
         }
-    }
-}
-
-/// Copies each tensor into the other layout, as wrappers do that transpose and
-/// make contiguous where a strided view would do.
-fn copy(pairs: Vec<(&mut HostTensor, &HostTensor)>, tally: &Tally) {
-    for (to, from) in pairs {
-        to.copy_from(from);
-        tally.copy();
     }
 }
 

@@ -222,7 +222,6 @@ pub fn tiles(range: Range<usize>, size: usize) -> impl DoubleEndedIterator<Item 
 pub struct Tally {
     threads: Vec<AtomicBool>,
     tasks: AtomicU64,
-    copies: AtomicU64,
 }
 
 impl Default for Tally {
@@ -239,7 +238,6 @@ impl Tally {
         Tally {
             threads: (0..places).map(|_| AtomicBool::new(false)).collect(),
             tasks: AtomicU64::new(0),
-            copies: AtomicU64::new(0),
         }
     }
 
@@ -251,11 +249,6 @@ impl Tally {
         self.threads[place.min(outside)].store(true, Ordering::Relaxed);
     }
 
-    /// A whole tensor was copied.
-    pub fn copy(&self) {
-        self.copies.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Distinct threads that took up a task.
     pub fn threads(&self) -> u64 {
         let busy = self.threads.iter();
@@ -265,10 +258,5 @@ impl Tally {
     /// Tasks taken up.
     pub fn tasks(&self) -> u64 {
         self.tasks.load(Ordering::Relaxed)
-    }
-
-    /// Tensors copied.
-    pub fn copies(&self) -> u64 {
-        self.copies.load(Ordering::Relaxed)
     }
 }

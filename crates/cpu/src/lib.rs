@@ -18,7 +18,7 @@ mod tile;
 
 use std::collections::BTreeMap;
 
-use case::{ACCESS, COPIES, CpuCase, MakeKernel, VIEWS};
+use case::{CpuCase, MakeKernel};
 use flash::Flash;
 use naive::Naive;
 use regatta_worker::attention::{Direction, Dtype, ParamValue};
@@ -66,8 +66,7 @@ pub fn worker() -> OnProcessor {
 }
 
 fn variant(name: &str, summary: &str, kernel: MakeKernel) -> ProcessorVariant {
-    let words = [VIEWS, COPIES].map(str::to_owned).to_vec();
-    let mut parameters = BTreeMap::from([(ACCESS.to_owned(), Parameter::Words(words))]);
+    let mut parameters = BTreeMap::new();
     if name == "split-key" {
         parameters.insert(NUM_SPLITS_KEY.to_owned(), Parameter::INTEGER);
     }

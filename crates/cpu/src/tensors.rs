@@ -118,19 +118,6 @@ impl HostTensor {
         });
     }
 
-    /// Copies every element of `from`, which has this shape in any order.
-    /// Parallel over sequences and heads.
-    pub fn copy_from(&mut self, from: &HostTensor) {
-        let shape = self.shape.clone();
-        let writer = self.writer();
-        each_plane(&shape, |sequence, head| {
-            for row in 0..shape.sequences[sequence].len {
-                // SAFETY: each row of each plane is visited once.
-                unsafe { writer.copy_row(from, sequence, head, row) };
-            }
-        });
-    }
-
     /// Rows of one sequence and head as an f32 matrix: the tensor itself where it
     /// stores f32, else converted into `scratch`.
     pub fn rows<'a>(
@@ -231,19 +218,6 @@ impl Writer<'_> {
         }
     }
 
-    /// Copies one row from a tensor of the same shape and type, in any order.
-    ///
-    /// # Safety
-    /// No other thread writes this row through this writer meanwhile.
-    unsafe fn copy_row(&self, from: &HostTensor, sequence: usize, head: usize, row: usize) {
-        self.check(sequence, head, &(row..row + 1));
-        let dim = self.shape.dim;
-        let at = self.shape.at(sequence, head, row);
-        let start = from.shape.at(sequence, head, row);
-        // SAFETY: as in `store`.
-        unsafe { self.target.copy(at, &from.storage, start..start + dim) };
-    }
-
     fn check(&self, sequence: usize, head: usize, rows: &Range<usize>) {
         assert!(head < self.shape.heads && rows.end <= self.shape.sequences[sequence].len);
     }
@@ -328,29 +302,6 @@ impl Target {
             }
         }
     }
-
-    /// Copies elements from a storage of the same type.
-    ///
-    /// # Safety
-    /// As for [`Target::store`].
-    #[inline]
-    unsafe fn copy(self, at: usize, from: &Storage, source: Range<usize>) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match (self, from) {
-                (Target::F32(base), Storage::F32(values)) => {
-                    slice_mut(base, at, source.len()).copy_from_slice(&values[source]);
-                }
-                (Target::F16(base), Storage::F16(values)) => {
-                    slice_mut(base, at, source.len()).copy_from_slice(&values[source]);
-                }
-                (Target::Bf16(base), Storage::Bf16(values)) => {
-                    slice_mut(base, at, source.len()).copy_from_slice(&values[source]);
-                }
-                _ => unreachable!("a copy has the type of its original"),
-            }
-        }
-    }
 }
 
 /// # Safety
@@ -373,7 +324,7 @@ mod tests {
                 |layout| HostTensor::filled(&sequences, 2, 5, dtype, layout, f32::NAN).unwrap();
             let (mut a, mut b) = (new(Layout::Bshd), new(Layout::Bhsd));
             a.randomise(9, inputs::Tensor::K);
-            b.copy_from(&a);
+            b.randomise(9, inputs::Tensor::K);
             let expected: Vec<f64> = (0..50)
                 .map(|i| inputs::rounded(inputs::element(9, inputs::Tensor::K, i), dtype))
                 .collect();

@@ -103,17 +103,15 @@ proptest! {
     ) {
         // One worker: the variants share the reference.
         let mut worker = worker();
-        for access in ["views", "copies"] {
-            for variant in ["naive", "flash", "split-key"] {
-                let mut params = vec![("access", access)];
-                if variant == "split-key" {
-                    params.push(("num_splits_key", splits));
-                }
-                let request = request(variant, problem.clone(), &params);
-                let prepared = worker.prepare(&request).unwrap();
-                let verdict = verdict(&problem, &prepared);
-                prop_assert!(verdict.is_ok(), "{variant} {access} {splits}: {problem}: {verdict:?}");
+        for variant in ["naive", "flash", "split-key"] {
+            let mut params = Vec::new();
+            if variant == "split-key" {
+                params.push(("num_splits_key", splits));
             }
+            let request = request(variant, problem.clone(), &params);
+            let prepared = worker.prepare(&request).unwrap();
+            let verdict = verdict(&problem, &prepared);
+            prop_assert!(verdict.is_ok(), "{variant} {splits}: {problem}: {verdict:?}");
         }
     }
 }
@@ -169,8 +167,8 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
         unsupported("cpu/flash has no parameter `num_splits_key`")
     );
     assert_eq!(
-        refuse("naive", small(), &[("access", "magic")]),
-        unsupported("`access` of cpu/naive is views or copies, not `magic`")
+        refuse("split-key", small(), &[("num_splits_key", "many")]),
+        unsupported("`num_splits_key` of cpu/split-key is an integer, not `many`")
     );
     let vast = "b16777216,h16777216,s16777216,d16777216";
     for variant in ["flash", "naive", "split-key"] {
@@ -192,7 +190,7 @@ fn three_sets(samples: u32) -> Measure {
     }
 }
 
-/// The last timed call is right on its own inputs, for every variant, direction and access,
+/// The last timed call is right on its own inputs, for every variant and direction,
 /// whatever came before it.
 #[test]
 fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
@@ -208,15 +206,10 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
                 direction,
                 ..problem
             };
-            for (variant, access) in [
-                ("naive", "views"),
-                ("flash", "views"),
-                ("flash", "copies"),
-                ("split-key", "views"),
-            ] {
+            for variant in ["naive", "flash", "split-key"] {
                 let request = Prepare {
                     input_sets: 3,
-                    ..request(variant, problem.clone(), &[("access", access)])
+                    ..request(variant, problem.clone(), &[])
                 };
                 let prepared = worker.prepare(&request).unwrap();
                 let measured = worker.measure(&three_sets(4)).unwrap();
@@ -228,7 +221,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
                 for (name, half) in results {
                     let error = checked.errors[*name].relative_l2;
                     let held = tolerance::tolerable(problem.dtype, false, *half, error);
-                    assert_eq!(held, Ok(()), "{problem} {variant} {access} {name}");
+                    assert_eq!(held, Ok(()), "{problem} {variant} {name}");
                 }
                 // As another worker finds them that was given this seed to begin with.
                 let other = super::worker().prepare(&Prepare {
