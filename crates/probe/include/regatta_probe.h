@@ -46,12 +46,6 @@ typedef struct {
   uint32_t sm_mhz, memory_mhz, power_mw, temperature_c, other_processes;
 } regatta_probe_state_t;
 
-typedef struct {
-  uint32_t warmup, samples, min_samples;
-  int32_t cold, graph; /* booleans */
-  double budget_ms;
-} regatta_probe_plan;
-
 /* Version of the clock's method, to be kept beside each reading: "0.2". */
 const char *regatta_probe_version(void);
 /* Words of this thread's last failure; valid until its next one. */
@@ -73,14 +67,6 @@ int regatta_probe_sample_begin(regatta_probe *probe, int cold);
 int regatta_probe_sample_end(regatta_probe *probe, double *device_ns, double *host_ns,
                              double *clock_mhz, uint32_t *flags);
 int regatta_probe_sample_cancel(regatta_probe *probe);
-
-/* First call, warm-up and samples of a callback, which gives 0, or anything else to stop with
- * REGATTA_PROBE_CALL_FAILED. At most max(samples, min_samples) elements of each array are
- * written; `count` says how many. */
-int regatta_probe_measure(regatta_probe *probe, int (*call)(void *), void *data,
-                          const regatta_probe_plan *plan, double *first_call_ns,
-                          double *device_ns, double *host_ns, double *clock_mhz,
-                          uint32_t *flags, uint32_t *count);
 
 /* Queues a kernel that does nothing, for a caller who checks the clock. */
 int regatta_probe_null_kernel(regatta_probe *probe);

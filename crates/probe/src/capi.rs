@@ -6,11 +6,6 @@
 //!     uint64_t throttle_reasons;                     // nvmlClocksThrottleReason* bits
 //!     uint32_t sm_mhz, memory_mhz, power_mw, temperature_c, other_processes;
 //! } regatta_probe_state_t;
-//! typedef struct {
-//!     uint32_t warmup, samples, min_samples;
-//!     int32_t cold, graph;                           // booleans
-//!     double budget_ms;
-//! } regatta_probe_plan;
 //!
 //! const char *regatta_probe_version(void);           // "0.2"
 //! const char *regatta_probe_last_error(void);        // of this thread's last failure
@@ -25,10 +20,6 @@
 //! int  regatta_probe_sample_end(regatta_probe *, double *device_ns, double *host_ns,
 //!                               double *clock_mhz, uint32_t *flags);
 //! int  regatta_probe_sample_cancel(regatta_probe *);
-//! int  regatta_probe_measure(regatta_probe *, int (*call)(void *), void *data,
-//!                            const regatta_probe_plan *, double *first_call_ns,
-//!                            double *device_ns, double *host_ns, double *clock_mhz,
-//!                            uint32_t *flags, uint32_t *count);
 //! int  regatta_probe_null_kernel(regatta_probe *);
 //! int  regatta_probe_state(regatta_probe *, regatta_probe_state_t *);
 //!                                                    // and for XLA: xla.rs
@@ -42,9 +33,6 @@
 //! Between `sample_begin` and `sample_end` the caller makes the call `calls_per_sample`
 //! times, on the clock's stream, and nothing else on the device; if it fails it calls
 //! `sample_cancel`. The gate is closed in between, and opens by itself after `limit_ms`.
-//!
-//! `measure` writes at most max(`samples`, `min_samples`) elements to each array. The
-//! callback returns 0, or anything else to stop with `CALL_FAILED`.
 
 use crate::Error;
 use crate::Result;
@@ -52,7 +40,7 @@ use crate::VERSION;
 use crate::clock::{Begun, Clock, TimedDevice};
 use crate::cuda::Cuda;
 use crate::error::entry;
-use crate::sample::{Cache, Sample, SamplingPlan, Settings};
+use crate::sample::{Cache, Sample, Settings};
 use crate::xla::Awaited;
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
@@ -85,11 +73,11 @@ pub(crate) unsafe fn with_probe(
 }
 
 /// # Safety
-/// Null, or valid for writing element `at`.
-pub(crate) unsafe fn put<T>(array: *mut T, at: usize, value: T) {
-    if !array.is_null() {
+/// Null, or writable.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
+    if !place.is_null() {
         // SAFETY: the caller's.
-        unsafe { array.add(at).write(value) };
+        unsafe { place.write(value) };
     }
 }
 
@@ -102,18 +90,6 @@ pub(crate) fn cache(cold: c_int) -> Cache {
     if cold == 0 { Cache::Hot } else { Cache::Cold }
 }
 
-/// `regatta_probe_plan`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct CPlan {
-    warmup: u32,
-    samples: u32,
-    min_samples: u32,
-    cold: i32,
-    graph: i32,
-    budget_ms: f64,
-}
-
 /// `regatta_probe_state_t`.
 #[repr(C)]
 pub struct CState {
@@ -123,24 +99,6 @@ pub struct CState {
     power_mw: u32,
     temperature_c: u32,
     other_processes: u32,
-}
-
-/// The arrays, or single variables, that samples are written to: device time, host time, clock
-/// and flags.
-struct SampleArrays(*mut f64, *mut f64, *mut f64, *mut u32);
-
-impl SampleArrays {
-    /// # Safety
-    /// Each pointer is null or valid for writing element `at`.
-    unsafe fn put(&self, at: usize, sample: &Sample) {
-        // SAFETY: the caller's.
-        unsafe {
-            put(self.0, at, sample.device_ns);
-            put(self.1, at, sample.host_ns);
-            put(self.2, at, sample.clock_mhz.unwrap_or(f64::NAN));
-            put(self.3, at, flags(sample));
-        }
-    }
 }
 
 /// Version of the clock's method, for the record beside each reading.
@@ -246,9 +204,9 @@ pub unsafe extern "C" fn regatta_probe_calibrate(
         with_probe(handle, |probe| {
             probe.begun = None;
             let found = probe.clock.calibrate()?;
-            put(pair_ns, 0, found.pair_ns);
-            put(null_kernel_ns, 0, found.null_kernel_ns.unwrap_or(f64::NAN));
-            put(cost_ns, 0, found.cost_ns);
+            put(pair_ns, found.pair_ns);
+            put(null_kernel_ns, found.null_kernel_ns.unwrap_or(f64::NAN));
+            put(cost_ns, found.cost_ns);
             Ok(())
         })
     }
@@ -283,7 +241,7 @@ pub unsafe extern "C" fn regatta_probe_sample_end(
     device_ns: *mut f64,
     host_ns: *mut f64,
     clock_mhz: *mut f64,
-    flags: *mut u32,
+    flags_out: *mut u32,
 ) -> c_int {
     // SAFETY: the caller's, of the handle and of the other pointers.
     unsafe {
@@ -293,8 +251,10 @@ pub unsafe extern "C" fn regatta_probe_sample_end(
                 .take()
                 .ok_or(Error::Order("a sample ends that was not begun"))?;
             let sample = probe.clock.end(begun)?;
-            let out = SampleArrays(device_ns, host_ns, clock_mhz, flags);
-            out.put(0, &sample);
+            put(device_ns, sample.device_ns);
+            put(host_ns, sample.host_ns);
+            put(clock_mhz, sample.clock_mhz.unwrap_or(f64::NAN));
+            put(flags_out, flags(&sample));
             Ok(())
         })
     }
@@ -315,61 +275,6 @@ pub unsafe extern "C" fn regatta_probe_sample_cancel(handle: *mut Probe) -> c_in
             Ok(())
         })
     }
-}
-
-/// First call, warm-up and samples of a callback.
-///
-/// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone; `plan` is null or readable; the arrays are null or hold
-/// max(`samples`, `min_samples`) elements; the callback may be called with `data`, does
-/// not use the probe, and does not unwind.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn regatta_probe_measure(
-    handle: *mut Probe,
-    call: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-    data: *mut c_void,
-    plan: *const CPlan,
-    first_call_ns: *mut f64,
-    device_ns: *mut f64,
-    host_ns: *mut f64,
-    clock_mhz: *mut f64,
-    flags: *mut u32,
-    count: *mut u32,
-) -> c_int {
-    let work = |probe: &mut Probe| {
-        // SAFETY: the caller's.
-        let plan = unsafe { plan.as_ref() }.ok_or_else(|| missing("the plan"))?;
-        let call = call.ok_or_else(|| missing("the call"))?;
-        probe.begun = None;
-        let plan = SamplingPlan {
-            warmup: plan.warmup,
-            samples: plan.samples,
-            min_samples: plan.min_samples,
-            budget_ns: (plan.budget_ms * 1e6) as u64,
-            cache: cache(plan.cold),
-            graph: plan.graph != 0,
-        };
-        let measured = probe.clock.measure(&plan, |_| {
-            // SAFETY: the caller's.
-            match unsafe { call(data) } {
-                0 => Ok(()),
-                status => Err(Error::Call(format!("the callback returned {status}"))),
-            }
-        })?;
-        let out = SampleArrays(device_ns, host_ns, clock_mhz, flags);
-        // SAFETY: the caller's; there are no more samples than the plan asks for.
-        unsafe {
-            put(first_call_ns, 0, measured.first_call_ns);
-            for (at, sample) in measured.samples.iter().enumerate() {
-                out.put(at, sample);
-            }
-            put(count, 0, measured.samples.len() as u32);
-        }
-        Ok(())
-    };
-    // SAFETY: the caller's.
-    unsafe { with_probe(handle, work) }
 }
 
 /// Queues a kernel that does nothing, for a caller who checks the clock.

@@ -14,7 +14,7 @@ pub mod census;
 pub mod clock;
 pub mod counters;
 pub mod cuda;
-mod driver;
+pub mod driver;
 pub mod error;
 pub mod gate;
 mod kernels;
@@ -28,7 +28,7 @@ pub use clock::{Begun, Clock, Mark, TimedDevice};
 pub use cuda::{Cuda, Graph};
 pub use error::{Error, Result};
 pub use nvml::{NvmlFacts, NvmlState};
-pub use sample::{Cache, Calibration, Capture, MeasuredCall, Sample, SamplingPlan, Settings};
+pub use sample::{Cache, Calibration, Capture, Sample, Settings};
 
 /// Version of the clock's method: two readings compare only under the same one.
 pub const VERSION: &str = "0.2";

@@ -1,5 +1,4 @@
-//! How samples are taken and what they are; many samples of one call: first call, warm-up,
-//! samples within a budget, as it is or as a CUDA graph.
+//! How samples are taken and what they are, and a call as a CUDA graph.
 
 use crate::Error;
 use crate::Result;
@@ -103,34 +102,6 @@ pub struct Sample {
     pub synchronised: bool,
 }
 
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SamplingPlan {
-    /// Untimed calls before the first sample, in addition to the first call.
-    pub warmup: u32,
-    /// Samples at most.
-    pub samples: u32,
-    /// Samples at least, whatever they take.
-    pub min_samples: u32,
-    /// No sample beyond `min_samples` starts later than this after the first.
-    pub budget_ns: u64,
-    /// What stands in the last-level cache before a sample.
-    pub cache: Cache,
-    /// Capture the call into a CUDA graph and time its replays: the gaps between the
-    /// launches of one call shrink, and the host's time becomes that of one launch.
-    pub graph: bool,
-}
-
-/// What was measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MeasuredCall {
-    /// Host time of the very first call until the device was done with it: loading and
-    /// compiling included. A metric of its own, in no sample.
-    pub first_call_ns: f64,
-    /// The samples, in the order they were taken.
-    pub samples: Vec<Sample>,
-}
-
 /// A device that can hold a call as a graph.
 pub trait Capture: TimedDevice {
     /// A captured call, ready to be launched again.
@@ -144,63 +115,6 @@ pub trait Capture: TimedDevice {
 }
 
 impl<D: Capture> Clock<D> {
-    /// First call, warm-up and samples of one call.
-    ///
-    /// The warm-up is ungated: loading kernels and compiling synchronise
-    /// (nvbench#240), and the gate would only wait for the watchdog.
-    ///
-    /// # Errors
-    /// The device's, the call's, and [`Error::NotCapturable`] for `graph`. The device
-    /// is left with an open gate and no capture in progress.
-    pub fn measure(
-        &mut self,
-        plan: &SamplingPlan,
-        mut call: impl FnMut(&mut D) -> Result<()>,
-    ) -> Result<MeasuredCall> {
-        let first_call_ns = self.first_call(&mut call)?;
-        for _ in 0..plan.warmup {
-            call(self.device())?;
-        }
-        let samples = if plan.graph {
-            let graph = self.capture(&mut call)?;
-            // The first launch uploads the graph.
-            self.device().launch(&graph)?;
-            self.samples(plan, |device| device.launch(&graph))?
-        } else {
-            self.samples(plan, call)?
-        };
-        Ok(MeasuredCall {
-            first_call_ns,
-            samples,
-        })
-    }
-
-    fn first_call(&mut self, mut call: impl FnMut(&mut D) -> Result<()>) -> Result<f64> {
-        let device = self.device();
-        device.synchronise()?;
-        let begin = device.host_ns();
-        call(device)?;
-        device.synchronise()?;
-        Ok((device.host_ns() - begin) as f64)
-    }
-
-    fn samples(
-        &mut self,
-        plan: &SamplingPlan,
-        mut call: impl FnMut(&mut D) -> Result<()>,
-    ) -> Result<Vec<Sample>> {
-        let begin = self.device().host_ns();
-        let mut samples = Vec::with_capacity(plan.samples.min(1 << 16) as usize);
-        for number in 0..plan.samples.max(plan.min_samples) {
-            let spent = self.device().host_ns() - begin;
-            if number >= plan.min_samples && spent > plan.budget_ns {
-                break;
-            }
-            samples.push(self.sample(plan.cache, &mut call)?);
-        }
-        Ok(samples)
-    }
-
     /// The call as a graph.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! The contract, compared with the simulated device.
 
+use crate::Error;
 use crate::Result;
 use crate::clock::{Clock, Mark, TimedDevice};
-use crate::sample::{Cache, EMPTY_KERNEL_NS, Sample, Settings};
+use crate::sample::{Cache, Capture as _, EMPTY_KERNEL_NS, Sample, Settings};
 use mock::{HOT_SHARE, ISSUE_NS, LAUNCH_NS, Mock, MockCall, PAIR_NS, failure};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -192,5 +193,15 @@ fn a_guard_that_outlives_its_sample_harms_no_later_one() {
     assert!(sample.synchronised);
 }
 
-mod measured;
+#[test]
+fn a_graph_is_replayed_and_what_cannot_be_captured_is_said() {
+    let mut clock = clock();
+    let graph = clock.capture(kernel).unwrap();
+    let sample = clock.sample(Cache::Cold, |device| device.launch(&graph));
+    assert_eq!(sample.unwrap().device_ns, KERNEL_NS as f64);
+    let waits = clock.capture(|device| device.synchronise());
+    assert!(matches!(waits, Err(Error::NotCapturable(_))), "{waits:?}");
+    clock.sample(Cache::Cold, kernel).unwrap();
+}
+
 pub(crate) mod mock;

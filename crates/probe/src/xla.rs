@@ -160,10 +160,10 @@ pub unsafe extern "C" fn regatta_probe_xla_end(
                 .saturating_duration_since(entered)
                 .as_nanos() as u64;
             let sample = probe.clock.end_queued(begun, entered_ns + late)?;
-            put(device_ns, 0, sample.device_ns);
-            put(late_ns, 0, late as f64);
-            put(clock_mhz, 0, sample.clock_mhz.unwrap_or(f64::NAN));
-            put(flags_out, 0, flags(&sample));
+            put(device_ns, sample.device_ns);
+            put(late_ns, late as f64);
+            put(clock_mhz, sample.clock_mhz.unwrap_or(f64::NAN));
+            put(flags_out, flags(&sample));
             Ok(())
         })
     }

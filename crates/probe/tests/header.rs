@@ -66,12 +66,9 @@ fn c_and_c_plus_plus_read_it_and_its_structs_lie_the_same() {
 #include <stddef.h>
 typedef char state_size[sizeof(regatta_probe_state_t) == 32 ? 1 : -1];
 typedef char state_sm[offsetof(regatta_probe_state_t, sm_mhz) == 8 ? 1 : -1];
-typedef char plan_size[sizeof(regatta_probe_plan) == 32 ? 1 : -1];
-typedef char plan_budget[offsetof(regatta_probe_plan, budget_ms) == 24 ? 1 : -1];
-static int nothing(void *data) { (void)data; return 0; }
-int timed(regatta_probe *probe) {
-  regatta_probe_plan plan = {1, 2, 2, 1, 0, 100.0};
-  return regatta_probe_measure(probe, nothing, 0, &plan, 0, 0, 0, 0, 0, 0);
+int timed(regatta_probe *probe, double *ns) {
+  if (regatta_probe_sample_begin(probe, 1)) return REGATTA_PROBE_CUDA_FAILED;
+  return regatta_probe_sample_end(probe, ns, 0, 0, 0);
 }
 "#;
     for (compiler, ending, standard) in [("cc", "c", "-std=c99"), ("c++", "cc", "-std=c++11")] {

@@ -186,8 +186,9 @@ fn records_become_operations_with_their_launches() {
 /// The same through the pool of buffers and `cuptiActivityGetNextRecord`, which finds each
 /// record by the true size of the one before it.
 #[test]
+#[ignore = "needs CUPTI"]
 fn cuptis_own_reader_finds_the_same() {
-    let Some(library) = library() else { return };
+    let library = library();
     let held = aligned(&recording());
     let valid = held.len() * 8;
     let (mut buffer, mut size, mut most) = (ptr::null_mut::<u8>(), 0, 1);
@@ -296,14 +297,11 @@ fn the_c_interface_answers_misuse() {
 }
 
 /// CUPTI of the toolkit under `REGATTA_TEST_CUDA`.
-fn library() -> Option<&'static Cupti> {
-    let Some(root) = std::env::var_os("REGATTA_TEST_CUDA") else {
-        eprintln!("not run: REGATTA_TEST_CUDA names no CUDA toolkit");
-        return None;
-    };
+fn library() -> &'static Cupti {
+    let root = std::env::var_os("REGATTA_TEST_CUDA").expect("it names a CUDA toolkit");
     let library = Cupti::open_in(&Path::new(&root).join("lib"));
     let library = library.expect("nvidia-cuda-cupti is in the toolkit");
     assert_eq!(library.version(), "13.0");
     assert!(library.now() > 0);
-    Some(Box::leak(Box::new(library)))
+    Box::leak(Box::new(library))
 }
