@@ -32,7 +32,7 @@ pub enum Features {
 
 /// Why a text names no architecture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no architecture; write `sm_80`, `sm_90a` or `sm_100`, as nvcc does")]
+#[error("`{0}` is no architecture; write `sm_80`, `sm_90a` or `sm_100`, as CUDA's compilers do")]
 pub struct NoArch(String);
 
 impl Arch {

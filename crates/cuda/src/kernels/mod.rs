@@ -8,7 +8,6 @@ pub mod contract;
 pub mod device;
 pub mod ledger;
 pub mod ledger_file;
-mod nvcc;
 mod nvrtc;
 pub mod occupancy;
 pub mod resources;
