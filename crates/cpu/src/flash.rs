@@ -1,6 +1,5 @@
 //! `flash`: tiles, an online softmax, and a task for every tile of queries.
 
-use std::collections::BTreeMap;
 use std::f32::consts::LN_2;
 use std::ops::Range;
 
@@ -9,9 +8,7 @@ use rayon::prelude::*;
 use super::gemm::{self, Matrix, multiply};
 use super::kernel::{Geometry, GradientTensors, Kernel, Operands, SavedTensors, Tally, tiles};
 use super::softmax;
-use super::tensors::OutOfMemory;
 use super::tile::{KEYS, QUERIES, QuerySide, attend};
-use regatta_worker::attention::ParamValue;
 
 /// Keys of a tile whose `dk` and `dv` one task sums.
 const GRADIENT_KEYS: usize = 128;
@@ -129,18 +126,6 @@ impl Flash {
 }
 
 impl Kernel for Flash {
-    fn workspace_bytes(&self) -> u64 {
-        0
-    }
-
-    fn allocate(&mut self) -> Result<(), OutOfMemory> {
-        Ok(())
-    }
-
-    fn effective(&self) -> BTreeMap<String, ParamValue> {
-        BTreeMap::new()
-    }
-
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
         let shape = &self.shape;
         let (out, lse) = (saved.out.writer(), saved.lse.writer());

@@ -12,16 +12,22 @@ use regatta_worker::attention::{Dtype, Layout, Mask, ParamValue, Problem, inputs
 /// One implementation on one problem.
 pub trait Kernel: Send {
     /// Bytes it keeps between calls beside the caller's tensors.
-    fn workspace_bytes(&self) -> u64;
+    fn workspace_bytes(&self) -> u64 {
+        0
+    }
 
     /// Takes that workspace; called once, before the first call.
     ///
     /// # Errors
     /// When it does not fit into memory.
-    fn allocate(&mut self) -> Result<(), OutOfMemory>;
+    fn allocate(&mut self) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
 
     /// What the variant's own parameters became.
-    fn effective(&self) -> BTreeMap<String, ParamValue>;
+    fn effective(&self) -> BTreeMap<String, ParamValue> {
+        BTreeMap::new()
+    }
 
     /// Fills `saved` from `q, k, v`.
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally);

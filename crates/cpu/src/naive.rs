@@ -1,6 +1,5 @@
 //! `naive`: the whole score matrix in memory, one pass over it for each step.
 
-use std::collections::BTreeMap;
 use std::f32::consts::LOG2_E;
 
 use rayon::prelude::*;
@@ -9,7 +8,6 @@ use super::gemm::{self, Matrix, multiply};
 use super::kernel::{Geometry, GradientTensors, Kernel, Operands, SavedTensors, Tally, tiles};
 use super::softmax;
 use super::tensors::{OutOfMemory, filled};
-use regatta_worker::attention::ParamValue;
 
 /// Queries whose gradient scores are in memory at a time.
 const GRADIENT_QUERIES: usize = 64;
@@ -135,10 +133,6 @@ impl Kernel for Naive {
         });
         self.scores = scores.collect::<Result<_, _>>()?;
         Ok(())
-    }
-
-    fn effective(&self) -> BTreeMap<String, ParamValue> {
-        BTreeMap::new()
     }
 
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {

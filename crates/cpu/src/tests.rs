@@ -1,12 +1,9 @@
 //! Every variant against the float64 reference, through the worker.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use super::flash::Flash;
 use super::kernel::{GradientTensors, Kernel, Operands, SavedTensors, Tally};
-use super::tensors::OutOfMemory;
 use super::{variant, worker};
 use regatta_worker::attention::{
     Align, Direction, Dtype, Layout, Mask, ParamValue, Params, Problem, Varlen, tolerance,
@@ -242,15 +239,6 @@ struct Stale {
 }
 
 impl Kernel for Stale {
-    fn workspace_bytes(&self) -> u64 {
-        0
-    }
-    fn allocate(&mut self) -> Result<(), OutOfMemory> {
-        Ok(())
-    }
-    fn effective(&self) -> BTreeMap<String, ParamValue> {
-        BTreeMap::new()
-    }
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
         if !std::mem::replace(&mut self.called[0], true) {
             self.flash.forward(x, saved, tally);
