@@ -170,7 +170,7 @@ pub unsafe extern "C" fn regatta_probe_xla_end(
 }
 
 /// What to do when the next marker runs.
-pub(crate) type Record = Box<dyn FnOnce() -> Result<()> + Send>;
+pub(crate) type RecordStop = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// Where markers and samples meet.
 pub(crate) struct Marks {
@@ -193,7 +193,7 @@ struct Waiting {
     stream: usize,
     /// Markers until the one that counts.
     before: u32,
-    record: Record,
+    record: RecordStop,
 }
 
 /// A sample that waits for its marker. Dropped, it waits no more: no marker that runs
@@ -223,7 +223,12 @@ impl Marks {
 
     /// The `calls`-th marker from now on runs `record`, which queues the stop event on
     /// `stream`.
-    pub(crate) fn wait_for(&'static self, stream: usize, calls: u32, record: Record) -> Awaited {
+    pub(crate) fn wait_for(
+        &'static self,
+        stream: usize,
+        calls: u32,
+        record: RecordStop,
+    ) -> Awaited {
         let mut state = self.state();
         state.ticket += 1;
         let ticket = state.ticket;

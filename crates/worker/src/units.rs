@@ -29,14 +29,14 @@ use std::fmt;
 /// without one take plain numbers ([`numbers`]).
 pub trait Quantity: Copy {
     /// So many of the unit.
-    fn of(number: f64) -> Self;
+    fn from_number(number: f64) -> Self;
 
     /// How many of the unit.
     fn number(self) -> f64;
 }
 
 impl Quantity for f64 {
-    fn of(number: f64) -> f64 {
+    fn from_number(number: f64) -> f64 {
         number
     }
 
@@ -52,7 +52,7 @@ pub fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
 
 /// So many of a unit each: `quantities::<Nanoseconds>([1.0, 2.0])`.
 pub fn quantities<Q: Quantity>(numbers: impl IntoIterator<Item = f64>) -> Vec<Q> {
-    numbers.into_iter().map(Q::of).collect()
+    numbers.into_iter().map(Q::from_number).collect()
 }
 
 /// Plain numbers, for what is computed without a unit.
@@ -67,7 +67,7 @@ pub fn numbers<Q: Quantity>(quantities: &[Q]) -> Vec<f64> {
 macro_rules! quantity {
     ($name:ident) => {
         impl $crate::units::Quantity for $name {
-            fn of(number: f64) -> $name {
+            fn from_number(number: f64) -> $name {
                 $name(number)
             }
 

@@ -142,7 +142,7 @@ pub fn summarise(
     copies.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     Summary {
         operations: operations.len(),
-        time: DeviceTime::of(operations.iter().copied()),
+        time: DeviceTime::measure(operations.iter().copied()),
         kernel_ns: kernels
             .iter()
             .fold(0, |sum, row| row.total_ns.saturating_add(sum)),

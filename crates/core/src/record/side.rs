@@ -243,7 +243,7 @@ pub fn median<Q: Quantity>(values: &[Q]) -> Option<Q> {
     let middle = sorted.len() / 2;
     match sorted.len() {
         0 => None,
-        n if n % 2 == 1 => Some(Q::of(sorted[middle])),
-        _ => Some(Q::of((sorted[middle - 1] + sorted[middle]) / 2.0)),
+        n if n % 2 == 1 => Some(Q::from_number(sorted[middle])),
+        _ => Some(Q::from_number((sorted[middle - 1] + sorted[middle]) / 2.0)),
     }
 }

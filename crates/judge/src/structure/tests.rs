@@ -247,7 +247,11 @@ fn counted(calls: &[&[(&str, f64)]]) -> CaseRecord {
         kernels: kernels.iter().map(kernel).collect(),
     };
     let calls: Vec<CountedCall> = calls.iter().map(call).collect();
-    let twice: Vec<Counters> = Counters::of(&calls).into_iter().cycle().take(2).collect();
+    let twice: Vec<Counters> = Counters::from_calls(&calls)
+        .into_iter()
+        .cycle()
+        .take(2)
+        .collect();
     CaseRecord {
         counters: Counters::merged(&twice).map(Box::new),
         ..written("copies=0")

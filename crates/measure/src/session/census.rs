@@ -109,7 +109,7 @@ fn counted(
                     counts.entry(count.to_owned()).or_insert(number);
                 }
             }
-            let told = Counters::of(&census.counted);
+            let told = Counters::from_calls(&census.counted);
             let reason = match told {
                 Some(_) => "other kernels were counted than the call launches",
                 None => "its worker reads no hardware counters",
@@ -123,7 +123,7 @@ fn counted(
                     .or_insert_with(|| reason.to_owned());
             }
             return Ok(CallFacts {
-                division: Division::of(&census.recorded).map(Box::new),
+                division: Division::from_calls(&census.recorded).map(Box::new),
                 counters,
                 structure: Some(census.structure),
                 activity: census.activity.map(Box::new),
@@ -152,8 +152,8 @@ fn details(
         return Ok(CallFacts::default());
     };
     Ok(CallFacts {
-        division: Division::of(&census.recorded).map(Box::new),
-        counters: Counters::of(&census.counted).map(Box::new),
+        division: Division::from_calls(&census.recorded).map(Box::new),
+        counters: Counters::from_calls(&census.counted).map(Box::new),
         ..CallFacts::default()
     })
 }

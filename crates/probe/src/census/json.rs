@@ -1,7 +1,7 @@
 //! JSON as the C interface and recordings write it: this crate has no dependency that could.
 
 use super::calls::CallCounts;
-use super::operation::{Activity, DeviceInfo, RecordedOperation};
+use super::operation::{DeviceInfo, RecordedOperation, RecordedWork};
 use crate::Error;
 use crate::Result;
 use std::ffi::{CString, c_char};
@@ -120,19 +120,21 @@ impl Json {
         operator: impl FnOnce(&mut Self, u32),
     ) {
         match operation.activity {
-            Activity::Kernel(ref kernel) => name(self.object("kernel").key("name"), kernel.name),
-            Activity::Copy { direction, bytes } => {
+            RecordedWork::Kernel(ref kernel) => {
+                name(self.object("kernel").key("name"), kernel.name)
+            }
+            RecordedWork::Copy { direction, bytes } => {
                 let copy = self.object("copy").text_member("direction", direction);
                 copy.member("bytes", bytes);
             }
-            Activity::Fill { bytes } => {
+            RecordedWork::Fill { bytes } => {
                 self.object("set").member("bytes", bytes);
             }
         }
         let (start, end) = (operation.start, operation.end);
         self.member("start_ns", start).member("end_ns", end);
         let kernel = match &operation.activity {
-            Activity::Kernel(kernel) => Some(kernel),
+            RecordedWork::Kernel(kernel) => Some(kernel),
             _ => None,
         };
         if let Some(kernel) = kernel {

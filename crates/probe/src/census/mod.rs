@@ -16,7 +16,7 @@ mod record;
 mod tests;
 
 pub use calls::{CallClass, CallCount, CallCounts};
-pub use operation::{Activity, LaunchCall, RecordedKernel, RecordedOperation};
+pub use operation::{LaunchCall, RecordedKernel, RecordedOperation, RecordedWork};
 
 use crate::Error;
 use crate::Result;

@@ -17,7 +17,7 @@ unsafe extern "C" {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedOperation {
     /// What the device did.
-    pub activity: Activity,
+    pub activity: RecordedWork,
     /// When it began.
     pub start: u64,
     /// When it had ended.
@@ -37,7 +37,7 @@ pub struct RecordedOperation {
 
 /// What ran.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Activity {
+pub enum RecordedWork {
     /// A kernel.
     Kernel(RecordedKernel),
     /// A copy.
@@ -88,7 +88,7 @@ pub struct LaunchCall {
 
 impl RecordedOperation {
     /// Something that ran between these moments on the first device.
-    pub fn new(activity: Activity, start: u64, end: u64) -> Self {
+    pub fn new(activity: RecordedWork, start: u64, end: u64) -> Self {
         Self {
             activity,
             start,
@@ -184,7 +184,8 @@ impl Linker {
     pub fn add(&mut self, record: Record) {
         match record {
             Record::Operation(mut operation, name) => {
-                if let (Activity::Kernel(kernel), Some(name)) = (&mut operation.activity, name) {
+                if let (RecordedWork::Kernel(kernel), Some(name)) = (&mut operation.activity, name)
+                {
                     kernel.name = self.names.id(name);
                 }
                 // What has not ended has no end: the process ended before it.

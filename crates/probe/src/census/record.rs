@@ -8,7 +8,7 @@
 
 use super::calls::{ApiCall, driver_class, runtime_class};
 use super::cupti::kind;
-use super::operation::{Activity, DeviceInfo, RecordedKernel, RecordedOperation};
+use super::operation::{DeviceInfo, RecordedKernel, RecordedOperation, RecordedWork};
 use super::ranges::{RangeMark, RangeName};
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
@@ -175,18 +175,18 @@ pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
             kind::MEMCPY => {
                 let raw = &*record.cast::<RawMemory>();
                 let (direction, bytes) = (direction(raw.direction), raw.bytes);
-                let copy = operation!(raw, Activity::Copy { direction, bytes });
+                let copy = operation!(raw, RecordedWork::Copy { direction, bytes });
                 Record::Operation(copy, None)
             }
             kind::MEMSET => {
                 let raw = &*record.cast::<RawMemory>();
                 let bytes = raw.bytes;
-                Record::Operation(operation!(raw, Activity::Fill { bytes }), None)
+                Record::Operation(operation!(raw, RecordedWork::Fill { bytes }), None)
             }
             kind::MEMCPY_P2P => {
                 let raw = &*record.cast::<RawPeerCopy>();
                 let (direction, bytes) = ("PtoP", raw.memory.bytes);
-                let mut copy = operation!(raw.memory, Activity::Copy { direction, bytes });
+                let mut copy = operation!(raw.memory, RecordedWork::Copy { direction, bytes });
                 copy.correlation = raw.correlation;
                 Record::Operation(copy, None)
             }
@@ -250,7 +250,7 @@ fn kernel(raw: &RawKernel) -> RecordedOperation {
         local: raw.local,
         graph: (raw.graph_node != 0).then_some(raw.graph_node),
     };
-    operation!(raw, Activity::Kernel(kernel))
+    operation!(raw, RecordedWork::Kernel(kernel))
 }
 
 /// `CUpti_ActivityMemcpyKind` in short; arrays (textures) count as the device's memory.

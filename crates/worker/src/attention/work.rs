@@ -92,7 +92,7 @@ pub fn bytes(problem: &Problem) -> f64 {
         let moved = rows * hidden + hidden * columns + rows * columns;
         return moved * problem.dtype.bytes() as f64;
     }
-    let elements = Elements::count(problem);
+    let elements = ElementCounts::count(problem);
     let inputs = elements.q + elements.k + elements.v;
     let forward = inputs + elements.out;
     let backward = inputs + elements.out + inputs;
@@ -117,7 +117,7 @@ pub fn memory_bytes(problem: &Problem, stores_scores: bool) -> u64 {
     if let Some(sizes) = projected(problem) {
         return projection_bytes(sizes, problem.dtype.bytes());
     }
-    let elements = Elements::count(problem);
+    let elements = ElementCounts::count(problem);
     let inputs = elements.q + elements.k + elements.v;
     let mut stored = inputs + elements.out;
     if problem.direction.has_backward() {
@@ -158,23 +158,23 @@ fn projection_bytes(sizes: Sizes, width: u64) -> u64 {
     u64::try_from(total.saturating_mul(width.into())).unwrap_or(u64::MAX)
 }
 
-/// Elements of each tensor, held below 2¹²² so that sums and widths cannot overflow.
-struct Elements {
+/// ElementCounts of each tensor, held below 2¹²² so that sums and widths cannot overflow.
+struct ElementCounts {
     q: u128,
     k: u128,
     v: u128,
     out: u128,
 }
 
-impl Elements {
-    fn count(problem: &Problem) -> Elements {
+impl ElementCounts {
+    fn count(problem: &Problem) -> ElementCounts {
         let product = |rows: u64, heads: u32, dim: u32| {
             (u128::from(rows) * u128::from(heads))
                 .saturating_mul(u128::from(dim))
                 .min(u128::MAX >> 6)
         };
         let (rows_q, rows_k) = (problem.total_q(), problem.total_k());
-        Elements {
+        ElementCounts {
             q: product(rows_q, problem.heads, problem.head_dim),
             k: product(rows_k, problem.kv_heads, problem.head_dim),
             v: product(rows_k, problem.kv_heads, problem.head_dim_v),

@@ -115,7 +115,7 @@ impl Activity {
 
     /// All of it in a few figures.
     pub fn summary(&self) -> ActivitySummary {
-        let mut time = DeviceTime::of(&self.operations);
+        let mut time = DeviceTime::measure(&self.operations);
         if self.gaps().iter().any(|gap| gap.host_ns.is_none()) {
             time.host_bound_ns = None;
         }
@@ -127,7 +127,7 @@ impl Activity {
             copied_bytes: copies()
                 .filter_map(Operation::bytes)
                 .fold(0, u64::saturating_add),
-            moving_ns: Some(Cover::of(moving.map(|(kernel, _)| Ran::from(kernel))).ns()),
+            moving_ns: Some(Cover::new(moving.map(|(kernel, _)| Ran::from(kernel))).ns()),
             longest: self
                 .kernels()
                 .enumerate()
@@ -172,7 +172,9 @@ pub struct DeviceTime {
 impl DeviceTime {
     /// Measures it. Two processes may mean two devices by the same ordinal: each is one of
     /// its own.
-    pub fn of<'a, K: 'a>(operations: impl IntoIterator<Item = &'a Operation<K>>) -> DeviceTime {
+    pub fn measure<'a, K: 'a>(
+        operations: impl IntoIterator<Item = &'a Operation<K>>,
+    ) -> DeviceTime {
         let mut total = DeviceTime {
             copying_ns: Some(0),
             streams_at_once_ns: Some(0),
@@ -238,7 +240,7 @@ fn streams_at_once_ns<K>(device: &[&Operation<K>]) -> Option<u64> {
             .or_default()
             .push(Ran::from(*kernel));
     }
-    let covers: Vec<Cover> = streams.into_values().map(Cover::of).collect();
+    let covers: Vec<Cover> = streams.into_values().map(Cover::new).collect();
     Some(Cover::at_once_ns(&covers))
 }
 
@@ -248,7 +250,7 @@ pub(super) fn cover<K>(
     meant: impl Fn(&Operation<K>) -> bool,
 ) -> Cover {
     let meant = operations.iter().copied().filter(|o| meant(o));
-    Cover::of(meant.map(Ran::from))
+    Cover::new(meant.map(Ran::from))
 }
 
 /// Operations by device, each in their order.
@@ -350,7 +352,7 @@ mod times_tests {
 
     #[test]
     fn what_runs_at_once_is_busy_once() {
-        let time = DeviceTime::of(&[
+        let time = DeviceTime::measure(&[
             kernel(0, 100, None),
             Operation::new(copy(), 40, 140),
             kernel(120, 160, None),
@@ -379,13 +381,13 @@ mod times_tests {
             device: 1,
             ..kernel(1_000, 1_010, None)
         };
-        let both = DeviceTime::of(&[kernel(0, 10, None), second]);
+        let both = DeviceTime::measure(&[kernel(0, 10, None), second]);
         assert_eq!((both.busy_ns, both.span_ns, both.gaps), (20, 20, 0));
-        let none = DeviceTime::of::<Named>(&[]);
+        let none = DeviceTime::measure::<Named>(&[]);
         assert_eq!((none.span_ns, none.busy_ns, none.gaps), (0, 0, 0));
         assert_eq!((none.host_bound(), none.overlap()), (None, None));
         let forever = kernel(0, u64::MAX, None);
-        let years = DeviceTime::of(&[
+        let years = DeviceTime::measure(&[
             forever.clone(),
             Operation {
                 process: 1,

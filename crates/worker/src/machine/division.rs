@@ -91,16 +91,16 @@ impl RecordedCall {
 impl Division {
     /// Of calls of one case: the medians of those that did the same as most. `None` where
     /// nothing ran, or too much to be told.
-    pub fn of(calls: &[RecordedCall]) -> Option<Division> {
+    pub fn from_calls(calls: &[RecordedCall]) -> Option<Division> {
         let each = calls
             .iter()
-            .map(|call| Division::of_one(call.time_ns, &call.operations));
+            .map(|call| Division::from_operations(call.time_ns, &call.operations));
         let each: Vec<Division> = each.collect();
         let found = Division::merged(&each)?;
         (1..=MOST).contains(&found.parts.len()).then_some(found)
     }
 
-    fn of_one(time_ns: Option<Nanoseconds>, operations: &[Operation<Named>]) -> Division {
+    fn from_operations(time_ns: Option<Nanoseconds>, operations: &[Operation<Named>]) -> Division {
         let mut order: Vec<&Operation<Named>> = operations.iter().collect();
         order.sort_by_key(|operation| (operation.start_ns, operation.end_ns));
         let ran: Vec<Ran> = order
@@ -263,7 +263,7 @@ mod tests {
             call(50.0, vec![kernel("copy", 0, 20), kernel("flash", 24, 40)]),
             call(45.0, vec![kernel("copy", 0, 12), kernel("flash", 15, 36)]),
         ];
-        let division = Division::of(&calls).unwrap();
+        let division = Division::from_calls(&calls).unwrap();
         assert_eq!(
             (division.calls, division.time_ns),
             (3, Some(Nanoseconds(45.0)))
@@ -281,10 +281,14 @@ mod tests {
     fn what_one_call_did_alone_is_not_told() {
         let usual = || call(30.0, vec![kernel("flash", 0, 20)]);
         let other = call(90.0, vec![kernel("tune", 0, 10), kernel("flash", 12, 80)]);
-        let division = Division::of(&[usual(), other.clone(), usual()]).unwrap();
+        let division = Division::from_calls(&[usual(), other.clone(), usual()]).unwrap();
         assert_eq!((division.calls, division.parts.len()), (2, 1));
         assert_eq!(division.busy_ns(), Nanoseconds(20.0));
-        let invocations = [division.clone(), Division::of(&[other]).unwrap(), division];
+        let invocations = [
+            division.clone(),
+            Division::from_calls(&[other]).unwrap(),
+            division,
+        ];
         assert_eq!(Division::merged(&invocations).unwrap().parts.len(), 1);
     }
 }

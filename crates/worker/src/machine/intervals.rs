@@ -65,7 +65,7 @@ pub struct Cover {
 
 impl Cover {
     /// The time that these cover.
-    pub fn of(ran: impl IntoIterator<Item = Ran>) -> Cover {
+    pub fn new(ran: impl IntoIterator<Item = Ran>) -> Cover {
         let mut times: Vec<(u64, u64)> = ran
             .into_iter()
             .filter(|ran| ran.start_ns <= ran.end_ns)
@@ -229,7 +229,7 @@ mod tests {
             times in prop::collection::vec((0u64..500, 0u64..80), 1..30)
         ) {
             let ran: Vec<Ran> = times.iter().map(|&(at, ns)| ran(at, at + ns)).collect();
-            let cover = Cover::of(ran.iter().copied());
+            let cover = Cover::new(ran.iter().copied());
             let idle: u64 = gaps(ran.iter().copied()).iter().map(Gap::ns).sum();
             prop_assert_eq!(cover.ns() + idle, cover.span_ns());
         }
@@ -243,8 +243,8 @@ mod tests {
                 times.iter().map(|&(at, ns)| ran(at, at + ns)).collect()
             };
             let (one, other) = (all(&one), all(&other));
-            let both = Cover::of(one.iter().chain(&other).copied());
-            let (one, other) = (Cover::of(one), Cover::of(other));
+            let both = Cover::new(one.iter().chain(&other).copied());
+            let (one, other) = (Cover::new(one), Cover::new(other));
             prop_assert_eq!(Cover::at_once_ns(&[one.clone(), other.clone()]), one.common_ns(&other));
             prop_assert_eq!(one.ns() + other.ns() - one.common_ns(&other), both.ns());
         }
@@ -289,7 +289,7 @@ mod shares_tests {
         ) {
             let ran: Vec<Ran> = times.iter().map(|&(at, ns)| ran(at, at + ns, None)).collect();
             let own = divide(&ran);
-            let cover = Cover::of(ran.iter().copied());
+            let cover = Cover::new(ran.iter().copied());
             let shares: f64 = own.iter().map(|of| of.share_ns).sum();
             let gaps: f64 = own.iter().map(|of| of.gap_ns).sum();
             prop_assert!((shares - cover.ns() as f64).abs() < 1e-6);
