@@ -105,15 +105,15 @@ fn operations(recorded: &Recorded, of: &[&RecordedOperation]) -> Vec<Operation<N
     let first = starts.min().unwrap_or(recorded.begin);
     let converted = |operation: &RecordedOperation| {
         let work = match operation.activity {
-            census::Activity::Kernel(ref kernel) => {
+            census::RecordedWork::Kernel(ref kernel) => {
                 let name = recorded.name(kernel.name).to_owned();
                 Work::Kernel(Named { name })
             }
-            census::Activity::Copy { direction, bytes } => Work::Copy {
+            census::RecordedWork::Copy { direction, bytes } => Work::Copy {
                 direction: direction.to_owned(),
                 bytes: Some(bytes),
             },
-            census::Activity::Fill { bytes } => Work::Set { bytes: Some(bytes) },
+            census::RecordedWork::Fill { bytes } => Work::Set { bytes: Some(bytes) },
         };
         let launched = |at: u64| at.cast_signed() - first.cast_signed();
         let operator = |id| recorded.operator(id).into();
@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn times_count_from_the_first_start() {
         let (direction, bytes) = ("HtoD", 64);
-        let copy = census::Activity::Copy { direction, bytes };
-        let kernel = census::Activity::Kernel(RecordedKernel::default());
+        let copy = census::RecordedWork::Copy { direction, bytes };
+        let kernel = census::RecordedWork::Kernel(RecordedKernel::default());
         let launched = RecordedOperation {
             launch: Some(LaunchCall { at: 1_400, ns: 5 }),
             operator: Some(0),

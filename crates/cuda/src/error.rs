@@ -28,7 +28,7 @@ pub enum CudaError {
     /// Device memory is short.
     #[error("out of device memory: {wanted_mib} MiB more are needed, {free_mib} MiB are free")]
     OutOfMemory {
-        /// PlanRequest for at once, in MiB.
+        /// Asked for at once, in MiB.
         wanted_mib: usize,
         /// Free before.
         free_mib: usize,

@@ -17,9 +17,8 @@ use table::{FileOutcome, rows};
 
 use super::{Ended, Stop, indented, note, print, progress};
 use regatta_core::record::built::Built;
-use regatta_cuda::kernels::arch::Arch;
+use regatta_cuda::kernels::arch::{self, Arch};
 use regatta_cuda::kernels::compile::{BuildError, image};
-use regatta_cuda::kernels::device;
 use regatta_cuda::kernels::ledger::{BuiltFiles, Ledger, LedgerComparison};
 use regatta_cuda::kernels::ledger_file as stored;
 use regatta_cuda::kernels::source::{FILES, Source};
@@ -162,7 +161,7 @@ fn archs(args: &BuildArgs, base: Option<&Ledger>) -> Vec<Arch> {
         archs = rows.map(|id| id.arch).collect();
     }
     if archs.is_empty() {
-        archs = device::present();
+        archs = arch::present();
     }
     if archs.is_empty() {
         archs = vec![Arch::SM_80, Arch::SM_90A, Arch::SM_100];

@@ -5,7 +5,6 @@ pub mod arch;
 pub mod cache;
 pub mod compile;
 pub mod contract;
-pub mod device;
 pub mod ledger;
 pub mod ledger_file;
 mod nvrtc;

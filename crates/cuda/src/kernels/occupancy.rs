@@ -1,6 +1,6 @@
 //! How many blocks of a kernel a multiprocessor holds at once, without a GPU.
 //!
-//! ArchLimits are those of the table "Technical Specifications per Compute Capability" of the
+//! Limits are those of the table "Technical Specifications per Compute Capability" of the
 //! CUDA C++ Programming Guide (13.0, section 20); how registers, shared memory and
 //! barriers are handed out follows NVIDIA's `cuda_occupancy.h` of the same version.
 //! `tests/vectors/make_occupancy.cpp` holds this against that header.
@@ -105,19 +105,6 @@ pub fn resident(arch: Arch, demand: Demand) -> Option<u32> {
         by_barriers,
     ];
     counts.into_iter().min()
-}
-
-/// As [`resident`], for a kernel whose barriers are no limit: blocks of `threads` threads
-/// with `registers` each and `shared_bytes` of static and dynamic shared memory. 0 when
-/// none fits, or the architecture's limits are unknown.
-pub fn blocks_per_sm(arch: Arch, registers: u32, shared_bytes: u32, threads: u32) -> u32 {
-    let demand = Demand {
-        threads,
-        registers,
-        shared_bytes,
-        barriers: 0,
-    };
-    resident(arch, demand).unwrap_or(0)
 }
 
 /// Share of a multiprocessor's warps that so many blocks fill, in thousandths: exact to

@@ -60,7 +60,7 @@ pub struct ContractLaunch {
     /// The entry point, `extern "C"`; `{dtype}`, `{head_dim}` and parameters are put in.
     pub entry: String,
     /// The arguments in order: tensors, `problem`, `scale`, or formulas with a type before them.
-    pub arguments: Vec<String>,
+    pub arguments: Vec<Argument>,
     /// Blocks in x, y, z.
     pub grid: Extents,
     /// Threads of a block in x, y, z.
@@ -216,10 +216,10 @@ impl ContractLaunch {
         parameters: &BTreeMap<String, i64>,
         backward: bool,
     ) -> Result<(), String> {
-        for text in &self.arguments {
-            let checked = Argument::parse(text).and_then(|one| one.check(figures, backward));
-            checked.map_err(|why| format!("arguments: {why}"))?;
-        }
+        let mut arguments = self.arguments.iter();
+        arguments
+            .try_for_each(|one| one.check(figures, backward))
+            .map_err(|why| format!("arguments: {why}"))?;
         let known = |name: &str| match name {
             "head_dim" => Some(0),
             _ => parameters.get(name).copied(),

@@ -244,7 +244,8 @@ fn reason(error: &Error) -> String {
 }
 
 /// An argument of a kernel: a tensor's address, the whole problem, a scale, or a figure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Argument {
     Problem,
     Pointer(Pointer),
@@ -283,12 +284,12 @@ pub fn is_taken(name: &str) -> bool {
     typed || word || Pointer::named(name).is_some()
 }
 
-impl Argument {
+impl TryFrom<String> for Argument {
+    type Error = String;
+
     /// Reads `q`, `problem`, `scale`, `seq_q`, `long q.batch`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Argument, String> {
+    fn try_from(text: String) -> Result<Argument, String> {
+        let text = text.as_str();
         if let Some(pointer) = Pointer::named(text) {
             return Ok(Argument::Pointer(pointer));
         }
@@ -309,7 +310,9 @@ impl Argument {
             }
         }
     }
+}
 
+impl Argument {
     /// Checks its formula and that its tensor is there.
     ///
     /// # Errors
@@ -477,7 +480,7 @@ mod tests {
             ),
             ("dq", "in `backward` alone"),
         ] {
-            let given = Argument::parse(text).and_then(|argument| {
+            let given = Argument::try_from(text.to_owned()).and_then(|argument| {
                 argument.check(&figures(), false)?;
                 argument.given(0.125, &figures())
             });

@@ -17,7 +17,7 @@ use crate::argument::DeviceProblem;
 use crate::kernels::contract::BlockShape;
 use crate::kernels::source::Source;
 use contract::{ANY, Contract, ContractLaunch, ContractVariant, Extents};
-use expression::{Argument, Expression, FormulaValues};
+use expression::{Expression, FormulaValues};
 use regatta_worker::attention::{Direction, Mask, ParamValue, Problem};
 use regatta_worker::protocol::{Parameter, VariantInfo};
 use regatta_worker::serve::Refusal;
@@ -207,8 +207,8 @@ fn step(
     let shared = launch.shared_bytes.value(figures);
     let shared = shared.map_err(|why| format!("shared_bytes: {why}"))?;
     let scale = DeviceProblem::sized(problem, 1).scale;
-    let given = |text: &String| Argument::parse(text)?.given(scale, figures);
-    let arguments: Result<_, String> = launch.arguments.iter().map(given).collect();
+    let arguments = launch.arguments.iter();
+    let arguments: Result<_, String> = arguments.map(|one| one.given(scale, figures)).collect();
     Ok(Step {
         code: Code::Own,
         entry: launch.entry_name(problem.dtype, |name| figures.get(name))?,
