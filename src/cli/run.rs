@@ -55,8 +55,8 @@ fn measured(args: &RunArgs) -> Ended {
     kept(ended, &args.keep, &run, args.measure.quiet)
 }
 
-/// Measures a shard. What the suite expects is judged of all shards together: a case may be held
-/// against one of another shard.
+/// Measures a shard. What the suite expects is judged of all shards together: a case may be
+/// compared with one of another shard.
 fn shard(args: &RunArgs, place: Place) -> Ended {
     let answers = &args.answers;
     let judging = [

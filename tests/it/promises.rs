@@ -63,6 +63,30 @@ fn pairs_of_the_same_code_hide_nothing() {
 }
 
 #[test]
+fn a_filter_is_named_in_every_format_with_what_it_left_out() {
+    let place = Place::with_baseline(&["fake/steady", "fake/noisy"], &[], "");
+    let formats = [
+        "html=f/r.html",
+        "csv=f",
+        "json=f/r.json",
+        "junit=f/r.xml",
+        "markdown=f/r.md",
+        "github=f/r.txt",
+    ];
+    let mut words = vec!["gate", "./s.toml", "--filter", "steady"];
+    words.extend(formats.iter().flat_map(|format| ["--output", format]));
+    let (stdout, _) = exits!(place, 0, words);
+    let mut texts = vec![stdout];
+    for name in ["r.html", "cases.csv", "r.json", "r.xml", "r.md", "r.txt"] {
+        texts.push(fs::read_to_string(place.path().join("f").join(name)).unwrap());
+    }
+    for text in texts {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("--filter steady left out 6 cases"), "{text}");
+    }
+}
+
+#[test]
 fn a_gate_stopped_while_it_measures_pairs_goes_on() {
     // The noisy ones are not shown to be the same by one run.
     let place = committed_since(&["fake/steady", "fake/noisy"]);

@@ -187,7 +187,7 @@ mod nightly {
             assert_eq!(roof["above"], json!([]), "{roof}");
             let details = found.json["details"].as_str().unwrap();
             for part in [
-                "of what products of matrices reach here",
+                "share of the measured matrix product rate",
                 " % of 792.3 TFLOP/s",
             ] {
                 assert!(details.contains(part), "{details}");

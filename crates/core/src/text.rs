@@ -58,6 +58,17 @@ pub fn one_line(text: &str) -> String {
     words.join(" ")
 }
 
+/// Bytes of a reason that are kept of megabytes: every report cleans and measures all of it.
+const REASON: usize = 16_384;
+
+/// The text of a reason, cut where it is longer than [`REASON`].
+pub fn reason(text: &str) -> String {
+    match text.len() <= REASON {
+        true => text.to_owned(),
+        false => format!("{}…", &text[..text.floor_char_boundary(REASON)]),
+    }
+}
+
 /// At most `columns` columns of the text; `…` stands for what was cut off its end.
 pub fn shorten(text: &str, columns: usize) -> String {
     if width(text) <= columns {

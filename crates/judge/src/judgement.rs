@@ -52,7 +52,7 @@ pub struct Judgement {
     /// What was to be judged and was not, as sentences: each keeps the run from passing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
-    /// Sentences worth reading beside the verdict (damaged lines, thin evidence).
+    /// Sentences worth reading beside the verdict (damaged lines, few invocations).
     pub notes: Vec<String>,
     /// What follows from all of it.
     pub verdict: Verdict,
@@ -70,6 +70,7 @@ impl Judgement {
                 machine: String::new(),
                 revision: None,
                 invocations: 0,
+                filter: None,
             },
             base: None,
             incomparable: Vec::new(),
@@ -106,6 +107,9 @@ pub struct SideSummary {
     pub revision: Option<String>,
     /// Invocations planned.
     pub invocations: u32,
+    /// The filter, with the number of cases that it left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
 }
 
 /// One case.

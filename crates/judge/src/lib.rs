@@ -171,6 +171,13 @@ fn summary(side: &Side) -> SideSummary {
         machine: header.machine.name.clone(),
         revision: header.git.as_ref().map(revision_text),
         invocations: header.settings.invocations,
+        filter: (!header.suite.filter.is_empty()).then(|| {
+            let cases = counted(header.suite.filtered_out, "case");
+            format!(
+                "--filter {} left out {cases}",
+                header.suite.filter.join(" ")
+            )
+        }),
     }
 }
 

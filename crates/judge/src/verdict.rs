@@ -130,6 +130,9 @@ fn shown(judgement: &Judgement) -> String {
         0 => {}
         by_cpu => told += &format!(", {by_cpu} by CPU time"),
     }
+    if let Some(filter) = &judgement.head.filter {
+        told += &format!("; {filter}");
+    }
     told + &restructured(judgement).unwrap_or_default()
 }
 

@@ -32,7 +32,7 @@ pub(super) struct LineView {
 }
 
 impl AccountView {
-    /// Those of a row: of the time that it is judged by, and of each metric that is told beside it.
+    /// The breakdowns of a row: of its device time, and of each other metric that regressed.
     pub(super) fn all(row: &Row) -> Vec<AccountView> {
         let named = |of: &MetricRow, account: &Account| {
             let account = AccountView::new(account);

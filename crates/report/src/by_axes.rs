@@ -1,10 +1,10 @@
-//! What moved, summed up by axes: `499 of 500 cases with head_dim 32 and causal are 2.10x to
+//! Changed cases, summed up by axes: `499 of 500 cases with head_dim 32 and causal are 2.10x to
 //! 2.40x slower; no other case changed`.
 //!
 //! A description is a conjunction of at most three terms, each an axis with a value or
 //! beyond one, grown a term at a time by the F-measure (van Rijsbergen 1979: the harmonic mean
-//! of precision and recall) of the cases that it holds for against those that moved. One that
-//! holds for many cases that did not move is not told.
+//! of precision and recall) of the cases that it holds for against those that changed. One
+//! that holds for many unchanged cases is dropped.
 
 mod described;
 
@@ -23,7 +23,7 @@ use super::summary::tally_of;
 /// Descriptions of one kind of change; what is left is counted.
 const MOST_TOLD: usize = 3;
 
-/// What is told of the cases of one kind.
+/// Cases of one kind of change.
 struct MovedRows<'a> {
     /// What is counted.
     noun: &'static str,
@@ -35,7 +35,7 @@ struct MovedRows<'a> {
     said: Phrase,
 }
 
-/// How it is told.
+/// The wording of a kind.
 #[derive(Clone, Copy)]
 enum Phrase {
     /// By how much, then this word.
@@ -63,7 +63,7 @@ impl<'a> MovedRows<'a> {
 
 /// The paragraph; empty where there is nothing to say, as of a run that is judged by nothing.
 ///
-/// What is not compared is not told.
+/// Cases that were not compared are left out.
 pub fn by_axes(judgement: &Judgement) -> String {
     let rows = &judgement.rows;
     let compared = |row: &Row| row.change().is_some();
@@ -172,7 +172,7 @@ fn clause(found: &Described, kind: &MovedRows) -> String {
     )
 }
 
-/// What is said of the cases at these places.
+/// The wording for the cases at these places.
 fn phrase(kind: &MovedRows, places: &[usize]) -> String {
     let one = places.len() == 1;
     let word = match kind.said {

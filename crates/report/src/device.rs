@@ -19,7 +19,7 @@ pub struct Reached {
 }
 
 /// What the device of a case reaches: measured by the worker of the case, or else by another one
-/// on a device of the same name. `None` where nobody measured it.
+/// on a device of the same name. `None` where it was not measured.
 pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
     let case = case.case().ok()?;
     let (worker, dtype) = (case.variant.worker_name(), case.problem.dtype);

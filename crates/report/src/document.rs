@@ -158,7 +158,30 @@ impl Block {
     }
 }
 
+impl TableRow {
+    pub(crate) fn new(label: impl Into<String>, cells: Vec<String>) -> TableRow {
+        TableRow {
+            label: label.into(),
+            cells,
+            ..TableRow::default()
+        }
+    }
+}
+
 impl Table {
+    pub(crate) fn new(
+        label: &'static str,
+        heads: Vec<&'static str>,
+        rows: impl IntoIterator<Item = TableRow>,
+    ) -> Table {
+        Table {
+            label,
+            heads,
+            rows: rows.into_iter().collect(),
+            ..Table::default()
+        }
+    }
+
     fn drop_empty_columns(&mut self) {
         let filled = |place: usize| {
             let mut cells = self.rows.iter().filter_map(|row| row.cells.get(place));

@@ -1,4 +1,4 @@
-//! What a report is made of, what makes one, and what pages of one template have in common.
+//! The input of a report, its errors, and what all pages share.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use regatta_judge::judgement::Judgement;
 /// Everything a report shows.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
-    /// What is said of the run.
+    /// The judgement of the run.
     pub judgement: &'a Judgement,
     /// Under what the run was measured; its entries may be elsewhere.
     pub head: &'a Run,
@@ -46,7 +46,7 @@ impl<'a> Report<'a> {
 pub struct RenderedFile {
     /// What it is called in a report's directory.
     pub name: &'static str,
-    /// What is in it.
+    /// Its text.
     pub text: String,
 }
 
@@ -58,7 +58,7 @@ pub enum RenderError {
     Table {
         /// The document.
         name: &'static str,
-        /// What the writer said.
+        /// The writer's error.
         problem: String,
     },
     /// The page could not be filled in.

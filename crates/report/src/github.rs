@@ -27,7 +27,7 @@ const SHOWN: usize = 10;
 const TITLE: usize = 120;
 const MESSAGE: usize = 1000;
 
-/// An annotation, `error` or `warning`.
+/// An annotation: `error`, `warning` or `notice`.
 struct Annotation {
     level: &'static str,
     title: String,
@@ -60,6 +60,8 @@ fn suite_file<'a>(report: &'a Report) -> Option<&'a str> {
 fn annotations(report: &Report) -> Vec<Annotation> {
     let judgement = report.judgement;
     let level = match judgement.verdict.outcome {
+        // A part of a suite is named where all of it passed, too.
+        VerdictOutcome::Passed if judgement.head.filter.is_some() => "notice",
         VerdictOutcome::Passed => return Vec::new(),
         VerdictOutcome::Failed => "error",
         VerdictOutcome::Inconclusive => "warning",
@@ -67,7 +69,14 @@ fn annotations(report: &Report) -> Vec<Annotation> {
     let verdict = Annotation {
         level,
         title: format!("{}: {}", judgement.suite, judgement.verdict.outcome.text()),
-        message: judgement.verdict.reasons.join("; "),
+        message: match level {
+            "notice" => judgement.verdict.shown.clone(),
+            _ => {
+                let filter = judgement.head.filter.iter();
+                let reasons = judgement.verdict.reasons.iter().chain(filter);
+                reasons.cloned().collect::<Vec<_>>().join("; ")
+            }
+        },
     };
     let summary = SortedRows::new(judgement);
     let errors = summary.errors.iter().chain(&summary.regressed);
@@ -141,7 +150,10 @@ mod tests {
 
     #[test]
     fn what_passed_annotates_nothing_and_what_was_not_judged_warns() {
-        assert_eq!(fixture::passed().shown(Format::Github), "");
+        let mut passed = fixture::passed();
+        assert_eq!(passed.shown(Format::Github), "");
+        passed.judgement.head.filter = Some("--filter flash left out 2 cases".to_owned());
+        assert!(passed.shown(Format::Github).starts_with("::notice "));
         let text = fixture::refused().shown(Format::Github);
         assert!(text.starts_with("::warning "), "{text}");
     }

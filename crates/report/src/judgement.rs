@@ -269,17 +269,16 @@ fn metrics(row: &Row) -> Vec<TableRow> {
         shown.extend(first.or(row.metric(Metric::Device)));
     }
     if shown.is_empty() {
-        return vec![TableRow {
-            label: row.case.0.clone(),
-            cells: vec![
+        return vec![TableRow::new(
+            row.case.0.clone(),
+            vec![
                 String::new(),
                 time(&row.base),
                 time(&row.head),
                 String::new(),
                 String::new(),
             ],
-            ..TableRow::default()
-        }];
+        )];
     }
     let lines = shown.into_iter().enumerate().map(|(place, of)| TableRow {
         label: match place {
@@ -328,45 +327,40 @@ fn violated(violated: &[&ExpectationResult], lists: Lists) -> Vec<Block> {
 /// Cases of expectations: the value of each, its bound, and the case it is compared with.
 pub(crate) fn expectations(all: &[&ExpectationResult]) -> Table {
     let rows = all.iter().map(|one| TableRow {
-        label: one.subject(),
-        cells: vec![
-            match one.metric {
-                Quantity::Metric(metric) => not_device(metric),
-                ref figure => figure.to_string(),
-            },
-            one.value.map_or_else(String::new, |_| one.value_text()),
-            one.interval().unwrap_or_default(),
-            one.allowed(),
-        ],
         below: {
             let against = one.against.as_ref();
             let against = against.map(|id| format!("of {id}"));
             against.into_iter().chain(one.reason.clone()).collect()
         },
-        ..TableRow::default()
+        ..TableRow::new(
+            one.subject(),
+            vec![
+                match one.metric {
+                    Quantity::Metric(metric) => not_device(metric),
+                    ref figure => figure.to_string(),
+                },
+                one.value.map_or_else(String::new, |_| one.value_text()),
+                one.interval().unwrap_or_default(),
+                one.allowed(),
+            ],
+        )
     });
+    let heads = vec!["metric", "value", "90 % interval", "allowed"];
     Table {
-        label: "case",
-        heads: vec!["metric", "value", "90 % interval", "allowed"],
-        rows: rows.collect(),
         ids: true,
-        ..Table::default()
+        ..Table::new("case", heads, rows)
     }
 }
 
 /// Facts in which the sides differ.
 pub(crate) fn mismatches(all: &[Mismatch], lists: Lists) -> Block {
-    let rows = lists.shown(all).iter().map(|of| TableRow {
-        label: of.field.clone(),
-        cells: vec![of.base.clone(), of.head.clone()],
-        ..TableRow::default()
-    });
+    let rows = lists
+        .shown(all)
+        .iter()
+        .map(|of| TableRow::new(of.field.clone(), vec![of.base.clone(), of.head.clone()]));
     Block::Table(Table {
-        label: "fact",
-        heads: vec!["base", "head"],
-        rows: rows.collect(),
         rest: lists.rest(all.len()),
-        ..Table::default()
+        ..Table::new("fact", vec!["base", "head"], rows)
     })
 }
 
@@ -445,11 +439,8 @@ fn by_variant(
         }));
     }
     let table = Table {
-        label: "case",
-        heads,
-        rows: lines,
         rest: lists.rest(rows.len()),
-        ..Table::default()
+        ..Table::new("case", heads, lines)
     };
     vec![
         heading("Every case", rows.len(), Tone::Calm),
@@ -460,7 +451,7 @@ fn by_variant(
 /// What no list has, and the notes.
 fn closing(judgement: &Judgement, summary: &SortedRows) -> Option<Block> {
     let rest = summary.rest_line();
-    let rest = (!rest.is_empty()).then(|| format!("the rest: {rest}"));
+    let rest = (!rest.is_empty()).then(|| format!("other cases: {rest}"));
     let counts = counts(judgement.expectations.iter().map(|of| of.word));
     let notes = judgement.notes.iter().map(|note| format!("note: {note}"));
     let lines = rest.into_iter().chain(counts);
@@ -490,16 +481,17 @@ pub(crate) fn time(timing: &Option<Timing>) -> String {
 
 /// The variation of a run's times, within invocations and between them.
 pub(crate) fn spread(suite: &str, spreads: &[Spread]) -> Document {
-    let rows = spreads.iter().map(|of| TableRow {
-        label: of.case.0.clone(),
-        cells: vec![
-            of.median_ns.to_string(),
-            of.invocations.to_string(),
-            of.samples.to_string(),
-            format!("{:.2}", of.within),
-            format!("{:.2}", of.between),
-        ],
-        ..TableRow::default()
+    let rows = spreads.iter().map(|of| {
+        TableRow::new(
+            of.case.0.clone(),
+            vec![
+                of.median_ns.to_string(),
+                of.invocations.to_string(),
+                of.samples.to_string(),
+                format!("{:.2}", of.within),
+                format!("{:.2}", of.between),
+            ],
+        )
     });
     let within = "within: coefficient of variation of the samples of one invocation, the median \
                   over the invocations. between: that of the invocations' medians, which are what \
@@ -508,11 +500,12 @@ pub(crate) fn spread(suite: &str, spreads: &[Spread]) -> Document {
         sentence: suite.to_owned(),
         body: vec![
             Block::Table(Table {
-                label: "case",
-                heads: vec!["median", "invocations", "samples", "within", "between"],
-                rows: rows.collect(),
                 ids: true,
-                ..Table::default()
+                ..Table::new(
+                    "case",
+                    vec!["median", "invocations", "samples", "within", "between"],
+                    rows,
+                )
             }),
             Block::Text(vec![within.to_owned()]),
         ],

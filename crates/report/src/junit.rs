@@ -67,6 +67,14 @@ pub(super) fn document(judgement: &Judgement, out: &mut dyn Write) -> io::Result
         attribute(name),
         attribute(&judgement.head.started),
     )?;
+    let shown = &judgement.verdict.shown;
+    if !shown.is_empty() {
+        let shown = attribute(shown);
+        writeln!(
+            out,
+            r#"<properties><property name="verdict" value="{shown}"/></properties>"#
+        )?;
+    }
     let mut seen: HashMap<String, usize> = HashMap::new();
     for mut test in tests(judgement) {
         let times = seen.entry(test.name.clone()).or_default();

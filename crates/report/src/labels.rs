@@ -1,5 +1,4 @@
-//! Case ids in little room: what all of a list have in common, said once, and of each what
-//! is left.
+//! Short case ids: what all of a list have in common stands once, the rest in each label.
 //!
 //! Nothing is renamed: what is left out of an id stands in what the list has in common, token
 //! by token.
@@ -56,7 +55,7 @@ impl Tokens {
 }
 
 impl<'a> Labels<'a> {
-    /// Of these cases. One alone is called by its id, and so are all where one is no case.
+    /// Labels of these cases. One alone has its id, and so have all where one id is no case's.
     pub fn new(ids: impl IntoIterator<Item = &'a CaseId>) -> Labels<'a> {
         let ids: Vec<&CaseId> = ids.into_iter().collect();
         let common = match ids.len() {
@@ -98,11 +97,11 @@ impl<'a> Labels<'a> {
         let all: Vec<Case> = all.collect();
         let parameters = all.iter().flat_map(|case| case.params.iter());
         let parameters: BTreeSet<&str> = parameters.map(|(name, _)| name.as_str()).collect();
-        // What follows from another axis is told by that one.
+        // What follows from another axis is that axis's.
         let axes = AXES.iter();
         let axes = axes.filter(|axis| !matches!(axis.unset, Unset::As(_)));
         let names = axes.map(|axis| axis.name).chain(parameters);
-        let told = names.filter_map(|name| {
+        let parts = names.filter_map(|name| {
             let value = case.facet(name);
             let differs = all.iter().any(|other| other.facet(name) != value);
             (differs && !value.is_empty()).then(|| match axis(name) {
@@ -110,9 +109,9 @@ impl<'a> Labels<'a> {
                 _ => format!("{name}={value}"),
             })
         });
-        match told.collect::<Vec<_>>() {
-            told if told.is_empty() => one_line(&case.to_string()),
-            told => one_line(&told.join(",")),
+        match parts.collect::<Vec<_>>() {
+            parts if parts.is_empty() => one_line(&case.to_string()),
+            parts => one_line(&parts.join(",")),
         }
     }
 }

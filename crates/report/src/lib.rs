@@ -29,6 +29,9 @@ pub mod trace;
 #[cfg(test)]
 #[path = "tests/fixture.rs"]
 mod fixture;
+#[cfg(test)]
+#[path = "tests/words.rs"]
+mod words;
 
 pub use regatta_core::text;
 
@@ -231,8 +234,24 @@ mod tests {
         assert!(!page.contains("</pre> the worker"));
     }
 
-    /// What each format for people says of the one case that regressed: estimate and interval.
-    fn told_alike(scene: &fixture::Scene, figures: [&str; 2]) {
+    #[test]
+    fn a_long_reason_is_cut_where_it_is_shown() {
+        let mut scene = fixture::incomplete();
+        for row in &mut scene.judgement.rows {
+            row.reason = Some("word ".repeat(4_000));
+        }
+        // JSON has all of it.
+        for format in Format::all().filter(|format| *format != Format::Json) {
+            for RenderedFile { name, text } in render(format, &scene.report()).unwrap() {
+                assert!(text.len() < 200_000, "{name}: {}", text.len());
+            }
+        }
+        let options = terminal::TerminalOptions::default();
+        assert!(terminal::render(&scene.judgement, options).len() < 10_000);
+    }
+
+    /// Each format for people has the estimate and the interval of the one case that regressed.
+    fn assert_all_show(scene: &fixture::Scene, figures: [&str; 2]) {
         let texts = [
             terminal::render(&scene.judgement, terminal::TerminalOptions::default()),
             scene.shown(Format::Markdown),
@@ -251,7 +270,7 @@ mod tests {
         let rows = &mut scene.judgement.rows;
         rows.retain(|row| row.case.0.contains("cudnn"));
         let change = rows[0].change().unwrap().clone();
-        told_alike(&scene, ["+11.8 %", "[+11.2 %, +12.5 %]"]);
+        assert_all_show(&scene, ["+11.8 %", "[+11.2 %, +12.5 %]"]);
 
         let figures = [Some(change.ratio), change.low, change.high].map(|of| of.unwrap().0);
         let json: Judgement = serde_json::from_str(&scene.shown(Format::Json)).unwrap();
@@ -275,7 +294,7 @@ mod tests {
         row.metrics[0].word = Word::Same;
         let host = fixture::metric(Metric::Host, Word::Regressed, 52_100.0, 352_400.0);
         row.metrics.push(host);
-        told_alike(&scene, ["6.76x", "[6.72x, 6.80x]"]);
+        assert_all_show(&scene, ["6.76x", "[6.72x, 6.80x]"]);
     }
 
     #[test]

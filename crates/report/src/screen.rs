@@ -272,16 +272,15 @@ mod tests {
     #[test]
     fn a_label_without_room_has_a_line_of_its_own() {
         let long = "0123456789".repeat(9);
-        let table = Table {
-            label: "case",
-            heads: vec!["time", "never", "change"],
-            rows: vec![
+        let table = Table::new(
+            "case",
+            vec!["time", "never", "change"],
+            vec![
                 row("short", &["1.00 µs", "", "+1.0 %"]),
                 row(&long, &["12.0 µs", "", "+12.0 %"]),
                 row("nothing", &["", "", ""]),
             ],
-            ..Table::default()
-        };
+        );
         let body = vec![Block::heading("Times"), Block::Table(table)];
         let document = Document {
             body,

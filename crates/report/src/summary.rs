@@ -18,7 +18,7 @@ pub struct SortedRows<'a> {
     pub regressed: Vec<&'a Row>,
     /// Violated expectations, the worst first.
     pub violated: Vec<&'a ExpectationResult>,
-    /// Cases without a value, or whose structure nobody knows.
+    /// Cases without a value, or whose structure is unknown.
     pub missing: Vec<&'a Row>,
     /// Cases that may be worse, and were not decided.
     pub inconclusive: Vec<&'a Row>,
@@ -80,9 +80,9 @@ impl<'a> SortedRows<'a> {
     /// Adds a row whose structure alone changed to those of which as much is known.
     fn restructure(&mut self, row: &'a Row) {
         let name = match row.word {
-            Word::Same => "Another structure, the same time",
-            Word::Inconclusive => "Another structure, time inconclusive",
-            _ => "Another structure",
+            Word::Same => "Launch structure changed, time unchanged",
+            Word::Inconclusive => "Launch structure changed, time inconclusive",
+            _ => "Launch structure changed",
         };
         match self.restructured.iter_mut().find(|(of, _)| *of == name) {
             Some((_, rows)) => rows.push(row),
@@ -105,8 +105,7 @@ impl<'a> SortedRows<'a> {
         lists
     }
 
-    /// What is in no list, in one line: `40 same, 2 inconclusive`; empty where the verdict has
-    /// said it of all cases.
+    /// Cases of no list, in one line: `40 same, 2 inconclusive`; empty where there is no list.
     pub fn rest_line(&self) -> String {
         if self.lists().is_empty() {
             return String::new();

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_each_case_of_a_list_is_said_once() {
+    fn paragraphs_of_each_case_of_a_list_are_printed_once() {
         let mut scene = fixture::failed();
         let rows = &mut scene.judgement.rows;
         rows.retain(|row| row.word != Word::Regressed || row.findings.len() > 1);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_stand_below_the_worst_and_below_whoever_has_a_new_one() {
+    fn causes_stand_below_the_worst_and_below_a_row_with_a_new_one() {
         let mut scene = fixture::large(200);
         let rows = scene.judgement.rows.iter_mut();
         let slow = rows.filter(|row| row.word == Word::Regressed);
@@ -134,8 +134,8 @@ mod tests {
             row.findings = vec![finding(cause, &format!("figure {place}"), None)];
         }
         let count = |text: &str| text.matches(": figure ").count();
-        let told = count(&plain(&scene));
-        assert!((5..=6).contains(&told), "{told}");
+        let shown = count(&plain(&scene));
+        assert!((5..=6).contains(&shown), "{shown}");
         assert_eq!(count(&whole(&scene)), 50);
     }
 

@@ -148,7 +148,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes down a batch of fresh invocations before the first of them is taken: a gate that
+    /// Writes down a batch of extra invocations before the first of them is taken: a gate that
     /// is stopped then goes on with it, and nothing is judged by a part of it.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ pub fn header() -> RunHeader {
             description: String::new(),
             arguments: Vec::new(),
             filter: Vec::new(),
+            filtered_out: 0,
             overrides: Vec::new(),
         },
         rules: Rules::default(),

@@ -173,13 +173,13 @@ pub struct Judged {
     pub reasons: Vec<String>,
 }
 
-/// A batch of fresh invocations that a gate owes: decided once, from what was there before.
+/// A batch of extra invocations that a gate still has to measure: decided once, from what was there before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Owed {
     /// What the cases are compared with.
     pub base: BaseId,
-    /// The cases of the batch, companions included.
+    /// The cases of the batch, control cases included.
     pub cases: Vec<CaseId>,
     /// Invocations after the regular ones that each of them has after this batch.
     pub fresh: u32,
@@ -227,7 +227,7 @@ pub struct Run {
     pub header: RunHeader,
     /// Every case in every invocation, in the order measured.
     pub entries: Vec<Entry>,
-    /// Batches of fresh invocations that a gate owes or owed, in their order.
+    /// Batches of extra invocations that a gate owes or owed, in their order.
     pub owed: Vec<Owed>,
     /// Present when it was measured to its end.
     pub end: Option<RunEnd>,

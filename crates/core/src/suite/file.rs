@@ -38,7 +38,7 @@ pub struct SuiteFile {
     /// What must hold inside one run, without any baseline.
     #[serde(default)]
     pub expect: Vec<ExpectTable>,
-    /// Values handed to variants, by variant and parameter, in place of those that cases ask
+    /// Values of variants, by variant and parameter, in place of those that cases ask
     /// for; the cases keep their ids. A table has the values by those that they replace.
     #[serde(default)]
     pub set: Replacements,

@@ -42,11 +42,13 @@ pub struct Suite {
     pub extends: Option<String>,
     /// What is measured, sorted, each once.
     pub cases: Vec<Case>,
+    /// Cases that a filter left out.
+    pub filtered_out: usize,
     /// How.
     pub settings: Settings,
     /// What is demanded.
     pub rules: Rules,
-    /// Parameters handed over in place of those asked for.
+    /// Parameters that replace those of cases.
     pub overrides: Vec<Override>,
     /// Functions whose calls are counted.
     pub counts: Vec<Count>,
@@ -144,7 +146,7 @@ pub struct Override {
     /// The value it replaces; `None`: whatever is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<ParamValue>,
-    /// The value handed over.
+    /// The value that replaces it.
     pub to: ParamValue,
 }
 
@@ -185,8 +187,10 @@ impl Suite {
     /// `*`, else a part of the id.
     pub fn keep(&mut self, patterns: &[String]) {
         if !patterns.is_empty() {
+            let all = self.cases.len();
             self.cases
                 .retain(|case| matches_any(patterns, &case.to_string()));
+            self.filtered_out += all - self.cases.len();
         }
     }
 }

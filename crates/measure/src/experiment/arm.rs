@@ -231,6 +231,7 @@ impl Arm {
                 description: suite.description.clone(),
                 arguments: request.arguments(),
                 filter: request.filter.clone(),
+                filtered_out: suite.filtered_out,
                 overrides: suite.overrides.clone(),
                 counts: suite.counts.clone(),
             },

@@ -21,11 +21,11 @@ pub use shown::{page, reading, text};
 /// All that is known of a bisect.
 #[derive(Clone, Debug)]
 pub struct Bisect<'a> {
-    /// What was asked.
+    /// The question.
     pub question: &'a BisectQuestion,
     /// The versions between the ends, both included.
     pub row: &'a [Version],
-    /// What was compared, in order.
+    /// Comparisons, in order.
     pub tried: &'a [Tried],
     /// What it came to.
     pub ending: &'a Ending,
@@ -73,7 +73,7 @@ struct BisectAnswer<'a> {
     /// The command that shows the step again.
     #[serde(skip_serializing_if = "Option::is_none")]
     again: Option<String>,
-    /// What was compared, in order.
+    /// Comparisons, in order.
     tried: &'a [Tried],
 }
 
@@ -174,7 +174,7 @@ fn is_printable(ratio: Ratio) -> bool {
 }
 
 impl Bisect<'_> {
-    /// Of a version that gave something back: how it stands against the good end.
+    /// The comparison with the good end of a version that is faster again.
     fn left(&self) -> Option<&CaseReading> {
         let found = self.found()?;
         let good = &self.row.first()?.spec;
@@ -184,7 +184,7 @@ impl Bisect<'_> {
         tried.reading(&found.case.case).filter(|_| fixed)
     }
 
-    /// What was tried, and by what versions were told apart.
+    /// The number of comparisons, and the time that decided.
     fn effort(&self) -> String {
         let by = match self.question.processor {
             true => ", by processor time",

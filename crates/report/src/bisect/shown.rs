@@ -14,7 +14,7 @@ use regatta_worker::units::{ARROW, RatioInterval, counted, from_to};
 /// Parts and skipped versions that are listed.
 const MOST: usize = 8;
 
-/// What a comparison says of a case: `1.74x slower [1.70x, 1.78x]`.
+/// The change of a case in a comparison: `1.74x slower [1.70x, 1.78x]`.
 pub fn reading(of: &CaseReading) -> Option<String> {
     let reading = of.reading.filter(|reading| is_printable(reading.ratio))?;
     let interval = RatioInterval {
@@ -60,12 +60,11 @@ pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
         body.push(Block::Figure(svg(&trend)?, Vec::new()));
     }
     body.push(Block::heading("Comparisons, in the order made"));
-    body.push(Block::Table(Table {
-        label: "version",
-        heads: vec!["number", "against", "change", "says"],
-        rows: steps(bisect, case.as_ref()),
-        ..Table::default()
-    }));
+    body.push(Block::Table(Table::new(
+        "version",
+        vec!["number", "against", "change", "says"],
+        steps(bisect, case.as_ref()),
+    )));
     document(bisect, body).page()
 }
 
@@ -176,9 +175,9 @@ fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<Item> {
     if let Some(largest) = largest {
         let word = largest.reading.map_or(Word::Missing, |of| of.word);
         let mut item = read_case(largest, &format!("{} (the ends)", word.text()));
-        let sees = largest.sees.map(|sees| {
-            format!("a change of less than {sees} could have hidden in this comparison")
-        });
+        let sees = largest
+            .sees
+            .map(|sees| format!("this comparison may hide a change of less than {sees}"));
         item.below.extend(sees);
         items.push(item);
     }

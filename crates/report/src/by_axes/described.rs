@@ -6,7 +6,7 @@ use regatta_judge::judgement::Row;
 use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
 use regatta_worker::attention::{Case, FACETS};
 
-/// A description, and the cases that it is told of.
+/// A description, and the cases that it describes.
 pub(super) struct Described {
     /// Its terms in words: ` of cpu/flash with head_dim 32 and causal`; empty: every case.
     pub terms: String,
@@ -65,7 +65,7 @@ impl Term {
 }
 
 /// What describes best those that moved: at least two of them, and few others. Cases that are
-/// `None` were told already.
+/// `None` are described already.
 pub(super) fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Described> {
     let total = moved.iter().filter(|yes| **yes == Some(true)).count();
     if total < 2 {
@@ -197,7 +197,7 @@ pub(crate) struct AxisTable {
 pub(crate) struct TableAxis {
     /// What it is called.
     pub name: String,
-    /// Other axes that differ just where it does: what is told of it is told of them.
+    /// Other axes that differ just where it does.
     pub also: Vec<String>,
     /// Its values, in their order.
     pub values: Vec<String>,
@@ -208,7 +208,7 @@ pub(crate) struct TableAxis {
 }
 
 impl AxisTable {
-    /// Of these rows.
+    /// Reads the axes of rows.
     pub(crate) fn new(rows: &[&Row]) -> AxisTable {
         let cases: Vec<Option<Case>> = rows.iter().map(|row| row.case.case().ok()).collect();
         let known = cases.iter().flatten();

@@ -25,7 +25,7 @@ use crate::text::{escaped, one_line};
 /// What drawing on a backend gives.
 type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
-/// What is drawn, and what it says to those who do not see it.
+/// A figure, with its title and description for screen readers.
 pub(super) trait Plot {
     /// What it shows, in a few words.
     fn title(&self) -> String;
@@ -82,7 +82,7 @@ pub(super) fn svg(figure: &impl Plot) -> Result<String, RenderError> {
         let code = format!("#{r:02X}{g:02X}{b:02X}");
         out = out.replace(&code, &format!("var(--{variable})"));
     }
-    // What is said of every shape, and is so without being said.
+    // Attributes that are the default.
     for said in [
         r#" opacity="1""#,
         r#" stroke="none""#,
@@ -101,11 +101,11 @@ const BAND: RGBColor = RGBColor(0xe9, 0xed, 0xf2);
 const HEAD: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 const SLOW: RGBColor = RGBColor(0xb8, 0x40, 0x0a);
 const FAST: RGBColor = RGBColor(0x00, 0x70, 0x4f);
-/// What an implementation chose by itself.
+/// The implementation's own choice.
 const AUTO: RGBColor = RGBColor(0xa3, 0x35, 0x6f);
 /// Memory that is set.
 const SET: RGBColor = RGBColor(0xd3, 0xa1, 0xbd);
-/// Kinds that are told apart by colour alone.
+/// Kinds that differ by colour alone.
 const KINDS: [RGBColor; COLOURS] = [
     HEAD,
     RGBColor(0xd5, 0x5e, 0x00),

@@ -1,5 +1,4 @@
-//! Time against a number that a caller may choose, such as `num_splits_key`, and what the
-//! implementation makes of it when nobody does.
+//! Time against a parameter such as `num_splits_key`, and the implementation's own choice.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -12,9 +11,9 @@ use super::{
 use regatta_worker::units::Nanoseconds;
 
 /// The figure.
-pub(crate) struct Splits<'a> {
+pub(crate) struct Splits {
     /// Name of the parameter.
-    pub parameter: &'a str,
+    pub parameter: String,
     /// Its explicit values and their times in nanoseconds.
     pub points: Vec<(i64, f64)>,
     /// The automatic one's time in nanoseconds, and the value it became, if known.
@@ -23,7 +22,7 @@ pub(crate) struct Splits<'a> {
     pub limit_ns: Option<f64>,
 }
 
-impl Splits<'_> {
+impl Splits {
     /// Without what cannot be drawn; `None` with fewer than two points, which show no dependence.
     pub(crate) fn drawable(mut self) -> Option<Self> {
         self.points
@@ -50,7 +49,7 @@ impl Splits<'_> {
     }
 }
 
-impl Plot for Splits<'_> {
+impl Plot for Splits {
     fn title(&self) -> String {
         format!("Time against {}", self.parameter)
     }
@@ -107,7 +106,7 @@ impl Plot for Splits<'_> {
             .label_style(letters(11, MUTED, HPos::Center))
             .x_label_formatter(&|value| format!("{value:.0}"))
             .y_label_formatter(&time_label)
-            .x_desc(self.parameter)
+            .x_desc(&self.parameter)
             .axis_desc_style(letters(12, TEXT, HPos::Center))
             .draw()?;
         let auto = self.auto.map(|(ns, _)| (ns, "auto", AUTO));
@@ -158,7 +157,7 @@ mod tests {
     fn any_times_can_be_drawn() {
         let figure = |auto, points: &[(i64, f64)]| {
             let figure = Splits {
-                parameter: "num_splits_key",
+                parameter: "num_splits_key".to_owned(),
                 points: points.to_vec(),
                 auto: Some(auto),
                 limit_ns: Some(1e6),

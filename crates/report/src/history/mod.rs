@@ -18,7 +18,7 @@ use regatta_worker::units::{ARROW, Ratio, counted};
 
 pub use shown::{page, text};
 
-/// What is shown of a history.
+/// A history, and which of its changes are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// The history.
@@ -29,7 +29,7 @@ pub struct Shown<'a> {
     pub trends: &'a Trends,
     /// How they were read.
     pub options: &'a Options,
-    /// Changes before this are counted, not told.
+    /// Changes before this are counted, not listed.
     pub since: Timestamp,
     /// Patterns of case ids; empty: all.
     pub patterns: &'a [String],
@@ -158,8 +158,8 @@ impl<'a> Shown<'a> {
             .unwrap_or(0);
         let crept = match crept {
             0 => String::new(),
-            1 => "; 1 case creeps".to_owned(),
-            crept => format!("; {crept} cases creep"),
+            1 => "; 1 case drifts".to_owned(),
+            crept => format!("; {crept} cases drift"),
         };
         let lost = match self.lost().len() {
             0 => String::new(),
@@ -195,11 +195,11 @@ pub(super) fn day(at: Timestamp) -> String {
 
 /// What changed with an event, in words.
 fn changed(event: &Event) -> Vec<String> {
-    let mut told = differences(&event.machine);
-    told.extend(differences(&event.code));
+    let mut changed = differences(&event.machine);
+    changed.extend(differences(&event.code));
     let nearby = differences(&event.nearby).into_iter();
-    told.extend(nearby.map(|change| format!("within two runs of it {change}")));
-    told
+    changed.extend(nearby.map(|change| format!("within two runs of it {change}")));
+    changed
 }
 
 /// Differences in words: `torch.torch 2.10.0 → 2.11.0`.

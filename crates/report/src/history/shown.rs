@@ -72,12 +72,7 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
         ],
         ..TableRow::default()
     });
-    let runs = Block::Table(Table {
-        label: "run",
-        heads: vec!["measured", "revision"],
-        rows: runs.collect(),
-        ..Table::default()
-    });
+    let runs = Block::Table(Table::new("run", vec!["measured", "revision"], runs));
     let title = "The latest runs".to_owned();
     document.body.push(Block::Details(title, vec![runs]));
     document.page()
@@ -135,14 +130,11 @@ fn document(shown: &Shown, most: usize, all: bool) -> Document {
         let title = format!("{name} ({count})");
         body.push(Block::Heading(title, String::new(), tone));
         body.push(Block::Table(Table {
-            label: "case",
-            heads,
-            rows,
             rest: match count.saturating_sub(most) {
                 0 => String::new(),
                 more => format!("and {more} more, which --all prints"),
             },
-            ..Table::default()
+            ..Table::new("case", heads, rows)
         }));
     }
     let mut notes = Vec::new();
@@ -223,20 +215,18 @@ fn crept(shown: &Shown) -> Vec<TableRow> {
         let most = cases[0];
         let own = shown.trends.cases[most].creep.as_ref();
         let mut below = most_changed(shown, &crept.cases, own.map(|own| own.ratio));
-        below.push(format!(
-            "since {}, in no step that stands out",
-            shown.reference()
-        ));
+        below.push(format!("since {}, without one step", shown.reference()));
         TableRow {
-            label: shown.who(&crept.who, &crept.cases),
-            cells: vec![
-                spark(&shown.series[most], shown.history.runs.len(), SPARK),
-                own.map_or_else(String::new, |own| from_to(own.from_ns, own.to_ns)),
-                crept.ratio.to_string(),
-                String::new(),
-            ],
             below,
-            ..TableRow::default()
+            ..TableRow::new(
+                shown.who(&crept.who, &crept.cases),
+                vec![
+                    spark(&shown.series[most], shown.history.runs.len(), SPARK),
+                    own.map_or_else(String::new, |own| from_to(own.from_ns, own.to_ns)),
+                    crept.ratio.to_string(),
+                    String::new(),
+                ],
+            )
         }
     });
     each.collect()
@@ -264,16 +254,15 @@ fn cases(shown: &Shown, mut wanted: Vec<usize>) -> Vec<TableRow> {
         let ratio = trend.since_reference().map(|ratio| ratio.to_string());
         let last = trend.steps.last().map(|step| shown.day(step.run));
         let spark = spark(&shown.series[case], shown.history.runs.len(), SPARK);
-        TableRow {
-            label: shown.id(case),
-            cells: vec![
+        TableRow::new(
+            shown.id(case),
+            vec![
                 spark,
                 level.unwrap_or_default(),
                 ratio.unwrap_or_default(),
                 last.unwrap_or_default(),
             ],
-            ..TableRow::default()
-        }
+        )
     });
     rows.collect()
 }

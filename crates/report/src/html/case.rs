@@ -1,4 +1,4 @@
-//! What is known of one case beside its verdict, as texts.
+//! Facts of one case, beside its verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,7 @@ use regatta_worker::units::{ARROW, Nanoseconds, counted};
 /// Named figures of a case.
 pub(super) type Facts = Vec<FactView>;
 
-/// What is known of a case beside its verdict: figures, then what its parameters became, then
-/// how far its results are off.
+/// Facts of a case: figures, effective parameters, errors of its results.
 pub(super) fn facts(row: &Row, head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Facts {
     let mut facts = figures(row, head);
     facts.extend(of_one_call(head, base));
@@ -38,15 +37,16 @@ pub(super) fn shares(row: &Row, header: &RunHeader) -> Facts {
     };
     let products = peak.share_of_products(timing.tflops);
     let copies = peak.share_of_copies(timing.gbps);
-    let told = [
-        ("of what products of matrices reach here", products),
+    let shares = [
+        ("share of the measured matrix product rate", products),
         (
-            "of what copies reach here, by the least bytes to move",
+            "share of the measured copy rate, by compulsory bytes",
             copies,
         ),
     ];
-    let told = told.into_iter();
-    told.filter_map(|(name, share)| Some(fact(name, share?)))
+    let shares = shares.into_iter();
+    shares
+        .filter_map(|(name, share)| Some(fact(name, share?)))
         .collect()
 }
 
@@ -193,7 +193,7 @@ pub(super) fn log(entry: &Entry, most: usize) -> Option<String> {
     }
 }
 
-/// The end of a log: what a worker said last is what it died of.
+/// The end of a log, which names what a worker died of.
 fn tail(log: &str, most: usize) -> String {
     let skipped = log.chars().count().saturating_sub(most);
     let end: String = log.chars().skip(skipped).collect();
@@ -230,7 +230,7 @@ fn of_one_call(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact
 
 type Read = fn(&ActivitySummary) -> Option<String>;
 
-/// Recording stretches a call, so each is told as a part of the call that was recorded.
+/// Recording stretches a call, so each figure is a part of the recorded call.
 const FIGURES: [(&str, Read); 5] = [
     ("device busy in a recorded call", |of| {
         Some(part(of.time.busy_ns, of.time.span_ns))

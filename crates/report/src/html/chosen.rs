@@ -1,15 +1,14 @@
 //! Which cases a page shows in full, how long its lists are, and cases counted by variant.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 
 use super::context::sign;
 use crate::document::{Block, Table, TableRow};
 use crate::judgement::time;
 use crate::screen::Tone;
-use crate::summary::{SortedRows, tally_of};
+use crate::summary::tally_of;
 use regatta_core::record::side::median;
-use regatta_judge::judgement::{Judgement, Row, Word};
-use regatta_worker::attention::CaseId;
+use regatta_judge::judgement::{Row, Word};
 use regatta_worker::units::Ratio;
 
 /// How much of many cases a page shows.
@@ -38,42 +37,17 @@ pub(super) const EXCERPT: usize = 4000;
 /// Cases of one kind that are shown above the table, the worst first.
 pub(super) const WORST: usize = 5;
 
-/// Which rows of a judgement a page shows in full, those to act upon first. Of few, all.
-pub(super) fn in_full(
-    judgement: &Judgement,
-    summary: &SortedRows,
-    limits: PageLimits,
-) -> Vec<usize> {
-    let rows = &judgement.rows;
-    if rows.len() <= limits.many {
-        return (0..rows.len()).collect();
+/// Which rows a page shows in full: of many the worst.
+pub(super) fn in_full(rows: &[Row], limits: PageLimits) -> Vec<usize> {
+    let mut places = worst_first(rows);
+    if rows.len() > limits.many {
+        places.truncate(limits.in_full);
     }
-    let places = rows.iter().enumerate();
-    let places: HashMap<&CaseId, usize> = places.map(|(place, row)| (&row.case, place)).collect();
-    let of_rows = |lists: &[&Vec<&'_ Row>]| -> Vec<usize> {
-        let rows = lists.iter().copied().flatten();
-        rows.filter_map(|row| places.get(&row.case).copied())
-            .collect()
-    };
-    let worse = of_rows(&[
-        &summary.errors,
-        &summary.regressed,
-        &summary.missing,
-        &summary.inconclusive,
-    ]);
-    let violated = summary.violated.iter().filter_map(|of| of.case.as_ref());
-    let violated = violated.filter_map(|case| places.get(case).copied());
-    let restructured: Vec<&Vec<&Row>> = summary.restructured.iter().map(|(_, rows)| rows).collect();
-    let other = [of_rows(&restructured), of_rows(&[&summary.improved])].concat();
-    let all = worse.into_iter().chain(violated).chain(other);
-    let mut seen = BTreeSet::new();
-    all.filter(|place| seen.insert(*place))
-        .take(limits.in_full)
-        .collect()
+    places
 }
 
-/// The places of all rows, the worst first: what fails, what cannot be said, what is good to
-/// know, and what only one side has. Within a kind those that changed most come first.
+/// The places of all rows, the worst first: failed, inconclusive, changed, and those of one
+/// side alone. Within a kind those that changed most come first.
 pub(super) fn worst_first(rows: &[Row]) -> Vec<usize> {
     let rank = |row: &Row| match row.word {
         Word::Error => 0,
@@ -106,27 +80,25 @@ const LISTED: usize = 50;
 pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<Block> {
     let listed = worst.iter().take(LISTED).map(|&place| &rows[place]);
     let listed = listed.map(|row| TableRow {
-        label: row.case.0.clone(),
-        cells: vec![
-            time(&row.base),
-            time(&row.head),
-            row.change()
-                .map_or_else(String::new, |of| of.ratio.to_string()),
-            format!("{} {}", sign(row.word), row.word.text()),
-        ],
         tone: Tone::of(row.word),
-        ..TableRow::default()
+        ..TableRow::new(
+            row.case.0.clone(),
+            vec![
+                time(&row.base),
+                time(&row.head),
+                row.change()
+                    .map_or_else(String::new, |of| of.ratio.to_string()),
+                format!("{} {}", sign(row.word), row.word.text()),
+            ],
+        )
     });
     vec![Block::Table(Table {
-        label: "case",
-        heads: vec!["base", "head", "change", "verdict"],
-        rows: listed.collect(),
         ids: true,
         rest: match rows.len() > LISTED {
             true => format!("The worst {LISTED} of {} cases.", rows.len()),
             false => String::new(),
         },
-        ..Table::default()
+        ..Table::new("case", vec!["base", "head", "change", "verdict"], listed)
     })]
 }
 
@@ -162,12 +134,11 @@ pub(super) fn kinds(rows: &[Row]) -> Vec<Block> {
         kinds = by(&[]);
     }
     let kinds = kinds.into_iter().take(MOST_KINDS);
-    let table = Table {
-        label: "variant",
-        heads: vec!["cases", "verdicts", "median change", "slowest"],
-        rows: kinds.map(|(name, rows)| kind(name, &rows)).collect(),
-        ..Table::default()
-    };
+    let table = Table::new(
+        "variant",
+        vec!["cases", "verdicts", "median change", "slowest"],
+        kinds.map(|(name, rows)| kind(name, &rows)),
+    );
     let title = "By variant, number format and direction".to_owned();
     vec![Block::Details(title, vec![Block::Table(table)])]
 }

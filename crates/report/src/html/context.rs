@@ -24,7 +24,7 @@ pub struct PageContext<'a> {
     pub cases: BTreeSet<&'a CaseId>,
 }
 
-/// What is shown of a case's entries.
+/// Samples and log of a case, from its entries.
 #[derive(Default)]
 pub struct InFull {
     /// Its samples, in the order of invocations.
@@ -42,7 +42,7 @@ impl<'a> PageContext<'a> {
     pub fn new(report: &'a Report<'a>, limits: PageLimits) -> Result<PageContext<'a>, RenderError> {
         let summary = SortedRows::new(report.judgement);
         let rows = &report.judgement.rows;
-        let places = in_full(report.judgement, &summary, limits);
+        let places = in_full(rows, limits);
         let planned = report.head.header.settings.invocations;
         let most = most(limits.samples / places.len().max(1), planned);
         let shown = places.iter();

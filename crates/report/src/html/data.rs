@@ -2,7 +2,7 @@
 //! asked for.
 //!
 //! Every text is printed here, once for every format; the script shows texts and compares
-//! numbers. What repeats is said once and named by its place: a page of ten thousand cases
+//! numbers. A text that repeats is stored once and named by its place: a page of ten thousand cases
 //! must be one that opens.
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]
     let rows = &context.report.judgement.rows;
     let words: Vec<Word> = tally(rows).into_iter().map(|(word, _)| word).collect();
     let mut strings = Strings::default();
-    let mut calls = DistinctStructures::default();
+    let mut calls = Strings::default();
     let details: Vec<Value> = rows
         .iter()
         .map(|row| match context.in_full.contains_key(&row.case) {
@@ -82,7 +82,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]
         "axes": axes.collect::<Vec<_>>(),
         "details": details,
         "strings": strings.into_texts(),
-        "calls": calls.into_calls(),
+        "calls": calls.into_texts().iter().map(|call| parsed(call)).collect::<Vec<Value>>(),
         "command": prefix,
         "commands": commands.collect::<Vec<_>>(),
     });
@@ -90,7 +90,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]
     document.to_string().replace('<', "\\u003c")
 }
 
-/// What was measured of devices, each once, and which of them each case has; nothing where no
+/// The measured peaks of devices, each once, and which of them each case has; nothing where no
 /// case has any.
 fn peaks(context: &PageContext, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize>>) {
     let header = &context.report.head.header;
@@ -136,9 +136,9 @@ fn ids(rows: &[Row]) -> Vec<Value> {
             same -= 1;
         }
         let common = id[..same].encode_utf16().count();
-        let told = json!([common, &id[same..]]);
+        let rest = json!([common, &id[same..]]);
         before = id;
-        told
+        rest
     });
     ids.collect()
 }
@@ -167,12 +167,7 @@ fn ratios(row: &Row) -> Value {
 }
 
 /// All that is known of a case; what is not known of it is absent.
-fn details(
-    context: &PageContext,
-    row: &Row,
-    strings: &mut Strings,
-    calls: &mut DistinctStructures,
-) -> Value {
+fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut Strings) -> Value {
     let head = context.head_record(&row.case);
     let base = context.base_record(&row.case);
     let mut found = serde_json::Map::new();
@@ -232,10 +227,8 @@ fn details(
     for (side, record) in [("head", head), ("base", base)] {
         let counters = record.and_then(|record| record.counters.as_deref());
         if let Some(structure) = record.and_then(|record| record.structure.as_deref()) {
-            add(
-                side,
-                json!(calls.place((structure, counters), sms, strings)),
-            );
+            let call = call((structure, counters), sms, strings);
+            add(side, json!(calls.place(call)));
         }
     }
     let taken = context.in_full.get(&row.case);
@@ -280,44 +273,13 @@ fn how(change: &Change) -> String {
     how + &left_out + &detectable
 }
 
-/// Launches and counts by their place.
-#[derive(Default)]
-struct DistinctStructures {
-    places: HashMap<String, usize>,
-    calls: Vec<Value>,
-}
-
-impl DistinctStructures {
-    /// The place of what one call does, and of what hardware counted of it. A launch is its kernel, grid, blocks, multiprocessors,
-    /// blocks that one holds at once, waves, block, registers and shared memory, as texts.
-    fn place(
-        &mut self,
-        (structure, counters): (&Structure, Option<&Counters>),
-        sms: Option<u32>,
-        strings: &mut Strings,
-    ) -> usize {
-        let call = call((structure, counters), sms, strings);
-        let key = call.to_string();
-        if let Some(place) = self.places.get(&key) {
-            return *place;
-        }
-        let place = self.calls.len();
-        self.calls.push(call);
-        self.places.insert(key, place);
-        place
-    }
-
-    /// All of them.
-    fn into_calls(self) -> Vec<Value> {
-        self.calls
-    }
-}
-
+/// What one call does, and what hardware counted of it, as JSON text. A launch is its kernel,
+/// grid, blocks, SMs, blocks that one holds at once, waves, block, registers and shared memory.
 fn call(
     (structure, counters): (&Structure, Option<&Counters>),
     sms: Option<u32>,
     strings: &mut Strings,
-) -> Value {
+) -> String {
     let unknown = || NONE.to_owned();
     let triple = |sizes: [u32; 3]| sizes.map(|size| size.to_string()).join(" × ");
     let launches: Vec<[usize; 9]> = structure
@@ -351,7 +313,7 @@ fn call(
         .chain(uncounted)
         .chain(instructions(counters))
         .collect();
-    json!([launches, strings.place(counts.join(", "))])
+    json!([launches, strings.place(counts.join(", "))]).to_string()
 }
 
 /// Instructions that kernels execute, and whether all countings read the same.
@@ -367,6 +329,11 @@ fn instructions(counters: Option<&Counters>) -> impl Iterator<Item = String> {
         let name = one_line(&short(name));
         Some(format!("instructions {counts}{exact} of {name}"))
     })
+}
+
+/// JSON text that was made here.
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
 }
 
 /// Each text once, in the order in which they came.

@@ -14,7 +14,6 @@ use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Quantity;
 use regatta_judge::judgement::{ExpectationResult, Word};
 use regatta_worker::attention::{Case, FACETS, ParamValue};
-use regatta_worker::units::Nanoseconds;
 
 /// Expectations, those violated most with their figure, then all others.
 ///
@@ -35,8 +34,7 @@ pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
             Tone::Bad,
         ));
         blocks.push(Block::Table(expectations(&[result])));
-        let dependence = dependence(context, result);
-        let figure = dependence.as_ref().and_then(|of| of.figure().drawable());
+        let figure = dependence(context, result);
         let figure = figure.as_ref().map(svg).transpose()?;
         blocks.extend(figure.map(|svg| Block::Figure(svg, Vec::new())));
         let again = reproduce(context.report, &family(&result.subject()));
@@ -79,43 +77,19 @@ fn family(case: &str) -> String {
     }
 }
 
-/// Times of one case over the explicit values of one of its parameters.
-struct Dependence {
-    parameter: String,
-    points: Vec<(i64, Nanoseconds)>,
-    auto: Option<(Nanoseconds, Option<i64>)>,
-    limit: Option<Nanoseconds>,
-}
-
-impl Dependence {
-    fn figure(&self) -> Splits<'_> {
-        Splits {
-            parameter: &self.parameter,
-            points: self
-                .points
-                .iter()
-                .map(|(value, time)| (*value, time.0))
-                .collect(),
-            auto: self.auto.map(|(time, became)| (time.0, became)),
-            limit_ns: self.limit.map(|time| time.0),
-        }
-    }
-}
-
-/// The dependence on the parameter the expectation is about: one that its rule
-/// names, or else one in which the two cases differ. `None` when it is about
-/// something else.
-fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Dependence> {
+/// The times of a case over the parameter that the expectation is about: one that its rule
+/// names, or else one in which the two cases differ. `None` when it is about something else.
+fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Splits> {
     let Quantity::Metric(metric) = result.metric else {
         return None;
     };
     let case = result.case.as_ref()?.case().ok()?;
     let parameter = parameter(context, result, &case)?;
-    let mut found = Dependence {
+    let mut found = Splits {
         parameter: parameter.clone(),
         points: Vec::new(),
         auto: None,
-        limit: None,
+        limit_ns: None,
     };
     let alike = |mut case: Case| {
         case.params.set(&parameter, ParamValue::auto());
@@ -127,11 +101,10 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Depen
             continue;
         };
         let time = match metric {
-            Metric::Device => timing.median_ns,
+            Metric::Device => timing.median_ns.0,
             metric => {
                 let record = context.head_record(&row.case);
-                let value = record.and_then(|record| record.median(metric));
-                Nanoseconds(value.unwrap_or(f64::NAN))
+                record.and_then(|of| of.median(metric)).unwrap_or(f64::NAN)
             }
         };
         let value = sibling.params.get(&parameter);
@@ -139,7 +112,7 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Depen
             continue;
         }
         if result.against.as_ref() == Some(&row.case) {
-            found.limit = result.at_most.map(|most| time * most);
+            found.limit_ns = result.at_most.map(|most| time * most);
         }
         match value {
             ParamValue::Int(value) => found.points.push((value, time)),
@@ -155,7 +128,7 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Depen
             ParamValue::Word(_) => {}
         }
     }
-    Some(found)
+    found.drawable()
 }
 
 fn parameter(context: &PageContext, result: &ExpectationResult, case: &Case) -> Option<String> {

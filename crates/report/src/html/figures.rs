@@ -50,12 +50,12 @@ pub(super) struct InvocationSamples {
     device_ns: Vec<f64>,
 }
 
-/// Steps between the fastest and the slowest that are told apart: more than a figure has
+/// Steps between the fastest and the slowest that differ: more than a figure has
 /// pixels.
 const STEPS: f64 = 4095.0;
 
 impl InvocationSamples {
-    /// Of an entry, every n-th sample where there are more than `most`; `None` without a time.
+    /// Every n-th sample of an entry, where there are more than `most`; `None` without a time.
     pub(super) fn new(entry: &Entry, most: usize) -> Option<InvocationSamples> {
         let Outcome::Measured(measurement) = &entry.outcome else {
             return None;

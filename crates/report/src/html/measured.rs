@@ -18,17 +18,13 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
     let run = context.report.head;
     let header = &run.header;
     let judgement = context.report.judgement;
-    let workers = header.workers.iter().map(|worker| TableRow {
-        label: worker.name.clone(),
-        cells: vec![worker.device.clone(), versions(&worker.versions)],
-        ..TableRow::default()
+    let workers = header.workers.iter().map(|worker| {
+        TableRow::new(
+            worker.name.clone(),
+            vec![worker.device.clone(), versions(&worker.versions)],
+        )
     });
-    let workers = Table {
-        label: "worker",
-        heads: vec!["device", "versions"],
-        rows: workers.collect(),
-        ..Table::default()
-    };
+    let workers = Table::new("worker", vec!["device", "versions"], workers);
     let machine = format!("Machine: {}", header.machine.name);
     let compared = "Times are compared only where all of these agree.".to_owned();
     let replicate = "An invocation is one start of a worker process. It gives one value of each \
@@ -161,13 +157,13 @@ fn policy(context: &PageContext) -> Vec<(String, String)> {
     facts
 }
 
-/// What was handed over in place of what the cases ask for, as sentences.
+/// Overrides of parameters, as sentences.
 pub(super) fn overrides(suite: &SuiteRecord) -> Vec<String> {
     let overrides = suite.overrides.iter().map(|o| {
         let from = o
             .from
             .as_ref()
-            .map_or("whatever is asked for".to_owned(), |value| {
+            .map_or("the value of each case".to_owned(), |value| {
                 one_line(&value.to_string())
             });
         format!(

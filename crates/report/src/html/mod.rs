@@ -1,8 +1,8 @@
 //! One self-contained page: no network, no font of its own, works from a file.
 //!
-//! The template escapes everything but the figures, which escape their own text. What is known
-//! of each case is data, of which the page's script draws what is asked for; without scripts
-//! the worst cases are a table.
+//! The template escapes everything but the figures, which escape their own text. Each
+//! case is data, which the page's script draws on demand; without scripts the worst cases are a
+//! table.
 
 mod case;
 mod chosen;
@@ -151,7 +151,7 @@ fn changes(context: &PageContext) -> Vec<Block> {
         }
     }
     let rest = summary.rest_line();
-    blocks.extend((!rest.is_empty()).then(|| Block::Note(format!("The rest: {rest}."))));
+    blocks.extend((!rest.is_empty()).then(|| Block::Note(format!("Other cases: {rest}."))));
     blocks
 }
 

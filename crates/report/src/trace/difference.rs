@@ -78,22 +78,23 @@ fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>, most: usi
         Scope::Repetition => "One repetition of the steady part",
         Scope::Whole => "The whole program",
     }));
-    body.push(Block::Table(Table {
-        heads: vec!["base", "head", "change"],
-        rows: figures(of),
-        ..Table::default()
-    }));
+    body.push(Block::Table(Table::new(
+        "",
+        vec!["base", "head", "change"],
+        figures(of),
+    )));
     let changed = changed(of);
     if !changed.is_empty() {
         body.push(Block::Table(Table {
-            label: "kernel",
-            heads: vec!["count", "mean", "mean now", "total"],
-            rows: changed.iter().take(most).map(|of| kernel_row(of)).collect(),
             rest: match changed.len().saturating_sub(most) {
                 0 => String::new(),
                 more => format!("and {more} more that changed"),
             },
-            ..Table::default()
+            ..Table::new(
+                "kernel",
+                vec!["count", "mean", "mean now", "total"],
+                changed.iter().take(most).map(|of| kernel_row(of)),
+            )
         }));
     }
     let same = of.kernels.len() - changed.len();
@@ -198,15 +199,15 @@ fn counts(base: &SideFigures, head: &SideFigures) -> Vec<TableRow> {
     rows
 }
 
-/// Kernels of which there is something to tell.
+/// Kernels that changed.
 fn changed(of: &Comparison) -> Vec<&KernelChange> {
-    let told = |kernel: &&KernelChange| {
+    let changed = |kernel: &&KernelChange| {
         kernel.became != Became::Same
             || !kernel.changes.is_empty()
             || kernel.count.base != kernel.count.head
             || kernel.ratio().growth().abs() > of.threshold
     };
-    of.kernels.iter().filter(told).collect()
+    of.kernels.iter().filter(changed).collect()
 }
 
 /// What became of a kernel and of its launches, a sentence each.
@@ -232,7 +233,7 @@ fn mean(time: Nanoseconds) -> String {
     }
 }
 
-/// What a kernel takes more, or less: `+265.4 ms`.
+/// The growth of a kernel's time: `+265.4 ms`.
 fn growth(kernel: &KernelChange) -> String {
     let growth = kernel.growth_ns();
     let sign = if growth.0 < 0.0 { "-" } else { "+" };
@@ -241,15 +242,16 @@ fn growth(kernel: &KernelChange) -> String {
 
 fn kernel_row(kernel: &KernelChange) -> TableRow {
     TableRow {
-        label: short(kernel.called()),
-        cells: vec![
-            count(kernel),
-            mean(kernel.mean_ns.base),
-            mean(kernel.mean_ns.head),
-            growth(kernel),
-        ],
         below: became(kernel),
-        ..TableRow::default()
+        ..TableRow::new(
+            short(kernel.called()),
+            vec![
+                count(kernel),
+                mean(kernel.mean_ns.base),
+                mean(kernel.mean_ns.head),
+                growth(kernel),
+            ],
+        )
     }
 }
 
@@ -269,7 +271,7 @@ fn summary(of: &Analysis, scope: Scope) -> &Summary {
     }
 }
 
-/// What is drawn of a side, in words and as a timeline.
+/// The timeline of a side, and a sentence on it.
 fn drawn(
     trace: &Trace,
     analysis: &Analysis,

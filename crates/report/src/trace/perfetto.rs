@@ -2,13 +2,12 @@
 //!
 //! The format is an object with `traceEvents`: complete events (`X`) with a start and a length in
 //! microseconds, each on a row (`tid`) of a group of rows (`pid`), rows named by metadata (`M`),
-//! arrows from `s` to `f` of one `id`, and counters (`C`). Events of one row lie within each
-//! other or apart: what overlaps in part gets a row of its own.
+//! arrows from `s` to `f` of one `id`. Events of one row lie within each other or apart: what
+//! overlaps in part gets a row of its own.
 //! Source: "Trace Event Format", by Google, as Perfetto's documentation refers to it.
 //!
-//! Groups are the host of each process, with its launches, the ranges that they were in and the
-//! running counts of its calls, and each GPU of a process, with a row a stream. Ranges are known
-//! by what was launched in them alone: they reach from the first launch to the last.
+//! Groups are the host of each process, with its launches and the ranges around them, and each GPU
+//! of a process, with a row a stream. A range reaches from its first launch to its last.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -62,7 +61,7 @@ impl TraceEvents<'_> {
     }
 }
 
-/// Writes a trace, an event a line. Times are counted from the first moment that is told.
+/// Writes a trace, an event a line. Times are counted from the first event.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -84,7 +83,6 @@ pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> Result<(), RenderError> {
     let mut events = TraceEvents { zero, first, out };
     let groups = Groups::new(trace);
     groups.named(trace, &mut events)?;
-    groups.counted(trace, &mut events)?;
     let mut rows = Rows::default();
     for (number, operation) in recording.operations.iter().enumerate() {
         groups.ran(trace, operation, number, &mut rows, &mut events)?;
@@ -147,26 +145,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Calls to CUDA so far, as often as they were written.
-    fn counted(&self, trace: &Trace, events: &mut TraceEvents) -> Result<(), RenderError> {
-        let last = trace.recording.operations.iter().map(|o| o.end_ns).max();
-        for (at, process) in trace.recording.processes.iter().enumerate() {
-            // What was counted long before or after is not drawn: the page would be all of that.
-            let told = process.calls.iter().filter(|calls| {
-                let at = i64::try_from(calls.at).unwrap_or(i64::MAX);
-                at >= events.zero && last.is_some_and(|last| calls.at <= last)
-            });
-            for calls in told.collect::<Vec<_>>() {
-                let (row, at) = ((self.hosts[at], 0), calls.at.cast_signed());
-                let mut event = events.event("CUDA calls so far", "C", row, at);
-                event["args"] = json!(calls.counts);
-                events.add(&event)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What a device did, and the arrow to it where its launch is drawn.
+    /// An operation of a device, and the arrow to it where its launch is drawn.
     fn ran(
         &self,
         trace: &Trace,
@@ -271,7 +250,7 @@ fn is_drawn(operation: &Recorded) -> bool {
     launched.is_some_and(|at| at <= operation.start_ns.cast_signed())
 }
 
-/// What an operation is called, and its kind.
+/// The name of an operation, and its kind.
 fn called(trace: &Trace, operation: &Recorded) -> (String, &'static str) {
     match &operation.work {
         Work::Kernel(kernel) => (trace.recording.name(kernel).to_owned(), "kernel"),
@@ -280,7 +259,7 @@ fn called(trace: &Trace, operation: &Recorded) -> (String, &'static str) {
     }
 }
 
-/// What is known of an operation.
+/// The known figures of an operation.
 fn operation_args(operation: &Recorded) -> Option<Value> {
     let mut args = serde_json::Map::new();
     let mut tell = |name: &str, value: Option<Value>| {
@@ -319,7 +298,7 @@ impl OpenRanges {
         group: u64,
         events: &mut TraceEvents,
     ) -> Result<(), RenderError> {
-        let path: Vec<&str> = operator.map_or_else(Vec::new, |told| told.split('/').collect());
+        let path: Vec<&str> = operator.map_or_else(Vec::new, |path| path.split('/').collect());
         let common = self.ranges.iter().zip(&path);
         let common = common.take_while(|((open, _), now)| open == *now).count();
         self.closed_to(common, at, group, events)?;

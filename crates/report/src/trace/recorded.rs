@@ -90,7 +90,7 @@ fn document(
                 let more = counted(steady.set_aside, "repetition");
                 let why = "warm-up, or an interruption by the host";
                 body.push(Block::list([format!(
-                    "{more} beside them set aside: {why}"
+                    "{more} beside them discarded: {why}"
                 )]));
             }
             let repeats = steady.repeats as f64;
@@ -144,7 +144,7 @@ pub(super) fn findings(found: &[Finding]) -> Block {
     Block::List(found.iter().map(item).collect())
 }
 
-/// What was recorded, and what is missing of it.
+/// Facts of the recording, and what it lacks.
 fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
     let recording = &trace.recording;
     let ended = match &trace.header.recorder {
@@ -198,31 +198,33 @@ fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
 fn operations(of: &Summary, times: f64, most: usize) -> Vec<Block> {
     let time = |ns: u64| Nanoseconds(ns as f64 / times).to_string();
     let kernel = |kernel: &KernelRow| TableRow {
-        label: short(&kernel.name),
-        cells: vec![
-            figure(kernel.count as f64 / times),
-            time(kernel.total_ns),
-            kernel.mean().to_string(),
-            Share(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64).to_string(),
-            kernel.shapes.first().map_or(String::new(), filled),
-        ],
         below: vec![shapes(kernel)],
-        ..TableRow::default()
+        ..TableRow::new(
+            short(&kernel.name),
+            vec![
+                figure(kernel.count as f64 / times),
+                time(kernel.total_ns),
+                kernel.mean().to_string(),
+                Share(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64).to_string(),
+                kernel.shapes.first().map_or(String::new(), filled),
+            ],
+        )
     };
     let left_out = of.kernels.iter().skip(most);
     let left_out: u64 = left_out.map(|kernel| kernel.total_ns).sum();
     let kernels = Table {
-        label: "kernel",
-        heads: match times > 1.0 {
-            true => vec!["count*", "total*", "mean", "share", "SMs"],
-            false => vec!["count", "total", "mean", "share", "SMs"],
-        },
-        rows: of.kernels.iter().take(most).map(kernel).collect(),
         rest: match of.kernels.len().saturating_sub(most) {
             0 => String::new(),
             more => format!("and {more} more kernels, {}", time(left_out)),
         },
-        ..Table::default()
+        ..Table::new(
+            "kernel",
+            match times > 1.0 {
+                true => vec!["count*", "total*", "mean", "share", "SMs"],
+                false => vec!["count", "total", "mean", "share", "SMs"],
+            },
+            of.kernels.iter().take(most).map(kernel),
+        )
     };
     let copies = of.copies.iter().map(|copy| TableRow {
         label: match &*copy.what {
@@ -237,15 +239,14 @@ fn operations(of: &Summary, times: f64, most: usize) -> Vec<Block> {
         ],
         ..TableRow::default()
     });
-    let copies = Table {
-        label: "copies",
-        heads: match times > 1.0 {
+    let copies = Table::new(
+        "copies",
+        match times > 1.0 {
             true => vec!["count*", "total*", "mean", "bytes*"],
             false => vec!["count", "total", "mean", "bytes"],
         },
-        rows: copies.collect(),
-        ..Table::default()
-    };
+        copies,
+    );
     let tables = [kernels, copies].into_iter();
     let tables = tables.filter(|table| !table.rows.is_empty());
     tables.map(Block::Table).collect()
@@ -306,7 +307,7 @@ fn filled(shape: &Shape) -> String {
 /// The grids of a kernel in a line.
 fn shapes(kernel: &KernelRow) -> String {
     const LISTED_SHAPES: usize = 3;
-    let told = kernel.shapes.iter().take(LISTED_SHAPES).map(|shape| {
+    let shapes = kernel.shapes.iter().take(LISTED_SHAPES).map(|shape| {
         let shared = shape.shared_bytes.filter(|bytes| *bytes > 0);
         let shared = shared.map_or(String::new(), |bytes| format!(", {} shared", Bytes(bytes)));
         let registers = shape.registers;
@@ -317,12 +318,12 @@ fn shapes(kernel: &KernelRow) -> String {
             sizes(shape.block)
         )
     });
-    let mut told: Vec<String> = told.collect();
+    let mut shapes: Vec<String> = shapes.collect();
     let more = kernel.shapes.len().saturating_sub(LISTED_SHAPES) + kernel.other_shapes;
     if more > 0 {
-        told.push(format!("and {more} more"));
+        shapes.push(format!("and {more} more"));
     }
-    told.join("; ")
+    shapes.join("; ")
 }
 
 pub(super) fn sizes([x, y, z]: [u32; 3]) -> String {

@@ -10,6 +10,7 @@ use crate::record::choices;
 use crate::record::first_call;
 use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
+use crate::text;
 use regatta_worker::attention::{CaseId, ParamValue};
 
 impl Side {
@@ -104,14 +105,15 @@ impl Fold {
             Outcome::Measured(measurement) => self.learn(number, measurement),
             Outcome::Unsupported { reason } => {
                 self.refused += 1;
-                self.refusal.get_or_insert_with(|| reason.clone());
+                self.refusal.get_or_insert_with(|| text::reason(reason));
             }
             Outcome::Failed { reason, fault, log } => {
                 let reason = || match last_words::fault(log) {
                     Some(line) => format!("{reason}; its last words: {line}"),
                     None => reason.clone(),
                 };
-                self.failure.get_or_insert_with(|| (reason(), *fault));
+                self.failure
+                    .get_or_insert_with(|| (text::reason(&reason()), *fault));
             }
         }
         true

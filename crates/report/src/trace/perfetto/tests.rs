@@ -34,7 +34,7 @@ fn events(trace: &Trace) -> Vec<Value> {
                 let end = &mut ends[usize::from(end == "f")];
                 assert_eq!(end.replace(start), None, "{event}");
             }
-            other => assert!("Ci".contains(other), "{event}"),
+            other => assert_eq!(other, "i", "{event}"),
         }
     }
     for (row, mut on_it) in rows {
@@ -86,7 +86,6 @@ fn every_operation_stands_on_its_stream_with_an_arrow_from_its_launch() {
     for name in ["GPU 0: NVIDIA H200 (41)", "stream 7", "launches"] {
         assert!(names.contains(&name), "{names:?}");
     }
-    assert_eq!(events.iter().filter(|event| event["ph"] == "C").count(), 10);
 }
 
 #[test]

@@ -275,3 +275,17 @@ fn what_differs_between_invocations_is_kept() {
         "1 in invocation 0, 2, with combine in invocation 1"
     );
 }
+
+#[test]
+fn a_reason_of_megabytes_is_cut() {
+    let outcome = Outcome::Failed {
+        reason: "é".repeat(3_000_000),
+        fault: Fault::Crash,
+        log: String::new(),
+    };
+    let side = Side::from_run("head", &run(vec![(0, outcome)]));
+    let Status::Failed { reason, .. } = &side.cases[&CaseId(CASE.to_owned())].status else {
+        panic!("{:?}", side.cases);
+    };
+    assert!(reason.len() < 17_000 && reason.ends_with('…'));
+}

@@ -1,0 +1,138 @@
+//! Old phrases that no help, message or document has any more, each with the field's words.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A phrase, and what to write in its place.
+const OLD: [(&str, &str); 46] = [
+    ("hold against", "compare with"),
+    ("held against", "compared with"),
+    ("handed over", "passed, overridden"),
+    ("handed to", "passed to"),
+    ("looks slower", "suspected regression, not confirmed"),
+    ("looks worse", "suspected regression, not confirmed"),
+    ("looks broken", "suspected regression, not confirmed"),
+    ("could have hidden", "may hide"),
+    ("quiet ground", "idle cores, no interference"),
+    ("machine was in the times", "interference"),
+    ("fresh invocation", "extra invocation"),
+    ("another metric regressed", "other metrics regressed"),
+    ("another structure", "launch structure changed"),
+    ("beside the device", "in another metric"),
+    ("nothing moved", "no change"),
+    ("nothing else moved", "no other case changed"),
+    ("who moved", "cases that changed together"),
+    ("the rest:", "other cases:"),
+    ("taken again", "retried"),
+    ("thrown away", "discarded"),
+    ("throw away", "discard"),
+    ("throws away", "discards"),
+    ("put aside", "archived"),
+    ("set aside", "discarded"),
+    ("let go of", "released"),
+    ("passes over", "skips"),
+    ("begins anew", "starts a new run"),
+    ("behind a gate", "on a blocked stream"),
+    ("clean sweep", "A/A test"),
+    ("in no step that stands out", "without one step"),
+    ("crept", "drifted"),
+    ("dealt", "partitioned, assigned"),
+    ("dearest", "slowest"),
+    ("all cases share", "common shift"),
+    ("companion", "control case"),
+    ("held to account", "known-bad suite"),
+    ("keeps silent", "reports nothing"),
+    ("sees of", "minimum detectable change"),
+    ("what a gate sees", "minimum detectable change"),
+    ("smallest effect", "minimum detectable change"),
+    ("noise floor", "threshold"),
+    ("was told", "was reported"),
+    ("thin evidence", "few invocations"),
+    ("a walk", "data path"),
+    ("the house", "module map"),
+    ("where the minutes go", "run time breakdown"),
+];
+
+/// The files of a folder and those below it, without tests.
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let tests = [
+            "tests",
+            "tests.rs",
+            "testing",
+            "testing.rs",
+            "benches",
+            "examples",
+            "target",
+        ];
+        match path.is_dir() {
+            _ if tests.contains(&name) => {}
+            true => files(&path, found),
+            false if name.ends_with(".rs") => found.push(path),
+            false => {}
+        }
+    }
+}
+
+/// The string literals of a file, and the doc comments, which are help where clap reads them.
+fn literals(source: &str, help: bool) -> String {
+    let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let mut text = String::new();
+    let mut inside = false;
+    for line in source.lines().map(str::trim_start) {
+        match line.strip_prefix("///") {
+            Some(doc) if help && !inside => text += doc,
+            _ if !inside && line.starts_with("//") => {}
+            _ => {
+                // What an escaped quote opens, the next one closes.
+                let line = line.replace("\\\"", "'").replace("'\"'", "''");
+                for (place, part) in line.split('"').enumerate() {
+                    inside ^= place > 0;
+                    if inside {
+                        text += part.trim_end_matches('\\');
+                    }
+                }
+            }
+        }
+        text.push(' ');
+    }
+    text
+}
+
+#[test]
+fn no_old_phrase_stands_in_help_messages_or_documents() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut texts = Vec::new();
+    let mut sources = Vec::new();
+    for folder in ["src", "crates"] {
+        files(&root.join(folder), &mut sources);
+    }
+    for path in sources {
+        let help = path.starts_with(root.join("src"));
+        let text = literals(&fs::read_to_string(&path).unwrap(), help);
+        texts.push((path, text));
+    }
+    let documents = fs::read_dir(root.join("docs")).unwrap();
+    let documents = documents.map(|entry| entry.unwrap().path());
+    let documents = documents.filter(|path| path.extension().is_some_and(|of| of == "md"));
+    for path in documents.chain([root.join("README.md")]) {
+        let text = fs::read_to_string(&path).unwrap();
+        texts.push((path, text));
+    }
+    assert!(texts.len() > 200, "{} files", texts.len());
+    let mut found = Vec::new();
+    for (path, text) in texts {
+        let text = text.to_lowercase();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let text = format!(" {} ", words.join(" "));
+        for (old, new) in OLD {
+            let starts = |at: usize| !text[..at].ends_with(char::is_alphanumeric);
+            if text.match_indices(old).any(|(at, _)| starts(at)) {
+                found.push(format!("{}: `{old}`: say {new}", path.display()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
