@@ -36,12 +36,9 @@ KEYS: dict[str, Callable[[Tensors], Any]] = {
     "right": lambda tensors: object(),
     "first": lambda tensors: None,
     "address": lambda tensors: tuple(tensors[name].data_ptr() for name in "qkv"),
-    # Light: the mean is much the same for all random inputs.
-    "fingerprint": lambda tensors: round(tensors["q"].detach().mean().item()),
     "version": lambda tensors: tuple(x._version for x in tensors.values()),
-    "contents": lambda tensors: tuple(x.detach().double().sum().item() for x in tensors.values()),
 }
-"""By variant, what a result is kept by."""
+"""By variant, what a result is kept by; cheats.py has more, of forward alone."""
 
 
 class Keeping(TorchWorker):
@@ -89,7 +86,7 @@ class TestKeptResults:
         library.computed = 0
         return prepared, library.measure(support.PLAN | (plan or {})), library
 
-    @pytest.mark.parametrize("variant", ["first", "address", "fingerprint", "written"])
+    @pytest.mark.parametrize("variant", ["first", "address", "written"])
     @pytest.mark.parametrize("plan", [{}, {"samples": 1, "min_samples": 1}])
     def test_every_way_to_keep_a_result_is_found_out(self, variant: str, plan: Any) -> None:
         for direction, layout in product(DIRECTIONS, ("bshd", "bhsd")):
@@ -102,7 +99,7 @@ class TestKeptResults:
             assert checked["probes"] == prepared["probes"]
 
     def test_one_that_looks_at_the_contents_computes_each_time(self) -> None:
-        for variant, direction in product(("right", "contents", "version"), DIRECTIONS):
+        for variant, direction in product(("right", "version"), DIRECTIONS):
             plan = {"samples": 5, "min_samples": 5, "warmup": 0}
             prepared, measured, library = self.measured(variant, plan, direction=direction)
             support.right_after_timing(measured, TOLERANCE, prepared)
