@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::causes::{self, Clock, Pair};
+use super::causes::{self, Pair, TimeSource};
 use super::complete::allowed;
 use super::judgement::{Cause, ExpectationResult, Word};
-use super::metrics::{Value, Values, as_parallel, interference, ruling, values_of};
-use super::rule::{Comparison, GATE_ERROR, LOOKS, Series, Terms, compare};
+use super::metrics::{ComparedValues, Value, as_parallel, interference, ruling, values_of};
+use super::rule::{GATE_ERROR, LOOKS, RuleResult, Series, Terms, compare};
 use super::structure::multiprocessors;
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::record::types::RunHeader;
@@ -36,7 +36,7 @@ pub fn expectations(side: &Side) -> Expectations {
     let mut unread = Vec::new();
     for (id, record) in &side.cases {
         match id.case() {
-            Ok(case) => cases.push(Candidate { id, case, record }),
+            Ok(case) => cases.push(ExpectedCase { id, case, record }),
             Err(_) => unread.push(id),
         }
     }
@@ -88,15 +88,15 @@ pub fn expectations(side: &Side) -> Expectations {
 /// it lacks, else missing.
 fn without_value(
     rule: &Expectation,
-    first: &Candidate,
-    cases: &[Candidate],
+    first: &ExpectedCase,
+    cases: &[ExpectedCase],
     header: &RunHeader,
 ) -> ExpectationResult {
     let optional = &header.rules.policy.optional;
     let involved = cases
         .iter()
         .filter(|one| rule.case.matches(&one.case) || rule.against.matches(&one.case));
-    let lacking: Vec<&Candidate> = involved
+    let lacking: Vec<&ExpectedCase> = involved
         .filter(|one| one.record.status != Status::Measured)
         .collect();
     let required = lacking.iter().find(|one| !allowed(one.id, optional));
@@ -120,35 +120,39 @@ fn without_value(
     result
 }
 
-struct Candidate<'a> {
+struct ExpectedCase<'a> {
     id: &'a CaseId,
     case: Case,
     record: &'a CaseRecord,
 }
 
 /// An expectation, a case that it is about, and what that is compared with.
-type Chosen<'a> = (&'a Expectation, &'a Candidate<'a>, Vec<&'a Candidate<'a>>);
+type Chosen<'a> = (
+    &'a Expectation,
+    &'a ExpectedCase<'a>,
+    Vec<&'a ExpectedCase<'a>>,
+);
 
 /// Adds each case that the rule is about; returns those for which no reference was planned, or
 /// none that this machine supports.
 fn choose<'a>(
     rule: &'a Expectation,
-    cases: &'a [Candidate<'a>],
+    cases: &'a [ExpectedCase<'a>],
     header: &RunHeader,
     chosen: &mut Vec<Chosen<'a>>,
 ) -> Vec<&'a CaseId> {
     let allow = &header.rules.policy.optional;
-    let mut groups: BTreeMap<Vec<(String, String)>, Vec<&Candidate>> = BTreeMap::new();
+    let mut groups: BTreeMap<Vec<(String, String)>, Vec<&ExpectedCase>> = BTreeMap::new();
     for reference in cases.iter().filter(|c| rule.against.matches(&c.case)) {
         let key = rule.alike(&reference.case);
         groups.entry(key).or_default().push(reference);
     }
-    let unsupported = |candidate: &Candidate| {
+    let unsupported = |candidate: &ExpectedCase| {
         let status = &candidate.record.status;
         matches!(status, Status::Unsupported { .. })
     };
-    let failed = |candidate: &Candidate| candidate.record.status != Status::Measured;
-    let excused = |candidate: &Candidate| {
+    let failed = |candidate: &ExpectedCase| candidate.record.status != Status::Measured;
+    let excused = |candidate: &ExpectedCase| {
         unsupported(candidate) || (failed(candidate) && allowed(candidate.id, allow))
     };
     let mut alone = Vec::new();
@@ -164,7 +168,7 @@ fn choose<'a>(
             .filter(|reference| reference.id != of.id && !unsupported(reference));
         // One that may fail, and did, is left out beside others; where all of them did,
         // there is nothing to compare the case with.
-        let (failing, references): (Vec<&Candidate>, Vec<&Candidate>) =
+        let (failing, references): (Vec<&ExpectedCase>, Vec<&ExpectedCase>) =
             planned.partition(|reference| excused(reference));
         match (references.is_empty(), failing.is_empty()) {
             (false, _) => chosen.push((rule, of, references)),
@@ -176,7 +180,7 @@ fn choose<'a>(
 }
 
 /// The metric that is compared: on the CPU host and device are one.
-fn metric(rule: &Expectation, of: &Candidate, header: &RunHeader) -> Metric {
+fn metric(rule: &Expectation, of: &ExpectedCase, header: &RunHeader) -> Metric {
     let on_cpu = header.runs_on_processor(&of.case.variant.worker_name());
     match rule.metric {
         Metric::Host if on_cpu && of.record.median(Metric::Host).is_none() => Metric::Device,
@@ -185,7 +189,7 @@ fn metric(rule: &Expectation, of: &Candidate, header: &RunHeader) -> Metric {
 }
 
 /// A result without a value.
-fn empty(rule: &Expectation, of: &Candidate) -> ExpectationResult {
+fn empty(rule: &Expectation, of: &ExpectedCase) -> ExpectationResult {
     ExpectationResult {
         name: rule.name.clone(),
         case: Some(of.id.clone()),
@@ -206,13 +210,13 @@ fn empty(rule: &Expectation, of: &Candidate) -> ExpectationResult {
 
 fn judge(
     rule: &Expectation,
-    of: &Candidate,
-    references: &[&Candidate],
+    of: &ExpectedCase,
+    references: &[&ExpectedCase],
     header: &RunHeader,
     error: f64,
 ) -> ExpectationResult {
     let mut result = empty(rule, of);
-    let centre = |candidate: &Candidate| {
+    let centre = |candidate: &ExpectedCase| {
         let measured = candidate.record.status == Status::Measured;
         let median = candidate.record.median(metric(rule, candidate, header));
         median.filter(|_| measured)
@@ -253,16 +257,16 @@ fn judge(
 
 fn by_rule(
     rule: &Expectation,
-    (of, best): (&Candidate, &Candidate),
+    (of, best): (&ExpectedCase, &ExpectedCase),
     header: &RunHeader,
     error: f64,
     result: &mut ExpectationResult,
 ) {
-    let values = |one: &Candidate| {
+    let values = |one: &ExpectedCase| {
         let metric = metric(rule, one, header);
         values_of(one.record, metric, metric, false)
     };
-    let values = Values::new(values(best), values(of), true);
+    let values = ComparedValues::new(values(best), values(of), true);
     let threshold = rule.within.0.ln();
     // What is allowed may lie below 1: then the case has to be that much faster.
     let shift = threshold.min(0.0);
@@ -272,7 +276,7 @@ fn by_rule(
         error,
         last: true,
     };
-    let compared = |base: &[f64], head: &[f64]| -> Option<Comparison> {
+    let compared = |base: &[f64], head: &[f64]| -> Option<RuleResult> {
         let head: Vec<f64> = head.iter().map(|head| head - shift).collect();
         let series = Series {
             base,
@@ -300,11 +304,11 @@ fn by_rule(
     let counted = counted(both, "pair");
     let (why, advice) = interference([best.record, of.record], values.disturbed / 2, &counted);
     // Who waits for a core is slower on the wall, and takes no more CPU time.
-    let cpu = |one: &Candidate| -> Vec<Value> {
+    let cpu = |one: &ExpectedCase| -> Vec<Value> {
         let all = values_of(one.record, Metric::CpuTime, Metric::CpuTime, false);
         all.into_iter().map(Value::undisturbed).collect()
     };
-    let cpu = Values::new(cpu(best), cpu(of), true);
+    let cpu = ComparedValues::new(cpu(best), cpu(of), true);
     let cpu =
         compared(&cpu.base, &cpu.head).filter(|_| as_parallel(header, best.record, of.record));
     let cpu = cpu.map(|cpu| (ruling(&cpu, &terms, both, true), cpu));
@@ -331,7 +335,7 @@ fn by_rule(
 }
 
 /// A case that is shown to lie below its limit meets it, however far.
-fn met(found: &Comparison, word: Word, threshold: f64) -> Word {
+fn met(found: &RuleResult, word: Word, threshold: f64) -> Word {
     match word {
         Word::Regressed => Word::Regressed,
         _ if found.high.is_finite() && found.high <= threshold.max(0.0) => Word::Same,
@@ -347,15 +351,15 @@ const TOLD_TOO: f64 = 0.6;
 /// rules that explain a change over time explain a difference within a run as well.
 fn cause(
     rule: &Expectation,
-    (of, best): (&Candidate, &Candidate),
+    (of, best): (&ExpectedCase, &ExpectedCase),
     result: &ExpectationResult,
     header: &RunHeader,
 ) -> Option<String> {
-    let clock = |of: &Candidate| match rule.metric {
-        Metric::Host if of.record.median(Metric::Host).is_some() => Clock::Host,
-        _ => Clock::of_case(header, of.id, of.record),
+    let clock = |of: &ExpectedCase| match rule.metric {
+        Metric::Host if of.record.median(Metric::Host).is_some() => TimeSource::Host,
+        _ => TimeSource::of_case(header, of.id, of.record),
     };
-    let time = |of: &Candidate| of.record.median(rule.metric).map(Nanoseconds);
+    let time = |of: &ExpectedCase| of.record.median(rule.metric).map(Nanoseconds);
     let pair = Pair {
         base: best.record,
         head: of.record,

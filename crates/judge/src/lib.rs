@@ -33,7 +33,7 @@ use regatta_core::record::header::in_turn;
 use regatta_core::record::side::{Side, median};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Share, counted};
-use rows::Inputs;
+use rows::RowInputs;
 
 /// Cases to measure again, and how many invocations each has after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         false => found.hard,
     };
     let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));
-    let rows = rows::rows(&Inputs {
+    let rows = rows::rows(&RowInputs {
         base,
         head,
         comparable: incomparable.is_empty(),

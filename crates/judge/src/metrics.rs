@@ -5,8 +5,8 @@
 //! regression alone: a disturbed invocation never shows *same*.
 
 use super::judgement::{Change, MetricRow, Uncounted, Word};
-use super::rows::Inputs;
-use super::rule::{Comparison, FEWEST, LOOKS, Series, Terms, compare, fewest_to_show};
+use super::rows::RowInputs;
+use super::rule::{FEWEST, LOOKS, RuleResult, Series, Terms, compare, fewest_to_show};
 use regatta_core::record::disturbance::{told, worst};
 use regatta_core::record::side::{CaseRecord, Invocation};
 use regatta_core::record::types::RunHeader;
@@ -38,7 +38,7 @@ impl Value {
 }
 
 /// The values that two sides are compared by.
-pub struct Values {
+pub struct ComparedValues {
     /// The base's, natural logarithms.
     pub base: Vec<f64>,
     /// The head's.
@@ -51,10 +51,10 @@ pub struct Values {
     pub all: usize,
 }
 
-impl Values {
+impl ComparedValues {
     /// Leaves out what was disturbed, where enough others are there. Of pairs those count that
     /// both sides have, and each as a whole.
-    pub fn new(mut base: Vec<Value>, mut head: Vec<Value>, paired: bool) -> Values {
+    pub fn new(mut base: Vec<Value>, mut head: Vec<Value>, paired: bool) -> ComparedValues {
         if paired {
             let pairs = base.iter().filter_map(|one| {
                 let other = head.iter().find(|other| other.number == one.number)?;
@@ -78,7 +78,7 @@ impl Values {
             head.retain(|one| !one.disturbed);
         }
         let logs = |side: Vec<Value>| side.into_iter().map(|one| one.log).collect();
-        Values {
+        ComparedValues {
             base: logs(base),
             head: logs(head),
             disturbed,
@@ -123,7 +123,7 @@ pub fn metric_row(
     metric: Metric,
     day: Share,
     (base, head): (&CaseRecord, &CaseRecord),
-    how: &Inputs,
+    how: &RowInputs,
     error: f64,
     cpu: Option<&MetricRow>,
 ) -> Option<MetricRow> {
@@ -269,7 +269,7 @@ impl Ruling {
 }
 
 /// The word for what the rule says of so many pairs, or of so many invocations a side.
-pub fn ruling(of: &Comparison, terms: &Terms, pairs: usize, paired: bool) -> Ruling {
+pub fn ruling(of: &RuleResult, terms: &Terms, pairs: usize, paired: bool) -> Ruling {
     let threshold = terms.threshold;
     let slow = match of.slow_starts {
         true => "; more starts are slow than of the base",
@@ -297,7 +297,7 @@ pub fn ruling(of: &Comparison, terms: &Terms, pairs: usize, paired: bool) -> Rul
 }
 
 /// `between -1.0 and +2.9 %`.
-fn between(of: &Comparison) -> String {
+fn between(of: &RuleResult) -> String {
     let percent = |log: f64| 100.0 * log.exp_m1();
     match of.low.is_finite() && of.high.is_finite() {
         true => format!(
@@ -313,7 +313,7 @@ fn between(of: &Comparison) -> String {
 }
 
 /// What would decide it: `20 more pairs would decide`.
-fn needed(of: &Comparison, terms: &Terms, pairs: usize, paired: bool) -> String {
+fn needed(of: &RuleResult, terms: &Terms, pairs: usize, paired: bool) -> String {
     let threshold = terms.threshold;
     let what = match paired {
         true => "pair",
@@ -364,7 +364,11 @@ pub fn values_of(
 }
 
 /// The values of a metric on both sides.
-fn values(metric: Metric, (base, head): (&CaseRecord, &CaseRecord), paired: bool) -> Values {
+fn values(
+    metric: Metric,
+    (base, head): (&CaseRecord, &CaseRecord),
+    paired: bool,
+) -> ComparedValues {
     let known = |record: &CaseRecord| {
         let mut timed = record.invocations.iter();
         timed.all(|one| one.values.get(metric).is_none() || one.host_reference_ns.is_some())
@@ -376,7 +380,7 @@ fn values(metric: Metric, (base, head): (&CaseRecord, &CaseRecord), paired: bool
         metric => metric,
     };
     let of = |record| values_of(record, metric, disturbed_by, by_reference);
-    Values::new(of(base), of(head), paired)
+    ComparedValues::new(of(base), of(head), paired)
 }
 
 /// True where a worker counts how many threads had work, and these are not fewer than on the

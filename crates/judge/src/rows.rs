@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::account::of_first_call;
-use super::causes::{self, Clock, explained};
+use super::causes::{self, TimeSource, explained};
 use super::complete::{Standing, allowed, gpu, standing};
 use super::judgement::{Account, Finding, MetricRow, Mismatch, Row, Timing, Word};
 use super::metrics::{as_parallel, metric_row, vanished as vanished_metrics};
@@ -18,7 +18,7 @@ use regatta_worker::attention::{CaseId, Problem, work};
 use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 
 /// What rows are made from.
-pub struct Inputs<'a> {
+pub struct RowInputs<'a> {
     /// The base, if any.
     pub base: Option<&'a Side>,
     /// The head.
@@ -37,7 +37,7 @@ pub struct Inputs<'a> {
 
 /// Makes the rows, sorted by id. Where the sides cannot be compared, only the head's cases have
 /// one: the base's times stand beside them, and nothing is said of them.
-pub fn rows(sides: &Inputs) -> Vec<Row> {
+pub fn rows(sides: &RowInputs) -> Vec<Row> {
     let base = sides.base.filter(|_| sides.comparable);
     let own = sides.head.cases.keys();
     let ids: BTreeSet<&CaseId> = own
@@ -49,7 +49,7 @@ pub fn rows(sides: &Inputs) -> Vec<Row> {
         .collect()
 }
 
-impl Inputs<'_> {
+impl RowInputs<'_> {
     /// The head's policy.
     pub fn policy(&self) -> &Policy {
         &self.head.header.rules.policy
@@ -73,7 +73,7 @@ impl Inputs<'_> {
     }
 }
 
-fn row(sides: &Inputs, base: Option<&Side>, id: &CaseId, error: f64) -> Row {
+fn row(sides: &RowInputs, base: Option<&Side>, id: &CaseId, error: f64) -> Row {
     let (before, after) = (
         base.and_then(|base| base.cases.get(id)),
         sides.head.cases.get(id),
@@ -148,7 +148,7 @@ pub fn by_structure(row: &mut Row) {
 
 /// The metrics that both sides have and the suite does not ignore.
 fn metrics(
-    sides: &Inputs,
+    sides: &RowInputs,
     id: &CaseId,
     pair: (&CaseRecord, &CaseRecord),
     error: f64,
@@ -188,13 +188,13 @@ fn other_framework(row: &mut MetricRow) {
 /// Why a row is what it is: of its device time, or of the first metric that regressed where that
 /// did not. Nothing is the cause of what did not change.
 fn causes_of(
-    sides: &Inputs,
+    sides: &RowInputs,
     row: &Row,
     (base, head): (&CaseRecord, &CaseRecord),
 ) -> (Vec<Finding>, Option<Account>) {
     let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
     let headers = [(base_header, base), (&sides.head.header, head)];
-    let pair = |of: Option<&MetricRow>, clocks: [Clock; 2]| {
+    let pair = |of: Option<&MetricRow>, clocks: [TimeSource; 2]| {
         let policy = sides.policy();
         explained(&causes::Pair {
             base,
@@ -217,8 +217,8 @@ fn causes_of(
         .filter(|_| device.filter(moved).is_none())
     {
         let clock = match other.metric {
-            Metric::Host | Metric::FirstCall => Clock::Host,
-            _ => Clock::Wall,
+            Metric::Host | Metric::FirstCall => TimeSource::Host,
+            _ => TimeSource::Wall,
         };
         return match other.metric {
             Metric::FirstCall | Metric::PeakMemory => (Vec::new(), None),
@@ -229,7 +229,7 @@ fn causes_of(
     if !has_moved && row.structure_told().is_empty() {
         return (Vec::new(), None);
     }
-    let clocks = headers.map(|(header, record)| Clock::of_case(header, &row.case, record));
+    let clocks = headers.map(|(header, record)| TimeSource::of_case(header, &row.case, record));
     let (mut found, mut account) = pair(device, clocks);
     if !has_moved {
         // Nothing is the account of what did not change.
@@ -242,7 +242,7 @@ fn causes_of(
 
 /// What there is to compare of structure, where both sides were measured on devices that
 /// are alike.
-fn structures<'a>(sides: &'a Inputs, id: &'a CaseId) -> Option<structure::Structures<'a>> {
+fn structures<'a>(sides: &'a RowInputs, id: &'a CaseId) -> Option<structure::Structures<'a>> {
     let base = sides.base.filter(|_| sides.structure)?;
     Some(structure::Structures {
         base: measured(base, id)?,

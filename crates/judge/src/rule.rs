@@ -69,7 +69,7 @@ pub struct Terms {
 /// What is shown (inconclusive: nothing is), the estimate and the interval; all are differences of
 /// logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Comparison {
+pub struct RuleResult {
     /// What is shown.
     pub word: Word,
     /// The estimated change.
@@ -94,7 +94,7 @@ enum Ranks {
 }
 
 /// Compares one metric of one case. `None` where a side has no value.
-pub fn compare(series: Series<'_>, terms: Terms) -> Option<Comparison> {
+pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
     let Series { base, head, paired } = series;
     if base.is_empty() || head.is_empty() {
         return None;
@@ -116,7 +116,7 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<Comparison> {
         views.push((Ranks::Pairs(base.len()), walsh_averages(base, head)));
     }
 
-    let mut shown = Comparison {
+    let mut shown = RuleResult {
         word: Word::Inconclusive,
         change: 0.0,
         low: f64::NEG_INFINITY,
@@ -192,7 +192,7 @@ pub fn shift(base: &[f64], head: &[f64]) -> Option<(f64, f64, f64)> {
     Some((median(&sorted), low, high))
 }
 
-impl Comparison {
+impl RuleResult {
     /// True for an open comparison that may hide a regression: its estimate lies beyond the
     /// threshold, its interval beyond two, or slow starts are likely.
     pub fn may_be_worse(&self, threshold: f64) -> bool {

@@ -20,7 +20,7 @@ const KEPT: usize = 12;
 
 /// Two sides, and what is known of them.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct AccountInputs<'a> {
     /// The times that were judged.
     pub times: Sides<Nanoseconds>,
     /// What they are divided by.
@@ -38,7 +38,7 @@ pub struct Asked<'a> {
 }
 
 /// Makes the account.
-pub fn account(asked: &Asked) -> Account {
+pub fn account(asked: &AccountInputs) -> Account {
     let mut lines = operations::lines(asked);
     lines.extend(between(asked));
     settled(asked.times.growth(), lines)
@@ -63,7 +63,7 @@ fn settled(change_ns: Nanoseconds, mut lines: Vec<AccountLine>) -> Account {
 }
 
 /// Lines of what lies between operations.
-fn between(asked: &Asked) -> Vec<AccountLine> {
+fn between(asked: &AccountInputs) -> Vec<AccountLine> {
     let beyond = Sides::of(
         asked.times.base - asked.divisions.base.busy_ns(),
         asked.times.head - asked.divisions.head.busy_ns(),
@@ -96,7 +96,7 @@ fn between(asked: &Asked) -> Vec<AccountLine> {
 }
 
 /// What the device waits more for the host between operations, in a time that holds it.
-fn waiting(asked: &Asked) -> Nanoseconds {
+fn waiting(asked: &AccountInputs) -> Nanoseconds {
     let side = |division: &Division, holds: bool| match holds {
         false => Some(Nanoseconds::ZERO),
         true => division.parts.iter().map(|part| part.host_ns).sum(),
@@ -165,7 +165,7 @@ mod tests {
         host: bool,
         mhz: Option<Sides<f64>>,
     ) -> Account {
-        account(&Asked {
+        account(&AccountInputs {
             times: Sides::of(Nanoseconds(times.0), Nanoseconds(times.1)),
             divisions: Sides::of(base, head),
             holds_host: Sides::of(host, host),

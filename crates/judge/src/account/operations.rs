@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Asked;
+use super::AccountInputs;
 use crate::judgement::{AccountLine, Item};
 use regatta_core::machine::{
     Counters, KernelChange, LaunchChange, METRICS, Part, Sides, StepPart, Work, align, family,
@@ -12,12 +12,12 @@ use regatta_core::machine::{
 use regatta_worker::units::{Nanoseconds, Share};
 
 /// Lines of operations, those of one kind together: the layers of a model do the same.
-pub fn lines(asked: &Asked) -> Vec<AccountLine> {
+pub fn lines(asked: &AccountInputs) -> Vec<AccountLine> {
     let parts = asked.divisions.map(|of| of.parts.as_slice());
     let keys = parts.map(|parts| parts.iter().map(Part::key).collect::<Vec<String>>());
     let texts = Sides::of(texts(&keys.base), texts(&keys.head));
     let alignment = align(&texts.base, &texts.head);
-    let mut found = Lines::default();
+    let mut found = LineBuilder::default();
     let mut clock = Nanoseconds::ZERO;
     let mut same: BTreeMap<(&str, Option<StepPart>), Same> = BTreeMap::new();
     for &(i, j) in &alignment.same {
@@ -83,11 +83,11 @@ fn texts(keys: &[String]) -> Vec<&str> {
 
 /// Lines that were found, alike ones as one.
 #[derive(Default)]
-struct Lines {
+struct LineBuilder {
     by: BTreeMap<String, AccountLine>,
 }
 
-impl Lines {
+impl LineBuilder {
     fn push(&mut self, item: Item, part: Option<StepPart>, growth_ns: Nanoseconds) {
         let key = match &item {
             Item::Added { what, .. } => format!("added {what}"),
@@ -236,7 +236,7 @@ fn changes(kernels: &[KernelChange], key: &str) -> Vec<LaunchChange> {
 }
 
 /// How much more instructions a kernel executes, where both sides' counts are exact.
-fn executes(asked: &Asked, key: &str) -> Option<Share> {
+fn executes(asked: &AccountInputs, key: &str) -> Option<Share> {
     let sides = asked.counters?;
     let of = |side: &Counters| {
         let counts = side.kernels.get(key)?.instructions.get(METRICS[0].name)?;

@@ -2,7 +2,7 @@
 //! longer run at once.
 
 use super::OneTrace;
-use super::facts::{EXPLAINS, Facts, Found, Source};
+use super::facts::{EXPLAINS, FactSource, Facts, Found};
 use crate::judgement::{AT_ONCE, Cause, Difference, Fact};
 use regatta_core::machine::{ActivitySummary, KernelChange, SideFigures, Sides, moves_data};
 use regatta_worker::units::{Nanoseconds, Share};
@@ -18,8 +18,8 @@ pub fn added(facts: &Facts) -> Option<Found> {
     };
     let kernels = match facts.source {
         // Which of them is for which is unknown.
-        Source::Call(_) => growth(&mut moving()),
-        Source::Trace(..) => growth(&mut more.iter().copied()),
+        FactSource::Call(_) => growth(&mut moving()),
+        FactSource::Trace(..) => growth(&mut more.iter().copied()),
     };
     let mut told: Vec<Fact> = Vec::new();
     if kernels >= 0.5 {
@@ -29,7 +29,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
         );
     }
     match facts.source {
-        Source::Call(_) => {
+        FactSource::Call(_) => {
             // A worker may count kernels that copy as well: they are told already.
             let counts = facts.count("copies");
             let counts = counts.filter(|count| count.growth() > kernels.max(0.0));
@@ -46,7 +46,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
             let order = if aside { 0.55 } else { 0.9 };
             Found::resting_on(Cause::CopiesAdded, told, order)
         }
-        Source::Trace(sides, _) => {
+        FactSource::Trace(sides, _) => {
             let growths = more.iter().map(|kernel| kernel.growth_ns());
             let time = growths.sum::<Nanoseconds>() + driver_copies(facts, sides, &mut told);
             if told.is_empty() {
@@ -98,8 +98,8 @@ fn call_time(facts: &Facts) -> Option<Nanoseconds> {
 /// another; or, of a call, copies that were added and never did.
 pub fn lost(facts: &Facts) -> Option<Found> {
     match facts.source {
-        Source::Trace(sides, _) => exposed(sides).or_else(|| behind_each_other(sides)),
-        Source::Call(pair) => {
+        FactSource::Trace(sides, _) => exposed(sides).or_else(|| behind_each_other(sides)),
+        FactSource::Call(pair) => {
             let sides = pair.activities().filter(|_| facts.of_device())?;
             facts.slower_by()?;
             unhidden(facts, &sides)

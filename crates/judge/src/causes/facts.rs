@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use crate::account::{Asked, account, of_host};
+use crate::account::{AccountInputs, account, of_host};
 use crate::judgement::{Account, Cause, Difference, Fact, Finding, Item, Mismatch};
 use crate::structure;
 use regatta_core::machine::{
@@ -32,9 +32,9 @@ pub struct Pair<'a> {
     /// The head's time, of those that were judged.
     pub head_ns: Option<Nanoseconds>,
     /// What took the base's.
-    pub base_clock: Clock,
+    pub base_clock: TimeSource,
     /// What took the head's.
-    pub clock: Clock,
+    pub clock: TimeSource,
     /// Head over base, with the machine's share left in.
     pub ratio: Ratio,
     /// Smallest change that counts.
@@ -47,7 +47,7 @@ pub struct Pair<'a> {
 
 /// Who tells it, for what one of them alone knows.
 #[derive(Clone, Copy)]
-pub enum Source<'a> {
+pub enum FactSource<'a> {
     /// One call, counted; its times are those of many calls.
     Call(&'a Pair<'a>),
     /// A program under a profiler: when each launch ran, and for how long.
@@ -57,9 +57,9 @@ pub enum Source<'a> {
 /// A change, as the rules see it.
 pub struct Facts<'a> {
     /// Who tells it.
-    pub source: Source<'a>,
+    pub source: FactSource<'a>,
     /// What took the times that are judged.
-    pub clock: Clock,
+    pub clock: TimeSource,
     /// The times that are judged: of a trace, what passes.
     pub ns: Sides<Option<Nanoseconds>>,
     /// Head over base, with the machine's share left in.
@@ -104,8 +104,8 @@ impl<'a> Facts<'a> {
             span_ns: side.elapsed_ns,
         };
         Facts {
-            source: Source::Trace(sides, scope),
-            clock: Clock::Wall,
+            source: FactSource::Trace(sides, scope),
+            clock: TimeSource::Wall,
             ns: sides.map(|side| Some(side.elapsed_ns)),
             ratio: sides.ratio(|side| side.elapsed_ns),
             threshold,
@@ -120,8 +120,8 @@ impl<'a> Facts<'a> {
     /// The two records, where a call is what is compared.
     pub fn call(&self) -> Option<&'a Pair<'a>> {
         match self.source {
-            Source::Call(pair) => Some(pair),
-            Source::Trace(..) => None,
+            FactSource::Call(pair) => Some(pair),
+            FactSource::Trace(..) => None,
         }
     }
 
@@ -147,28 +147,28 @@ impl<'a> Facts<'a> {
     /// The two traces in figures, where traces are what is compared.
     pub fn traces(&self) -> Option<&'a Sides<SideFigures>> {
         match self.source {
-            Source::Call(_) => None,
-            Source::Trace(sides, _) => Some(sides),
+            FactSource::Call(_) => None,
+            FactSource::Trace(sides, _) => Some(sides),
         }
     }
 
     /// Of what figures are told.
     pub fn each(&self) -> &'static str {
         match self.source {
-            Source::Call(_) => "a call",
-            Source::Trace(_, Scope::Repetition) => "a repetition",
-            Source::Trace(_, Scope::Whole) => "in all",
+            FactSource::Call(_) => "a call",
+            FactSource::Trace(_, Scope::Repetition) => "a repetition",
+            FactSource::Trace(_, Scope::Whole) => "in all",
         }
     }
 
     /// A count of both sides; `None` where one of them does not tell it.
     pub fn count(&self, name: &str) -> Option<Sides<f64>> {
         match self.source {
-            Source::Call(pair) => {
+            FactSource::Call(pair) => {
                 let count = |record| Some(structure::count(record, name)? as f64);
                 Sides::both(count(pair.base), count(pair.head))
             }
-            Source::Trace(sides, _) => {
+            FactSource::Trace(sides, _) => {
                 let count = |side: &SideFigures| side.calls.get(name).copied();
                 Sides::both(count(&sides.base), count(&sides.head))
             }
@@ -194,7 +194,7 @@ impl<'a> Facts<'a> {
 
     /// True when the device's time is judged, and not the host's.
     pub fn of_device(&self) -> bool {
-        self.clock != Clock::Host
+        self.clock != TimeSource::Host
     }
 
     /// What the head takes more of the time that was judged, where it does.
@@ -263,7 +263,7 @@ impl Found {
 /// What took the times that are judged. A cause has to be in them: a device that waits for
 /// the host inside a recorded call is no cause of a time in which it never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
+pub enum TimeSource {
     /// Events of the device around work that was all queued behind a gate: neither the host
     /// nor what the device waits for it is in the time.
     Gated,
@@ -275,17 +275,17 @@ pub enum Clock {
     Host,
 }
 
-impl Clock {
+impl TimeSource {
     /// The clock of a case of a run. A call that waits for the device itself opens its gate
     /// and is timed by plain events.
-    pub fn of_case(header: &RunHeader, id: &CaseId, record: &CaseRecord) -> Clock {
+    pub fn of_case(header: &RunHeader, id: &CaseId, record: &CaseRecord) -> TimeSource {
         let Ok(case) = id.case() else {
-            return Clock::Events;
+            return TimeSource::Events;
         };
         let name = case.variant.worker_name();
         let worker = header.workers.iter().find(|worker| worker.name == name);
-        match worker.map_or(Clock::Events, |worker| Clock::read(worker, &case)) {
-            Clock::Gated if record.conditions.synchronised > 0 => Clock::Events,
+        match worker.map_or(TimeSource::Events, |worker| TimeSource::read(worker, &case)) {
+            TimeSource::Gated if record.conditions.synchronised > 0 => TimeSource::Events,
             clock => clock,
         }
     }
@@ -293,11 +293,11 @@ impl Clock {
     /// What the worker says of its clock: `probe 0.2` is the gated one, `wall` the host's,
     /// anything else plain events. After a semicolon, `queued: probe 0.2` speaks of the cases
     /// with that word for a parameter.
-    fn read(worker: &WorkerRecord, case: &Case) -> Clock {
+    fn read(worker: &WorkerRecord, case: &Case) -> TimeSource {
         let Some(text) = worker.versions.get("clock") else {
             return match worker.runs_on_processor() {
-                true => Clock::Wall,
-                false => Clock::Events,
+                true => TimeSource::Wall,
+                false => TimeSource::Events,
             };
         };
         let mut parts = text.split(';').map(str::trim);
@@ -310,15 +310,15 @@ impl Clock {
             });
         let clock = named.map_or(usual, |(_, clock)| clock.trim());
         match clock.split_whitespace().next() {
-            Some("probe") => Clock::Gated,
-            Some("wall") => Clock::Wall,
-            _ => Clock::Events,
+            Some("probe") => TimeSource::Gated,
+            Some("wall") => TimeSource::Wall,
+            _ => TimeSource::Events,
         }
     }
 
     /// True when the times hold the host, and what the device waits for it.
     pub fn holds_host(self) -> bool {
-        self != Clock::Gated
+        self != TimeSource::Gated
     }
 }
 
@@ -334,7 +334,7 @@ impl<'a> Pair<'a> {
         let kernels = kernels.unwrap_or_default();
         Facts {
             account: self.account(&kernels),
-            source: Source::Call(self),
+            source: FactSource::Call(self),
             clock: self.clock,
             ns: Sides::of(self.base_ns, self.head_ns),
             ratio: self.ratio,
@@ -353,12 +353,12 @@ impl<'a> Pair<'a> {
         let times = Sides::both(self.base_ns, self.head_ns)?;
         let none = |record: &CaseRecord| record.division.is_none();
         // On a processor the host does the work that is timed.
-        if self.clock == Clock::Host || (self.clock == Clock::Wall && none(self.base)) {
+        if self.clock == TimeSource::Host || (self.clock == TimeSource::Wall && none(self.base)) {
             return of_host(times, self.activities()?);
         }
         let division = |record: &'a CaseRecord| record.division.as_deref();
         let counters = |record: &'a CaseRecord| record.counters.as_deref();
-        Some(account(&Asked {
+        Some(account(&AccountInputs {
             times,
             divisions: Sides::both(division(self.base), division(self.head))?,
             holds_host: Sides::of(self.base_clock.holds_host(), self.clock.holds_host()),
@@ -447,7 +447,7 @@ fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds
             item => matches!(item, Item::InPlace { .. }),
         }),
         // Of the host's own time it is all, and no line of it.
-        Cause::HostBound if facts.clock == Clock::Host => return None,
+        Cause::HostBound if facts.clock == TimeSource::Host => return None,
         Cause::HostBound => account.growth(|item| *item == Item::Waiting),
         // What a wait or the driver costs is told where the clock holds it, and then it is the
         // device's waiting.
@@ -523,7 +523,7 @@ mod tests {
     use super::*;
     use crate::testing::{around, header};
 
-    fn clock(kind: &str, text: Option<&str>, case: &str, synchronised: u32) -> Clock {
+    fn clock(kind: &str, text: Option<&str>, case: &str, synchronised: u32) -> TimeSource {
         let mut header = header();
         header.workers[0].device_kind = kind.to_owned();
         if let Some(text) = text {
@@ -532,22 +532,28 @@ mod tests {
         }
         let mut record = around(1.0);
         record.conditions.synchronised = synchronised;
-        Clock::of_case(&header, &CaseId(case.to_owned()), &record)
+        TimeSource::of_case(&header, &CaseId(case.to_owned()), &record)
     }
 
     #[test]
     fn the_workers_record_says_what_took_its_times() {
         let plain = "cpu/flash:s64,d64";
-        assert_eq!(clock("cuda", Some("probe 0.2"), plain, 0), Clock::Gated);
-        assert_eq!(clock("cuda", Some("probe 0.2"), plain, 2), Clock::Events);
-        assert_eq!(clock("cuda", Some("events"), plain, 0), Clock::Events);
-        assert_eq!(clock("cuda", Some("wall"), plain, 0), Clock::Wall);
-        assert_eq!(clock("cuda", Some("sundial"), plain, 0), Clock::Events);
-        assert_eq!(clock("cuda", None, plain, 0), Clock::Events);
-        assert_eq!(clock("cpu", None, plain, 0), Clock::Wall);
+        assert_eq!(
+            clock("cuda", Some("probe 0.2"), plain, 0),
+            TimeSource::Gated
+        );
+        assert_eq!(
+            clock("cuda", Some("probe 0.2"), plain, 2),
+            TimeSource::Events
+        );
+        assert_eq!(clock("cuda", Some("events"), plain, 0), TimeSource::Events);
+        assert_eq!(clock("cuda", Some("wall"), plain, 0), TimeSource::Wall);
+        assert_eq!(clock("cuda", Some("sundial"), plain, 0), TimeSource::Events);
+        assert_eq!(clock("cuda", None, plain, 0), TimeSource::Events);
+        assert_eq!(clock("cpu", None, plain, 0), TimeSource::Wall);
         assert_eq!(
             clock("cuda", Some("probe 0.2"), "xla/a:s64,d64", 0),
-            Clock::Events
+            TimeSource::Events
         );
     }
 
@@ -555,8 +561,17 @@ mod tests {
     fn a_parameter_may_choose_the_clock() {
         let text = Some("events once all ranks are idle; queued: probe 0.2");
         let case = |start: &str| format!("cpu/fused:s64,d64:{start}");
-        assert_eq!(clock("cuda", text, "cpu/fused:s64,d64", 0), Clock::Events);
-        assert_eq!(clock("cuda", text, &case("start=idle"), 0), Clock::Events);
-        assert_eq!(clock("cuda", text, &case("start=queued"), 0), Clock::Gated);
+        assert_eq!(
+            clock("cuda", text, "cpu/fused:s64,d64", 0),
+            TimeSource::Events
+        );
+        assert_eq!(
+            clock("cuda", text, &case("start=idle"), 0),
+            TimeSource::Events
+        );
+        assert_eq!(
+            clock("cuda", text, &case("start=queued"), 0),
+            TimeSource::Gated
+        );
     }
 }

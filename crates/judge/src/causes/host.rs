@@ -2,8 +2,8 @@
 //! for something else. And what a call asks of the driver: memory, and waits for the device.
 
 use super::OneTrace;
-use super::facts::Clock;
-use super::facts::{EXPLAINS, Facts, Found, Pair, Source, Waits};
+use super::facts::TimeSource;
+use super::facts::{EXPLAINS, FactSource, Facts, Found, Pair, Waits};
 use crate::judgement::{Cause, Difference, Fact, Item};
 use regatta_core::machine::{
     ASKED_OF_CUDA, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Scope, SideFigures, Sides,
@@ -61,8 +61,8 @@ fn host_bound(facts: &Facts) -> Option<Found> {
 fn gaps(facts: &Facts) -> Option<Found> {
     let idle = grown(facts).filter(|idle| explains(facts, idle))?;
     match facts.source {
-        Source::Call(_) => Some(Found::new(Cause::Gaps, idle_facts(idle), 0.85)),
-        Source::Trace(..) => {
+        FactSource::Call(_) => Some(Found::new(Cause::Gaps, idle_facts(idle), 0.85)),
+        FactSource::Trace(..) => {
             let times = idle.map(|side| side.idle_ns);
             in_a_trace(facts, Cause::Gaps, "device idle", times, 0.5)
         }
@@ -93,7 +93,7 @@ fn is_the_hosts(idle: &Sides<Waits>) -> Option<bool> {
 fn between_calls(facts: &Facts, pair: &Pair) -> Option<f64> {
     let device = match facts.clock {
         // The host's time is what is judged: it cannot but be in it.
-        Clock::Host => pair.medians(Metric::Device).map(|ns| ns.head),
+        TimeSource::Host => pair.medians(Metric::Device).map(|ns| ns.head),
         _ => facts.ns.head,
     };
     (facts.host_ns?.head >= device?).then_some(0.75)
@@ -115,7 +115,7 @@ fn idle_facts(idle: Sides<Waits>) -> Vec<Fact> {
 /// `device time 75.8 → 267 µs`, or what it is where it hardly changed.
 fn device(facts: &Facts, pair: &Pair) -> Option<Fact> {
     let device = match facts.clock {
-        Clock::Host => pair.medians(Metric::Device)?,
+        TimeSource::Host => pair.medians(Metric::Device)?,
         _ => Sides::both(facts.ns.base, facts.ns.head)?,
     };
     Some(match facts.of_device() && facts.moved() {
@@ -170,12 +170,12 @@ pub fn idle(standing: &OneTrace) -> Option<Found> {
 /// What a call asks of CUDA more often, or a repetition of a program.
 fn asked_more(facts: &Facts, name: &str) -> Option<Fact> {
     let count = match facts.source {
-        Source::Call(_) => facts.more(name)?,
-        Source::Trace(_, Scope::Repetition) => {
+        FactSource::Call(_) => facts.more(name)?,
+        FactSource::Trace(_, Scope::Repetition) => {
             let (call, _) = ASKED_OF_CUDA.iter().find(|(_, count)| *count == name)?;
             facts.count(call).filter(|count| one_more(facts, *count))?
         }
-        Source::Trace(_, Scope::Whole) => return None,
+        FactSource::Trace(_, Scope::Whole) => return None,
     };
     Some(facts.counted(name, count))
 }
@@ -228,7 +228,7 @@ pub fn synchronisation(facts: &Facts) -> Option<Found> {
             let waits = pair.head.conditions.synchronised > 0;
             let did =
                 pair.base.conditions.synchronised > 0 || pair.base.median(Metric::Device).is_none();
-            let now = waits && !did && pair.base_clock == Clock::Gated;
+            let now = waits && !did && pair.base_clock == TimeSource::Gated;
             now.then(|| Fact::words("the call waits for the device itself, and did not before"))?
         }
     };
@@ -263,7 +263,7 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
 /// Calls of a whole program: modules loaded, memory allocated, waits. It may be no more than
 /// another warm-up.
 pub fn calls_added(facts: &Facts) -> Option<Found> {
-    let Source::Trace(_, Scope::Whole) = facts.source else {
+    let FactSource::Trace(_, Scope::Whole) = facts.source else {
         return None;
     };
     let names = ["module_loads", "allocations", "synchronisations"];

@@ -2,7 +2,7 @@
 //! launches, code that is loaded, functions that are entered.
 
 use super::OneTrace;
-use super::facts::{Facts, Found, NAMED, Source, more_work};
+use super::facts::{FactSource, Facts, Found, NAMED, more_work};
 use crate::judgement::{Account, AccountLine, CALLS, Cause, Difference, Fact, Item};
 use crate::structure::{AUTOTUNE, OF_THE_HOST, host_time, names, spills_of_other_kernels};
 use regatta_core::machine::{
@@ -208,9 +208,9 @@ pub fn added(facts: &Facts) -> Option<Found> {
 pub fn modules_loaded(facts: &Facts) -> Option<Found> {
     let loads = facts.more("module_loads")?;
     let order = match facts.source {
-        Source::Call(_) => facts.if_host(0.94, 0.6),
-        Source::Trace(_, Scope::Repetition) => 0.92,
-        Source::Trace(_, Scope::Whole) => return None,
+        FactSource::Call(_) => facts.if_host(0.94, 0.6),
+        FactSource::Trace(_, Scope::Repetition) => 0.92,
+        FactSource::Trace(_, Scope::Whole) => return None,
     };
     let told = vec![facts.counted("module_loads", loads)];
     Some(Found::new(Cause::ModulesLoaded, told, order))

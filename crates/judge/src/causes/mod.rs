@@ -18,7 +18,7 @@ mod kernels;
 mod machine;
 mod parallelism;
 
-pub use facts::{Clock, Facts, Found, Pair};
+pub use facts::{Facts, Found, Pair, TimeSource};
 
 use crate::judgement::{Account, Finding};
 use facts::EXPLAINS;

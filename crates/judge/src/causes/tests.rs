@@ -12,8 +12,8 @@ fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> 
         head,
         base_ns: median(&base.device_ns()),
         head_ns: median(&head.device_ns()),
-        base_clock: Clock::Events,
-        clock: Clock::Events,
+        base_clock: TimeSource::Events,
+        clock: TimeSource::Events,
         ratio: Ratio(ratio),
         threshold: Share(0.05),
         versions: Vec::new(),
@@ -37,7 +37,7 @@ fn hold(table: &str) {
         let (base, head) = (written(base), written(head));
         let mut pair = pair(&base, &head, ratio.trim().parse().unwrap());
         if gated.is_some() {
-            (pair.base_clock, pair.clock) = (Clock::Gated, Clock::Gated);
+            (pair.base_clock, pair.clock) = (TimeSource::Gated, TimeSource::Gated);
         }
         let told = texts(&pair);
         let expected = expected.split(" | ").map(str::trim);
@@ -224,7 +224,7 @@ synchronisations=0 driver_allocations=0 driver_frees=0 {quiet} ; synchronisation
     // Where nobody counted, the clock knows that its gate had to be opened.
     let (quiet, opened) = (written(quiet), written(&format!("{late} +opened=5")));
     let told = texts(&Pair {
-        base_clock: Clock::Gated,
+        base_clock: TimeSource::Gated,
         ..pair(&quiet, &opened, 4.0)
     });
     assert!(told[0].starts_with("synchronisation: "), "{told:?}");
@@ -237,8 +237,8 @@ fn where_the_hosts_time_is_judged_it_is_told_whatever_the_clock() {
     let told = texts(&Pair {
         base_ns: Some(Nanoseconds(48.5e3)),
         head_ns: Some(Nanoseconds(355e3)),
-        clock: Clock::Host,
-        base_clock: Clock::Host,
+        clock: TimeSource::Host,
+        base_clock: TimeSource::Host,
         ..pair(&before, &after, 7.3)
     });
     assert_eq!(told.len(), 1, "{told:?}");

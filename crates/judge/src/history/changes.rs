@@ -28,19 +28,19 @@ const WILD: f64 = 3.5;
 pub fn changes(values: &[f64], error: f64, correlation: f64) -> Vec<usize> {
     let intervals = intervals(values.len());
     let places: usize = intervals.iter().map(|(from, to)| to - from).sum();
-    let search = Search {
+    let search = ChangeSearch {
         values,
         error: error / places.max(1) as f64,
         noise: noise(values),
         every: ((1.0 + correlation) / (1.0 - correlation)).round() as usize,
     };
     let clear = |&(from, to): &(usize, usize)| search.clearest(from, to);
-    let seeded: Vec<Candidate> = intervals.iter().filter_map(clear).collect();
+    let seeded: Vec<ChangePoint> = intervals.iter().filter_map(clear).collect();
     let mut open = vec![(0, values.len())];
     let mut found = Vec::new();
     while let Some((from, to)) = open.pop() {
-        let inside = |of: &&Candidate| of.from >= from && of.to <= to;
-        let mut all: Vec<Candidate> = seeded.iter().filter(inside).copied().collect();
+        let inside = |of: &&ChangePoint| of.from >= from && of.to <= to;
+        let mut all: Vec<ChangePoint> = seeded.iter().filter(inside).copied().collect();
         all.extend(search.clearest(from, to));
         all.sort_by(|a, b| b.clear.total_cmp(&a.clear));
         if let Some(change) = all.into_iter().find(|of| search.is_change(of)) {
@@ -86,7 +86,7 @@ fn intervals(length: usize) -> Vec<(usize, usize)> {
 
 /// The clearest place of an interval.
 #[derive(Clone, Copy)]
-struct Candidate {
+struct ChangePoint {
     from: usize,
     to: usize,
     at: usize,
@@ -94,7 +94,7 @@ struct Candidate {
     clear: f64,
 }
 
-struct Search<'v> {
+struct ChangeSearch<'v> {
     values: &'v [f64],
     /// The error of one place.
     error: f64,
@@ -104,8 +104,8 @@ struct Search<'v> {
     every: usize,
 }
 
-impl Search<'_> {
-    fn clearest(&self, from: usize, to: usize) -> Option<Candidate> {
+impl ChangeSearch<'_> {
+    fn clearest(&self, from: usize, to: usize) -> Option<ChangePoint> {
         let length = to - from;
         let ranks = ranks(&self.values[from..to]);
         let mut sum = 0.0;
@@ -115,7 +115,7 @@ impl Search<'_> {
             let away = sum - left * (length as f64 + 1.0) / 2.0;
             let deviation = (left * right * (length as f64 + 1.0) / 12.0).sqrt();
             let (at, clear) = (from + before, away.abs() / deviation);
-            Candidate {
+            ChangePoint {
                 from,
                 to,
                 at,
@@ -130,7 +130,7 @@ impl Search<'_> {
 
     /// The place next to a change that leaves the least off the levels of its two sides: ranks of
     /// a side that drifts say it less well.
-    fn settled(&self, of: &Candidate) -> usize {
+    fn settled(&self, of: &ChangePoint) -> usize {
         let off = |at: &usize| {
             let sides = [&self.values[of.from..*at], &self.values[*at..of.to]];
             let off = sides.map(|side| {
@@ -146,7 +146,7 @@ impl Search<'_> {
     }
 
     /// True where the rule shows a change and it stands out.
-    fn is_change(&self, of: &Candidate) -> bool {
+    fn is_change(&self, of: &ChangePoint) -> bool {
         let (left, right) = (&self.values[of.from..of.at], &self.values[of.at..of.to]);
         let (base, head) = beside(left, right);
         // Five a side are left: where these lie far apart, more of them would say no more.

@@ -7,7 +7,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use super::{
-    Comparison, GATE_ERROR, LOOKS, Series, Terms, compare, mann_whitney_ways, signed_rank_ways,
+    GATE_ERROR, LOOKS, RuleResult, Series, Terms, compare, mann_whitney_ways, signed_rank_ways,
 };
 use crate::judgement::Word;
 
@@ -251,7 +251,7 @@ enum Mode {
 }
 
 /// What a gate says of each case, and after how many pairs.
-fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Comparison, usize)> {
+fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(RuleResult, usize)> {
     let cases = world.effect.len();
     let error = GATE_ERROR / (cases * METRICS * LOOKS.len()) as f64;
     (0..cases)
@@ -308,7 +308,7 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Comparison, usize
         .collect()
 }
 
-fn exit_code(rows: &[(Comparison, usize)], threshold: f64) -> u8 {
+fn exit_code(rows: &[(RuleResult, usize)], threshold: f64) -> u8 {
     if rows.iter().any(|(row, _)| row.word == Word::Regressed) {
         1
     } else if rows.iter().any(|(row, _)| row.may_be_worse(threshold)) {

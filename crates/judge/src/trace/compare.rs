@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::runs::{FEWEST, Runs, RunsOf, THRESHOLD, comparable, judge};
 use super::{Analysis, analyse};
-use crate::account::{Asked, account};
+use crate::account::{AccountInputs, account};
 use crate::causes::{Facts, Found, found};
 use crate::judgement::{Account, Finding, Mismatch, Verdict, VerdictOutcome};
 use regatta_core::machine::{
@@ -212,7 +212,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
         let Comparison { sides, kernels, .. } = &comparison;
         let divisions = Sides::both(base.division(scope), head.division(scope));
         let account = divisions.map(|divisions| {
-            account(&Asked {
+            account(&AccountInputs {
                 times: sides.map(|side| side.elapsed_ns),
                 divisions: Sides::of(&divisions.base, &divisions.head),
                 holds_host: Sides::of(true, true),
