@@ -14,6 +14,7 @@ use machine::{baselines, compiler, environment, gpu_clock, gpu_driver, processor
 
 use super::{Ended, Stop, clocks, print, watch_for};
 use regatta_core::suite::{self, Suite};
+use regatta_cuda::kernels::compile::Compiler;
 use regatta_measure::experiment::introductions::{Absence, Introduction, grouped, introductions};
 use regatta_report::text::one_line;
 
@@ -54,7 +55,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
     let found = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
     let here: Vec<Check> = found.iter().map(worker).collect();
     let machine = [processor(), gpu_driver(), gpu_clock()];
-    let compilers = [compiler()];
+    let compilers = [Compiler::Nvrtc, Compiler::Nvcc].map(compiler);
     let folders = [reports(), baselines()];
     let environments: Vec<Check> = config.environments.iter().map(environment).collect();
     // In the order that scripts know.
@@ -68,7 +69,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
     } else {
         let groups = [
             group("Machine", &rows(&machine)),
-            group("CUDA compiler", &rows(&compilers)),
+            group("CUDA compilers", &rows(&compilers)),
             group("Workers", &workers(&found)),
             group("Environments of regatta.toml", &rows(&environments)),
             group("Folders", &rows(&folders)),

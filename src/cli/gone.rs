@@ -9,7 +9,7 @@ use regatta_report::Format;
 /// Commands, flags, and keys of suites with a dot (`*` is any name), and what stands in their
 /// place.
 #[rustfmt::skip]
-const GONE: [(&[&str], &str); 47] = [
+const GONE: [(&[&str], &str); 46] = [
     (&["submit"], "examples/slurm and examples/kubernetes have scripts for --shard I/N"),
     (&["next"], "regatta run --shard I/N"),
     (&["merge"], "folders of shards are one run: regatta report SHARD SHARD.."),
@@ -35,7 +35,6 @@ const GONE: [(&[&str], &str); 47] = [
     (&["--costs"], "--shard I/N, which deals by the plan's own costs"),
     (&["--peak", ".measure.peak"], "--set peak=true"),
     (&["--instructions"], "--set instructions=true, or the same in the suite's [measure]"),
-    (&["build --compiler"], "nothing: NVRTC compiles"),
     (&["--man"], "regatta COMMAND --help"),
     (&["gate --against"], "--base SPEC"),
     (&["--budget"], "--time-limit TIME"),

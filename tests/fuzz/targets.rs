@@ -18,7 +18,7 @@ use regatta_core::record::types::Run;
 use regatta_core::record::{baseline, run_file};
 use regatta_core::suite;
 use regatta_cuda::kernels::cache;
-use regatta_cuda::{DeviceLimits, Offer, Own, PlanRequest};
+use regatta_cuda::{Asked, Limits, Offer, Own};
 use regatta_judge::{self as judge, Options, history, trace as traces};
 use regatta_measure::machine::{fingerprint, worker_record};
 use regatta_measure::versions::bisect::{
@@ -313,13 +313,13 @@ fn contract(folder: &Path, data: &[u8]) {
         "b2,h8,kv2,s9,sk5,d8,dv4,causal-br,bhsd,f16,both",
     ] {
         let problem: Problem = text.parse().expect("a problem");
-        let limits = DeviceLimits {
+        let limits = Limits {
             capability: (9, 0),
             sms: 132,
             l2_bytes: 60 << 20,
             shared_bytes: 232_448,
         };
-        let asked = PlanRequest {
+        let asked = Asked {
             problem: &problem,
             params: &Params::default(),
             limits,
@@ -343,7 +343,7 @@ fn ledger(folder: &Path, data: &[u8]) {
         let _ = ledger.compare(&ledger, &built);
     }
     // The same bytes as a compiled kernel of the cache, its checksum put right.
-    let key = cache::ImageKey::new("kernel", []);
+    let key = cache::Key::new("kernel", []);
     let mut image = data.to_vec();
     image.extend(crc32fast::hash(data).to_le_bytes());
     let _ = fs::write(key.path(folder), image);

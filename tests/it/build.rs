@@ -1,7 +1,7 @@
-//! `regatta build` with the real compiler and with none.
+//! `regatta build` with real compilers and with none.
 //!
 //! `REGATTA_TEST_CUDA` names a CUDA toolkit, such as the folder `nvidia/cu13` of a Python
-//! that has `kernels/requirements-cuda.txt`; CI makes one. None
+//! that has `kernels/requirements-nvcc.txt`; CI makes one. None
 //! needs a GPU.
 
 use std::collections::BTreeSet;
@@ -76,17 +76,17 @@ fn ended(command: &mut std::process::Command) -> (i32, String, String) {
 fn without_a_compiler_it_is_said_where_one_was_looked_for_and_how_to_get_one() {
     let place = Place::new();
     fs::create_dir(place.path().join("empty")).unwrap();
-    let mut command = place.regatta(&["build", "naive"]);
-    command.env("REGATTA_CUDA", place.path().join("empty"));
-    let (code, stdout, stderr) = ended(command.env("PATH", ""));
-    assert_eq!(code, 2, "{stderr}");
-    assert_eq!(stdout, "");
-    assert!(stderr.contains("REGATTA_CUDA: no "), "{stderr}");
-    assert!(
-        stderr.contains("pip install nvidia-cuda-nvrtc=="),
-        "{stderr}"
-    );
-    assert!(!stderr.contains("panicked"), "{stderr}");
+    for compiler in ["nvrtc", "nvcc"] {
+        let mut command = place.regatta(&["build", "naive", "--compiler", compiler]);
+        command.env("REGATTA_CUDA", place.path().join("empty"));
+        let (code, stdout, stderr) = ended(command.env("PATH", ""));
+        assert_eq!(code, 2, "{stderr}");
+        assert_eq!(stdout, "");
+        assert!(stderr.contains("REGATTA_CUDA: no "), "{stderr}");
+        let wheel = format!("pip install nvidia-cuda-{compiler}==");
+        assert!(stderr.contains(&wheel), "{stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
+    }
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_cannot_be_built_is_refused_before_a_compiler_is_looked_for() {
 }
 
 #[test]
-#[ignore = "needs CUDA's compiler"]
+#[ignore = "needs CUDA's compilers"]
 fn every_file_compiles_to_the_entry_points_of_its_contract() {
     let build = Build::new();
     let answer = build.json(&["--arch", "sm_90a"]);
@@ -130,7 +130,7 @@ fn every_file_compiles_to_the_entry_points_of_its_contract() {
 }
 
 #[test]
-#[ignore = "needs CUDA's compiler"]
+#[ignore = "needs CUDA's compilers"]
 fn a_second_build_compiles_nothing_and_a_damaged_image_is_made_again() {
     let build = Build::new();
     let inputs = ["inputs", "--arch", "sm_90a"];
@@ -155,7 +155,7 @@ fn a_second_build_compiles_nothing_and_a_damaged_image_is_made_again() {
 }
 
 #[test]
-#[ignore = "needs CUDA's compiler"]
+#[ignore = "needs CUDA's compilers"]
 fn a_kernel_that_does_not_compile_is_shown_with_its_line() {
     let build = Build::new();
     build.kernel("inputs", |text| {
@@ -165,27 +165,36 @@ fn a_kernel_that_does_not_compile_is_shown_with_its_line() {
         .unwrap()
         .lines()
         .count();
-    let args = ["inputs.cu", "naive", "--arch", "sm_90a"];
-    let (code, stdout, stderr) = build.ran(&[&args[..], &["--save", "ledger.jsonl"]].concat());
-    assert_eq!(code, 1, "{stderr}");
-    let complaint = format!("inputs.cu({line}): error: identifier \"missing\" is undefined");
-    assert!(stdout.contains(&complaint), "{stdout}");
-    assert!(
-        stdout.contains("naive_softmax_f32"),
-        "the other file is shown: {stdout}"
-    );
-    assert!(!build.place.path().join("ledger.jsonl").exists());
+    for compiler in ["nvrtc", "nvcc"] {
+        let args = [
+            "inputs.cu",
+            "naive",
+            "--arch",
+            "sm_90a",
+            "--compiler",
+            compiler,
+        ];
+        let (code, stdout, stderr) = build.ran(&[&args[..], &["--save", "ledger.jsonl"]].concat());
+        assert_eq!(code, 1, "{stderr}");
+        let complaint = format!("inputs.cu({line}): error: identifier \"missing\" is undefined");
+        assert!(stdout.contains(&complaint), "{stdout}");
+        assert!(
+            stdout.contains("naive_softmax_f32"),
+            "the other file is shown: {stdout}"
+        );
+        assert!(!build.place.path().join("ledger.jsonl").exists());
+    }
 }
 
 #[test]
-#[ignore = "needs CUDA's compiler"]
+#[ignore = "needs CUDA's compilers"]
 fn a_ledger_holds_what_was_built_and_names_what_got_worse() {
     let build = Build::new();
-    let save = ["inputs", "--arch", "sm_90a", "--save", "ledger.jsonl"];
-    let (code, _, stderr) = build.ran(&save);
+    let nvcc = ["--arch", "sm_90a", "--compiler", "nvcc"];
+    let (code, _, stderr) = build.ran(&[&["inputs", "--save", "ledger.jsonl"], &nvcc[..]].concat());
     assert_eq!(code, 0, "{stderr}");
 
-    // The architecture is the ledger's.
+    // Architecture and compiler are the ledger's.
     let against = ["--baseline", "ledger.jsonl"];
     let (code, stdout, stderr) = build.ran(&[&["inputs"], &against[..]].concat());
     assert_eq!(code, 0, "{stdout}{stderr}");
@@ -208,20 +217,27 @@ fn a_ledger_holds_what_was_built_and_names_what_got_worse() {
         stdout.contains("Gone (1)\n  inputs_bf16 (inputs, sm_90a)"),
         "{stdout}"
     );
+
+    // NVRTC is another compiler.
+    let (code, _, stderr) = build.ran(&[&["inputs", "--compiler", "nvrtc"], &against[..]].concat());
+    assert_eq!(code, 3, "{stderr}");
+    assert!(stderr.contains("the ledger is of nvcc"), "{stderr}");
 }
 
 #[test]
-#[ignore = "needs CUDA's compiler"]
+#[ignore = "needs CUDA's compilers"]
 fn a_toolkit_may_be_named_from_here() {
     let mut build = Build::new();
     std::os::unix::fs::symlink(&build.cuda, build.place.path().join("cuda")).unwrap();
     build.cuda = "cuda".into();
-    let answer = build.json(&["inputs", "--arch", "sm_80"]);
-    assert_eq!(answer["builds"][0]["entries"].as_array().unwrap().len(), 3);
+    for compiler in ["nvrtc", "nvcc"] {
+        let answer = build.json(&["inputs", "--arch", "sm_80", "--compiler", compiler]);
+        assert_eq!(answer["builds"][0]["entries"].as_array().unwrap().len(), 3);
+    }
 }
 
 #[test]
-#[ignore = "needs CUDA's compiler"]
+#[ignore = "needs CUDA's compilers"]
 fn several_processes_build_the_same_at_once() {
     let build = Build::new();
     let answers: Vec<Value> = std::thread::scope(|scope| {

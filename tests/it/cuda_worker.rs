@@ -46,7 +46,16 @@ fn driven(place: &Place, mode: &str, cuda: &str, args: &[&str]) -> std::process:
         .env("LD_LIBRARY_PATH", driver(place))
         .env("MOCK_CUDA", mode)
         .env("MOCK_CUDA_STATE", place.path().join("lost"))
-        .env("REGATTA_CUDA", cuda);
+        .env("REGATTA_CUDA", cuda)
+        // NVRTC asks the driver for more than this one has.
+        .env(
+            "REGATTA_COMPILER",
+            if cuda.starts_with(NOWHERE) {
+                "nvrtc"
+            } else {
+                "nvcc"
+            },
+        );
     command
 }
 
@@ -160,24 +169,12 @@ fn without_a_compiler_the_case_says_where_one_was_looked_for() {
     }
 }
 
-/// Compiles what a worker is to find in the cache: NVRTC asks a driver for more than this one has.
-fn compile(place: &Place, cuda: &str, files: &[&str]) {
-    let mut command = place.regatta(&[&["build", "--arch", "sm_90a"], files].concat());
-    let built = command.env("REGATTA_CUDA", cuda).output().unwrap();
-    assert!(built.status.success(), "{built:?}");
-}
-
 /// With a compiler and a device that executes nothing, the poison stays in the results.
 #[test]
-#[ignore = "needs CUDA's compiler"]
+#[ignore = "needs CUDA's compilers"]
 fn a_kernel_that_writes_nothing_is_found_out() {
     let cuda = std::env::var("REGATTA_TEST_CUDA").expect("it names a CUDA toolkit");
     let place = Place::new();
-    compile(
-        &place,
-        &cuda,
-        &["inputs", "reference", "naive", "flash_mma"],
-    );
     for outcome in outcomes(&place, "", &cuda) {
         assert!(outcome.contains("never written"), "{outcome}");
     }
@@ -279,12 +276,11 @@ fn a_formula_that_no_launch_can_have_fails_the_case() {
 
 /// With a compiler and a device that executes nothing.
 #[test]
-#[ignore = "needs CUDA's compiler"]
+#[ignore = "needs CUDA's compilers"]
 fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
     let cuda = std::env::var("REGATTA_TEST_CUDA").expect("it names a CUDA toolkit");
     let place = Place::new();
     own(&place);
-    compile(&place, &cuda, &["inputs", "reference", "attention.cu"]);
     for outcome in of_own(&place, &cuda, 1) {
         assert!(outcome.contains("never written"), "{outcome}");
     }
@@ -308,5 +304,10 @@ fn somebodys_kernel_is_compiled_and_held_to_the_reference() {
             outcome.contains("no entry point `forward`; it has attention"),
             "{outcome}"
         );
+    }
+    own(&place);
+    place.edit("attention.cu", "total = 0, sum = 0", "total = 0; sum = 0");
+    for outcome in of_own(&place, &cuda, 3) {
+        assert!(outcome.contains("attention.cu(14)"), "{outcome}");
     }
 }

@@ -4,12 +4,12 @@
 //! one that is missing is read from beyond the list, and half of a `long` from beyond an `int`.
 
 use std::any::Any;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::c_void;
 
-use regatta_probe::driver::{Driver, Function, functions};
+use cudarc::driver::sys::{self, CUresult};
 use regatta_worker::attention::{Align, Dtype, Layout, Problem};
 
-use super::error::CudaError;
+use super::error::{CudaError, checked};
 use super::plan::{Given, Pointer};
 
 /// `Tensor` of `problem.cuh`: where it starts, and its strides in elements.
@@ -139,22 +139,7 @@ impl DeviceProblem {
 /// `CUtensorMap`, which the driver wants aligned.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
-pub struct TensorMap([u64; 16]);
-
-functions! {
-    /// libcuda's tensor maps: there from CUDA 12.0 on.
-    TensorMaps, c"libcuda.so.1", c_int;
-    cuTensorMapEncodeTiled [c"cuTensorMapEncodeTiled"] (
-        *mut u64, c_int, c_uint, *mut c_void, *const u64, *const u64, *const c_uint,
-        *const c_uint, c_int, c_int, c_int, c_int,
-    );
-}
-
-functions! {
-    /// What libcuda tells of a kernel's parameters: there from CUDA 12.4 on.
-    Parameters, c"libcuda.so.1", c_int;
-    cuFuncGetParamInfo [c"cuFuncGetParamInfo"] (Function, usize, *mut usize, *mut usize);
-}
+pub struct TensorMap(sys::CUtensorMap);
 
 impl TensorMap {
     /// The five-axis view `(64, seq, dim / 64, heads, batch)` of a 16-bit tensor, read in
@@ -168,27 +153,22 @@ impl TensorMap {
         dtype: Dtype,
         rows: u32,
     ) -> Result<TensorMap, CudaError> {
-        // `CUtensorMapDataType`, `CUtensorMapInterleave` and so on, of cuda.h.
+        use sys::CUtensorMapDataType_enum as T;
         let kind = match dtype {
-            Dtype::F16 => 6,
-            Dtype::F32 => 7,
-            Dtype::Bf16 => 9,
+            Dtype::F16 => T::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+            Dtype::Bf16 => T::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+            Dtype::F32 => T::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
         };
-        const INTERLEAVE_NONE: c_int = 0;
-        const SWIZZLE_128B: c_int = 3;
-        const L2_PROMOTION_256B: c_int = 3;
-        const OOB_FILL_NONE: c_int = 0;
         let panels = dim / 64;
         let dims = [64, seq, panels, heads, batch].map(u64::from);
         let strides = [2 * tensor.seq, 128, 2 * tensor.head, 2 * tensor.batch].map(|s| s as u64);
         let boxes = [64, rows, panels, 1, 1];
         let steps = [1u32; 5];
-        let mut map = TensorMap([0; 16]);
-        let (driver, functions) = (Driver::get()?, TensorMaps::load()?);
+        let mut map = TensorMap(sys::CUtensorMap { opaque: [0; 16] });
         // SAFETY: the arrays have as many elements as the rank says, and outlive the call.
-        let status = unsafe {
-            (functions.cuTensorMapEncodeTiled)(
-                map.0.as_mut_ptr(),
+        let made = unsafe {
+            sys::cuTensorMapEncodeTiled(
+                &raw mut map.0,
                 kind,
                 5,
                 tensor.data as *mut c_void,
@@ -196,13 +176,13 @@ impl TensorMap {
                 strides.as_ptr(),
                 boxes.as_ptr(),
                 steps.as_ptr(),
-                INTERLEAVE_NONE,
-                SWIZZLE_128B,
-                L2_PROMOTION_256B,
-                OOB_FILL_NONE,
+                sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE,
+                sys::CUtensorMapSwizzle_enum::CU_TENSOR_MAP_SWIZZLE_128B,
+                sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                sys::CUtensorMapFloatOOBfill_enum::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
         };
-        driver.check("cuTensorMapEncodeTiled", status)?;
+        checked("cuTensorMapEncodeTiled", made.result())?;
         Ok(map)
     }
 }
@@ -268,18 +248,21 @@ const MOST_PARAMETERS: usize = 32_764;
 ///
 /// # Safety
 /// The function is loaded.
-pub unsafe fn parameter_sizes(function: Function) -> Option<Vec<usize>> {
-    const INVALID_VALUE: c_int = 1;
-    let functions = Parameters::load().ok()?;
+pub unsafe fn parameter_sizes(function: sys::CUfunction) -> Option<Vec<usize>> {
+    // SAFETY: asked for by name alone, and not called by this type.
+    let known = unsafe { sys::culib().get::<unsafe extern "C" fn()>(b"cuFuncGetParamInfo") };
+    known.ok()?;
     let mut found = Vec::new();
     while found.len() < MOST_PARAMETERS {
         let (mut offset, mut size) = (0, 0);
-        let (at, to) = (&raw mut offset, &raw mut size);
         // SAFETY: the function is loaded, and both places outlive the call.
-        match unsafe { (functions.cuFuncGetParamInfo)(function, found.len(), at, to) } {
-            0 => found.push(size),
+        let status = unsafe {
+            sys::cuFuncGetParamInfo(function, found.len(), &raw mut offset, &raw mut size)
+        };
+        match status {
+            CUresult::CUDA_SUCCESS => found.push(size),
             // There is no parameter of this number. Without a first one nothing is read.
-            INVALID_VALUE if !found.is_empty() => return Some(found),
+            CUresult::CUDA_ERROR_INVALID_VALUE if !found.is_empty() => return Some(found),
             _ => return None,
         }
     }

@@ -1,14 +1,17 @@
 //! A case on the device: its tensors, and the launches of one call.
 
 use std::collections::BTreeSet;
+use std::ffi::c_uint;
 use std::time::Instant;
+
+use cudarc::driver::result;
+use cudarc::driver::sys;
 
 use super::argument::{self, ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
 use super::driver::{Device, Function, Memory, NAN_IN_EVERY_TYPE};
-use super::error::CudaError;
+use super::error::{CudaError, checked};
 use super::plan::{Arguments, Given, Plan, Step};
 use regatta_core::machine::{Launch, Structure};
-use regatta_probe::driver::Stream;
 use regatta_worker::attention::{Direction, Problem};
 use regatta_worker::units::Nanoseconds;
 
@@ -24,7 +27,7 @@ pub struct CudaCase {
     inputs: Vec<Memory>,
     forward: Vec<BoundLaunch>,
     backward: Vec<BoundLaunch>,
-    stream: Stream,
+    stream: sys::CUstream,
 }
 
 /// A kernel launch with everything bound.
@@ -36,10 +39,23 @@ struct BoundLaunch {
 }
 
 impl BoundLaunch {
-    fn run(&mut self, stream: Stream) -> Result<(), CudaError> {
-        // SAFETY: the arguments are laid out as the kernel's file says, and the memory that they
-        // point to lives as long as the case.
-        unsafe { self.function.launch(stream, self.grid, &mut self.arguments) }
+    fn run(&mut self, stream: sys::CUstream) -> Result<(), CudaError> {
+        let [x, y, z] = self.grid;
+        let shape = self.function.shape;
+        let [across, down, deep] = shape.block;
+        // SAFETY: the function is loaded, its arguments are laid out as its file says, and
+        // the memory they point to lives as long as the case.
+        let launched = unsafe {
+            result::launch_kernel(
+                self.function.handle,
+                (x, y, z),
+                (across, down, deep),
+                shape.shared_bytes as c_uint,
+                stream,
+                self.arguments.pointers(),
+            )
+        };
+        checked("cuLaunchKernel", launched)
     }
 
     fn record(&self) -> Launch {
@@ -48,7 +64,7 @@ impl BoundLaunch {
         Launch {
             name: self.name.clone(),
             grid: self.grid,
-            block: shape.threads,
+            block: shape.block,
             cluster: None,
             registers: Some(self.function.registers),
             shared_bytes: Some(shared.into()),
@@ -321,7 +337,7 @@ impl CudaCase {
     }
 }
 
-fn run(launches: &mut [BoundLaunch], stream: Stream) -> Result<(), CudaError> {
+fn run(launches: &mut [BoundLaunch], stream: sys::CUstream) -> Result<(), CudaError> {
     launches
         .iter_mut()
         .try_for_each(|launch| launch.run(stream))

@@ -4,10 +4,12 @@
 //! `attention::reference` in another place; the harness recomputes small problems and
 //! single elements by itself.
 
+use cudarc::driver::result;
+
 use super::argument::DeviceTensor;
 use super::case::{CudaCase, TensorSizes};
-use super::driver::{self, Device, Memory, NAN_IN_EVERY_TYPE, launch};
-use super::error::CudaError;
+use super::driver::{Device, Memory, NAN_IN_EVERY_TYPE, launch};
+use super::error::{CudaError, checked};
 use super::reference::{Extent, Heads, Reference, View};
 use crate::kernels::contract::contracts;
 use regatta_worker::attention::inputs::{Tensor, probe_indices};
@@ -181,7 +183,7 @@ fn difference(
     let grid = [BLOCKS, 1, 1];
     launch(device, kernel, dtype, grid, difference, None)?;
     device.synchronise()?;
-    let partials = partials.read(BLOCKS as usize * 4)?;
+    let partials: Vec<f64> = partials.read(0, BLOCKS as usize * 4)?;
     Ok(added(&partials, elements(result)))
 }
 
@@ -264,7 +266,8 @@ fn element(at: u64, dtype: Dtype) -> Result<f64, CudaError> {
     let mut bytes = [0u8; 4];
     let wanted = &mut bytes[..dtype.bytes() as usize];
     // SAFETY: an element of a live tensor, at its own offset.
-    unsafe { driver::read(wanted, at)? };
+    let read = unsafe { result::memcpy_dtoh_sync(wanted, at) };
+    checked("cuMemcpyDtoH", read)?;
     let half = u16::from_ne_bytes([bytes[0], bytes[1]]);
     Ok(match dtype {
         Dtype::F32 => f32::from_ne_bytes(bytes).into(),

@@ -3,45 +3,36 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_uint};
-use std::ptr;
 
-use regatta_probe::driver::{self, Driver, L2_CACHE_SIZE, Stream, cu};
+use cudarc::driver::result;
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
 use regatta_worker::attention::Dtype;
 
 use super::argument::{ArgumentList, ReferencePointers};
-use super::error::CudaError;
-use super::plan::{Code, DeviceLimits};
+use super::error::{CudaError, checked};
+use super::plan::{Code, Limits, Shape};
 use crate::kernels::arch::Arch;
-use crate::kernels::compile::{self, Image};
-use crate::kernels::contract::{BlockShape, Kernel};
+use crate::kernels::compile::{self, Compiler, Image};
+use crate::kernels::contract::Kernel;
 use crate::kernels::source::Source;
-
-/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
-pub const CAPABILITY_MAJOR: c_int = 75;
-/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR`.
-pub const CAPABILITY_MINOR: c_int = 76;
-const MULTIPROCESSOR_COUNT: c_int = 16;
-const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
-const STREAM_NON_BLOCKING: c_uint = 1;
-const OUT_OF_MEMORY: c_int = 2;
 
 /// Device 0 as CUDA counts, in its primary context, and one stream.
 pub struct Device {
-    driver: &'static Driver,
-    device: c_int,
-    stream: Stream,
+    device: sys::CUdevice,
+    stream: sys::CUstream,
     arch: Arch,
+    compiler: Compiler,
     /// What plans depend on.
-    pub limits: DeviceLimits,
+    pub limits: Limits,
     /// Of `Code::Own`.
     own: Option<Source>,
-    functions: HashMap<(Code, String, BlockShape), Function>,
+    functions: HashMap<(Code, String, Shape), Function>,
     modules: HashMap<Code, Module>,
 }
 
 /// The code of a file, loaded.
 struct Module {
-    handle: driver::Module,
+    handle: sys::CUmodule,
     /// CRC-32 of its cubin.
     code: u32,
     /// Its entry points, as the compiler told them.
@@ -51,9 +42,9 @@ struct Module {
 /// An entry point, loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
-    pub(super) handle: driver::Function,
+    pub(super) handle: sys::CUfunction,
     /// How its blocks are launched.
-    pub shape: BlockShape,
+    pub shape: Shape,
     /// Registers of a thread.
     pub registers: u32,
     /// Static shared memory of a block in bytes.
@@ -71,35 +62,42 @@ impl Device {
     ///
     /// # Errors
     /// No driver, no device, or one that does not answer.
-    pub fn open(own: Option<Source>) -> Result<Device, CudaError> {
-        let driver = Driver::get().map_err(|error| match error {
-            regatta_probe::Error::Unavailable(why) if !why.contains("undefined symbol") => {
-                CudaError::NoDriver
-            }
-            other => CudaError::NoDevice(other.to_string()),
-        })?;
-        let (mut device, mut context, mut stream) = (0, ptr::null_mut(), ptr::null_mut());
-        // SAFETY: here and below every out-pointer is to a live variable of the type that
-        // cuda.h gives. The primary context is kept until the process ends, as the clock does.
-        unsafe {
-            cu!(driver, cuDeviceGet(&raw mut device, 0))
-                .map_err(|error| CudaError::NoDevice(error.to_string()))?;
-            cu!(driver, cuDevicePrimaryCtxRetain(&raw mut context, device))?;
-            cu!(driver, cuCtxSetCurrent(context))?;
-            cu!(driver, cuStreamCreate(&raw mut stream, STREAM_NON_BLOCKING))?;
+    pub fn open(compiler: Compiler, own: Option<Source>) -> Result<Device, CudaError> {
+        // Asked first: without a driver every other function of cudarc panics.
+        // SAFETY: only opens a library, as every CUDA program does.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoDriver);
         }
-        let attribute = |attribute| attribute_of(driver, device, attribute);
-        let limits = DeviceLimits {
-            capability: (attribute(CAPABILITY_MAJOR)?, attribute(CAPABILITY_MINOR)?),
-            sms: attribute(MULTIPROCESSOR_COUNT)?,
-            l2_bytes: attribute(L2_CACHE_SIZE)?.into(),
-            shared_bytes: attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        let none = |error: CudaError| CudaError::NoDevice(error.to_string());
+        checked("cuInit", result::init()).map_err(none)?;
+        let device = checked("cuDeviceGet", result::device::get(0)).map_err(none)?;
+        // SAFETY: the device is the driver's own. The primary context is kept until the
+        // process ends, as the clock does.
+        unsafe {
+            let context = checked(
+                "cuDevicePrimaryCtxRetain",
+                result::primary_ctx::retain(device),
+            )?;
+            checked("cuCtxSetCurrent", result::ctx::set_current(context))?;
+        }
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
+        let stream = checked("cuStreamCreate", stream)?;
+        let attribute = |attribute| attribute_of(device, attribute);
+        use CUdevice_attribute as A;
+        let limits = Limits {
+            capability: (
+                attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            sms: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
+            shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         };
         Ok(Device {
-            driver,
             device,
             stream,
             arch: Arch::of_device(limits.capability.0, limits.capability.1),
+            compiler,
             limits,
             own,
             functions: HashMap::new(),
@@ -108,8 +106,16 @@ impl Device {
     }
 
     /// The stream that everything runs on.
-    pub fn stream(&self) -> Stream {
+    pub fn stream(&self) -> sys::CUstream {
         self.stream
+    }
+
+    /// Its marketing name.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn name(&self) -> Result<String, CudaError> {
+        checked("cuDeviceGetName", result::device::get_name(self.device))
     }
 
     /// All of its memory, in bytes.
@@ -117,10 +123,9 @@ impl Device {
     /// # Errors
     /// The driver's.
     pub fn memory_bytes(&self) -> Result<u64, CudaError> {
-        let mut bytes = 0;
-        // SAFETY: as in `open`.
-        unsafe { cu!(self.driver, cuDeviceTotalMem(&raw mut bytes, self.device))? };
-        Ok(bytes as u64)
+        // SAFETY: the device is the driver's own.
+        let bytes = unsafe { result::device::total_mem(self.device) };
+        Ok(checked("cuDeviceTotalMem", bytes)? as u64)
     }
 
     /// What of it is free now, in bytes.
@@ -128,9 +133,7 @@ impl Device {
     /// # Errors
     /// The driver's.
     pub fn free_bytes(&self) -> Result<u64, CudaError> {
-        let (mut free, mut all) = (0, 0);
-        // SAFETY: as in `open`.
-        unsafe { cu!(self.driver, cuMemGetInfo(&raw mut free, &raw mut all))? };
+        let (free, _) = checked("cuMemGetInfo", result::mem_get_info())?;
         Ok(free as u64)
     }
 
@@ -139,9 +142,10 @@ impl Device {
     /// # Errors
     /// The driver's.
     pub fn cuda_version(&self) -> Result<String, CudaError> {
-        let mut version = 0;
-        // SAFETY: as in `open`.
-        unsafe { cu!(self.driver, cuDriverGetVersion(&raw mut version))? };
+        let mut version: c_int = 0;
+        // SAFETY: writes one integer.
+        let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+        checked("cuDriverGetVersion", asked.result())?;
         Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
     }
 
@@ -151,7 +155,8 @@ impl Device {
     /// What went wrong on it: a kernel's fault shows here.
     pub fn synchronise(&self) -> Result<(), CudaError> {
         // SAFETY: the stream is ours and open.
-        unsafe { cu!(self.driver, cuStreamSynchronize(self.stream)) }.map_err(CudaError::from)
+        let done = unsafe { result::stream::synchronize(self.stream) };
+        checked("cuStreamSynchronize", done)
     }
 
     /// Memory for `bytes` bytes, of any content.
@@ -159,22 +164,18 @@ impl Device {
     /// # Errors
     /// When there is not enough.
     pub fn allocate(&self, bytes: u64) -> Result<Memory, CudaError> {
-        let (driver, mut pointer) = (self.driver, 0);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(16);
-        // SAFETY: as in `open`; the memory is freed once, by its owner.
-        match unsafe { cu!(driver, cuMemAlloc(&raw mut pointer, bytes)) } {
-            Ok(()) => Ok(Memory {
-                driver,
-                pointer,
-                bytes,
-            }),
-            Err(regatta_probe::Error::Cuda { code, .. }) if code == OUT_OF_MEMORY => {
+        // SAFETY: the memory is freed once, by its owner.
+        match unsafe { result::malloc_sync(bytes) } {
+            Ok(pointer) => Ok(Memory { pointer, bytes }),
+            Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                let (free, _) = checked("cuMemGetInfo", result::mem_get_info())?;
                 Err(CudaError::OutOfMemory {
                     wanted_mib: bytes >> 20,
-                    free_mib: (self.free_bytes()? >> 20) as usize,
+                    free_mib: free >> 20,
                 })
             }
-            Err(error) => Err(error.into()),
+            Err(error) => checked("cuMemAlloc", Err(error)),
         }
     }
 
@@ -186,7 +187,7 @@ impl Device {
         &mut self,
         file: Code,
         entry: &str,
-        shape: BlockShape,
+        shape: Shape,
     ) -> Result<Function, CudaError> {
         let key = (file, entry.to_owned(), shape);
         if let Some(function) = self.functions.get(&key) {
@@ -200,30 +201,29 @@ impl Device {
         let (handle, code) = (module.handle, module.code);
         let name = CString::new(entry)
             .map_err(|_| CudaError::Build(format!("`{entry}` is no kernel's name")))?;
-        let (driver, mut function) = (self.driver, ptr::null_mut());
-        // SAFETY: as in `open`; the module is loaded and never unloaded.
+        // SAFETY: the module is loaded and never unloaded.
         let function = unsafe {
-            cu!(
-                driver,
-                cuModuleGetFunction(&raw mut function, handle, name.as_ptr())
+            let handle = checked(
+                "cuModuleGetFunction",
+                result::module::get_function(handle, name),
             )?;
-            loaded(driver, function, shape, code)?
+            loaded(handle, shape, code)?
         };
         self.functions.insert(key, function);
         Ok(function)
     }
 
-    /// Who compiles, as cases are told apart by it: `nvrtc 13.0.88`; `none` where there is no
+    /// Who compiles, as cases are told apart by it: `nvrtc 13.0`; `none` where there is no
     /// compiler, and each case says why.
     pub fn compiler_version(&self) -> String {
-        let image = compile::compiled("inputs", self.arch);
+        let image = compile::compiled("inputs", self.arch, self.compiler);
         image.map_or_else(|_| "none".to_owned(), |image| image.compiler)
     }
 
     fn image(&self, file: Code) -> Result<Image, CudaError> {
         let image = match (file, &self.own) {
-            (Code::Ours(name), _) => compile::compiled(name, self.arch)?,
-            (Code::Own, Some(source)) => compile::image(source, self.arch, false)?,
+            (Code::Ours(name), _) => compile::compiled(name, self.arch, self.compiler)?,
+            (Code::Own, Some(source)) => compile::image(source, self.arch, self.compiler, false)?,
             (Code::Own, None) => {
                 return Err(CudaError::Build("this worker has no CUDA file".to_owned()));
             }
@@ -235,13 +235,11 @@ impl Device {
     fn module(&mut self, file: Code) -> Result<&Module, CudaError> {
         if !self.modules.contains_key(&file) {
             let image = self.image(file)?;
-            let (driver, mut handle) = (self.driver, ptr::null_mut());
-            let cubin = image.cubin.as_ptr().cast();
-            // SAFETY: as in `open`; a whole cubin, as the compiler wrote it.
-            unsafe { cu!(driver, cuModuleLoadData(&raw mut handle, cubin))? };
+            // SAFETY: a whole cubin, as the compiler wrote it.
+            let handle = unsafe { result::module::load_data(image.cubin.as_ptr().cast()) };
             let resources = image.resources.iter();
             let module = Module {
-                handle,
+                handle: checked("cuModuleLoadData", handle)?,
                 code: crc32fast::hash(&image.cubin),
                 entries: resources.map(|one| one.name.clone()).collect(),
             };
@@ -260,118 +258,46 @@ fn no_entry(entry: &str, entries: &[String]) -> CudaError {
     ))
 }
 
-/// A `CUdevice_attribute` of a device.
-///
-/// # Errors
-/// The driver's.
-pub fn attribute_of(driver: &Driver, device: c_int, attribute: c_int) -> Result<u32, CudaError> {
-    let mut value = 0;
-    // SAFETY: a live variable; the device is the driver's own.
-    unsafe {
-        cu!(
-            driver,
-            cuDeviceGetAttribute(&raw mut value, attribute, device)
-        )?;
-    }
-    Ok(value.unsigned_abs())
+fn attribute_of(device: sys::CUdevice, attribute: CUdevice_attribute) -> Result<u32, CudaError> {
+    // SAFETY: the device is the driver's own.
+    let value = unsafe { result::device::get_attribute(device, attribute) };
+    Ok(checked("cuDeviceGetAttribute", value)?.unsigned_abs())
 }
 
 /// Allows the block its shared memory, and reads what the code needs.
 ///
 /// # Safety
 /// The function is loaded.
-unsafe fn loaded(
-    driver: &Driver,
-    handle: driver::Function,
-    shape: BlockShape,
-    code: u32,
-) -> Result<Function, CudaError> {
-    // `CUfunction_attribute`.
-    const SHARED_SIZE_BYTES: c_int = 1;
-    const LOCAL_SIZE_BYTES: c_int = 3;
-    const NUM_REGS: c_int = 4;
-    const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
-    let attribute = |attribute: c_int| {
-        let mut value = 0;
-        // SAFETY: a live variable; the function is as demanded.
-        unsafe {
-            cu!(
-                driver,
-                cuFuncGetAttribute(&raw mut value, attribute, handle)
-            )?
-        };
-        Ok::<u32, CudaError>(value.unsigned_abs())
-    };
-    // Raised, never lowered: another launch of the same code may have more.
-    if attribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)? < shape.shared_bytes {
-        let bytes = shape.shared_bytes as c_int;
-        // SAFETY: as demanded.
-        unsafe {
-            cu!(
-                driver,
-                cuFuncSetAttribute(handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes)
-            )?;
-        }
-    }
-    let (mut blocks, threads) = (0, shape.count() as c_int);
-    let shared = shape.shared_bytes as usize;
-    // SAFETY: a live variable; the function is as demanded.
+unsafe fn loaded(handle: sys::CUfunction, shape: Shape, code: u32) -> Result<Function, CudaError> {
+    use CUfunction_attribute as A;
+    // SAFETY: as demanded.
     unsafe {
-        cu!(
-            driver,
-            cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, handle, threads, shared)
-        )?;
-    }
-    Ok(Function {
-        code,
-        handle,
-        shape,
-        registers: attribute(NUM_REGS)?,
-        static_shared_bytes: attribute(SHARED_SIZE_BYTES)?,
-        local_bytes: attribute(LOCAL_SIZE_BYTES)?,
-        blocks_per_sm: blocks.unsigned_abs(),
-    })
-}
-
-impl Function {
-    /// Queues a launch.
-    ///
-    /// # Errors
-    /// The driver's.
-    ///
-    /// # Safety
-    /// The arguments are laid out as the kernel's file says, and the memory that they point to
-    /// is alive until the stream is done.
-    pub unsafe fn launch(
-        &self,
-        stream: Stream,
-        [x, y, z]: [u32; 3],
-        arguments: &mut ArgumentList,
-    ) -> Result<(), CudaError> {
-        let driver = Driver::get()?;
-        let [across, down, deep] = self.shape.threads;
-        let shared = self.shape.shared_bytes;
-        let pointers = arguments.pointers().as_mut_ptr();
-        // SAFETY: the function is loaded; the rest is the caller's.
-        unsafe {
-            cu!(
-                driver,
-                cuLaunchKernel(
-                    self.handle,
-                    x,
-                    y,
-                    z,
-                    across,
-                    down,
-                    deep,
-                    shared,
-                    stream,
-                    pointers,
-                    ptr::null_mut()
-                )
-            )?;
+        let attribute = |attribute| {
+            let value = result::function::get_function_attribute(handle, attribute);
+            Ok::<u32, CudaError>(checked("cuFuncGetAttribute", value)?.unsigned_abs())
+        };
+        // Raised, never lowered: another launch of the same code may have more.
+        let most = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        if attribute(most)? < shape.shared_bytes {
+            let bytes = shape.shared_bytes as c_int;
+            let allowed = result::function::set_function_attribute(handle, most, bytes);
+            checked("cuFuncSetAttribute", allowed)?;
         }
-        Ok(())
+        let blocks = result::occupancy::max_active_block_per_multiprocessor(
+            handle,
+            shape.threads() as c_int,
+            shape.shared_bytes as usize,
+        );
+        Ok(Function {
+            code,
+            handle,
+            shape,
+            registers: attribute(A::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            static_shared_bytes: attribute(A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            local_bytes: attribute(A::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            blocks_per_sm: checked("cuOccupancyMaxActiveBlocksPerMultiprocessor", blocks)?
+                .unsigned_abs(),
+        })
     }
 }
 
@@ -379,9 +305,9 @@ impl Function {
 pub const NAN_IN_EVERY_TYPE: u8 = 0xFF;
 
 /// Device memory, freed when dropped.
+#[derive(Debug)]
 pub struct Memory {
-    driver: &'static Driver,
-    pub(super) pointer: driver::DevicePointer,
+    pub(super) pointer: sys::CUdeviceptr,
     pub(super) bytes: usize,
 }
 
@@ -400,47 +326,32 @@ impl Memory {
     ///
     /// # Errors
     /// The driver's.
-    pub fn fill(&mut self, byte: u8, stream: Stream) -> Result<(), CudaError> {
-        let (driver, pointer, bytes) = (self.driver, self.pointer, self.bytes);
+    pub fn fill(&mut self, byte: u8, stream: sys::CUstream) -> Result<(), CudaError> {
         // SAFETY: the memory is ours and this large.
-        unsafe { cu!(driver, cuMemsetD8Async(pointer, byte, bytes, stream)) }
-            .map_err(CudaError::from)
+        let filled = unsafe { result::memset_d8_async(self.pointer, byte, self.bytes, stream) };
+        checked("cuMemsetD8Async", filled)
     }
 
     /// Copies the first elements to the host, once the stream is done.
     ///
     /// # Errors
     /// The driver's.
-    pub fn read(&self, count: usize) -> Result<Vec<f64>, CudaError> {
-        let mut values = vec![0.0; count];
-        assert!(
-            size_of_val(values.as_slice()) <= self.bytes,
-            "reads beyond device memory"
-        );
-        // SAFETY: inside the memory, as just checked; any bits are a number.
-        unsafe { read(&mut values, self.pointer)? };
+    pub fn read<T: Copy + Default>(&self, from: u64, count: usize) -> Result<Vec<T>, CudaError> {
+        let mut values = vec![T::default(); count];
+        let end = from as usize + size_of_val(values.as_slice());
+        assert!(end <= self.bytes, "reads beyond device memory");
+        // SAFETY: inside the memory, as just checked; any bits are a T for the number
+        // types this is used with.
+        let read = unsafe { result::memcpy_dtoh_sync(&mut values, self.pointer + from) };
+        checked("cuMemcpyDtoH", read)?;
         Ok(values)
     }
-}
-
-/// Copies from the device to the host.
-///
-/// # Errors
-/// The driver's.
-///
-/// # Safety
-/// So much of device memory is alive there, and any bits are a `T`.
-pub unsafe fn read<T>(into: &mut [T], from: u64) -> Result<(), CudaError> {
-    let (driver, bytes) = (Driver::get()?, size_of_val(into));
-    let into = into.as_mut_ptr().cast();
-    // SAFETY: the caller's.
-    unsafe { cu!(driver, cuMemcpyDtoH(into, from, bytes)) }.map_err(CudaError::from)
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: ours, freed once. After a fault this fails and nobody can help it.
-        let _ = unsafe { cu!(self.driver, cuMemFree(self.pointer)) };
+        let _ = unsafe { result::free_sync(self.pointer) };
     }
 }
 
@@ -457,13 +368,25 @@ pub fn launch<T: Copy + 'static>(
     second: Option<ReferencePointers>,
 ) -> Result<(), CudaError> {
     let entry = kernel.entry(dtype.name(), kernel.tile());
-    let shape = kernel.tile().block();
+    let shape = Shape::along_x(kernel.tile().block());
     let function = device.function(Code::Ours(kernel.file), &entry, shape)?;
     let mut arguments = ArgumentList::default().push(argument);
     if let Some(results) = second {
         arguments = arguments.push(results);
     }
+    let [x, y, z] = grid;
+    let [across, down, deep] = shape.block;
     // SAFETY: the arguments are laid out as the kernel's file says, and the driver copies
     // them before it returns; the memory they point to is alive until the next wait.
-    unsafe { function.launch(device.stream(), grid, &mut arguments) }
+    let launched = unsafe {
+        result::launch_kernel(
+            function.handle,
+            (x, y, z),
+            (across, down, deep),
+            shape.shared_bytes as c_uint,
+            device.stream(),
+            arguments.pointers(),
+        )
+    };
+    checked("cuLaunchKernel", launched)
 }

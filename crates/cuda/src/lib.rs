@@ -18,7 +18,7 @@ mod samples;
 mod worker;
 
 pub use own::{Own, source};
-pub use plan::{DeviceLimits, Offer, PlanRequest};
+pub use plan::{Asked, Limits, Offer};
 pub use worker::CudaWorker;
 
 /// The name of the worker of our own kernels.

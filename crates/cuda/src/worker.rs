@@ -18,10 +18,14 @@ use super::case::{self, CudaCase};
 use super::check::{self, ComparedResult};
 use super::driver::Device;
 use super::error::CudaError;
-use super::plan::{Offer, Ours, PlanRequest};
+use super::plan::{Asked, Offer, Ours};
 use super::reference::{Extent, Reference, reference_bytes};
 use super::samples::{self, TakenSamples};
+use crate::kernels::compile::Compiler;
 use crate::kernels::source::Source;
+
+/// Names the compiler, `nvrtc` (default) or `nvcc`; set in a suite's environment.
+const COMPILER: &str = "REGATTA_COMPILER";
 
 const NO_CASE: &str = "no case is prepared";
 
@@ -70,9 +74,12 @@ impl Default for CudaWorker {
 
 impl OpenDevice {
     fn new(own: Option<Source>) -> Result<OpenDevice, Refusal> {
-        let device = Device::open(own).map_err(refusal)?;
+        let asked = std::env::var(COMPILER).ok().filter(|word| !word.is_empty());
+        let compiler = asked.map_or(Ok(Compiler::default()), |word| word.parse());
+        let compiler = compiler.map_err(|error| Refusal::Failed(format!("{COMPILER}: {error}")))?;
+        let device = Device::open(compiler, own).map_err(refusal)?;
         // SAFETY: the stream lives as long as the device, which is dropped after.
-        let timed = unsafe { Cuda::open(0, device.stream()) };
+        let timed = unsafe { Cuda::open(0, device.stream().cast()) };
         let mut clock = timed
             .and_then(|timed| Clock::new(timed, Settings::default()))
             .map_err(|error| refusal(error.into()))?;
@@ -92,7 +99,7 @@ impl OpenDevice {
         let unsupported = Refusal::Unsupported;
         let validated = request.problem.clone().validated();
         let problem = validated.map_err(|error| unsupported(error.to_string()))?;
-        let asked = PlanRequest {
+        let asked = Asked {
             problem: &problem,
             params: &request.params,
             limits: self.device.limits,
@@ -251,7 +258,7 @@ impl OpenDevice {
         ];
         Ok(protocol::Device {
             kind: DeviceKind::Cuda.to_string(),
-            name: self.clock.device().name()?,
+            name: self.device.name()?,
             memory_bytes: Bytes(self.device.memory_bytes()?),
             facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),
         })

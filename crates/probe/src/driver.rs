@@ -1,5 +1,5 @@
 //! Shared libraries opened at run time, so that nothing has to be there at build time, and the
-//! CUDA driver's functions that the clock and the `cuda` worker need.
+//! CUDA driver's functions that the clock needs.
 //!
 //! Reference: <https://docs.nvidia.com/cuda/cuda-driver-api/>.
 
@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 
 // Part of the C library on every Unix; declared here rather than through a crate,
 // see Cargo.toml: foreign processes load this library, and a build script compiles it by
-// one call of rustc.
+// one call of rustc. So the driver's binding is this table, and not cudarc's, which the `cuda`
+// worker has.
 unsafe extern "C" {
     fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void;
     fn dlsym(library: *mut c_void, symbol: *const c_char) -> *mut c_void;
@@ -30,10 +31,7 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Opens a library by its plain name, through the loader's usual search, or by its path.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] with the loader's words.
+    /// Opens a library by its plain name, through the loader's usual search.
     pub fn open(name: &CStr) -> Result<Self> {
         // SAFETY: the name ends with a NUL; constructors of the driver's libraries are
         // what every CUDA program runs.
@@ -45,9 +43,6 @@ impl Library {
     }
 
     /// Address of the first of these symbols that the library has.
-    ///
-    /// # Errors
-    /// As [`Library::open`].
     pub fn symbol(&self, names: &[&CStr]) -> Result<*mut c_void> {
         for name in names {
             // SAFETY: the library is open for good, the name ends with a NUL.
@@ -75,28 +70,21 @@ fn last_error(about: &CStr) -> String {
 ///
 /// After the name come the symbols to try, best first: the driver keeps an old
 /// interface under the plain name and puts the present one behind `_v2`.
-#[macro_export]
 macro_rules! functions {
     ($(#[$doc:meta])* $table:ident, $file:literal, $status:ty;
      $($name:ident [$($symbol:literal),+] ($($argument:ty),* $(,)?);)+) => {
         $(#[$doc])*
-        #[allow(non_snake_case, missing_docs)]
+        #[allow(non_snake_case)]
         pub struct $table { $(pub $name: unsafe extern "C" fn($($argument),*) -> $status,)+ }
 
         impl $table {
             /// Opens the library and finds every function.
-            ///
-            /// # Errors
-            /// The library or a function is not there.
             #[allow(dead_code)]
             pub fn load() -> $crate::Result<Self> {
                 Self::find_in($crate::driver::Library::open($file)?)
             }
 
             /// Finds every function in a library that is open.
-            ///
-            /// # Errors
-            /// A function is not there.
             pub fn find_in(library: $crate::driver::Library) -> $crate::Result<Self> {
                 Ok(Self {
                     $($name: {
@@ -115,42 +103,32 @@ macro_rules! functions {
         }
     };
 }
-pub use functions;
+pub(crate) use functions;
 
-/// `CUcontext`.
+/// Opaque pointers of cuda.h.
 pub type Context = *mut c_void;
-/// `CUstream`.
 pub type Stream = *mut c_void;
-/// `CUevent`.
 pub type Event = *mut c_void;
-/// `CUmodule`.
 pub type Module = *mut c_void;
-/// `CUfunction`.
 pub type Function = *mut c_void;
-/// `CUgraph`.
 pub type GraphHandle = *mut c_void;
-/// `CUgraphExec`.
 pub type GraphExec = *mut c_void;
 /// Address in the device's memory.
 pub type DevicePointer = u64;
 
-/// `CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE`.
 pub const L2_CACHE_SIZE: c_int = 38;
-pub(crate) const MEM_HOST_ALLOC_PORTABLE: c_uint = 1;
-pub(crate) const MEM_HOST_ALLOC_DEVICEMAP: c_uint = 2;
-pub(crate) const STREAM_WAIT_VALUE_GEQ: c_uint = 0;
-pub(crate) const EVENT_DEFAULT: c_uint = 0;
-pub(crate) const CAPTURE_MODE_THREAD_LOCAL: c_int = 1;
+pub const MEM_HOST_ALLOC_PORTABLE: c_uint = 1;
+pub const MEM_HOST_ALLOC_DEVICEMAP: c_uint = 2;
+pub const STREAM_WAIT_VALUE_GEQ: c_uint = 0;
+pub const EVENT_DEFAULT: c_uint = 0;
+pub const CAPTURE_MODE_THREAD_LOCAL: c_int = 1;
 
 functions! {
     /// libcuda, under the names of cuda.h without their version suffix.
     Driver, c"libcuda.so.1", c_int;
     cuInit [c"cuInit"] (c_uint);
-    cuDriverGetVersion [c"cuDriverGetVersion"] (*mut c_int);
     cuGetErrorName [c"cuGetErrorName"] (c_int, *mut *const c_char);
     cuDeviceGet [c"cuDeviceGet"] (*mut c_int, c_int);
-    cuDeviceGetCount [c"cuDeviceGetCount"] (*mut c_int);
-    cuDeviceTotalMem [c"cuDeviceTotalMem_v2"] (*mut usize, c_int);
     cuDeviceGetName [c"cuDeviceGetName"] (*mut c_char, c_int, c_int);
     cuDeviceGetAttribute [c"cuDeviceGetAttribute"] (*mut c_int, c_int, c_int);
     cuDeviceGetPCIBusId [c"cuDeviceGetPCIBusId"] (*mut c_char, c_int, c_int);
@@ -159,17 +137,13 @@ functions! {
     cuCtxSetCurrent [c"cuCtxSetCurrent"] (Context);
     cuCtxGetDevice [c"cuCtxGetDevice"] (*mut c_int);
     cuCtxSynchronize [c"cuCtxSynchronize"] ();
-    cuMemGetInfo [c"cuMemGetInfo_v2"] (*mut usize, *mut usize);
     cuMemAlloc [c"cuMemAlloc_v2"] (*mut DevicePointer, usize);
     cuMemFree [c"cuMemFree_v2"] (DevicePointer);
     cuMemHostAlloc [c"cuMemHostAlloc"] (*mut *mut c_void, usize, c_uint);
     cuMemFreeHost [c"cuMemFreeHost"] (*mut c_void);
     cuMemHostGetDevicePointer [c"cuMemHostGetDevicePointer_v2"] (*mut DevicePointer, *mut c_void, c_uint);
     cuMemcpyDtoH [c"cuMemcpyDtoH_v2"] (*mut c_void, DevicePointer, usize);
-    cuMemsetD8Async [c"cuMemsetD8Async"] (DevicePointer, u8, usize, Stream);
     cuMemsetD32Async [c"cuMemsetD32Async"] (DevicePointer, c_uint, usize, Stream);
-    cuStreamCreate [c"cuStreamCreate"] (*mut Stream, c_uint);
-    cuStreamSynchronize [c"cuStreamSynchronize"] (Stream);
     cuStreamWaitValue32 [c"cuStreamWaitValue32_v2", c"cuStreamWaitValue32"] (Stream, DevicePointer, u32, c_uint);
     cuEventCreate [c"cuEventCreate"] (*mut Event, c_uint);
     cuEventRecord [c"cuEventRecord"] (Event, Stream);
@@ -179,9 +153,6 @@ functions! {
     cuModuleLoadData [c"cuModuleLoadData"] (*mut Module, *const c_void);
     cuModuleGetFunction [c"cuModuleGetFunction"] (*mut Function, Module, *const c_char);
     cuModuleUnload [c"cuModuleUnload"] (Module);
-    cuFuncGetAttribute [c"cuFuncGetAttribute"] (*mut c_int, c_int, Function);
-    cuFuncSetAttribute [c"cuFuncSetAttribute"] (Function, c_int, c_int);
-    cuOccupancyMaxActiveBlocksPerMultiprocessor [c"cuOccupancyMaxActiveBlocksPerMultiprocessor"] (*mut c_int, Function, c_int, usize);
     cuLaunchKernel [c"cuLaunchKernel"] (
         Function, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream,
         *mut *mut c_void, *mut *mut c_void,
@@ -196,9 +167,6 @@ functions! {
 
 impl Driver {
     /// The driver, loaded and initialised once in the process.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] without its library, or what `cuInit` says.
     pub fn get() -> Result<&'static Self> {
         static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
         let loaded = DRIVER.get_or_init(|| {
@@ -211,9 +179,6 @@ impl Driver {
     }
 
     /// An error that names the function and the driver's word for the code.
-    ///
-    /// # Errors
-    /// When the code is not 0.
     pub fn check(&self, function: &'static str, code: c_int) -> Result<()> {
         if code == 0 {
             return Ok(());
@@ -233,11 +198,10 @@ impl Driver {
 }
 
 /// Calls a driver function by name and turns its status into a `Result`.
-#[macro_export]
 macro_rules! cu {
     ($driver:expr, $function:ident($($argument:expr),* $(,)?)) => {{
         let driver: &$crate::driver::Driver = $driver;
         driver.check(stringify!($function), (driver.$function)($($argument),*))
     }};
 }
-pub use cu;
+pub(crate) use cu;

@@ -14,7 +14,7 @@ pub mod census;
 pub mod clock;
 pub mod counters;
 pub mod cuda;
-pub mod driver;
+mod driver;
 pub mod error;
 pub mod gate;
 mod kernels;

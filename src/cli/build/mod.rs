@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -17,9 +18,10 @@ use table::{FileOutcome, rows};
 
 use super::{Ended, Stop, indented, note, print, progress};
 use regatta_core::record::built::Built;
-use regatta_cuda::kernels::arch::{self, Arch};
-use regatta_cuda::kernels::compile::{BuildError, image};
-use regatta_cuda::kernels::ledger::{BuiltFiles, Ledger, LedgerComparison};
+use regatta_cuda::kernels::arch::Arch;
+use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
+use regatta_cuda::kernels::device;
+use regatta_cuda::kernels::ledger::{Built as Compiled, Comparison, Ledger};
 use regatta_cuda::kernels::ledger_file as stored;
 use regatta_cuda::kernels::source::{FILES, Source};
 
@@ -43,6 +45,10 @@ pub struct BuildArgs {
     /// By default those of the baseline, or of the GPUs here, or else sm_80,sm_90a,sm_100.
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<Arch>,
+
+    /// nvrtc or nvcc [default: that of the baseline, or nvrtc]
+    #[arg(long, value_parser = compilers(), hide_possible_values = true)]
+    compiler: Option<Compiler>,
 
     /// Compile even what the cache has
     #[arg(long)]
@@ -71,6 +77,7 @@ impl BuildArgs {
         let given = [
             (self.files.len() > 1, "another file"),
             (!self.arch.is_empty(), "--arch"),
+            (self.compiler.is_some(), "--compiler"),
             (self.no_cache, "--no-cache"),
             (self.save.is_some(), "--save"),
             (self.baseline.is_some(), "--baseline"),
@@ -79,6 +86,11 @@ impl BuildArgs {
             .into_iter()
             .find_map(|(given, word)| given.then_some(word))
     }
+}
+
+fn compilers() -> impl TypedValueParser<Value = Compiler> {
+    PossibleValuesParser::new(Compiler::ALL.map(Compiler::name))
+        .try_map(|name| name.parse::<Compiler>())
 }
 
 /// Runs the command.
@@ -98,14 +110,15 @@ pub fn run(args: &BuildArgs) -> Ended {
     let base = base.map_err(Stop::usage)?;
     let sources = sources(&args.files)?;
     let archs = archs(args, base.as_ref());
+    let compiler = args.compiler.unwrap_or_else(|| compiler_of(base.as_ref()));
     let jobs = jobs(args, &sources, &archs)?;
     let began = Instant::now();
-    let outcomes = built(&jobs, args)?;
+    let outcomes = built(&jobs, compiler, args)?;
     let wall_ns = began.elapsed().into();
     let took = compiles(&outcomes).then_some(Built { wall_ns });
 
     let rows = outcomes.iter().flat_map(rows);
-    let ledger = Ledger::new(&compiler_name(&outcomes), rows);
+    let ledger = Ledger::new(&compiler_name(&outcomes, compiler), rows);
     let failed = outcomes.iter().any(|outcome| outcome.image.is_err());
     let comparison = base.map(|base| base.compare(&ledger, &compiled(&outcomes)));
     show(
@@ -161,7 +174,7 @@ fn archs(args: &BuildArgs, base: Option<&Ledger>) -> Vec<Arch> {
         archs = rows.map(|id| id.arch).collect();
     }
     if archs.is_empty() {
-        archs = arch::present();
+        archs = device::present();
     }
     if archs.is_empty() {
         archs = vec![Arch::SM_80, Arch::SM_90A, Arch::SM_100];
@@ -169,6 +182,11 @@ fn archs(args: &BuildArgs, base: Option<&Ledger>) -> Vec<Arch> {
     archs.sort();
     archs.dedup();
     archs
+}
+
+fn compiler_of(base: Option<&Ledger>) -> Compiler {
+    let name = base.and_then(|base| base.compiler.split(' ').next());
+    name.and_then(|name| name.parse().ok()).unwrap_or_default()
 }
 
 type Job<'a> = (&'a Source, Arch);
@@ -203,10 +221,10 @@ fn jobs<'a>(args: &BuildArgs, sources: &'a [Source], archs: &[Arch]) -> Result<V
 
 /// Compiles on every core. Missing compilers, unknown architectures and folders that
 /// cannot be written are nobody's kernel's fault and end the command.
-fn built(jobs: &[Job], args: &BuildArgs) -> Result<Vec<FileOutcome>, Stop> {
+fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileOutcome>, Stop> {
     let steps = progress::Steps::new(jobs.len(), args.quiet || args.json);
     let build = |(source, arch): &Job| {
-        let image = image(source, *arch, args.no_cache);
+        let image = image(source, *arch, compiler, args.no_cache);
         steps.step(&format!("{} {arch}", source.name));
         FileOutcome {
             file: source.name.clone(),
@@ -237,27 +255,27 @@ fn compiles(outcomes: &[FileOutcome]) -> bool {
     images.any(|image| !image.cached)
 }
 
-fn compiled(outcomes: &[FileOutcome]) -> BuiltFiles {
+fn compiled(outcomes: &[FileOutcome]) -> Compiled {
     let done = outcomes.iter().filter(|outcome| outcome.image.is_ok());
     done.map(|outcome| (outcome.file.clone(), outcome.arch))
         .collect()
 }
 
 /// Name and version, or the name alone when nothing compiled.
-fn compiler_name(outcomes: &[FileOutcome]) -> String {
+fn compiler_name(outcomes: &[FileOutcome], compiler: Compiler) -> String {
     let mut images = outcomes
         .iter()
         .filter_map(|outcome| outcome.image.as_ref().ok());
     images
         .next()
-        .map_or_else(|| "nvrtc".to_owned(), |image| image.compiler.clone())
+        .map_or_else(|| compiler.to_string(), |image| image.compiler.clone())
 }
 
 fn show(
     args: &BuildArgs,
     outcomes: &[FileOutcome],
     ledger: &Ledger,
-    (took, comparison): (Option<&Built>, Option<&Result<LedgerComparison, String>>),
+    (took, comparison): (Option<&Built>, Option<&Result<Comparison, String>>),
 ) -> Result<(), Stop> {
     if args.json {
         let mut text = answer(outcomes, ledger, comparison);
@@ -279,7 +297,7 @@ fn show(
 fn answer(
     outcomes: &[FileOutcome],
     ledger: &Ledger,
-    comparison: Option<&Result<LedgerComparison, String>>,
+    comparison: Option<&Result<Comparison, String>>,
 ) -> Value {
     let builds: Vec<Value> = outcomes
         .iter()

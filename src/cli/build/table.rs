@@ -7,7 +7,7 @@ use owo_colors::{OwoColorize, Style};
 use crate::cli::indented;
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::compile::{BuildError, Image};
-use regatta_cuda::kernels::ledger::{LedgerComparison, LedgerRow};
+use regatta_cuda::kernels::ledger::{Comparison, Row};
 use regatta_report::text::{clean, one_line, shorten, shorten_middle};
 use regatta_worker::units::{NONE, Nanoseconds, counted};
 
@@ -24,11 +24,11 @@ pub struct FileOutcome {
 }
 
 /// The rows of a ledger for its entry points.
-pub fn rows(outcome: &FileOutcome) -> Vec<LedgerRow> {
+pub fn rows(outcome: &FileOutcome) -> Vec<Row> {
     let image = outcome.image.as_ref().ok();
     let resources = image.into_iter().flat_map(|image| &image.resources);
     resources
-        .map(|resources| LedgerRow::new(&outcome.file, outcome.arch, resources))
+        .map(|resources| Row::new(&outcome.file, outcome.arch, resources))
         .collect()
 }
 
@@ -66,7 +66,7 @@ fn bad() -> Style {
     Style::new().red().bold()
 }
 
-fn entry(row: &LedgerRow) -> String {
+fn entry(row: &Row) -> String {
     let taken = &row.resources;
     let spilled = match (taken.spill_stores, taken.spill_loads) {
         (0, 0) => "0".to_owned(),
@@ -140,7 +140,7 @@ fn closing(outcomes: &[FileOutcome], compiler: &str) -> String {
 }
 
 /// What changed against a ledger, ending in a line feed.
-pub fn comparison(comparison: &LedgerComparison) -> String {
+pub fn comparison(comparison: &Comparison) -> String {
     let mut text = String::new();
     let mut section = |name: &str, style: Style, lines: Vec<String>| {
         if lines.is_empty() {
@@ -199,7 +199,7 @@ mod tests {
     fn outcomes() -> Vec<FileOutcome> {
         let image = Image {
             cubin: Vec::new(),
-            compiler: "nvrtc 13.0.88".to_owned(),
+            compiler: "nvcc 13.0.88".to_owned(),
             resources: vec![
                 taken("flash_mma_forward_bf16_d128", 255, 12_400),
                 taken(
@@ -234,22 +234,21 @@ mod tests {
 
     #[test]
     fn builds_fit_a_terminal() {
-        let text = clean(&builds(&outcomes(), "nvrtc 13.0.88"));
+        let text = clean(&builds(&outcomes(), "nvcc 13.0.88"));
         assert!(text.lines().all(|line| width(line) <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
 
     #[test]
     fn what_changed_is_named_with_before_and_after() {
-        let row =
-            |name, registers| LedgerRow::new("flash_mma", Arch::SM_90A, &taken(name, registers, 0));
+        let row = |name, registers| Row::new("flash_mma", Arch::SM_90A, &taken(name, registers, 0));
         let (first, second) = ("flash_mma_forward_bf16_d128", "flash_mma_forward_bf16_d64");
         let base = [row(first, 168), row(second, 168), row("gone", 32)];
         let head = [row(first, 240), row(second, 160), row("new", 32)];
         let built = [("flash_mma".to_owned(), Arch::SM_90A)].into();
-        let base = Ledger::new("nvrtc 13.0.88", base);
+        let base = Ledger::new("nvcc 13.0.88", base);
         let compared = base
-            .compare(&Ledger::new("nvrtc 13.0.88", head), &built)
+            .compare(&Ledger::new("nvcc 13.0.88", head), &built)
             .unwrap();
         insta::assert_snapshot!(clean(&comparison(&compared)));
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::finding::{Check, CheckState};
 use regatta_core::record::baseline::Store;
 use regatta_core::suite::environment::Environment;
+use regatta_cuda::kernels::compile::Compiler;
 use regatta_cuda::kernels::toolkit;
 use regatta_measure::command;
 use regatta_measure::environments::{PythonEnvironment, interpreter_of};
@@ -30,19 +31,22 @@ pub(super) fn gpu_driver() -> Check {
     }
 }
 
-pub(super) fn compiler() -> Check {
-    const WHAT: &str = "CUDA's run-time compiler (nvrtc)";
-    let found = match toolkit::here() {
-        Ok(toolkit) => Check::new(WHAT, CheckState::Ok, toolkit.program.display().to_string()),
+pub(super) fn compiler(compiler: Compiler) -> Check {
+    let (what, name) = match compiler {
+        Compiler::Nvrtc => ("CUDA's run-time compiler (nvrtc)", "nvrtc"),
+        Compiler::Nvcc => ("CUDA's compiler (nvcc)", "nvcc"),
+    };
+    let found = match toolkit::here(compiler) {
+        Ok(toolkit) => Check::new(what, CheckState::Ok, toolkit.program.display().to_string()),
         // The last line is what to do.
         Err(why) => Check::new(
-            WHAT,
+            what,
             CheckState::Absent,
             "not found, so not for `regatta build`",
         )
         .helped_by(why.lines().last().unwrap_or_default()),
     };
-    found.called("nvrtc")
+    found.called(name)
 }
 
 /// Whether Python workers can be given the gated clock.

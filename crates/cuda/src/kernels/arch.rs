@@ -1,12 +1,9 @@
-//! The architectures that kernels are compiled for, and those of the GPUs that are here.
+//! The architectures that kernels are compiled for.
 
 use std::fmt;
 use std::str::FromStr;
 
-use regatta_probe::driver::{Driver, cu};
 use serde::{Deserialize, Serialize};
-
-use crate::driver::{CAPABILITY_MAJOR, CAPABILITY_MINOR, attribute_of};
 
 /// What a cubin runs on: a compute capability, and whether it uses what only that one
 /// has. Written as compilers write it: `sm_80`, `sm_90a`.
@@ -35,7 +32,7 @@ pub enum Features {
 
 /// Why a text names no architecture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no architecture; write `sm_80`, `sm_90a` or `sm_100`, as CUDA's compilers do")]
+#[error("`{0}` is no architecture; write `sm_80`, `sm_90a` or `sm_100`, as nvcc does")]
 pub struct NoArch(String);
 
 impl Arch {
@@ -114,34 +111,6 @@ impl TryFrom<String> for Arch {
     fn try_from(text: String) -> Result<Arch, NoArch> {
         text.parse()
     }
-}
-
-/// What to compile for each GPU of this machine, each architecture once, sorted. Empty
-/// without a driver or a GPU, or where the driver does not start.
-pub fn present() -> Vec<Arch> {
-    let Ok(driver) = Driver::get() else {
-        return Vec::new();
-    };
-    let mut count = 0;
-    // SAFETY: a live variable; where this fails it stays 0.
-    let _ = unsafe { cu!(driver, cuDeviceGetCount(&raw mut count)) };
-    let mut archs: Vec<Arch> = (0..count)
-        .filter_map(|ordinal| of_ordinal(driver, ordinal))
-        .collect();
-    archs.sort();
-    archs.dedup();
-    archs
-}
-
-fn of_ordinal(driver: &Driver, ordinal: i32) -> Option<Arch> {
-    let mut device = 0;
-    // SAFETY: a live variable.
-    unsafe { cu!(driver, cuDeviceGet(&raw mut device, ordinal)).ok()? };
-    let read = |attribute| attribute_of(driver, device, attribute).ok();
-    Some(Arch::of_device(
-        read(CAPABILITY_MAJOR)?,
-        read(CAPABILITY_MINOR)?,
-    ))
 }
 
 #[cfg(test)]

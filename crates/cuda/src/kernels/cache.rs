@@ -20,13 +20,13 @@ use regatta_core::output;
 /// Part of every name: another format is another name.
 const FORMAT: &str = "regatta kernel image 1";
 
-/// Images kept of one file and architecture: those of the last few versions of
+/// Images kept of one file, architecture and compiler: those of the last few versions of
 /// the source.
 const KEPT: usize = 8;
 
 /// Where an image lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImageKey {
+pub struct Key {
     /// What the image is of, for people, and for finding its older versions.
     label: String,
     hash: u128,
@@ -41,16 +41,16 @@ struct Head {
     cubin_bytes: usize,
 }
 
-impl ImageKey {
+impl Key {
     /// The key of what follows from these texts.
-    pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> ImageKey {
+    pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> Key {
         let mut hash = Fnv::default();
         for text in std::iter::once(FORMAT).chain(texts) {
             // Lengths keep "ab","c" and "a","bc" apart.
             hash.add(&text.len().to_le_bytes());
             hash.add(text.as_bytes());
         }
-        ImageKey {
+        Key {
             label: label.to_owned(),
             hash: hash.0,
         }
@@ -67,7 +67,7 @@ impl ImageKey {
 }
 
 /// The image of a key, or nothing when it is absent or damaged.
-pub fn load(folder: &Path, key: &ImageKey) -> Option<Image> {
+pub fn load(folder: &Path, key: &Key) -> Option<Image> {
     let bytes = input::bytes(&key.path(folder), input::IMAGE).ok()?;
     let (body, sum) = bytes.split_last_chunk::<4>()?;
     if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
@@ -90,7 +90,7 @@ pub fn load(folder: &Path, key: &ImageKey) -> Option<Image> {
 ///
 /// # Errors
 /// When the folder cannot be written.
-pub fn store(folder: &Path, key: &ImageKey, image: &Image) -> io::Result<()> {
+pub fn store(folder: &Path, key: &Key, image: &Image) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let head = Head {
         compiler: image.compiler.clone(),
@@ -109,7 +109,7 @@ pub fn store(folder: &Path, key: &ImageKey, image: &Image) -> io::Result<()> {
 }
 
 /// Removes all but the newest images of a key's label. What cannot be removed stays.
-fn forget_oldest(folder: &Path, key: &ImageKey) {
+fn forget_oldest(folder: &Path, key: &Key) {
     let prefix = key.prefix();
     // The hash is all that may follow: `flash_mma-` is no prefix of flash_mma_backward's.
     let length = prefix.len() + 32 + ".image".len();
@@ -157,7 +157,7 @@ mod tests {
     fn image(cubin: &[u8]) -> Image {
         Image {
             cubin: cubin.to_vec(),
-            compiler: "nvrtc 13.0.88".to_owned(),
+            compiler: "nvcc 13.0.88".to_owned(),
             resources: vec![Resources {
                 name: "k".to_owned(),
                 registers: 40,
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn images_read_back_and_damage_is_absence() {
         let folder = tempfile::tempdir().unwrap();
-        let key = ImageKey::new("naive-sm_80", ["a", "b"]);
+        let key = Key::new("naive-sm_80-nvcc", ["a", "b"]);
         assert!(load(folder.path(), &key).is_none());
         let cubin: Vec<u8> = (0..=255).collect();
         store(folder.path(), &key, &image(&cubin)).unwrap();
@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn only_the_last_versions_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let neighbour = ImageKey::new("naive_more-sm_80", ["1"]);
+        let neighbour = Key::new("naive_more-sm_80-nvcc", ["1"]);
         store(folder.path(), &neighbour, &image(b"x")).unwrap();
-        let keys: Vec<ImageKey> = (0..KEPT + 3)
-            .map(|version| ImageKey::new("naive-sm_80", [version.to_string().as_str()]))
+        let keys: Vec<Key> = (0..KEPT + 3)
+            .map(|version| Key::new("naive-sm_80-nvcc", [version.to_string().as_str()]))
             .collect();
         for (age, key) in keys.iter().enumerate() {
             store(folder.path(), key, &image(b"x")).unwrap();

@@ -1,21 +1,22 @@
 //! A kernel file becomes code for a device, through the cache.
 
-use std::io;
+use std::str::FromStr;
 use std::time::Instant;
+use std::{fmt, io};
 
 use super::arch::Arch;
-use super::cache::{self, ImageKey};
+use super::cache::{self, Key};
 use super::resources::Resources;
 use super::source::{FILES, Source};
 use super::toolkit::{self, Toolkit};
-use super::{nvrtc, resources};
+use super::{nvcc, nvrtc, resources};
 
 /// Code for a kernel file of the binary, by its name without the ending. Compiled when the
 /// cache has none; otherwise no compiler is opened or started.
 ///
 /// # Errors
 /// See [`BuildError`].
-pub fn compiled(file: &str, arch: Arch) -> Result<Image, BuildError> {
+pub fn compiled(file: &str, arch: Arch, compiler: Compiler) -> Result<Image, BuildError> {
     let source = Source::embedded(file).ok_or_else(|| {
         let names = FILES.map(|file| file.name);
         BuildError::Unsupported {
@@ -27,14 +28,19 @@ pub fn compiled(file: &str, arch: Arch) -> Result<Image, BuildError> {
             ),
         }
     })?;
-    image(&source, arch, false)
+    image(&source, arch, compiler, false)
 }
 
 /// Code for any source. `fresh` compiles even what the cache has.
 ///
 /// # Errors
 /// See [`BuildError`].
-pub fn image(source: &Source, arch: Arch, fresh: bool) -> Result<Image, BuildError> {
+pub fn image(
+    source: &Source,
+    arch: Arch,
+    compiler: Compiler,
+    fresh: bool,
+) -> Result<Image, BuildError> {
     if let Some(why) = source.needs.refuse(arch) {
         return Err(BuildError::Unsupported {
             file: source.file_name(),
@@ -42,14 +48,17 @@ pub fn image(source: &Source, arch: Arch, fresh: bool) -> Result<Image, BuildErr
             why,
         });
     }
-    let toolkit = toolkit::here().map_err(BuildError::NoCompiler)?;
+    let toolkit = toolkit::here(compiler).map_err(BuildError::NoCompiler)?;
     let folder = regatta_core::cache::folder()?.join("kernels");
-    let key = key(source, arch, &toolkit);
+    let key = key(source, arch, compiler, &toolkit);
     if let Some(image) = cache::load(&folder, &key).filter(|_| !fresh) {
         return Ok(image);
     }
     let started = Instant::now();
-    let compiled = nvrtc::compile(&toolkit, source, arch)?;
+    let compiled = match compiler {
+        Compiler::Nvrtc => nvrtc::compile(&toolkit, source, arch)?,
+        Compiler::Nvcc => nvcc::compile(&toolkit, source, arch)?,
+    };
     let image = Image {
         cubin: compiled.cubin,
         compiler: compiled.compiler,
@@ -62,15 +71,29 @@ pub fn image(source: &Source, arch: Arch, fresh: bool) -> Result<Image, BuildErr
     Ok(image)
 }
 
-fn key(source: &Source, arch: Arch, toolkit: &Toolkit) -> ImageKey {
-    let options = nvrtc::OPTIONS.join(" ");
+fn key(source: &Source, arch: Arch, compiler: Compiler, toolkit: &Toolkit) -> Key {
+    let options = match compiler {
+        Compiler::Nvrtc => nvrtc::OPTIONS.join(" "),
+        Compiler::Nvcc => nvcc::OPTIONS.join(" "),
+    };
     let (stamp, arch) = (toolkit.stamp(), arch.to_string());
-    let label = format!("{}-{arch}", source.name);
+    let label = format!("{}-{arch}-{compiler}", source.name);
     let own = [stamp.as_str(), &arch, &options, &source.name, &source.text];
     let headers = source.headers.iter();
     let headers = headers.flat_map(|(name, text)| [name.as_str(), text.as_ref()]);
     let asked = source.options.iter().map(String::as_str);
-    ImageKey::new(&label, own.into_iter().chain(headers).chain(asked))
+    Key::new(&label, own.into_iter().chain(headers).chain(asked))
+}
+
+/// What compiles. Their code differs in a few instructions: numbers of one are never held
+/// against the other's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compiler {
+    /// The run-time compiler, a library; needs no host compiler.
+    #[default]
+    Nvrtc,
+    /// The compiler driver, a program; needs a host compiler.
+    Nvcc,
 }
 
 /// Code for a device, and what the compiler said of it.
@@ -78,7 +101,7 @@ fn key(source: &Source, arch: Arch, toolkit: &Toolkit) -> ImageKey {
 pub struct Image {
     /// What the driver loads.
     pub cubin: Vec<u8>,
-    /// Who compiled it: `nvrtc 13.0.88`.
+    /// Who compiled it: `nvrtc 13.0`, `nvcc 13.0.88`.
     pub compiler: String,
     /// What each entry point takes, sorted by name.
     pub resources: Vec<Resources>,
@@ -133,53 +156,121 @@ pub enum BuildError {
     Cache(#[from] io::Error),
 }
 
+impl Compiler {
+    /// Every compiler, the one that is meant where none is named first.
+    pub const ALL: [Compiler; 2] = [Compiler::Nvrtc, Compiler::Nvcc];
+
+    /// `nvrtc`, `nvcc`: the word on the command line and in ledgers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Compiler::Nvrtc => "nvrtc",
+            Compiler::Nvcc => "nvcc",
+        }
+    }
+}
+
+impl fmt::Display for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Compiler {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Compiler, String> {
+        let all = Compiler::ALL.into_iter();
+        let mut named = all.filter(|compiler| compiler.name() == text);
+        named
+            .next()
+            .ok_or_else(|| format!("`{text}` is no compiler; there are nvrtc and nvcc"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// NVRTC under `REGATTA_TEST_CUDA`, as CI has it.
-    fn installed() -> Toolkit {
-        let root = std::env::var_os("REGATTA_TEST_CUDA").expect("it names a CUDA toolkit");
+    /// The compilers under `REGATTA_TEST_CUDA`, as CI has them.
+    fn installed() -> Vec<(Compiler, Toolkit)> {
+        let Some(root) = std::env::var_os("REGATTA_TEST_CUDA") else {
+            eprintln!("not run: REGATTA_TEST_CUDA names no CUDA toolkit");
+            return Vec::new();
+        };
         let variable = |name: &str| (name == "REGATTA_CUDA").then(|| root.clone());
-        toolkit::find(&variable).unwrap()
+        let found = |compiler| (compiler, toolkit::find(compiler, &variable).unwrap());
+        [Compiler::Nvrtc, Compiler::Nvcc].map(found).to_vec()
+    }
+
+    fn run(compiler: Compiler, toolkit: &Toolkit, source: &Source) -> Result<Compiled, BuildError> {
+        match compiler {
+            Compiler::Nvrtc => nvrtc::compile(toolkit, source, Arch::SM_90A),
+            Compiler::Nvcc => nvcc::compile(toolkit, source, Arch::SM_90A),
+        }
     }
 
     #[test]
-    #[ignore = "needs CUDA's compiler"]
+    fn both_compilers_make_every_entry_point_of_the_contract() {
+        for (compiler, toolkit) in installed() {
+            let source = Source::embedded("naive").unwrap();
+            let compiled = run(compiler, &toolkit, &source).unwrap();
+            assert!(compiled.cubin.starts_with(b"\x7fELF"), "{compiler}");
+            assert!(compiled.compiler.starts_with(&format!("{compiler} 1")));
+            let found = resources::parse(&compiled.log);
+            let mut names: Vec<&str> = found.iter().map(|r| r.name.as_str()).collect();
+            let entries = super::super::contract::entries("naive");
+            let mut stated: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
+            names.sort_unstable();
+            stated.sort_unstable();
+            assert_eq!(names, stated, "{compiler}");
+            assert!(found.iter().all(|resources| resources.registers > 0));
+        }
+    }
+
+    #[test]
     fn a_mistake_is_shown_with_its_line_and_the_header_that_has_it() {
-        let mut source = Source::embedded("naive").unwrap();
-        let (header, text) = &mut source.headers[0];
-        text.to_mut()
-            .push_str("\n__device__ int wrong() { return missing; }\n");
-        let place = format!("{header}({}): error", text.lines().count());
-        let error = nvrtc::compile(&installed(), &source, Arch::SM_90A).unwrap_err();
-        let BuildError::Rejected { file, log, .. } = &error else {
-            panic!("{error}");
-        };
-        assert_eq!(file, "naive.cu");
-        assert!(log.contains(&place), "{log}");
-        assert!(log.contains("missing"), "{log}");
+        for (compiler, toolkit) in installed() {
+            let mut source = Source::embedded("naive").unwrap();
+            let (header, text) = &mut source.headers[0];
+            text.to_mut()
+                .push_str("\n__device__ int wrong() { return missing; }\n");
+            let place = format!("{header}({}): error", text.lines().count());
+            let error = run(compiler, &toolkit, &source).unwrap_err();
+            let BuildError::Rejected { file, log, .. } = &error else {
+                panic!("{compiler}: {error}");
+            };
+            assert_eq!(file, "naive.cu");
+            assert!(log.contains(&place), "{compiler}: {log}");
+            assert!(log.contains("missing"), "{compiler}: {log}");
+        }
+    }
+
+    fn toolkit() -> Toolkit {
+        Toolkit {
+            program: "/no/such/nvcc".into(),
+            builtins: None,
+            includes: Vec::new(),
+        }
     }
 
     #[test]
     fn a_key_follows_everything_that_code_follows_from() {
-        let toolkit = |program: &str| Toolkit {
-            program: program.into(),
-            builtins: None,
-            includes: Vec::new(),
-        };
-        let here = toolkit("/no/such/library");
         let source = Source::embedded("naive").unwrap();
-        let first = key(&source, Arch::SM_80, &here);
-        assert_eq!(first, key(&source, Arch::SM_80, &here));
-        assert_ne!(first, key(&source, Arch::SM_100, &here));
+        let of = |source: &Source, arch, compiler| key(source, arch, compiler, &toolkit());
+        let first = of(&source, Arch::SM_80, Compiler::Nvcc);
+        assert_eq!(first, of(&source, Arch::SM_80, Compiler::Nvcc));
+        assert_ne!(first, of(&source, Arch::SM_100, Compiler::Nvcc));
+        assert_ne!(first, of(&source, Arch::SM_80, Compiler::Nvrtc));
         let mut edited = source.clone();
         edited.headers[0].1.to_mut().push('\n');
-        assert_ne!(first, key(&edited, Arch::SM_80, &here));
+        assert_ne!(first, of(&edited, Arch::SM_80, Compiler::Nvcc));
         let mut edited = source.clone();
         edited.text.to_mut().push('\n');
-        assert_ne!(first, key(&edited, Arch::SM_80, &here));
-        let other = toolkit("/no/such/other");
-        assert_ne!(first, key(&source, Arch::SM_80, &other));
+        assert_ne!(first, of(&edited, Arch::SM_80, Compiler::Nvcc));
+        let other = Toolkit {
+            program: "/no/such/other".into(),
+            ..toolkit()
+        };
+        assert_ne!(first, key(&source, Arch::SM_80, Compiler::Nvcc, &other));
     }
 }

@@ -19,29 +19,24 @@ pub const MOST_THREADS: u32 = 1024;
 /// The most dynamic shared memory in bytes likewise.
 const MOST_SHARED_BYTES: u32 = 232_448;
 
-/// How blocks of an entry point are launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BlockShape {
-    /// Threads in x, y, z.
-    pub threads: [u32; 3],
+/// How a block of one entry point is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Threads of a block, all along x.
+    pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
 }
 
-impl BlockShape {
-    /// Threads of a block.
-    pub fn count(self) -> u64 {
-        self.threads.into_iter().map(u64::from).product()
-    }
-}
-
 /// One entry point of a kernel file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryPoint {
+pub struct Entry {
     /// Its name in the compiled code.
     pub name: String,
     /// The size it is compiled in.
     pub tile: Tile,
+    /// How it is launched.
+    pub block: Block,
 }
 
 /// One size that a kernel is compiled in.
@@ -59,11 +54,9 @@ pub struct Tile {
     /// Columns of a tile, along the head dimension.
     #[serde(default = "one")]
     pub columns: u32,
-    /// Threads of a block, all along x.
-    pub threads: u32,
-    /// Dynamic shared memory of a block in bytes.
+    threads: u32,
     #[serde(default)]
-    pub shared_bytes: u32,
+    shared_bytes: u32,
 }
 
 fn one() -> u32 {
@@ -141,17 +134,17 @@ pub fn contracts() -> &'static Contracts {
 
 /// The entry points of a kernel file, by the file's name without its ending.
 /// Empty for a name that is no kernel file.
-pub fn entries(file: &str) -> Vec<EntryPoint> {
+pub fn entries(file: &str) -> Vec<Entry> {
     let kernels = contracts().kernels().into_iter();
     let kernels = kernels.filter(|(_, kernel)| kernel.file == file);
     kernels.flat_map(|(_, kernel)| kernel.entries()).collect()
 }
 
-/// The size that one entry point of a file is compiled in, and is launched with.
-pub fn tile(file: &str, name: &str) -> Option<Tile> {
-    let mut entries = entries(file).into_iter();
-    let found = entries.find(|entry| entry.name == name);
-    found.map(|entry| entry.tile)
+/// How one entry point of a file is launched.
+pub fn block(file: &str, name: &str) -> Option<Block> {
+    let entries = entries(file);
+    let found = entries.iter().find(|entry| entry.name == name);
+    found.map(|entry| entry.block)
 }
 
 fn parse(text: &str) -> Result<Contracts, String> {
@@ -176,9 +169,9 @@ fn parse(text: &str) -> Result<Contracts, String> {
 
 impl Tile {
     /// How its blocks are launched.
-    pub fn block(&self) -> BlockShape {
-        BlockShape {
-            threads: [self.threads, 1, 1],
+    pub fn block(&self) -> Block {
+        Block {
+            threads: self.threads,
             shared_bytes: self.shared_bytes,
         }
     }
@@ -240,18 +233,19 @@ impl Kernel {
         })
     }
 
-    fn entries(&self) -> Vec<EntryPoint> {
+    fn entries(&self) -> Vec<Entry> {
         let dtypes: Vec<&str> = match self.dtypes.is_empty() {
             true => vec![""],
             false => self.dtypes.iter().map(String::as_str).collect(),
         };
-        let entry = |dtype: &str, tile: &Tile| EntryPoint {
+        let of = |dtype: &str, tile: &Tile| Entry {
             name: self.entry(dtype, tile),
             tile: *tile,
+            block: tile.block(),
         };
         let tiles = self.tiles.iter();
         tiles
-            .flat_map(|tile| dtypes.iter().map(move |dtype| entry(dtype, tile)))
+            .flat_map(|tile| dtypes.iter().map(move |dtype| of(dtype, tile)))
             .collect()
     }
 
@@ -299,13 +293,13 @@ mod tests {
             .into_iter()
             .flat_map(|(_, k)| k.entries());
         assert_eq!(every.count(), 102);
-        let shared = |file: &str, name: &str| tile(file, name).unwrap().shared_bytes;
+        let shared = |file: &str, name: &str| block(file, name).unwrap().shared_bytes;
         assert_eq!(shared("flash_simt", "flash_simt_forward_f32_d128"), 172_032);
         assert_eq!(shared("split_key", "split_key_f32_d128"), 172_544);
         assert_eq!(shared("flash_mma", "flash_mma_forward_bf16_d128"), 65_536);
-        let wgmma = tile("flash_wgmma", "flash_wgmma_bf16_d64_m192_n128").unwrap();
+        let wgmma = block("flash_wgmma", "flash_wgmma_bf16_d64_m192_n128").unwrap();
         assert_eq!((wgmma.threads, wgmma.shared_bytes), (512, 91_392));
-        assert_eq!(tile("flash_wgmma", "flash_wgmma_f32_d64_m192_n128"), None);
+        assert_eq!(block("flash_wgmma", "flash_wgmma_f32_d64_m192_n128"), None);
         assert!(entries("no_such").is_empty());
     }
 

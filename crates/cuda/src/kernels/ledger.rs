@@ -13,7 +13,7 @@ use super::resources::Resources;
 
 /// One entry point on one architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedgerRow {
+pub struct Row {
     /// The architecture.
     pub arch: Arch,
     /// The kernel file, without its ending.
@@ -23,12 +23,12 @@ pub struct LedgerRow {
     pub resources: Resources,
     /// How it is launched, where the launch contract says so.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub launch: Option<EntryLaunch>,
+    pub launch: Option<Launch>,
 }
 
 /// What follows from how an entry point is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EntryLaunch {
+pub struct Launch {
     /// Threads of a block.
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
@@ -53,18 +53,18 @@ pub struct EntryId {
 /// Rows made by one compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// Name and version: `nvrtc 13.0.88`.
+    /// Name and version: `nvcc 13.0.88`.
     pub compiler: String,
     /// The rows by their names, sorted.
-    pub rows: BTreeMap<EntryId, LedgerRow>,
+    pub rows: BTreeMap<EntryId, Row>,
 }
 
 /// A kernel file with an architecture it was compiled for.
-pub type BuiltFiles = BTreeSet<(String, Arch)>;
+pub type Built = BTreeSet<(String, Arch)>;
 
 /// One figure of one entry point that is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ResourceChange {
+pub struct Change {
     /// Whose.
     #[serde(flatten)]
     pub entry: EntryId,
@@ -78,13 +78,13 @@ pub struct ResourceChange {
 
 /// What became of a ledger's entry points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LedgerComparison {
+pub struct Comparison {
     /// More registers, stack, spills or shared memory, or less occupancy.
-    pub worse: Vec<ResourceChange>,
+    pub worse: Vec<Change>,
     /// Entry points that were compiled before and are not any more.
     pub gone: Vec<EntryId>,
     /// Less of the same, or more occupancy.
-    pub better: Vec<ResourceChange>,
+    pub better: Vec<Change>,
     /// Entry points that the ledger does not have.
     pub added: Vec<EntryId>,
     /// Rows that were compared with each other.
@@ -93,12 +93,12 @@ pub struct LedgerComparison {
     pub not_built: usize,
 }
 
-impl LedgerRow {
+impl Row {
     /// The row of what a compiler gave. `file` and the entry point's name are looked up
     /// among the launch contracts.
-    pub fn new(file: &str, arch: Arch, resources: &Resources) -> LedgerRow {
-        let tile = contract::tile(file, &resources.name);
-        let launch = tile.and_then(|block| {
+    pub fn new(file: &str, arch: Arch, resources: &Resources) -> Row {
+        let block = contract::block(file, &resources.name);
+        let launch = block.and_then(|block| {
             let blocks = occupancy::resident(
                 arch,
                 Demand {
@@ -108,14 +108,14 @@ impl LedgerRow {
                     barriers: resources.barriers,
                 },
             )?;
-            Some(EntryLaunch {
+            Some(Launch {
                 threads: block.threads,
                 dynamic_shared_bytes: block.shared_bytes,
                 blocks_per_sm: blocks,
                 occupancy_permille: occupancy::filled_permille(arch, blocks, block.threads)?,
             })
         });
-        LedgerRow {
+        Row {
             arch,
             file: file.to_owned(),
             resources: resources.clone(),
@@ -166,7 +166,7 @@ impl LedgerRow {
 
 impl Ledger {
     /// A ledger of these rows.
-    pub fn new(compiler: &str, rows: impl IntoIterator<Item = LedgerRow>) -> Ledger {
+    pub fn new(compiler: &str, rows: impl IntoIterator<Item = Row>) -> Ledger {
         Ledger {
             compiler: compiler.to_owned(),
             rows: rows.into_iter().map(|row| (row.id(), row)).collect(),
@@ -177,7 +177,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Why the two cannot be compared: another compiler, or nothing in common.
-    pub fn compare(&self, head: &Ledger, built: &BuiltFiles) -> Result<LedgerComparison, String> {
+    pub fn compare(&self, head: &Ledger, built: &Built) -> Result<Comparison, String> {
         if self.compiler != head.compiler {
             return Err(format!(
                 "the ledger is of {}, this build of {}: two compilers' figures differ for \
@@ -185,7 +185,7 @@ impl Ledger {
                 self.compiler, head.compiler
             ));
         }
-        let mut comparison = LedgerComparison::default();
+        let mut comparison = Comparison::default();
         for (id, before) in &self.rows {
             if !built.contains(&(id.file.clone(), id.arch)) {
                 comparison.not_built += 1;
@@ -208,14 +208,14 @@ impl Ledger {
     }
 }
 
-impl LedgerComparison {
+impl Comparison {
     /// Whether an entry point takes more than it did, or is gone.
     pub fn is_worse(&self) -> bool {
         !self.worse.is_empty() || !self.gone.is_empty()
     }
 
-    fn hold(&mut self, id: &EntryId, before: &LedgerRow, after: &LedgerRow) {
-        let change = |figure, before, after| ResourceChange {
+    fn hold(&mut self, id: &EntryId, before: &Row, after: &Row) {
+        let change = |figure, before, after| Change {
             entry: id.clone(),
             figure,
             before,
@@ -250,9 +250,9 @@ impl fmt::Display for EntryId {
     }
 }
 
-impl fmt::Display for ResourceChange {
+impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let ResourceChange {
+        let Change {
             entry,
             figure,
             before,
@@ -277,24 +277,24 @@ impl fmt::Display for ResourceChange {
 mod tests {
     use super::*;
 
-    fn row(name: &str, registers: u32) -> LedgerRow {
+    fn row(name: &str, registers: u32) -> Row {
         let resources = Resources {
             name: name.to_owned(),
             registers,
             ..Resources::default()
         };
-        LedgerRow::new("flash_mma", Arch::SM_90A, &resources)
+        Row::new("flash_mma", Arch::SM_90A, &resources)
     }
 
     const ENTRY: &str = "flash_mma_forward_bf16_d128";
 
-    fn built() -> BuiltFiles {
-        BuiltFiles::from([("flash_mma".to_owned(), Arch::SM_90A)])
+    fn built() -> Built {
+        Built::from([("flash_mma".to_owned(), Arch::SM_90A)])
     }
 
-    fn compare(before: Vec<LedgerRow>, after: Vec<LedgerRow>) -> LedgerComparison {
-        let base = Ledger::new("nvrtc 13.0.88", before);
-        let head = Ledger::new("nvrtc 13.0.88", after);
+    fn compare(before: Vec<Row>, after: Vec<Row>) -> Comparison {
+        let base = Ledger::new("nvcc 13.0.88", before);
+        let head = Ledger::new("nvcc 13.0.88", after);
         base.compare(&head, &built()).unwrap()
     }
 
@@ -309,7 +309,7 @@ mod tests {
         assert!(!text.contains("threads"), "{text}");
         for row in [row(ENTRY, 168), row("unknown", 168)] {
             let text = serde_json::to_string(&row).unwrap();
-            assert_eq!(serde_json::from_str::<LedgerRow>(&text).unwrap(), row);
+            assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
         }
     }
 
@@ -324,7 +324,7 @@ mod tests {
                 format!("{ENTRY} (flash_mma, sm_90a): occupancy 18.7 → 12.5 %"),
             ]
         );
-        let costs: [fn(&mut LedgerRow); 5] = [
+        let costs: [fn(&mut Row); 5] = [
             |row| row.resources.stack_bytes += 8,
             |row| row.resources.spill_stores += 4,
             |row| row.resources.spill_loads += 4,
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn gone_added_and_not_built_are_told_apart() {
-        let other = LedgerRow {
+        let other = Row {
             arch: Arch::SM_80,
             ..row(ENTRY, 168)
         };

@@ -5,39 +5,39 @@
 //! found. Reference: <https://docs.nvidia.com/cuda/nvrtc/>.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Mutex;
 
-use regatta_probe::Error;
-use regatta_probe::driver::{Library, functions};
+use libloading::Library;
 
 use super::arch::Arch;
 use super::compile::{BuildError, Compiled};
 use super::source::Source;
 use super::toolkit::Toolkit;
 
-type ProgramHandle = *mut c_void;
+type Program = *mut c_void;
 type Text = *const c_char;
 
 const COMPILATION: c_int = 6;
 const INVALID_OPTION: c_int = 5;
 const BUILTIN_OPERATION_FAILURE: c_int = 7;
 
-functions! {
-    /// The functions that are used, as nvrtc.h declares them. A status is a C enum, taken as
-    /// a number: a newer library may return one that is unknown here.
-    Nvrtc, c"libnvrtc.so", c_int;
-    version [c"nvrtcVersion"] (*mut c_int, *mut c_int);
-    create [c"nvrtcCreateProgram"] (*mut ProgramHandle, Text, Text, c_int, *const Text, *const Text);
-    destroy [c"nvrtcDestroyProgram"] (*mut ProgramHandle);
-    compile [c"nvrtcCompileProgram"] (ProgramHandle, c_int, *const Text);
-    cubin_size [c"nvrtcGetCUBINSize"] (ProgramHandle, *mut usize);
-    cubin [c"nvrtcGetCUBIN"] (ProgramHandle, *mut c_char);
-    log_size [c"nvrtcGetProgramLogSize"] (ProgramHandle, *mut usize);
-    log [c"nvrtcGetProgramLog"] (ProgramHandle, *mut c_char);
+/// The functions that are used, as nvrtc.h declares them. A status is a C enum, taken as
+/// a number: a newer library may return one that is unknown here.
+#[derive(Clone, Copy)]
+struct Nvrtc {
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int,
+    error_string: unsafe extern "C" fn(c_int) -> Text,
+    create:
+        unsafe extern "C" fn(*mut Program, Text, Text, c_int, *const Text, *const Text) -> c_int,
+    destroy: unsafe extern "C" fn(*mut Program) -> c_int,
+    compile: unsafe extern "C" fn(Program, c_int, *const Text) -> c_int,
+    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+    cubin: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    log_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+    log: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
 }
 
 /// Options of every compilation, beside architecture and folders of headers.
@@ -52,54 +52,71 @@ const NO_CACHE: &str = "--no-cache";
 /// When the library cannot be used, or it refuses the architecture or the source.
 pub fn compile(toolkit: &Toolkit, source: &Source, arch: Arch) -> Result<Compiled, BuildError> {
     let nvrtc = open(toolkit).map_err(BuildError::NoCompiler)?;
-    nvrtc.compile_source(toolkit, source, arch)
+    nvrtc.compile(toolkit, source, arch)
 }
 
 /// Opens a toolkit's library once in the process; it is never closed.
-fn open(toolkit: &Toolkit) -> Result<&'static Nvrtc, String> {
-    static OPEN: Mutex<BTreeMap<PathBuf, &'static Nvrtc>> = Mutex::new(BTreeMap::new());
+fn open(toolkit: &Toolkit) -> Result<Nvrtc, String> {
+    static OPEN: Mutex<BTreeMap<PathBuf, Nvrtc>> = Mutex::new(BTreeMap::new());
     let mut there = OPEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(nvrtc) = there.get(&toolkit.program) {
-        return Ok(nvrtc);
+        return Ok(*nvrtc);
     }
     // NVRTC opens this one by its bare name, which the loader answers with what is open.
     if let Some(builtins) = &toolkit.builtins {
-        load(builtins)?;
+        std::mem::forget(load(builtins)?);
     }
-    let nvrtc = Nvrtc::find_in(load(&toolkit.program)?)
-        .map_err(|error| format!("this is no NVRTC: {}", words(error)))?;
-    let nvrtc = Box::leak(Box::new(nvrtc));
+    let nvrtc = Nvrtc::load(&toolkit.program)?;
     there.insert(toolkit.program.clone(), nvrtc);
     Ok(nvrtc)
 }
 
 fn load(path: &Path) -> Result<Library, String> {
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-    Library::open(&name).map_err(|error| format!("NVRTC cannot be opened: {}", words(error)))
+    // SAFETY: the initialisers of NVIDIA's library are what every user of it runs.
+    let opened = unsafe { Library::new(path) };
+    opened.map_err(|error| format!("NVRTC cannot be opened: {}", words(&error)))
 }
 
-/// The loader's own words.
-fn words(error: Error) -> String {
-    match error {
-        Error::Unavailable(words) => words,
-        other => other.to_string(),
-    }
-}
-
-/// Of an `nvrtcResult` that no log explains.
-fn failed(status: c_int) -> String {
-    format!("NVRTC failed with status {status} (nvrtcResult of nvrtc.h)")
+/// The loader's own words, which the error holds as its source.
+fn words(error: &libloading::Error) -> String {
+    let source = std::error::Error::source(error);
+    source.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Nvrtc {
-    fn version_text(&self) -> String {
+    fn load(path: &Path) -> Result<Nvrtc, String> {
+        let library = load(path)?;
+        macro_rules! function {
+            ($name:literal) => {
+                // SAFETY: the symbol is this function, with nvrtc.h's signature; the
+                // library is never closed.
+                *unsafe { library.get(concat!($name, "\0").as_bytes()) }
+                    .map_err(|error| format!("this is no NVRTC: {}", words(&error)))?
+            };
+        }
+        let nvrtc = Nvrtc {
+            version: function!("nvrtcVersion"),
+            error_string: function!("nvrtcGetErrorString"),
+            create: function!("nvrtcCreateProgram"),
+            destroy: function!("nvrtcDestroyProgram"),
+            compile: function!("nvrtcCompileProgram"),
+            cubin_size: function!("nvrtcGetCUBINSize"),
+            cubin: function!("nvrtcGetCUBIN"),
+            log_size: function!("nvrtcGetProgramLogSize"),
+            log: function!("nvrtcGetProgramLog"),
+        };
+        std::mem::forget(library);
+        Ok(nvrtc)
+    }
+
+    fn version(&self) -> String {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both are written before it returns.
         unsafe { (self.version)(&raw mut major, &raw mut minor) };
         format!("nvrtc {major}.{minor}")
     }
 
-    fn compile_source(
+    fn compile(
         &self,
         toolkit: &Toolkit,
         source: &Source,
@@ -141,7 +158,7 @@ impl Nvrtc {
         }
         let options = strings(options.iter().map(String::as_bytes)).map_err(nul)?;
 
-        let mut handle: ProgramHandle = ptr::null_mut();
+        let mut handle: Program = ptr::null_mut();
         // SAFETY: every text ends with a zero byte and lives until the program is
         // destroyed; the two lists are of the length that is given.
         let status = unsafe {
@@ -155,7 +172,7 @@ impl Nvrtc {
             )
         };
         if status != 0 {
-            return Err(rejected(failed(status)));
+            return Err(rejected(self.words(status)));
         }
         let program = Owned {
             nvrtc: self,
@@ -172,7 +189,7 @@ impl Nvrtc {
                 return Err(BuildError::Unsupported {
                     file: source.file_name(),
                     arch,
-                    why: format!("{} says: {}", self.version_text(), log.trim()),
+                    why: format!("{} says: {}", self.version(), log.trim()),
                 });
             }
             BUILTIN_OPERATION_FAILURE => {
@@ -182,21 +199,34 @@ impl Nvrtc {
                     log.trim()
                 )));
             }
-            status => return Err(rejected(format!("{log}{}", failed(status)))),
+            status => return Err(rejected(format!("{log}{}", self.words(status)))),
         }
-        let cubin = program.cubin().map_err(|status| rejected(failed(status)))?;
+        let cubin = program
+            .cubin()
+            .map_err(|status| rejected(self.words(status)))?;
         Ok(Compiled {
-            compiler: build_of(&cubin).unwrap_or_else(|| self.version_text()),
             cubin,
+            compiler: self.version(),
             log,
         })
+    }
+
+    fn words(&self, status: c_int) -> String {
+        // SAFETY: the library gives a static text for any number.
+        let words = unsafe { (self.error_string)(status) };
+        if words.is_null() {
+            return format!("NVRTC's status {status}");
+        }
+        // SAFETY: it ends with a zero byte.
+        let words = unsafe { CStr::from_ptr(words) };
+        words.to_string_lossy().into_owned()
     }
 }
 
 /// A program, destroyed when dropped.
 struct Owned<'a> {
     nvrtc: &'a Nvrtc,
-    handle: ProgramHandle,
+    handle: Program,
 }
 
 impl Owned<'_> {
@@ -215,8 +245,8 @@ impl Owned<'_> {
     /// What one function gives the size of and another writes.
     fn bytes(
         &self,
-        size: unsafe extern "C" fn(ProgramHandle, *mut usize) -> c_int,
-        write: unsafe extern "C" fn(ProgramHandle, *mut c_char) -> c_int,
+        size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+        write: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
     ) -> Result<Vec<u8>, c_int> {
         let mut length = 0;
         // SAFETY: the program is alive; the length is written before it returns.
@@ -240,16 +270,6 @@ impl Drop for Owned<'_> {
     }
 }
 
-/// `nvrtc 13.0.88`, by the note that the compiler leaves in a cubin: `nvrtcVersion` tells no
-/// build, and figures of two builds differ.
-fn build_of(cubin: &[u8]) -> Option<String> {
-    const NOTE: &[u8] = b"Cuda compilation tools, release ";
-    let at = cubin.windows(NOTE.len()).position(|bytes| bytes == NOTE)?;
-    let note = cubin[at + NOTE.len()..].split(|byte| *byte == 0).next()?;
-    let (_, number) = std::str::from_utf8(note).ok()?.split_once(", V")?;
-    Some(format!("nvrtc {number}"))
-}
-
 fn strings<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Result<Vec<CString>, std::ffi::NulError> {
     texts.map(CString::new).collect()
 }
@@ -265,16 +285,6 @@ fn count(texts: &[CString]) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cubin_names_the_build_that_made_it() {
-        let cubin = b"\x7fELF\0\xffptxas\0Cuda compilation tools, release 13.0, V13.0.88\0Build";
-        assert_eq!(build_of(cubin).as_deref(), Some("nvrtc 13.0.88"));
-        assert_eq!(
-            build_of(b"\x7fELF\0Cuda compilation tools, release 13.0"),
-            None
-        );
-    }
 
     #[test]
     fn a_library_that_cannot_be_used_is_named_with_the_reason() {

@@ -26,7 +26,7 @@ const NOT_COUNTED: u32 = u32::MAX;
 
 /// What a multiprocessor of one compute capability holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArchLimits {
+pub struct Limits {
     /// Resident blocks.
     pub blocks: u32,
     /// Resident warps.
@@ -53,7 +53,7 @@ pub struct Demand {
 }
 
 /// The limits of an architecture, where they are known.
-pub fn limits(arch: Arch) -> Option<ArchLimits> {
+pub fn limits(arch: Arch) -> Option<Limits> {
     let (blocks, warps, shared, barriers) = match (arch.major, arch.minor) {
         (8, 0) => (32, 64, 164, NOT_COUNTED),
         (8, 7) => (16, 48, 164, NOT_COUNTED),
@@ -64,7 +64,7 @@ pub fn limits(arch: Arch) -> Option<ArchLimits> {
         (12, 0 | 1) => (24, 48, 100, 24),
         _ => return None,
     };
-    Some(ArchLimits {
+    Some(Limits {
         blocks,
         warps,
         shared_bytes: shared * 1024,
@@ -105,6 +105,19 @@ pub fn resident(arch: Arch, demand: Demand) -> Option<u32> {
         by_barriers,
     ];
     counts.into_iter().min()
+}
+
+/// As [`resident`], for a kernel whose barriers are no limit: blocks of `threads` threads
+/// with `registers` each and `shared_bytes` of static and dynamic shared memory. 0 when
+/// none fits, or the architecture's limits are unknown.
+pub fn blocks_per_sm(arch: Arch, registers: u32, shared_bytes: u32, threads: u32) -> u32 {
+    let demand = Demand {
+        threads,
+        registers,
+        shared_bytes,
+        barriers: 0,
+    };
+    resident(arch, demand).unwrap_or(0)
 }
 
 /// Share of a multiprocessor's warps that so many blocks fill, in thousandths: exact to

@@ -24,7 +24,7 @@ pub struct Resources {
     pub barriers: u32,
 }
 
-/// Reads the output of `ptxas -v`, as NVRTC prints it, sorted by name.
+/// Reads the output of `ptxas -v`, as nvcc and NVRTC print it, sorted by name.
 ///
 /// ```text
 /// ptxas info    : Compiling entry function 'k' for 'sm_90a'
@@ -101,9 +101,9 @@ fn before(line: &str, mark: &str) -> u32 {
 mod tests {
     use super::*;
 
-    /// ptxas 13.0.88 on two entry points that call a function which is not inlined, with
+    /// nvcc 13.0.88 on two entry points that call a function which is not inlined, with
     /// its own spills written in.
-    const CALLS: &str = "\
+    const NVCC: &str = "\
 no.cu(3): warning #177-D: variable \"unused\" was declared but never referenced
   extern \"C\" __attribute__((global)) void k2(float*p,int n){ int unused; p[0]=f(p+1,n);}
                                                                  ^
@@ -137,8 +137,8 @@ ptxas info    : Compile time = 12.766 ms
 ";
 
     #[test]
-    fn what_an_entry_point_calls_is_its_own() {
-        let found = parse(CALLS);
+    fn nvcc_is_read() {
+        let found = parse(NVCC);
         let k = Resources {
             name: "k".to_owned(),
             registers: 64,
@@ -159,7 +159,7 @@ ptxas info    : Compile time = 12.766 ms
     }
 
     #[test]
-    fn lines_that_begin_with_the_assemblers_name_are_read() {
+    fn nvrtc_is_read() {
         let found = parse(NVRTC);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].registers, found[0].barriers), (31, 1));

@@ -1,4 +1,4 @@
-//! Where this machine has NVRTC, CUDA's compiler as a library, with CUDA's headers.
+//! Where this machine has a CUDA compiler: NVRTC's library or nvcc, with CUDA's headers.
 //!
 //! Files are looked for and nothing is started, so that a warm start costs a few calls
 //! of the file system.
@@ -8,10 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// The compiler on this machine and the headers that come with it.
+use super::compile::Compiler;
+
+/// A compiler on this machine and the headers that come with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolkit {
-    /// NVRTC's library.
+    /// nvcc's executable, or NVRTC's library.
     pub program: PathBuf,
     /// The library that NVRTC opens by its bare name, where it lies beside it.
     pub builtins: Option<PathBuf>,
@@ -35,8 +37,9 @@ const TARGETS: [&str; 1] = ["targets/x86_64-linux"];
 ///
 /// # Errors
 /// What was looked for where, and how to get it.
-pub fn find(variable: Variables) -> Result<Toolkit, String> {
-    let mut search = ToolkitSearch {
+pub fn find(compiler: Compiler, variable: Variables) -> Result<Toolkit, String> {
+    let mut search = Search {
+        compiler,
         variable,
         missed: Vec::new(),
     };
@@ -44,24 +47,25 @@ pub fn find(variable: Variables) -> Result<Toolkit, String> {
         Some(root) => search.look("REGATTA_CUDA", root.into()),
         None => search.everywhere(),
     };
-    found.ok_or_else(|| absent(&search.missed))
+    found.ok_or_else(|| absent(compiler, &search.missed))
 }
 
 /// As [`find`], with the variables of this process.
 ///
 /// # Errors
 /// As [`find`].
-pub fn here() -> Result<Toolkit, String> {
-    find(&|name| std::env::var_os(name))
+pub fn here(compiler: Compiler) -> Result<Toolkit, String> {
+    find(compiler, &|name| std::env::var_os(name))
 }
 
 /// A search, and where it was in vain.
-struct ToolkitSearch<'a> {
+struct Search<'a> {
+    compiler: Compiler,
     variable: Variables<'a>,
     missed: Vec<String>,
 }
 
-impl ToolkitSearch<'_> {
+impl Search<'_> {
     fn set(&self, name: &str) -> Option<OsString> {
         (self.variable)(name).filter(|value| !value.is_empty())
     }
@@ -70,7 +74,10 @@ impl ToolkitSearch<'_> {
     fn look(&mut self, from: &str, root: PathBuf) -> Option<Toolkit> {
         // A folder given to `pip install --target` holds the package further down.
         let package = root.join("nvidia/cu13");
-        let found = at(&root).or_else(|why| at(&package).map_err(|_| why));
+        let found = at(self.compiler, &root).or_else(|why| {
+            let further = at(self.compiler, &package);
+            further.map_err(|_| why)
+        });
         if let Err(why) = found {
             self.missed
                 .push(format!("  {from}: {why} in {}", root.display()));
@@ -144,18 +151,27 @@ impl Toolkit {
 }
 
 /// The compiler under a toolkit's root, or what is missing there.
-fn at(root: &Path) -> Result<Toolkit, &'static str> {
+fn at(compiler: Compiler, root: &Path) -> Result<Toolkit, &'static str> {
+    // nvcc is started in another folder than this one.
     let root = std::path::absolute(root).map_err(|_| "no folder")?;
     let targets = || TARGETS.iter().map(|target| root.join(target));
     let mut includes = std::iter::once(root.to_owned()).chain(targets());
     let include = includes
         .find_map(|folder| Some(folder.join("include")).filter(|f| f.join(HEADER).is_file()));
-    let multiarch = root.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));
-    let folders = [root.join("lib64"), root.join("lib"), multiarch];
-    let mut folders = folders.into_iter().chain(targets().map(|f| f.join("lib")));
-    let (program, builtins) = folders
-        .find_map(|folder| nvrtc_in(&folder))
-        .ok_or("no libnvrtc.so.*")?;
+    let (program, builtins) = match compiler {
+        Compiler::Nvcc => {
+            let nvcc = root.join("bin/nvcc");
+            (nvcc.is_file().then_some(nvcc).ok_or("no bin/nvcc")?, None)
+        }
+        Compiler::Nvrtc => {
+            let multiarch = root.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));
+            let folders = [root.join("lib64"), root.join("lib"), multiarch];
+            let mut folders = folders.into_iter().chain(targets().map(|f| f.join("lib")));
+            folders
+                .find_map(|folder| nvrtc_in(&folder))
+                .ok_or("no libnvrtc.so.*")?
+        }
+    };
     let include = include.ok_or("no include/cuda_fp16.h")?;
     let cccl = Some(include.join("cccl")).filter(|folder| folder.is_dir());
     Ok(Toolkit {
@@ -227,12 +243,22 @@ fn packages(python: &Path, home: Option<&OsStr>) -> Vec<PathBuf> {
     found
 }
 
-fn absent(missed: &[String]) -> String {
+fn absent(compiler: Compiler, missed: &[String]) -> String {
+    let (what, wheels) = match compiler {
+        Compiler::Nvrtc => (
+            "NVRTC, CUDA's run-time compiler,",
+            "nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96",
+        ),
+        Compiler::Nvcc => (
+            "nvcc, CUDA's compiler,",
+            "nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 \
+             nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85",
+        ),
+    };
     format!(
-        "NVRTC, CUDA's run-time compiler, is not here. Looked in:\n{}\n\
-         Name a CUDA toolkit in CUDA_HOME or REGATTA_CUDA; or pip install \
-         nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96 and name that Python in \
-         REGATTA_PYTHON",
+        "{what} is not here. Looked in:\n{}\n\
+         Name a CUDA toolkit in CUDA_HOME or REGATTA_CUDA; or pip install {wheels} and \
+         name that Python in REGATTA_PYTHON",
         missed.join("\n")
     )
 }
@@ -253,14 +279,15 @@ mod tests {
         folder
     }
 
-    fn find_with(set: &[(&str, PathBuf)]) -> Result<Toolkit, String> {
+    fn find_with(compiler: Compiler, set: &[(&str, PathBuf)]) -> Result<Toolkit, String> {
         let set: BTreeMap<&str, &PathBuf> = set.iter().map(|(name, path)| (*name, path)).collect();
-        find(&|name| set.get(name).map(|path| path.into()))
+        find(compiler, &|name| set.get(name).map(|path| path.into()))
     }
 
     #[test]
     fn a_toolkit_is_found_by_its_root() {
         let toolkit = files(&[
+            "bin/nvcc",
             "include/cuda_fp16.h",
             "include/cccl/nv/target",
             "lib64/libnvrtc.so.12",
@@ -271,7 +298,7 @@ mod tests {
         ]);
         let root = toolkit.path().to_owned();
         let set = [("REGATTA_CUDA", root.clone())];
-        let nvrtc = find_with(&set).unwrap();
+        let nvrtc = find_with(Compiler::Nvrtc, &set).unwrap();
         assert_eq!(nvrtc.program, root.join("lib64/libnvrtc.so.13"));
         assert_eq!(
             nvrtc.builtins,
@@ -281,12 +308,16 @@ mod tests {
             nvrtc.includes,
             [root.join("include"), root.join("include/cccl")]
         );
+        let nvcc = find_with(Compiler::Nvcc, &set).unwrap();
+        assert_eq!(nvcc.program, root.join("bin/nvcc"));
+        assert_ne!(nvcc.stamp(), nvrtc.stamp());
     }
 
     #[test]
     fn the_wheels_of_a_python_are_found() {
         let venv = files(&[
             "bin/python3",
+            "lib/python3.11/site-packages/nvidia/cu13/bin/nvcc",
             "lib/python3.11/site-packages/nvidia/cu13/include/cuda_fp16.h",
             "lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
         ]);
@@ -295,15 +326,15 @@ mod tests {
         // comes first.
         if !Path::new("/usr/local/cuda").exists() {
             let python = venv.path().join("bin/python3");
-            let by_name = find_with(&[("REGATTA_PYTHON", python)]).unwrap();
-            assert_eq!(by_name.program, package.join("lib/libnvrtc.so.13"));
-            let on_path = find_with(&[("PATH", venv.path().join("bin"))]).unwrap();
+            let by_name = find_with(Compiler::Nvcc, &[("REGATTA_PYTHON", python)]).unwrap();
+            assert_eq!(by_name.program, package.join("bin/nvcc"));
+            let on_path = find_with(Compiler::Nvrtc, &[("PATH", venv.path().join("bin"))]).unwrap();
             assert_eq!(on_path.program, package.join("lib/libnvrtc.so.13"));
             assert_eq!(on_path.builtins, None);
         }
         // And where they were installed with --target.
         let target = venv.path().join("lib/python3.11/site-packages");
-        let found = find_with(&[("REGATTA_CUDA", target)]).unwrap();
-        assert_eq!(found.program, package.join("lib/libnvrtc.so.13"));
+        let found = find_with(Compiler::Nvcc, &[("REGATTA_CUDA", target)]).unwrap();
+        assert_eq!(found.program, package.join("bin/nvcc"));
     }
 }

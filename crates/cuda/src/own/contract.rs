@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::expression::{Argument, Expression, FormulaValues, is_taken};
+use super::expression::{Argument, Expression, Figures, is_taken};
 use regatta_core::input;
 use regatta_worker::attention::{Dtype, Layout, Mask, is_name, parameter_name};
 
@@ -60,7 +60,7 @@ pub struct ContractLaunch {
     /// The entry point, `extern "C"`; `{dtype}`, `{head_dim}` and parameters are put in.
     pub entry: String,
     /// The arguments in order: tensors, `problem`, `scale`, or formulas with a type before them.
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<String>,
     /// Blocks in x, y, z.
     pub grid: Extents,
     /// Threads of a block in x, y, z.
@@ -173,7 +173,7 @@ impl ContractVariant {
                 return Err(format!("{key}: there is nothing in it"));
             }
         }
-        let none = FormulaValues::example(&BTreeMap::new());
+        let none = Figures::example(&BTreeMap::new());
         for name in self.parameters.keys() {
             parameter_name(name).map_err(|error| format!("parameters: {error}"))?;
             if is_taken(name) {
@@ -192,7 +192,7 @@ impl ContractVariant {
         for mask in self.masks.iter().filter(|mask| *mask != ANY) {
             Mask::parse(mask, true).map_err(|error| format!("masks: {error}"))?;
         }
-        let figures = FormulaValues::example(&self.parameters);
+        let figures = Figures::example(&self.parameters);
         for condition in &self.requires {
             let checked = condition.check(&figures, true);
             checked.map_err(|why| format!("requires: {why}"))?;
@@ -212,14 +212,14 @@ impl ContractVariant {
 impl ContractLaunch {
     fn check(
         &self,
-        figures: &FormulaValues,
+        figures: &Figures,
         parameters: &BTreeMap<String, i64>,
         backward: bool,
     ) -> Result<(), String> {
-        let mut arguments = self.arguments.iter();
-        arguments
-            .try_for_each(|one| one.check(figures, backward))
-            .map_err(|why| format!("arguments: {why}"))?;
+        for text in &self.arguments {
+            let checked = Argument::parse(text).and_then(|one| one.check(figures, backward));
+            checked.map_err(|why| format!("arguments: {why}"))?;
+        }
         let known = |name: &str| match name {
             "head_dim" => Some(0),
             _ => parameters.get(name).copied(),

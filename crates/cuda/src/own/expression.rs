@@ -50,12 +50,12 @@ fn invalid(why: &'static str) -> Error {
 /// where they are unbounded, and a query `i` sees a key `j` where
 /// `band_low <= j - i <= band_high`.
 #[derive(Clone)]
-pub struct FormulaValues(Value);
+pub struct Figures(Value);
 
-impl FormulaValues {
+impl Figures {
     /// Those of a problem, on a device with so many multiprocessors. A parameter goes before a
     /// figure of its name.
-    pub fn new(problem: &Problem, sms: u32, parameters: &BTreeMap<String, i64>) -> FormulaValues {
+    pub fn new(problem: &Problem, sms: u32, parameters: &BTreeMap<String, i64>) -> Figures {
         let p = DeviceProblem::sized(problem, 1);
         let (low, high) = p.band();
         let numbers = [
@@ -89,12 +89,12 @@ impl FormulaValues {
         let parameters = parameters.iter();
         let parameters = parameters.map(|(name, value)| (name.as_str(), Value::from(*value)));
         let figures = numbers.into_iter().chain(strides).chain(parameters);
-        FormulaValues(Value::from_pairs(figures))
+        Figures(Value::from_pairs(figures))
     }
 
     /// Those of some problem, to read formulas by.
-    pub fn example(parameters: &BTreeMap<String, i64>) -> FormulaValues {
-        FormulaValues::new(&Problem::new(1, 1), 1, parameters)
+    pub fn example(parameters: &BTreeMap<String, i64>) -> Figures {
+        Figures::new(&Problem::new(1, 1), 1, parameters)
     }
 
     /// The figure of this name; `None` for a name that is none.
@@ -149,7 +149,7 @@ impl Expression {
     ///
     /// # Errors
     /// A division by 0, or what 64 bits do not hold, with the text.
-    pub fn value(&self, figures: &FormulaValues) -> Result<i64, String> {
+    pub fn value(&self, figures: &Figures) -> Result<i64, String> {
         let value = self
             .evaluate(figures)
             .and_then(|value| match value.as_i64() {
@@ -164,7 +164,7 @@ impl Expression {
     ///
     /// # Errors
     /// As [`Expression::value`].
-    pub fn holds(&self, figures: &FormulaValues) -> Result<bool, String> {
+    pub fn holds(&self, figures: &Figures) -> Result<bool, String> {
         let value = self.evaluate(figures).and_then(|value| {
             let wrong = || "write a condition, such as `head_dim == 64`".to_owned();
             bool::try_from(value).map_err(|_| wrong())
@@ -176,7 +176,7 @@ impl Expression {
     ///
     /// # Errors
     /// What is wrong with it, with the text.
-    pub fn check(&self, figures: &FormulaValues, condition: bool) -> Result<(), String> {
+    pub fn check(&self, figures: &Figures, condition: bool) -> Result<(), String> {
         self.names()
             .and_then(|names| {
                 let unknown = |name: &&String| figures.get(name).is_none();
@@ -220,7 +220,7 @@ impl Expression {
         Ok(names)
     }
 
-    fn evaluate(&self, figures: &FormulaValues) -> Result<Value, String> {
+    fn evaluate(&self, figures: &Figures) -> Result<Value, String> {
         let source = self.source()?;
         let compiled = LANGUAGE.compile_expression(&source);
         let value = compiled.and_then(|compiled| compiled.eval(figures.0.clone()));
@@ -244,8 +244,7 @@ fn reason(error: &Error) -> String {
 }
 
 /// An argument of a kernel: a tensor's address, the whole problem, a scale, or a figure.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug)]
 pub enum Argument {
     Problem,
     Pointer(Pointer),
@@ -284,12 +283,12 @@ pub fn is_taken(name: &str) -> bool {
     typed || word || Pointer::named(name).is_some()
 }
 
-impl TryFrom<String> for Argument {
-    type Error = String;
-
+impl Argument {
     /// Reads `q`, `problem`, `scale`, `seq_q`, `long q.batch`.
-    fn try_from(text: String) -> Result<Argument, String> {
-        let text = text.as_str();
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Argument, String> {
         if let Some(pointer) = Pointer::named(text) {
             return Ok(Argument::Pointer(pointer));
         }
@@ -310,14 +309,12 @@ impl TryFrom<String> for Argument {
             }
         }
     }
-}
 
-impl Argument {
     /// Checks its formula and that its tensor is there.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check(&self, figures: &FormulaValues, backward: bool) -> Result<(), String> {
+    pub fn check(&self, figures: &Figures, backward: bool) -> Result<(), String> {
         match self {
             Argument::Pointer(pointer) if pointer.is_of_backward() && !backward => {
                 Err(format!("`{}` is there in `backward` alone", pointer.name()))
@@ -337,7 +334,7 @@ impl Argument {
     ///
     /// # Errors
     /// A figure that its type does not hold, or that cannot be computed.
-    pub fn given(&self, scale: f32, figures: &FormulaValues) -> Result<Given, String> {
+    pub fn given(&self, scale: f32, figures: &Figures) -> Result<Given, String> {
         let (number, expression) = match self {
             Argument::Problem => return Ok(Given::Problem),
             Argument::Pointer(pointer) => return Ok(Given::Pointer(*pointer)),
@@ -363,10 +360,10 @@ impl Argument {
 mod tests {
     use super::*;
 
-    fn figures() -> FormulaValues {
+    fn figures() -> Figures {
         let parameters = BTreeMap::from([("huge".to_owned(), 1 << 40)]);
         let problem = "h4,s130,d8".parse().unwrap();
-        FormulaValues::new(&problem, 132, &parameters)
+        Figures::new(&problem, 132, &parameters)
     }
 
     fn valued(text: &str) -> Result<i64, String> {
@@ -480,7 +477,7 @@ mod tests {
             ),
             ("dq", "in `backward` alone"),
         ] {
-            let given = Argument::try_from(text.to_owned()).and_then(|argument| {
+            let given = Argument::parse(text).and_then(|argument| {
                 argument.check(&figures(), false)?;
                 argument.given(0.125, &figures())
             });

@@ -12,12 +12,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::plan::{Arguments, Code, Offer, Plan, PlanRequest, Step};
+use super::plan::{Arguments, Asked, Code, Offer, Plan, Shape, Step};
 use crate::argument::DeviceProblem;
-use crate::kernels::contract::BlockShape;
 use crate::kernels::source::Source;
 use contract::{ANY, Contract, ContractLaunch, ContractVariant, Extents};
-use expression::{Expression, FormulaValues};
+use expression::{Argument, Expression, Figures};
 use regatta_worker::attention::{Direction, Mask, ParamValue, Problem};
 use regatta_worker::protocol::{Parameter, VariantInfo};
 use regatta_worker::serve::Refusal;
@@ -95,12 +94,12 @@ impl Offer for Own {
 
     /// A case that `requires` leaves out is unsupported. A formula without a value, or with one
     /// that no launch has, is a mistake in the contract: as unsupported it would pass a gate.
-    fn plan(&self, name: &str, asked: &PlanRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
         let variant = self.contract.variants.get(name);
         let variant =
             variant.ok_or_else(|| format!("there is no variant `{}/{name}`", self.name))?;
         let parameters = parameters(variant, asked)?;
-        let figures = FormulaValues::new(asked.problem, asked.limits.sms, &parameters);
+        let figures = Figures::new(asked.problem, asked.limits.sms, &parameters);
         if let Some(why) = refuses(variant, asked.problem) {
             return Err(Refusal::Unsupported(format!("{}/{name} {why}", self.name)));
         }
@@ -145,10 +144,7 @@ impl Offer for Own {
 }
 
 /// The parameters of a case: those that are asked for, and the others as the contract has them.
-fn parameters(
-    variant: &ContractVariant,
-    asked: &PlanRequest,
-) -> Result<BTreeMap<String, i64>, String> {
+fn parameters(variant: &ContractVariant, asked: &Asked) -> Result<BTreeMap<String, i64>, String> {
     let mut parameters = variant.parameters.clone();
     for (name, value) in asked.params.iter() {
         let place = parameters
@@ -190,11 +186,7 @@ fn refuses(variant: &ContractVariant, problem: &Problem) -> Option<String> {
     (!variant.masks.iter().any(takes)).then(|| format!("does not take the mask {name}"))
 }
 
-fn step(
-    launch: &ContractLaunch,
-    problem: &Problem,
-    figures: &FormulaValues,
-) -> Result<Step, String> {
+fn step(launch: &ContractLaunch, problem: &Problem, figures: &Figures) -> Result<Step, String> {
     let extents = |Extents([x, y, z]): &Extents, what: &str| {
         let extent = |formula: &Expression| {
             let value = formula.value(figures);
@@ -207,14 +199,14 @@ fn step(
     let shared = launch.shared_bytes.value(figures);
     let shared = shared.map_err(|why| format!("shared_bytes: {why}"))?;
     let scale = DeviceProblem::sized(problem, 1).scale;
-    let arguments = launch.arguments.iter();
-    let arguments: Result<_, String> = arguments.map(|one| one.given(scale, figures)).collect();
+    let given = |text: &String| Argument::parse(text)?.given(scale, figures);
+    let arguments: Result<_, String> = launch.arguments.iter().map(given).collect();
     Ok(Step {
         code: Code::Own,
         entry: launch.entry_name(problem.dtype, |name| figures.get(name))?,
         grid: extents(&launch.grid, "grid")?,
-        shape: BlockShape {
-            threads: extents(&launch.block, "block")?,
+        shape: Shape {
+            block: extents(&launch.block, "block")?,
             shared_bytes: u32::try_from(shared)
                 .map_err(|_| format!("shared_bytes: `{}` is {shared}", launch.shared_bytes))?,
         },

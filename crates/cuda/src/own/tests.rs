@@ -1,7 +1,7 @@
 //! Plans of somebody's contract.
 
 use super::*;
-use crate::plan::{DeviceLimits, Given, Pointer};
+use crate::plan::{Given, Limits, Pointer};
 use regatta_worker::attention::Params;
 
 const CONTRACT: &str = r#"
@@ -27,7 +27,7 @@ grid = 1
 block = 32
 "#;
 
-const H200: DeviceLimits = DeviceLimits {
+const H200: Limits = Limits {
     capability: (9, 0),
     sms: 132,
     l2_bytes: 60 << 20,
@@ -45,7 +45,7 @@ fn own() -> Own {
 /// A refusal's kind is in its words: those of an unsupported case begin with it.
 fn plan_with(problem: &str, params: &Params) -> Result<Plan, String> {
     let problem: Problem = problem.parse().unwrap();
-    let asked = PlanRequest {
+    let asked = Asked {
         problem: &problem,
         params,
         limits: H200,
@@ -67,7 +67,7 @@ fn a_contract_becomes_a_plan() {
     };
     assert_eq!(step.entry, "mine_f16_d64");
     assert_eq!(step.grid, [3, 8, 2]);
-    assert_eq!(step.shape.threads, [32, 4, 1]);
+    assert_eq!(step.shape.block, [32, 4, 1]);
     assert_eq!(step.shape.shared_bytes, 2 * 64 * 64);
     let Arguments::Listed(given) = &step.arguments else {
         panic!("{step:?}");
@@ -115,7 +115,7 @@ fn grids_are_held_to_what_a_device_takes() {
         own.contract = contract::parse(&CONTRACT.replacen(from, to, 1)).unwrap();
         let problem: Problem = "s8,d8".parse().unwrap();
         let params = Params::default();
-        let asked = PlanRequest {
+        let asked = Asked {
             problem: &problem,
             params: &params,
             limits: H200,

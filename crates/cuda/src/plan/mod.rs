@@ -6,8 +6,8 @@ mod tests;
 mod variants;
 
 pub use steps::{
-    Arguments, Code, DeviceLimits, Given, NUM_SPLITS, NUM_SPLITS_KEY, Plan, PlanRequest, Pointer,
-    Step, TILE_KEYS,
+    Arguments, Asked, Code, Given, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, Pointer, Shape, Step,
+    TILE_KEYS,
 };
 
 use crate::kernels::contract::MOST_THREADS;
@@ -30,7 +30,7 @@ pub struct Variant {
     pub parameters: &'static [&'static str],
     /// True when it keeps the score matrix in memory.
     pub stores_scores: bool,
-    plan: fn(&PlanRequest) -> Result<Plan, String>,
+    plan: fn(&Asked) -> Result<Plan, String>,
 }
 
 const NARROW: [Dtype; 2] = [Dtype::F16, Dtype::Bf16];
@@ -107,12 +107,12 @@ impl Variant {
     ///
     /// # Errors
     /// Why it does not do this, for a reader.
-    pub fn plan(&self, asked: &PlanRequest) -> Result<Plan, String> {
+    pub fn plan(&self, asked: &Asked) -> Result<Plan, String> {
         self.accepts(asked)?;
         (self.plan)(asked)
     }
 
-    fn accepts(&self, asked: &PlanRequest) -> Result<(), String> {
+    fn accepts(&self, asked: &Asked) -> Result<(), String> {
         let (problem, name) = (asked.problem, self.name);
         let (major, minor) = asked.limits.capability;
         if (major, minor) < OLDEST {
@@ -164,7 +164,7 @@ pub trait Offer {
     ///
     /// # Errors
     /// Why it does not do this, or why it cannot be told what it would launch.
-    fn plan(&self, name: &str, asked: &PlanRequest) -> Result<Plan, Refusal>;
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal>;
 }
 
 /// The kernels in the binary.
@@ -184,7 +184,7 @@ impl Offer for Ours {
         VARIANTS.iter().map(described).collect()
     }
 
-    fn plan(&self, name: &str, asked: &PlanRequest) -> Result<Plan, Refusal> {
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
         let variant = Variant::named(name);
         let variant = variant.ok_or_else(|| {
             Refusal::Unsupported(format!("the cuda worker has no variant `{name}`"))
@@ -212,7 +212,7 @@ impl Plan {
     ///
     /// # Errors
     /// Which is too large, for a reader.
-    pub fn fits(&self, problem: &Problem, limits: DeviceLimits) -> Result<(), String> {
+    pub fn fits(&self, problem: &Problem, limits: Limits) -> Result<(), String> {
         launchable(problem)?;
         let mut steps = self.forward.iter().chain(&self.backward);
         steps.try_for_each(|step| fits(step, limits))
@@ -237,7 +237,7 @@ fn launchable(problem: &Problem) -> Result<(), String> {
     Ok(())
 }
 
-fn fits(step: &Step, limits: DeviceLimits) -> Result<(), String> {
+fn fits(step: &Step, limits: Limits) -> Result<(), String> {
     let (entry, shape) = (&step.entry, step.shape);
     if shape.shared_bytes > limits.shared_bytes {
         return Err(format!(
@@ -245,10 +245,10 @@ fn fits(step: &Step, limits: DeviceLimits) -> Result<(), String> {
             shape.shared_bytes, limits.shared_bytes
         ));
     }
-    if shape.count() > MOST_THREADS.into() {
+    if shape.threads() > MOST_THREADS.into() {
         return Err(format!(
             "{entry} has {} threads a block; a block has at most {MOST_THREADS}",
-            shape.count()
+            shape.threads()
         ));
     }
     // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".

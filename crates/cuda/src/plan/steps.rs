@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kernels::contract::{self, BlockShape, Kernel, Tile};
+use crate::kernels::contract::{self, Block, Kernel, Tile};
 use regatta_worker::attention::{ParamValue, Params, Problem};
 
 /// A device, as far as a plan depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceLimits {
+pub struct Limits {
     /// Compute capability: `(9, 0)`.
     pub capability: (u32, u32),
     /// Streaming multiprocessors.
@@ -27,6 +27,30 @@ pub enum Code {
     Own,
 }
 
+/// How blocks of an entry point are launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Threads in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Shape {
+    /// The shape of a block whose threads are all along x.
+    pub fn along_x(block: Block) -> Shape {
+        Shape {
+            block: [block.threads, 1, 1],
+            shared_bytes: block.shared_bytes,
+        }
+    }
+
+    /// Threads of a block.
+    pub fn threads(self) -> u64 {
+        self.block.into_iter().map(u64::from).product()
+    }
+}
+
 /// One kernel launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -37,7 +61,7 @@ pub struct Step {
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
     /// How each block is launched.
-    pub shape: BlockShape,
+    pub shape: Shape,
     /// What it is given.
     pub arguments: Arguments,
 }
@@ -175,13 +199,13 @@ pub struct Plan {
 }
 
 /// What a variant is asked for.
-pub struct PlanRequest<'a> {
+pub struct Asked<'a> {
     /// What to compute.
     pub problem: &'a Problem,
     /// Parameters that are not `auto`.
     pub params: &'a Params,
     /// On what.
-    pub limits: DeviceLimits,
+    pub limits: Limits,
 }
 
 /// How many blocks share the key axis of a backward pass: the name that xFormers and
@@ -196,18 +220,18 @@ pub const TILE_KEYS: &str = "tile_keys";
 pub fn step(problem: &Problem, kernel: &Kernel, tile: &Tile, grid: [u32; 3]) -> Step {
     let entry = kernel.entry(problem.dtype.name(), tile);
     // Grids may follow another kernel's tile; the block is the entry point's own.
-    let own = contract::tile(kernel.file, &entry).unwrap_or(*tile);
+    let block = contract::block(kernel.file, &entry).unwrap_or(tile.block());
     Step {
         code: Code::Ours(kernel.file),
         entry,
         grid,
-        shape: own.block(),
+        shape: Shape::along_x(block),
         arguments: Arguments::Problem,
     }
 }
 
 /// A parameter's number; `None` for `auto`.
-pub fn number(asked: &PlanRequest, name: &str) -> Option<i64> {
+pub fn number(asked: &Asked, name: &str) -> Option<i64> {
     match asked.params.get(name) {
         ParamValue::Int(value) => Some(value),
         ParamValue::Word(_) => None,

@@ -2,21 +2,16 @@ use super::*;
 use crate::kernels::contract;
 use regatta_worker::attention::{ParamValue, Params};
 
-const H200: DeviceLimits = DeviceLimits {
+const H200: Limits = Limits {
     capability: (9, 0),
     sms: 132,
     l2_bytes: 60 << 20,
     shared_bytes: 232_448,
 };
 
-fn plan_on(
-    variant: &str,
-    problem: &str,
-    params: &Params,
-    limits: DeviceLimits,
-) -> Result<Plan, String> {
+fn plan_on(variant: &str, problem: &str, params: &Params, limits: Limits) -> Result<Plan, String> {
     let problem: Problem = problem.parse().unwrap();
-    let asked = PlanRequest {
+    let asked = Asked {
         problem: &problem,
         params,
         limits,
@@ -62,7 +57,7 @@ fn every_step_is_an_entry_point_of_its_file() {
                     let Code::Ours(file) = step.code else {
                         panic!("{step:?}");
                     };
-                    let block = contract::tile(file, &step.entry).map(|tile| tile.block());
+                    let block = contract::block(file, &step.entry).map(Shape::along_x);
                     assert_eq!(block, Some(step.shape), "{step:?}");
                     assert!(step.grid.iter().all(|&n| n > 0), "{step:?}");
                 }

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use regatta_worker::attention::{Dtype, ParamValue, Problem};
 
 use super::steps::{
-    Arguments, DeviceLimits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, PlanRequest, Step, TILE_KEYS, exact,
-    holding, number, query_gradient_bytes, step,
+    Arguments, Asked, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, Step, TILE_KEYS, exact, holding,
+    number, query_gradient_bytes, step,
 };
 use crate::kernels::contract::{Kernel, Naive, Tile, contracts};
 
-pub fn mma(asked: &PlanRequest) -> Result<Plan, String> {
+pub fn mma(asked: &Asked) -> Result<Plan, String> {
     let p = asked.problem;
     let forward = &contracts().flash_mma.forward;
     let tile = holding(p, forward, 8)?;
@@ -43,7 +43,7 @@ pub fn mma(asked: &PlanRequest) -> Result<Plan, String> {
 /// Grid y and z.
 const NAIVE_LONGEST: u32 = 1 << 16;
 
-pub fn naive(asked: &PlanRequest) -> Result<Plan, String> {
+pub fn naive(asked: &Asked) -> Result<Plan, String> {
     let p = asked.problem;
     for (axis, length) in [("seq_q", p.seq_q), ("seq_k", p.seq_k)] {
         if length >= NAIVE_LONGEST {
@@ -111,7 +111,7 @@ fn launch(p: &Problem, kernel: &Kernel, grid: [u32; 3]) -> Step {
     step(p, kernel, kernel.tile(), grid)
 }
 
-pub fn simt(asked: &PlanRequest) -> Result<Plan, String> {
+pub fn simt(asked: &Asked) -> Result<Plan, String> {
     let p = asked.problem;
     let kernels = &contracts().flash_simt;
     let mut plan = Plan {
@@ -130,7 +130,7 @@ pub fn simt(asked: &PlanRequest) -> Result<Plan, String> {
     Ok(plan)
 }
 
-pub fn split_key(asked: &PlanRequest) -> Result<Plan, String> {
+pub fn split_key(asked: &Asked) -> Result<Plan, String> {
     let p = asked.problem;
     let kernels = &contracts().split_key;
     let tile = holding(p, &kernels.backward, 4)?;
@@ -180,7 +180,7 @@ fn simt_prepare(p: &Problem, kernel: &Kernel) -> Step {
 
 const MOST_SPLITS: u32 = 65_535;
 
-pub fn split_kv(asked: &PlanRequest) -> Result<Plan, String> {
+pub fn split_kv(asked: &Asked) -> Result<Plan, String> {
     let p = asked.problem;
     let kernels = &contracts().split_kv;
     let part = match p.dtype {
@@ -227,7 +227,7 @@ fn row_tiles(p: &Problem, tile: &Tile) -> u64 {
 /// The fewest splits whose last wave is at least 85 % as full as the best's: each split
 /// more is another row of workspace (FlashAttention's rule, on this kernel's blocks a
 /// multiprocessor; see the head of `split_kv.cu`).
-fn automatic(p: &Problem, limits: DeviceLimits, tile: &Tile) -> u32 {
+fn automatic(p: &Problem, limits: Limits, tile: &Tile) -> u32 {
     let slots = f64::from(blocks_per_sm(limits, tile) * limits.sms);
     let tiles = row_tiles(p, tile) as f64 * f64::from(p.batch * p.kv_heads);
     let most = p.seq_k.div_ceil(256).clamp(1, 128);
@@ -243,14 +243,15 @@ fn automatic(p: &Problem, limits: DeviceLimits, tile: &Tile) -> u32 {
 /// Shared memory alone limits these blocks. A multiprocessor has what it lends one block,
 /// and 1 KiB more; each block takes 1 KiB for itself (CUDA C++ Programming Guide,
 /// "Compute Capability 8.x" and "9.0").
-fn blocks_per_sm(limits: DeviceLimits, tile: &Tile) -> u32 {
+fn blocks_per_sm(limits: Limits, tile: &Tile) -> u32 {
     const OF_THE_SYSTEM: u32 = 1024;
-    ((limits.shared_bytes + OF_THE_SYSTEM) / (tile.shared_bytes + OF_THE_SYSTEM)).max(1)
+    let block = tile.block().shared_bytes;
+    ((limits.shared_bytes + OF_THE_SYSTEM) / (block + OF_THE_SYSTEM)).max(1)
 }
 
 const WGMMA: &str = "flash-wgmma";
 
-pub fn wgmma(asked: &PlanRequest) -> Result<Plan, String> {
+pub fn wgmma(asked: &Asked) -> Result<Plan, String> {
     let p = asked.problem;
     if asked.limits.capability != (9, 0) {
         let (major, minor) = asked.limits.capability;

@@ -24,7 +24,7 @@ const ANOTHER_PYTHON: &str =
     "name a Python that has it in [environments.default] of regatta.toml, or in REGATTA_PYTHON";
 
 /// What regatta's own CUDA kernels and somebody's take.
-const A_GPU: &str = "an NVIDIA GPU with its driver, and CUDA's compiler (NVRTC)";
+const A_GPU: &str = "an NVIDIA GPU with its driver, and CUDA's compiler (nvrtc or nvcc)";
 
 /// A worker, and what it says of itself or why it is not here.
 pub struct Introduction {

@@ -158,7 +158,7 @@ fn projection_bytes(sizes: Sizes, width: u64) -> u64 {
     u64::try_from(total.saturating_mul(width.into())).unwrap_or(u64::MAX)
 }
 
-/// Elements of each tensor, held below 2¹²² so that sums and widths cannot overflow.
+/// ElementCounts of each tensor, held below 2¹²² so that sums and widths cannot overflow.
 struct ElementCounts {
     q: u128,
     k: u128,
