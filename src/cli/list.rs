@@ -3,6 +3,7 @@
 mod here;
 mod plan;
 
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use clap::Args;
@@ -12,6 +13,7 @@ use super::{Ended, Stop, print, watch_for};
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_measure::experiment::introductions::{Introduction, introductions};
 use regatta_measure::experiment::request::no_case_left;
+use regatta_report::terminal::COLUMNS;
 
 /// List the variants of every worker, or the cases of a suite
 #[derive(Args, Debug)]
@@ -100,6 +102,11 @@ fn variants(args: &ListArgs) -> Ended {
     let suites = BUILTIN.iter().map(|(name, _)| suite::load(name));
     let suites = suites.collect::<Result<Vec<Suite>, _>>();
     let suites = suites.map_err(Stop::usage)?;
-    print(here::workers(&found) + &here::suites(&suites, &found))?;
+    // What is piped is searched, and has whole lines.
+    let columns = match io::stdout().is_terminal() {
+        true => COLUMNS,
+        false => usize::MAX,
+    };
+    print(here::workers(&found, columns) + &here::suites(&suites, &found, columns))?;
     Ok(0)
 }

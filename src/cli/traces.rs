@@ -43,7 +43,7 @@ pub fn write(outputs: &Outputs, trace: &Trace, analysis: &Analysis) -> Result<()
 
 fn keep_page(path: &Path, text: String) -> Result<(), Stop> {
     put(path, text)?;
-    note(format!("page: {}", path.display()));
+    note(format!("report: {}", path.display()));
     Ok(())
 }
 

@@ -27,7 +27,7 @@ fn the_spread_of_a_run_is_printed_and_a_baseline_has_none() {
         stdout.contains("within") && stdout.contains("between"),
         "{stdout}"
     );
-    assert_eq!(stdout.matches("fake/steady:").count(), 6, "{stdout}");
+    assert_eq!(stdout.matches("\n  s").count(), 6, "{stdout}");
     let (stdout, _) = exits!(place, 0, ["report", "reports/s", "--noise", "--json"]);
     let runs: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     let cases = runs[0]["cases"].as_array().unwrap();

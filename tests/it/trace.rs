@@ -89,7 +89,7 @@ fn two_traces_and_why_they_differ() {
             "html=diff.html"
         ]
     );
-    assert!(stderr.contains("page: diff.html"), "{stderr}");
+    assert!(stderr.contains("report: diff.html"), "{stderr}");
     let page = fs::read_to_string(place.path().join("diff.html")).unwrap();
     assert!(page.contains("<b>less-parallel</b>: grid 157x1x1"));
     assert_eq!(page.matches("<svg").count(), 2, "both timelines");

@@ -92,7 +92,7 @@ pub fn run(args: &BisectArgs) -> Ended {
 }
 
 fn search(args: &BisectArgs) -> Ended {
-    watch_for("; what was compared is kept, and the same command goes on");
+    watch_for("; what was compared is kept, and the same command resumes");
     if args.measure.structure_only {
         return Err(Stop::Usage(anyhow!(
             "--structure-only takes no times, which bisect compares; leave it out"
@@ -168,7 +168,7 @@ fn search(args: &BisectArgs) -> Ended {
         true => print(format!("{}\n", answer.json().map_err(Stop::not_judged)?))?,
         false => print(text(&answer))?,
     }
-    say(format!("the page is {}", path.display()));
+    say(format!("report: {}", path.display()));
     Ok(match ending.names_one() {
         true => 0,
         false => VerdictOutcome::Inconclusive.exit_code(),

@@ -134,8 +134,8 @@ fn closing(outcomes: &[FileOutcome], compiler: &str) -> String {
     }
     let mut text = parts.join(", ");
     text += "\nbytes a thread: spilled (stores/loads) and stack; bytes a block: shared, \
-             static and dynamic; blocks: resident on a multiprocessor, 0 where one asks for \
-             more than there is; warps: share of a multiprocessor's that those fill\n";
+             static and dynamic; blocks: resident on an SM, 0 where one asks for more \
+             than there is; warps: share of an SM's that those fill\n";
     format!("\n{}", indented(&text, 0, 0))
 }
 
@@ -159,13 +159,13 @@ pub fn comparison(comparison: &Comparison) -> String {
     section("Takes more", bad(), lines(&comparison.worse));
     section("Gone", bad(), lines(&comparison.gone));
     section("Takes less", good, lines(&comparison.better));
-    section("Not in the ledger", doubtful, lines(&comparison.added));
+    section("Not in the baseline", doubtful, lines(&comparison.added));
     let verdict = match comparison.is_worse() {
         true => "FAILED".style(bad()).to_string(),
         false => "passed".style(good).to_string(),
     };
     let mut line = format!(
-        "\n{verdict}  {} compared with the ledger",
+        "\n{verdict}  {} compared with the baseline",
         counted(comparison.compared, "entry point")
     );
     if comparison.not_built > 0 {

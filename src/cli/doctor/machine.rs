@@ -91,7 +91,7 @@ pub(super) fn baselines() -> Check {
     match broken.is_empty() {
         true => Check::new(WHAT, CheckState::Ok, detail),
         false => Check::new(WHAT, CheckState::Broken, detail)
-            .helped_by("restore the file from version control, or save it anew"),
+            .helped_by("restore the file from version control, or save it again"),
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
         };
         put(page, history::page(&linked).map_err(Stop::not_judged)?)?;
         if !is_stdout(page) {
-            note(format!("page: {}", page.display()));
+            note(format!("report: {}", page.display()));
         }
     }
     if args.outputs.prints() {

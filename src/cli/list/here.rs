@@ -1,7 +1,5 @@
 //! Workers and their variants, those that are not here, and the built-in suites.
 
-use std::io::{self, IsTerminal};
-
 use owo_colors::{OwoColorize, Style};
 
 use super::super::indented;
@@ -19,23 +17,20 @@ fn head(text: &str) -> String {
     format!("{}\n", text.trim_end().style(Style::new().bold()))
 }
 
-/// A name in its column, and on a terminal as much of the text as the line takes.
-fn row(name: &str, column: usize, text: &str) -> String {
+/// A name in its column, and as much of the text as a line of so many columns takes.
+fn row(name: &str, column: usize, text: &str, columns: usize) -> String {
     let name = shorten(name, COLUMNS / 2);
     let padding = " ".repeat(column.saturating_sub(width(&name)) + 2);
-    let room = match io::stdout().is_terminal() {
-        true => COLUMNS.saturating_sub(INDENT + width(&name) + padding.len()),
-        false => usize::MAX,
-    };
+    let room = columns.saturating_sub(INDENT + width(&name) + padding.len());
     let line = format!("{:INDENT$}{name}{padding}{}", "", shorten(text, room));
     format!("{}\n", line.trim_end())
 }
 
 /// Workers that are here with a line a variant; then those that are not, by what they lack.
-pub(super) fn workers(found: &[Introduction]) -> String {
+pub(super) fn workers(found: &[Introduction], columns: usize) -> String {
     let here = found.iter().filter_map(|one| {
         let hello = one.found.as_ref().ok()?;
-        Some(described(&one.worker, hello))
+        Some(described(&one.worker, hello, columns))
     });
     let mut text = here.collect::<Vec<_>>().join("\n");
     let absent = grouped(found);
@@ -53,7 +48,7 @@ pub(super) fn workers(found: &[Introduction]) -> String {
     text
 }
 
-fn described(worker: &str, hello: &Hello) -> String {
+fn described(worker: &str, hello: &Hello, columns: usize) -> String {
     let facts: Vec<Vec<String>> = hello.variants.iter().map(facts).collect();
     let common: Vec<&String> = match facts.split_first() {
         Some((first, others)) => {
@@ -79,7 +74,7 @@ fn described(worker: &str, hello: &Hello) -> String {
         let own = facts.iter().filter(|fact| !common.contains(fact)).cloned();
         let summary = one_line(&variant.summary);
         let own = own.chain((!summary.is_empty()).then_some(summary));
-        text += &row(name, column, &own.collect::<Vec<_>>().join("; "));
+        text += &row(name, column, &own.collect::<Vec<_>>().join("; "), columns);
     }
     text
 }
@@ -102,7 +97,7 @@ fn facts(variant: &VariantInfo) -> Vec<String> {
 }
 
 /// Built-in suites with a line each, those first whose workers are here.
-pub(super) fn suites(suites: &[Suite], found: &[Introduction]) -> String {
+pub(super) fn suites(suites: &[Suite], found: &[Introduction], columns: usize) -> String {
     let here = |worker: &str| {
         let mut all = found.iter();
         all.any(|one| one.worker == worker && one.found.is_ok())
@@ -129,7 +124,7 @@ pub(super) fn suites(suites: &[Suite], found: &[Introduction]) -> String {
         text += &head(name);
         for suite in suites {
             let said = format!("{:>4}  {}", suite.cases.len(), one_line(&suite.description));
-            text += &row(&suite.name, column, &said);
+            text += &row(&suite.name, column, &said, columns);
         }
     }
     text
@@ -167,7 +162,7 @@ mod tests {
         ];
         let names = BUILTIN.iter().map(|(name, _)| *name);
         let all: Vec<Suite> = names.map(|name| suite::load(name).unwrap()).collect();
-        let text = workers(&found) + &suites(&all, &found);
+        let text = workers(&found, COLUMNS) + &suites(&all, &found, COLUMNS);
         let plain = anstream::adapter::strip_str(&text).to_string();
         for line in plain.lines() {
             assert!(width(line) <= COLUMNS, "{line}");
