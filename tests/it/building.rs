@@ -84,7 +84,13 @@ fn what_was_edited_and_not_built_is_not_measured() {
     }
     // A text, a suite and what a run writes are no source.
     place.write("README.md", "more");
-    exits!(place, 0, ["run", "./s.toml", "--no-resume"]);
+    for _ in 0..2 {
+        exits!(
+            place,
+            0,
+            ["run", "./s.toml", "--no-resume", "--out", "elsewhere"]
+        );
+    }
 }
 
 #[test]

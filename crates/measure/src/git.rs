@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use super::building::{Stamp, stamps};
-use super::machine::checksum;
+use super::machine::{checksum, is_code};
 use crate::versions::VersionError;
 use regatta_core::cache;
 use regatta_core::input;
@@ -162,31 +162,25 @@ pub fn state_of_checkout(output: &Path) -> Option<Git> {
     })
 }
 
-/// Files of this checkout that a build may read: neither what a run writes, nor texts and suites,
-/// nor what the build makes.
+/// Files of this checkout that a build may read: those that git tracks but texts, suites and runs,
+/// and code that it does not ignore; not what the build makes.
 pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
-    let listed = [
-        "ls-files",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-        "-z",
-        "--",
-    ];
-    let words = listed
-        .into_iter()
-        .chain(WRITTEN)
-        .chain([":(exclude)*.toml", ":(exclude)*.md"]);
-    let listed = Checkout::at(".")
-        .bytes(&words.collect::<Vec<_>>())
-        .unwrap_or_default();
-    let names = listed
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty());
-    let paths = names.map(|name| PathBuf::from(OsStr::from_bytes(name)));
-    paths
-        .filter(|path| !makes.iter().any(|made| path.starts_with(made)))
-        .collect()
+    let listed = |which: &[&str]| {
+        let but = ["*.toml", "*.md", "*.jsonl"].map(|ending| format!(":(exclude){ending}"));
+        let words = which.iter().copied().chain(["-z", "--"]).chain(WRITTEN);
+        let words: Vec<&str> = words.chain(but.iter().map(String::as_str)).collect();
+        let listed = Checkout::at(".").bytes(&words).unwrap_or_default();
+        let names = listed
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty());
+        let paths = names.map(|name| PathBuf::from(OsStr::from_bytes(name)));
+        paths.collect::<Vec<_>>()
+    };
+    let mut others = listed(&["ls-files", "--others", "--exclude-standard"]);
+    others.retain(|path| path.extension().is_some_and(is_code));
+    let mut found = [listed(&["ls-files", "--cached"]), others].concat();
+    found.retain(|path| !makes.iter().any(|made| path.starts_with(made)));
+    found
 }
 
 /// A revision of a checkout that has a folder of its own.

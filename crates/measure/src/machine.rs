@@ -308,7 +308,8 @@ fn package(folder: &Path) -> Vec<PathBuf> {
     }
 }
 
-fn is_code(ending: &std::ffi::OsStr) -> bool {
+/// True for the ending of a file that is code, or makes code.
+pub(crate) fn is_code(ending: &std::ffi::OsStr) -> bool {
     ending.to_str().is_some_and(|ending| CODE.contains(&ending))
 }
 

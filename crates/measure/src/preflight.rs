@@ -25,17 +25,6 @@ pub enum Preflight {
     Plan(String),
 }
 
-/// Has every worker of the suite introduce itself, and holds the suite to it.
-///
-/// # Errors
-/// The first worker that cannot be used, or the first case that cannot be run.
-pub fn check(
-    suite: &Suite,
-    launcher: &mut dyn Launcher,
-) -> Result<BTreeMap<String, Hello>, Preflight> {
-    check_keeping(suite, launcher, "").map(|found| found.hellos)
-}
-
 /// What workers said before anything is measured.
 pub struct Introduced {
     /// Of themselves, by name.
@@ -48,13 +37,14 @@ pub struct Introduced {
     pub unmeasured: Vec<String>,
 }
 
-/// The same, and the worker named is not ended: it is introduced last, so that it is alone,
-/// and serves the first invocation. One that measures a peak is always ended: it has loaded
-/// libraries that a first call would find.
+/// Has every worker of the suite introduce itself, and checks the suite against what they say. The
+/// worker named `kept` is not ended: it is introduced last, so that it is alone, and serves the
+/// first invocation. One that measures a peak is always ended: it has loaded libraries that a first
+/// call would find.
 ///
 /// # Errors
-/// As [`check`].
-pub fn check_keeping(
+/// The first worker that cannot be used, or the first case that cannot be run.
+pub fn check(
     suite: &Suite,
     launcher: &mut dyn Launcher,
     kept: &str,

@@ -179,7 +179,7 @@ impl Arm {
             waiting,
             peaks,
             unmeasured,
-        } = preflight::check_keeping(&suite, &mut processes, first).map_err(|error| {
+        } = preflight::check(&suite, &mut processes, first).map_err(|error| {
             let log = match &error {
                 preflight::Preflight::Worker(error) => error.log.clone(),
                 preflight::Preflight::Plan(_) => String::new(),
