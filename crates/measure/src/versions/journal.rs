@@ -140,7 +140,7 @@ impl Journal {
         if path.exists() {
             let there = read(&path);
             let because = match &there {
-                _ if fresh => Some("--fresh was given".to_owned()),
+                _ if fresh => Some("--no-resume was given".to_owned()),
                 Ok(there) => there.question.differs(question).map(str::to_owned),
                 Err(error) => Some(error.clone()),
             };
