@@ -167,7 +167,6 @@ fn measurement(id: &CaseId, case: usize, invocation: u32, which: Which) -> Measu
                 power_w: Some(319.221),
                 temperature_c: Some(50.0),
                 other_processes: Some(0),
-                ..DeviceState::default()
             }),
             input_sets: 3,
             ..Measured::default()

@@ -8,7 +8,6 @@ pub mod input;
 pub mod last_words;
 pub mod machine;
 pub mod metric;
-pub mod names;
 pub mod output;
 pub mod record;
 pub mod secrets;

@@ -141,11 +141,15 @@ pub fn command_line(words: &[String]) -> Vec<String> {
     kept.collect()
 }
 
-/// A word without the token or the password in it.
+/// A word without the token or the password in it; one with spaces is a command line again.
 fn word(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     if lower.contains("authorization:") || lower.contains("bearer ") {
         return HIDDEN.to_owned();
+    }
+    if text.contains(' ') {
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        return command_line(&words).join(" ");
     }
     let ends = |c: char| !(c.is_ascii_alphanumeric() || "_-.+/".contains(c));
     let mut found = String::new();
@@ -219,6 +223,8 @@ mod tests {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             assert_eq!(command_line(&words).join(" "), kept);
         }
+        let spec = ["worker:mine=./serve --api-key=hunter2".to_owned()];
+        assert_eq!(command_line(&spec), ["worker:mine=./serve --api-key=***"]);
         let header = ["-H".to_owned(), "Authorization: Bearer hunter2".to_owned()];
         assert_eq!(command_line(&header), ["-H", HIDDEN]);
     }

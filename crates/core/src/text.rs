@@ -69,6 +69,15 @@ pub fn reason(text: &str) -> String {
     }
 }
 
+/// A name as one that any file system and any markup takes: what is no ASCII letter or digit
+/// and none of `-_.` is a dash. Two names may become one.
+pub fn plain_name(name: &str) -> String {
+    name.replace(
+        |c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)),
+        "-",
+    )
+}
+
 /// At most `columns` columns of the text; `…` stands for what was cut off its end.
 pub fn shorten(text: &str, columns: usize) -> String {
     if width(text) <= columns {

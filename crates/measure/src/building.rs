@@ -18,6 +18,7 @@ use regatta_core::input;
 use regatta_core::last_words;
 use regatta_core::output;
 use regatta_core::record::built::{self, Built};
+use regatta_core::secrets;
 use regatta_core::suite::Suite;
 use regatta_core::suite::build::Build;
 
@@ -47,7 +48,7 @@ pub enum BuildingError {
 /// When it cannot be started, fails, takes too long, or does not make what it should.
 pub fn build(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Built, BuildingError> {
     let failed = |what: String| BuildingError::Failed {
-        command: suite.command.join(" "),
+        command: secrets::command_line(&suite.command).join(" "),
         what,
     };
     let began = Instant::now();
@@ -163,7 +164,7 @@ pub fn build_suite(build: &Build, folder: &Path) -> Result<SuiteBuild, BuildingE
     let anew = build.makes.is_empty() || before != after;
     if let Some(made) = after.filter(|_| !build.makes.is_empty()) {
         let kept = KeptBuild {
-            command: build.command.clone(),
+            command: secrets::command_line(&build.command),
             built: match anew {
                 true => Some(built.clone()),
                 false => build_of_suite(build, folder, here),
@@ -210,7 +211,7 @@ pub fn builds_of_run(
 fn build_of_suite(build: &Build, folder: &Path, here: &Path) -> Option<Built> {
     let text = input::text(&folder.join(BUILD_FILE), input::WRITTEN_BY_HAND).ok()?;
     let kept: KeptBuild = serde_json::from_str(&text).ok()?;
-    let same = kept.command == build.command && !kept.made.is_empty();
+    let same = kept.command == secrets::command_line(&build.command) && !kept.made.is_empty();
     let same = same && stamps(build, here).as_ref() == Some(&kept.made);
     kept.built.filter(|_| same)
 }

@@ -15,11 +15,11 @@ use super::workers::{NoCommand, environment_of, is_python};
 use crate::worker::program::{Program, Streams, why};
 use regatta_core::cache;
 use regatta_core::input;
-use regatta_core::names::plain_name;
 use regatta_core::output;
 use regatta_core::record::built::Built;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
+use regatta_core::text::plain_name;
 use regatta_worker::attention::{NAME_RULE, is_name};
 
 /// How pip is asked.

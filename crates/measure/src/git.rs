@@ -15,11 +15,11 @@ use super::machine::{checksum, is_code};
 use crate::versions::VersionError;
 use regatta_core::cache;
 use regatta_core::input;
-use regatta_core::names::plain_name;
 use regatta_core::output;
 use regatta_core::record::built::Built;
 use regatta_core::record::header::Git;
 use regatta_core::suite::build::Build;
+use regatta_core::text::plain_name;
 
 /// Options that keep the caller's own git from running programs, paging, or writing paths in a
 /// way of its own.

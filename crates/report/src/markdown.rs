@@ -11,7 +11,7 @@ use super::exporter::{RenderError, Report};
 use super::judgement;
 use super::screen::Tone;
 use super::text::{one_line, shorten};
-use regatta_core::names::plain_name;
+use regatta_core::text::plain_name;
 use regatta_worker::units::NONE;
 
 /// Writes `report.md`.

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::cli::{Ended, Stop, indented, note, print, watch_for};
 use regatta_core::record::built;
+use regatta_core::secrets;
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_judge::judgement::{ExpectationResult, Word};
 use regatta_judge::structure::limits_on_builds;
@@ -29,7 +30,10 @@ pub fn run(name: &str, json: bool) -> Ended {
         )));
     };
     watch_for("; what was built so far is left as it is");
-    note(format!("building: {}", build.command.join(" ")));
+    note(format!(
+        "building: {}",
+        secrets::command_line(&build.command).join(" ")
+    ));
     let outcome = match build_suite(build, &reports(&suite.name)) {
         Ok(outcome) => outcome,
         Err(error @ BuildingError::NotStarted(_)) => {

@@ -42,46 +42,11 @@ pub struct WorkerIdentity {
 }
 
 /// Beginnings of the names of variables that libraries of threads, compilers and GPUs read.
-const SPEED: [&str; 38] = [
-    "OMP_",
-    "GOMP_",
-    "KMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "GOTO_",
-    "BLIS_",
-    "VECLIB_",
-    "NUMEXPR_",
-    "RAYON_",
-    "MALLOC_",
-    "GLIBC_TUNABLES",
-    "LD_PRELOAD",
-    "CUDA_",
-    "CUBLAS",
-    "CUDNN_",
-    "NVIDIA_",
-    "NVTE_",
-    "NCCL_",
-    "TORCH",
-    "PYTORCH_",
-    "ATEN_",
-    "TRITON_",
-    "XLA_",
-    "JAX_",
-    "TF_",
-    "XFORMERS_",
-    "FLASH_ATTENTION_",
-    "FLASHINFER_",
-    "CUTE_",
-    "REGATTA_COMPILER",
-    "DNNL_",
-    "ONEDNN_",
-    "NUMBA_",
-    "TBB_",
-    "VLLM_",
-    "PYTHONMALLOC",
-    "PYTHONDEVMODE",
-];
+const SPEED: &str = "
+    OMP_ GOMP_ KMP_ MKL_ OPENBLAS_ GOTO_ BLIS_ VECLIB_ NUMEXPR_ RAYON_ MALLOC_ GLIBC_TUNABLES
+    LD_PRELOAD CUDA_ CUBLAS CUDNN_ NVIDIA_ NVTE_ NCCL_ TORCH PYTORCH_ ATEN_ TRITON_ XLA_ JAX_ TF_
+    XFORMERS_ FLASH_ATTENTION_ FLASHINFER_ CUTE_ REGATTA_COMPILER DNNL_ ONEDNN_ NUMBA_ TBB_ VLLM_
+    PYTHONMALLOC PYTHONDEVMODE";
 
 /// Beginnings of the names of variables that change from one session or job to the next.
 const SESSION: &str = "
@@ -96,24 +61,19 @@ pub fn is_of_session(name: &str) -> bool {
 }
 
 /// Variables that tell where something lies, or which of equal devices is meant.
-const PLACES: [&str; 6] = [
-    "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "FLASHINFER_WORKSPACE_BASE",
-];
+const PLACES: &str = "
+    CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES LD_LIBRARY_PATH
+    PYTHONPATH FLASHINFER_WORKSPACE_BASE";
 
 /// Endings of the names of others, and of those that an image's maker writes into it.
-const PLACE_ENDINGS: [&str; 9] = [
-    "_HOME", "_PATH", "_DIR", "_CACHE", "_VERSION", "_BUILD", "_ID", "_URL", "_NAME",
-];
+const PLACE_ENDINGS: &str = "
+    _HOME _PATH _DIR _CACHE _VERSION _BUILD _ID _URL _NAME";
 
 /// True for an environment variable that is kept: the speed of a worker may depend on it, or
 /// it says where something lies (`is_place`).
 pub fn is_kept(name: &str) -> bool {
-    SPEED.iter().any(|beginning| name.starts_with(beginning)) || PLACES.contains(&name)
+    let mut speed = SPEED.split_whitespace();
+    speed.any(|beginning| name.starts_with(beginning)) || is_listed_place(name)
 }
 
 /// True for a variable by which two runs are not of one configuration.
@@ -125,7 +85,12 @@ pub fn decides_speed(name: &str) -> bool {
 /// does not make two runs incomparable, since versions, devices and files tell what was
 /// found there.
 fn is_place(name: &str) -> bool {
-    PLACES.contains(&name) || PLACE_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    let mut endings = PLACE_ENDINGS.split_whitespace();
+    is_listed_place(name) || endings.any(|ending| name.ends_with(ending))
+}
+
+fn is_listed_place(name: &str) -> bool {
+    PLACES.split_whitespace().any(|place| place == name)
 }
 
 impl Identity {

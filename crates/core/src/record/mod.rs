@@ -6,7 +6,6 @@ pub mod choices;
 pub mod conditions;
 pub mod disturbance;
 pub mod entries;
-pub mod first_call;
 pub mod header;
 pub mod history;
 pub mod identity;

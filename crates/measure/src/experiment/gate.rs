@@ -12,13 +12,12 @@ use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, MeasuredRun}
 use crate::machine::checksum;
 use crate::versions::Spec;
 use crate::workers::OWN;
-use regatta_core::names::plain_name;
 use regatta_core::output;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::header::RunHeader;
 use regatta_core::record::identity::WorkerIdentity;
 use regatta_core::record::types::BaseId;
-use regatta_core::text::shell_command;
+use regatta_core::text::{plain_name, shell_command};
 use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_judge::{self as judge, Options};
 use regatta_worker::attention::CaseId;

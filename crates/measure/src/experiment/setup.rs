@@ -10,13 +10,14 @@ use crate::environments::{PythonEnvironment, locked, released};
 use crate::git::Revision;
 use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, find_environment};
-use regatta_core::names::plain_name;
 use regatta_core::record::built::Built;
+use regatta_core::secrets;
 use regatta_core::suite::Suite;
 use regatta_core::suite::build::Build;
 use regatta_core::suite::document::nearest;
 use regatta_core::suite::environment::pinned_file;
 use regatta_core::suite::workers::WorkerCommand;
+use regatta_core::text::plain_name;
 use regatta_worker::attention::VariantId;
 
 /// What one side measures: a suite, and the code that its workers are of.
@@ -241,7 +242,7 @@ fn build_revision(
     let asked = &revision.asked;
     args.listener.note(&format!(
         "building git:{asked} ({})",
-        build.command.join(" ")
+        secrets::command_line(&build.command).join(" ")
     ));
     let about = format!("git:{asked}: {}", build.origin);
     // Beside the worktree: a page that tells of a failure is read where nothing is above it.

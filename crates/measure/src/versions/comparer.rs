@@ -11,10 +11,9 @@ use super::{Spec, Version};
 use crate::environments::PythonEnvironment;
 use crate::experiment::{Experiment, ExperimentError, MeasureOptions, Setup, VersionComparison};
 use crate::git::Checkout;
-use regatta_core::names::plain_name;
 use regatta_core::record::header::TurnSide;
 use regatta_core::suite::rules::Metric;
-use regatta_core::text::one_line;
+use regatta_core::text::{one_line, plain_name};
 use regatta_worker::units::Share;
 
 /// Where the runs of the comparisons lie, in the report directory.

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use self::releases::PackageIndex;
 use crate::git::GitCommands;
+use regatta_core::secrets;
 use regatta_worker::attention::{NAME_RULE, ParseError, VariantId, is_name};
 
 /// What is measured on one side of a comparison, beside the suite as it stands.
@@ -186,7 +187,11 @@ impl fmt::Display for Spec {
             }
             Spec::Lock(path) => write!(f, "lock:{path}"),
             Spec::Revision(revision) => write!(f, "git:{revision}"),
-            Spec::Worker { name, command } => write!(f, "worker:{name}={}", command.join(" ")),
+            Spec::Worker { name, command } => write!(
+                f,
+                "worker:{name}={}",
+                secrets::command_line(command).join(" ")
+            ),
             Spec::Parameter(text) => f.write_str(text),
             Spec::Variant(variant) => variant.fmt(f),
             Spec::Run(path) => write!(f, "run:{path}"),

@@ -1,6 +1,7 @@
 //! Cases and their canonical ids.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -110,18 +111,22 @@ impl CaseId {
     /// # Errors
     /// When the id is not one that [`Case`] writes.
     pub fn case(&self) -> Result<Case, ParseError> {
+        /// More cases than a run has.
+        const MOST: usize = 1 << 18;
         thread_local! {
-            /// The case that was asked for last: who reads an id mostly reads it many times
-            /// in a row.
-            static LAST: RefCell<Option<(String, Case)>> = const { RefCell::new(None) };
+            /// Cases by their ids: who reads an id reads it many times.
+            static KNOWN: RefCell<HashMap<String, Case>> = RefCell::default();
         }
-        LAST.with_borrow_mut(|last| match last {
-            Some((id, case)) if *id == self.0 => Ok(case.clone()),
-            _ => {
-                let case: Case = self.0.parse()?;
-                *last = Some((self.0.clone(), case.clone()));
-                Ok(case)
+        KNOWN.with_borrow_mut(|known| {
+            if let Some(case) = known.get(&self.0) {
+                return Ok(case.clone());
             }
+            let case: Case = self.0.parse()?;
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.insert(self.0.clone(), case.clone());
+            Ok(case)
         })
     }
 }

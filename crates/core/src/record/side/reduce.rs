@@ -1,17 +1,18 @@
 //! From the entries of a run to one record a case.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CaseRecord, Invocation, Side, Status, median};
 use crate::last_words;
 use crate::machine::{Counters, Division, Work, moves_data, normalised, short};
 use crate::metric::Values;
 use crate::record::choices;
-use crate::record::first_call;
 use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
 use crate::text;
 use regatta_worker::attention::{CaseId, ParamValue};
+use regatta_worker::protocol::Taken;
+use regatta_worker::units::Nanoseconds;
 
 impl Side {
     /// Reduces a run.
@@ -154,7 +155,7 @@ impl Fold {
         if record.choices.iter().all(|one| one.tuned.is_empty()) {
             record.choices.clear();
         }
-        record.first_call_parts = first_call::medians(&self.parts);
+        record.first_call_parts = median_parts(&self.parts);
         if let Some(how) = varying_launches(&self.divisions) {
             record.varying.insert("launches".to_owned(), how);
         }
@@ -239,6 +240,32 @@ fn varying_launches(divisions: &[(u32, Division)]) -> Option<String> {
             )
         })
     })
+}
+
+/// The medians of each part over invocations that tell; `None` where none does.
+fn median_parts(all: &[Parts]) -> Option<Parts> {
+    if all.is_empty() {
+        return None;
+    }
+    let names: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
+    let part = |name: &String| {
+        let of = |parts: &Parts| parts.get(name).copied().unwrap_or_default();
+        let times = all.iter().map(|parts| of(parts).ns);
+        // A worker may tell anything; nothing takes less than no time.
+        let times: Vec<Nanoseconds> = times.filter(|ns| ns.0 >= 0.0 && ns.0.is_finite()).collect();
+        let mut counts: Vec<u64> = all.iter().map(|parts| of(parts).count).collect();
+        counts.sort_unstable();
+        Taken {
+            ns: median(&times).unwrap_or_default(),
+            count: counts[counts.len() / 2],
+        }
+    };
+    Some(
+        names
+            .into_iter()
+            .map(|name| (name.clone(), part(name)))
+            .collect(),
+    )
 }
 
 impl CaseRecord {

@@ -9,6 +9,112 @@ pub mod kineto;
 pub mod raw;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-mod types;
 
-pub use types::*;
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Recording;
+use crate::record::types::{Fingerprint, Git};
+use regatta_worker::units::Nanoseconds;
+
+/// The first line of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TraceHeader {
+    /// [`crate::record::SCHEMA_VERSION`] of the writer.
+    pub schema: u32,
+    /// [`crate::record::METHOD_VERSION`] of the writer.
+    pub method: u32,
+    /// Version of regatta.
+    pub tool: String,
+    /// regatta's command line.
+    pub argv: Vec<String>,
+    /// The program's command line.
+    pub command: Vec<String>,
+    /// When it was started.
+    pub started: Timestamp,
+    /// How it ended: `exit code 0`, `killed by SIGINT`.
+    pub ended: String,
+    /// The checkout it was started in, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Git>,
+    /// Where.
+    pub machine: Fingerprint,
+    /// What recorded it, where that was not regatta.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<String>,
+    /// The times of runs of the same program that were made before the one that is recorded
+    /// here, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<RunTimes>,
+}
+
+/// What is kept of a run beside the one that is recorded whole. Times are nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunTimes {
+    /// Operations that were recorded.
+    pub operations: usize,
+    /// All of it: from the start of the first operation to the end of the last.
+    pub whole: Spent,
+    /// One repetition of the part that repeats, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repetition: Option<Repeated>,
+}
+
+/// The part of a run that repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repeated {
+    /// Operations of the busiest stream in one repetition.
+    pub operations: usize,
+    /// How often it came.
+    pub repeats: usize,
+    /// Of one repetition, the mean over all.
+    #[serde(flatten)]
+    pub spent: Spent,
+}
+
+/// What passed, and how much of it a device worked.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// What passed.
+    pub elapsed_ns: Nanoseconds,
+    /// With at least one operation on a device.
+    pub busy_ns: Nanoseconds,
+}
+
+impl Spent {
+    /// True for times that can be compared: a file may say anything.
+    pub fn is_usable(&self) -> bool {
+        let plausible = |time: Nanoseconds| (1.0..1e18).contains(&time.0);
+        plausible(self.elapsed_ns) && plausible(self.busy_ns)
+    }
+}
+
+/// What a program and its children did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// Its first line.
+    pub header: TraceHeader,
+    /// What was recorded.
+    pub recording: Recording,
+}
+
+impl TraceHeader {
+    /// What the trace is called: its program, with the script it runs.
+    pub fn title(&self) -> String {
+        let name = |word: &String| {
+            let name = Path::new(word).file_name().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
+        let script = self.command.iter().skip(1).find(|word| is_script(word));
+        let words = self.command.first().into_iter().chain(script);
+        words.map(name).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// True for an argument that names a script: it tells more than its interpreter.
+pub fn is_script(word: &str) -> bool {
+    let extension = Path::new(word).extension();
+    extension.is_some_and(|extension| ["py", "sh", "pl", "jl"].iter().any(|e| extension == *e))
+}

@@ -289,3 +289,29 @@ fn a_reason_of_megabytes_is_cut() {
     };
     assert!(reason.len() < 17_000 && reason.ends_with('…'));
 }
+
+#[test]
+fn each_part_has_its_median_and_what_is_not_named_took_nothing() {
+    let parts = |name: &str, ns, count| {
+        let ns = Nanoseconds(ns);
+        Parts::from([(name.to_owned(), Taken { ns, count })])
+    };
+    let all = [
+        parts("compiling", 5.0, 2),
+        parts("compiling", 9.0, 4),
+        parts("compiling", 7.0, 3),
+        parts("loading", 4.0, 1),
+        Parts::new(),
+    ];
+    let found = median_parts(&all).unwrap();
+    let compiling = found["compiling"];
+    assert_eq!((compiling.ns, compiling.count), (Nanoseconds(5.0), 2));
+    assert_eq!(found["loading"].ns, Nanoseconds(0.0));
+    let told = [parts("compiling", -5.0, 1), parts("compiling", f64::NAN, 1)];
+    assert_eq!(
+        median_parts(&told).unwrap()["compiling"].ns,
+        Nanoseconds(0.0)
+    );
+    assert_eq!(median_parts(&[]), None);
+    assert_eq!(median_parts(&[Parts::new()]), Some(Parts::new()));
+}
