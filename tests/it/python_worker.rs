@@ -148,6 +148,7 @@ fn on_three_sets(worker: &mut WorkerProcess, problem: &Problem) -> Measured {
         seed: SEED,
         counters: Vec::new(),
         input_sets: 3,
+        draw: Some(5),
     });
     let prepared = match worker.ask(prepare, LIMIT).unwrap() {
         ReplyBody::Prepared(prepared) => prepared,
@@ -189,7 +190,7 @@ fn agree(problem: &Problem, checked: &Checked) -> Result<(), String> {
     for &(tensor, direction) in results(problem.direction) {
         let limit = limit(problem.dtype, false, direction);
         let probes = &checked.probes[tensor];
-        let expected = Expected::from_tensor(&tensors[tensor], probes.len());
+        let expected = Expected::from_tensor(&tensors[tensor], probes.len(), checked.draw);
         probes_agree(tensor, probes, &expected, limit)?;
     }
     Ok(())

@@ -44,7 +44,7 @@ pub fn answered(
     };
     for (name, _) in results(problem.direction) {
         let tensor = &tensors[name];
-        let probes = probe_indices(tensor.len() as u64, PROBES)
+        let probes = probe_indices(tensor.len() as u64, PROBES, None)
             .map(|i| Some(tensor[i as usize] * factor).filter(|value| value.is_finite()));
         answered.probes.insert((*name).to_owned(), probes.collect());
         let error = TensorError {
@@ -92,5 +92,6 @@ pub fn checked(case: &Prepare) -> Result<Checked, Refusal> {
         seed,
         errors,
         probes,
+        ..Checked::default()
     })
 }

@@ -296,6 +296,7 @@ impl Worker for Fake {
             effective: own.chain(chosen.effective()).collect(),
             errors,
             probes,
+            draw: None,
             first_call_ns: fault::of(request).first_call().0,
             first_call_parts: fault::of(request).first_call().1,
             problems: 1,

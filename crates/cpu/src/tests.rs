@@ -20,6 +20,7 @@ fn request(variant: &str, problem: Problem, params: &[(&str, &str)]) -> Prepare 
         seed: 42,
         counters: Vec::new(),
         input_sets: 1,
+        draw: Some(9),
     };
     for (name, value) in params {
         request.params.set(name, ParamValue::from(*value));

@@ -140,6 +140,7 @@ pub fn compare(
     device: &mut Device,
     case: &CudaCase,
     reference: &Reference,
+    draw: Option<u64>,
 ) -> Result<Vec<ComparedResult>, CudaError> {
     let p = case.problem();
     let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
@@ -151,13 +152,13 @@ pub fn compare(
             let right = right.address(result.name);
             sums.add(&difference(device, p.dtype, &part, right, &mut partials)?);
         }
-        if reference.extent == Extent::Part {
+        if matches!(reference.extent, Extent::Part(_)) {
             sums.finite &= all_finite(device, p, &result, &mut partials)?;
         }
         found.push(ComparedResult {
             name: result.name,
             error: sums.error(),
-            probes: probes(&result, p.dtype)?,
+            probes: probes(&result, p.dtype, draw)?,
         });
     }
     Ok(found)
@@ -244,7 +245,11 @@ fn added(partials: &[f64], elements: u64) -> ErrorSums {
 }
 
 /// Single elements of a result, read one by one: there are few.
-fn probes(result: &ShapedTensor, dtype: Dtype) -> Result<Vec<Option<f64>>, CudaError> {
+fn probes(
+    result: &ShapedTensor,
+    dtype: Dtype,
+    draw: Option<u64>,
+) -> Result<Vec<Option<f64>>, CudaError> {
     let [_, seq, heads, dim] = result.shape.map(u64::from);
     let read = |index: u64| {
         let (d, rest) = (index % dim, index / dim);
@@ -259,7 +264,9 @@ fn probes(result: &ShapedTensor, dtype: Dtype) -> Result<Vec<Option<f64>>, CudaE
         let value = element(at, dtype)?;
         Ok(value.is_finite().then_some(value))
     };
-    probe_indices(elements(result), PROBES).map(read).collect()
+    probe_indices(elements(result), PROBES, draw)
+        .map(read)
+        .collect()
 }
 
 fn element(at: u64, dtype: Dtype) -> Result<f64, CudaError> {

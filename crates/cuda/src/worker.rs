@@ -42,6 +42,8 @@ struct OpenDevice {
     /// Of the case: the seed of its first inputs, and the sets asked for.
     seed: u64,
     input_sets: u32,
+    /// From which its probes and planes are drawn.
+    draw: Option<u64>,
     /// How its last samples were taken, where single calls of it can be recorded so.
     timed: Option<ProbeCache>,
     references: Vec<Reference>,
@@ -88,6 +90,7 @@ impl OpenDevice {
             case: None,
             seed: 0,
             input_sets: 1,
+            draw: None,
             timed: None,
             references: Vec::new(),
             clock,
@@ -112,7 +115,7 @@ impl OpenDevice {
         check::write_inputs(&mut self.device, &case, request.seed).map_err(refusal)?;
         let reference = self.reference(&case, request.seed, Extent::Whole)?;
         let first_call_ns = case.first_call(&mut self.device).map_err(refusal)?;
-        let compared = check::compare(&mut self.device, &case, &reference);
+        let compared = check::compare(&mut self.device, &case, &reference, request.draw);
         self.references.push(reference);
         let (errors, probes) = errors_and_probes(compared.map_err(refusal)?);
         let prepared = Prepared {
@@ -121,12 +124,14 @@ impl OpenDevice {
             effective: case.plan().effective.clone(),
             errors,
             probes,
+            draw: request.draw,
             first_call_ns,
             problems: 1,
         };
         self.case = Some(case);
         self.seed = request.seed;
         self.input_sets = request.input_sets;
+        self.draw = request.draw;
         Ok(prepared)
     }
 
@@ -155,18 +160,21 @@ impl OpenDevice {
     fn checked(&mut self, case: &CudaCase) -> Result<Checked, Refusal> {
         let seed = self.seed.wrapping_add(sets::LAST.into());
         let problem: &Problem = case.problem();
-        let needed = reference_bytes(problem, Extent::Part) + check::finite_bytes(problem);
+        let part = Extent::Part(self.draw.unwrap_or(0));
+        let needed = reference_bytes(problem, part) + check::finite_bytes(problem);
         self.make_room(needed)?;
         // The reference is of what the inputs were to be, whatever kernels did to them.
         check::write_inputs(&mut self.device, case, seed).map_err(refusal)?;
-        let reference = self.reference(case, seed, Extent::Part)?;
-        let compared = check::compare(&mut self.device, case, &reference);
+        let reference = self.reference(case, seed, part)?;
+        let compared = check::compare(&mut self.device, case, &reference, self.draw);
         self.references.push(reference);
         let (errors, probes) = errors_and_probes(compared.map_err(refusal)?);
         Ok(Checked {
             seed,
             errors,
             probes,
+            draw: self.draw,
+            call: None,
         })
     }
 

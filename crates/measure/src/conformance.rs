@@ -17,6 +17,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Of the inputs.
 const SEED: u64 = 42;
+/// From which workers draw their probes.
+const DRAW: u64 = 7;
 
 /// Sets of inputs that samples are to be taken on.
 const INPUT_SETS: u32 = 3;
@@ -246,7 +248,7 @@ fn check_problem(
             return Ok(());
         }
     };
-    let checked = verifier.check(&problem, SEED, variant, &prepared);
+    let checked = verifier.check(&problem, (SEED, Some(DRAW)), variant, &prepared);
     push(
         checks,
         &name,
@@ -305,6 +307,7 @@ fn prepare(variant: &str, problem: &Problem, seed: u64) -> RequestBody {
         seed,
         counters: Vec::new(),
         input_sets: INPUT_SETS,
+        draw: Some(DRAW),
     })
 }
 
@@ -317,6 +320,7 @@ fn after_timing(
 ) -> CheckResult {
     let asked = verify::AskedAfter {
         seed: SEED,
+        draw: Some(DRAW),
         input_sets: INPUT_SETS,
         // Its parameters are left at auto: a call is one problem.
         several: false,

@@ -16,7 +16,8 @@ use super::verify::{self, AskedAfter, Rejected, Verifier};
 use crate::worker::{Conversation, Launcher, Origin, WorkerError, WorkerFailure};
 use regatta_core::record::types::{Entry, Fault, How, Measurement, Outcome, Start};
 use regatta_core::suite::Suite;
-use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::attention::inputs::mixed;
+use regatta_worker::attention::{Case, CaseId, Problem};
 use regatta_worker::protocol::{Measure, Prepare, ReplyBody, RequestBody, VariantInfo};
 
 /// Is told what happens.
@@ -210,7 +211,9 @@ impl Session<'_> {
                 true => 1,
                 false => settings.input_sets,
             },
+            draw: Some(draw(settings.seed, invocation, &case.problem)),
         };
+        let draw = prepare.draw;
         let variant = variant_of(case, worker.hello())
             .map_err(|error| failed(Fault::Refused, error.to_string()))?
             .clone();
@@ -226,14 +229,22 @@ impl Session<'_> {
             other => return Err(no_answer(other).into()),
         };
         *holds_case = true;
-        let checked = self
-            .state
-            .verifier
-            .check(&case.problem, settings.seed, &variant, &prepared);
+        let checked =
+            self.state
+                .verifier
+                .check(&case.problem, (settings.seed, draw), &variant, &prepared);
         let errors = checked.map_err(Outcome::from)?;
         let measurement = match settings.structure_only {
             true => Measurement::default(),
-            false => self.timed(worker, case, &variant, prepared.problems > 1)?,
+            false => {
+                let asked = AskedAfter {
+                    seed: settings.seed,
+                    draw,
+                    input_sets: settings.input_sets,
+                    several: prepared.problems > 1,
+                };
+                self.timed(worker, case, &variant, asked)?
+            }
         };
         let request = CensusRequest {
             case: &case.id(),
@@ -268,7 +279,7 @@ impl Session<'_> {
         worker: &mut dyn Conversation,
         case: &Case,
         variant: &VariantInfo,
-        several: bool,
+        asked: AskedAfter,
     ) -> Result<Measurement, CaseEnd> {
         let settings = &self.suite.settings;
         let measure = Measure {
@@ -290,11 +301,6 @@ impl Session<'_> {
         };
         verify::as_asked(&measure, &measured).map_err(|reason| failed(Fault::Other, reason))?;
         // Before the times: those of a wrong result are of no interest.
-        let asked = AskedAfter {
-            seed: settings.seed,
-            input_sets: settings.input_sets,
-            several,
-        };
         let after = self
             .state
             .verifier
@@ -313,6 +319,15 @@ impl Session<'_> {
         found.disturbed = disturbed(device, &found);
         Ok(found)
     }
+}
+
+/// What a worker draws from which results it checks: another in each invocation, and one for all
+/// variants of a problem. Of 53 bits, which every JSON reader keeps.
+fn draw(seed: u64, invocation: u32, problem: &Problem) -> u64 {
+    let id = problem.same_values().to_string();
+    let mixed_in = |z: u64, byte: u8| mixed(z.wrapping_add(byte.into()));
+    let bytes = invocation.to_le_bytes().into_iter().chain(id.into_bytes());
+    bytes.fold(mixed(seed), mixed_in) >> 11
 }
 
 /// Why a case has no measurement.

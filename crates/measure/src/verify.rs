@@ -45,8 +45,12 @@ pub struct Verifier {
 
 /// A result, and what is said when it is wrong.
 struct Claim<'a> {
-    wrong: &'static str,
+    wrong: String,
+    /// What is added where the code may compute something else.
+    hint: &'static str,
     seed: u64,
+    /// From which the worker drew its probes; `None`: they lie where they always do.
+    draw: Option<u64>,
     errors: &'a BTreeMap<String, TensorError>,
     probes: &'a BTreeMap<String, Vec<Option<f64>>>,
     /// True where the worker's own check has to do.
@@ -58,6 +62,8 @@ struct Claim<'a> {
 pub struct AskedAfter {
     /// Seed of the first set of inputs.
     pub seed: u64,
+    /// From which probes were to be drawn.
+    pub draw: Option<u64>,
     /// Sets of inputs, with seeds from that on.
     pub input_sets: u32,
     /// True where a call works off several problems, of which the last call's need not be
@@ -74,10 +80,11 @@ impl Verifier {
     pub fn check(
         &mut self,
         problem: &Problem,
-        seed: u64,
+        (seed, draw): (u64, Option<u64>),
         variant: &VariantInfo,
         prepared: &Prepared,
     ) -> Result<BTreeMap<String, f64>, Rejected> {
+        drawn_as_asked(draw, prepared.draw)?;
         if !is_time(prepared.first_call_ns) {
             let took = prepared.first_call_ns.0;
             return Err(Rejected::unusable(format!("a first call of {took} ns")));
@@ -87,8 +94,10 @@ impl Verifier {
             return Err(Rejected::unusable(says));
         }
         let claim = Claim {
-            wrong: "wrong result",
+            wrong: "wrong result".to_owned(),
+            hint: formula(problem),
             seed,
+            draw: prepared.draw,
             errors: &prepared.errors,
             probes: &prepared.probes,
             may_lack_probes: false,
@@ -110,6 +119,7 @@ impl Verifier {
     ) -> Result<BTreeMap<String, f64>, Rejected> {
         let AskedAfter {
             seed,
+            draw: asked_draw,
             input_sets: asked,
             several,
         } = asked;
@@ -130,7 +140,8 @@ impl Verifier {
             seed: found,
             errors,
             probes,
-            ..
+            draw,
+            call,
         } = checked;
         let wanted = if one { seed } else { seed.wrapping_add(1) };
         if *found != wanted {
@@ -139,9 +150,13 @@ impl Verifier {
                  be those of seed {wanted}"
             )));
         }
+        drawn_as_asked(asked_draw, *draw)?;
+        let of_call = call.map_or_else(String::new, |call| format!(", in timed call {call}"));
         let claim = Claim {
-            wrong: "wrong result after timing",
+            wrong: format!("wrong result after timing{of_call}"),
+            hint: "",
             seed: wanted,
+            draw: *draw,
             errors,
             probes,
             // The last call may have worked off other lengths than the problem's.
@@ -173,8 +188,13 @@ impl Verifier {
                     "the worker reports an error of {figure} for {tensor}, which none can be"
                 )));
             }
-            tolerable(problem.dtype, tf32, direction, error.relative_l2)
-                .map_err(|reason| wrong(format!(": {tensor}: {reason}")))?;
+            tolerable(problem.dtype, tf32, direction, error.relative_l2).map_err(|reason| {
+                let hint = match error.relative_l2 {
+                    Some(error) if error > OTHER_FORMULA => claim.hint,
+                    _ => "",
+                };
+                wrong(format!(": {tensor}: {reason}{hint}"))
+            })?;
             errors.insert(tensor.to_owned(), error.relative_l2.unwrap_or(f64::NAN));
             if claim.may_lack_probes && claim.probes.is_empty() {
                 continue;
@@ -197,7 +217,7 @@ impl Verifier {
         if claim.may_lack_probes && claim.probes.is_empty() {
             return Ok(errors);
         }
-        let expected = match self.references.find(problem, claim.seed) {
+        let expected = match self.references.find(problem, claim.seed, claim.draw) {
             ReferenceLookup::Computed(expected) => expected,
             ReferenceLookup::NotComputedHere => return Ok(errors),
             ReferenceLookup::TooLarge(error) => {
@@ -215,6 +235,34 @@ impl Verifier {
         }
         Ok(errors)
     }
+}
+
+/// A relative L2 error above which code may compute another formula.
+const OTHER_FORMULA: f64 = 0.3;
+
+/// What results are compared with, for a function that may compute something else.
+fn formula(problem: &Problem) -> &'static str {
+    match &problem.projection {
+        None => {
+            "; the operator is softmax attention, out = softmax(mask(q kᵀ / √head_dim)) v in float64, \
+             and its gradients (docs/PROTOCOL.md, \"The problem\")"
+        }
+        Some(_) => "; the operator is a projection (docs/PROTOCOL.md, \"Projections\")",
+    }
+}
+
+/// Refuses probes that were drawn from anything but what was asked for; a worker that draws none
+/// has them where they always lie.
+fn drawn_as_asked(asked: Option<u64>, found: Option<u64>) -> Result<(), Rejected> {
+    if found.is_none() || found == asked {
+        return Ok(());
+    }
+    let word = |draw: Option<u64>| draw.map_or("none".to_owned(), |draw| draw.to_string());
+    Err(Rejected::unusable(format!(
+        "the worker drew its probes from {}; `draw` was {}",
+        word(found),
+        word(asked)
+    )))
 }
 
 /// The fastest clock that a device is believed, in MHz.
@@ -264,7 +312,15 @@ pub fn samples(
     let times = measured.times().into_iter();
     let mut times = times.flat_map(|(_, list)| list);
     if let Some(bad) = times.find(|time| !is_time(**time)) {
-        return Err(format!("a sample of {} ns", bad.0));
+        let hint = match bad.0 == 0.0 {
+            true => {
+                ": the clock saw no work. Work on another stream, in a thread or left to whoever \
+                 looks at the result is outside of the time: wait for it in the call, for a stream \
+                 by torch.cuda.Stream.wait_stream"
+            }
+            false => "",
+        };
+        return Err(format!("a sample of {} ns{hint}", bad.0));
     }
     let mut clocks = measured.clock_mhz.iter();
     if let Some(bad) = clocks.find(|mhz| !(**mhz > 0.0 && **mhz <= FASTEST_MHZ)) {

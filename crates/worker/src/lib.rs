@@ -48,6 +48,7 @@
 //!     seed: 1,
 //!     counters: Vec::new(),
 //!     input_sets: 1,
+//!     draw: None,
 //! };
 //! let prepared = worker.prepare(&asked("b2,h4,s1,d64")).expect("it does this one");
 //! assert_eq!(prepared.errors["out"].max_abs, Some(0.0));

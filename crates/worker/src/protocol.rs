@@ -112,6 +112,11 @@ pub struct Prepare {
     /// among them. Set `n` has the seed `seed + n`; 1: the inputs stay as they are.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub input_sets: u32,
+    /// From which probes, and the planes and calls that are checked after timing, are drawn:
+    /// another in each invocation. A worker that draws its probes repeats it in
+    /// [`Prepared::draw`] and [`Checked::draw`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draw: Option<u64>,
 }
 
 /// Functions whose calls are one kind of event, such as selecting a backend.
@@ -354,6 +359,9 @@ pub struct Prepared {
     pub errors: BTreeMap<String, TensorError>,
     /// [`PROBES`] elements of each result, for the harness's own check.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
+    /// From what the probes were drawn; `None`: they lie where they always do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draw: Option<u64>,
     /// The first call, compilation and plan building included.
     pub first_call_ns: Nanoseconds,
     /// What of it was compiling, loading and the like, by such a word; none of them within
@@ -555,8 +563,8 @@ impl Measured {
     }
 }
 
-/// What the last timed call computed, held to float64 after the samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What the last timed call computed, and others that are drawn, held to float64 after the samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Checked {
     /// Seed of the inputs it was given: `seed + 1` of [`Prepare`], or `seed` where there is
@@ -567,6 +575,13 @@ pub struct Checked {
     pub errors: BTreeMap<String, TensorError>,
     /// As in [`Prepared`], of the whole result.
     pub probes: BTreeMap<String, Vec<Option<f64>>>,
+    /// As in [`Prepared`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draw: Option<u64>,
+    /// The timed call, counted from 1, whose errors these are, where they are larger than the
+    /// last one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<u32>,
 }
 
 impl Default for Measured {

@@ -52,6 +52,7 @@ fn flash(criterion: &mut Criterion) {
             seed: 42,
             counters: Vec::new(),
             input_sets: 1,
+            draw: None,
         };
         worker.prepare(&request).expect("prepared");
         let once = Measure {

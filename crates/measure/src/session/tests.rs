@@ -100,6 +100,7 @@ fn prepared(relative_l2: f64) -> ReplyBody {
         effective: BTreeMap::new(),
         errors: errors(relative_l2),
         probes: probes(),
+        draw: None,
         first_call_ns: Nanoseconds(1e9),
         problems: 1,
     })
@@ -113,6 +114,7 @@ fn measured(samples: usize, checked: Option<(u64, f64)>) -> ReplyBody {
             seed,
             errors: errors(error),
             probes: probes(),
+            ..Checked::default()
         }),
         ..Measured::default()
     })

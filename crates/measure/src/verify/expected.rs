@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use regatta_worker::attention::reference::{self, TooLarge};
 use regatta_worker::attention::tolerance::Expected;
 use regatta_worker::attention::{Direction, Problem, work};
-use regatta_worker::protocol::PROBES;
 
 /// Problems up to this many operations are computed here as well, so that a worker
 /// whose own check is wrong is found out. Forward and backward are counted together, and
@@ -38,8 +37,8 @@ pub struct ReferenceCache {
     kept: Vec<KeptReference>,
     /// Bytes that may be kept.
     room: usize,
-    /// Computes what is not here: problem, seed, probes, bytes that it may take.
-    compute: fn(&Problem, u64, usize, u64) -> Result<ByResult, TooLarge>,
+    /// Computes what is not here: problem, seed, draw of its probes, bytes that it may take.
+    compute: fn(&Problem, u64, Option<u64>, u64) -> Result<ByResult, TooLarge>,
 }
 
 impl Default for ReferenceCache {
@@ -55,6 +54,7 @@ impl Default for ReferenceCache {
 struct KeptReference {
     problem: Problem,
     seed: u64,
+    draw: Option<u64>,
     expected: ByResult,
 }
 
@@ -69,11 +69,11 @@ impl KeptReference {
 
 impl ReferenceCache {
     /// What the results of a problem are held to.
-    pub fn find(&mut self, problem: &Problem, seed: u64) -> ReferenceLookup<'_> {
+    pub fn find(&mut self, problem: &Problem, seed: u64, draw: Option<u64>) -> ReferenceLookup<'_> {
         let wanted = problem.same_values();
         // One with gradients serves forward alone as well.
         let serves = |kept: &KeptReference| {
-            kept.seed == seed
+            (kept.seed, kept.draw) == (seed, draw)
                 && (kept.problem == wanted
                     || kept.problem == wanted.with(Direction::Both) && !is_projection(&wanted))
         };
@@ -84,10 +84,11 @@ impl ReferenceCache {
         if too_large(problem) {
             return ReferenceLookup::NotComputedHere;
         }
-        match (self.compute)(&wanted, seed, PROBES, RECOMPUTED_BYTES) {
+        match (self.compute)(&wanted, seed, draw, RECOMPUTED_BYTES) {
             Ok(expected) => self.keep(KeptReference {
                 problem: wanted,
                 seed,
+                draw,
                 expected,
             }),
             Err(error) => ReferenceLookup::TooLarge(error),
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     fn computed(references: &mut ReferenceCache, id: &str, seed: u64) -> ByResult {
-        match references.find(&id.parse().unwrap(), seed) {
+        match references.find(&id.parse().unwrap(), seed, Some(seed)) {
             ReferenceLookup::Computed(expected) => expected.clone(),
             ReferenceLookup::NotComputedHere => panic!("{id} is not computed"),
             ReferenceLookup::TooLarge(error) => panic!("{id}: {error}"),

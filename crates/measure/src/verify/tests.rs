@@ -32,8 +32,9 @@ fn right(problem: &Problem, seed: u64) -> (Errors, Probes) {
             max_abs: Some(1e-7),
         };
         errors.insert((*name).to_owned(), error);
-        let single = regatta_worker::attention::inputs::probe_indices(whole.len() as u64, PROBES)
-            .map(|index| Some(whole[index as usize]));
+        let single =
+            regatta_worker::attention::inputs::probe_indices(whole.len() as u64, PROBES, None)
+                .map(|index| Some(whole[index as usize]));
         probes.insert((*name).to_owned(), single.collect());
     }
     (errors, probes)
@@ -47,6 +48,7 @@ fn prepared(problem: &Problem) -> Prepared {
         effective: BTreeMap::new(),
         errors,
         probes,
+        draw: None,
         first_call_ns: Nanoseconds(1e6),
         problems: 1,
     }
@@ -61,6 +63,7 @@ fn measured(problem: &Problem, of: u64) -> Measured {
             seed: SEED + 1,
             errors,
             probes,
+            ..Checked::default()
         }),
         ..Measured::default()
     }
@@ -76,6 +79,7 @@ fn after(
 ) -> Result<BTreeMap<String, f64>, Rejected> {
     let asked = AskedAfter {
         seed,
+        draw: Some(1),
         input_sets,
         several: false,
     };
@@ -92,13 +96,13 @@ fn figures_that_none_can_be_are_refused_in_words() {
     let check = |change: &dyn Fn(&mut Prepared)| {
         let mut prepared = prepared(&problem);
         change(&mut prepared);
-        Verifier::default().check(&problem, SEED, &variant(), &prepared)
+        Verifier::default().check(&problem, (SEED, Some(1)), &variant(), &prepared)
     };
     assert_eq!(check(&|_| {}).unwrap().len(), 4);
     use Fault::{Other, WrongResult as Wrong};
     type Change = fn(&mut Prepared);
     #[rustfmt::skip]
-    let cases: [(Fault, &str, Change); 11] = [
+    let cases: [(Fault, &str, Change); 12] = [
         (Other, "a first call of -5 ns", |of| of.first_call_ns = Nanoseconds(-5.0)),
         (Other, "a first call of 0 ns", |of| of.first_call_ns = Nanoseconds(0.0)),
         (Other, "a first call of NaN", |of| of.first_call_ns = Nanoseconds(f64::NAN)),
@@ -109,6 +113,7 @@ fn figures_that_none_can_be_are_refused_in_words() {
         (Wrong, "0 probes of out", |of| of.probes.retain(|name, _| name != "out")),
         (Wrong, "dq has elements that are not finite", |of| *probe(of, "dq") = None),
         (Wrong, "relative L2 error 1.0e-1 is above", |of| *relative_l2(of, "dq") = Some(0.1)),
+        (Wrong, "the operator is softmax attention", |of| *relative_l2(of, "out") = Some(130.0)),
         (Wrong, "regatta's own float64 check: dq[", |of| *probe(of, "dq") = Some(9.0)),
     ];
     for (fault, says, change) in cases {
@@ -137,10 +142,10 @@ fn noise_where_the_reference_is_zero_is_no_wrong_result() {
     for probe in dq.iter_mut() {
         *probe = Some(1.9e-7);
     }
-    let held = Verifier::default().check(&problem, SEED, &variant(), &prepared);
+    let held = Verifier::default().check(&problem, (SEED, Some(1)), &variant(), &prepared);
     assert!(held.is_ok(), "{held:?}");
     prepared.probes.get_mut("dq").unwrap()[5] = Some(0.01);
-    let held = Verifier::default().check(&problem, SEED, &variant(), &prepared);
+    let held = Verifier::default().check(&problem, (SEED, Some(1)), &variant(), &prepared);
     assert_eq!(held.unwrap_err().fault, Fault::WrongResult);
 }
 
@@ -199,6 +204,54 @@ fn what_was_checked_is_what_was_asked_for() {
     assert!(wrapped.is_ok(), "{wrapped:?}");
 }
 
+/// A result whose wrong elements lie where no fixed probe does.
+#[test]
+fn probes_are_drawn_anew_and_from_what_was_asked_for() {
+    let problem = problem("h4,s64,d32");
+    let wrong_of = |draw: Option<u64>| {
+        let inputs = Inputs::generate(&problem, SEED).unwrap();
+        let mut out = forward(&problem, &inputs).unwrap().out;
+        // All heads but the first.
+        for row in out.chunks_exact_mut(4 * 32) {
+            row[32..].fill(0.0);
+        }
+        let mut answer = prepared(&problem);
+        answer.draw = draw;
+        let indices =
+            regatta_worker::attention::inputs::probe_indices(out.len() as u64, PROBES, draw);
+        let probes = indices.map(|at| Some(out[at as usize])).collect();
+        answer.probes.insert("out".to_owned(), probes);
+        let asked = (SEED, draw.or(Some(1)));
+        Verifier::default().check(&problem, asked, &variant(), &answer)
+    };
+    // The fixed ones are all of head 0.
+    assert!(wrong_of(None).is_ok());
+    for draw in 0..20 {
+        let reason = wrong_of(Some(draw)).unwrap_err().reason;
+        assert!(
+            reason.starts_with("wrong result, found by regatta's own"),
+            "{reason}"
+        );
+    }
+    let mut other = prepared(&problem);
+    other.draw = Some(8);
+    let rejected = Verifier::default().check(&problem, (SEED, Some(7)), &variant(), &other);
+    let reason = rejected.unwrap_err().reason;
+    assert_eq!(reason, "the worker drew its probes from 8; `draw` was 7");
+}
+
+#[test]
+fn a_wrong_call_is_named_by_its_number() {
+    let problem = problem("s24,d8");
+    let mut wrong = measured(&problem, SEED + 1);
+    let checked = wrong.checked.as_mut().unwrap();
+    checked.errors.get_mut("out").unwrap().relative_l2 = Some(1.0);
+    checked.call = Some(3);
+    let rejected = after(&mut Verifier::default(), &problem, SEED, 3, &wrong).unwrap_err();
+    let says = "wrong result after timing, in timed call 3: out: relative L2 error 1.0e0";
+    assert!(rejected.reason.starts_with(says), "{rejected}");
+}
+
 /// The worker says that all is well, and nobody has looked.
 #[test]
 fn a_check_that_cannot_be_made_is_never_skipped() {
@@ -207,7 +260,7 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
     };
     let small = problem("s24,d8");
     let rejected = verifier
-        .check(&small, SEED, &variant(), &prepared(&small))
+        .check(&small, (SEED, None), &variant(), &prepared(&small))
         .unwrap_err();
     assert_eq!(rejected.fault, Fault::Unchecked);
     let says = "the harness could not check the result: the float64 reference needs 536870912";
@@ -217,7 +270,9 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
     // What is wrong whatever the reference is, is wrong.
     let mut off = prepared(&small);
     off.errors.get_mut("out").unwrap().relative_l2 = Some(0.1);
-    let rejected = verifier.check(&small, SEED, &variant(), &off).unwrap_err();
+    let rejected = verifier
+        .check(&small, (SEED, None), &variant(), &off)
+        .unwrap_err();
     assert_eq!(rejected.fault, Fault::WrongResult);
     // Too large to be computed here, as is documented: the worker's check has to do.
     let large = Problem {
@@ -225,7 +280,7 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
         seq_k: 1 << 14,
         ..small.clone()
     };
-    let held = verifier.check(&large, SEED, &variant(), &prepared(&small));
+    let held = verifier.check(&large, (SEED, None), &variant(), &prepared(&small));
     assert!(held.is_ok(), "{held:?}");
 }
 

@@ -32,12 +32,22 @@ pub fn element(seed: u64, tensor: Tensor, index: u64) -> f64 {
         .wrapping_shl(40)
         .wrapping_add(index)
         .wrapping_add(1);
-    let mut z = seed.wrapping_add(counter.wrapping_mul(GOLDEN));
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^= z >> 31;
+    let z = mixed(seed.wrapping_add(counter.wrapping_mul(GOLDEN)));
     let unit = (z >> 11) as f64 / (1u64 << 53) as f64;
     (2.0 * unit - 1.0) * 3f64.sqrt()
+}
+
+/// SplitMix64's output for a state.
+pub fn mixed(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Number `k` of a draw, below `below`.
+pub fn drawn(draw: u64, k: u64, below: u64) -> u64 {
+    let z = mixed(draw.wrapping_add((k + 1).wrapping_mul(GOLDEN)));
+    ((u128::from(z) * u128::from(below)) >> 64) as u64
 }
 
 /// `value` as a tensor of this dtype holds it: rounded to nearest even, first to
@@ -52,9 +62,12 @@ pub fn rounded(value: f64, dtype: Dtype) -> f64 {
 }
 
 /// The indices of a tensor of `len` elements at which results are compared one
-/// by one: `⌊(2k + 1) len / 2n⌋` for `k` in `0..n`.
-pub fn probe_indices(len: u64, n: usize) -> impl Iterator<Item = u64> {
-    (0..n as u64).map(move |k| (2 * k + 1) * len / (2 * n as u64))
+/// by one: [`drawn`] for `k` in `0..n`, and without a draw `⌊(2k + 1) len / 2n⌋`.
+pub fn probe_indices(len: u64, n: usize, draw: Option<u64>) -> impl Iterator<Item = u64> {
+    (0..n as u64).map(move |k| match draw {
+        Some(draw) => drawn(draw, k, len),
+        None => (2 * k + 1) * len / (2 * n as u64),
+    })
 }
 
 #[cfg(test)]
@@ -70,5 +83,7 @@ mod tests {
             [0.836805286714029, -1.1781049573266253, -0.7669481822728474]
         );
         assert_eq!(element(42, Tensor::Dout, 1000), -1.3725259712649156);
+        let probes: Vec<u64> = probe_indices(1000, 4, Some(42)).collect();
+        assert_eq!(probes, [741, 159, 278, 344]);
     }
 }

@@ -146,21 +146,22 @@ impl ErrorSums {
 /// What a result is held to without holding the whole reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// The reference's elements at [`probe_indices`].
-    pub probes: Vec<f64>,
-    /// The sum of squares of the whole reference.
+    /// Single elements of the reference, each with its index.
+    pub probes: Vec<(u64, f64)>,
+    /// The sum of squares of the parts of the reference that hold them.
     pub squares: f64,
-    /// Its elements.
+    /// Elements of these parts.
     pub elements: u64,
 }
 
 impl Expected {
     /// What is kept of a whole tensor in logical order.
-    pub fn from_tensor(reference: &[f64], probes: usize) -> Expected {
+    pub fn from_tensor(reference: &[f64], probes: usize, draw: Option<u64>) -> Expected {
         let elements = reference.len() as u64;
-        let at = |index: u64| reference.get(index as usize).copied();
+        let at = |index: u64| Some((index, *reference.get(index as usize)?));
+        let indices = probe_indices(elements, probes, draw);
         Expected {
-            probes: probe_indices(elements, probes).filter_map(at).collect(),
+            probes: indices.filter_map(at).collect(),
             squares: reference.iter().map(|x| x * x).sum(),
             elements,
         }
@@ -174,7 +175,7 @@ impl Expected {
     }
 }
 
-/// Compares single elements of a result, those at [`probe_indices`], with the reference's.
+/// Compares single elements of a result with the reference's.
 ///
 /// `limit` is the tensor's [`limit`]. An element may be off by
 /// `limit · (8 · RMS + |element|)`: rounding noise is about Gaussian around `limit · RMS` at
@@ -189,9 +190,8 @@ pub fn probes_agree(
     expected: &Expected,
     limit: f64,
 ) -> Result<(), String> {
-    let indices = probe_indices(expected.elements, probes.len());
-    for (at, (index, probe)) in indices.zip(probes).enumerate() {
-        let Some(&expected_value) = expected.probes.get(at) else {
+    for (at, probe) in probes.iter().enumerate() {
+        let Some(&(index, expected_value)) = expected.probes.get(at) else {
             return Err(format!("{tensor}: the reference is empty"));
         };
         let Some(found) = *probe else {
@@ -277,8 +277,8 @@ mod tests {
     #[test]
     fn a_wrong_probe_is_named() {
         let reference: Vec<f64> = (0..64).map(|i| f64::from(i % 3) - 1.0).collect();
-        let expected = Expected::from_tensor(&reference, 16);
-        let mut probes: Vec<Option<f64>> = expected.probes.iter().copied().map(Some).collect();
+        let expected = Expected::from_tensor(&reference, 16, None);
+        let mut probes: Vec<Option<f64>> = expected.probes.iter().map(|of| Some(of.1)).collect();
         assert_eq!(probes_agree("dk", &probes, &expected, 1e-3), Ok(()));
         probes[3] = Some(0.5);
         let error = probes_agree("dk", &probes, &expected, 1e-3).unwrap_err();
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn where_the_reference_is_zero_a_result_is_held_to_its_own_size() {
         for noise in [0.0, 3e-17] {
-            let expected = Expected::from_tensor(&[noise; 64], 16);
+            let expected = Expected::from_tensor(&[noise; 64], 16, None);
             let found = |value: f64| vec![Some(value); 16];
             assert_eq!(probes_agree("dq", &found(1.9e-7), &expected, 1e-5), Ok(()));
             let error = probes_agree("dq", &found(1e-2), &expected, 1e-5).unwrap_err();

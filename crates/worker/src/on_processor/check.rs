@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::attention::inputs::probe_indices;
+use crate::attention::inputs::{drawn, probe_indices};
 use crate::attention::reference::{
     self, Forward, Gradients, Inputs, PlaneReference, TooLarge, checked_runs, result_shape,
 };
 use crate::attention::tolerance::{ErrorSums, results};
 use crate::attention::work::memory_bytes;
 use crate::attention::{Direction, Problem};
-use crate::protocol::{Checked, PROBES};
+use crate::protocol::{Checked, Measure, PROBES, TensorError};
 
 /// Problems whose reference is kept, however large.
 const KEPT: usize = 3;
@@ -20,10 +20,30 @@ const KEPT: usize = 3;
 /// What references may take beyond these: many small problems come again in random order.
 const KEPT_BYTES: u64 = 256 << 20;
 
+/// A timed call that is checked beside the last one.
+pub struct DrawnCall {
+    /// Counted from 1.
+    pub number: u32,
+    /// Of its inputs.
+    pub seed: u64,
+    /// What it computed.
+    pub results: Vec<Vec<f32>>,
+}
+
+/// The numbers of the calls that are checked beside the last of `request`: one of those that are
+/// made whatever they cost, and two of all.
+pub fn drawn_calls(request: &Measure, draw: u64) -> [u32; 3] {
+    let most = request.samples.max(request.min_samples).saturating_sub(1);
+    let least = request.min_samples.saturating_sub(1).min(most);
+    let of = |k, below: u32| 1 + drawn(draw, k, below.into()) as u32;
+    [of(0, least), of(1, most), of(2, most)]
+}
+
 /// The reference of a problem, or of a part of it.
 struct Kept<R> {
     problem: Problem,
-    seed: u64,
+    /// Seed of its inputs, and the draw of its planes.
+    key: (u64, u64),
     reference: R,
 }
 
@@ -41,10 +61,10 @@ pub struct References {
 /// unused, the last ones, before another is computed: two large references may not fit at once.
 fn take<R>(
     entries: &mut Vec<Kept<R>>,
-    (problem, seed): (&Problem, u64),
+    (problem, key): (&Problem, (u64, u64)),
     serves: impl Fn(&Problem) -> bool,
 ) -> Option<Kept<R>> {
-    let mine = |entry: &Kept<R>| entry.seed == seed && serves(&entry.problem);
+    let mine = |entry: &Kept<R>| entry.key == key && serves(&entry.problem);
     if let Some(at) = entries.iter().position(mine) {
         return Some(entries.remove(at));
     }
@@ -68,13 +88,13 @@ impl References {
     pub fn check_whole(
         &mut self,
         problem: &Problem,
-        seed: u64,
+        (seed, draw): (u64, Option<u64>),
         results: &[Vec<f32>],
     ) -> Result<Checked, String> {
         let (forward, gradients) = self
             .whole(problem, seed)
             .map_err(|error| error.to_string())?;
-        checked(problem, seed, results, |name, result| {
+        checked(problem, (seed, draw), results, |name, result| {
             let reference = match (name, gradients.as_deref()) {
                 ("dq", Some(reference)) => &reference.dq,
                 ("dk", Some(reference)) => &reference.dk,
@@ -95,12 +115,12 @@ impl References {
     pub fn check_planes(
         &mut self,
         problem: &Problem,
-        seed: u64,
+        (seed, draw): (u64, Option<u64>),
         results: &[Vec<f32>],
     ) -> Result<Checked, String> {
-        let planes = self.planes(problem, seed);
+        let planes = self.planes(problem, seed, draw.unwrap_or(0));
         let planes = planes.map_err(|error| format!("the check after timing: {error}"))?;
-        checked(problem, seed, results, |name, result| {
+        checked(problem, (seed, draw), results, |name, result| {
             let mut sums = ErrorSums::new();
             sums.finite = result.par_iter().all(|value| value.is_finite());
             planes
@@ -110,18 +130,53 @@ impl References {
         })
     }
 
+    /// Compares a plane of a timed call's results, drawn by the call's number, and puts its errors
+    /// in the place of smaller ones.
+    ///
+    /// # Errors
+    /// As [`check_whole`](References::check_whole).
+    pub fn check_call(
+        problem: &Problem,
+        call: &DrawnCall,
+        draw: u64,
+        checked: &mut Checked,
+    ) -> Result<(), String> {
+        let count = reference::planes(problem) as u64;
+        let place = drawn(draw, u64::from(call.number), count) as usize;
+        let Some(place) = reference::places(problem).nth(place) else {
+            return Ok(());
+        };
+        let plane = PlaneReference::compute(problem, place, call.seed);
+        let plane = plane.map_err(|error| format!("the check after timing: {error}"))?;
+        for ((name, _), result) in results(problem.direction).iter().zip(&call.results) {
+            let mut sums = ErrorSums::new();
+            plane.compare(name, result, &mut sums);
+            let error = sums.error();
+            // What is not finite is worse than any number.
+            let size = |of: &TensorError| of.relative_l2.unwrap_or(f64::INFINITY);
+            if let Some(before) = checked.errors.get_mut(*name)
+                && size(&error) > size(before)
+            {
+                (*before, checked.call) = (error, Some(call.number));
+            }
+        }
+        Ok(())
+    }
+
     fn whole(&mut self, problem: &Problem, seed: u64) -> Result<Whole, TooLarge> {
         let wanted = problem.direction.has_backward();
         // Layout and direction change nothing about the values.
         let problem = problem.same_values().with(Direction::Forward);
-        let mut entry = match take(&mut self.whole, (&problem, seed), |kept| *kept == problem) {
+        let mut entry = match take(&mut self.whole, (&problem, (seed, 0)), |kept| {
+            *kept == problem
+        }) {
             Some(entry) => entry,
             None => {
                 let inputs = Inputs::generate(&problem, seed)?;
                 let forward = Arc::new(reference::forward(&problem, &inputs)?);
                 Kept {
                     problem,
-                    seed,
+                    key: (seed, 0),
                     reference: (forward, None),
                 }
             }
@@ -140,15 +195,16 @@ impl References {
         &mut self,
         problem: &Problem,
         seed: u64,
+        draw: u64,
     ) -> Result<Arc<Vec<PlaneReference>>, TooLarge> {
         let wanted = problem.same_values();
         // Gradients come with forward.
         let both = wanted.with(Direction::Both);
         let serves = |kept: &Problem| *kept == both || *kept == wanted;
-        let entry = match take(&mut self.planes, (&wanted, seed), serves) {
+        let entry = match take(&mut self.planes, (&wanted, (seed, draw)), serves) {
             Some(entry) => entry,
             None => {
-                let checked = checked_runs(reference::planes(&wanted));
+                let checked = checked_runs(reference::planes(&wanted), draw);
                 let mut checked = checked.into_iter().flatten().peekable();
                 let places = reference::places(&wanted).enumerate();
                 let places = places.filter(|(at, _)| checked.next_if_eq(at).is_some());
@@ -158,7 +214,7 @@ impl References {
                 Kept {
                     reference: Arc::new(planes.collect::<Result<_, _>>()?),
                     problem: wanted,
-                    seed,
+                    key: (seed, draw),
                 }
             }
         };
@@ -171,7 +227,7 @@ impl References {
 /// The figures of results by their names: errors, and the elements that the protocol asks for.
 fn checked(
     problem: &Problem,
-    seed: u64,
+    (seed, draw): (u64, Option<u64>),
     found: &[Vec<f32>],
     compare: impl Fn(&str, &[f32]) -> ErrorSums,
 ) -> Result<Checked, String> {
@@ -189,12 +245,15 @@ fn checked(
         }
         errors.insert((*name).to_owned(), compare(name, result).error());
         let finite = |value: f64| value.is_finite().then_some(value);
-        let probed = probe_indices(wanted, PROBES).map(|at| finite(result[at as usize].into()));
+        let indices = probe_indices(wanted, PROBES, draw);
+        let probed = indices.map(|at| finite(result[at as usize].into()));
         probes.insert((*name).to_owned(), probed.collect());
     }
     Ok(Checked {
         seed,
         errors,
         probes,
+        draw,
+        call: None,
     })
 }

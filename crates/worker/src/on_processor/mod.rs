@@ -11,7 +11,7 @@ pub mod timing;
 
 use std::collections::BTreeMap;
 
-use self::check::References;
+use self::check::{DrawnCall, References, drawn_calls};
 use self::timing::{Sweep, Timed, time};
 use crate::attention::reference::Inputs;
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem};
@@ -192,6 +192,7 @@ struct PreparedCase {
     problem: Problem,
     seed: u64,
     sets: u32,
+    draw: Option<u64>,
     case: Box<dyn ProcessorCase>,
 }
 
@@ -318,7 +319,8 @@ impl Worker for OnProcessor {
         })?;
         let first_call_ns = case.first_call();
         let references = &mut self.references;
-        let checked = references.check_whole(&problem, request.seed, &case.results())?;
+        let key = (request.seed, request.draw);
+        let checked = references.check_whole(&problem, key, &case.results())?;
         let Checked { errors, probes, .. } = checked;
         let prepared = Prepared {
             effective: case.effective(),
@@ -326,6 +328,7 @@ impl Worker for OnProcessor {
             first_call_parts: None,
             errors,
             probes,
+            draw: request.draw,
             first_call_ns,
             problems: 1,
         };
@@ -333,6 +336,7 @@ impl Worker for OnProcessor {
             problem,
             seed: request.seed,
             sets: request.input_sets,
+            draw: request.draw,
             case,
         });
         Ok(prepared)
@@ -343,14 +347,27 @@ impl Worker for OnProcessor {
         let case = prepared.case.as_mut();
         let rotation = Rotation::new(prepared.sets);
         let rotates = rotation.is_some();
-        let mut measured = timing::measure(request, &mut self.sweep, rotation, case)?;
+        let (problem, seed) = (&prepared.problem, prepared.seed);
+        let draw = prepared.draw.unwrap_or(seed);
+        let (wanted, mut calls) = (drawn_calls(request, draw), Vec::new());
+        let mut look = |number: u32, set: u32, case: &(dyn ProcessorCase + 'static)| {
+            if rotates && wanted.contains(&number) {
+                calls.push(DrawnCall {
+                    number,
+                    seed: seed.wrapping_add(set.into()),
+                    results: case.results(),
+                });
+            }
+        };
+        let mut measured = timing::measure(request, &mut self.sweep, rotation, case, &mut look)?;
         let fastest = measured.device_ns.iter().copied();
         let results = read_results(case, fastest.fold(Nanoseconds(f64::MAX), Nanoseconds::min))?;
         if rotates {
-            let seed = prepared.seed.wrapping_add(LAST.into());
-            let checked = self
-                .references
-                .check_planes(&prepared.problem, seed, &results)?;
+            let last = (seed.wrapping_add(LAST.into()), prepared.draw);
+            let mut checked = self.references.check_planes(problem, last, &results)?;
+            for call in &calls {
+                References::check_call(problem, call, draw, &mut checked)?;
+            }
             measured.checked = Some(checked);
         }
         Ok(measured)
@@ -433,6 +450,7 @@ mod tests {
                 problem: Problem::new(1, 1),
                 seed: 1,
                 sets: 2,
+                draw: None,
                 case,
             });
             let measured = worker.measure(&Measure {

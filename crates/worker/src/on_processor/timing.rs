@@ -39,15 +39,17 @@ pub trait Timed {
 /// outside of both. The process's own clock and its lost cores are read around each sample,
 /// outside of the monotonic clock's readings.
 ///
-/// `kept` holds the buffer of the sweep from one request to the next.
+/// `kept` holds the buffer of the sweep from one request to the next. `look` is given each call but
+/// the last when it has ended, with its number from 1 and its set of inputs.
 ///
 /// # Errors
 /// When there is no memory to sweep, inputs cannot be had, or a CUDA graph is asked for.
-pub fn measure(
+pub fn measure<T: Timed + ?Sized>(
     request: &Measure,
     kept: &mut Option<Sweep>,
     mut rotation: Option<Rotation>,
-    timed: &mut dyn Timed,
+    timed: &mut T,
+    look: &mut dyn FnMut(u32, u32, &T),
 ) -> Result<Measured, String> {
     if request.graph {
         return Err(
@@ -73,8 +75,12 @@ pub fn measure(
         if next == NextSample::Enough {
             break;
         }
-        if let Some(rotation) = &mut rotation {
-            timed.change(rotation.next(next == NextSample::Last))?;
+        let set = match &mut rotation {
+            Some(rotation) => rotation.next(next == NextSample::Last),
+            None => 0,
+        };
+        if known {
+            timed.change(set)?;
         }
         let start = Instant::now();
         if let Some(sweep) = sweep {
@@ -88,6 +94,9 @@ pub fn measure(
         }
         device_ns.push(taken);
         spent += start.elapsed();
+        if next != NextSample::Last {
+            look(device_ns.len() as u32, set, timed);
+        }
         if next == NextSample::Last {
             break;
         }
@@ -213,7 +222,7 @@ mod tests {
     fn samples(samples: u32, min_samples: u32, budget_ms: u64) -> (usize, u32) {
         let request = request(3, samples, min_samples, budget_ms);
         let mut counted = Counted::default();
-        let measured = measure(&request, &mut None, None, &mut counted).unwrap();
+        let measured = measure(&request, &mut None, None, &mut counted, &mut |_, _, _| {}).unwrap();
         assert!(
             counted.sets.is_empty(),
             "without a rotation the inputs stay"
@@ -227,8 +236,11 @@ mod tests {
         let request = request(2, 5, 1, u64::MAX);
         let mut counted = Counted::default();
         let rotation = Rotation::new(3);
-        let measured = measure(&request, &mut None, rotation, &mut counted).unwrap();
+        let mut seen = Vec::new();
+        let mut look = |call, set, of: &Counted| seen.push((call, set, of.calls));
+        let measured = measure(&request, &mut None, rotation, &mut counted, &mut look).unwrap();
         assert_eq!(counted.sets, [2, 3, 4, 5, 1]);
+        assert_eq!(seen, [(1, 2, 3), (2, 3, 4), (3, 4, 5), (4, 5, 6)]);
         assert_eq!(counted.calls, 2 + 5);
         assert_eq!((measured.device_ns.len(), measured.input_sets), (5, 6));
     }
@@ -237,11 +249,12 @@ mod tests {
     fn each_sample_has_its_processor_time_and_a_graph_is_refused() {
         let mut request = request(1, 3, 3, 0);
         let mut counted = Counted::default();
-        let measured = measure(&request, &mut None, None, &mut counted).unwrap();
+        let measured = measure(&request, &mut None, None, &mut counted, &mut |_, _, _| {}).unwrap();
         assert_eq!((measured.device_ns.len(), counted.calls), (3, 1 + 3));
         assert_eq!((measured.cpu_ns.len(), measured.preempted.len()), (3, 3));
         request.graph = true;
-        let error = measure(&request, &mut None, None, &mut counted).unwrap_err();
+        let error =
+            measure(&request, &mut None, None, &mut counted, &mut |_, _, _| {}).unwrap_err();
         assert!(error.contains("graph = false"), "{error}");
         assert_eq!(counted.calls, 4, "refused before any call");
     }

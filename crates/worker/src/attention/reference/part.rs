@@ -13,6 +13,7 @@ use super::projection;
 use crate::attention::Problem;
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::tolerance::{ErrorSums, Expected, results};
+use crate::protocol::PROBES;
 
 /// The reference of one plane.
 pub struct PlaneReference {
@@ -95,8 +96,8 @@ impl PlaneReference {
 
 /// The planes that a check after timing compares, as runs of neighbours: at least one plane
 /// and at least an eighth, half of them the first ones and the others spread over the rest,
-/// the last among them.
-pub fn checked_runs(planes: usize) -> Vec<Range<usize>> {
+/// the last among them. A draw moves them all, around the end.
+pub fn checked_runs(planes: usize, draw: u64) -> Vec<Range<usize>> {
     /// So few that a device is not kept busy with starting.
     const RUNS: usize = 4;
     let count = planes.div_ceil(8);
@@ -108,7 +109,13 @@ pub fn checked_runs(planes: usize) -> Vec<Range<usize>> {
         let end = first + (run + 1) * (planes - first) / runs;
         end - length..end
     });
-    std::iter::once(0..first).chain(rest).collect()
+    let shift = (draw % planes.max(1) as u64) as usize;
+    let moved = std::iter::once(0..first).chain(rest).flat_map(|run| {
+        let (start, end) = (run.start + shift, run.end + shift);
+        let around = start.saturating_sub(planes)..end.saturating_sub(planes);
+        [start.min(planes)..end.min(planes), around]
+    });
+    moved.filter(|run| !run.is_empty()).collect()
 }
 
 /// Bytes that [`expected`] takes at the least: those of the largest plane, or of a
@@ -122,49 +129,88 @@ pub fn bytes(problem: &Problem) -> u128 {
     }
 }
 
-/// What each result of a problem is held to: elements at `probes` indices, and its size.
-/// Planes are computed a few at a time, as many as `memory` bytes hold, and nothing else is
-/// kept of them: the whole tensors are never there.
+/// What each result of a problem is compared with: elements at [`PROBES`] indices, and the size of
+/// those around them. Of `out` and `dq` the rows that hold them are computed alone; of `dk` and
+/// `dv` their planes, a few at a time, as many as `memory` bytes hold.
 ///
 /// # Errors
 /// When what is to be held at once cannot be had.
 pub fn expected(
     problem: &Problem,
     seed: u64,
-    probes: usize,
+    draw: Option<u64>,
     memory: u64,
 ) -> Result<BTreeMap<&'static str, Expected>, TooLarge> {
     if let Some(of) = &problem.projection {
         let out = projection(problem, of, seed)?;
-        return Ok(BTreeMap::from([(
-            "out",
-            Expected::from_tensor(&out, probes),
-        )]));
+        let expected = Expected::from_tensor(&out, PROBES, draw);
+        return Ok(BTreeMap::from([("out", expected)]));
     }
-    let mut sums: Vec<ExpectedSum> = results(problem.direction)
-        .iter()
-        .map(|(name, _)| ExpectedSum::new(problem, name, probes))
-        .collect();
+    let mut found = BTreeMap::new();
+    let mut wanted = Vec::new();
+    for &(name, _) in results(problem.direction) {
+        let [rows, heads, dim] = result_shape(problem, name);
+        let elements = rows.saturating_mul(heads).saturating_mul(dim);
+        let indices: Vec<u64> = probe_indices(elements, PROBES, draw).collect();
+        for (number, index) in indices.iter().enumerate() {
+            let (x, rest) = (index % dim, index / dim);
+            let (row, head) = ((rest / heads) as usize, (rest % heads) as usize);
+            wanted.push((name, number, row, head, x as usize));
+        }
+        let expected = Expected {
+            // What no plane has is 0 by the mask.
+            probes: indices.into_iter().map(|index| (index, 0.0)).collect(),
+            squares: 0.0,
+            elements: 0,
+        };
+        found.insert(name, expected);
+    }
+    let side = |name: &str| match name {
+        "out" | "dq" => Side::Query,
+        _ => Side::Key,
+    };
+    // Each part with the probes that it holds: one, or of a plane's keys several.
+    let mut parts = Vec::new();
+    for place in places(problem) {
+        let mut keys = Vec::new();
+        for &(name, number, row, head, x) in &wanted {
+            let Some(at) = place.row_of(side(name), row, head) else {
+                continue;
+            };
+            match side(name) {
+                Side::Query => {
+                    let part = place.of_query(row);
+                    let at = part.row_of(Side::Query, row, head).unwrap_or(0);
+                    parts.push((part, vec![(name, number, at, x)]));
+                }
+                Side::Key => keys.push((name, number, at, x)),
+            }
+        }
+        if !keys.is_empty() {
+            parts.push((place, keys));
+        }
+    }
     let at_once = u128::from(memory) / bytes(problem).max(1);
     let at_once = at_once.clamp(1, 4 * rayon::current_num_threads() as u128) as usize;
-    let mut places = places(problem);
-    loop {
-        let batch: Vec<PlaneId> = places.by_ref().take(at_once).collect();
-        if batch.is_empty() {
-            break;
-        }
-        let parts: Result<Vec<PlaneReference>, TooLarge> = batch
-            .into_par_iter()
-            .map(|place| PlaneReference::compute(problem, place, seed))
-            .collect();
-        for part in parts? {
-            sums.iter_mut().for_each(|sum| sum.add(&part));
+    for batch in parts.chunks(at_once) {
+        let computed = batch.par_iter().map(|(place, probes)| {
+            let part = PlaneReference::compute(problem, place.clone(), seed)?;
+            Ok((part, probes))
+        });
+        for (part, probes) in computed.collect::<Result<Vec<_>, TooLarge>>()? {
+            for &(name, number, at, x) in probes {
+                let (Some(expected), Some((_, dim, values))) =
+                    (found.get_mut(name), part.result(name))
+                else {
+                    continue;
+                };
+                expected.probes[number].1 = values[at * dim + x];
+                expected.squares += values.iter().map(|x| x * x).sum::<f64>();
+                expected.elements += values.len() as u64;
+            }
         }
     }
-    Ok(sums
-        .into_iter()
-        .map(|sum| (sum.name, sum.expected))
-        .collect())
+    Ok(found)
 }
 
 /// Rows over all sequences, heads, and elements of a row of a result (`out`, `dq`, `dk`, `dv`).
@@ -177,46 +223,5 @@ pub fn result_shape(problem: &Problem, name: &str) -> [u64; 3] {
         "dq" => [rows_q, heads, d],
         "dk" => [rows_k, kv_heads, d],
         _ => [rows_k, kv_heads, dv],
-    }
-}
-
-/// What is kept of a result while its planes go by.
-struct ExpectedSum {
-    name: &'static str,
-    /// Row over all sequences, head, and element of the row, of each probe.
-    wanted: Vec<(usize, usize, usize)>,
-    expected: Expected,
-}
-
-impl ExpectedSum {
-    fn new(problem: &Problem, name: &'static str, probes: usize) -> ExpectedSum {
-        let [rows, heads, dim] = result_shape(problem, name);
-        let elements = rows.saturating_mul(heads).saturating_mul(dim);
-        let place = |index: u64| {
-            let (x, rest) = (index % dim, index / dim);
-            ((rest / heads) as usize, (rest % heads) as usize, x as usize)
-        };
-        ExpectedSum {
-            name,
-            wanted: probe_indices(elements, probes).map(place).collect(),
-            expected: Expected {
-                // What no plane has is 0 by the mask.
-                probes: vec![0.0; probes],
-                squares: 0.0,
-                elements,
-            },
-        }
-    }
-
-    fn add(&mut self, part: &PlaneReference) {
-        let Some((side, dim, values)) = part.result(self.name) else {
-            return;
-        };
-        self.expected.squares += values.iter().map(|x| x * x).sum::<f64>();
-        for (probe, &(row, head, x)) in self.expected.probes.iter_mut().zip(&self.wanted) {
-            if let Some(at) = part.place.row_of(side, row, head) {
-                *probe = values[at * dim + x];
-            }
-        }
     }
 }

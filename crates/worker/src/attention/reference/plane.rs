@@ -210,6 +210,16 @@ impl PlaneId {
         }
     }
 
+    /// One query of this plane, by its row over all sequences, with the keys that it sees.
+    pub(super) fn of_query(&self, row: usize) -> PlaneId {
+        let i = row - self.first_q;
+        PlaneId {
+            queries: i..i + 1,
+            keys: self.mask.visible(i, self.seq_q, self.seq_k),
+            ..self.clone()
+        }
+    }
+
     /// The keys that query row `row` sees, counted from the plane's first.
     fn visible(&self, row: usize) -> Range<usize> {
         let i = self.queries.start + row % self.queries.len();
