@@ -63,7 +63,7 @@ def by_regatta(regatta: str, name: str, out: Path) -> tuple[str, float | None]:
         )
     )
     environment = {**os.environ, "REGATTA_PYTHON": sys.executable}
-    command = [regatta, "run", str(suite), "--out", str(folder), "--fresh", "--quiet"]
+    command = [regatta, "run", str(suite), "--out", str(folder), "--no-resume", "--quiet"]
     with (out / f"{name}.log").open("w") as log:
         code = subprocess.run(
             command, env=environment, stdout=log, stderr=log, timeout=RUN_LIMIT_S, check=False
