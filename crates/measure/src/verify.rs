@@ -87,7 +87,10 @@ impl Verifier {
         drawn_as_asked(draw, prepared.draw)?;
         if !is_time(prepared.first_call_ns) {
             let took = prepared.first_call_ns.0;
-            return Err(Rejected::unusable(format!("a first call of {took} ns")));
+            let why = "the clock is wrong, or the code under test has changed it";
+            return Err(Rejected::unusable(format!(
+                "a first call of {took} ns: {why}"
+            )));
         }
         if prepared.problems == 0 {
             let says = "the worker says that a call works off 0 problems";
@@ -312,15 +315,7 @@ pub fn samples(
     let times = measured.times().into_iter();
     let mut times = times.flat_map(|(_, list)| list);
     if let Some(bad) = times.find(|time| !is_time(**time)) {
-        let hint = match bad.0 == 0.0 {
-            true => {
-                ": the clock saw no work. Work on another stream, in a thread or left to whoever \
-                 looks at the result is outside of the time: wait for it in the call, for a stream \
-                 by torch.cuda.Stream.wait_stream"
-            }
-            false => "",
-        };
-        return Err(format!("a sample of {} ns{hint}", bad.0));
+        return Err(format!("a sample of {} ns: {REMEDY}", bad.0));
     }
     let mut clocks = measured.clock_mhz.iter();
     if let Some(bad) = clocks.find(|mhz| !(**mhz > 0.0 && **mhz <= FASTEST_MHZ)) {
@@ -337,11 +332,14 @@ pub fn samples(
     possible(problem, device, fastest)
 }
 
+/// What a call has to do whose time cannot be.
+const REMEDY: &str = "the clock or the kernel is wrong. Each call has to compute, on the current \
+                      stream, and to end with its results: it must not return those of an earlier \
+                      call, leave work to a thread, or give a result that is computed when it is \
+                      read";
+
 /// Refuses a time in which no device can do the problem's arithmetic, or move its tensors.
 fn possible(problem: &Problem, device: &Device, fastest: Nanoseconds) -> Result<(), String> {
-    const REMEDY: &str = "the clock or the kernel is wrong. A call has to end with its results: \
-                          it must not leave work to a thread, or give a result that is \
-                          computed when it is read";
     if fastest < SHORTEST {
         return Err(format!("a sample of {fastest}: {REMEDY}"));
     }

@@ -100,9 +100,10 @@ class TorchFunctions(Guarded, TorchWorker):
             now = some(result)
             if float(((now == then) & (now != 0)).float().mean()) > 0.01:
                 raise Failed(
-                    f"{self._target.where(case.variant)} works on another stream, outside of the "
-                    f"time: have that stream wait for the current one before, and the current one "
-                    f"for it before the function returns (torch.cuda.Stream.wait_stream)"
+                    f"{self._target.where(case.variant)} had its result before the current stream "
+                    f"could compute it: it is one of an earlier call, or another stream's, outside "
+                    f"of the time. Compute in each call; have another stream wait for the current "
+                    f"one first, and the current one for it last (torch.cuda.Stream.wait_stream)"
                 )
 
 
