@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::note;
 use super::saying::{draw, erase};
-use regatta_core::record::disturbance::{Disturbance, told, worst};
+use regatta_core::record::disturbance::{Disturbance, describe, worst};
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_measure::experiment::Listener;
 use regatta_measure::laps::{Estimate, about, watch};
@@ -178,7 +178,7 @@ impl Observer for Progress {
             format!(
                 "other programs disturbed {} ({}), which never show a case to be the same",
                 counted(self.disturbed, "measurement"),
-                told(&self.by),
+                describe(&self.by),
             )
         })
     }

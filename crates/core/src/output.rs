@@ -42,7 +42,7 @@ impl Draft {
     ///
     /// # Errors
     /// When its folder is absent or cannot be written.
-    pub fn of(path: &Path) -> Result<Draft, OutputError> {
+    pub fn create(path: &Path) -> Result<Draft, OutputError> {
         let folder = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
@@ -113,7 +113,7 @@ fn kept(path: &Path, moved: Result<File, PersistError>) -> Result<(), OutputErro
 /// # Errors
 /// When it cannot be written; what was there is as it was.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
-    let mut draft = Draft::of(path)?;
+    let mut draft = Draft::create(path)?;
     draft.add(bytes)?;
     draft.keep()
 }
@@ -295,7 +295,7 @@ pub fn draft(path: &Path) -> Result<Draft, TargetError> {
         path: dir.to_owned(),
         error,
     })?;
-    Draft::of(path).map_err(|error| TargetError::Write {
+    Draft::create(path).map_err(|error| TargetError::Write {
         path: error.path,
         error: error.error,
     })
@@ -337,7 +337,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         write(&path, b"old").unwrap();
-        let mut draft = Draft::of(&path).unwrap();
+        let mut draft = Draft::create(&path).unwrap();
         let full = File::options().write(true).open("/dev/full").unwrap();
         let (_, temporary) = draft.file.into_parts();
         draft.file = NamedTempFile::from_parts(full, temporary);
@@ -355,7 +355,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let draft = |text: &[u8]| {
-            let mut draft = Draft::of(&path).unwrap();
+            let mut draft = Draft::create(&path).unwrap();
             draft.add(text).unwrap();
             draft
         };

@@ -61,7 +61,7 @@ pub fn one_line(text: &str) -> String {
 /// Bytes of a reason that are kept of megabytes: every report cleans and measures all of it.
 const REASON: usize = 16_384;
 
-/// The text of a reason, cut where it is longer than [`REASON`].
+/// The text of a reason, cut where it is longer than 16 KiB.
 pub fn reason(text: &str) -> String {
     match text.len() <= REASON {
         true => text.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use regatta_core::machine::{CENSUS, CENSUS_FAILED, INSTRUCTIONS};
 use regatta_core::record::conditions::Conditions;
-use regatta_core::record::disturbance::{told, worst};
+use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::counted;
@@ -17,7 +17,7 @@ fn disturbed(head: &Side) -> Option<String> {
         .filter(|record| record.disturbed().next().is_some());
     let cases: Vec<&CaseRecord> = cases.collect();
     let all = || cases.iter().flat_map(|record| record.disturbed());
-    let by = told(&worst(all().flat_map(|one| &one.disturbed)));
+    let by = describe(&worst(all().flat_map(|one| &one.disturbed)));
     (!cases.is_empty()).then(|| {
         format!(
             "other programs disturbed {} of {} ({by})",

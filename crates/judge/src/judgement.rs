@@ -550,7 +550,7 @@ impl MetricRow {
             "{} {}, {}{interval}",
             self.metric.text(),
             self.from_to(),
-            self.change.ratio.told(),
+            self.change.ratio.in_words(),
         )
     }
 

@@ -7,7 +7,7 @@
 use super::judgement::{Change, MetricRow, Uncounted, Word};
 use super::rows::RowInputs;
 use super::rule::{FEWEST, LOOKS, RuleResult, Series, Terms, compare, fewest_to_show};
-use regatta_core::record::disturbance::{told, worst};
+use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::side::{CaseRecord, Invocation};
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::{Metric, Policy};
@@ -111,7 +111,7 @@ pub fn interference(
     let by = worst(all.flat_map(|one| &one.disturbed));
     let sentence = format!(
         "other programs disturbed {disturbed} of {counted} ({})",
-        told(&by)
+        describe(&by)
     );
     (sentence, by.first().map_or("", |first| first.advice()))
 }

@@ -167,7 +167,7 @@ fn metrics(
         .collect();
     for row in &mut rows {
         if row.metric == Metric::FirstCall && row.word == Word::Regressed {
-            let times = machine::Sides::of(Nanoseconds(row.base), Nanoseconds(row.head));
+            let times = machine::Sides::new(Nanoseconds(row.base), Nanoseconds(row.head));
             let parts = [pair.0, pair.1].map(|record| record.first_call_parts.as_ref());
             row.account = of_first_call(times, parts[0], parts[1]);
         }

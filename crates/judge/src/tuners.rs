@@ -23,7 +23,7 @@ pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<P
     // hand on the other, which is no choice of a tuner's.
     let differing = names.into_iter().filter_map(|name| {
         let (before, after) = (tuned(base, &name)?.clone(), tuned(head, &name)?.clone());
-        (before != after).then(|| (name, Sides::of(before, after)))
+        (before != after).then(|| (name, Sides::new(before, after)))
     });
     differing.collect()
 }

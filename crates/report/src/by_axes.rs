@@ -200,7 +200,7 @@ fn phrase(kind: &MovedRows, places: &[usize]) -> String {
 
 /// By how much: `12.3 %`, `2.01x`.
 fn amount(ratio: Ratio) -> String {
-    let text = ratio.told().to_string();
+    let text = ratio.in_words().to_string();
     let words = text.rsplit_once(' ');
     words.map_or(text.clone(), |(amount, _)| amount.to_owned())
 }

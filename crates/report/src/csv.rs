@@ -69,7 +69,7 @@ fn samples_of(table: &mut Table, entry: &Entry) -> Result<(), ::csv::Error> {
         return Ok(());
     };
     let case = text_cell(&entry.case.0);
-    let disturbed = text_cell(&disturbance::told(&measurement.disturbed));
+    let disturbed = text_cell(&disturbance::describe(&measurement.disturbed));
     let invocation = entry.invocation.to_string();
     let samples = &measurement.samples;
     let mut digits = zmij::Buffer::new();

@@ -434,7 +434,7 @@ fn by_variant(
         lines.extend(group.iter().map(|row| TableRow {
             label: format!("{indent}{}", labels.label(&row.case)),
             cells: cells(row),
-            tone: Tone::of(row.word),
+            tone: Tone::from_word(row.word),
             ..TableRow::default()
         }));
     }

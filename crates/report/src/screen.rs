@@ -44,7 +44,7 @@ pub(crate) enum Tone {
 
 impl Tone {
     /// The tone of a case's word.
-    pub(crate) fn of(word: Word) -> Tone {
+    pub(crate) fn from_word(word: Word) -> Tone {
         match word {
             Word::Regressed | Word::Error => Tone::Bad,
             Word::Improved => Tone::Good,

@@ -95,7 +95,7 @@ impl KernelChange {
     /// Total time of its launches.
     pub fn total_ns(&self) -> Sides<Nanoseconds> {
         let (count, mean) = (self.count, self.mean_ns);
-        Sides::of(mean.base * count.base, mean.head * count.head)
+        Sides::new(mean.base * count.base, mean.head * count.head)
     }
 
     /// The time that it takes more.
@@ -177,7 +177,7 @@ fn compare<N>(pairs: &[(&Launch<N>, &Launch<N>)]) -> KernelPair {
         changes,
         blocks: grid
             .or_else(largest)
-            .map(|(before, after)| Sides::of(before.blocks(), after.blocks())),
+            .map(|(before, after)| Sides::new(before.blocks(), after.blocks())),
         fewer: grid.map_or(1.0, fewer),
     }
 }
@@ -228,7 +228,7 @@ fn of_one(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u32>) -
     };
     // The same work in more launches is not done by less of the device.
     let spread = after.len() > before.len() && all(after) >= all(before);
-    let launched = Sides::of(before, after);
+    let launched = Sides::new(before, after);
     let largest = |launches: &&[&Launch]| launches.last().map_or(0, |launch| launch.blocks());
     KernelChange {
         became: became(before.is_empty(), after.is_empty()),
@@ -313,9 +313,9 @@ pub fn of_recordings(base: &Launches, head: &Launches) -> Vec<KernelChange> {
                 Became::Same if before != after => Became::Replaced,
                 became => became,
             },
-            name: Sides::of(before.to_owned(), after.to_owned()),
-            count: Sides::of(group.base as f64, group.head as f64),
-            mean_ns: Sides::of(mean(base, before), mean(head, after)),
+            name: Sides::new(before.to_owned(), after.to_owned()),
+            count: Sides::new(group.base as f64, group.head as f64),
+            mean_ns: Sides::new(mean(base, before), mean(head, after)),
             changes: compared.changes,
             blocks: compared.blocks.unwrap_or_default(),
             sms: example.and_then(|(_, operation, _)| head.recording.sms(operation)),

@@ -17,13 +17,13 @@ pub struct Sides<T> {
 
 impl<T> Sides<T> {
     /// What was and what is.
-    pub fn of(base: T, head: T) -> Sides<T> {
+    pub fn new(base: T, head: T) -> Sides<T> {
         Sides { base, head }
     }
 
     /// What was and what is, where both are known.
     pub fn both(base: Option<T>, head: Option<T>) -> Option<Sides<T>> {
-        Some(Sides::of(base?, head?))
+        Some(Sides::new(base?, head?))
     }
 
     /// Something of each.

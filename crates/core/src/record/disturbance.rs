@@ -187,9 +187,9 @@ pub fn worst<'a>(all: impl IntoIterator<Item = &'a Disturbance>) -> Vec<Disturba
 }
 
 /// `foreign load 1.9 of 2 cores, steal 12.0 %`.
-pub fn told(all: &[Disturbance]) -> String {
-    let told: Vec<String> = all.iter().map(ToString::to_string).collect();
-    told.join(", ")
+pub fn describe(all: &[Disturbance]) -> String {
+    let each: Vec<String> = all.iter().map(ToString::to_string).collect();
+    each.join(", ")
 }
 
 /// Work of the cores that regatta may run on, over the time in which a case was measured.
@@ -268,7 +268,7 @@ mod tests {
             "on a core that was free"
         );
         let found = of_processor(&ground(1.06, 0.9));
-        assert_eq!(told(&found), "foreign load 1.1 of 2 cores");
+        assert_eq!(describe(&found), "foreign load 1.1 of 2 cores");
         assert!(!of_processor(&ground(0.2, 0.1)).is_empty());
         // One busy loop beside sixty-four threads: each call waits for one of them.
         let many = |foreign, waited| Ground {
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(of_gpu(&state(0, None)), []);
         let both = of_gpu(&state(0x40, Some(1)));
         assert_eq!(
-            told(&both),
+            describe(&both),
             "throttled: hardware thermal slowdown, 1 other process on the device"
         );
     }

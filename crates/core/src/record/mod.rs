@@ -153,7 +153,7 @@ pub fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
 /// When it cannot be written; what was there is as it was.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
     let write = || -> Result<(), OutputError> {
-        let mut draft = Draft::of(path)?;
+        let mut draft = Draft::create(path)?;
         draft.add(bytes)?;
         draft.settle()?;
         draft.keep()

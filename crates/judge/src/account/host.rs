@@ -32,7 +32,7 @@ pub fn of_host(times: Sides<Nanoseconds>, calls: Sides<&ActivitySummary>) -> Opt
     }
     let lines = calls.base.calls.iter().filter(whole);
     let lines = lines.filter_map(|(name, &before)| {
-        let count = Sides::of(before, *calls.head.calls.get(name)?);
+        let count = Sides::new(before, *calls.head.calls.get(name)?);
         // A class that was counted and never called took no time.
         let took = |side: &ActivitySummary| side.calls_ns.get(name).copied().unwrap_or(0);
         let time = calls.map(|side| Nanoseconds::whole(took(side)));
@@ -88,17 +88,17 @@ mod tests {
     #[test]
     fn calls_to_cuda_have_their_part_and_the_rest_is_not_explained() {
         let (base, head) = (side((1, 5_000), (0, 0)), side((1, 5_100), (1, 40_000)));
-        let times = Sides::of(Nanoseconds(50_000.0), Nanoseconds(100_000.0));
-        let account = of_host(times, Sides::of(&base, &head)).unwrap();
+        let times = Sides::new(Nanoseconds(50_000.0), Nanoseconds(100_000.0));
+        let account = of_host(times, Sides::new(&base, &head)).unwrap();
         assert_eq!(
             account.to_string(),
             "+50.0 µs = waits for the device 0 → 1 +40.0, not explained +10.0"
         );
         // More than the whole call takes is of the recording.
         let (stretched, head) = (side((1, 206_000), (0, 0)), side((1, 60_000), (0, 0)));
-        assert_eq!(of_host(times, Sides::of(&stretched, &head)), None);
+        assert_eq!(of_host(times, Sides::new(&stretched, &head)), None);
         let unknown = ActivitySummary::default();
-        assert_eq!(of_host(times, Sides::of(&unknown, &head)), None);
+        assert_eq!(of_host(times, Sides::new(&unknown, &head)), None);
     }
 
     fn parts(all: &[(&str, f64, u64)]) -> Parts {
@@ -115,7 +115,7 @@ mod tests {
     fn parts_have_their_lines_and_the_rest_is_not_explained() {
         let base = parts(&[("compiling", 5e6, 1), ("loading", 1e6, 1)]);
         let head = parts(&[("compiling", 25e6, 4), ("loading", 1e6, 1)]);
-        let times = Sides::of(Nanoseconds(10e6), Nanoseconds(31e6));
+        let times = Sides::new(Nanoseconds(10e6), Nanoseconds(31e6));
         let account = of_first_call(times, Some(&base), Some(&head)).unwrap();
         assert_eq!(
             account.to_string(),

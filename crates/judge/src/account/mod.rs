@@ -64,7 +64,7 @@ fn settled(change_ns: Nanoseconds, mut lines: Vec<AccountLine>) -> Account {
 
 /// Lines of what lies between operations.
 fn between(asked: &AccountInputs) -> Vec<AccountLine> {
-    let beyond = Sides::of(
+    let beyond = Sides::new(
         asked.times.base - asked.divisions.base.busy_ns(),
         asked.times.head - asked.divisions.head.busy_ns(),
     );
@@ -166,9 +166,9 @@ mod tests {
         mhz: Option<Sides<f64>>,
     ) -> Account {
         account(&AccountInputs {
-            times: Sides::of(Nanoseconds(times.0), Nanoseconds(times.1)),
-            divisions: Sides::of(base, head),
-            holds_host: Sides::of(host, host),
+            times: Sides::new(Nanoseconds(times.0), Nanoseconds(times.1)),
+            divisions: Sides::new(base, head),
+            holds_host: Sides::new(host, host),
             host: None,
             mhz,
             counters: None,
@@ -201,7 +201,7 @@ mhz 100 flash:100 ; 112 flash:112 => +12.0 µs = clock 1980 → 1800 MHz +10.0, 
             let host = sides.starts_with("host");
             let mhz = sides
                 .starts_with("mhz")
-                .then(|| Sides::of(1_980.0, 1_800.0));
+                .then(|| Sides::new(1_980.0, 1_800.0));
             let sides = sides.trim_start_matches("host ").trim_start_matches("mhz ");
             let (base, head) = sides.split_once(" ; ").unwrap();
             let side = |text: &str| {

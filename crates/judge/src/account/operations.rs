@@ -15,7 +15,7 @@ use regatta_worker::units::{Nanoseconds, Share};
 pub fn lines(asked: &AccountInputs) -> Vec<AccountLine> {
     let parts = asked.divisions.map(|of| of.parts.as_slice());
     let keys = parts.map(|parts| parts.iter().map(Part::key).collect::<Vec<String>>());
-    let texts = Sides::of(texts(&keys.base), texts(&keys.head));
+    let texts = Sides::new(texts(&keys.base), texts(&keys.head));
     let alignment = align(&texts.base, &texts.head);
     let mut found = LineBuilder::default();
     let mut clock = Nanoseconds::ZERO;
@@ -61,7 +61,7 @@ impl<'a> Same<'a> {
         Same {
             part,
             count: 0,
-            time: Sides::of(Nanoseconds::ZERO, Nanoseconds::ZERO),
+            time: Sides::new(Nanoseconds::ZERO, Nanoseconds::ZERO),
         }
     }
 
@@ -129,7 +129,7 @@ impl LineBuilder {
                 }),
                 (false, false) => {
                     let sum = |parts: &[&Part]| parts.iter().map(|part| part.ns).sum();
-                    let time: Sides<Nanoseconds> = Sides::of(sum(&left), sum(&new));
+                    let time: Sides<Nanoseconds> = Sides::new(sum(&left), sum(&new));
                     let of_step = agreed(left.iter().chain(&new).map(|part| step_part(part)));
                     self.push(in_place(&left, &new, time), of_step, time.growth());
                 }
@@ -155,8 +155,8 @@ fn join(into: &mut Item, other: &Item) {
                 ..
             },
         ) => {
-            *count = Sides::of(count.base + more.base, count.head + more.head);
-            *time = Sides::of(time.base + longer.base, time.head + longer.head);
+            *count = Sides::new(count.base + more.base, count.head + more.head);
+            *time = Sides::new(time.base + longer.base, time.head + longer.head);
         }
         _ => {}
     }
@@ -180,8 +180,8 @@ fn in_place(left: &[&Part], new: &[&Part], time: Sides<Nanoseconds>) -> Item {
     let operator = agreed(of_base).map(str::to_owned);
     Item::InPlace {
         operator: operator.or_else(|| in_common(both())),
-        names: Sides::of(names(left), names(new)),
-        count: Sides::of(left.len() as u32, new.len() as u32),
+        names: Sides::new(names(left), names(new)),
+        count: Sides::new(left.len() as u32, new.len() as u32),
         time,
     }
 }

@@ -69,7 +69,7 @@ fn driver_copies(facts: &Facts, sides: &Sides<SideFigures>, told: &mut Vec<Fact>
         // Of a whole program, or one whose repetitions differ, a part of one is none.
         if after >= before + 0.5 {
             time += time_after - time_before;
-            told.push(facts.counted(direction, Sides::of(before, after)));
+            told.push(facts.counted(direction, Sides::new(before, after)));
         }
     }
     time

@@ -336,7 +336,7 @@ impl<'a> Pair<'a> {
             account: self.account(&kernels),
             source: FactSource::Call(self),
             clock: self.clock,
-            ns: Sides::of(self.base_ns, self.head_ns),
+            ns: Sides::new(self.base_ns, self.head_ns),
             ratio: self.ratio,
             threshold: self.threshold,
             host_ns: self.medians(Metric::Host),
@@ -361,7 +361,7 @@ impl<'a> Pair<'a> {
         Some(account(&AccountInputs {
             times,
             divisions: Sides::both(division(self.base), division(self.head))?,
-            holds_host: Sides::of(self.base_clock.holds_host(), self.clock.holds_host()),
+            holds_host: Sides::new(self.base_clock.holds_host(), self.clock.holds_host()),
             host: self.medians(Metric::Host),
             mhz: self.clock_mhz(),
             counters: Sides::both(counters(self.base), counters(self.head)),

@@ -61,7 +61,7 @@ fn replaced_in_a_call(facts: &Facts) -> Option<Found> {
         let is = |kernel: &&KernelChange| kernel.became == became && !moves_data(kernel.called());
         names(&facts.kernels.iter().filter(is).collect::<Vec<_>>())
     };
-    let names = Sides::of(of(Became::Removed), of(Became::Added));
+    let names = Sides::new(of(Became::Removed), of(Became::Added));
     let both = !names.base.is_empty() && !names.head.is_empty();
     let told = || vec![Difference::Kernel { names }.into()];
     both.then(|| Found::new(Cause::KernelReplaced, told(), 0.8))
@@ -183,7 +183,7 @@ pub fn same_launch(facts: &Facts) -> Option<Found> {
 /// More launches, those that move data aside: they are `copies-added`. None before: the
 /// census saw nothing, or the worker runs on the host.
 pub fn added(facts: &Facts) -> Option<Found> {
-    let (mut count, mut growth) = (Sides::of(0.0, 0.0), Nanoseconds::ZERO);
+    let (mut count, mut growth) = (Sides::new(0.0, 0.0), Nanoseconds::ZERO);
     for kernel in facts.kernels.iter().filter(|k| !moves_data(k.called())) {
         count.base += kernel.count.base;
         count.head += kernel.count.head;

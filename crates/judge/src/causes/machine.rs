@@ -23,7 +23,7 @@ pub fn clock(facts: &Facts) -> Option<Found> {
     if !(0.5..=2.0).contains(&share) {
         return None;
     }
-    let mhz = Sides::of(base, head);
+    let mhz = Sides::new(base, head);
     let part = Share(share.min(1.0));
     let of_it = format!("which accounts for {part} of the change: the machine, not the code");
     let told = vec![Difference::Clock { mhz }.into(), Fact::words(&of_it)];

@@ -261,7 +261,7 @@ impl Difference {
                     Ratio::ONE
                 };
                 let times = from_to(time.base, time.head);
-                format!("{times} a launch{}, {}", of(kernel), ratio.told())
+                format!("{times} a launch{}, {}", of(kernel), ratio.in_words())
             }
             Difference::Launches { kernel, count } => {
                 let what = match moves_data(kernel) {

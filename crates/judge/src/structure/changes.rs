@@ -110,7 +110,7 @@ fn replaced(found: &mut Changes, kernels: &[KernelChange]) {
     let Some(first) = new.first().filter(|_| !gone.is_empty()) else {
         return computing.iter().for_each(|kernel| number(found, kernel));
     };
-    let names = Sides::of(names(&gone), names(&new));
+    let names = Sides::new(names(&gone), names(&new));
     let kernel = Difference::Kernel { names };
     found.add(Kind::KernelReplaced, Direction::Other, kernel);
     let sum = |kernels: &[&KernelChange], of: fn(&KernelChange) -> f64| {
@@ -124,8 +124,8 @@ fn replaced(found: &mut Changes, kernels: &[KernelChange]) {
         most(&new, |k| k.blocks.head),
     );
     let whole = KernelChange {
-        count: Sides::of(sum(&gone, |k| k.count.base), sum(&new, |k| k.count.head)),
-        blocks: Sides::of(before, after),
+        count: Sides::new(sum(&gone, |k| k.count.base), sum(&new, |k| k.count.head)),
+        blocks: Sides::new(before, after),
         ..(*first).clone()
     };
     number(found, &whole);
@@ -211,7 +211,7 @@ fn counts(found: &mut Changes, base: &Structure) {
             Kind::Threads if pair.base.census_disturbed() || pair.head.census_disturbed() => {}
             Kind::Copies if copies_named => {}
             Kind::Tasks | Kind::Threads => {
-                let fewer = Sides::of(count.head, count.base);
+                let fewer = Sides::new(count.head, count.base);
                 found.add_figure(kind, fewer, difference);
             }
             Kind::Memory if name.ends_with(BYTES) => {
@@ -238,7 +238,7 @@ fn runs(found: &mut Changes, base: &Structure, head: &Structure) {
         let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         for name in names {
             let of = |side: &BTreeMap<String, u64>| side.get(name).copied().unwrap_or(0);
-            let (name, count) = (name.clone(), Sides::of(of(before), of(after)));
+            let (name, count) = (name.clone(), Sides::new(of(before), of(after)));
             let runs = Difference::Runs { kind, name, count };
             found.add_figure(kind, count, runs);
         }
@@ -253,6 +253,6 @@ pub fn parameters<'a>(
 ) -> impl Iterator<Item = (&'a String, Sides<ParamValue>)> {
     base.effective.iter().filter_map(|(name, before)| {
         let after = head.effective.get(name).filter(|after| *after != before)?;
-        Some((name, Sides::of(before.clone(), after.clone())))
+        Some((name, Sides::new(before.clone(), after.clone())))
     })
 }

@@ -93,7 +93,7 @@ fn add(
     let difference = Difference::Instructions {
         kernel: kernel.to_owned(),
         what: metric.words.to_owned(),
-        counts: Sides::of(before, after),
+        counts: Sides::new(before, after),
     };
     found.add(Kind::Instructions, worse_if(more), difference);
 }

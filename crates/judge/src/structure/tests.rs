@@ -28,7 +28,7 @@ fn under<T>(
 }
 
 /// Every change as `action direction text`.
-fn told(base: &CaseRecord, head: &CaseRecord) -> Vec<String> {
+fn summary_lines(base: &CaseRecord, head: &CaseRecord) -> Vec<String> {
     let changes = under(&Policy::default(), (base, head), changes);
     let text =
         |change: &StructuralChange| format!("{:?} {:?} {change}", change.action, change.direction);
@@ -55,7 +55,11 @@ fn hold(table: &str) {
         let (base, head) = sides.split_once(';').unwrap();
         let expected = expected.split(" | ").map(str::trim);
         let expected: Vec<&str> = expected.filter(|one| !one.is_empty()).collect();
-        assert_eq!(told(&written(base), &written(head)), expected, "{line}");
+        assert_eq!(
+            summary_lines(&written(base), &written(head)),
+            expected,
+            "{line}"
+        );
     }
 }
 
@@ -85,7 +89,7 @@ copies=0 ; flash@157 copies=0 =>
     };
     let base = spelt("void _GLOBAL__N__1a::a<int, 2>(int *)");
     let head = spelt("(anonymous namespace)::a<int,2>(int*)");
-    assert!(told(&base, &head).is_empty());
+    assert!(summary_lines(&base, &head).is_empty());
 }
 
 #[test]
@@ -109,7 +113,7 @@ fn figures_of_a_kernel_are_compared_one_by_one() {
     (one.shared_bytes, one.blocks_per_sm) = (Some(8192), Some(1));
     one.block = [64, 2, 1];
     assert_eq!(
-        told(&base, &head),
+        summary_lines(&base, &head),
         [
             "Fail Worse local memory 0 → 64 bytes a thread of flash",
             "Warn Other block 128x1x1 → 64x2x1 of flash",
@@ -121,7 +125,7 @@ fn figures_of_a_kernel_are_compared_one_by_one() {
     // What one side does not tell is no difference.
     let one = &mut structure(&mut head).launches[0];
     (one.local_bytes, one.blocks_per_sm) = (None, None);
-    assert_eq!(told(&base, &head).len(), 3);
+    assert_eq!(summary_lines(&base, &head).len(), 3);
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn what_an_activity_tells_of_cuda_is_a_count() {
     assert!(gone(&old, &new).is_empty());
     // Frees were not told of the base: no change from 0.
     assert_eq!(
-        told(&old, &new),
+        summary_lines(&old, &new),
         [
             "Fail Worse waits for the device 0 → 1 a call",
             "Fail Worse cudaMalloc 0 → 2 a call",
@@ -288,13 +292,13 @@ fn instructions_are_compared_beyond_what_countings_of_one_side_differ_by() {
         ),
     ];
     for (base, head, expected) in cases {
-        assert_eq!(told(&flash(base), &flash(head)), expected);
+        assert_eq!(summary_lines(&flash(base), &flash(head)), expected);
     }
     // Where other kernels run, the whole call is compared.
     let base = counted(&[&[("flash", 1000.0), ("add", 50.0)]]);
     let head = counted(&[&[("flash_v2", 1010.0), ("add", 50.0)]]);
     assert_eq!(
-        told(&base, &head),
+        summary_lines(&base, &head),
         ["Fail Worse instructions 1050 → 1060 (+0.95 %) of the whole call"]
     );
 }
@@ -341,7 +345,7 @@ fn instructions_that_are_gone_are_named_and_new_ones_are_nothing_against_it() {
 fn countings_that_differ_decide_nothing_and_pass_nothing() {
     // One reading of several is what it was, the others are twice that.
     let (exact, mostly) = (flash(&[1000.0]), flash(&[1000.0, 2000.0]));
-    assert!(told(&exact, &mostly).is_empty());
+    assert!(summary_lines(&exact, &mostly).is_empty());
     let said = why(&exact, &mostly);
     assert!(
         said.starts_with("instructions of flash 1000 → 1000 to 2000, inconclusive: countings"),
@@ -365,11 +369,11 @@ fn what_one_process_counted_is_exact_in_it_alone() {
         record.counters.as_mut().unwrap().processes = 1;
         record
     };
-    assert!(told(&alone(1e5), &alone(100_070.0)).is_empty());
+    assert!(summary_lines(&alone(1e5), &alone(100_070.0)).is_empty());
     let said = why(&alone(1e5), &alone(100_070.0));
     assert!(said.contains("count in several processes"), "{said}");
-    assert_eq!(told(&alone(1e5), &alone(101_000.0)).len(), 2);
-    assert_eq!(told(&flash(&[1e5]), &flash(&[100_070.0])).len(), 1);
+    assert_eq!(summary_lines(&alone(1e5), &alone(101_000.0)).len(), 2);
+    assert_eq!(summary_lines(&flash(&[1e5]), &flash(&[100_070.0])).len(), 1);
 }
 
 /// A kernel of another name is compared by what it spills.
@@ -382,11 +386,11 @@ fn a_kernel_in_place_of_another_is_compared_by_its_spills() {
         head
     };
     assert_eq!(
-        told(&base, &spilling(Some(4096)))[0],
+        summary_lines(&base, &spilling(Some(4096)))[0],
         "Fail Worse local memory 0 → 4096 bytes a thread of flash_v2"
     );
-    assert_eq!(told(&base, &spilling(Some(0))).len(), 1);
-    assert_eq!(told(&spilling(Some(4096)), &base).len(), 1);
+    assert_eq!(summary_lines(&base, &spilling(Some(0))).len(), 1);
+    assert_eq!(summary_lines(&spilling(Some(4096)), &base).len(), 1);
     assert_eq!(names(&base, &spilling(None)), ["local memory"]);
 }
 

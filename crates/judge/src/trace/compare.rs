@@ -195,9 +195,9 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     let mut comparison = Comparison {
         scope,
         threshold,
-        runs: judge(&Sides::of(base.runs(scope), head.runs(scope)), asked),
+        runs: judge(&Sides::new(base.runs(scope), head.runs(scope)), asked),
         kernels: of_recordings(&base.launches(scope), &head.launches(scope)),
-        sides: Sides::of(base.figures(scope), head.figures(scope)),
+        sides: Sides::new(base.figures(scope), head.figures(scope)),
         incomparable,
         findings: Vec::new(),
         account: None,
@@ -214,8 +214,8 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
         let account = divisions.map(|divisions| {
             account(&AccountInputs {
                 times: sides.map(|side| side.elapsed_ns),
-                divisions: Sides::of(&divisions.base, &divisions.head),
-                holds_host: Sides::of(true, true),
+                divisions: Sides::new(&divisions.base, &divisions.head),
+                holds_host: Sides::new(true, true),
                 host: None,
                 mhz: None,
                 counters: None,
@@ -272,7 +272,7 @@ fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
     let is = |of: &RunsOf| of.outcome() == outcome;
     let told = |what: &str, of: &RunsOf| match runs.are_several() {
         true => format!("{what} {} ({})", of.sentence(), runs.sentence()),
-        false => format!("{what} {}", of.change.told()),
+        false => format!("{what} {}", of.change.in_words()),
     };
     let busy_told = is(busy).then(|| told("the device works", busy));
     let more = is(elapsed) && (!is(busy) || elapsed.change > busy.change);

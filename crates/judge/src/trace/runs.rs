@@ -242,7 +242,7 @@ impl RunsOf {
 
     /// `4.9 % slower (4.1 % to 5.7 %)`, and how far runs lie apart.
     pub fn sentence(&self) -> String {
-        let mut told = self.change.told().to_string();
+        let mut told = self.change.in_words().to_string();
         if let Some([low, high]) = self.interval {
             told += &format!(", within {low} and {high}");
         }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     fn judged(base: &[f64], head: &[f64]) -> Runs {
-        judge(&Sides::of(spent(base), spent(head)), None).unwrap()
+        judge(&Sides::new(spent(base), spent(head)), None).unwrap()
     }
 
     /// So many values that lie this far around a centre, as a share of it.
@@ -331,9 +331,9 @@ mod tests {
     #[test]
     fn a_floor_that_is_asked_for_is_kept() {
         let [base, head] = [1e6, 1.05e6].map(|centre| spent(&around(centre, 0.002, 5)));
-        let sides = Sides::of(base, head);
+        let sides = Sides::new(base, head);
         let outcome = |asked| judge(&sides, Some(Share(asked))).unwrap().busy.outcome();
         assert_eq!((outcome(0.1), outcome(0.03)), (Passed, Failed));
-        assert!(judge(&Sides::of(Vec::new(), spent(&[1.0])), None).is_none());
+        assert!(judge(&Sides::new(Vec::new(), spent(&[1.0])), None).is_none());
     }
 }

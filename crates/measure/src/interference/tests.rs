@@ -249,6 +249,6 @@ fn a_processors_counters_speak_of_it_alone_and_a_gpus_state_of_that() {
         ("cuda", &Measurement::default(), None),
     ] {
         let told = disturbed(&hello(kind, "abacus", &[]).device, found);
-        assert_eq!(disturbance::told(&told), wanted.unwrap_or_default());
+        assert_eq!(disturbance::describe(&told), wanted.unwrap_or_default());
     }
 }

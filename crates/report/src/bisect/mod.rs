@@ -216,7 +216,7 @@ impl Bisect<'_> {
                         "PARTLY BETTER",
                         format!(
                             "{name} gives back the most, and is still {} than {good}",
-                            left.ratio.told()
+                            left.ratio.in_words()
                         ),
                     ),
                     Some(left) if left.word == Word::Inconclusive => (

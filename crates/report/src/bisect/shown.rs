@@ -22,7 +22,7 @@ pub fn reading(of: &CaseReading) -> Option<String> {
         low: reading.low,
         high: reading.high,
     };
-    Some(format!("{} {interval}", reading.ratio.told()))
+    Some(format!("{} {interval}", reading.ratio.in_words()))
 }
 
 /// The answer, at most eighty columns wide, but for a command, which is never cut.
@@ -77,7 +77,7 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
         Ending::Spread { case, parts } => {
             let part = parts.iter().take(MOST).map(|part| {
                 let (low, high) = (&part.low.name, &part.high.name);
-                format!("{low} {ARROW} {high}: {}", part.ratio.told())
+                format!("{low} {ARROW} {high}: {}", part.ratio.in_words())
             });
             let mut items: Vec<Item> = match case {
                 Some(case) => vec![Item {

@@ -9,7 +9,7 @@ use crate::summary::interval;
 use crate::text::{clean, one_line};
 use regatta_core::machine::ActivitySummary;
 use regatta_core::record::conditions::Conditions;
-use regatta_core::record::disturbance::{told, worst};
+use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::side::{CaseRecord, median};
 use regatta_core::record::types::RunHeader;
 use regatta_core::record::types::{Entry, Outcome};
@@ -93,7 +93,7 @@ fn figures(row: &Row, record: Option<&CaseRecord>) -> Vec<FactView> {
             let lost = counted(disturbed, "invocation");
             add(
                 "disturbed by other programs",
-                format!("{lost} ({})", one_line(&told(&by))),
+                format!("{lost} ({})", one_line(&describe(&by))),
             );
         }
     }

@@ -80,7 +80,7 @@ const LISTED: usize = 50;
 pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<Block> {
     let listed = worst.iter().take(LISTED).map(|&place| &rows[place]);
     let listed = listed.map(|row| TableRow {
-        tone: Tone::of(row.word),
+        tone: Tone::from_word(row.word),
         ..TableRow::new(
             row.case.0.clone(),
             vec![

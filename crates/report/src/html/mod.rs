@@ -127,7 +127,7 @@ fn page(context: &PageContext) -> Result<Page, RenderError> {
         count: judgement.rows.len(),
         words: tally(&judgement.rows)
             .into_iter()
-            .map(|(word, count)| (word.text(), Tone::of(word), sign(word), count))
+            .map(|(word, count)| (word.text(), Tone::from_word(word), sign(word), count))
             .collect(),
         compared: judgement.base.is_some() && judgement.incomparable.is_empty(),
         worst: cleaned(worst_rows(&judgement.rows, &worst)),

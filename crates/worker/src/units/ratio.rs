@@ -9,7 +9,7 @@ use super::{Digits, NONE, put};
 /// One time over another, the head's over the base's: 1.10 is 10 % slower.
 ///
 /// Prints the change that it is: `+12.3 %` below a factor of two, `102.5x slower` or
-/// `3.10x faster` beyond. [`Ratio::told`] says the same within a sentence, [`Ratio::times`]
+/// `3.10x faster` beyond. [`Ratio::in_words`] says the same within a sentence, [`Ratio::times`]
 /// how many times as long, and [`Ratio::factor`] is for what is compared with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -48,8 +48,8 @@ impl Ratio {
     }
 
     /// As a change in a sentence: `12.3 % slower`.
-    pub fn told(self) -> Told {
-        Told(self)
+    pub fn in_words(self) -> RatioInWords {
+        RatioInWords(self)
     }
 }
 
@@ -111,9 +111,9 @@ fn signed(change: Share) -> String {
 /// A ratio as a change in a sentence: `12.3 % slower`, `4.0 % faster`, `3.42x slower`.
 /// A column of figures has the sign instead, as [`Ratio`] prints it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told(Ratio);
+pub struct RatioInWords(Ratio);
 
-impl fmt::Display for Told {
+impl fmt::Display for RatioInWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ratio = self.0;
         let text = match Unit::choose(ratio) {

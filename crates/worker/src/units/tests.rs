@@ -52,7 +52,7 @@ fn what_is_no_number_is_a_dash_whatever_it_is_of() {
     for wild in WILD {
         assert_eq!(Nanoseconds(wild).to_string(), NONE);
         assert_eq!(Ratio(wild).to_string(), NONE);
-        assert_eq!(Ratio(wild).told().to_string(), NONE);
+        assert_eq!(Ratio(wild).in_words().to_string(), NONE);
         assert_eq!(Ratio(wild).factor().to_string(), NONE);
         assert_eq!(Share(wild).to_string(), NONE);
         assert_eq!(Probability(wild).to_string(), NONE);
@@ -79,7 +79,7 @@ fn changes_are_percentages_until_they_are_factors() {
         (-1.0, NONE, NONE),
     ] {
         assert_eq!(Ratio(ratio).to_string(), read, "{ratio}");
-        assert_eq!(Ratio(ratio).told().to_string(), told, "{ratio}");
+        assert_eq!(Ratio(ratio).in_words().to_string(), told, "{ratio}");
     }
 }
 
@@ -158,7 +158,7 @@ proptest! {
     /// A sign and a word never disagree.
     #[test]
     fn a_change_and_its_telling_say_the_same(ratio in 0.01..100.0f64) {
-        let (read, told) = (Ratio(ratio).to_string(), Ratio(ratio).told().to_string());
+        let (read, told) = (Ratio(ratio).to_string(), Ratio(ratio).in_words().to_string());
         prop_assert!(!read.starts_with('+') || told.ends_with("slower"), "{} {}", read, told);
         prop_assert!(!read.starts_with('-') || told.ends_with("faster"), "{} {}", read, told);
         prop_assert_eq!(read.contains('x'), told.contains('x'));

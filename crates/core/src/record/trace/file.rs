@@ -62,7 +62,7 @@ struct TraceLineKind {
 /// When a file is there, or it cannot be written.
 pub fn write(path: &Path, trace: &Trace, replace: bool) -> Result<(), RecordError> {
     let io = |error| RecordError::io(path, error);
-    let mut draft = Draft::of(path)?;
+    let mut draft = Draft::create(path)?;
     let mut out = BufWriter::new(draft.file());
     lines(&mut out, trace).map_err(io)?;
     out.flush().map_err(io)?;
