@@ -334,6 +334,15 @@ mod tests {
     }
 
     #[test]
+    fn an_optional_that_selects_nothing_is_refused_with_the_nearest_case() {
+        is_refused(
+            "case = { worker = \"torch\" }\nagainst = { variant = \"cpu/flash\" }\nwithin = 1\n\
+             [policy]\noptional = [\"torch/*\", \"cpu/flahs:*\"]",
+            "11: policy.optional[1] = \"cpu/flahs:*\": selects no case; the nearest is cpu/flash:",
+        );
+    }
+
+    #[test]
     fn what_a_limit_lacks_is_refused_with_its_line() {
         let limit = |more: &str| format!("case = {{ worker = \"torch\" }}\n{more}");
         for (more, words) in [

@@ -1,15 +1,18 @@
 //! From a suite's file to its cases and rules.
 
-use super::document::{DocumentError, KeyPath, TomlDocument, TomlText};
+use super::document::{DocumentError, KeyPath, TomlDocument, TomlText, nearest};
 use super::expectations;
 use super::file::{
     ConfigFile, MeasureTable, PolicyTable, Replacements, Scalar, SuiteFile, ValueOr,
 };
 use super::rules::{Metric, Policy};
+use super::selector::glob;
 use super::sweep::{parameter, sweep};
 use super::workers::OwnWorker;
 use super::{Cache, Override, Settings, Suite};
-use regatta_worker::attention::{Case, NAME_RULE, ParamValue, VariantId, is_name, parameter_name};
+use regatta_worker::attention::{
+    Case, CaseId, NAME_RULE, ParamValue, VariantId, is_name, parameter_name,
+};
 use regatta_worker::units::Share;
 
 /// The worker whose variants run on the CPU, where a cold cache is no usual state.
@@ -71,6 +74,16 @@ pub fn read(
         };
     }
     expectations::read(&document, &file.expect, &mut suite)?;
+    let optional = file.policy.optional.iter().flatten().enumerate();
+    let ids: Vec<CaseId> = suite.cases.iter().map(Case::id).collect();
+    for (place, pattern) in optional {
+        if !ids.iter().any(|id| glob(pattern, &id.0)) {
+            let near = nearest(pattern, ids.iter().map(|id| id.0.as_str()));
+            let near = near.map_or(String::new(), |near| format!("; the nearest is {near}"));
+            let at = KeyPath::root("policy").key("optional").index(place);
+            return Err(document.error(&at, format!("selects no case{near}")));
+        }
+    }
     if let Some(idle) = suite.idle_override() {
         let at = KeyPath::root("set").key(&idle.variant.to_string());
         return Err(document.error(
