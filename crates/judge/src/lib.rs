@@ -172,11 +172,11 @@ fn summary(side: &Side) -> SideSummary {
         revision: header.git.as_ref().map(revision_text),
         invocations: header.settings.invocations,
         filter: (!header.suite.filter.is_empty()).then(|| {
-            let cases = counted(header.suite.filtered_out, "case");
-            format!(
-                "--filter {} left out {cases}",
-                header.suite.filter.join(" ")
-            )
+            let filter = format!("--filter {}", header.suite.filter.join(" "));
+            match header.suite.filtered_out {
+                Some(cases) => format!("{filter} left out {}", counted(cases, "case")),
+                None => filter,
+            }
         }),
     }
 }

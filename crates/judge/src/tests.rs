@@ -297,6 +297,21 @@ fn what_may_fail_is_no_gap_and_no_pass_by_itself() {
 }
 
 #[test]
+fn a_filter_is_told_with_what_it_left_out_where_that_is_known() {
+    let mut head = cases("100 200");
+    head.header.suite.filter = vec!["flash".to_owned()];
+    for (left_out, told) in [
+        (None, "--filter flash"),
+        (Some(2), "--filter flash left out 2 cases"),
+    ] {
+        head.header.suite.filtered_out = left_out;
+        let judgement = judge(&head, None, &Options::ALONE);
+        assert_eq!(judgement.head.filter.as_deref(), Some(told));
+        assert!(judgement.verdict.shown.ends_with(told), "{judgement:#?}");
+    }
+}
+
+#[test]
 fn another_machine_is_refused_but_the_head_is_still_judged_by_itself() {
     let mut head = cases("900 crashed");
     let hard = &mut head.header.machine.hard;

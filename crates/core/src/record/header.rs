@@ -13,7 +13,6 @@ use crate::suite::structural::Count;
 use crate::suite::{Override, Settings};
 use regatta_worker::attention::{CaseId, VariantId};
 pub use regatta_worker::protocol::Peak;
-use regatta_worker::units::is_zero;
 
 /// The first line of a run: everything needed to judge it later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -157,9 +156,9 @@ pub struct SuiteRecord {
     /// The patterns that left a part of the suite.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,
-    /// Cases that it left out.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub filtered_out: usize,
+    /// Cases that they left out; absent in older runs, of which it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filtered_out: Option<usize>,
     /// Parameters of a variant that replace those of its cases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,

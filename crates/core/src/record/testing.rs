@@ -34,7 +34,7 @@ pub fn header() -> RunHeader {
             description: String::new(),
             arguments: Vec::new(),
             filter: Vec::new(),
-            filtered_out: 0,
+            filtered_out: None,
             overrides: Vec::new(),
         },
         rules: Rules::default(),

@@ -231,7 +231,7 @@ impl Arm {
                 description: suite.description.clone(),
                 arguments: request.arguments(),
                 filter: request.filter.clone(),
-                filtered_out: suite.filtered_out,
+                filtered_out: Some(suite.filtered_out),
                 overrides: suite.overrides.clone(),
                 counts: suite.counts.clone(),
             },
