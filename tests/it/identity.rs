@@ -26,7 +26,7 @@ fn a_run_of_two_codes_is_no_run() {
         match why {
             "" => assert!(stderr.contains("resuming: 9 entries"), "{stderr}"),
             why => {
-                assert!(stderr.contains("begun anew"), "{stderr}");
+                assert!(stderr.contains("starting a new run"), "{stderr}");
                 assert!(stderr.contains(why), "{stderr}");
             }
         }

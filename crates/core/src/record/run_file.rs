@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use read::{Looks, each, header_of, read, started};
-pub use resume::{Opening, differences};
+pub use resume::{NO_RESUME, Opening, differences};
 
 use super::types::{Entry, Owed, Run, RunEnd, RunHeader};
 use super::{RecordError, line};

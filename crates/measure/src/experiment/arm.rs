@@ -25,7 +25,7 @@ use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::RecordError;
 use regatta_core::record::built;
 use regatta_core::record::header::{Git, RunHeader, SuiteRecord, Turn};
-use regatta_core::record::run_file::{Before, Opening, RunWriter};
+use regatta_core::record::run_file::{Before, NO_RESUME, Opening, RunWriter};
 use regatta_core::record::shard::{self, Shard};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::Run;
@@ -318,7 +318,7 @@ impl Arm {
     /// When the run cannot be written: exit code 3.
     pub fn measure_shard(&mut self) -> Result<(), ExperimentError> {
         let mut file = self.open(&Opening {
-            fresh: self.fresh,
+            anew: self.fresh.then_some(NO_RESUME),
             ..Opening::default()
         })?;
         let (range, seed) = (0..self.suite.settings.invocations, self.suite.settings.seed);
@@ -358,7 +358,7 @@ impl Arm {
             Before::Kept { path, because } => {
                 if !because.is_empty() {
                     self.say(format!(
-                        "an unfinished run does not go on, and is begun anew: {}",
+                        "cannot resume the unfinished run ({}); starting a new run",
                         because.join("; ")
                     ));
                 }

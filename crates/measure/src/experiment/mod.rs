@@ -24,7 +24,7 @@ use crate::laps::{Laps, TimeSpent};
 use crate::schedule::{self, WorkerBlock};
 use crate::session::Observer;
 use regatta_core::record::header::TurnSide;
-use regatta_core::record::run_file::{Opening, RunWriter};
+use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
 use regatta_judge::judgement::Judgement;
@@ -198,7 +198,7 @@ impl Experiment {
     /// Opens the run files, or goes on with them. Nothing was written over before.
     fn open(&mut self) -> Result<RunFiles, ExperimentError> {
         let opening = Opening {
-            fresh: self.head.fresh,
+            anew: self.head.fresh.then_some(NO_RESUME),
             base: Some(self.base_id()),
             ..Opening::default()
         };

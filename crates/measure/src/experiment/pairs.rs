@@ -295,7 +295,7 @@ impl Interleaved {
                 ..opening
             },
             None => Opening {
-                fresh: true,
+                anew: opening.anew.or(Some("both sides resume, or neither")),
                 ..opening
             },
         };

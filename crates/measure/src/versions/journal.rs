@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bisect::Tried;
 use super::search::Towards;
 use regatta_core::input;
-use regatta_core::record::run_file::{lock, move_aside};
+use regatta_core::record::run_file::{NO_RESUME, lock, move_aside};
 use regatta_core::record::{RecordError, SCHEMA_VERSION, write_atomically};
 use regatta_core::text::one_line;
 
@@ -140,7 +140,7 @@ impl Journal {
         if path.exists() {
             let there = read(&path);
             let because = match &there {
-                _ if fresh => Some("--no-resume was given".to_owned()),
+                _ if fresh => Some(NO_RESUME.to_owned()),
                 Ok(there) => there.question.differs(question).map(str::to_owned),
                 Err(error) => Some(error.clone()),
             };

@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 use crate::record::types::{BaseId, Git, Run, RunHeader, short_revision};
 use regatta_worker::attention::CaseId;
 
+/// The reason of a run that the command line has begin anew.
+pub const NO_RESUME: &str = "--no-resume was given";
+
 /// How a run is begun, or gone on with.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// Begin anew, whatever is there.
-    pub fresh: bool,
+    /// Why a new run begins, whatever is there; `None`: an unfinished one goes on.
+    pub anew: Option<&'static str>,
     /// What the run is to be compared with.
     pub base: Option<BaseId>,
     /// The entries that may be kept of a run that goes on; `None`: all. Of two runs that are
@@ -24,9 +27,7 @@ pub struct Opening {
 pub(super) fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<String> {
     let then = &run.header;
     let mut found = Vec::new();
-    if opening.fresh {
-        found.push("--no-resume was given".to_owned());
-    }
+    found.extend(opening.anew.map(str::to_owned));
     found.extend(differences(then, now));
     if then.plan != now.plan {
         found.push("its cases changed".to_owned());
