@@ -54,13 +54,12 @@ const KEPT: &str = "
     REGATTA_COMPILER";
 
 /// Words in the names of variables and options whose values are secrets.
-const SECRET: [&str; 14] = [
+const SECRET: [&str; 13] = [
     "key",
     "token",
     "secret",
     "passw",
     "passphrase",
-    "passwd",
     "pwd",
     "credential",
     "auth",

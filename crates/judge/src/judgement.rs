@@ -345,14 +345,6 @@ impl ExpectationResult {
         }
     }
 
-    /// The name of what it is on: `device time`, `sm_fill`.
-    pub fn metric_text(&self) -> String {
-        match self.metric {
-            Quantity::Metric(metric) => metric.text().to_owned(),
-            ref figure => figure.to_string(),
-        }
-    }
-
     /// `takes 1.24x, at most 1.10x is allowed`, or `sm_fill is 0.008, at least 0.500 is allowed`.
     pub fn sentence(&self) -> String {
         let value = self.value_text();

@@ -91,11 +91,6 @@ impl Writer {
         self.add(ns, Work::Set { bytes: Some(bytes) });
     }
 
-    /// Operations so far.
-    pub fn recording_len(&self) -> usize {
-        self.recording.operations.len()
-    }
-
     /// The host does something else for a while, and the device runs out of work.
     pub fn host_pauses(&mut self, ns: u64) {
         self.now += ns;
