@@ -75,14 +75,15 @@ pub fn run(args: &DiffArgs) -> Ended {
             )));
         }
     };
-    match (base, heads) {
-        (Some(base), [head]) if traces::is_trace(base) && traces::is_trace(head) => {
+    let trace = args.runs.iter().find(|run| traces::is_trace(run));
+    match (base, heads, trace) {
+        (Some(base), [head], Some(_)) if traces::is_trace(base) && traces::is_trace(head) => {
             return of_traces(args, base, head);
         }
-        _ if args.runs.iter().any(|run| traces::is_trace(run)) => {
+        (.., Some(trace)) => {
             return Err(Stop::Usage(anyhow!(
-                "{} are a trace and something else; name two traces, or two runs",
-                args.runs.join(" and ")
+                "{trace} is a trace, and `regatta diff BASE HEAD` compares a trace with one other \
+                 trace only; name two traces, or runs alone"
             )));
         }
         _ if args.threshold.is_some() => {

@@ -68,6 +68,12 @@ pub fn run(args: &ReportArgs) -> Ended {
     {
         return traces::report(path, &args.outputs);
     }
+    if let Some(trace) = args.runs.iter().find(|path| traces::is_trace(path)) {
+        return Err(Stop::Usage(anyhow!(
+            "{trace} is a trace, and `regatta report` shows one trace at a time; `regatta diff BASE \
+             HEAD` compares two"
+        )));
+    }
     args.outputs.check_of_run()?;
     let store = Store::new(&args.baselines);
     let options = Options::ALONE;

@@ -409,6 +409,19 @@ fn a_trace_is_written_for_perfetto() {
     );
     let (stdout, _) = exits!(place, 0, ["report", "a.trace", "--output", "perfetto=-"]);
     assert_eq!(stdout.as_bytes(), text);
+    let (_, stderr) = exits!(place, 2, ["report", "a.trace", "a.trace"]);
+    assert!(
+        stderr.contains("a.trace is a trace") && stderr.contains("`regatta diff BASE HEAD`"),
+        "{stderr}"
+    );
+    for args in [
+        ["history", "add", "a.trace"],
+        ["baseline", "save", "a.trace"],
+    ] {
+        let args = [&args[..], &["a.trace"]].concat();
+        let (_, stderr) = exits!(place, 2, args);
+        assert!(stderr.contains("`regatta report TRACE`"), "{stderr}");
+    }
     for args in [
         ["report", "auto.jsonl", "--output", "perfetto=p.json"],
         ["report", "a.trace", "--output", "perfetto=b.trace"],

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use super::causes::{self, Pair, TimeSource};
 use super::complete::allowed;
 use super::judgement::{Cause, ExpectationResult, Word};
-use super::metrics::{ComparedValues, Value, as_parallel, interference, ruling, values_of};
+use super::metrics::{
+    ComparedValues, Ruling, Value, as_parallel, interference, ruling, same_tasks, values_of,
+};
 use super::rule::{GATE_ERROR, LOOKS, RuleResult, Series, Terms, compare};
 use super::structure::multiprocessors;
 use regatta_core::record::side::{CaseRecord, Side, Status};
@@ -64,19 +66,24 @@ pub fn expectations(side: &Side) -> Expectations {
                 list(alone),
             ));
         } else if chosen.len() == before {
-            let sentence = format!("`{}` compared no case", rule.name);
+            let sentence = format!("`{}` compared no case{}", rule.name, rule.origin);
             let selected = cases.iter().find(|case| rule.case.matches(&case.case));
             match selected {
                 // A part of a suite may leave out what it speaks of.
                 _ if partly => notes.push(sentence),
-                Some(first) => unmeasured.push(without_value(rule, first, &cases, &side.header)),
+                Some(first) => {
+                    let result = without_value(rule, first, &cases, &side.header);
+                    unmeasured.push(result.missing_at(&rule.origin));
+                }
                 None => gaps.push(sentence),
             }
         }
     }
     let error = GATE_ERROR / (chosen.len().max(1) * LOOKS.len()) as f64;
-    let results = chosen.iter();
-    let results = results.map(|(rule, of, against)| judge(rule, of, against, &side.header, error));
+    let results = chosen.iter().map(|(rule, of, against)| {
+        let result = judge(rule, of, against, &side.header, error);
+        result.missing_at(&rule.origin)
+    });
     Expectations {
         results: results.chain(unmeasured).collect(),
         gaps,
@@ -312,21 +319,32 @@ fn by_rule(
     let cpu =
         compared(&cpu.base, &cpu.head).filter(|_| as_parallel(header, best.record, of.record));
     let cpu = cpu.map(|cpu| (ruling(&cpu, &terms, both, true), cpu));
+    let alike = same_tasks(best.record, of.record);
+    let is_met =
+        |(ruling, cpu): &(Ruling, RuleResult)| met(cpu, ruling.word, threshold) == Word::Same;
     match cpu {
-        Some((ruling, cpu)) if met(&cpu, ruling.word, threshold) == Word::Same => {
-            let ratio = Ratio((cpu.change + shift).exp()).times();
+        Some(found) if alike && is_met(&found) => {
+            let ratio = Ratio((found.1.change + shift).exp()).times();
             (result.word, result.may_be_worse, result.open) = (Word::Same, false, false);
             result.reason = Some(format!("met by CPU time, {ratio} times as much: {why}"));
         }
+        // As much work in another number of tasks may take longer on the same cores.
+        Some(found) if is_met(&found) => {
+            result.word = Word::Inconclusive;
+            (result.may_be_worse, result.open) = (true, values.quiet > 0);
+            result.reason = Some(format!(
+                "{why}, and CPU time does not compare calls of another number of tasks: {advice}"
+            ));
+        }
         _ if result.word == Word::Regressed => {}
-        Some((ruling, _)) => {
+        Some((ruling, _)) if alike => {
             result.word = Word::Inconclusive;
             (result.may_be_worse, result.open) =
                 (ruling.may_be_worse, ruling.may_be_worse && ruling.open);
             let cpu = ruling.reason.unwrap_or_default();
             result.reason = Some(format!("CPU time {cpu}: {why}"));
         }
-        None => {
+        _ => {
             result.word = Word::Inconclusive;
             (result.may_be_worse, result.open) = (true, values.quiet > 0);
             result.reason = Some(format!("{why}: {advice}"));

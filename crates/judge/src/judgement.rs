@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use regatta_core::record::types::Fault;
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::rules::{Metric, Origin};
 use regatta_core::suite::structural::{Action, Limit, Quantity};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{
@@ -334,6 +334,14 @@ impl ExpectationResult {
             may_be_worse: false,
             open: false,
         }
+    }
+
+    /// The same with where the suite demands it, where it has no value.
+    pub fn missing_at(mut self, origin: &Origin) -> ExpectationResult {
+        if let (Word::Missing, Some(reason)) = (self.word, &mut self.reason) {
+            *reason += &origin.to_string();
+        }
+        self
     }
 
     /// The case, or what was built.

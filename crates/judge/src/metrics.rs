@@ -117,8 +117,8 @@ pub fn interference(
 }
 
 /// Compares a metric of a case; `None` where a side has no value. `day` is what may lie between the
-/// sides beside the code. `cpu` is the same of CPU time, where both sides had as many threads at
-/// work: who waits for a core is slower on the wall, and takes no more CPU time.
+/// sides beside the code. `cpu` is the same of CPU time, where both sides ran the same number of
+/// tasks: who waits for a core is slower on the wall, and takes no more CPU time.
 pub fn metric_row(
     metric: Metric,
     day: Share,
@@ -383,16 +383,28 @@ fn values(
     ComparedValues::new(of(base), of(head), paired)
 }
 
-/// True where a worker counts how many threads had work, and these are not fewer than on the
-/// other side. More tasks than cores keep no more threads at work.
+/// What a worker counts of the work that runs at once: tasks, or else the threads that had any.
+fn parallelism(record: &CaseRecord) -> Option<(&'static str, u64)> {
+    let counts = &record.structure.as_ref()?.counts;
+    let names = ["tasks", "threads"].into_iter();
+    names
+        .filter_map(|name| Some((name, *counts.get(name)?)))
+        .next()
+}
+
+/// True where both sides ran the same number of tasks. CPU time compares the work of two calls, and
+/// not how many cores share it.
+pub fn same_tasks(base: &CaseRecord, head: &CaseRecord) -> bool {
+    parallelism(base).is_some() && parallelism(base) == parallelism(head)
+}
+
+/// True where the head kept no fewer threads at work than the base. More tasks than cores keep no
+/// more threads at work.
 pub fn as_parallel(header: &RunHeader, base: &CaseRecord, head: &CaseRecord) -> bool {
     let cores = header.machine.hard.get("cpu.cores");
     let cores = cores.and_then(|cores| cores.parse().ok());
-    let at_work = |record: &CaseRecord| -> Option<u64> {
-        let counts = &record.structure.as_ref()?.counts;
-        let counted = counts.get("tasks").or(counts.get("threads"))?;
-        Some((*counted).min(cores.unwrap_or(u64::MAX)))
-    };
+    let at_work =
+        |record| parallelism(record).map(|(_, count)| count.min(cores.unwrap_or(u64::MAX)));
     let both = at_work(base).zip(at_work(head));
     both.is_some_and(|(base, head)| head >= base)
 }

@@ -6,7 +6,7 @@ use super::account::of_first_call;
 use super::causes::{self, TimeSource, explained};
 use super::complete::{Standing, allowed, gpu, standing};
 use super::judgement::{Account, Finding, MetricRow, Mismatch, Row, Timing, Word};
-use super::metrics::{as_parallel, metric_row, vanished as vanished_metrics};
+use super::metrics::{metric_row, same_tasks, vanished as vanished_metrics};
 use super::rule::{GATE_ERROR, LOOKS};
 use super::structure::{self, changes, multiprocessors, vanished};
 use super::tuners::unsteady;
@@ -161,7 +161,7 @@ fn metrics(
     };
     let cpu = metric_row(Metric::CpuTime, day, pair, sides, error, None)
         .filter(|of| !sides.policy().ignores(of.metric))
-        .filter(|_| as_parallel(&sides.head.header, pair.0, pair.1));
+        .filter(|_| same_tasks(pair.0, pair.1));
     let mut rows: Vec<MetricRow> = judged
         .filter_map(|metric| metric_row(metric, day, pair, sides, error, cpu.as_ref()))
         .collect();

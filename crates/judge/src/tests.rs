@@ -344,6 +344,7 @@ fn a_violated_expectation_fails_without_any_baseline() {
             against: selects("4"),
             within: Ratio(1.1),
             metric: Metric::Device,
+            origin: Default::default(),
         });
         judge(&side, None, &Options::ALONE)
     };

@@ -200,6 +200,7 @@ impl Store {
 /// # Errors
 /// When it is absent, or its first line is not that of a baseline this version reads.
 pub fn read(path: &Path) -> Result<Side, RecordError> {
+    super::check_kind(path, &["baseline"])?;
     let mut file = opened(path)?;
     let stored = head(path, &mut file)?;
     let mut cases: BTreeMap<CaseId, CaseRecord> = BTreeMap::new();

@@ -20,11 +20,12 @@ pub mod testing;
 pub mod trace;
 pub mod types;
 
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::input;
 use crate::output::{Draft, OutputError};
 use crate::suite::FILE_NAME_RULE;
 
@@ -66,6 +67,18 @@ pub enum RecordError {
         path: PathBuf,
         /// Its schema.
         found: u32,
+    },
+    /// The file is a record of another kind than is asked for.
+    #[error("{path} is {found}, and {wanted} is asked for; {fix}")]
+    Kind {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What is asked for.
+        wanted: &'static str,
+        /// Which command reads it.
+        fix: &'static str,
     },
     /// Another process writes there now.
     #[error(
@@ -147,6 +160,55 @@ pub fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
     }
 }
 
+/// The kinds of records by the first line of their files, what each is called, and which command
+/// reads it.
+const KINDS: [(&str, &str, &str); 4] = [
+    (
+        "run",
+        "a run",
+        "`regatta report RUN` and `regatta diff BASE HEAD` read runs",
+    ),
+    (
+        "baseline",
+        "a baseline",
+        "`regatta gate SUITE --baseline NAME` and `regatta diff BASE HEAD` read baselines",
+    ),
+    (
+        "trace",
+        "a trace",
+        "`regatta report TRACE` reads one, and `regatta diff BASE HEAD` compares two",
+    ),
+    (
+        "history",
+        "a history",
+        "`regatta history SUITE` reads histories",
+    ),
+];
+
+/// Refuses a file whose first line says that it is a record of another kind than those `wanted`.
+/// A file that cannot be read, or is none, is left to its reader.
+///
+/// # Errors
+/// [`RecordError::Kind`].
+pub fn check_kind(path: &Path, wanted: &[&str]) -> Result<(), RecordError> {
+    let mut start = Vec::new();
+    // `{"kind":"baseline",` and the longest name beside it.
+    let read = input::open(path, u64::MAX).and_then(|file| file.take(32).read_to_end(&mut start));
+    let kind =
+        |of: &&(&str, _, _)| start.starts_with(format!("{{\"kind\":\"{}\",", of.0).as_bytes());
+    let found = KINDS.iter().find(kind).filter(|_| read.is_ok());
+    let asked_for = KINDS.iter().find(|of| wanted.contains(&of.0));
+    match (found, asked_for) {
+        (Some(found), Some(asked_for)) if !wanted.contains(&found.0) => Err(RecordError::Kind {
+            path: path.to_owned(),
+            found: found.1,
+            wanted: asked_for.1,
+            fix: found.2,
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a record whole or not at all, and waits until the device has it.
 ///
 /// # Errors
@@ -159,4 +221,44 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
         draft.keep()
     };
     Ok(write()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_kind_is_named_with_the_command_that_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |kind: &str| {
+            let path = folder.path().join(kind);
+            let first = format!("{{\"kind\":\"{kind}\",\"schema\":{SCHEMA_VERSION}}}\n");
+            std::fs::write(&path, first).unwrap();
+            path
+        };
+        let read_trace = |path: &Path| trace::file::read(path).unwrap_err().to_string();
+        let read_history = |path: &Path| history::History::read(path).unwrap_err().to_string();
+        let read_baseline = |path: &Path| baseline::read(path).unwrap_err().to_string();
+        for (error, words) in [
+            (
+                read_trace(&file("run")),
+                "is a run, and a trace is asked for; `regatta report RUN`",
+            ),
+            (
+                read_history(&file("baseline")),
+                "is a baseline, and a history is asked for; `regatta gate SUITE --baseline NAME`",
+            ),
+            (
+                read_baseline(&file("trace")),
+                "is a trace, and a baseline is asked for; `regatta report TRACE`",
+            ),
+            (
+                read_baseline(&file("history")),
+                "is a history, and a baseline is asked for; `regatta history SUITE`",
+            ),
+            (read_trace(&file("trace")), "no checksum"),
+        ] {
+            assert!(error.contains(words), "{error}");
+        }
+    }
 }

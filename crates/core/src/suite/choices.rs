@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Suite;
-use super::rules::{Expectation, Metric};
+use super::rules::{Expectation, Metric, Origin};
 use super::selector::Selector;
 use regatta_worker::attention::{Case, ParamValue, Params, Problem, VariantId};
 use regatta_worker::units::Ratio;
@@ -68,6 +68,7 @@ pub(super) fn expect_the_best(suite: &mut Suite) {
                 against: selector(values.iter().map(ToString::to_string).collect()),
                 within: AUTOMATIC_WITHIN,
                 metric: Metric::Device,
+                origin: Origin(suite.origins.get(variant).cloned().unwrap_or_default()),
             };
             if !is_demanded(suite, parameter, &expectation) {
                 made.push(expectation);
@@ -130,5 +131,9 @@ mod tests {
         );
         let first = &suite("").rules.expectations[0];
         assert_eq!(first.against.0["num_splits"], ["2", "4"]);
+        let variant = "s.toml:2: sweep[0].variants[2] = \"cpu/flash\"";
+        assert_eq!(first.origin.0, variant);
+        let own = &own.rules.expectations[0].origin;
+        assert_eq!(own.0, "s.toml:6: expect[0]");
     }
 }

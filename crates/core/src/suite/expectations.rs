@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::document::{DocumentError, KeyPath, TomlDocument, nearest};
 use super::file::{ExpectTable, Facets};
-use super::rules::{Expectation, Metric};
+use super::rules::{Expectation, Metric, Origin};
 use super::selector::Selector;
 use super::structural::{Count, Limit, Quantity};
 use super::sweep::facets;
@@ -127,6 +127,7 @@ impl TableReader<'_> {
             against,
             within: Ratio(within),
             metric,
+            origin: Origin(self.document.place(&self.at)),
         })
     }
 
@@ -194,6 +195,7 @@ impl TableReader<'_> {
             kernel: table.kernel.clone(),
             at_least: table.at_least,
             at_most: table.at_most,
+            origin: Origin(self.document.place(&self.at)),
         };
         Ok((limit, counts))
     }
@@ -390,10 +392,10 @@ mod tests {
             )),
             "blocks of fmha* at least 9"
         );
-        assert_eq!(
-            name(&limit("metric = \"copies\"\nat_most = 0")),
-            "copies of worker torch at most 0"
-        );
+        let copies = limit("metric = \"copies\"\nat_most = 0");
+        assert_eq!(name(&copies), "copies of worker torch at most 0");
+        let origin = &suite(&copies).unwrap().rules.limits[0].origin;
+        assert_eq!(origin.0, "s.toml:6: expect[0]");
     }
 
     #[test]

@@ -29,6 +29,35 @@ pub struct Rules {
     pub policy: Policy,
 }
 
+/// Where a suite demands something: file, line and key. The same demand elsewhere is the same.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct Origin(pub String);
+
+impl Origin {
+    /// True where it is not known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Origin) -> bool {
+        true
+    }
+}
+
+impl fmt::Display for Origin {
+    /// ` (suites/decode.toml:41: expect[2])`, to end a sentence; nothing where it is not known.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_empty() {
+            true => Ok(()),
+            false => write!(f, " ({})", self.0),
+        }
+    }
+}
+
 /// A relation that must hold inside one run, without any baseline: each case
 /// that `case` selects takes at most `within` times the best of the cases that
 /// `against` selects and that are alike in everything neither of them names.
@@ -45,6 +74,9 @@ pub struct Expectation {
     pub within: Ratio,
     /// Which time.
     pub metric: Metric,
+    /// Where the suite says so.
+    #[serde(default, skip_serializing_if = "Origin::is_empty")]
+    pub origin: Origin,
 }
 
 impl Expectation {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::Metric;
+use super::rules::{Metric, Origin};
 use super::selector::Selector;
 use crate::machine::MODULE_LOADS;
 use regatta_worker::attention::Case;
@@ -232,6 +232,9 @@ pub struct Limit {
     /// Largest allowed value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
+    /// Where the suite says so.
+    #[serde(default, skip_serializing_if = "Origin::is_empty")]
+    pub origin: Origin,
 }
 
 impl Limit {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{around, disturbed, failed as crashed, side, timed, unsupported, with};
-use regatta_core::suite::rules::Selector;
+use regatta_core::suite::rules::{Origin, Selector};
 
 const AUTO: &str = "torch/efficient:s1000,d64,bwd";
 const ONE: &str = "torch/efficient:s1000,d64,bwd:num_splits_key=1";
@@ -21,6 +21,7 @@ fn splits() -> Expectation {
         against: selector(&[("num_splits_key", &["1", "4"])]),
         within: Ratio(1.10),
         metric: Metric::Device,
+        origin: Origin::default(),
     }
 }
 
@@ -187,6 +188,7 @@ fn host_times_are_the_devices_on_a_processor_alone() {
         against: selector(&[("variant", &["cpu/naive"])]),
         within: Ratio(1.0),
         metric: Metric::Host,
+        origin: Origin::default(),
     };
     let cases = || {
         vec![
@@ -217,14 +219,16 @@ fn references_that_failed_are_nothing_to_hold_against_though_they_may_fail() {
         (FOUR, crashed("y")),
     ];
     let mut side = side("run", cases);
-    side.header.rules.expectations.push(splits());
-    side.header
-        .rules
-        .policy
-        .optional
-        .push("*num_splits_key*".to_owned());
-    let found = expectations(&side);
-    assert_eq!(found.results[0].word, Word::Missing);
+    side.header.rules.expectations.push(Expectation {
+        origin: Origin("s.toml:9: expect[0]".to_owned()),
+        ..splits()
+    });
+    let policy = &mut side.header.rules.policy;
+    policy.optional.push("*num_splits_key*".to_owned());
+    let found = expectations(&side).results.remove(0);
+    assert_eq!(found.word, Word::Missing);
+    let reason = found.reason.unwrap();
+    assert!(reason.ends_with(" (s.toml:9: expect[0])"), "{reason}");
 }
 
 #[test]
@@ -232,11 +236,12 @@ fn an_expectation_that_held_nothing_of_a_whole_suite_is_a_gap() {
     let mut side = side("run", vec![("cpu/flash:s64,d64", around(1.0))]);
     side.header.rules.expectations.push(Expectation {
         case: selector(&[("variant", &["torch/math"])]),
+        origin: Origin("s.toml:9: expect[0]".to_owned()),
         ..splits()
     });
     assert_eq!(
         expectations(&side).gaps,
-        ["`automatic splits are good` compared no case"]
+        ["`automatic splits are good` compared no case (s.toml:9: expect[0])"]
     );
     side.header.suite.filter.push("cpu".to_owned());
     assert!(expectations(&side).gaps.is_empty());
@@ -257,6 +262,7 @@ fn naming_workers_compares_variants_of_one_name() {
         against: selector(&[("worker", &["old"])]),
         within: Ratio(1.0),
         metric: Metric::Device,
+        origin: Origin::default(),
     };
     let cases = vec![
         ("new/a:s64,d64", around(1.0)),
@@ -281,18 +287,22 @@ fn invocations_are_paired_by_number() {
 /// Who waits for a core is slower on the wall, and takes no more CPU time.
 #[test]
 fn beside_other_programs_cpu_time_shows_what_is_met() {
-    let on_cpu = |wall: f64, cpu: f64| {
+    let on_cpu = |wall: f64, cpu: f64, tasks| {
         let mut record = with(
             around(wall),
             Metric::CpuTime,
             &[0.99, 1.01, 1.0, 0.995, 1.005].map(|f| f * cpu),
         );
         let structure = record.structure.get_or_insert_default();
-        structure.counts.insert("tasks".to_owned(), 2);
+        structure.counts.insert("tasks".to_owned(), tasks);
         disturbed(record, 5)
     };
+    let result = |wall, cpu, tasks| {
+        let best = on_cpu(100.0, 100.0, 2);
+        result_of(on_cpu(wall, cpu, tasks), around(990.0), best)
+    };
     let word = |wall, cpu| {
-        let found = result_of(on_cpu(wall, cpu), around(990.0), on_cpu(100.0, 100.0));
+        let found = result(wall, cpu, 2);
         (found.word, found.reason.unwrap_or_default())
     };
     let (met, why) = word(300.0, 101.0);
@@ -303,6 +313,14 @@ fn beside_other_programs_cpu_time_shows_what_is_met() {
     );
     assert_eq!(word(300.0, 300.0).0, Word::Regressed);
     assert_eq!(word(105.0, 115.0).0, Word::Inconclusive);
+    // The same work in more tasks, and fewer threads at work.
+    for wall in [570.0, 105.0] {
+        let found = result(wall, 101.0, 8);
+        assert_eq!((found.word, found.may_be_worse), (Word::Inconclusive, true));
+        let why = found.reason.unwrap();
+        assert!(why.contains("another number of tasks"), "{why}");
+    }
+    assert_eq!(result(570.0, 101.0, 1).word, Word::Regressed);
 }
 
 #[test]

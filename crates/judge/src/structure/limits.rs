@@ -46,11 +46,12 @@ pub fn limits(side: &Side) -> Vec<ExpectationResult> {
                     format!("{first} was not measured, as `optional` allows"),
                 ),
             };
-            results.push(ExpectationResult {
+            let result = ExpectationResult {
                 case: Some((*first).clone()),
                 word,
                 ..ExpectationResult::of_limit(limit, None, Some(reason))
-            });
+            };
+            results.push(result.missing_at(&limit.origin));
         }
         for (id, record) in selected {
             if excused((id, record)) {
@@ -61,10 +62,11 @@ pub fn limits(side: &Side) -> Vec<ExpectationResult> {
                 Ok((value, of)) => (Some(value), of),
                 Err(reason) => (None, Some(reason)),
             };
-            results.push(ExpectationResult {
+            let result = ExpectationResult {
                 case: Some(id.clone()),
                 ..ExpectationResult::of_limit(limit, value, reason)
-            });
+            };
+            results.push(result.missing_at(&limit.origin));
         }
     }
     results
@@ -189,17 +191,18 @@ fn result(limit: &Limit, of: Option<(&String, &Built)>) -> ExpectationResult {
     let unknown = "no build of what is there is known: `regatta build SUITE` measures that of a \
                    suite, by its `makes`, `regatta env make NAME` what an environment compiles";
     let reason = of.is_none().then(|| unknown.to_owned());
-    ExpectationResult {
+    let result = ExpectationResult {
         built: of.map(|(what, _)| what.clone()),
         ..ExpectationResult::of_limit(limit, value, reason)
-    }
+    };
+    result.missing_at(&limit.origin)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{failed, side, timed, unsupported, written};
-    use regatta_core::suite::rules::Selector;
+    use regatta_core::suite::rules::{Origin, Selector};
     use regatta_worker::units::Nanoseconds;
 
     fn limit(count: &str, at_least: Option<f64>, at_most: Option<f64>) -> Limit {
@@ -210,6 +213,7 @@ mod tests {
             kernel: None,
             at_least,
             at_most,
+            origin: Origin("s.toml:6: expect[0]".to_owned()),
         }
     }
 
@@ -245,10 +249,10 @@ launches <= 2 => Regressed
 copies <= 1 => Same
 copies <= 0 => Regressed
 calls.plans <= 1 => Same plans once a call
-calls.other <= 0 => Missing its worker does not count calls.other
-calls.hidden <= 0 => Missing calls.hidden could not be counted: te:select is not there
+calls.other <= 0 => Missing its worker does not count calls.other (s.toml:6: expect[0])
+calls.hidden <= 0 => Missing calls.hidden could not be counted: te:select is not there (s.toml:6: expect[0])
 overlap_ns >= 41 => Regressed
-copying_ns >= 41 => Missing its worker does not count copying_ns
+copying_ns >= 41 => Missing its worker does not count copying_ns (s.toml:6: expect[0])
 calls.backend_selections <= 0 => Regressed backend re-selected 8 times a call, 660.1 µs of the host a call in it
 calls.triton_autotune <= 0 => Same
 ns.backend_selections <= 0 => Regressed
@@ -284,7 +288,7 @@ ns.backend_selections <= 0 => Regressed
         );
         let none = of("fmha*");
         assert!(
-            none.ends_with("no kernel it launches matches fmha*"),
+            none.ends_with("no kernel it launches matches fmha* (s.toml:6: expect[0])"),
             "{none}"
         );
     }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
 use crate::machine::checksum;
-use regatta_core::record::RecordError;
 use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::entries::Entries;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::shards::{self, ShardError};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Run};
+use regatta_core::record::{RecordError, check_kind};
 
 /// What a run is compared with.
 pub struct StoredBase {
@@ -215,6 +215,7 @@ pub fn whole_baseline(path: &Path) -> Result<Side, ExperimentError> {
 /// # Errors
 /// When it is absent, or its first line cannot be read: exit code 2.
 pub fn read(path: &Path, label: &str) -> Result<StoredRun, ExperimentError> {
+    check_kind(path, &["run", "baseline"]).map_err(ExperimentError::usage)?;
     match Side::read(path, label) {
         Ok((run, side)) => Ok(StoredRun {
             side,

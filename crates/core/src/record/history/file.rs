@@ -12,7 +12,7 @@ use super::{About, Came, History, HistoryError, Kept, Reduced};
 use crate::input::{self, Damage};
 use crate::record::line::{self, Lines};
 use crate::record::side::is_time;
-use crate::record::{RecordError, SCHEMA_VERSION};
+use crate::record::{RecordError, SCHEMA_VERSION, check_kind};
 use crate::suite::names_a_file;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Nanoseconds;
@@ -279,6 +279,7 @@ impl History {
 }
 
 fn read(path: &Path) -> Result<(History, LastLine), HistoryError> {
+    check_kind(path, &["history"])?;
     let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
     let HistoryLine::History { suite, machine, .. } = file.first()? else {
         return Err(file.invalid("its first line is missing").into());

@@ -11,9 +11,9 @@ use super::{Trace, TraceHeader};
 use crate::input;
 use crate::machine::{Launch, Moments, Operation, Process, Recording};
 use crate::output::Draft;
-use crate::record::RecordError;
 use crate::record::line::{self, Lines};
 use crate::record::types::Damage;
+use crate::record::{RecordError, check_kind};
 
 /// The ending of a trace's file.
 pub const EXTENSION: &str = "trace";
@@ -132,6 +132,7 @@ pub fn is_trace(path: &Path) -> bool {
 /// # Errors
 /// When there is no file, or its first line is not that of a trace this version reads.
 pub fn read(path: &Path) -> Result<Trace, RecordError> {
+    check_kind(path, &["trace"])?;
     let mut file = Lines::open(path, input::TRACE, input::LINE)?;
     let header = match file.first()? {
         TraceLine::Trace(header) => *header,
