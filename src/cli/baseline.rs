@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{Ended, Stop, note, print, print_as_made};
+use super::{Ended, Stop, note, print, print_as_made, show_blocks};
 use regatta_core::record::baseline::{self, Store};
 use regatta_judge::{self as judge, Options};
 use regatta_measure::experiment::baseline::{self as saving, SaveOptions};
 use regatta_measure::experiment::stored;
-use regatta_report::terminal;
+use regatta_report::document::{Block, Item};
+use regatta_report::judgement::terminal;
+use regatta_worker::units::counted;
 
 /// Save, list and remove baselines
 #[derive(Args, Debug)]
@@ -131,17 +133,18 @@ fn list(store: &Store, json: bool) -> Ended {
             store.root().display()
         ));
     }
-    for baseline in &stored {
-        print(format!(
-            "{}\n  suite {}, {} cases, machine {}, saved {}\n",
-            baseline.name,
-            baseline.header.suite.name,
-            baseline.header.plan.len(),
-            baseline.header.machine.name,
+    let items = stored.iter().map(|baseline| {
+        let header = &baseline.header;
+        let text = format!(
+            "suite {}, {}, machine {}, saved {}",
+            header.suite.name,
+            counted(header.plan.len(), "case"),
+            header.machine.name,
             baseline.saved.strftime("%Y-%m-%d %H:%M"),
-        ))?;
-    }
-    Ok(0)
+        );
+        Item::new(&baseline.name, text)
+    });
+    show_blocks(vec![Block::List(items.collect())])
 }
 
 fn described(baseline: &baseline::Stored) -> serde_json::Value {
@@ -169,12 +172,8 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
             let text = serde_json::to_string(&judgement).map_err(Stop::not_judged)?;
             print(format!("{text}\n"))?;
         } else {
-            let options = terminal::TerminalOptions {
-                colour: true,
-                all: true,
-            };
             print(format!("{}\n", path.display()))?;
-            print_as_made(|out| terminal::write(&judgement, options, out))?;
+            print_as_made(|out| terminal(&judgement, true).write(true, out))?;
         }
     }
     Ok(0)

@@ -8,12 +8,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::{Ended, Stop, indented, note, print, watch_for};
+use super::{Ended, Stop, note, show_blocks, watch_for};
 use regatta_measure::ruler::{self, ClockReading};
 use regatta_measure::worker::program::{Program, Streams};
-use regatta_report::terminal::COLUMNS;
-use regatta_report::text::wrap;
-use regatta_worker::units::Nanoseconds;
+use regatta_report::document::{Block, Table, TableRow};
 
 /// A check takes some seconds; one that takes this long is stuck.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -51,15 +49,15 @@ pub fn run() -> Ended {
     for clock in [ClockKind::Gpu, ClockKind::Cpu] {
         note(format!("checking the {} clock", clock.name()));
         if let Err(why) = in_a_process(clock) {
-            print(line(clock, "FAILED", &why))?;
+            show_blocks(line(clock, "FAILED", &why))?;
             code = 3;
         }
     }
     Ok(code)
 }
 
-fn line(clock: ClockKind, what: &str, why: &str) -> String {
-    indented(&format!("{} clock {what}: {why}", clock.name()), 0, 2) + "\n"
+fn line(clock: ClockKind, what: &str, why: &str) -> Vec<Block> {
+    vec![Block::Note(format!("{} clock {what}: {why}", clock.name()))]
 }
 
 /// Checks a clock in a process of its own, which prints what it reads, or says how it ended.
@@ -97,42 +95,28 @@ pub fn serve(clock: ClockKind) -> Ended {
         ClockKind::Gpu => ruler::gpu(),
     };
     match found {
-        Ok((what, readings)) => print(table(&what, &readings))?,
+        Ok((what, readings)) => show_blocks(table(what, &readings)),
         Err(error @ regatta_probe::Error::Unavailable(_)) => {
-            print(line(clock, "absent", &error.to_string()))?;
+            show_blocks(line(clock, "absent", &error.to_string()))
         }
-        Err(error) => return Err(Stop::not_judged(error)),
+        Err(error) => Err(Stop::not_judged(error)),
     }
-    Ok(0)
 }
 
-/// The table of one clock, at most [`COLUMNS`] wide.
-fn table(what: &str, readings: &[ClockReading]) -> String {
-    let mut text = indented(what, 0, 2);
-    text += &format!(
-        "\n{:>9} {:>10} {:>10} {:>8}   +1 %   +2 %   +5 %  +10 %\n",
-        "nominal", "read", "bias", "visible"
-    );
-    for of in readings {
-        let sign = match of.bias < Nanoseconds::ZERO {
-            true => '-',
-            false => '+',
-        };
-        let bias = format!("{sign}{}", of.bias.abs());
-        text += &format!(
-            "{:>9} {:>10} {bias:>10} {:>8.2}",
-            of.nominal.to_string(),
+fn table(what: String, readings: &[ClockReading]) -> Vec<Block> {
+    let rows = readings.iter().map(|of| {
+        let mut cells = vec![
             of.read.to_string(),
-            of.visible
-        );
-        for share in of.added {
-            text += &format!(" {:>6.2}", share.0 * 100.0);
-        }
-        text.push('\n');
-    }
-    text.push('\n');
-    for line in wrap(LEGEND, COLUMNS) {
-        text += &format!("{line}\n");
-    }
-    text + "\n"
+            of.bias.signed(),
+            format!("{:.2}", of.visible),
+        ];
+        cells.extend(of.added.map(|share| format!("{:.2}", share.0 * 100.0)));
+        TableRow::new(of.nominal.to_string(), cells)
+    });
+    let heads = vec!["read", "bias", "visible", "+1 %", "+2 %", "+5 %", "+10 %"];
+    vec![
+        Block::Note(what),
+        Block::Table(Table::new("nominal", heads, rows)),
+        Block::Text(vec![LEGEND.to_owned()]),
+    ]
 }

@@ -1,22 +1,23 @@
 //! `regatta doctor`: what this machine can run, and what is missing, with the fix.
 
-pub(super) mod finding;
-mod group;
-mod machine;
-
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use finding::{Check, CheckState};
-use group::{GroupRow, group, rows};
-use machine::{baselines, compiler, environment, gpu_clock, gpu_driver, processor, reports};
+use serde::Serialize;
 
-use super::{Ended, Stop, clocks, print, watch_for};
+use super::{Ended, Stop, clocks, print, show_blocks, watch_for};
+use regatta_core::record::baseline::Store;
+use regatta_core::suite::environment::Environment;
 use regatta_core::suite::{self, Suite};
 use regatta_cuda::kernels::compile::Compiler;
+use regatta_cuda::kernels::toolkit;
+use regatta_measure::command;
+use regatta_measure::environments::{PythonEnvironment, interpreter_of};
 use regatta_measure::experiment::introductions::{Absence, Introduction, grouped, introductions};
-use regatta_report::text::one_line;
+use regatta_measure::machine;
+use regatta_report::document::{Block, Item, Tone};
+use regatta_report::files::check_writable;
 
 /// What a worker may take to introduce itself here: a look at the machine does not wait for
 /// a library that loads for minutes from a cold disk.
@@ -53,29 +54,31 @@ pub fn run(args: &DoctorArgs) -> Ended {
     suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
     watch_for("");
     let found = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
-    let here: Vec<Check> = found.iter().map(worker).collect();
+    let here: Vec<DoctorCheck> = found.iter().map(worker).collect();
     let machine = [processor(), gpu_driver(), gpu_clock()];
     let compilers = [Compiler::Nvrtc, Compiler::Nvcc].map(compiler);
     let folders = [reports(), baselines()];
-    let environments: Vec<Check> = config.environments.iter().map(environment).collect();
+    let environments: Vec<DoctorCheck> = config.environments.iter().map(environment).collect();
     // In the order that scripts know.
     let [processor, driver, clock] = &machine;
     let all = std::iter::once(processor).chain(&here).chain([driver]);
     let all = all.chain(&compilers).chain([clock]).chain(&folders);
-    let all: Vec<&Check> = all.chain(&environments).collect();
+    let all: Vec<&DoctorCheck> = all.chain(&environments).collect();
     if args.json {
         let text = serde_json::to_string(&all).map_err(Stop::not_judged)?;
         print(format!("{text}\n"))?;
     } else {
-        let groups = [
-            group("Machine", &rows(&machine)),
-            group("CUDA compilers", &rows(&compilers)),
-            group("Workers", &workers(&found)),
-            group("Environments of regatta.toml", &rows(&environments)),
-            group("Folders", &rows(&folders)),
+        let items = |checks: &[DoctorCheck]| checks.iter().map(DoctorCheck::item).collect();
+        let groups: [(&str, Vec<Item>); 5] = [
+            ("Machine", items(&machine)),
+            ("CUDA compilers", items(&compilers)),
+            ("Workers", workers(&found)),
+            ("Environments of regatta.toml", items(&environments)),
+            ("Folders", items(&folders)),
         ];
-        let groups = groups.into_iter().filter(|group| !group.is_empty());
-        print(groups.collect::<Vec<_>>().join("\n"))?;
+        let groups = groups.into_iter().filter(|(_, items)| !items.is_empty());
+        let blocks = groups.flat_map(|(name, items)| [Block::heading(name), Block::List(items)]);
+        show_blocks(blocks.collect())?;
     }
     let broken = all
         .iter()
@@ -83,27 +86,24 @@ pub fn run(args: &DoctorArgs) -> Ended {
     Ok(if broken { 3 } else { 0 })
 }
 
-/// Workers that are here, a row each; then what others lack, once for all that lack it.
-fn workers(found: &[Introduction]) -> Vec<GroupRow> {
+/// Workers that are here, an item each; then what others lack, once for all that lack it.
+fn workers(found: &[Introduction]) -> Vec<Item> {
     let here = found.iter().filter(|one| one.found.is_ok());
-    let mut rows: Vec<GroupRow> = here.map(|one| GroupRow::new(&worker(one))).collect();
+    let mut items: Vec<Item> = here.map(|one| worker(one).item()).collect();
     for (absence, workers) in grouped(found) {
-        let (name, names) = match workers.as_slice() {
-            [one] => ((*one).to_owned(), None),
-            several => (
-                format!("{} workers", several.len()),
-                Some(("for", several.join(", "))),
-            ),
+        let state = state_of(absence, workers == [CPU]);
+        let name = match workers.as_slice() {
+            [one] => (*one).to_owned(),
+            several => format!("{} workers", several.len()),
         };
-        let fix = ("fix", absence.fix.clone());
-        rows.push(GroupRow {
-            state: state_of(absence, workers == [CPU]),
-            name: one_line(&name),
-            detail: absence.lacks.clone(),
-            below: names.into_iter().chain([fix]).collect(),
-        });
+        let check = DoctorCheck::new(&name, state, &*absence.lacks).helped_by(&*absence.fix);
+        let mut item = check.item();
+        if workers.len() > 1 {
+            item.below.insert(0, format!("for: {}", workers.join(", ")));
+        }
+        items.push(item);
     }
-    rows
+    items
 }
 
 /// Of a worker that is not here.
@@ -116,7 +116,7 @@ fn state_of(absence: &Absence, always_needed: bool) -> CheckState {
 }
 
 /// A worker, as JSON tells it.
-fn worker(one: &Introduction) -> Check {
+fn worker(one: &Introduction) -> DoctorCheck {
     let what = format!("worker {}", one.worker);
     let found = match &one.found {
         Ok(hello) => {
@@ -127,12 +127,199 @@ fn worker(one: &Introduction) -> Check {
                 hello.device.name,
                 versions.collect::<Vec<_>>().join(", ")
             );
-            Check::new(&what, CheckState::Ok, detail)
+            DoctorCheck::new(&what, CheckState::Ok, detail)
         }
         Err(absence) => {
             let state = state_of(absence, one.worker == CPU);
-            Check::new(&what, state, absence.reason.as_str()).helped_by(absence.fix.as_str())
+            DoctorCheck::new(&what, state, absence.reason.as_str()).helped_by(absence.fix.as_str())
         }
     };
     found.called(&one.worker)
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct DoctorCheck {
+    /// What was looked at.
+    what: String,
+    /// What it is called in its group.
+    #[serde(skip)]
+    name: String,
+    /// How it is.
+    state: CheckState,
+    /// What was found.
+    detail: String,
+    /// What to do, where something is to be done.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    fix: String,
+}
+
+impl DoctorCheck {
+    /// Something that its group calls as it is called, and that needs nothing.
+    fn new(what: &str, state: CheckState, detail: impl Into<String>) -> DoctorCheck {
+        DoctorCheck {
+            what: what.to_owned(),
+            name: what.to_owned(),
+            state,
+            detail: detail.into(),
+            fix: String::new(),
+        }
+    }
+
+    /// The same, called otherwise in its group.
+    fn called(mut self, name: &str) -> DoctorCheck {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// The same, with what would help.
+    fn helped_by(mut self, fix: impl Into<String>) -> DoctorCheck {
+        self.fix = fix.into();
+        self
+    }
+
+    fn item(&self) -> Item {
+        let (mark, tone) = self.state.mark();
+        let fix = (!self.fix.is_empty()).then(|| format!("fix: {}", self.fix));
+        Item {
+            tone,
+            below: fix.into_iter().collect(),
+            ..Item::new(format!("{mark} {}", self.name), &self.detail)
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum CheckState {
+    /// It works.
+    Ok,
+    /// It is not here, and need not be.
+    Absent,
+    /// It did not answer in the time that is given here.
+    Slow,
+    /// It should work and does not.
+    Broken,
+}
+
+impl CheckState {
+    fn mark(self) -> (&'static str, Tone) {
+        match self {
+            CheckState::Ok => ("ok", Tone::Good),
+            CheckState::Absent => ("absent", Tone::Calm),
+            CheckState::Slow => ("slow", Tone::Doubtful),
+            CheckState::Broken => ("BROKEN", Tone::Bad),
+        }
+    }
+}
+
+fn processor() -> DoctorCheck {
+    let detail = format!("{}, {} threads", machine::cpu_model(), machine::cores());
+    DoctorCheck::new("processor", CheckState::Ok, detail)
+}
+
+/// Looks for NVIDIA's driver the way the loader would, without loading it.
+fn gpu_driver() -> DoctorCheck {
+    const WHAT: &str = "NVIDIA driver";
+    let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
+    match version.as_deref().and_then(|text| text.lines().next()) {
+        Some(version) => DoctorCheck::new(WHAT, CheckState::Ok, version.trim()),
+        None => {
+            let detail = "no /proc/driver/nvidia/version, so nothing runs on a GPU";
+            DoctorCheck::new(WHAT, CheckState::Absent, detail)
+                .helped_by("none needed for suites on cpu/ variants, such as quick")
+        }
+    }
+}
+
+fn compiler(compiler: Compiler) -> DoctorCheck {
+    let (what, name) = match compiler {
+        Compiler::Nvrtc => ("CUDA's run-time compiler (nvrtc)", "nvrtc"),
+        Compiler::Nvcc => ("CUDA's compiler (nvcc)", "nvcc"),
+    };
+    let found = match toolkit::here(compiler) {
+        Ok(toolkit) => {
+            DoctorCheck::new(what, CheckState::Ok, toolkit.program.display().to_string())
+        }
+        // The last line is what to do.
+        Err(why) => DoctorCheck::new(
+            what,
+            CheckState::Absent,
+            "not found, so not for `regatta build`",
+        )
+        .helped_by(why.lines().last().unwrap_or_default()),
+    };
+    found.called(name)
+}
+
+/// Whether Python workers can be given the gated clock.
+fn gpu_clock() -> DoctorCheck {
+    const WHAT: &str = "GPU clock";
+    match command::install_probe() {
+        Ok(Some(path)) => {
+            let detail = format!("version {}, {}", regatta_probe::VERSION, path.display());
+            DoctorCheck::new(WHAT, CheckState::Ok, detail)
+        }
+        Ok(None) => {
+            let detail = "this regatta was built without: Python workers time by plain events";
+            DoctorCheck::new(WHAT, CheckState::Absent, detail).helped_by(format!(
+                "build the package regatta-probe and name its library in {}",
+                command::PROBE_VARIABLE
+            ))
+        }
+        Err(error) => {
+            let detail = format!("cannot be written into the cache: {error}");
+            DoctorCheck::new(WHAT, CheckState::Broken, detail)
+                .helped_by("name a folder that can be written in XDG_CACHE_HOME")
+        }
+    }
+}
+
+fn reports() -> DoctorCheck {
+    const WHAT: &str = "report folder";
+    match check_writable(Path::new("reports/.doctor")) {
+        Ok(()) => DoctorCheck::new(WHAT, CheckState::Ok, "reports/ can be written"),
+        Err(error) => DoctorCheck::new(WHAT, CheckState::Broken, error.to_string())
+            .helped_by("start regatta elsewhere, or give --out DIR"),
+    }
+}
+
+fn baselines() -> DoctorCheck {
+    const WHAT: &str = "baselines";
+    let (stored, broken) = Store::new("baselines").list();
+    let mut detail = format!("{} in baselines/", stored.len());
+    for error in &broken {
+        detail += &format!("; {error}");
+    }
+    match broken.is_empty() {
+        true => DoctorCheck::new(WHAT, CheckState::Ok, detail),
+        false => DoctorCheck::new(WHAT, CheckState::Broken, detail)
+            .helped_by("restore the file from version control, or save it again"),
+    }
+}
+
+/// An environment as `regatta env` tells it.
+fn environment((name, environment): (&String, &Environment)) -> DoctorCheck {
+    let told = |state, detail: &str| {
+        DoctorCheck::new(&format!("environment {name}"), state, detail).called(name)
+    };
+    match PythonEnvironment::locate(name, environment) {
+        Err(error) => told(CheckState::Broken, &error.to_string()),
+        Ok(None) => {
+            let interpreter = interpreter_of(environment);
+            // A bare name is looked for when it is started.
+            match interpreter.contains('/') && !Path::new(&interpreter).is_file() {
+                true => told(CheckState::Absent, "its interpreter is not there").helped_by(
+                    format!("name another in [environments.{name}] of regatta.toml"),
+                ),
+                false => told(CheckState::Ok, &format!("{interpreter} as it is")),
+            }
+        }
+        Ok(Some(made)) if made.lock().is_some() => {
+            told(CheckState::Ok, &made.folder().display().to_string())
+        }
+        Ok(Some(_)) => {
+            told(CheckState::Absent, "not made yet").helped_by(format!("regatta env make {name}"))
+        }
+    }
 }

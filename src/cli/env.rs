@@ -6,11 +6,13 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{Ended, Stop, indented, note, print, watch_for};
+use super::{Ended, Stop, note, print, show_blocks, watch_for};
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::{self, Suite};
 use regatta_measure::environments::{PythonEnvironment, interpreter_of};
 use regatta_measure::workers::find_environment;
+use regatta_report::document::{Block, Item};
+use regatta_worker::units::counted;
 
 /// List, show or make Python environments
 ///
@@ -103,10 +105,9 @@ fn list(suite: &Suite, json: bool) -> Ended {
     if entries.is_empty() {
         note("no environment is declared: add [environments.NAME] to regatta.toml or a suite");
     }
-    for (name, _, state, interpreter) in entries {
-        print(format!("{name:16}  {state:8}  {interpreter}\n"))?;
-    }
-    Ok(0)
+    let items = entries.into_iter();
+    let items = items.map(|(name, _, state, at)| Item::new(name, format!("{state}, {at}")));
+    show_blocks(vec![Block::List(items.collect())])
 }
 
 fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
@@ -137,14 +138,12 @@ fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
             })
         ))?;
     } else {
-        let packages = lock.lines().count();
-        print(format!(
-            "{}\n  {packages} packages\n",
-            made.folder().display()
-        ))?;
-        if let Some(built) = built {
-            print(indented(&format!("built in {built}"), 2, 4))?;
-        }
+        let packages = counted(lock.lines().count(), "package");
+        let built = built.map(|built| format!("built in {built}"));
+        show_blocks(vec![
+            Block::Note(made.folder().display().to_string()),
+            Block::list(std::iter::once(packages).chain(built)),
+        ])?;
     }
     Ok(0)
 }

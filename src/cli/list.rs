@@ -1,19 +1,20 @@
 //! `regatta list`: variants, or the plan of a suite.
 
-mod here;
-mod plan;
-
-use std::io::{self, IsTerminal};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
 
-use super::{Ended, Stop, print, watch_for};
+use super::{Ended, Stop, print, show_blocks, watch_for};
 use regatta_core::suite::{self, BUILTIN, Suite};
-use regatta_measure::experiment::introductions::{Introduction, introductions};
+use regatta_measure::experiment::introductions::{Introduction, grouped, introductions};
 use regatta_measure::experiment::request::no_case_left;
-use regatta_report::terminal::COLUMNS;
+use regatta_report::document::{Block, Item, Tone};
+use regatta_report::labels::Labels;
+use regatta_worker::attention::{Case, Params};
+use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
+use regatta_worker::units::counted;
 
 /// List the variants of every worker, or the cases of a suite
 #[derive(Args, Debug)]
@@ -75,8 +76,7 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
         print(ids)?;
         return Ok(0);
     }
-    print(plan::plan(&suite))?;
-    Ok(0)
+    show_blocks(plan(&suite))
 }
 
 fn variants(args: &ListArgs) -> Ended {
@@ -102,11 +102,285 @@ fn variants(args: &ListArgs) -> Ended {
     let suites = BUILTIN.iter().map(|(name, _)| suite::load(name));
     let suites = suites.collect::<Result<Vec<Suite>, _>>();
     let suites = suites.map_err(Stop::usage)?;
-    // What is piped is searched, and has whole lines.
-    let columns = match io::stdout().is_terminal() {
-        true => COLUMNS,
-        false => usize::MAX,
+    let mut blocks = workers(&found);
+    blocks.extend(suites_by_workers(&suites, &found));
+    show_blocks(blocks)
+}
+
+/// Workers that are here with an item a variant; then those that are not, by what they lack.
+fn workers(found: &[Introduction]) -> Vec<Block> {
+    let here = found.iter();
+    let here = here.filter_map(|one| Some((&one.worker, one.found.as_ref().ok()?)));
+    let mut blocks: Vec<Block> = here
+        .flat_map(|(worker, hello)| described(worker, hello))
+        .collect();
+    let absent = grouped(found).into_iter();
+    let absent = absent.map(|(absence, workers)| Item::new(workers.join(", "), &*absence.lacks));
+    let absent: Vec<Item> = absent.collect();
+    if !absent.is_empty() {
+        let help = "`regatta doctor` says what would help";
+        blocks.push(heading("Workers that are not here", help.to_owned()));
+        blocks.push(Block::List(absent));
+    }
+    blocks
+}
+
+fn heading(title: impl Into<String>, rest: String) -> Block {
+    Block::Heading(title.into(), rest, Tone::Calm)
+}
+
+/// A worker, and what its variants take: what all of them take stands in the heading.
+fn described(worker: &str, hello: &Hello) -> [Block; 2] {
+    let facts: Vec<Vec<String>> = hello.variants.iter().map(facts).collect();
+    let mut common = facts.first().cloned().unwrap_or_default();
+    common.retain(|fact| facts.iter().all(|of| of.contains(fact)));
+    let items = hello.variants.iter().zip(&facts).map(|(variant, facts)| {
+        let own = facts.iter().filter(|fact| !common.contains(fact)).cloned();
+        let summary = Some(variant.summary.clone()).filter(|summary| !summary.is_empty());
+        let own: Vec<String> = own.chain(summary).collect();
+        Item::new(format!("{worker}/{}", variant.name), own.join("; "))
+    });
+    [
+        heading(
+            format!("{worker} on {}", hello.device.name),
+            common.join("; "),
+        ),
+        Block::List(items.collect()),
+    ]
+}
+
+/// What a variant takes: `f32 f16`, `fwd bwd`, `num_splits_key = auto or a number`.
+fn facts(variant: &VariantInfo) -> Vec<String> {
+    let words = |words: Vec<&str>| words.join(" ");
+    let mut facts = vec![
+        words(variant.dtypes.iter().map(|of| of.name()).collect()),
+        words(variant.directions.iter().map(|of| of.short()).collect()),
+    ];
+    let projections = variant.projections.iter();
+    facts.push(words(projections.map(|of| of.name()).collect()));
+    facts.extend(variant.parameters.iter().map(|(name, of)| match of {
+        Parameter::Integer(_) => format!("{name} = auto or a number"),
+        Parameter::Words(words) => format!("{name} = {}", words.join(" or ")),
+    }));
+    facts.retain(|fact| !fact.is_empty());
+    facts
+}
+
+/// Built-in suites, those first whose workers are here.
+fn suites_by_workers(suites: &[Suite], found: &[Introduction]) -> Vec<Block> {
+    let here = |worker: &str| {
+        let mut all = found.iter();
+        all.any(|one| one.worker == worker && one.found.is_ok())
     };
-    print(here::workers(&found, columns) + &here::suites(&suites, &found, columns))?;
-    Ok(0)
+    let workers = |suite: &&Suite| {
+        let mut cases = suite.cases.iter();
+        cases.all(|case| here(&case.variant.worker))
+    };
+    let (run, others): (Vec<&Suite>, Vec<&Suite>) = suites.iter().partition(workers);
+    let lists = [
+        ("Built-in suites on workers that are here", run),
+        ("Built-in suites on others", others),
+    ];
+    let lists = lists.into_iter().filter(|(_, suites)| !suites.is_empty());
+    let lists = lists.flat_map(|(title, suites)| {
+        let items = suites.into_iter().map(|suite| {
+            let cases = counted(suite.cases.len(), "case");
+            Item::new(&suite.name, format!("{cases}; {}", suite.description))
+        });
+        [Block::heading(title), Block::List(items.collect())]
+    });
+    lists.collect()
+}
+
+/// A problem, and the parameters that a variant is given with it.
+type Measured = (String, Vec<String>);
+
+/// Variants that measure the same, and the cases of one of them.
+type Group<'a> = (Vec<String>, Vec<&'a Case>);
+
+/// The plan of a suite: variants that measure the same stand together, what their cases have in
+/// common is said once, and each problem has a line.
+fn plan(suite: &Suite) -> Vec<Block> {
+    let cases = counted(suite.cases.len(), "case");
+    let invocations = counted(suite.settings.invocations as usize, "invocation");
+    let mut blocks = vec![
+        heading(&suite.name, suite.description.clone()),
+        Block::Note(format!("{cases}, {invocations} each")),
+    ];
+    for (variants, cases) in groups(&suite.cases) {
+        blocks.extend(group(&variants, &cases));
+    }
+    blocks
+}
+
+/// Variants that measure the same, in the order of the first of each, and the cases of one.
+fn groups(cases: &[Case]) -> Vec<Group<'_>> {
+    let mut by_variant: BTreeMap<String, Vec<&Case>> = BTreeMap::new();
+    for case in cases {
+        let variant = case.variant.to_string();
+        by_variant.entry(variant).or_default().push(case);
+    }
+    let same = |case: &&Case| (case.problem.to_string(), case.params.clone());
+    let mut found: BTreeMap<Vec<(String, Params)>, Group> = BTreeMap::new();
+    for (variant, cases) in by_variant {
+        let key = cases.iter().map(same).collect();
+        let group = found.entry(key).or_insert_with(|| (Vec::new(), cases));
+        group.0.push(variant);
+    }
+    let mut groups: Vec<_> = found.into_values().collect();
+    groups.sort_by(|a, b| a.0.cmp(&b.0));
+    groups
+}
+
+fn group(variants: &[String], cases: &[&Case]) -> [Block; 2] {
+    let bare = |case: &Case| Case {
+        params: Params::default(),
+        ..case.clone()
+    };
+    let mut problems: Vec<Measured> = Vec::new();
+    let ids: Vec<_> = cases.iter().map(|case| bare(case).id()).collect();
+    let mut distinct = ids.clone();
+    distinct.dedup();
+    let labels = Labels::new(&distinct);
+    for (case, id) in cases.iter().zip(&ids) {
+        let label = match distinct.len() {
+            // One alone is called by its id, whose variant stands above.
+            1 => case.problem.to_string(),
+            _ => labels.label(id),
+        };
+        match problems.last_mut().filter(|(last, _)| *last == label) {
+            Some((_, params)) => params.push(asked(case)),
+            None => problems.push((label, vec![asked(case)])),
+        }
+    }
+    let mut head = counted(cases.len(), "case");
+    if variants.len() > 1 {
+        head += " each";
+    }
+    // The variant is named already.
+    let common = labels.shared().iter();
+    let common: Vec<&str> = common
+        .map(String::as_str)
+        .filter(|token| !variants.iter().any(|variant| variant == token))
+        .collect();
+    if !common.is_empty() {
+        head += &format!(", all {}", common.join(", "));
+    }
+    // What each problem is given is said once.
+    let alike = problems.windows(2).all(|two| two[0].1 == two[1].1);
+    let given = problems
+        .first()
+        .map_or(String::new(), |one| together(&one.1));
+    let several = problems.len() > 1;
+    if alike && several && !given.is_empty() {
+        head += &format!(", each with {given}");
+    }
+    let lines =
+        problems.into_iter().map(
+            |(label, params)| match (together(&params), alike && several) {
+                (given, false) if !given.is_empty() => format!("{label}; {given}"),
+                _ => label,
+            },
+        );
+    let lines = Block::list(lines.collect::<Vec<_>>());
+    [heading(variants.join(", "), head), lines]
+}
+
+/// The parameters of a case: `num_splits_key=1,access=views`; empty: none.
+fn asked(case: &Case) -> String {
+    let params = case.params.iter();
+    let params: Vec<String> = params
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    params.join(",")
+}
+
+/// Several sets of parameters in a line: `num_splits_key = auto 1 2`, where it is one that
+/// differs; empty: none is given.
+fn together(params: &[String]) -> String {
+    if params.iter().all(String::is_empty) {
+        return String::new();
+    }
+    let name = |text: &str| text.split_once('=').map(|(name, _)| name.to_owned());
+    let names: Vec<String> = params.iter().filter_map(|text| name(text)).collect();
+    let one = params.iter().all(|text| !text.contains(','))
+        && names.windows(2).all(|two| two[0] == two[1]);
+    let values = params.iter().map(|text| match text.split_once('=') {
+        _ if text.is_empty() => "auto",
+        Some((_, value)) if one => value,
+        _ => text,
+    });
+    let values = values.collect::<Vec<_>>().join(" ");
+    match names.first().filter(|_| one) {
+        Some(name) => format!("{name} = {values}"),
+        None => values,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_report::document::Document;
+    use regatta_report::terminal::COLUMNS;
+    use regatta_report::text::width;
+    use regatta_worker::protocol::ReplyBody;
+
+    fn text(body: Vec<Block>) -> String {
+        let document = Document {
+            body,
+            ..Document::default()
+        };
+        let text = document.text(false);
+        for line in text.lines() {
+            assert!(width(line) <= COLUMNS, "{line}");
+        }
+        text
+    }
+
+    fn introduction(worker: &str, variants: &str) -> Introduction {
+        let json = format!(
+            r#"{{"type":"hello","protocol":1,"worker":"{worker}","device":{{"kind":"cpu","name":"A CPU","memory_bytes":1}},"variants":[{variants}]}}"#
+        );
+        let Ok(ReplyBody::Hello(hello)) = serde_json::from_str(&json) else {
+            panic!("{json} is no hello");
+        };
+        Introduction {
+            worker: worker.to_owned(),
+            found: Ok(hello),
+        }
+    }
+
+    #[test]
+    fn a_line_for_each_variant_and_suite() {
+        let long = "words ".repeat(30);
+        let variants = [
+            r#"{"name":"flash","summary":"tiles and an online softmax","dtypes":["f32","f16"],"directions":["forward"]}"#.to_owned(),
+            format!(r#"{{"name":"split-key","summary":"{long}","dtypes":["f32","f16"],"directions":["forward","backward"],"parameters":{{"num_splits_key":"integer"}}}}"#),
+        ];
+        let found = [
+            introduction("cpu", &variants.join(",")),
+            introduction("torch", ""),
+        ];
+        let names = BUILTIN.iter().map(|(name, _)| *name);
+        let all: Vec<Suite> = names.map(|name| suite::load(name).unwrap()).collect();
+        let mut blocks = workers(&found);
+        blocks.extend(suites_by_workers(&all, &found));
+        insta::assert_snapshot!(text(blocks));
+    }
+
+    #[test]
+    fn a_plan_names_variants_that_measure_the_same_once_and_parameters_with_their_problem() {
+        for name in ["quick", "sdpa", "xformers-backward"] {
+            insta::assert_snapshot!(name, text(plan(&suite::load(name).unwrap())));
+        }
+    }
+
+    #[test]
+    fn every_built_in_suite_fits() {
+        for (name, _) in BUILTIN {
+            let suite = suite::load(name).unwrap();
+            let text = text(plan(&suite));
+            assert!(text.lines().count() <= suite.cases.len() * 2 + 4, "{text}");
+        }
+    }
 }

@@ -29,11 +29,12 @@ pub mod worker;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use saying::{harmless, indented, say};
+use saying::{harmless, say};
 
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_measure::experiment::ExperimentError;
 use regatta_measure::interrupt;
+use regatta_report::document::{Block, Document};
 
 /// Why a command ends without a verdict, and with which exit code.
 #[derive(Debug)]
@@ -106,6 +107,16 @@ fn print(text: impl Display) -> Result<(), Stop> {
         io::ErrorKind::BrokenPipe => Stop::Unread,
         _ => Stop::NotJudged(anyhow::Error::new(error).context("cannot write to standard output")),
     })
+}
+
+/// Prints blocks of a document.
+fn show_blocks(body: Vec<Block>) -> Ended {
+    let document = Document {
+        body,
+        ..Document::default()
+    };
+    print(document.text(true))?;
+    Ok(0)
 }
 
 /// Prints a result as it is made, as [`print()`] prints one that is there.

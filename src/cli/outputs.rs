@@ -32,7 +32,7 @@ struct Output {
 
 /// What `--help` says, with every format.
 fn help() -> String {
-    let lines = Format::all().map(|f| format!("\n{:<17} {}", f.name(), f.about()));
+    let lines = Format::all().map(|f| format!("\n{}: {}", f.name(), f.about()));
     let first = "Write a file, `-` for standard output (repeatable). Formats:\n";
     first.to_owned() + &lines.collect::<String>()
 }

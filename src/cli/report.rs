@@ -18,7 +18,7 @@ use regatta_judge::{self as judge, Options};
 use regatta_measure::experiment::stored::{self, StoredRun};
 use regatta_report::Report;
 use regatta_report::files::check_writable;
-use regatta_report::terminal;
+use regatta_report::judgement;
 
 /// Write reports of stored runs, or show a stored trace
 ///
@@ -179,7 +179,7 @@ fn spread(heads: &[StoredRun], json: bool) -> Ended {
         if json {
             all.push(json!({ "run": head.path, "cases": spreads }));
         } else {
-            print(terminal::spread(&head.side.label, &spreads))?;
+            print(judgement::spread(&head.side.label, &spreads).text(true))?;
         }
     }
     if json {

@@ -15,8 +15,9 @@ use regatta_core::record::types::{Judged, RunEnd};
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_measure::experiment::MeasuredRun;
 use regatta_measure::laps::Laps;
+use regatta_report::judgement::terminal;
 use regatta_report::summary::took;
-use regatta_report::{self as report, Format, Report, files, terminal};
+use regatta_report::{self as report, Format, Report, files};
 
 /// How the answer is printed.
 #[derive(Args, Clone, Copy, Debug)]
@@ -191,11 +192,7 @@ fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
         }
         return Ok(());
     }
-    let options = terminal::TerminalOptions {
-        colour: true,
-        all: show.all,
-    };
-    print_as_made(|out| terminal::write(report.judgement, options, out))
+    print_as_made(|out| terminal(report.judgement, show.all).write(true, out))
 }
 
 /// Where a command ends before there is anything to judge, reports that as JSON, in the files and

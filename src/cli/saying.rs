@@ -1,4 +1,4 @@
-//! How something is said on standard error, and laid out for a terminal.
+//! How something is said on standard error.
 //!
 //! What reaches a terminal is our own colours, and otherwise text alone: workers, libraries,
 //! file names and recordings hold whatever somebody put there. Nothing of it may move a cursor,
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terminal_size::terminal_size_of;
 
-use regatta_report::terminal::COLUMNS;
-use regatta_report::text::{shorten_middle, width, wrap};
+use regatta_report::terminal::{COLUMNS, wrapped};
+use regatta_report::text::shorten_middle;
 
 /// True while a line of progress stands on the terminal.
 static DRAWN: AtomicBool = AtomicBool::new(false);
@@ -41,45 +41,25 @@ pub(super) fn say(text: impl Display) {
     // On a terminal, lines as long as a reader's; in a pipe, one line a message,
     // which can be searched.
     let text = match io::stderr().is_terminal() {
-        true => indented(&text, 0, 2),
+        true => in_lines(&text),
         false => text,
     };
     let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
 }
 
-/// A text in lines of at most eighty columns, the first of each paragraph indented
-/// by `first`, its others by `rest`. Ends in a line feed.
-pub(super) fn indented(text: &str, first: usize, rest: usize) -> String {
+/// A text in lines of at most eighty columns, those after the first of a paragraph indented.
+fn in_lines(text: &str) -> String {
     let mut out = String::new();
     for paragraph in text.lines() {
         let words = paragraph.trim_start();
         let own = paragraph.len() - words.len();
-        let columns = COLUMNS.saturating_sub(own + first.max(rest));
-        let lines = wrapped(words, columns);
+        let lines = wrapped(words, COLUMNS.saturating_sub(own + 2));
         for (i, line) in lines.iter().enumerate() {
-            let indent = own + if i == 0 { first } else { rest };
+            let indent = own + if i == 0 { 0 } else { 2 };
             out += &format!("{:indent$}{line}\n", "");
         }
     }
     out
-}
-
-/// Lines of at most `columns` columns; a path that is longer than a line has one of its own,
-/// and stays whole to be of use.
-fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut between: Vec<&str> = Vec::new();
-    for word in text.split_whitespace() {
-        if width(word) > columns {
-            lines.extend(wrap(&between.join(" "), columns));
-            lines.push(word.to_owned());
-            between.clear();
-        } else {
-            between.push(word);
-        }
-    }
-    lines.extend(wrap(&between.join(" "), columns));
-    lines
 }
 
 /// The text with all that a terminal would obey written out, our own colours excepted.
@@ -156,12 +136,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use regatta_report::text::width;
 
     #[test]
     fn what_stands_around_a_long_path_is_wrapped() {
         let path = format!("/{}", "x".repeat(90));
         let text = format!("{} {path} {}", "before ".repeat(12), "after ".repeat(12));
-        let lines = indented(&text, 0, 2);
+        let lines = in_lines(&text);
         let long = lines.lines().filter(|line| width(line) > COLUMNS);
         assert_eq!(long.collect::<Vec<_>>(), [format!("  {path}")]);
         assert_eq!(lines.matches("before").count(), 12);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
-use super::{Ended, Stop, clocks, note, print, watch_for};
+use super::{Ended, Stop, clocks, note, print, show_blocks, watch_for};
 use regatta_core::suite::Settings;
 use regatta_cuda::{CudaWorker, Own};
 use regatta_measure::conformance::{self, Check, CheckResult};
@@ -14,7 +14,8 @@ use regatta_measure::experiment::arm::with_log;
 use regatta_measure::interrupt;
 use regatta_measure::worker::WorkerSpec;
 use regatta_measure::worker::host::WorkerProcess;
-use regatta_report::text::{clean, one_line};
+use regatta_report::document::{Block, Item, Tone};
+use regatta_report::text::clean;
 use regatta_worker::serve::{Worker, serve_on_descriptors};
 
 /// Check a worker against the protocol
@@ -140,26 +141,25 @@ fn check(command: &[String], json: bool) -> Ended {
         let text = serde_json::to_string(&checks).map_err(Stop::not_judged)?;
         print(format!("{text}\n"))?;
     } else {
-        for check in &checks {
-            print(shown(check))?;
-        }
-        print(match failures {
-            0 => format!("conforms: {} checks\n", checks.len()),
-            n => format!("does not conform: {n} of {} checks failed\n", checks.len()),
-        })?;
+        let verdict = match failures {
+            0 => format!("conforms: {} checks", checks.len()),
+            n => format!("does not conform: {n} of {} checks failed", checks.len()),
+        };
+        let checks = checks.iter().map(item).collect();
+        show_blocks(vec![Block::List(checks), Block::Note(verdict)])?;
     }
     Ok(u8::from(failures > 0))
 }
 
-/// A line, and the reason below it. Both hold the worker's words, which must not look like
-/// other lines.
-fn shown(check: &Check) -> String {
-    let name = one_line(&check.name);
-    let (word, reason) = match &check.result {
-        CheckResult::Passed => ("ok", None),
-        CheckResult::Unsupported(reason) => ("unsupported", Some(reason)),
-        CheckResult::Failed(reason) => ("FAILED", Some(reason)),
+fn item(check: &Check) -> Item {
+    let (lead, tone, reason) = match &check.result {
+        CheckResult::Passed => ("ok", Tone::Good, None),
+        CheckResult::Unsupported(reason) => ("unsupported", Tone::Doubtful, Some(reason)),
+        CheckResult::Failed(reason) => ("FAILED", Tone::Bad, Some(reason)),
     };
-    let reason = reason.map(|reason| format!("{:13}{}\n", "", one_line(reason)));
-    format!("{word:<13}{name}\n{}", reason.unwrap_or_default())
+    Item {
+        tone,
+        below: reason.cloned().into_iter().collect(),
+        ..Item::new(lead, &check.name)
+    }
 }

@@ -150,11 +150,7 @@ fn judged(side: &Side, run: &Run) {
                 );
             }
         }
-        let options = report::terminal::TerminalOptions {
-            colour: false,
-            all: true,
-        };
-        report::terminal::render(&judgement, options);
+        report::judgement::terminal(&judgement, true).text(false);
     }
 }
 

@@ -107,7 +107,7 @@ fn no_driver_and_no_device_are_told_before_anything_is_measured() {
 fn doctor_tells_each_from_the_other() {
     let place = Place::new();
     let (_, stdout, _) = ran(&place, "no-device", "", &["doctor"]);
-    assert!(stdout.contains("cuda       no CUDA device"), "{stdout}");
+    assert!(stdout.contains("absent cuda: no CUDA device"), "{stdout}");
     let (_, stdout, _) = ran(&place, "", NOWHERE, &["doctor"]);
     assert!(stdout.contains("6 variants on Mock GPU"), "{stdout}");
     assert!(stdout.contains("compiler none"), "{stdout}");

@@ -51,7 +51,7 @@ fn what_several_workers_lack_is_said_once() {
         .lines()
         .filter(|line| line.contains("`jax` is"))
         .collect();
-    assert_eq!(jax, ["  absent  jax        `jax` is not installed"]);
+    assert_eq!(jax, ["  absent jax: `jax` is not installed"]);
     let after = stdout.split("torch` is not installed").nth(1).unwrap();
     let names = after
         .split("for:")
@@ -64,8 +64,8 @@ fn what_several_workers_lack_is_said_once() {
         assert!(names.contains(worker), "{worker}: {stdout}");
     }
     // A GPU is what our own kernels take, and no Python has that.
-    let cuda = stdout.split("absent  cuda").nth(1).unwrap();
-    let cuda = cuda.split("\n  absent").next().unwrap();
+    let cuda = stdout.split("absent cuda:").nth(1).unwrap();
+    let cuda = cuda.split("\n  absent ").next().unwrap();
     assert!(!cuda.contains("Python"), "{cuda}");
 
     let (stdout, _) = exits!(place, 0, ["doctor", "--json"]);
@@ -103,7 +103,7 @@ fn a_worker_that_loads_for_long_is_slow_and_not_absent() {
     place.write("slow", "");
     let (stdout, _) = exits!(place, 0, ["doctor"]);
     assert!(
-        stdout.contains("  slow    triton     slow to start: not answered within 8s"),
+        stdout.contains("  slow triton: slow to start: not answered within 8s"),
         "{stdout}"
     );
 }

@@ -59,7 +59,7 @@ fn an_environment_is_made_from_a_folder_of_wheels() {
     );
     let (_, listed, words) = regatta(&["env", "--suite", "./s.toml"]);
     assert!(
-        listed.contains("own ") && listed.contains("torch "),
+        listed.contains("own: ") && listed.contains("torch: "),
         "{listed}{words}"
     );
 

@@ -63,7 +63,7 @@ fn baselines_are_never_replaced_by_chance_nor_made_of_failures() {
     let (_, stderr) = exits!(place, 3, ["baseline", "save", "bad", "reports/bad"]);
     assert!(stderr.contains("did not pass"), "{stderr}");
     let (stdout, _) = exits!(place, 0, ["baseline", "list"]);
-    assert!(stdout.starts_with("s\n"), "{stdout}");
+    assert!(stdout.starts_with("  s: suite s, "), "{stdout}");
     exits!(place, 0, ["baseline", "list", "s"]);
     exits!(place, 0, ["baseline", "remove", "s"]);
     exits!(place, 3, ["gate", "./s.toml"]);

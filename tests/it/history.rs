@@ -66,7 +66,7 @@ fn a_version_that_got_slower_is_a_change_on_its_day() {
     let page = page.replace("&#x2f;", "/");
     assert_eq!(page.matches("../reports/s/index.html").count(), 1);
     let (stdout, _) = exits!(place, 0, ["history", "--list", "s"]);
-    assert_eq!(stdout.lines().count(), 20);
+    assert_eq!(stdout.lines().count(), 21);
     assert!(stdout.contains("6 of 6"), "{stdout}");
 }
 

@@ -89,7 +89,7 @@ fn a_plan_says_each_problem_once_and_ids_on_request() {
     let (one, _) = exits!(place, 0, ["list", "./s.toml", "--ids", "--filter", ids[1]]);
     assert_eq!(one.trim_end(), ids[1]);
     let (stdout, _) = exits!(place, 0, ["list"]);
-    assert!(stdout.contains("\n  quick "), "{stdout}");
+    assert!(stdout.contains("\n  quick: "), "{stdout}");
     exits!(place, 2, ["list", "--ids"]);
 }
 

@@ -9,7 +9,7 @@ use regatta_worker::units::Nanoseconds;
 
 /// An account, as templates take it.
 #[derive(Serialize)]
-pub(super) struct AccountView {
+pub struct AccountView {
     /// `+3.20 µs`, or of another time than the device's `first call +21.0 ms`.
     pub(super) change: String,
     /// All of it in a line.

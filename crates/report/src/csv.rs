@@ -9,8 +9,8 @@ mod cases;
 use std::io::Write;
 
 use self::cases::cases;
-use super::exporter::{RenderError, Report};
 use super::text::{one_line, shorten};
+use super::{RenderError, Report};
 use regatta_core::record::disturbance;
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_judge::spread::Spreads;

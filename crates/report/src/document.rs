@@ -1,22 +1,18 @@
 //! An answer as a document: written once, shown on a terminal, in Markdown and as a page.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 
-use crate::RenderError;
 use crate::account::AccountView;
-use crate::exporter::{STYLE, rendered};
 use crate::figures::LegendView;
-use crate::screen::{Screen, Tone};
 use crate::text::{one_line, shorten};
+use regatta_judge::judgement::Word;
 
 /// Longest text of a document in columns; `run.jsonl` and the JSON have all of it.
 pub(crate) const LONGEST: usize = 4000;
 
 /// An answer.
 #[derive(Default, Serialize)]
-pub(crate) struct Document {
+pub struct Document {
     /// The title of its page.
     pub title: String,
     /// The line above the page's headline.
@@ -35,10 +31,37 @@ pub(crate) struct Document {
     pub body: Vec<Block>,
 }
 
+/// The meaning of a word or a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tone {
+    /// Nothing to act upon.
+    #[default]
+    Calm,
+    /// Better.
+    Good,
+    /// Worse.
+    Bad,
+    /// Neither is known.
+    Doubtful,
+}
+
+impl Tone {
+    /// The tone of a case's word.
+    pub fn from_word(word: Word) -> Tone {
+        match word {
+            Word::Regressed | Word::Error => Tone::Bad,
+            Word::Improved => Tone::Good,
+            Word::Missing | Word::Inconclusive => Tone::Doubtful,
+            _ => Tone::Calm,
+        }
+    }
+}
+
 /// A part of a document.
 #[derive(Serialize)]
 #[serde(tag = "kind", content = "is", rename_all = "snake_case")]
-pub(crate) enum Block {
+pub enum Block {
     /// A heading, and a sentence on what follows.
     Heading(String, String, Tone),
     /// Paragraphs.
@@ -47,9 +70,10 @@ pub(crate) enum Block {
     Note(String),
     /// Sentences.
     List(Vec<Item>),
+    /// Labels with figures.
     Table(Table),
-    /// Named values.
-    Facts(Vec<(String, String)>),
+    /// Lines that are shown as they are.
+    Log(String),
     /// Words for a shell.
     Command(Vec<String>),
     /// Where the time of a change went.
@@ -64,20 +88,25 @@ pub(crate) enum Block {
 
 /// An entry of a list.
 #[derive(Default, Serialize)]
-pub(crate) struct Item {
+pub struct Item {
     /// What it is about; empty where the text names it.
     pub lead: String,
+    /// The meaning of the lead.
+    pub tone: Tone,
+    /// What is said of it.
     pub text: String,
+    /// Paragraphs that belong to it.
     pub below: Vec<String>,
 }
 
 /// A table: labels, and figures right of them.
 #[derive(Default, Serialize)]
-pub(crate) struct Table {
+pub struct Table {
     /// The head of the labels.
     pub label: &'static str,
     /// The heads of the figures. A column without a figure is not shown.
     pub heads: Vec<&'static str>,
+    /// Its rows.
     pub rows: Vec<TableRow>,
     /// True where the labels are case ids: a terminal prints once what all have in common.
     pub ids: bool,
@@ -89,7 +118,8 @@ pub(crate) struct Table {
 
 /// A row of a table.
 #[derive(Default, Serialize)]
-pub(crate) struct TableRow {
+pub struct TableRow {
+    /// What the figures are of.
     pub label: String,
     /// The address of the case on its page; empty where there is none.
     pub link: String,
@@ -99,6 +129,17 @@ pub(crate) struct TableRow {
     pub tone: Tone,
     /// Paragraphs that belong to the row.
     pub below: Vec<String>,
+}
+
+impl Item {
+    /// One with nothing below it.
+    pub fn new(lead: impl Into<String>, text: impl Into<String>) -> Item {
+        Item {
+            lead: lead.into(),
+            text: text.into(),
+            ..Item::default()
+        }
+    }
 }
 
 impl From<String> for Item {
@@ -112,12 +153,18 @@ impl From<String> for Item {
 
 impl Block {
     /// Sentences with nothing below them.
-    pub(crate) fn list(sentences: impl IntoIterator<Item = String>) -> Block {
+    pub fn list(sentences: impl IntoIterator<Item = String>) -> Block {
         Block::List(sentences.into_iter().map(Item::from).collect())
     }
 
+    /// Named values.
+    pub fn facts(facts: impl IntoIterator<Item = (String, String)>) -> Block {
+        let item = |(lead, text)| Item::new(lead, text);
+        Block::List(facts.into_iter().map(item).collect())
+    }
+
     /// A heading by itself.
-    pub(crate) fn heading(title: impl Into<String>) -> Block {
+    pub fn heading(title: impl Into<String>) -> Block {
         Block::Heading(title.into(), String::new(), Tone::Calm)
     }
 
@@ -144,11 +191,7 @@ impl Block {
                 }
                 table.drop_empty_columns();
             }
-            Block::Facts(facts) => {
-                for (name, value) in facts {
-                    [name, value].into_iter().for_each(clean);
-                }
-            }
+            Block::Log(text) => *text = crate::text::clean(text),
             Block::Command(words) => words.iter_mut().for_each(clean),
             Block::Details(_, blocks) | Block::Page(blocks) => {
                 blocks.iter_mut().for_each(Block::clean);
@@ -159,7 +202,8 @@ impl Block {
 }
 
 impl TableRow {
-    pub(crate) fn new(label: impl Into<String>, cells: Vec<String>) -> TableRow {
+    /// A row with nothing below it.
+    pub fn new(label: impl Into<String>, cells: Vec<String>) -> TableRow {
         TableRow {
             label: label.into(),
             cells,
@@ -169,7 +213,8 @@ impl TableRow {
 }
 
 impl Table {
-    pub(crate) fn new(
+    /// A table of these rows alone.
+    pub fn new(
         label: &'static str,
         heads: Vec<&'static str>,
         rows: impl IntoIterator<Item = TableRow>,
@@ -220,52 +265,5 @@ impl Document {
         ] {
             *text = shorten(&one_line(text), LONGEST);
         }
-    }
-
-    /// The text for a terminal, at most eighty columns wide but for commands; colour is all that
-    /// `colour` adds.
-    pub(crate) fn text(self, colour: bool) -> String {
-        let mut bytes = Vec::new();
-        // Memory takes all that is written.
-        let _ = self.write(colour, &mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    /// Writes [`Document::text`] line by line.
-    ///
-    /// # Errors
-    /// When the writer takes no more.
-    pub(crate) fn write(mut self, colour: bool, out: &mut dyn Write) -> io::Result<()> {
-        self.clean();
-        let mut screen = Screen {
-            out,
-            written: Ok(()),
-            colour,
-        };
-        screen.headline(&self);
-        let mut before = None;
-        for block in self.summary.iter().chain(&self.body) {
-            screen.block(block, before);
-            before = Some(block);
-        }
-        screen.written
-    }
-
-    /// One self-contained page.
-    ///
-    /// # Errors
-    /// When the template does not fit its data.
-    pub(crate) fn page(mut self) -> Result<String, RenderError> {
-        #[derive(Serialize)]
-        struct DocumentView {
-            style: &'static str,
-            document: Document,
-        }
-        self.clean();
-        let view = DocumentView {
-            style: STYLE,
-            document: self,
-        };
-        rendered(include_str!("html/document.html"), view)
     }
 }

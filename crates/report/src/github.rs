@@ -6,10 +6,10 @@
 
 use std::io::Write;
 
-use super::exporter::{RenderError, Report};
 use super::judgement::explanation;
 use super::summary::SortedRows;
 use super::text::{one_line, shorten};
+use super::{RenderError, Report};
 use regatta_judge::judgement::{ExpectationResult, Row, VerdictOutcome};
 
 /// Writes `annotations.txt`.

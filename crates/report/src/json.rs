@@ -7,7 +7,7 @@ use std::io::Write;
 use serde::Serialize;
 use serde_json::{Map, json};
 
-use super::exporter::{RenderError, Report};
+use super::{RenderError, Report};
 use regatta_core::record::SCHEMA_VERSION;
 use regatta_judge::judgement::Judgement;
 use regatta_worker::units::{Nanoseconds, Rate};

@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::exporter::{RenderError, Report};
 use super::judgement::explanation;
 use super::summary::evidence;
 use super::text::{clean, escaped, one_line, shorten};
+use super::{RenderError, Report};
 use regatta_judge::judgement::{
     ExpectationResult, Judgement, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };

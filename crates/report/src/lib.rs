@@ -9,19 +9,17 @@ pub mod bisect;
 pub mod by_axes;
 mod csv;
 mod device;
-mod document;
-mod exporter;
+pub mod document;
 mod figures;
 pub mod files;
 mod github;
 pub mod history;
 mod html;
 mod json;
-mod judgement;
+pub mod judgement;
 mod junit;
 pub mod labels;
 mod markdown;
-mod screen;
 pub mod summary;
 pub mod terminal;
 pub mod trace;
@@ -35,15 +33,86 @@ mod words;
 
 pub use regatta_core::text;
 
-use std::io::Write;
+use std::borrow::Cow;
+use std::io::{self, Write};
 
+use regatta_core::record::RecordError;
+use regatta_core::record::entries::Entries;
+use regatta_core::record::side::Side;
+use regatta_core::record::types::Run;
 use regatta_judge::judgement::Judgement;
 
-use exporter::Writer;
-pub use exporter::{RenderError, RenderedFile, Report};
 pub use github::complaint;
 #[cfg(feature = "schemas")]
 pub use json::schema;
+
+/// Everything a report shows.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// The judgement of the run.
+    pub judgement: &'a Judgement,
+    /// Under what the run was measured; its entries may be elsewhere.
+    pub head: &'a Run,
+    /// The run, reduced as the judge saw it.
+    pub side: Cow<'a, Side>,
+    /// Its entries, for their samples.
+    pub entries: Entries<'a>,
+    /// What it was compared with, if anything.
+    pub base: Option<&'a Side>,
+}
+
+impl<'a> Report<'a> {
+    /// The report of a run that holds its entries.
+    pub fn new(judgement: &'a Judgement, head: &'a Run, base: Option<&'a Side>) -> Report<'a> {
+        Report {
+            judgement,
+            head,
+            side: Cow::Owned(Side::from_run("head", head)),
+            entries: Entries::Held(head),
+            base,
+        }
+    }
+}
+
+/// One rendered file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenderedFile {
+    /// What it is called in a report's directory.
+    pub name: &'static str,
+    /// Its text.
+    pub text: String,
+}
+
+/// Why a report could not be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// A table could not be written.
+    #[error("cannot write the table {name}: {problem}")]
+    Table {
+        /// The document.
+        name: &'static str,
+        /// The writer's error.
+        problem: String,
+    },
+    /// The page could not be filled in.
+    #[error("cannot fill in the page: {0}")]
+    Page(#[from] minijinja::Error),
+    /// A figure does not fit its own data.
+    #[error("cannot draw a figure: {0}")]
+    Figure(String),
+    /// The judgement could not be written as JSON.
+    #[error("cannot write the judgement as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The run's file, which holds its samples, cannot be read any more.
+    #[error("cannot read the samples again: {0}")]
+    Samples(#[from] RecordError),
+    /// What the report goes to takes no more.
+    #[error("{0}")]
+    Output(#[from] io::Error),
+}
+
+/// Writes the document of this name, as it is made.
+type Writer = fn(&Report, &str, &mut dyn Write) -> Result<(), RenderError>;
 
 /// A format a report can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -246,14 +315,18 @@ mod tests {
                 assert!(text.len() < 200_000, "{name}: {}", text.len());
             }
         }
-        let options = terminal::TerminalOptions::default();
-        assert!(terminal::render(&scene.judgement, options).len() < 10_000);
+        assert!(
+            judgement::terminal(&scene.judgement, false)
+                .text(false)
+                .len()
+                < 10_000
+        );
     }
 
     /// Each format for people has the estimate and the interval of the one case that regressed.
     fn assert_all_show(scene: &fixture::Scene, figures: [&str; 2]) {
         let texts = [
-            terminal::render(&scene.judgement, terminal::TerminalOptions::default()),
+            judgement::terminal(&scene.judgement, false).text(false),
             scene.shown(Format::Markdown),
             scene.shown(Format::Html),
             scene.shown(Format::Junit),
@@ -329,8 +402,7 @@ mod tests {
                 render(format, &scene.report()).unwrap();
             }
             for all in [false, true] {
-                let options = terminal::TerminalOptions { colour: true, all };
-                terminal::render(&scene.judgement, options);
+                judgement::terminal(&scene.judgement, all).text(true);
             }
         }
     }

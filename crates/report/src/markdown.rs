@@ -6,11 +6,10 @@
 use std::fmt::Write;
 use std::io;
 
-use super::document::{Block, Document, Table};
-use super::exporter::{RenderError, Report};
+use super::document::{Block, Document, Table, Tone};
 use super::judgement;
-use super::screen::Tone;
 use super::text::{one_line, shorten};
+use super::{RenderError, Report};
 use regatta_core::text::plain_name;
 use regatta_worker::units::NONE;
 
@@ -93,13 +92,7 @@ fn lay(out: &mut String, block: &Block) {
             Ok(())
         }
         Block::Table(of) => table(out, of),
-        Block::Facts(facts) => {
-            out.push('\n');
-            for (name, value) in facts {
-                let _ = writeln!(out, "- {}: {}", prose(name), code(value));
-            }
-            Ok(())
-        }
+        Block::Log(text) => writeln!(out, "\n```text\n{}\n```", text.replace('`', "\'")),
         Block::Command(words) => writeln!(out, "\n```sh\n{}\n```", words.join(" ")),
         Block::Account(account) => writeln!(out, "\n- {}", prose(&account.sentence)),
         Block::Details(title, blocks) => {

@@ -1,7 +1,7 @@
 //! What deserves to be read first, the same in every format.
 
-use super::exporter::Report;
-use super::screen::Tone;
+use super::Report;
+use super::document::Tone;
 use super::text::shell_command;
 use regatta_core::suite::names_a_file;
 use regatta_core::suite::rules::Metric;

@@ -1,179 +1,341 @@
-//! The answer on standard output, at most [`COLUMNS`] columns wide.
-//!
-//! Colour is asked for by [`TerminalOptions::colour`] and printed through `anstream`, which drops
-//! it in pipes and under `NO_COLOR`.
+//! A document on a terminal: lines of at most [`COLUMNS`] columns, in colour or not.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
-use super::judgement;
-pub use super::screen::COLUMNS;
-use regatta_judge::judgement::Judgement;
-use regatta_judge::spread::Spread;
+use owo_colors::{OwoColorize, Style};
 
-/// How to print.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TerminalOptions {
-    /// With colours.
-    pub colour: bool,
-    /// Every case, not only those that changed.
-    pub all: bool,
+use crate::document::{Block, Document, Table, TableRow, Tone};
+use crate::labels::Labels;
+use crate::text::{shorten, shorten_middle, width, wrap};
+use regatta_worker::attention::CaseId;
+
+/// Widest line.
+pub const COLUMNS: usize = 80;
+
+/// Longest paragraph below a line, in columns; the whole of it is in the other formats.
+const REASON: usize = 320;
+
+/// Columns before a line of a table or a list.
+const INDENT: usize = 2;
+
+/// Columns between two columns.
+const GAP: usize = 2;
+
+/// Columns between the first line of a paragraph and its others.
+const FURTHER: usize = 2;
+
+/// Columns before what belongs to a line.
+const BELOW: usize = 4;
+
+fn style(tone: Tone) -> Option<Style> {
+    match tone {
+        Tone::Calm => None,
+        Tone::Good => Some(Style::new().green()),
+        Tone::Bad => Some(Style::new().red()),
+        Tone::Doubtful => Some(Style::new().yellow()),
+    }
 }
 
-/// The answer, ending in a newline.
-pub fn render(judgement: &Judgement, options: TerminalOptions) -> String {
-    judgement::terminal(judgement, options.all).text(options.colour)
+fn strong(tone: Tone) -> Style {
+    style(tone).unwrap_or_default().bold()
 }
 
-/// Writes the answer line by line.
-///
-/// # Errors
-/// When the writer takes no more.
-pub fn write(
-    judgement: &Judgement,
-    options: TerminalOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    judgement::terminal(judgement, options.all).write(options.colour, out)
+impl Document {
+    /// The text for a terminal, at most [`COLUMNS`] wide but for commands, logs and long paths;
+    /// colour is all that `colour` adds.
+    pub fn text(self, colour: bool) -> String {
+        let mut bytes = Vec::new();
+        // Memory takes all that is written.
+        let _ = self.write(colour, &mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Writes [`Document::text`] line by line.
+    ///
+    /// # Errors
+    /// When the writer takes no more.
+    pub fn write(mut self, colour: bool, out: &mut dyn Write) -> io::Result<()> {
+        self.clean();
+        let mut screen = Screen {
+            out,
+            written: Ok(()),
+            is_empty: true,
+            colour,
+        };
+        screen.headline(&self);
+        let mut before = None;
+        for block in self.summary.iter().chain(&self.body) {
+            screen.block(block, before);
+            before = Some(block);
+        }
+        screen.written
+    }
 }
 
-/// The variation of a run's times, in a table.
-pub fn spread(suite: &str, spreads: &[Spread]) -> String {
-    judgement::spread(suite, spreads).text(false)
+/// Lines of at most `columns` columns; a path that is longer than a line has one of its own, and
+/// stays whole to be of use.
+pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let is_long_path = |word: &str| word.contains('/') && width(word) > columns;
+    let mut lines = Vec::new();
+    let mut between: Vec<&str> = Vec::new();
+    for word in text.split_whitespace() {
+        if is_long_path(word) {
+            lines.extend(wrap(&between.join(" "), columns));
+            lines.push(word.to_owned());
+            between.clear();
+        } else {
+            between.push(word);
+        }
+    }
+    lines.extend(wrap(&between.join(" "), columns));
+    lines
+}
+
+/// A terminal that is written to.
+struct Screen<'o> {
+    out: &'o mut dyn Write,
+    /// The first error of the writer.
+    written: io::Result<()>,
+    /// True before the first line.
+    is_empty: bool,
+    colour: bool,
+}
+
+impl Screen<'_> {
+    fn paint(&self, text: impl Display, style: Style) -> String {
+        if self.colour {
+            text.style(style).to_string()
+        } else {
+            text.to_string()
+        }
+    }
+
+    fn line(&mut self, line: impl AsRef<str>) {
+        if self.written.is_ok() {
+            self.written = writeln!(self.out, "{}", line.as_ref().trim_end());
+        }
+        self.is_empty = false;
+    }
+
+    /// An empty line, but for the first of all.
+    fn gap(&mut self) {
+        if !self.is_empty {
+            self.line("");
+        }
+    }
+
+    /// A paragraph, its first line at `indent`, the others `further`.
+    fn paragraph(&mut self, indent: usize, further: usize, text: &str) {
+        for (number, line) in wrapped(text, COLUMNS - indent - further).iter().enumerate() {
+            let indent = indent + if number == 0 { 0 } else { further };
+            self.line(format!("{:indent$}{line}", ""));
+        }
+    }
+
+    /// A paragraph that begins with a painted lead.
+    fn led(&mut self, indent: usize, lead: &str, style: Style, text: &str) {
+        let all = match lead.is_empty() {
+            true => text.to_owned(),
+            false => format!("{lead}: {text}"),
+        };
+        let lines = wrapped(&all, COLUMNS - indent - FURTHER);
+        for (number, line) in lines.iter().enumerate() {
+            match line.strip_prefix(lead).filter(|_| number == 0) {
+                Some(rest) => {
+                    self.line(format!("{:indent$}{}{rest}", "", self.paint(lead, style)));
+                }
+                None => self.line(format!("{:1$}{line}", "", indent + FURTHER)),
+            }
+        }
+    }
+
+    /// A paragraph below a line, cut where it is longer than [`REASON`].
+    fn below(&mut self, text: &str) {
+        self.paragraph(BELOW, 0, &shorten(text, REASON));
+    }
+
+    /// `FAILED  quick: 48 same`.
+    fn headline(&mut self, document: &Document) {
+        let word = &document.word;
+        let subject = shorten(&document.subject, 40);
+        let parts = [subject, document.sentence.clone()];
+        let parts = parts.iter().filter(|part| !part.is_empty());
+        let rest = parts.map(String::as_str).collect::<Vec<_>>().join(": ");
+        if word.is_empty() {
+            return self.paragraph(0, FURTHER, &rest);
+        }
+        let lines = wrap(&format!("{word} {rest}"), COLUMNS - 3);
+        for (number, line) in lines.iter().enumerate() {
+            match line.strip_prefix(&**word).filter(|_| number == 0) {
+                Some(rest) => {
+                    let word = self.paint(word, strong(document.tone));
+                    self.line(format!("{word} {rest}"));
+                }
+                None => self.line(format!("  {line}")),
+            }
+        }
+    }
+
+    fn block(&mut self, block: &Block, before: Option<&Block>) {
+        match block {
+            Block::Heading(title, rest, tone) => {
+                self.gap();
+                match rest.is_empty() {
+                    true => self.line(self.paint(title, strong(*tone))),
+                    false => self.led(0, title, strong(*tone), rest),
+                }
+            }
+            Block::Text(paragraphs) => {
+                if !paragraphs.is_empty() {
+                    self.gap();
+                }
+                for paragraph in paragraphs {
+                    self.paragraph(0, FURTHER, paragraph);
+                }
+            }
+            Block::Note(line) => self.paragraph(0, FURTHER, line),
+            Block::List(items) => {
+                for item in items {
+                    let style = style(item.tone).unwrap_or_default();
+                    self.led(INDENT, &item.lead, style, &item.text);
+                    item.below.iter().for_each(|line| self.below(line));
+                }
+            }
+            Block::Table(table) => {
+                let follows = match before {
+                    Some(Block::Heading(_, rest, _)) => rest.is_empty(),
+                    Some(Block::Note(_)) => true,
+                    _ => false,
+                };
+                if !follows {
+                    self.gap();
+                }
+                self.table(table);
+            }
+            Block::Log(text) => {
+                for line in text.lines() {
+                    self.line(format!("{:INDENT$}{line}", ""));
+                }
+            }
+            Block::Command(words) => {
+                let whole = words.join(" ");
+                // It is never cut: broken between its words where it is too long for a line.
+                match whole.len() + BELOW <= COLUMNS {
+                    true => self.line(format!("    {whole}")),
+                    false => self.line(format!("    {}", words.join(" \\\n      "))),
+                }
+            }
+            Block::Account(account) => self.paragraph(INDENT, FURTHER, &account.sentence),
+            Block::Figure(..) | Block::Details(..) | Block::Page(_) => {}
+        }
+    }
+
+    /// A label that leaves no room for its figures has a line of its own: no figure is ever cut.
+    fn table(&mut self, table: &Table) {
+        let rows = &table.rows;
+        let ids: Vec<CaseId> = match table.ids {
+            true => rows.iter().map(|row| CaseId(row.label.clone())).collect(),
+            false => Vec::new(),
+        };
+        let names = Labels::new(ids.iter().filter(|id| !id.0.is_empty()));
+        let label = |place: usize| match ids.get(place).filter(|id| !id.0.is_empty()) {
+            Some(id) => names.label(id),
+            None => rows[place].label.clone(),
+        };
+        let labels: Vec<String> = (0..rows.len()).map(label).collect();
+        let common = names.common().map(|common| format!("all {common}"));
+        if let Some(line) = &common {
+            self.paragraph(INDENT, FURTHER, &shorten(line, REASON));
+        }
+        for line in &table.each {
+            self.paragraph(INDENT, FURTHER, &shorten(&format!("each: {line}"), REASON));
+        }
+        let widest = |place: usize| {
+            let cells = rows.iter().filter_map(|row| row.cells.get(place));
+            let cells = cells.map(|cell| width(cell)).max().unwrap_or(0);
+            cells.max(width(table.heads[place]))
+        };
+        let widths: Vec<usize> = (0..table.heads.len()).map(widest).collect();
+        let figures: usize = widths.iter().map(|wide| GAP + wide).sum();
+        let room = COLUMNS.saturating_sub(INDENT + figures);
+        // A line without figures has all of it.
+        let figured = |row: &TableRow| row.cells.iter().any(|cell| !cell.is_empty());
+        let beside = rows.iter().zip(&labels).filter(|(row, _)| figured(row));
+        let beside = beside.map(|(_, label)| width(label));
+        let beside = beside.filter(|label| *label <= room);
+        let first = beside.max().unwrap_or(0).max(width(table.label));
+        if !widths.is_empty() {
+            let mut head = format!("{:INDENT$}{:first$}", "", table.label);
+            for (name, wide) in table.heads.iter().zip(&widths) {
+                head += &format!("{:GAP$}{name:>wide$}", "");
+            }
+            self.line(self.paint(head, Style::new().dimmed()));
+        }
+        for (row, label) in rows.iter().zip(&labels) {
+            let label = shorten_middle(label, COLUMNS - INDENT);
+            let bold = Style::new().bold();
+            let mut text = format!("{:INDENT$}{}", "", self.paint(&label, bold));
+            if figured(row) {
+                let mut used = width(&label);
+                if used > first {
+                    self.line(&text);
+                    (text, used) = (" ".repeat(INDENT), 0);
+                }
+                text += &" ".repeat(first - used);
+                let last = row.cells.iter().rposition(|cell| !cell.is_empty());
+                for (place, (figure, wide)) in row.cells.iter().zip(&widths).enumerate() {
+                    // Padded outside the paint, and nothing after the last figure.
+                    text += &" ".repeat(GAP + wide - width(figure));
+                    match style(row.tone).filter(|_| place + 1 == widths.len()) {
+                        Some(style) => text += &self.paint(figure, style),
+                        None => text += figure,
+                    }
+                    if Some(place) == last {
+                        break;
+                    }
+                }
+            }
+            self.line(text);
+            row.below.iter().for_each(|line| self.below(line));
+        }
+        if !table.rest.is_empty() {
+            self.paragraph(INDENT, FURTHER, &table.rest);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{self, finding, fits};
-    use regatta_core::suite::rules::Metric;
-    use regatta_judge::judgement::{Cause, Word};
-    use regatta_judge::spread::spreads;
 
-    fn plain(scene: &fixture::Scene) -> String {
-        render(&scene.judgement, TerminalOptions::default())
-    }
-
-    fn whole(scene: &fixture::Scene) -> String {
-        let colour = false;
-        render(&scene.judgement, TerminalOptions { colour, all: true })
-    }
-
-    #[test]
-    fn answers_read_well() {
-        for (name, scene) in [
-            ("a_failed_gate_says_what_and_why", fixture::failed()),
-            ("a_run_alone", fixture::passed()),
-            (
-                "hostile_reasons_stay_inside_their_lines",
-                fixture::incomplete(),
-            ),
-            ("a_refused_comparison_says_what_differs", fixture::refused()),
-            ("nothing_is_no_reason_to_fail", fixture::empty()),
-        ] {
-            insta::assert_snapshot!(name, plain(&scene));
-        }
-        insta::assert_snapshot!("every_case_on_request", whole(&fixture::failed()));
-    }
-
-    #[test]
-    fn every_measured_case_is_in_the_table_of_spreads() {
-        let scene = fixture::failed();
-        let spreads = spreads(&scene.head, scene.report().entries).unwrap();
-        let text = spread("quick", &spreads);
-        fits(&text);
-        insta::assert_snapshot!(text.lines().take(5).collect::<Vec<_>>().join("\n"));
-    }
-
-    #[test]
-    fn a_list_of_many_says_how_many_more_there_are() {
-        let mut scene = fixture::large(100);
-        let text = plain(&scene);
-        assert!(text.contains("Regressed (25)"), "{text}");
-        assert!(text.contains("  and 5 more, which --all prints\n"));
-        assert!(!whole(&scene).contains("--all prints"));
-        scene.judgement.base = None;
-        for row in &mut scene.judgement.rows {
-            (row.word, row.metrics) = (Word::New, Vec::new());
-        }
-        assert!(plain(&scene).contains("  and 80 more, which --all prints\n"));
-        scene.judgement.rows.truncate(60);
-        assert!(!plain(&scene).contains("more, which"));
-    }
-
-    #[test]
-    fn paragraphs_of_each_case_of_a_list_are_printed_once() {
-        let mut scene = fixture::failed();
-        let rows = &mut scene.judgement.rows;
-        rows.retain(|row| row.word != Word::Regressed || row.findings.len() > 1);
-        let mut row = rows
-            .iter()
-            .find(|row| row.findings.len() > 1)
-            .unwrap()
-            .clone();
-        row.case.0 = "torch/efficient:s9000,d32,bwd".to_owned();
-        rows.push(row);
-        let text = plain(&scene);
-        assert!(text.contains("  all torch/efficient, d32, bwd\n"));
-        assert!(text.contains("each: less-parallel: "), "{text}");
-        assert_eq!(text.matches("less-parallel").count(), 1, "{text}");
-        for label in ["s10000", "s9000 "] {
-            assert!(text.contains(&format!("\n  {label}  1.03 ms")), "{text}");
+    fn row(label: &str, cells: &[&str]) -> TableRow {
+        TableRow {
+            label: label.to_owned(),
+            cells: cells.iter().map(|cell| (*cell).to_owned()).collect(),
+            ..TableRow::default()
         }
     }
 
     #[test]
-    fn causes_stand_below_the_worst_and_below_a_row_with_a_new_one() {
-        let mut scene = fixture::large(200);
-        let rows = scene.judgement.rows.iter_mut();
-        let slow = rows.filter(|row| row.word == Word::Regressed);
-        for (place, row) in slow.enumerate() {
-            let cause = match place {
-                30 => Cause::CopiesAdded,
-                _ => Cause::LessParallel,
-            };
-            row.findings = vec![finding(cause, &format!("figure {place}"), None)];
-        }
-        let count = |text: &str| text.matches(": figure ").count();
-        let shown = count(&plain(&scene));
-        assert!((5..=6).contains(&shown), "{shown}");
-        assert_eq!(count(&whole(&scene)), 50);
-    }
-
-    #[test]
-    fn another_metric_has_a_line_of_its_own() {
-        let mut scene = fixture::failed();
-        let mut rows = scene.judgement.rows.iter_mut();
-        let row = rows.find(|row| row.word == Word::Regressed).unwrap();
-        row.metrics[0].word = Word::Same;
-        for (of, base, head) in [
-            (Metric::Host, 52_100.0, 352_400.0),
-            (Metric::FirstCall, 1e6, 3e6),
-        ] {
-            let of = fixture::metric(of, Word::Regressed, base, head);
-            row.metrics.push(of);
-        }
-        let case = row.case.clone();
-        scene.judgement.rows.retain(|row| row.case == case);
-        let text = plain(&scene);
-        let (_, list) = text.split_once("Regressed (1)\n").unwrap();
-        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        let lines: Vec<String> = list.lines().take(4).map(words).collect();
-        assert_eq!(lines[0], "case metric base head change 90 % interval");
-        let host = "host time 52.1 µs 352.4 µs 6.76x [6.72x, 6.80x]";
-        let first_call = "first call 1.00 ms 3.00 ms 3.00x [2.98x, 3.02x]";
-        assert_eq!(lines[2..], [host, first_call], "{text}");
-    }
-
-    #[test]
-    fn lines_fit_and_colour_is_all_that_colour_adds() {
-        for scene in [fixture::failed(), fixture::incomplete(), fixture::refused()] {
-            for all in [false, true] {
-                let plain = render(&scene.judgement, TerminalOptions { colour: false, all });
-                fits(&plain);
-                let coloured = render(&scene.judgement, TerminalOptions { colour: true, all });
-                assert_ne!(coloured, plain);
-                assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
-            }
-        }
+    fn a_label_without_room_has_a_line_of_its_own() {
+        let long = "0123456789".repeat(9);
+        let table = Table::new(
+            "case",
+            vec!["time", "never", "change"],
+            vec![
+                row("short", &["1.00 µs", "", "+1.0 %"]),
+                row(&long, &["12.0 µs", "", "+12.0 %"]),
+                row("nothing", &["", "", ""]),
+            ],
+        );
+        let body = vec![Block::heading("Times"), Block::Table(table)];
+        let document = Document {
+            body,
+            ..Document::default()
+        };
+        let text = document.text(false);
+        crate::fixture::fits(&text);
+        insta::assert_snapshot!(text);
     }
 }

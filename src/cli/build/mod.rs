@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use table::{FileOutcome, rows};
 
-use super::{Ended, Stop, indented, note, print, progress};
+use super::{Ended, Stop, note, print, progress};
 use regatta_core::record::built::Built;
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
@@ -24,6 +24,7 @@ use regatta_cuda::kernels::device;
 use regatta_cuda::kernels::ledger::{Built as Compiled, Comparison, Ledger};
 use regatta_cuda::kernels::ledger_file as stored;
 use regatta_cuda::kernels::source::{FILES, Source};
+use regatta_report::document::{Block, Document};
 
 /// Compile the kernels or a suite's code, and show what that takes
 ///
@@ -284,14 +285,17 @@ fn show(
         }
         return print(format!("{text}\n"));
     }
-    print(table::builds(outcomes, &ledger.compiler))?;
-    if let Some(took) = took {
-        print(indented(&format!("compiled in {took}"), 0, 2))?;
-    }
-    match comparison {
-        Some(Ok(comparison)) => print(table::comparison(comparison)),
-        _ => Ok(()),
-    }
+    // A verdict stands first, as that of a run does.
+    let mut document = match comparison {
+        Some(Ok(comparison)) => table::comparison(comparison),
+        _ => Document::default(),
+    };
+    document
+        .body
+        .extend(table::builds(outcomes, &ledger.compiler));
+    let took = took.map(|took| Block::Note(format!("compiled in {took}")));
+    document.body.extend(took);
+    print(document.text(true))
 }
 
 fn answer(

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use serde_json::json;
 
-use crate::cli::{Ended, Stop, indented, note, print, watch_for};
+use crate::cli::{Ended, Stop, note, print, show_blocks, watch_for};
 use regatta_core::record::built;
 use regatta_core::secrets;
 use regatta_core::suite::{self, BUILTIN, Suite};
@@ -11,6 +11,7 @@ use regatta_judge::judgement::{ExpectationResult, Word};
 use regatta_judge::structure::limits_on_builds;
 use regatta_measure::building::{BuildingError, SuiteBuild, build_suite};
 use regatta_measure::experiment::arm::reports;
+use regatta_report::document::{Block, Item, Tone};
 
 /// True for what can only be a suite: the name of one, or the path of a TOML file.
 pub fn is_one(name: &str) -> bool {
@@ -88,19 +89,19 @@ fn show(
             })
         ));
     }
-    let mut text = format!("{}\n  {}\n", suite.name, outcome.built);
+    let mut items: Vec<Item> = vec![outcome.built.to_string().into()];
     if !outcome.anew {
-        let told = "what it makes was there, and is as it was: this is no time of a build";
-        text += &indented(told, 2, 4);
+        let why = "what it makes was there, and is as it was: this is no time of a build";
+        items.push(why.to_owned().into());
     }
-    for limit in limits.iter().filter(|limit| limit.word != Word::Same) {
-        let told = format!(
-            "{} {}: {}",
-            limit.word.of_demand(),
-            limit.name,
-            limit.sentence()
-        );
-        text += &indented(&told, 2, 4);
-    }
-    print(text)
+    let failed = limits.iter().filter(|limit| limit.word != Word::Same);
+    items.extend(failed.map(|limit| Item {
+        tone: Tone::Bad,
+        ..Item::new(
+            format!("{} {}", limit.word.of_demand(), limit.name),
+            limit.sentence(),
+        )
+    }));
+    show_blocks(vec![Block::heading(&suite.name), Block::List(items)])?;
+    Ok(())
 }

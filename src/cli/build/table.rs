@@ -1,20 +1,21 @@
-//! What was built, as a table of at most eighty columns.
+//! What was built, as blocks of a document.
 
-use std::fmt::Write;
-
-use owo_colors::{OwoColorize, Style};
-
-use crate::cli::indented;
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::compile::{BuildError, Image};
 use regatta_cuda::kernels::ledger::{Comparison, Row};
-use regatta_report::text::{clean, one_line, shorten, shorten_middle};
-use regatta_worker::units::{NONE, Nanoseconds, counted};
+use regatta_report::document::{Block, Document, Table, TableRow, Tone};
+use regatta_report::text::shorten_middle;
+use regatta_worker::units::{Nanoseconds, counted};
 
 /// Columns of an entry point's name.
-const NAME: usize = 34;
+const NAME: usize = 32;
 /// The most of a compiler's complaint that is printed, in lines.
 const COMPLAINT: usize = 60;
+
+/// What the columns mean, below the table.
+const LEGEND: &str = "bytes a thread: spilled (stores/loads) and stack; bytes a block: shared, \
+    static and dynamic; blocks: resident on an SM, 0 where one asks for more than there is; warps: \
+    share of an SM's that those fill";
 
 /// One kernel file for one architecture, and what came of it.
 pub struct FileOutcome {
@@ -32,73 +33,73 @@ pub fn rows(outcome: &FileOutcome) -> Vec<Row> {
         .collect()
 }
 
-/// Every file and architecture with its entry points, ending in a line feed.
-pub fn builds(outcomes: &[FileOutcome], compiler: &str) -> String {
-    let mut text = format!(
-        "{:<NAME$}  {:>4} {:>11} {:>5} {:>7} {:>6} {:>5}\n",
-        "", "regs", "spilled", "stack", "shared", "blocks", "warps"
-    );
+/// Every file and architecture with its entry points, then what was refused.
+pub fn builds(outcomes: &[FileOutcome], compiler: &str) -> Vec<Block> {
+    let (mut lines, mut failed) = (Vec::new(), Vec::new());
     for outcome in outcomes {
-        let heading = format!("{} {}", outcome.file, outcome.arch);
+        let name = format!("{} {}", outcome.file, outcome.arch);
         match &outcome.image {
             Ok(image) => {
                 let time = Nanoseconds::of_seconds(image.seconds);
                 let cached = if image.cached { ", from the cache" } else { "" };
-                let _ = writeln!(text, "{}  {time}{cached}", heading.bold());
-                for row in rows(outcome) {
-                    text += &entry(&row);
-                }
-                for warning in &image.warnings {
-                    text += &indented(&one_line(warning), 2, 4);
-                }
+                lines.push(TableRow {
+                    below: image.warnings.clone(),
+                    ..TableRow::new(format!("{name}: {time}{cached}"), Vec::new())
+                });
+                lines.extend(rows(outcome).iter().map(entry));
             }
             Err(error) => {
-                let _ = writeln!(text, "{}  {}", heading.bold(), "FAILED".style(bad()));
-                text += &complaint(&error.to_string());
+                let title = format!("{name}: FAILED");
+                failed.push(Block::Heading(title, String::new(), Tone::Bad));
+                failed.push(Block::Log(complaint(&error.to_string())));
             }
         }
     }
-    text += &closing(outcomes, compiler);
-    text
+    let heads = vec!["regs", "spilled", "stack", "shared", "blocks", "warps"];
+    let mut blocks = Vec::new();
+    if !lines.is_empty() {
+        blocks.push(Block::Table(Table::new("entry point", heads, lines)));
+    }
+    blocks.extend(failed);
+    blocks.push(Block::Text(vec![
+        closing(outcomes, compiler),
+        LEGEND.to_owned(),
+    ]));
+    blocks
 }
 
-fn bad() -> Style {
-    Style::new().red().bold()
-}
-
-fn entry(row: &Row) -> String {
+fn entry(row: &Row) -> TableRow {
     let taken = &row.resources;
     let spilled = match (taken.spill_stores, taken.spill_loads) {
         (0, 0) => "0".to_owned(),
         (stores, loads) => format!("{stores}/{loads}"),
     };
-    let (blocks, warps) = match row.launch {
-        Some(launch) => (
+    let launch = row.launch.map(|launch| {
+        let occupancy = f64::from(launch.occupancy_permille) / 10.0;
+        [
             launch.blocks_per_sm.to_string(),
-            format!("{:.0} %", f64::from(launch.occupancy_permille) / 10.0),
-        ),
-        None => (NONE.to_owned(), NONE.to_owned()),
-    };
-    let name = shorten_middle(&taken.name, NAME - 2);
-    format!(
-        "  {name:<width$}  {:>4} {spilled:>11} {:>5} {:>7} {blocks:>6} {warps:>5}\n",
-        taken.registers,
-        taken.stack_bytes,
-        row.shared_bytes(),
-        width = NAME - 2
-    )
+            format!("{occupancy:.0} %"),
+        ]
+    });
+    let [blocks, warps] = launch.unwrap_or_default();
+    let cells = vec![
+        taken.registers.to_string(),
+        spilled,
+        taken.stack_bytes.to_string(),
+        row.shared_bytes().to_string(),
+        blocks,
+        warps,
+    ];
+    TableRow::new(format!("  {}", shorten_middle(&taken.name, NAME)), cells)
 }
 
 /// A compiler's own lines, as they are: they point at columns.
 fn complaint(log: &str) -> String {
-    let log = clean(log);
-    let count = log.lines().count();
     let lines = log.lines().take(COMPLAINT);
-    let mut text: String = lines
-        .map(|line| format!("  {}\n", shorten(line, 240)))
-        .collect();
-    if count > COMPLAINT {
-        let _ = writeln!(text, "  ... and {} more lines", count - COMPLAINT);
+    let mut text = lines.collect::<Vec<_>>().join("\n");
+    let more = log.lines().count().saturating_sub(COMPLAINT);
+    if more > 0 {
+        text += &format!("\n... and {more} more lines");
     }
     text
 }
@@ -132,46 +133,47 @@ fn closing(outcomes: &[FileOutcome], compiler: &str) -> String {
     if failed > 0 {
         parts.push(format!("{failed} FAILED"));
     }
-    let mut text = parts.join(", ");
-    text += "\nbytes a thread: spilled (stores/loads) and stack; bytes a block: shared, \
-             static and dynamic; blocks: resident on an SM, 0 where one asks for more \
-             than there is; warps: share of an SM's that those fill\n";
-    format!("\n{}", indented(&text, 0, 0))
+    parts.join(", ")
 }
 
-/// What changed against a ledger, ending in a line feed.
-pub fn comparison(comparison: &Comparison) -> String {
-    let mut text = String::new();
-    let mut section = |name: &str, style: Style, lines: Vec<String>| {
-        if lines.is_empty() {
-            return;
-        }
-        let _ = writeln!(
-            text,
-            "\n{}",
-            format!("{name} ({})", lines.len()).style(style)
-        );
-        for line in lines {
-            text += &indented(&line, 2, 4);
-        }
+/// What changed against a ledger.
+pub fn comparison(comparison: &Comparison) -> Document {
+    let sections = [
+        ("Takes more", Tone::Bad, lines(&comparison.worse)),
+        ("Gone", Tone::Bad, lines(&comparison.gone)),
+        ("Takes less", Tone::Good, lines(&comparison.better)),
+        (
+            "Not in the baseline",
+            Tone::Doubtful,
+            lines(&comparison.added),
+        ),
+    ];
+    let sections = sections
+        .into_iter()
+        .filter(|(_, _, lines)| !lines.is_empty());
+    let blocks = sections.flat_map(|(name, tone, lines)| {
+        let title = format!("{name} ({})", lines.len());
+        [
+            Block::Heading(title, String::new(), tone),
+            Block::list(lines),
+        ]
+    });
+    let (word, tone) = match comparison.is_worse() {
+        true => ("FAILED", Tone::Bad),
+        false => ("passed", Tone::Good),
     };
-    let (good, doubtful) = (Style::new().green().bold(), Style::new().yellow().bold());
-    section("Takes more", bad(), lines(&comparison.worse));
-    section("Gone", bad(), lines(&comparison.gone));
-    section("Takes less", good, lines(&comparison.better));
-    section("Not in the baseline", doubtful, lines(&comparison.added));
-    let verdict = match comparison.is_worse() {
-        true => "FAILED".style(bad()).to_string(),
-        false => "passed".style(good).to_string(),
+    let not_built = match comparison.not_built {
+        0 => String::new(),
+        count => format!(", {count} of it not built"),
     };
-    let mut line = format!(
-        "\n{verdict}  {} compared with the baseline",
-        counted(comparison.compared, "entry point")
-    );
-    if comparison.not_built > 0 {
-        let _ = write!(line, ", {} of it not built", comparison.not_built);
+    let compared = counted(comparison.compared, "entry point");
+    Document {
+        word: word.to_owned(),
+        tone,
+        sentence: format!("{compared} compared with the baseline{not_built}"),
+        body: blocks.collect(),
+        ..Document::default()
     }
-    text + &line + "\n"
 }
 
 fn lines<T: ToString>(list: &[T]) -> Vec<String> {
@@ -234,7 +236,11 @@ mod tests {
 
     #[test]
     fn builds_fit_a_terminal() {
-        let text = clean(&builds(&outcomes(), "nvcc 13.0.88"));
+        let document = Document {
+            body: builds(&outcomes(), "nvcc 13.0.88"),
+            ..Document::default()
+        };
+        let text = document.text(false);
         assert!(text.lines().all(|line| width(line) <= 80), "{text}");
         insta::assert_snapshot!(text);
     }
@@ -250,6 +256,6 @@ mod tests {
         let compared = base
             .compare(&Ledger::new("nvcc 13.0.88", head), &built)
             .unwrap();
-        insta::assert_snapshot!(clean(&comparison(&compared)));
+        insta::assert_snapshot!(comparison(&compared).text(false));
     }
 }

@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::ShowArgs;
 use super::show::{chosen, read};
-use crate::cli::{Ended, note, print};
+use crate::cli::{Ended, note, print, show_blocks};
 use regatta_core::record::history::{History, Store};
+use regatta_report::document::{Block, Item, Table, TableRow};
 use regatta_report::text::{one_line, shorten_middle};
 use regatta_worker::units::counted;
 
@@ -22,7 +23,7 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
 
 fn histories(args: &ShowArgs) -> Ended {
     let store = Store::new(&args.which.root);
-    let mut told = Vec::new();
+    let (mut told, mut items) = (Vec::new(), Vec::new());
     for stored in store.list() {
         if args
             .which
@@ -69,11 +70,12 @@ fn histories(args: &ShowArgs) -> Ended {
             0 => String::new(),
             lines => format!(", {} damaged", counted(lines, "line")),
         };
-        print(format!(
-            "{name}\n  {} of {}{from_to}{damage}\n",
-            counted(history.runs.len(), "run"),
-            counted(history.cases.len(), "case"),
-        ))?;
+        let runs = counted(history.runs.len(), "run");
+        let cases = counted(history.cases.len(), "case");
+        items.push(Item::new(
+            name,
+            format!("{runs} of {cases}{from_to}{damage}"),
+        ));
     }
     if args.json {
         print(format!("{}\n", serde_json::Value::from(told)))?;
@@ -83,7 +85,7 @@ fn histories(args: &ShowArgs) -> Ended {
             store.root().display()
         ));
     }
-    Ok(0)
+    show_blocks(vec![Block::List(items)])
 }
 
 fn runs(args: &ShowArgs) -> Ended {
@@ -99,19 +101,18 @@ fn runs(args: &ShowArgs) -> Ended {
         print(format!("{}\n", runs.collect::<serde_json::Value>()))?;
         return Ok(0);
     }
-    for kept in &history.runs {
+    let rows = history.runs.iter().map(|kept| {
         let about = &kept.about;
         let revision = about.git.as_ref();
-        let revision = revision.map_or_else(String::new, regatta_judge::revision_text);
-        print(format!(
-            "{}  {:>5} of {:<5}  {revision:<13} {}\n",
-            about.at.strftime("%Y-%m-%d %H:%M"),
-            timed(kept),
-            kept.results.len(),
-            shorten_middle(&one_line(&about.label), 33),
-        ))?;
-    }
-    Ok(0)
+        let cells = vec![
+            about.at.strftime("%Y-%m-%d %H:%M").to_string(),
+            format!("{} of {}", timed(kept), kept.results.len()),
+            revision.map_or_else(String::new, regatta_judge::revision_text),
+        ];
+        TableRow::new(shorten_middle(&about.label, 33), cells)
+    });
+    let heads = vec!["measured", "timed", "revision"];
+    show_blocks(vec![Block::Table(Table::new("run", heads, rows))])
 }
 
 fn timed(kept: &regatta_core::record::history::Kept) -> usize {

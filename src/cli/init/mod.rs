@@ -10,10 +10,11 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::reporting::told_as_json;
-use super::{Ended, Stop, note, print};
+use super::{Ended, Stop, note, print, show_blocks};
 use regatta_core::suite::environment::Environment;
 use regatta_measure::environments::interpreter_of;
 use regatta_measure::git::{Checkout, GitCommands};
+use regatta_report::document::{Block, Item};
 use regatta_report::files;
 use regatta_report::text::shell_quoted;
 
@@ -125,9 +126,9 @@ fn init(args: &InitArgs) -> Ended {
         print(format!("{}\n", json!({ "files": files, "next": next })))?;
         return Ok(0);
     }
-    for one in &all {
-        print(format!("{:10} {}\n", one.what, one.path.display()))?;
-    }
+    let files = all.iter();
+    let files = files.map(|one| Item::new(one.what, one.path.display().to_string()));
+    show_blocks(vec![Block::List(files.collect())])?;
     match ci {
         Ci::None if args.ci.is_none() => note(
             "no CI job was written: no remote is on GitHub or GitLab; --ci github or --ci gitlab \

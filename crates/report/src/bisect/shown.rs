@@ -2,9 +2,8 @@
 
 use super::{Bisect, described, is_printable, named};
 use crate::RenderError;
-use crate::document::{Block, Document, Item, Table, TableRow};
+use crate::document::{Block, Document, Item, Table, TableRow, Tone};
 use crate::figures::{Trend, svg};
-use crate::screen::Tone;
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, TriedOutcome};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{Table, cell, parameter, text_cell};
+use crate::Report;
 use crate::device;
-use crate::exporter::Report;
 use crate::text::one_line;
 use regatta_core::machine::{ActivitySummary, METRICS};
 use regatta_core::record::side::CaseRecord;

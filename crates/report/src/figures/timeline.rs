@@ -42,7 +42,7 @@ const IDLE: RGBColor = GRID;
 
 /// An entry of a timeline's legend: a variable of the style sheet, and what has its colour.
 #[derive(Serialize)]
-pub(crate) struct LegendView {
+pub struct LegendView {
     colour: &'static str,
     name: String,
 }

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::screen::Tone;
+use super::document::Tone;
 use super::text::one_line;
 use regatta_core::record::history::History;
 use regatta_judge::history::{Event, Lost, Options, REFERENCE, Series, Step, Trend, Trends, Who};

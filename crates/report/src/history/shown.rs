@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Shown, changed, day, tone};
 use crate::RenderError;
-use crate::document::{Block, Document, Table, TableRow};
+use crate::document::{Block, Document, Table, TableRow, Tone};
 use crate::figures::{Trend, svg};
-use crate::screen::Tone;
 use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series, Step};
 use regatta_judge::revision_text;

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::context::sign;
-use crate::document::{Block, Table, TableRow};
+use crate::document::{Block, Table, TableRow, Tone};
 use crate::judgement::time;
-use crate::screen::Tone;
 use crate::summary::tally_of;
 use regatta_core::record::side::median;
 use regatta_judge::judgement::{Row, Word};

@@ -15,7 +15,7 @@ use super::figures::samples;
 use crate::account::AccountView;
 use crate::by_axes::AxisTable;
 use crate::device::{self, Reached, reached};
-use crate::screen::Tone;
+use crate::document::Tone;
 use crate::summary::{interval, reproduce, tally};
 use crate::text::{clean, one_line, shorten};
 use regatta_core::machine::{Counters, METRICS, Structure, short};

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use super::chosen::LONGEST;
 use super::context::PageContext;
-use crate::document::{Block, Table, TableRow};
+use crate::document::{Block, Table, TableRow, Tone};
 use crate::judgement::{Lists, mismatches};
-use crate::screen::Tone;
 use crate::text::{one_line, shell_command};
 use regatta_core::record::header::SuiteRecord;
 use regatta_core::suite::Settings;
@@ -38,16 +37,16 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
     });
     let mut blocks = vec![
         Block::Command(vec![shell_command(&header.argv)]),
-        Block::Facts(facts(context)),
+        Block::facts(facts(context)),
         Block::Heading(machine, compared, Tone::Calm),
-        Block::Facts(header.machine.hard.clone().into_iter().collect()),
-        Block::Facts(header.machine.soft.clone().into_iter().collect()),
+        Block::facts(header.machine.hard.clone()),
+        Block::facts(header.machine.soft.clone()),
         Block::heading("Workers"),
         Block::Table(workers),
         Block::Heading("Settings".to_owned(), replicate.to_owned(), Tone::Calm),
-        Block::Facts(settings(context)),
+        Block::facts(settings(context)),
         Block::heading("What the suite demands"),
-        Block::Facts(policy(context).into_iter().chain(rules).collect()),
+        Block::facts(policy(context).into_iter().chain(rules)),
     ];
     let lists = Lists {
         most: LONGEST,

@@ -14,18 +14,19 @@ mod measured;
 
 use std::io::Write;
 
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
 use self::chosen::{LIMITS, PageLimits, WORST, kinds, worst_first, worst_rows};
 use self::context::{PageContext, sign};
 use self::figures::Plots;
 use super::by_axes::AxisTable;
-use super::document::{Block, Document, cleaned};
-use super::exporter::{RenderError, Report, STYLE, environment};
+use super::document::{Block, Document, Tone, cleaned};
 use super::judgement::{Lists, list, verdict};
-use super::screen::Tone;
 use super::summary::{reproduce, tally};
 use super::text::one_line;
+use super::{RenderError, Report};
 use regatta_core::record::types::RunHeader;
 use regatta_judge::judgement::Row;
 use regatta_worker::units::counted;
@@ -37,12 +38,60 @@ pub(super) fn write(report: &Report, _: &str, out: &mut dyn Write) -> Result<(),
 
 /// The page as text.
 fn filled(report: &Report, limits: PageLimits) -> Result<String, RenderError> {
-    let mut templates = environment()?;
-    // The file's extension turns escaping on.
-    templates.add_template("page.html", include_str!("page.html"))?;
     let page = page(&PageContext::new(report, limits)?)?;
-    let template = templates.get_template("page.html")?;
-    Ok(template.render(minijinja::value::Serde(page))?)
+    rendered(include_str!("page.html"), page)
+}
+
+impl Document {
+    /// One self-contained page.
+    ///
+    /// # Errors
+    /// When the template does not fit its data.
+    pub fn page(mut self) -> Result<String, RenderError> {
+        #[derive(Serialize)]
+        struct DocumentPage {
+            style: &'static str,
+            document: Document,
+        }
+        self.clean();
+        let page = DocumentPage {
+            style: STYLE,
+            document: self,
+        };
+        rendered(include_str!("document.html"), page)
+    }
+}
+
+/// The style of every page.
+const STYLE: &str = include_str!("style.css");
+
+/// A page from its template. What comes from outside is text in it, as the file's extension says;
+/// what is not there is an error.
+fn rendered(template: &str, view: impl Serialize) -> Result<String, RenderError> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_filter("breakable", breakable);
+    environment.add_template("shared.html", include_str!("shared.html"))?;
+    environment.add_template("page.html", template)?;
+    Ok(environment.get_template("page.html")?.render(Serde(view))?)
+}
+
+/// An id with leave to break a line after its separators, and nowhere else.
+fn breakable(id: &str) -> minijinja::Value {
+    let mut out = String::new();
+    for c in id.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            ',' | ':' => {
+                out.push(c);
+                out.push_str("<wbr>");
+            }
+            c => out.push(c),
+        }
+    }
+    minijinja::Value::from_safe_string(out)
 }
 
 /// An id as a link to its case. The script writes it likewise.

@@ -101,19 +101,45 @@ fn literals(source: &str, help: bool) -> String {
     text
 }
 
-#[test]
-fn no_old_phrase_stands_in_help_messages_or_documents() {
+/// The sources of the program and of its crates.
+fn sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut texts = Vec::new();
     let mut sources = Vec::new();
     for folder in ["src", "crates"] {
         files(&root.join(folder), &mut sources);
     }
-    for path in sources {
+    let read = |path: PathBuf| {
         let help = path.starts_with(root.join("src"));
         let text = literals(&fs::read_to_string(&path).unwrap(), help);
-        texts.push((path, text));
-    }
+        (path, text)
+    };
+    sources.into_iter().map(read).collect()
+}
+
+/// One renderer lays out text: what pads elsewhere is a table that is no document.
+#[test]
+fn only_the_terminal_renderer_pads() {
+    // The list of commands is clap's.
+    let may = ["report/src/terminal.rs", "src/main.rs"];
+    let pads = |text: &str| {
+        let mut fields = text.split('{').filter_map(|field| field.split_once('}'));
+        fields.any(|(field, _)| {
+            field
+                .split_once(':')
+                .is_some_and(|(_, form)| form.starts_with(['<', '>']))
+        })
+    };
+    let found = sources().into_iter();
+    let found =
+        found.filter(|(path, text)| !may.iter().any(|may| path.ends_with(may)) && pads(text));
+    let found: Vec<PathBuf> = found.map(|(path, _)| path).collect();
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn no_old_phrase_stands_in_help_messages_or_documents() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut texts = sources();
     let documents = fs::read_dir(root.join("docs")).unwrap();
     let documents = documents.map(|entry| entry.unwrap().path());
     let documents = documents.filter(|path| path.extension().is_some_and(|of| of == "md"));
@@ -121,7 +147,7 @@ fn no_old_phrase_stands_in_help_messages_or_documents() {
         let text = fs::read_to_string(&path).unwrap();
         texts.push((path, text));
     }
-    assert!(texts.len() > 200, "{} files", texts.len());
+    assert!(texts.len() > 150, "{} files", texts.len());
     let mut found = Vec::new();
     for (path, text) in texts {
         let text = text.to_lowercase();

@@ -2,9 +2,8 @@
 
 use super::{coloured, last_repetitions, timeline};
 use crate::RenderError;
-use crate::document::{Block, Document, Item, Table, TableRow};
+use crate::document::{Block, Document, Item, Table, TableRow, Tone};
 use crate::figures::{DRAWN, Timeline, busiest, legend};
-use crate::screen::Tone;
 use crate::text::shell_command;
 use regatta_core::machine::{KernelRow, Shape, Summary, short};
 use regatta_core::record::trace::Trace;
