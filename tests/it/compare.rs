@@ -69,10 +69,7 @@ fn a_parameter_and_a_variant_are_versions_too() {
         "fake/slow",
     ];
     let (stdout, _) = exits!(place, 1, words);
-    assert!(
-        stdout.contains("6 of 6 cases regressed, worst fake/slow:"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("worst regression fake/slow:"), "{stdout}");
     // Each run tells what it measured; together they are judged as then.
     assert!(
         run(&place, "base").header.plan[0]
@@ -82,10 +79,7 @@ fn a_parameter_and_a_variant_are_versions_too() {
     let folder = |side| format!("reports/s-compare/{side}");
     let words = ["diff", &folder("base"), &folder("head")];
     let (stdout, _) = exits!(place, 1, words);
-    assert!(
-        stdout.contains("6 of 6 cases regressed, worst fake/slow:"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("worst regression fake/slow:"), "{stdout}");
 }
 
 #[test]
@@ -230,7 +224,7 @@ fn a_revision_is_built_once_in_a_folder_of_its_own() {
         "git:HEAD",
     ];
     let (stdout, _) = exits!(place, 1, words);
-    assert!(stdout.contains("6 of 6 cases regressed"), "{stdout}");
+    assert!(stdout.contains("6 regressed"), "{stdout}");
     let head = run(&place, "head").header;
     let base = run(&place, "base").header;
     assert_ne!(head.git.unwrap().revision, base.git.unwrap().revision);

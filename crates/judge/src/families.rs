@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::judgement::Row;
 use regatta_worker::attention::{CaseId, FACETS};
 use regatta_worker::units::counted;
 
@@ -12,16 +11,9 @@ const FEWEST: usize = 3;
 /// So many of a family move, and so much of what moved is of it.
 const SHARE: f64 = 0.8;
 
-/// What the cases that moved have in common, and hardly any other case has: `all 12 of
+/// What the cases that moved have in common, and hardly any other case has: `all 12 cases of
 /// torch/efficient, direction backward`. `None` where they are few, everything, or have
 /// nothing in common.
-pub fn family(moved: &[&Row], compared: &[&Row]) -> Option<String> {
-    let moved: Vec<&CaseId> = moved.iter().map(|row| &row.case).collect();
-    let compared: Vec<&CaseId> = compared.iter().map(|row| &row.case).collect();
-    common(&moved, &compared)
-}
-
-/// The same of cases by their ids.
 pub fn common(moved: &[&CaseId], compared: &[&CaseId]) -> Option<String> {
     if moved.len() < FEWEST || moved.len() == compared.len() {
         return None;

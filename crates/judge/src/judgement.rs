@@ -410,11 +410,21 @@ impl ExpectationResult {
 pub struct Verdict {
     /// Passed, failed or inconclusive.
     pub outcome: VerdictOutcome,
-    /// Sentences, gravest first: `2 of 48 cases regressed`.
+    /// Sentences, gravest first: `worst regression CASE: 1.74 times as long`.
     pub reasons: Vec<String>,
     /// What was shown, and how: `48 same, 2 inconclusive (at most +2.9 %); by pairs`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shown: String,
+}
+
+impl Verdict {
+    /// What was shown, then the reasons.
+    pub fn sentences(&self) -> Vec<&str> {
+        let all = std::iter::once(&self.shown).chain(&self.reasons);
+        all.map(String::as_str)
+            .filter(|text| !text.is_empty())
+            .collect()
+    }
 }
 
 /// What is said of a case, of a metric or of an expectation; the gravest last. Each

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::families::family;
 use crate::judgement::{
     ExpectationResult, Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word,
 };
-use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
 use regatta_worker::units::{Ratio, Share, counted};
@@ -58,14 +56,13 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     let no_base = options.wants_base && judgement.base.is_none();
     let gaps = [
         no_base.then(|| "there is no baseline to compare it with".to_owned()),
-        incomparable(&judgement.incomparable),
         nothing(judgement),
         missing(judgement),
         expectations_missing(judgement),
         inconclusive(judgement),
         expectations_inconclusive(judgement),
     ];
-    let gaps = gaps.into_iter().flatten();
+    let gaps = incomparable(&judgement.incomparable).chain(gaps.into_iter().flatten());
     let mut gaps: Vec<String> = gaps.chain(judgement.gaps.iter().cloned()).collect();
     let outcome = match (failures.is_empty(), gaps.is_empty()) {
         (false, _) => VerdictOutcome::Failed,
@@ -105,12 +102,7 @@ fn shown(judgement: &Judgement) -> String {
             false => format!("{number} {name}"),
         }
     });
-    let mut told: Vec<String> = told.collect();
-    let skipped = judgement.expectations.iter();
-    match skipped.filter(|of| of.word == Word::Skipped).count() {
-        0 => {}
-        skipped => told.push(format!("{} skipped", counted(skipped, "expectation"))),
-    }
+    let told: Vec<String> = told.collect();
     let mut told = told.join(", ");
     let compared = || judgement.rows.iter().filter_map(|row| row.change());
     let pairs = compared().filter(|change| change.paired).count();
@@ -129,6 +121,15 @@ fn shown(judgement: &Judgement) -> String {
     match by_cpu.count() {
         0 => {}
         by_cpu => told += &format!(", {by_cpu} by CPU time"),
+    }
+    let mut demands: BTreeMap<Word, usize> = BTreeMap::new();
+    for of in &judgement.expectations {
+        *demands.entry(of.word).or_default() += 1;
+    }
+    if !demands.is_empty() {
+        let each = demands.into_iter();
+        let each = each.map(|(word, number)| format!("{number} {}", word.of_demand()));
+        told += &format!("; expectations: {}", each.collect::<Vec<_>>().join(", "));
     }
     if let Some(filter) = &judgement.head.filter {
         told += &format!("; {filter}");
@@ -181,33 +182,14 @@ fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
     reason.as_deref().unwrap_or(otherwise)
 }
 
-/// `1 case is`, `2 cases are`.
-fn are(number: usize, what: &str) -> String {
-    let verb = if number == 1 { "is" } else { "are" };
-    format!("{} {verb}", counted(number, what))
-}
-
 /// A wrong result, a crash or a hang is worse than anything that takes longer.
 fn errors(judgement: &Judgement) -> Option<String> {
-    let errors = rows(judgement, |row| row.word == Word::Error);
-    let first = errors.first()?;
-    let of_kind = |(fault, what)| {
-        let number = errors.iter().filter(|row| row.fault == fault).count();
-        (number > 0).then(|| format!("{number} {what}"))
-    };
-    let kinds = [
-        (Fault::WrongResult, "wrong"),
-        (Fault::Crash, "crashed"),
-        (Fault::Hang, "hung"),
-        (Fault::Failed, "failed by its worker's own word"),
-    ];
-    let each: Vec<String> = kinds.into_iter().filter_map(of_kind).collect();
+    let mut rows = judgement.rows.iter();
+    let first = rows.find(|row| row.word == Word::Error)?;
     Some(format!(
-        "{} failed ({}), first {}: {}",
-        counted(errors.len(), "case"),
-        each.join(", "),
+        "first error {}: {}",
         first.case,
-        or(&first.reason, UNKNOWN),
+        or(&first.reason, UNKNOWN)
     ))
 }
 
@@ -221,8 +203,7 @@ fn violated(judgement: &Judgement) -> Option<String> {
         (None, None) => String::new(),
     };
     Some(format!(
-        "{} violated, worst `{}`: {} {}{of}",
-        are(violated.len(), "expectation"),
+        "worst violated expectation `{}`: {} {}{of}",
         worst.name,
         worst.subject(),
         worst.sentence(),
@@ -233,47 +214,28 @@ fn violated(judgement: &Judgement) -> Option<String> {
 fn regressed(judgement: &Judgement) -> Option<String> {
     let regressed = rows(judgement, |row| row.regressed().next().is_some());
     let worst = worst(&regressed, ratio)?;
-    let compared = rows(judgement, |row| row.change().is_some());
-    let family = family(&regressed, &compared);
-    let family = family.map_or(String::new(), |family| format!(" ({family})"));
     let first = worst.regressed().next()?;
     let how = match first.metric {
         Metric::Device => format!("{} times as long", first.change.ratio.times()),
         _ => first.sentence(),
     };
-    Some(format!(
-        "{} of {} regressed{family}, worst {}: {how}",
-        regressed.len(),
-        counted(compared.len(), "case"),
-        worst.case,
-    ))
+    Some(format!("worst regression {}: {how}", worst.case))
 }
 
 /// Structures that changed as the suite does not allow.
 fn worse_structure(judgement: &Judgement) -> Option<String> {
-    let failed = rows(judgement, Row::fails_by_structure);
-    let first = failed.first()?;
+    let mut rows = judgement.rows.iter();
+    let first = rows.find(|row| row.fails_by_structure())?;
     let change = first.structure_at(Action::Fail).next()?;
-    let compared = rows(judgement, |row| row.structure.is_some());
-    Some(format!(
-        "{} of {} changed structure for the worse, first {}: {change}",
-        failed.len(),
-        counted(compared.len(), "case"),
-        first.case,
-    ))
+    Some(format!("first worse structure {}: {change}", first.case))
 }
 
-/// Hard facts in which the sides differ.
-pub fn incomparable(differences: &[Mismatch]) -> Option<String> {
-    let first = differences.first()?;
-    let more = match differences.len() - 1 {
-        0 => String::new(),
-        more => format!(", and {} more", counted(more, "difference")),
-    };
-    Some(format!(
-        "the two sides cannot be compared: {} is {} in the base and {} in the head{more}",
-        first.field, first.base, first.head
-    ))
+/// Hard facts in which the sides differ, a sentence each.
+pub fn incomparable(differences: &[Mismatch]) -> impl Iterator<Item = String> {
+    differences.iter().map(|of| {
+        let Mismatch { field, base, head } = of;
+        format!("not comparable: {field} {base} → {head}")
+    })
 }
 
 /// A run in which nothing could have gone wrong must not pass.
@@ -309,17 +271,13 @@ fn first_refusal(judgement: &Judgement) -> String {
 fn missing(judgement: &Judgement) -> Option<String> {
     let gone = |row: &Row| row.head.is_none() && another_suite(judgement);
     let missing = |row: &Row| row.word == Word::Missing && !gone(row) || lacks_structure(row);
-    let missing = rows(judgement, missing);
-    let first = missing.first()?;
+    let mut rows = judgement.rows.iter();
+    let first = rows.find(|row| missing(row))?;
     let why = match lacks_structure(first) {
         true => Uncounted::sentence(&first.uncounted).unwrap_or_default(),
         false => or(&first.reason, UNKNOWN).to_owned(),
     };
-    Some(format!(
-        "{} missing, first {}: {why}",
-        are(missing.len(), "case"),
-        first.case,
-    ))
+    Some(format!("first missing case {}: {why}", first.case))
 }
 
 /// True where nobody can say whether its structure is what it was.
@@ -337,10 +295,8 @@ fn another_suite(judgement: &Judgement) -> bool {
 fn expectations_missing(judgement: &Judgement) -> Option<String> {
     let open = expectations(judgement, |result| result.word == Word::Missing);
     let first = open.first()?;
-    let verb = if open.len() == 1 { "has" } else { "have" };
     Some(format!(
-        "{} {verb} no value, first `{}` on {}: {}",
-        counted(open.len(), "expectation"),
+        "first expectation without a value `{}` on {}: {}",
         first.name,
         first.subject(),
         or(&first.reason, UNKNOWN),
@@ -352,8 +308,7 @@ fn inconclusive(judgement: &Judgement) -> Option<String> {
     let open = rows(judgement, Row::may_be_worse);
     let worst = worst(&open, ratio)?;
     Some(format!(
-        "{} inconclusive and may be worse, worst {}: {}",
-        are(open.len(), "case"),
+        "worst inconclusive case {}: {}",
         worst.case,
         or(&worst.reason, UNKNOWN),
     ))
@@ -364,8 +319,7 @@ fn expectations_inconclusive(judgement: &Judgement) -> Option<String> {
     let open = expectations(judgement, |result| result.may_be_worse);
     let worst = worst(&open, ExpectationResult::excess)?;
     Some(format!(
-        "{} inconclusive, worst `{}`: {} {}: {}",
-        are(open.len(), "expectation"),
+        "worst inconclusive expectation `{}`: {} {}: {}",
         worst.name,
         worst.subject(),
         worst.sentence(),

@@ -69,14 +69,7 @@ fn annotations(report: &Report) -> Vec<Annotation> {
     let verdict = Annotation {
         level,
         title: format!("{}: {}", judgement.suite, judgement.verdict.outcome.text()),
-        message: match level {
-            "notice" => judgement.verdict.shown.clone(),
-            _ => {
-                let filter = judgement.head.filter.iter();
-                let reasons = judgement.verdict.reasons.iter().chain(filter);
-                reasons.cloned().collect::<Vec<_>>().join("; ")
-            }
-        },
+        message: judgement.verdict.sentences().join("; "),
     };
     let summary = SortedRows::new(judgement);
     let errors = summary.errors.iter().chain(&summary.regressed);

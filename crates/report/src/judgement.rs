@@ -6,13 +6,13 @@ use super::Report;
 use super::by_axes::by_axes;
 use super::document::{Block, Document, Table, TableRow, Tone};
 use super::labels::Labels;
-use super::summary::{SortedRows, evidence, interval, reproduce, tally_of};
+use super::summary::{SortedRows, evidence, interval, reproduce};
 use super::text::shorten;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::{Kind, Quantity};
 use regatta_judge::judgement::{
     Cause, ExpectationResult, Judgement, MetricRow, Mismatch, Row, SideSummary, Timing, Uncounted,
-    VerdictOutcome, Word,
+    VerdictOutcome,
 };
 use regatta_judge::spread::Spread;
 use regatta_worker::units::{Ratio, counted};
@@ -109,11 +109,6 @@ pub(crate) fn verdict(judgement: &Judgement) -> Document {
         VerdictOutcome::Failed => ("Failed", Tone::Bad),
         VerdictOutcome::Inconclusive => ("Inconclusive", Tone::Doubtful),
     };
-    let incomparable = judgement.incomparable.iter().map(|of| {
-        let Mismatch { field, base, head } = of;
-        format!("not comparable: {field} {base} → {head}")
-    });
-    let reasons = verdict.reasons.iter().cloned().chain(incomparable);
     let side = |name: &str, side: &SideSummary| {
         let revision = side.revision.as_deref().unwrap_or("no revision");
         format!(
@@ -137,7 +132,7 @@ pub(crate) fn verdict(judgement: &Judgement) -> Document {
         subject: judgement.suite.clone(),
         sentence: verdict.shown.clone(),
         summary: vec![
-            Block::list(reasons),
+            Block::list(verdict.reasons.iter().cloned()),
             Block::Text(sides.into_iter().flatten().collect()),
         ],
         ..Document::default()
@@ -451,19 +446,9 @@ fn by_variant(
 fn closing(judgement: &Judgement, summary: &SortedRows) -> Option<Block> {
     let rest = summary.rest_line();
     let rest = (!rest.is_empty()).then(|| format!("other cases: {rest}"));
-    let counts = counts(judgement.expectations.iter().map(|of| of.word));
     let notes = judgement.notes.iter().map(|note| format!("note: {note}"));
-    let lines = rest.into_iter().chain(counts);
-    let lines: Vec<String> = lines.chain(notes).collect();
+    let lines: Vec<String> = rest.into_iter().chain(notes).collect();
     (!lines.is_empty()).then_some(Block::Text(lines))
-}
-
-/// How many of all are met, and how many have each other word.
-fn counts(words: impl Iterator<Item = Word>) -> Option<String> {
-    let parts = tally_of(words).into_iter();
-    let parts = parts.map(|(word, count)| format!("{count} {}", word.of_demand()));
-    let parts: Vec<String> = parts.collect();
-    (!parts.is_empty()).then(|| format!("expectations: {}", parts.join(", ")))
 }
 
 /// A change in a column: `+12.3 %`, `2.01x`, `3.10x faster`.

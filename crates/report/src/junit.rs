@@ -93,12 +93,12 @@ fn verdict(verdict: &Verdict) -> Test {
         VerdictOutcome::Failed => Some("failure"),
         VerdictOutcome::Inconclusive => Some("error"),
     };
-    let reasons = &verdict.reasons;
+    let sentences = verdict.sentences();
     Test {
         class: "regatta".into(),
         name: "verdict".into(),
         time: None,
-        problem: element.map(|of| (of, "verdict", reasons.join("; "), reasons.join("\n"))),
+        problem: element.map(|of| (of, "verdict", sentences.join("; "), sentences.join("\n"))),
     }
 }
 
