@@ -18,7 +18,7 @@ use regatta_core::record::types::Run;
 use regatta_core::record::{baseline, run_file};
 use regatta_core::suite;
 use regatta_cuda::kernels::cache;
-use regatta_cuda::{Asked, Limits, Offer, Own};
+use regatta_cuda::{Asked, Limits, Offer, OwnKernels};
 use regatta_judge::{self as judge, Options, history, trace as traces};
 use regatta_measure::machine::{fingerprint, worker_record};
 use regatta_measure::versions::bisect::{
@@ -301,7 +301,7 @@ fn bisect(folder: &Path, data: &[u8]) {
 fn contract(folder: &Path, data: &[u8]) {
     let path = laid(folder, "attention.toml", data);
     let code = laid(folder, "attention.cu", b"");
-    let Ok(own) = Own::read("mine", &code, &path) else {
+    let Ok(own) = OwnKernels::read("mine", &code, &path) else {
         return;
     };
     for text in [

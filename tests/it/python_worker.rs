@@ -3,14 +3,13 @@
 //! `REGATTA_TEST_PYTHON` names an interpreter that has it; CI makes one from
 //! `python/requirements-jax-cpu.txt`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::common::Place;
 use regatta_core::record::types::Outcome;
 use regatta_measure::worker::host::WorkerProcess;
 use regatta_measure::worker::{Conversation, WorkerSpec};
-use regatta_worker::attention::reference::{Inputs, backward, forward};
+use regatta_worker::attention::reference::whole;
 use regatta_worker::attention::tolerance::{Expected, limit, probes_agree, results};
 use regatta_worker::attention::{Align, Direction, Layout, Mask, Params, Problem};
 use regatta_worker::protocol::{
@@ -173,20 +172,7 @@ fn on_three_sets(worker: &mut WorkerProcess, problem: &Problem) -> Measured {
 
 /// Holds the probes of the last timed call to regatta's own float64.
 fn agree(problem: &Problem, checked: &Checked) -> Result<(), String> {
-    let both = Problem {
-        direction: Direction::Both,
-        layout: Layout::Bshd,
-        ..problem.clone()
-    };
-    let inputs = Inputs::generate(&both, checked.seed).unwrap();
-    let exact = forward(&both, &inputs).unwrap();
-    let gradients = backward(&both, &inputs, &exact).unwrap();
-    let tensors = BTreeMap::from([
-        ("out", exact.out),
-        ("dq", gradients.dq),
-        ("dk", gradients.dk),
-        ("dv", gradients.dv),
-    ]);
+    let tensors = whole(problem, checked.seed).unwrap();
     for &(tensor, direction) in results(problem.direction) {
         let limit = limit(problem.dtype, false, direction);
         let probes = &checked.probes[tensor];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use regatta_worker::attention::Problem;
 use regatta_worker::attention::inputs::probe_indices;
-use regatta_worker::attention::reference::{Inputs, backward, forward};
+use regatta_worker::attention::reference::whole;
 use regatta_worker::attention::tolerance::results;
 use regatta_worker::protocol::{Checked, PROBES, Prepare, TensorError};
 use regatta_worker::serve::Refusal;
@@ -14,15 +14,7 @@ pub type Tensors = BTreeMap<&'static str, Vec<f64>>;
 
 pub fn tensors(problem: &Problem, seed: u64) -> Result<Tensors, Refusal> {
     let too_large = |error| Refusal::Failed(format!("{error}"));
-    let inputs = Inputs::generate(problem, seed).map_err(too_large)?;
-    let saved = forward(problem, &inputs).map_err(too_large)?;
-    let gradients = backward(problem, &inputs, &saved).map_err(too_large)?;
-    Ok(BTreeMap::from([
-        ("out", saved.out),
-        ("dq", gradients.dq),
-        ("dk", gradients.dk),
-        ("dv", gradients.dv),
-    ]))
+    whole(problem, seed).map_err(too_large)
 }
 
 /// Results as a worker answers them: what it says of their errors, and probes.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kernel::{CallBuffers, Geometry, Kernel, Tally};
+use super::kernel::{CallBuffers, CpuKernel, Geometry, Tally};
 use super::tensors::{HostTensor, OutOfMemory};
 use regatta_worker::attention::{Direction, Dtype, ParamValue, Problem, work};
 use regatta_worker::machine::Structure;
@@ -16,14 +16,14 @@ use regatta_worker::units::{Bytes, Nanoseconds};
 const CENSUS_CALLS: usize = 5;
 
 /// Makes the kernel of a variant for a request.
-pub type MakeKernel = fn(&Prepare, Geometry) -> Box<dyn Kernel>;
+pub type MakeKernel = fn(&Prepare, Geometry) -> Box<dyn CpuKernel>;
 
 /// A case made ready.
 pub struct CpuCase {
     problem: Problem,
     /// The seed of the first set of inputs; set `n` has this one and `n`.
     seed: u64,
-    kernel: Box<dyn Kernel>,
+    kernel: Box<dyn CpuKernel>,
     buffers: CallBuffers,
     /// Counts of timed calls, which nothing reads.
     tally: Tally,

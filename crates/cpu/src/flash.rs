@@ -6,7 +6,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::gemm::{self, Matrix, multiply};
-use super::kernel::{Geometry, GradientTensors, Kernel, Operands, SavedTensors, Tally, tiles};
+use super::kernel::{CpuKernel, Geometry, GradientTensors, Operands, SavedTensors, Tally, tiles};
 use super::softmax;
 use super::tile::{KEYS, QUERIES, QuerySide, attend};
 
@@ -125,7 +125,7 @@ impl Flash {
     }
 }
 
-impl Kernel for Flash {
+impl CpuKernel for Flash {
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
         let shape = &self.shape;
         let (out, lse) = (saved.out.writer(), saved.lse.writer());

@@ -10,7 +10,7 @@ use super::tensors::{HostTensor, OutOfMemory, Span, spans};
 use regatta_worker::attention::{Dtype, Layout, Mask, ParamValue, Problem, inputs};
 
 /// One implementation on one problem.
-pub trait Kernel: Send {
+pub trait CpuKernel: Send {
     /// Bytes it keeps between calls beside the caller's tensors.
     fn workspace_bytes(&self) -> u64 {
         0

@@ -76,10 +76,9 @@ fn variant(name: &str, summary: &str, kernel: MakeKernel) -> ProcessorVariant {
             summary: summary.to_owned(),
             dtypes: Dtype::ALL.to_vec(),
             directions: Direction::ALL.to_vec(),
-            projections: Vec::new(),
             parameters,
             stores_scores: name == "naive",
-            tf32: false,
+            ..VariantInfo::default()
         },
         prepare: Box::new(move |request: &Prepare| Ok(Box::new(CpuCase::new(request, kernel)?))),
     }

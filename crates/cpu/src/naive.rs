@@ -5,7 +5,7 @@ use std::f32::consts::LOG2_E;
 use rayon::prelude::*;
 
 use super::gemm::{self, Matrix, multiply};
-use super::kernel::{Geometry, GradientTensors, Kernel, Operands, SavedTensors, Tally, tiles};
+use super::kernel::{CpuKernel, Geometry, GradientTensors, Operands, SavedTensors, Tally, tiles};
 use super::softmax;
 use super::tensors::{OutOfMemory, filled};
 
@@ -115,7 +115,7 @@ fn attend(
     });
 }
 
-impl Kernel for Naive {
+impl CpuKernel for Naive {
     fn workspace_bytes(&self) -> u64 {
         let sequences = 0..self.shape.queries.len();
         let cells: u128 = sequences

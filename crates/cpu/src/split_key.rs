@@ -11,9 +11,9 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::gemm::{self, Matrix, multiply};
-use super::kernel::{Geometry, GradientTensors, Kernel, Operands, SavedTensors, Tally, tiles};
+use super::kernel::{CpuKernel, Geometry, GradientTensors, Operands, SavedTensors, Tally, tiles};
 use super::softmax;
-use super::tensors::{OutOfMemory, Writer, filled};
+use super::tensors::{OutOfMemory, RowWriter, filled};
 use super::tile::{KEYS, QUERIES, QuerySide, attend};
 use regatta_worker::attention::ParamValue;
 
@@ -152,7 +152,7 @@ impl Split {
 ///
 /// # Safety
 /// No other thread writes this sequence and head through these writers.
-unsafe fn merge(splits: &[Split], width: usize, out: &Writer, lse: &Writer) {
+unsafe fn merge(splits: &[Split], width: usize, out: &RowWriter, lse: &RowWriter) {
     let plane = splits[0].plane;
     let mut row = vec![0.0; width];
     for i in 0..splits[0].lse.len() {
@@ -183,7 +183,7 @@ fn add_scaled(sum: &mut [f32], factor: f32, values: &[f32]) {
     }
 }
 
-impl Kernel for SplitKey {
+impl CpuKernel for SplitKey {
     fn workspace_bytes(&self) -> u64 {
         let (d, dv) = (self.shape.d as u128, self.shape.dv as u128);
         let (heads, splits) = (self.shape.heads as u128, self.splits as u128);

@@ -168,8 +168,8 @@ impl HostTensor {
     }
 
     /// Lets several threads write rows of this tensor at once.
-    pub fn writer(&mut self) -> Writer<'_> {
-        Writer {
+    pub fn writer(&mut self) -> RowWriter<'_> {
+        RowWriter {
             target: self.storage.target(),
             shape: &self.shape,
             tensor: PhantomData,
@@ -189,7 +189,7 @@ fn each_plane(shape: &TensorShape, f: impl Fn(usize, usize) + Sync) {
 ///
 /// Rows of one task lie apart in memory (heads interleave), so that slices cannot
 /// express the division; the tasks' index ranges do.
-pub struct Writer<'a> {
+pub struct RowWriter<'a> {
     target: Target,
     shape: &'a TensorShape,
     tensor: PhantomData<&'a mut Storage>,
@@ -197,11 +197,11 @@ pub struct Writer<'a> {
 
 // SAFETY: a writer has the tensor to itself, and what it hands out to several
 // threads are stores whose callers promise that no two overlap.
-unsafe impl Sync for Writer<'_> {}
+unsafe impl Sync for RowWriter<'_> {}
 // SAFETY: as above; the pointer is into plain memory of no particular thread.
-unsafe impl Send for Writer<'_> {}
+unsafe impl Send for RowWriter<'_> {}
 
-impl Writer<'_> {
+impl RowWriter<'_> {
     /// Writes `rows` of one sequence and head from `values`, rounded to the
     /// storage type.
     ///

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::flash::Flash;
-use super::kernel::{GradientTensors, Kernel, Operands, SavedTensors, Tally};
+use super::kernel::{CpuKernel, GradientTensors, Operands, SavedTensors, Tally};
 use super::{variant, worker};
 use regatta_worker::attention::{
     Align, Direction, Dtype, Layout, Mask, ParamValue, Params, Problem, Varlen, tolerance,
@@ -239,7 +239,7 @@ struct Stale {
     called: [bool; 2],
 }
 
-impl Kernel for Stale {
+impl CpuKernel for Stale {
     fn forward(&mut self, x: &Operands, saved: &mut SavedTensors, tally: &Tally) {
         if !std::mem::replace(&mut self.called[0], true) {
             self.flash.forward(x, saved, tally);

@@ -10,11 +10,11 @@ use regatta_core::machine::{
 };
 use regatta_probe::census::{self, CallRecording, Recorded, RecordedOperation};
 use regatta_probe::counters::{CountedKernels, Counting};
-use regatta_probe::{Cache, Clock, Cuda, Settings};
+use regatta_probe::{CacheState, ClockSettings, Cuda, StreamClock};
 use regatta_worker::units::Nanoseconds;
 
 use super::case::CudaCase;
-use super::driver::Device;
+use super::driver::CudaDevice;
 use super::error::CudaError;
 
 /// Makes the call twice and gives the second: the first of a process changes how code is
@@ -22,13 +22,13 @@ use super::error::CudaError;
 ///
 /// # Errors
 /// No CUPTI, or a call that fails.
-pub fn record_call(device: &mut Device, case: &mut CudaCase) -> Result<Activity, CudaError> {
+pub fn record_call(device: &mut CudaDevice, case: &mut CudaCase) -> Result<Activity, CudaError> {
     recorded(device, case)?;
     let (recorded, host_ns) = recorded(device, case)?;
     Ok(activity(&recorded, host_ns))
 }
 
-fn recorded(device: &mut Device, case: &mut CudaCase) -> Result<(Recorded, u64), CudaError> {
+fn recorded(device: &mut CudaDevice, case: &mut CudaCase) -> Result<(Recorded, u64), CudaError> {
     device.synchronise()?;
     let mut recording = CallRecording::begin()?;
     let begin = Instant::now();
@@ -47,11 +47,11 @@ const RECORDED_CALLS: usize = 5;
 /// # Errors
 /// No CUPTI, the clock's, or a call that fails.
 pub fn record_samples(
-    clock: &mut Clock<Cuda>,
+    clock: &mut StreamClock<Cuda>,
     case: &mut CudaCase,
-    cache: Cache,
+    cache: CacheState,
 ) -> Result<Vec<RecordedCall>, CudaError> {
-    clock.configure(Settings::default())?;
+    clock.configure(ClockSettings::default())?;
     let mut found = Vec::new();
     // One more: the first recording of a process changes how code is loaded.
     for number in 0..=RECORDED_CALLS {
@@ -136,7 +136,7 @@ const COUNTED_CALLS: usize = 3;
 /// # Errors
 /// No CUPTI that counts, no permission, a call that fails, or kernels that were not counted.
 pub fn count_kernels(
-    device: &mut Device,
+    device: &mut CudaDevice,
     case: &mut CudaCase,
     metrics: &[String],
 ) -> Result<Vec<CountedCall>, CudaError> {

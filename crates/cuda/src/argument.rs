@@ -191,8 +191,10 @@ impl TensorMap {
 #[derive(Default)]
 pub struct ArgumentList {
     values: Vec<Box<dyn Any>>,
-    pointers: Vec<*mut c_void>,
-    sizes: Vec<usize>,
+    /// Where each argument lies.
+    pub pointers: Vec<*mut c_void>,
+    /// How many bytes each argument has.
+    pub sizes: Vec<usize>,
 }
 
 impl ArgumentList {
@@ -203,16 +205,6 @@ impl ArgumentList {
         self.values.push(boxed);
         self.sizes.push(size_of::<T>());
         self
-    }
-
-    /// How many bytes each argument has.
-    pub fn sizes(&self) -> &[usize] {
-        &self.sizes
-    }
-
-    /// Where each argument lies.
-    pub fn pointers(&mut self) -> &mut [*mut c_void] {
-        &mut self.pointers
     }
 }
 

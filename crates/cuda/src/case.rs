@@ -1,24 +1,24 @@
 //! A case on the device: its tensors, and the launches of one call.
 
 use std::collections::BTreeSet;
-use std::ffi::c_uint;
 use std::time::Instant;
 
-use cudarc::driver::result;
 use cudarc::driver::sys;
 
 use super::argument::{self, ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
-use super::driver::{Device, Function, Memory, NAN_IN_EVERY_TYPE};
-use super::error::{CudaError, checked};
-use super::plan::{Arguments, Given, Plan, Step};
+use super::driver::{CudaDevice, LoadedKernel, Memory, NAN_IN_EVERY_TYPE};
+use super::error::CudaError;
+use super::plan::{Arguments, Given, Plan, PlannedLaunch};
 use regatta_core::machine::{Launch, Structure};
 use regatta_worker::attention::{Direction, Problem};
 use regatta_worker::units::Nanoseconds;
 
 /// A case made ready: memory, inputs, and launches with everything bound.
 pub struct CudaCase {
-    problem: Problem,
-    plan: Plan,
+    /// What it computes.
+    pub problem: Problem,
+    /// What it launches.
+    pub plan: Plan,
     /// What kernels are told of it.
     pub figures: DeviceProblem,
     /// Poisoned before the first call: results, statistics, workspace.
@@ -33,29 +33,16 @@ pub struct CudaCase {
 /// A kernel launch with everything bound.
 struct BoundLaunch {
     name: String,
-    function: Function,
+    function: LoadedKernel,
     grid: [u32; 3],
     arguments: ArgumentList,
 }
 
 impl BoundLaunch {
     fn run(&mut self, stream: sys::CUstream) -> Result<(), CudaError> {
-        let [x, y, z] = self.grid;
-        let shape = self.function.shape;
-        let [across, down, deep] = shape.block;
-        // SAFETY: the function is loaded, its arguments are laid out as its file says, and
-        // the memory they point to lives as long as the case.
-        let launched = unsafe {
-            result::launch_kernel(
-                self.function.handle,
-                (x, y, z),
-                (across, down, deep),
-                shape.shared_bytes as c_uint,
-                stream,
-                self.arguments.pointers(),
-            )
-        };
-        checked("cuLaunchKernel", launched)
+        // SAFETY: the arguments are laid out as the kernel's file says, and the memory they
+        // point to lives as long as the case.
+        unsafe { self.function.launch(self.grid, stream, &mut self.arguments) }
     }
 
     fn record(&self) -> Launch {
@@ -112,14 +99,14 @@ impl CudaCase {
     ///
     /// # Errors
     /// When memory is short.
-    pub fn new(device: &Device, problem: &Problem, plan: Plan) -> Result<CudaCase, CudaError> {
+    pub fn new(device: &CudaDevice, problem: &Problem, plan: Plan) -> Result<CudaCase, CudaError> {
         let p = problem;
         let sizes = TensorSizes::new(p);
         let width = p.dtype.bytes();
         let (mut inputs, mut written) = (Vec::new(), Vec::new());
         let place = |kept: &mut Vec<Memory>, bytes: u64| -> Result<u64, CudaError> {
             let memory = device.allocate(bytes)?;
-            let pointer = memory.pointer();
+            let pointer = memory.pointer;
             kept.push(memory);
             Ok(pointer)
         };
@@ -147,7 +134,7 @@ impl CudaCase {
             inputs,
             forward: Vec::new(),
             backward: Vec::new(),
-            stream: device.stream(),
+            stream: device.stream,
         })
     }
 
@@ -157,7 +144,7 @@ impl CudaCase {
     ///
     /// # Errors
     /// A kernel that cannot be made or launched, or fails.
-    pub fn first_call(&mut self, device: &mut Device) -> Result<Nanoseconds, CudaError> {
+    pub fn first_call(&mut self, device: &mut CudaDevice) -> Result<Nanoseconds, CudaError> {
         for memory in &mut self.written {
             memory.fill(NAN_IN_EVERY_TYPE, self.stream)?;
         }
@@ -175,16 +162,17 @@ impl CudaCase {
         Ok(begin.elapsed().into())
     }
 
-    fn bound(&self, device: &mut Device, steps: &[Step]) -> Result<Vec<BoundLaunch>, CudaError> {
-        let bind = |step: &Step| {
+    fn bound(
+        &self,
+        device: &mut CudaDevice,
+        steps: &[PlannedLaunch],
+    ) -> Result<Vec<BoundLaunch>, CudaError> {
+        let bind = |step: &PlannedLaunch| {
             let function = device.function(step.code, &step.entry, step.shape)?;
             let arguments = self.arguments(&step.arguments)?;
             // Our own are held to their files by tests.
             if let Arguments::Listed(listed) = &step.arguments {
-                let listed = listed
-                    .iter()
-                    .copied()
-                    .zip(arguments.sizes().iter().copied());
+                let listed = listed.iter().copied().zip(arguments.sizes.iter().copied());
                 // SAFETY: the function is loaded.
                 if let Some(taken) = unsafe { argument::parameter_sizes(function.handle) } {
                     argument::check_parameters(&step.entry, &listed.collect::<Vec<_>>(), &taken)?;
@@ -320,20 +308,10 @@ impl CudaCase {
         images.join("-")
     }
 
-    /// What it computes.
-    pub fn problem(&self) -> &Problem {
-        &self.problem
-    }
-
-    /// What each parameter became.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
     /// Bytes of device memory that it holds.
     pub fn held_bytes(&self) -> u64 {
         let held = self.inputs.iter().chain(&self.written);
-        held.map(Memory::bytes).sum()
+        held.map(|memory| memory.bytes as u64).sum()
     }
 }
 

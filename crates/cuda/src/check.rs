@@ -8,7 +8,7 @@ use cudarc::driver::result;
 
 use super::argument::DeviceTensor;
 use super::case::{CudaCase, TensorSizes};
-use super::driver::{Device, Memory, NAN_IN_EVERY_TYPE, launch};
+use super::driver::{CudaDevice, Memory, NAN_IN_EVERY_TYPE, launch};
 use super::error::{CudaError, checked};
 use super::reference::{Extent, Heads, Reference, View};
 use crate::kernels::contract::contracts;
@@ -71,8 +71,8 @@ struct DifferenceArgument {
 ///
 /// # Errors
 /// The driver's, or the compiler's.
-pub fn write_inputs(device: &mut Device, case: &CudaCase, seed: u64) -> Result<(), CudaError> {
-    let (p, figures) = (case.problem().clone(), case.figures);
+pub fn write_inputs(device: &mut CudaDevice, case: &CudaCase, seed: u64) -> Result<(), CudaError> {
+    let (p, figures) = (case.problem.clone(), case.figures);
     let mut inputs = vec![
         (Tensor::Q, figures.q, p.seq_q, p.heads, p.head_dim),
         (Tensor::K, figures.k, p.seq_k, p.kv_heads, p.head_dim),
@@ -96,7 +96,7 @@ pub fn write_inputs(device: &mut Device, case: &CudaCase, seed: u64) -> Result<(
 
 /// The results of a case, in the protocol's order.
 fn results(case: &CudaCase) -> Vec<ShapedTensor> {
-    let (p, figures) = (case.problem(), &case.figures);
+    let (p, figures) = (&case.problem, &case.figures);
     let queries = |name, tensor, dim| ShapedTensor {
         name,
         heads: Heads::Query,
@@ -137,12 +137,12 @@ pub struct ComparedResult {
 /// # Errors
 /// The driver's.
 pub fn compare(
-    device: &mut Device,
+    device: &mut CudaDevice,
     case: &CudaCase,
     reference: &Reference,
     draw: Option<u64>,
 ) -> Result<Vec<ComparedResult>, CudaError> {
-    let p = case.problem();
+    let p = &case.problem;
     let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
     let mut found = Vec::new();
     for result in results(case) {
@@ -166,7 +166,7 @@ pub fn compare(
 
 /// The sums over one part of a result.
 fn difference(
-    device: &mut Device,
+    device: &mut CudaDevice,
     dtype: Dtype,
     result: &ShapedTensor,
     reference: u64,
@@ -175,23 +175,23 @@ fn difference(
     let difference = DifferenceArgument {
         result: result.tensor,
         reference,
-        partials: partials.pointer(),
+        partials: partials.pointer,
         shape: result.shape.map(|n| n as i32),
     };
     // A comparison that did not happen must not look like one that found nothing.
-    partials.fill(NAN_IN_EVERY_TYPE, device.stream())?;
+    partials.fill(NAN_IN_EVERY_TYPE, device.stream)?;
     let kernel = &contracts().reference.difference;
     let grid = [BLOCKS, 1, 1];
     launch(device, kernel, dtype, grid, difference, None)?;
     device.synchronise()?;
-    let partials: Vec<f64> = partials.read(0, BLOCKS as usize * 4)?;
+    let partials: Vec<f64> = partials.read(BLOCKS as usize * 4)?;
     Ok(added(&partials, elements(result)))
 }
 
 /// Whether all of a result is finite, by comparisons of an eighth of it at a time with
 /// zeros: they count what is not finite.
 fn all_finite(
-    device: &mut Device,
+    device: &mut CudaDevice,
     p: &Problem,
     result: &ShapedTensor,
     partials: &mut Memory,
@@ -202,9 +202,9 @@ fn all_finite(
     let parts: Vec<ShapedTensor> = parts.collect();
     let largest = parts.iter().map(elements).max().unwrap_or(0);
     let mut zeros = device.allocate(8 * largest)?;
-    zeros.fill(0, device.stream())?;
+    zeros.fill(0, device.stream)?;
     for part in &parts {
-        if !difference(device, p.dtype, part, zeros.pointer(), partials)?.finite {
+        if !difference(device, p.dtype, part, zeros.pointer, partials)?.finite {
             return Ok(false);
         }
     }

@@ -10,23 +10,24 @@ use regatta_worker::attention::Dtype;
 
 use super::argument::{ArgumentList, ReferencePointers};
 use super::error::{CudaError, checked};
-use super::plan::{Code, Limits, Shape};
+use super::plan::{Code, Limits};
 use crate::kernels::arch::Arch;
 use crate::kernels::compile::{self, Compiler, Image};
-use crate::kernels::contract::Kernel;
-use crate::kernels::source::Source;
+use crate::kernels::contract::{BlockShape, Kernel};
+use crate::kernels::source::KernelSource;
 
 /// Device 0 as CUDA counts, in its primary context, and one stream.
-pub struct Device {
+pub struct CudaDevice {
     device: sys::CUdevice,
-    stream: sys::CUstream,
+    /// Everything runs on it.
+    pub stream: sys::CUstream,
     arch: Arch,
     compiler: Compiler,
     /// What plans depend on.
     pub limits: Limits,
     /// Of `Code::Own`.
-    own: Option<Source>,
-    functions: HashMap<(Code, String, Shape), Function>,
+    own: Option<KernelSource>,
+    functions: HashMap<(Code, String, BlockShape), LoadedKernel>,
     modules: HashMap<Code, Module>,
 }
 
@@ -41,10 +42,10 @@ struct Module {
 
 /// An entry point, loaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Function {
+pub struct LoadedKernel {
     pub(super) handle: sys::CUfunction,
     /// How its blocks are launched.
-    pub shape: Shape,
+    pub shape: BlockShape,
     /// Registers of a thread.
     pub registers: u32,
     /// Static shared memory of a block in bytes.
@@ -57,12 +58,42 @@ pub struct Function {
     pub code: u32,
 }
 
-impl Device {
+impl LoadedKernel {
+    /// Queues a launch.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// The arguments are laid out as the kernel's file says; what they point to is alive.
+    pub unsafe fn launch(
+        &self,
+        [x, y, z]: [u32; 3],
+        stream: sys::CUstream,
+        arguments: &mut ArgumentList,
+    ) -> Result<(), CudaError> {
+        let [across, down, deep] = self.shape.block;
+        // SAFETY: the function is loaded; the rest is demanded.
+        let launched = unsafe {
+            result::launch_kernel(
+                self.handle,
+                (x, y, z),
+                (across, down, deep),
+                self.shape.shared_bytes as c_uint,
+                stream,
+                &mut arguments.pointers,
+            )
+        };
+        checked("cuLaunchKernel", launched)
+    }
+}
+
+impl CudaDevice {
     /// Opens the device; `own` is the file of [`Code::Own`].
     ///
     /// # Errors
     /// No driver, no device, or one that does not answer.
-    pub fn open(compiler: Compiler, own: Option<Source>) -> Result<Device, CudaError> {
+    pub fn open(compiler: Compiler, own: Option<KernelSource>) -> Result<CudaDevice, CudaError> {
         // Asked first: without a driver every other function of cudarc panics.
         // SAFETY: only opens a library, as every CUDA program does.
         if !unsafe { sys::is_culib_present() } {
@@ -93,7 +124,7 @@ impl Device {
             l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
             shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         };
-        Ok(Device {
+        Ok(CudaDevice {
             device,
             stream,
             arch: Arch::of_device(limits.capability.0, limits.capability.1),
@@ -103,11 +134,6 @@ impl Device {
             functions: HashMap::new(),
             modules: HashMap::new(),
         })
-    }
-
-    /// The stream that everything runs on.
-    pub fn stream(&self) -> sys::CUstream {
-        self.stream
     }
 
     /// Its marketing name.
@@ -187,8 +213,8 @@ impl Device {
         &mut self,
         file: Code,
         entry: &str,
-        shape: Shape,
-    ) -> Result<Function, CudaError> {
+        shape: BlockShape,
+    ) -> Result<LoadedKernel, CudaError> {
         let key = (file, entry.to_owned(), shape);
         if let Some(function) = self.functions.get(&key) {
             return Ok(*function);
@@ -268,7 +294,11 @@ fn attribute_of(device: sys::CUdevice, attribute: CUdevice_attribute) -> Result<
 ///
 /// # Safety
 /// The function is loaded.
-unsafe fn loaded(handle: sys::CUfunction, shape: Shape, code: u32) -> Result<Function, CudaError> {
+unsafe fn loaded(
+    handle: sys::CUfunction,
+    shape: BlockShape,
+    code: u32,
+) -> Result<LoadedKernel, CudaError> {
     use CUfunction_attribute as A;
     // SAFETY: as demanded.
     unsafe {
@@ -288,7 +318,7 @@ unsafe fn loaded(handle: sys::CUfunction, shape: Shape, code: u32) -> Result<Fun
             shape.threads() as c_int,
             shape.shared_bytes as usize,
         );
-        Ok(Function {
+        Ok(LoadedKernel {
             code,
             handle,
             shape,
@@ -307,21 +337,13 @@ pub const NAN_IN_EVERY_TYPE: u8 = 0xFF;
 /// Device memory, freed when dropped.
 #[derive(Debug)]
 pub struct Memory {
-    pub(super) pointer: sys::CUdeviceptr,
-    pub(super) bytes: usize,
+    /// Where it starts, as kernels are told.
+    pub pointer: sys::CUdeviceptr,
+    /// Its size in bytes.
+    pub bytes: usize,
 }
 
 impl Memory {
-    /// Where it starts, as kernels are told.
-    pub fn pointer(&self) -> u64 {
-        self.pointer
-    }
-
-    /// Its size.
-    pub fn bytes(&self) -> u64 {
-        self.bytes as u64
-    }
-
     /// Writes one byte everywhere.
     ///
     /// # Errors
@@ -336,13 +358,13 @@ impl Memory {
     ///
     /// # Errors
     /// The driver's.
-    pub fn read<T: Copy + Default>(&self, from: u64, count: usize) -> Result<Vec<T>, CudaError> {
+    pub fn read<T: Copy + Default>(&self, count: usize) -> Result<Vec<T>, CudaError> {
         let mut values = vec![T::default(); count];
-        let end = from as usize + size_of_val(values.as_slice());
-        assert!(end <= self.bytes, "reads beyond device memory");
+        let size = size_of_val(values.as_slice());
+        assert!(size <= self.bytes, "reads beyond device memory");
         // SAFETY: inside the memory, as just checked; any bits are a T for the number
         // types this is used with.
-        let read = unsafe { result::memcpy_dtoh_sync(&mut values, self.pointer + from) };
+        let read = unsafe { result::memcpy_dtoh_sync(&mut values, self.pointer) };
         checked("cuMemcpyDtoH", read)?;
         Ok(values)
     }
@@ -360,7 +382,7 @@ impl Drop for Memory {
 /// # Errors
 /// The driver's, or the compiler's.
 pub fn launch<T: Copy + 'static>(
-    device: &mut Device,
+    device: &mut CudaDevice,
     kernel: &Kernel,
     dtype: Dtype,
     grid: [u32; 3],
@@ -368,25 +390,12 @@ pub fn launch<T: Copy + 'static>(
     second: Option<ReferencePointers>,
 ) -> Result<(), CudaError> {
     let entry = kernel.entry(dtype.name(), kernel.tile());
-    let shape = Shape::along_x(kernel.tile().block());
-    let function = device.function(Code::Ours(kernel.file), &entry, shape)?;
+    let function = device.function(Code::Ours(kernel.file), &entry, kernel.tile().block())?;
     let mut arguments = ArgumentList::default().push(argument);
     if let Some(results) = second {
         arguments = arguments.push(results);
     }
-    let [x, y, z] = grid;
-    let [across, down, deep] = shape.block;
     // SAFETY: the arguments are laid out as the kernel's file says, and the driver copies
     // them before it returns; the memory they point to is alive until the next wait.
-    let launched = unsafe {
-        result::launch_kernel(
-            function.handle,
-            (x, y, z),
-            (across, down, deep),
-            shape.shared_bytes as c_uint,
-            device.stream(),
-            arguments.pointers(),
-        )
-    };
-    checked("cuLaunchKernel", launched)
+    unsafe { function.launch(grid, device.stream, &mut arguments) }
 }

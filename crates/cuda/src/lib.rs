@@ -17,7 +17,7 @@ mod reference;
 mod samples;
 mod worker;
 
-pub use own::{Own, source};
+pub use own::{OwnKernels, source};
 pub use plan::{Asked, Limits, Offer};
 pub use worker::CudaWorker;
 

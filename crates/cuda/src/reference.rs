@@ -8,7 +8,7 @@ use regatta_worker::attention::reference::checked_runs;
 
 use super::argument::{DeviceProblem, DeviceTensor, ReferencePointers};
 use super::case::{CudaCase, TensorSizes};
-use super::driver::{Device, Memory, launch};
+use super::driver::{CudaDevice, Memory, launch};
 use super::error::CudaError;
 use crate::kernels::contract::{Kernel, contracts};
 
@@ -59,12 +59,12 @@ impl Reference {
     /// # Errors
     /// Short memory, the compiler's, the driver's.
     pub fn compute(
-        device: &mut Device,
+        device: &mut CudaDevice,
         case: &CudaCase,
         seed: u64,
         extent: Extent,
     ) -> Result<Reference, CudaError> {
-        let p = case.problem();
+        let p = &case.problem;
         let mut memory = Vec::new();
         let mut views = Vec::new();
         for view in extent.views(p) {
@@ -91,20 +91,20 @@ impl Reference {
 
     /// Bytes of device memory that it holds.
     pub fn held_bytes(&self) -> u64 {
-        self.memory.iter().map(Memory::bytes).sum()
+        self.memory.iter().map(|memory| memory.bytes as u64).sum()
     }
 }
 
 /// Memory for the results of a problem.
 fn placed(
-    device: &Device,
+    device: &CudaDevice,
     problem: &Problem,
     memory: &mut Vec<Memory>,
 ) -> Result<ReferencePointers, CudaError> {
     let sizes = TensorSizes::new(problem);
     let mut place = |elements: u64| -> Result<u64, CudaError> {
         let doubles = device.allocate(8 * elements)?;
-        let pointer = doubles.pointer();
+        let pointer = doubles.pointer;
         memory.push(doubles);
         Ok(pointer)
     };
@@ -124,7 +124,7 @@ fn placed(
 
 /// Queues the reference's kernels.
 fn computed(
-    device: &mut Device,
+    device: &mut CudaDevice,
     problem: &Problem,
     figures: DeviceProblem,
     results: ReferencePointers,

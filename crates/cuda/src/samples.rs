@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use regatta_probe::{Cache as ProbeCache, Capture, Clock, Cuda, Sample, TimedDevice as _};
+use regatta_probe::{CacheState, Capture, Cuda, Sample, StreamClock, TimedDevice as _};
 
 use super::case::CudaCase;
 use super::check;
-use super::driver::Device;
+use super::driver::CudaDevice;
 use super::error::CudaError;
 use regatta_worker::attention::Direction;
 use regatta_worker::protocol::{Cache, Measure};
@@ -14,19 +14,19 @@ use regatta_worker::sets::{self, NextSample, Rotation};
 
 /// Makes a set of inputs at the addresses that they have, and the forward before a gradient that
 /// is timed alone; the device is idle after.
-fn change(device: &mut Device, case: &mut CudaCase, seed: u64) -> Result<(), CudaError> {
+fn change(device: &mut CudaDevice, case: &mut CudaCase, seed: u64) -> Result<(), CudaError> {
     check::write_inputs(device, case, seed)?;
-    if case.problem().direction == Direction::Backward {
+    if case.problem.direction == Direction::Backward {
         case.forward_before()?;
     }
     device.synchronise()
 }
 
 /// The protocol's word for what stands in the cache, as the clock has it.
-pub fn cache(asked: Cache) -> ProbeCache {
+pub fn cache(asked: Cache) -> CacheState {
     match asked {
-        Cache::Cold => ProbeCache::Cold,
-        Cache::Hot => ProbeCache::Hot,
+        Cache::Cold => CacheState::Cold,
+        Cache::Hot => CacheState::Hot,
     }
 }
 
@@ -50,7 +50,10 @@ pub struct TakenSamples {
 /// nothing in the time waits for the device; that is waited for after it. The kernel reads and
 /// writes no memory, so caches stay as they were, and each sample's run-up launches it just
 /// before its gate opens: it is loaded, and the next sample finds nothing new.
-fn host_reference(clock: &mut Clock<Cuda>, device: &Device) -> Result<Option<f64>, CudaError> {
+fn host_reference(
+    clock: &mut StreamClock<Cuda>,
+    device: &CudaDevice,
+) -> Result<Option<f64>, CudaError> {
     let begin = Instant::now();
     for _ in 0..REFERENCE_LAUNCHES {
         if !clock.device().null_kernel()? {
@@ -71,8 +74,8 @@ fn host_reference(clock: &mut Clock<Cuda>, device: &Device) -> Result<Option<f64
 /// # Errors
 /// The clock's, the call's, the driver's.
 pub fn take(
-    clock: &mut Clock<Cuda>,
-    device: &mut Device,
+    clock: &mut StreamClock<Cuda>,
+    device: &mut CudaDevice,
     case: &mut CudaCase,
     request: &Measure,
     mut inputs: Option<(&mut Rotation, u64)>,

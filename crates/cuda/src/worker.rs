@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use regatta_core::machine::{Activity, CountedCall, RecordedCall, Structure};
-use regatta_probe::{Cache as ProbeCache, Clock, Cuda, Settings};
-use regatta_worker::attention::Problem;
+use regatta_probe::{CacheState, ClockSettings, Cuda, StreamClock};
 use regatta_worker::protocol::{
     self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare,
     Prepared, TensorError,
@@ -16,13 +15,13 @@ use regatta_worker::units::{Bytes, quantities};
 use super::activity;
 use super::case::{self, CudaCase};
 use super::check::{self, ComparedResult};
-use super::driver::Device;
+use super::driver::CudaDevice;
 use super::error::CudaError;
 use super::plan::{Asked, Offer, Ours};
 use super::reference::{Extent, Reference, reference_bytes};
 use super::samples::{self, TakenSamples};
 use crate::kernels::compile::Compiler;
-use crate::kernels::source::Source;
+use crate::kernels::source::KernelSource;
 
 /// Names the compiler, `nvrtc` (default) or `nvcc`; set in a suite's environment.
 const COMPILER: &str = "REGATTA_COMPILER";
@@ -45,10 +44,10 @@ struct OpenDevice {
     /// From which its probes and planes are drawn.
     draw: Option<u64>,
     /// How its last samples were taken, where single calls of it can be recorded so.
-    timed: Option<ProbeCache>,
+    timed: Option<CacheState>,
     references: Vec<Reference>,
-    clock: Clock<Cuda>,
-    device: Device,
+    clock: StreamClock<Cuda>,
+    device: CudaDevice,
 }
 
 impl CudaWorker {
@@ -75,15 +74,15 @@ impl Default for CudaWorker {
 }
 
 impl OpenDevice {
-    fn new(own: Option<Source>) -> Result<OpenDevice, Refusal> {
+    fn new(own: Option<KernelSource>) -> Result<OpenDevice, Refusal> {
         let asked = std::env::var(COMPILER).ok().filter(|word| !word.is_empty());
         let compiler = asked.map_or(Ok(Compiler::default()), |word| word.parse());
         let compiler = compiler.map_err(|error| Refusal::Failed(format!("{COMPILER}: {error}")))?;
-        let device = Device::open(compiler, own).map_err(refusal)?;
+        let device = CudaDevice::open(compiler, own).map_err(refusal)?;
         // SAFETY: the stream lives as long as the device, which is dropped after.
-        let timed = unsafe { Cuda::open(0, device.stream().cast()) };
+        let timed = unsafe { Cuda::open(0, device.stream.cast()) };
         let mut clock = timed
-            .and_then(|timed| Clock::new(timed, Settings::default()))
+            .and_then(|timed| StreamClock::new(timed, ClockSettings::default()))
             .map_err(|error| refusal(error.into()))?;
         clock.calibrate().map_err(|error| refusal(error.into()))?;
         Ok(OpenDevice {
@@ -121,7 +120,7 @@ impl OpenDevice {
         let prepared = Prepared {
             tuned: Vec::new(),
             first_call_parts: None,
-            effective: case.plan().effective.clone(),
+            effective: case.plan.effective.clone(),
             errors,
             probes,
             draw: request.draw,
@@ -142,7 +141,7 @@ impl OpenDevice {
         seed: u64,
         extent: Extent,
     ) -> Result<Reference, Refusal> {
-        let mine = |kept: &Reference| kept.is_of(case.problem(), seed, extent);
+        let mine = |kept: &Reference| kept.is_of(&case.problem, seed, extent);
         match self.references.iter().position(mine) {
             Some(at) => Ok(self.references.remove(at)),
             None => Reference::compute(&mut self.device, case, seed, extent).map_err(refusal),
@@ -159,7 +158,7 @@ impl OpenDevice {
 
     fn checked(&mut self, case: &CudaCase) -> Result<Checked, Refusal> {
         let seed = self.seed.wrapping_add(sets::LAST.into());
-        let problem: &Problem = case.problem();
+        let problem = &case.problem;
         let part = Extent::Part(self.draw.unwrap_or(0));
         let needed = reference_bytes(problem, part) + check::finite_bytes(problem);
         self.make_room(needed)?;
@@ -214,7 +213,7 @@ impl OpenDevice {
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
         let case = self.case.as_mut().ok_or_else(no_case)?;
         self.clock
-            .configure(Settings::default())
+            .configure(ClockSettings::default())
             .map_err(|error| refusal(error.into()))?;
         let device = &mut self.device;
         let mut rotation = Rotation::new(self.input_sets);

@@ -13,7 +13,7 @@ use crate::worker::WorkerSpec;
 use regatta_core::record::identity::{Identity, WorkerIdentity, is_kept, is_of_session};
 use regatta_core::record::types::{Fingerprint, WorkerRecord};
 use regatta_core::secrets;
-use regatta_cuda::kernels::source::Source;
+use regatta_cuda::kernels::source::KernelSource;
 use regatta_worker::protocol::{Device, DeviceKind, Hello};
 
 /// The fingerprint of a machine whose workers introduced themselves so.
@@ -289,7 +289,7 @@ fn beside(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.to_owned()];
     // A kernel's tiles and loops are in its headers as often as not.
     if ending == "cu" {
-        found.extend(Source::included_files(path));
+        found.extend(KernelSource::included_files(path));
     }
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let others = entries

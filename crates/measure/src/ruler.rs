@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use regatta_probe::sample::EMPTY_KERNEL_NS;
-use regatta_probe::{Cache, Clock, Cuda, Settings};
+use regatta_probe::{CacheState, ClockSettings, Cuda, StreamClock};
 
 use super::machine;
 use regatta_core::record::side::median;
@@ -64,10 +64,10 @@ pub fn gpu() -> Result<(String, Vec<ClockReading>), regatta_probe::Error> {
     // SAFETY: the null stream is always there.
     let device = unsafe { Cuda::open(0, std::ptr::null_mut())? };
     let (name, step) = (device.name()?, device.timer_step_ns()?);
-    let mut clock = Clock::new(device, Settings::default())?;
+    let mut clock = StreamClock::new(device, ClockSettings::default())?;
     let cost = Nanoseconds(clock.calibrate()?.cost_ns);
     let readings = readings(&LENGTHS, Nanoseconds(EMPTY_KERNEL_NS), &mut |ns| {
-        let sample = clock.sample(Cache::Cold, |device| device.spin(ns))?;
+        let sample = clock.sample(CacheState::Cold, |device| device.spin(ns))?;
         Ok::<Nanoseconds, regatta_probe::Error>(Nanoseconds(sample.device_ns))
     })?;
     let what = format!(

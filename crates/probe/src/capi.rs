@@ -37,10 +37,10 @@
 use crate::Error;
 use crate::Result;
 use crate::VERSION;
-use crate::clock::{Begun, Clock, TimedDevice};
+use crate::clock::{Begun, StreamClock, TimedDevice};
 use crate::cuda::Cuda;
 use crate::error::entry;
-use crate::sample::{Cache, Sample, Settings};
+use crate::sample::{CacheState, ClockSettings, Sample};
 use crate::xla::Awaited;
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct Probe {
     // Dropped first: these are about the clock's event and gate.
     pub(crate) awaited: Option<Awaited>,
     pub(crate) begun: Option<Begun>,
-    pub(crate) clock: Clock<Cuda>,
+    pub(crate) clock: StreamClock<Cuda>,
 }
 
 pub(crate) fn missing(what: &str) -> Error {
@@ -86,8 +86,12 @@ pub(crate) fn flags(sample: &Sample) -> u32 {
     if sample.synchronised { SYNCHRONISED } else { 0 }
 }
 
-pub(crate) fn cache(cold: c_int) -> Cache {
-    if cold == 0 { Cache::Hot } else { Cache::Cold }
+pub(crate) fn cache(cold: c_int) -> CacheState {
+    if cold == 0 {
+        CacheState::Hot
+    } else {
+        CacheState::Cold
+    }
 }
 
 /// `regatta_probe_state_t`.
@@ -128,7 +132,7 @@ pub unsafe extern "C" fn regatta_probe_open(
         }
         // SAFETY: the caller's.
         let device = unsafe { Cuda::open(ordinal, stream)? };
-        let mut clock = Clock::new(device, Settings::default())?;
+        let mut clock = StreamClock::new(device, ClockSettings::default())?;
         clock.calibrate()?;
         let probe = Box::new(Probe {
             awaited: None,
@@ -156,7 +160,7 @@ pub unsafe extern "C" fn regatta_probe_close(probe: *mut Probe) {
     });
 }
 
-/// How later samples are taken; see [`Settings`].
+/// How later samples are taken; see [`ClockSettings`].
 ///
 /// # Safety
 /// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
@@ -176,7 +180,7 @@ pub unsafe extern "C" fn regatta_probe_configure(
             let limit = Duration::try_from_secs_f64(limit_ms / 1e3)
                 .map_err(|error| Error::Argument(format!("limit_ms is {limit_ms}: {error}")))?;
             probe.begun = None;
-            probe.clock.configure(Settings {
+            probe.clock.configure(ClockSettings {
                 calls_per_sample,
                 clock_every,
                 run_up,

@@ -4,7 +4,7 @@
 //! synchronise                      nothing is under way
 //! flush L2 (cold) or not (hot)
 //! close the gate                   the stream, after the flush, waits for the host
-//! queue the run-up                 kernels that do nothing: `Settings::run_up`
+//! queue the run-up                 kernels that do nothing: `ClockSettings::run_up`
 //! record the start event
 //! wait until the flush is done     the device is idle, the flush is not timed
 //!   host clock                     host time begins
@@ -17,7 +17,7 @@
 //! subtract what measuring costs    see `Calibration`
 //! ```
 //!
-//! Without `Settings::ahead` the flush is waited for before the gate is closed.
+//! Without `ClockSettings::ahead` the flush is waited for before the gate is closed.
 //!
 //! Without the gate the device would sit between start and stop waiting for the host
 //! to launch, and a kernel of 5 µs would read 20 (nvbench#184 saw 10 to 30 µs).
@@ -26,7 +26,7 @@
 use crate::Error;
 use crate::Result;
 use crate::gate::{ClosedGate, TicketWord, Watchdog};
-use crate::sample::{Cache, Calibration, EMPTY_KERNEL_NS, Sample, Settings};
+use crate::sample::{CacheState, Calibration, ClockSettings, EMPTY_KERNEL_NS, Sample};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,11 +71,11 @@ pub trait TimedDevice {
 const CALIBRATION_READINGS: usize = 50;
 
 /// Times calls on a device.
-pub struct Clock<D: TimedDevice> {
+pub struct StreamClock<D: TimedDevice> {
     // Dropped before the device: it writes to the device's word.
     watchdog: Watchdog,
     device: D,
-    settings: Settings,
+    settings: ClockSettings,
     calibration: Calibration,
     ticket: u32,
     samples: u32,
@@ -87,12 +87,12 @@ pub struct Begun {
     host_ns: u64,
 }
 
-impl<D: TimedDevice> Clock<D> {
+impl<D: TimedDevice> StreamClock<D> {
     /// A clock that is not calibrated yet: it subtracts nothing.
     ///
     /// # Errors
     /// A setting out of range, or no thread for the watchdog.
-    pub fn new(device: D, settings: Settings) -> Result<Self> {
+    pub fn new(device: D, settings: ClockSettings) -> Result<Self> {
         Ok(Self {
             watchdog: start_watchdog(&device, &settings)?,
             device,
@@ -106,8 +106,8 @@ impl<D: TimedDevice> Clock<D> {
     /// Changes how later samples are taken.
     ///
     /// # Errors
-    /// As [`Clock::new`]; the settings are then as before.
-    pub fn configure(&mut self, settings: Settings) -> Result<()> {
+    /// As [`StreamClock::new`]; the settings are then as before.
+    pub fn configure(&mut self, settings: ClockSettings) -> Result<()> {
         self.watchdog = start_watchdog(&self.device, &settings)?;
         self.settings = settings;
         Ok(())
@@ -118,13 +118,13 @@ impl<D: TimedDevice> Clock<D> {
     ///
     /// # Errors
     /// The device's; the gate is then open.
-    pub fn begin(&mut self, cache: Cache) -> Result<Begun> {
-        let ahead = cache == Cache::Cold && self.settings.ahead;
+    pub fn begin(&mut self, cache: CacheState) -> Result<Begun> {
+        let ahead = cache == CacheState::Cold && self.settings.ahead;
         if ahead {
             // What is still under way, such as a warm-up, must not use up the gate's time.
             self.device.synchronise()?;
         }
-        if cache == Cache::Cold {
+        if cache == CacheState::Cold {
             self.device.flush()?;
         }
         if ahead {
@@ -158,11 +158,11 @@ impl<D: TimedDevice> Clock<D> {
         Ok(self.of_one_call(raw))
     }
 
-    /// As [`Clock::end`], where whoever queued the work has also queued the stop event,
+    /// As [`StreamClock::end`], where whoever queued the work has also queued the stop event,
     /// right behind it: at `queued_ns` by the host's clock.
     ///
     /// # Errors
-    /// As [`Clock::end`].
+    /// As [`StreamClock::end`].
     pub fn end_queued(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
         let raw = self.read(begun, queued_ns)?;
         Ok(self.of_one_call(raw))
@@ -208,7 +208,7 @@ impl<D: TimedDevice> Clock<D> {
     /// in any case.
     pub fn sample(
         &mut self,
-        cache: Cache,
+        cache: CacheState,
         mut call: impl FnMut(&mut D) -> Result<()>,
     ) -> Result<Sample> {
         let begun = self.begin(cache)?;
@@ -243,7 +243,7 @@ impl<D: TimedDevice> Clock<D> {
     fn mean_raw(&mut self, mut call: impl FnMut(&mut D) -> Result<()>) -> Result<f64> {
         let mut readings = Vec::with_capacity(CALIBRATION_READINGS);
         for _ in 0..CALIBRATION_READINGS {
-            let begun = self.begin(Cache::Hot)?;
+            let begun = self.begin(CacheState::Hot)?;
             call(&mut self.device)?;
             readings.push(self.end_raw(begun)?.device_ns);
         }
@@ -259,7 +259,7 @@ impl<D: TimedDevice> Clock<D> {
     }
 }
 
-fn start_watchdog(device: &impl TimedDevice, settings: &Settings) -> Result<Watchdog> {
+fn start_watchdog(device: &impl TimedDevice, settings: &ClockSettings) -> Result<Watchdog> {
     if settings.calls_per_sample == 0 {
         return Err(Error::Argument("calls_per_sample is 0".to_owned()));
     }

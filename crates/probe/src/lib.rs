@@ -24,11 +24,11 @@ pub mod sample;
 mod tests;
 pub mod xla;
 
-pub use clock::{Begun, Clock, Mark, TimedDevice};
+pub use clock::{Begun, Mark, StreamClock, TimedDevice};
 pub use cuda::{Cuda, Graph};
 pub use error::{Error, Result};
 pub use nvml::{NvmlFacts, NvmlState};
-pub use sample::{Cache, Calibration, Capture, Sample, Settings};
+pub use sample::{CacheState, Calibration, Capture, ClockSettings, Sample};
 
 /// Version of the clock's method: two readings compare only under the same one.
 pub const VERSION: &str = "0.2";

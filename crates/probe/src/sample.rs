@@ -2,12 +2,12 @@
 
 use crate::Error;
 use crate::Result;
-use crate::clock::{Clock, TimedDevice};
+use crate::clock::{StreamClock, TimedDevice};
 use std::time::Duration;
 
 /// Whether the last-level cache is flushed before a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cache {
+pub enum CacheState {
     /// As after other work: inputs come from memory.
     Cold,
     /// As the call before left it.
@@ -16,7 +16,7 @@ pub enum Cache {
 
 /// How samples are taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
+pub struct ClockSettings {
     /// Calls between the events; the reading is divided by it. More than one averages
     /// out the steps of the event clock for kernels of a few µs, but all calls after
     /// the first find the cache warm.
@@ -44,17 +44,17 @@ pub struct Settings {
     pub limit: Duration,
 }
 
-impl Settings {
+impl ClockSettings {
     /// Kernels of the run-up with this cache.
-    pub fn run_up_for(&self, cache: Cache) -> u32 {
+    pub fn run_up_for(&self, cache: CacheState) -> u32 {
         match cache {
-            Cache::Cold => self.run_up,
-            Cache::Hot => self.run_up.min(1),
+            CacheState::Cold => self.run_up,
+            CacheState::Hot => self.run_up.min(1),
         }
     }
 }
 
-impl Default for Settings {
+impl Default for ClockSettings {
     fn default() -> Self {
         Self {
             calls_per_sample: 1,
@@ -114,7 +114,7 @@ pub trait Capture: TimedDevice {
     fn launch(&mut self, graph: &Self::Graph) -> Result<()>;
 }
 
-impl<D: Capture> Clock<D> {
+impl<D: Capture> StreamClock<D> {
     /// The call as a graph.
     ///
     /// # Errors

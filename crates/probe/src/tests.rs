@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::Result;
-use crate::clock::{Clock, Mark, TimedDevice};
-use crate::sample::{Cache, Capture as _, EMPTY_KERNEL_NS, Sample, Settings};
+use crate::clock::{Mark, StreamClock, TimedDevice};
+use crate::sample::{CacheState, Capture as _, ClockSettings, EMPTY_KERNEL_NS, Sample};
 use mock::{HOT_SHARE, ISSUE_NS, LAUNCH_NS, Mock, MockCall, PAIR_NS, failure};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -13,10 +13,10 @@ const KERNEL_NS: u64 = 20_000;
 /// No honest call of the simulation may meet the watchdog on a slow machine.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-fn clock_with(settings: Settings) -> Clock<Mock> {
-    let mut clock = Clock::new(
+fn clock_with(settings: ClockSettings) -> StreamClock<Mock> {
+    let mut clock = StreamClock::new(
         Mock::new(),
-        Settings {
+        ClockSettings {
             limit: NEVER,
             ..settings
         },
@@ -28,7 +28,7 @@ fn clock_with(settings: Settings) -> Clock<Mock> {
 }
 
 /// For calls that meet it on purpose.
-const SOON: Settings = Settings {
+const SOON: ClockSettings = ClockSettings {
     calls_per_sample: 1,
     clock_every: 1,
     run_up: 1,
@@ -36,8 +36,8 @@ const SOON: Settings = Settings {
     limit: Duration::from_millis(2),
 };
 
-fn clock() -> Clock<Mock> {
-    clock_with(Settings::default())
+fn clock() -> StreamClock<Mock> {
+    clock_with(ClockSettings::default())
 }
 
 fn kernel(device: &mut Mock) -> Result<()> {
@@ -58,7 +58,7 @@ const AFTER: [MockCall; 6] = [
 #[test]
 fn a_cold_sample_is_the_contract() {
     let mut clock = clock();
-    let sample = clock.sample(Cache::Cold, kernel).unwrap();
+    let sample = clock.sample(CacheState::Cold, kernel).unwrap();
     assert_eq!(sample.device_ns, KERNEL_NS as f64);
     assert_eq!(sample.host_ns, ISSUE_NS as f64);
     let contract = [
@@ -79,7 +79,7 @@ fn a_cold_sample_is_the_contract() {
 #[test]
 fn the_reading_is_the_kernels_own_time() {
     let mut clock = clock();
-    let cold = clock.sample(Cache::Cold, kernel).unwrap();
+    let cold = clock.sample(CacheState::Cold, kernel).unwrap();
     let expected = Sample {
         device_ns: KERNEL_NS as f64,
         host_ns: ISSUE_NS as f64,
@@ -87,14 +87,14 @@ fn the_reading_is_the_kernels_own_time() {
         synchronised: false,
     };
     assert_eq!(cold, expected);
-    let hot = clock.sample(Cache::Hot, kernel).unwrap();
+    let hot = clock.sample(CacheState::Hot, kernel).unwrap();
     let saved = KERNEL_NS / HOT_SHARE;
     assert_eq!(hot.device_ns, (KERNEL_NS - saved) as f64);
 }
 
 #[test]
 fn calibration_reads_the_pair_and_the_null_kernel() {
-    let mut clock = Clock::new(Mock::new(), Settings::default()).unwrap();
+    let mut clock = StreamClock::new(Mock::new(), ClockSettings::default()).unwrap();
     let found = clock.calibrate().unwrap();
     assert_eq!(found.pair_ns, PAIR_NS as f64);
     let launched = LAUNCH_NS as f64 + EMPTY_KERNEL_NS;
@@ -111,7 +111,7 @@ fn a_call_that_synchronises_is_let_through_and_says_so() {
     let mut clock = clock();
     clock.configure(SOON).unwrap();
     let sample = clock
-        .sample(Cache::Cold, |device| {
+        .sample(CacheState::Cold, |device| {
             kernel(device)?;
             device.synchronise()
         })
@@ -124,12 +124,12 @@ fn a_call_that_synchronises_is_let_through_and_says_so() {
     assert!(clock.device().gate_is_open());
     // The next sample is an honest one again.
     clock
-        .configure(Settings {
+        .configure(ClockSettings {
             limit: NEVER,
-            ..Settings::default()
+            ..ClockSettings::default()
         })
         .unwrap();
-    let sample = clock.sample(Cache::Cold, kernel).unwrap();
+    let sample = clock.sample(CacheState::Cold, kernel).unwrap();
     assert!(!sample.synchronised);
     assert_eq!(sample.device_ns, KERNEL_NS as f64);
 }
@@ -151,17 +151,17 @@ fn a_failure_at_any_step_surfaces_and_leaves_the_gate_open() {
         MockCall::Reach(Mark::Flushed),
     ];
     for step in steps.into_iter().chain(ahead) {
-        let mut clock = clock_with(Settings {
+        let mut clock = clock_with(ClockSettings {
             ahead: ahead.contains(&step),
-            ..Settings::default()
+            ..ClockSettings::default()
         });
         clock.device().fails = Some(step);
-        let failed = clock.sample(Cache::Cold, kernel);
+        let failed = clock.sample(CacheState::Cold, kernel);
         assert_eq!(failed, Err(failure()), "{step:?}");
         assert!(clock.device().gate_is_open(), "{step:?}");
         // The device recovers, and so does the clock.
         clock.device().fails = None;
-        let sample = clock.sample(Cache::Cold, kernel).unwrap();
+        let sample = clock.sample(CacheState::Cold, kernel).unwrap();
         assert!(!sample.synchronised, "{step:?}");
         assert!(clock.device().gate_is_open(), "{step:?}");
     }
@@ -171,20 +171,20 @@ fn a_failure_at_any_step_surfaces_and_leaves_the_gate_open() {
 fn a_panic_in_the_call_opens_the_gate() {
     let mut clock = clock();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        clock.sample(Cache::Cold, |_| panic!("the call"))
+        clock.sample(CacheState::Cold, |_| panic!("the call"))
     }));
     assert!(panicked.is_err());
     assert!(clock.device().gate_is_open());
-    clock.sample(Cache::Cold, kernel).unwrap();
+    clock.sample(CacheState::Cold, kernel).unwrap();
 }
 
 #[test]
 fn a_guard_that_outlives_its_sample_harms_no_later_one() {
     let mut clock = clock();
     clock.configure(SOON).unwrap();
-    let mut late = Some(clock.begin(Cache::Hot).unwrap());
+    let mut late = Some(clock.begin(CacheState::Hot).unwrap());
     let sample = clock
-        .sample(Cache::Hot, |device| {
+        .sample(CacheState::Hot, |device| {
             drop(late.take());
             assert!(!device.gate_is_open());
             device.synchronise()
@@ -197,11 +197,11 @@ fn a_guard_that_outlives_its_sample_harms_no_later_one() {
 fn a_graph_is_replayed_and_what_cannot_be_captured_is_said() {
     let mut clock = clock();
     let graph = clock.capture(kernel).unwrap();
-    let sample = clock.sample(Cache::Cold, |device| device.launch(&graph));
+    let sample = clock.sample(CacheState::Cold, |device| device.launch(&graph));
     assert_eq!(sample.unwrap().device_ns, KERNEL_NS as f64);
     let waits = clock.capture(|device| device.synchronise());
     assert!(matches!(waits, Err(Error::NotCapturable(_))), "{waits:?}");
-    clock.sample(Cache::Cold, kernel).unwrap();
+    clock.sample(CacheState::Cold, kernel).unwrap();
 }
 
 pub(crate) mod mock;

@@ -4,18 +4,15 @@
 //! on 4. Types here are the wire's: they change only with [`PROTOCOL_VERSION`].
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 pub use super::machine::DeviceState;
 use super::machine::{Activity, CountedCall, RecordedCall, Structure};
-use crate::attention::{
-    Direction, Dtype, ParamValue, Params, ParseError, Problem, ProjectionKind, words,
-};
+use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
 use crate::units::{Bytes, Nanoseconds, Rate};
+use crate::words;
 
 /// Version of the protocol; a worker that speaks another one is not used.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -250,7 +247,7 @@ pub struct Hello {
 }
 
 /// One variant of a worker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct VariantInfo {
     /// Its name within the worker.
@@ -293,6 +290,35 @@ impl VariantInfo {
             }
             Some(asked) => Some(format!("`{name}` does no {} projection", asked.kind)),
         }
+    }
+
+    /// Checks a problem and parameters against what the variant of `worker` declares.
+    ///
+    /// # Errors
+    /// What the variant does not take.
+    pub fn check(&self, worker: &str, problem: &Problem, params: &Params) -> Result<(), String> {
+        let variant = format!("{worker}/{}", self.name);
+        if let Some(reason) = self.refusal(problem) {
+            return Err(reason);
+        }
+        if !self.dtypes.contains(&problem.dtype) {
+            let known: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.name()).collect();
+            let known = known.join(" and ");
+            return Err(format!("{variant} takes {known}, not {}", problem.dtype));
+        }
+        if !self.directions.contains(&problem.direction) {
+            return Err(format!("{variant} has no {}", problem.direction));
+        }
+        for (name, value) in params.iter() {
+            let allowed = match self.parameters.get(name) {
+                None => return Err(format!("{variant} has no parameter `{name}`")),
+                Some(parameter) if parameter.allows(value) => continue,
+                Some(Parameter::Integer(_)) => "an integer".to_owned(),
+                Some(Parameter::Words(words)) => words.join(" or "),
+            };
+            return Err(format!("`{name}` of {variant} is {allowed}, not `{value}`"));
+        }
+        Ok(())
     }
 }
 
@@ -426,28 +452,7 @@ pub enum Cache {
     Hot,
 }
 
-impl fmt::Display for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Cache::Cold => "cold",
-            Cache::Hot => "hot",
-        })
-    }
-}
-
-impl FromStr for Cache {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Cache, ParseError> {
-        match text {
-            "cold" => Ok(Cache::Cold),
-            "hot" => Ok(Cache::Hot),
-            _ => Err(ParseError::new(
-                "use `cold` (flushed before each call) or `hot`",
-            )),
-        }
-    }
-}
+words!(Cache, "state of the cache", Cold = "cold", Hot = "hot");
 
 /// How far a result tensor is from the float64 reference.
 ///

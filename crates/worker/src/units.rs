@@ -27,7 +27,7 @@ use std::fmt;
 ///
 /// For statistics whose result is in the unit of their values, such as a median. Those
 /// without one take plain numbers ([`numbers`]).
-pub trait Quantity: Copy {
+pub trait Dimensioned: Copy {
     /// So many of the unit.
     fn from_number(number: f64) -> Self;
 
@@ -35,7 +35,7 @@ pub trait Quantity: Copy {
     fn number(self) -> f64;
 }
 
-impl Quantity for f64 {
+impl Dimensioned for f64 {
     fn from_number(number: f64) -> f64 {
         number
     }
@@ -51,12 +51,12 @@ pub fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
 }
 
 /// So many of a unit each: `quantities::<Nanoseconds>([1.0, 2.0])`.
-pub fn quantities<Q: Quantity>(numbers: impl IntoIterator<Item = f64>) -> Vec<Q> {
+pub fn quantities<Q: Dimensioned>(numbers: impl IntoIterator<Item = f64>) -> Vec<Q> {
     numbers.into_iter().map(Q::from_number).collect()
 }
 
 /// Plain numbers, for what is computed without a unit.
-pub fn numbers<Q: Quantity>(quantities: &[Q]) -> Vec<f64> {
+pub fn numbers<Q: Dimensioned>(quantities: &[Q]) -> Vec<f64> {
     quantities
         .iter()
         .map(|quantity| quantity.number())
@@ -66,7 +66,7 @@ pub fn numbers<Q: Quantity>(quantities: &[Q]) -> Vec<f64> {
 /// What every floating-point quantity can do.
 macro_rules! quantity {
     ($name:ident) => {
-        impl $crate::units::Quantity for $name {
+        impl $crate::units::Dimensioned for $name {
             fn from_number(number: f64) -> $name {
                 $name(number)
             }
@@ -113,7 +113,7 @@ macro_rules! operators {
             type Output = $result;
 
             fn $method(self, other: $right) -> $result {
-                use $crate::units::Quantity;
+                use $crate::units::Dimensioned;
                 $result(self.number() $sign other.number())
             }
         }

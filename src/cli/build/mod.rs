@@ -21,9 +21,9 @@ use regatta_core::record::built::Built;
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
 use regatta_cuda::kernels::device;
-use regatta_cuda::kernels::ledger::{Built as Compiled, Comparison, Ledger};
+use regatta_cuda::kernels::ledger::{Built as Compiled, Ledger, LedgerComparison};
 use regatta_cuda::kernels::ledger_file as stored;
-use regatta_cuda::kernels::source::{FILES, Source};
+use regatta_cuda::kernels::source::{FILES, KernelSource};
 use regatta_report::document::{Block, Document};
 
 /// Compile the kernels or a suite's code, and show what that takes
@@ -146,16 +146,18 @@ pub fn run(args: &BuildArgs) -> Ended {
     }
 }
 
-fn sources(files: &[String]) -> Result<Vec<Source>, Stop> {
+fn sources(files: &[String]) -> Result<Vec<KernelSource>, Stop> {
     if files.is_empty() {
-        let all = FILES.iter().filter_map(|file| Source::embedded(file.name));
+        let all = FILES
+            .iter()
+            .filter_map(|file| KernelSource::embedded(file.name));
         return Ok(all.collect());
     }
     files.iter().map(|file| source(file)).collect()
 }
 
-fn source(file: &str) -> Result<Source, Stop> {
-    if let Some(source) = Source::embedded(file) {
+fn source(file: &str) -> Result<KernelSource, Stop> {
+    if let Some(source) = KernelSource::embedded(file) {
         return Ok(source);
     }
     if file.ends_with(".cu") {
@@ -190,10 +192,14 @@ fn compiler_of(base: Option<&Ledger>) -> Compiler {
     name.and_then(|name| name.parse().ok()).unwrap_or_default()
 }
 
-type Job<'a> = (&'a Source, Arch);
+type Job<'a> = (&'a KernelSource, Arch);
 
 /// What can be compiled of what was asked for. It is an error when that is nothing.
-fn jobs<'a>(args: &BuildArgs, sources: &'a [Source], archs: &[Arch]) -> Result<Vec<Job<'a>>, Stop> {
+fn jobs<'a>(
+    args: &BuildArgs,
+    sources: &'a [KernelSource],
+    archs: &[Arch],
+) -> Result<Vec<Job<'a>>, Stop> {
     let (mut jobs, mut refused) = (Vec::new(), Vec::new());
     for source in sources {
         let mut whys: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -276,7 +282,7 @@ fn show(
     args: &BuildArgs,
     outcomes: &[FileOutcome],
     ledger: &Ledger,
-    (took, comparison): (Option<&Built>, Option<&Result<Comparison, String>>),
+    (took, comparison): (Option<&Built>, Option<&Result<LedgerComparison, String>>),
 ) -> Result<(), Stop> {
     if args.json {
         let mut text = answer(outcomes, ledger, comparison);
@@ -301,7 +307,7 @@ fn show(
 fn answer(
     outcomes: &[FileOutcome],
     ledger: &Ledger,
-    comparison: Option<&Result<Comparison, String>>,
+    comparison: Option<&Result<LedgerComparison, String>>,
 ) -> Value {
     let builds: Vec<Value> = outcomes
         .iter()

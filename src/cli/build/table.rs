@@ -2,7 +2,7 @@
 
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::compile::{BuildError, Image};
-use regatta_cuda::kernels::ledger::{Comparison, Row};
+use regatta_cuda::kernels::ledger::{LedgerComparison, LedgerRow};
 use regatta_report::document::{Block, Document, Table, TableRow, Tone};
 use regatta_report::text::shorten_middle;
 use regatta_worker::units::{Nanoseconds, counted};
@@ -25,11 +25,11 @@ pub struct FileOutcome {
 }
 
 /// The rows of a ledger for its entry points.
-pub fn rows(outcome: &FileOutcome) -> Vec<Row> {
+pub fn rows(outcome: &FileOutcome) -> Vec<LedgerRow> {
     let image = outcome.image.as_ref().ok();
     let resources = image.into_iter().flat_map(|image| &image.resources);
     resources
-        .map(|resources| Row::new(&outcome.file, outcome.arch, resources))
+        .map(|resources| LedgerRow::new(&outcome.file, outcome.arch, resources))
         .collect()
 }
 
@@ -68,7 +68,7 @@ pub fn builds(outcomes: &[FileOutcome], compiler: &str) -> Vec<Block> {
     blocks
 }
 
-fn entry(row: &Row) -> TableRow {
+fn entry(row: &LedgerRow) -> TableRow {
     let taken = &row.resources;
     let spilled = match (taken.spill_stores, taken.spill_loads) {
         (0, 0) => "0".to_owned(),
@@ -137,7 +137,7 @@ fn closing(outcomes: &[FileOutcome], compiler: &str) -> String {
 }
 
 /// What changed against a ledger.
-pub fn comparison(comparison: &Comparison) -> Document {
+pub fn comparison(comparison: &LedgerComparison) -> Document {
     let sections = [
         ("Takes more", Tone::Bad, lines(&comparison.worse)),
         ("Gone", Tone::Bad, lines(&comparison.gone)),
@@ -247,7 +247,8 @@ mod tests {
 
     #[test]
     fn what_changed_is_named_with_before_and_after() {
-        let row = |name, registers| Row::new("flash_mma", Arch::SM_90A, &taken(name, registers, 0));
+        let row =
+            |name, registers| LedgerRow::new("flash_mma", Arch::SM_90A, &taken(name, registers, 0));
         let (first, second) = ("flash_mma_forward_bf16_d128", "flash_mma_forward_bf16_d64");
         let base = [row(first, 168), row(second, 168), row("gone", 32)];
         let head = [row(first, 240), row(second, 160), row("new", 32)];

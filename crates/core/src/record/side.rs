@@ -18,7 +18,7 @@ use crate::machine::{ActivitySummary, Counters, Division, Structure};
 use crate::suite::matches_any;
 use crate::suite::rules::{Metric, Values};
 use regatta_worker::attention::{CaseId, ParamValue};
-use regatta_worker::units::{Nanoseconds, Quantity, numbers, quantities};
+use regatta_worker::units::{Dimensioned, Nanoseconds, numbers, quantities};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -223,7 +223,7 @@ pub fn is_time(time: Nanoseconds) -> bool {
 }
 
 /// The median; the mean of the middle two for an even number of values.
-pub fn median<Q: Quantity>(values: &[Q]) -> Option<Q> {
+pub fn median<Q: Dimensioned>(values: &[Q]) -> Option<Q> {
     /// Most lists are of a case's samples, and there are millions of them.
     const FEW: usize = 64;
     let (mut few, mut many) = ([0.0; FEW], Vec::new());

@@ -10,10 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
-
 use super::compile::Image;
-use super::resources::Resources;
 use regatta_core::input;
 use regatta_core::output;
 
@@ -30,15 +27,6 @@ pub struct Key {
     /// What the image is of, for people, and for finding its older versions.
     label: String,
     hash: u128,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Head {
-    compiler: String,
-    seconds: f64,
-    resources: Vec<Resources>,
-    warnings: Vec<String>,
-    cubin_bytes: usize,
 }
 
 impl Key {
@@ -74,15 +62,10 @@ pub fn load(folder: &Path, key: &Key) -> Option<Image> {
         return None;
     }
     let end = body.iter().position(|byte| *byte == b'\n')?;
-    let head: Head = serde_json::from_slice(&body[..end]).ok()?;
-    let cubin = &body[end + 1..];
-    (cubin.len() == head.cubin_bytes).then(|| Image {
-        cubin: cubin.to_vec(),
-        compiler: head.compiler,
-        resources: head.resources,
+    Some(Image {
+        cubin: body[end + 1..].to_vec(),
         cached: true,
-        seconds: head.seconds,
-        warnings: head.warnings,
+        ..serde_json::from_slice(&body[..end]).ok()?
     })
 }
 
@@ -92,14 +75,7 @@ pub fn load(folder: &Path, key: &Key) -> Option<Image> {
 /// When the folder cannot be written.
 pub fn store(folder: &Path, key: &Key, image: &Image) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let head = Head {
-        compiler: image.compiler.clone(),
-        seconds: image.seconds,
-        resources: image.resources.clone(),
-        warnings: image.warnings.clone(),
-        cubin_bytes: image.cubin.len(),
-    };
-    let mut bytes = serde_json::to_vec(&head)?;
+    let mut bytes = serde_json::to_vec(image)?;
     bytes.push(b'\n');
     bytes.extend(&image.cubin);
     bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
@@ -152,6 +128,7 @@ impl Fnv {
 
 #[cfg(test)]
 mod tests {
+    use super::super::resources::Resources;
     use super::*;
 
     fn image(cubin: &[u8]) -> Image {

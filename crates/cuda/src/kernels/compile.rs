@@ -1,13 +1,15 @@
 //! A kernel file becomes code for a device, through the cache.
 
-use std::str::FromStr;
+use std::io;
 use std::time::Instant;
-use std::{fmt, io};
+
+use regatta_worker::words;
+use serde::{Deserialize, Serialize};
 
 use super::arch::Arch;
 use super::cache::{self, Key};
 use super::resources::Resources;
-use super::source::{FILES, Source};
+use super::source::{FILES, KernelSource};
 use super::toolkit::{self, Toolkit};
 use super::{nvcc, nvrtc, resources};
 
@@ -17,7 +19,7 @@ use super::{nvcc, nvrtc, resources};
 /// # Errors
 /// See [`BuildError`].
 pub fn compiled(file: &str, arch: Arch, compiler: Compiler) -> Result<Image, BuildError> {
-    let source = Source::embedded(file).ok_or_else(|| {
+    let source = KernelSource::embedded(file).ok_or_else(|| {
         let names = FILES.map(|file| file.name);
         BuildError::Unsupported {
             file: file.to_owned(),
@@ -36,7 +38,7 @@ pub fn compiled(file: &str, arch: Arch, compiler: Compiler) -> Result<Image, Bui
 /// # Errors
 /// See [`BuildError`].
 pub fn image(
-    source: &Source,
+    source: &KernelSource,
     arch: Arch,
     compiler: Compiler,
     fresh: bool,
@@ -71,7 +73,7 @@ pub fn image(
     Ok(image)
 }
 
-fn key(source: &Source, arch: Arch, compiler: Compiler, toolkit: &Toolkit) -> Key {
+fn key(source: &KernelSource, arch: Arch, compiler: Compiler, toolkit: &Toolkit) -> Key {
     let options = match compiler {
         Compiler::Nvrtc => nvrtc::OPTIONS.join(" "),
         Compiler::Nvcc => nvcc::OPTIONS.join(" "),
@@ -97,15 +99,17 @@ pub enum Compiler {
 }
 
 /// Code for a device, and what the compiler said of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Image {
     /// What the driver loads.
+    #[serde(skip)]
     pub cubin: Vec<u8>,
     /// Who compiled it: `nvrtc 13.0`, `nvcc 13.0.88`.
     pub compiler: String,
     /// What each entry point takes, sorted by name.
     pub resources: Vec<Resources>,
     /// It was compiled before, and read from the cache.
+    #[serde(skip)]
     pub cached: bool,
     /// How long the compilation took, when it was done.
     pub seconds: f64,
@@ -156,36 +160,7 @@ pub enum BuildError {
     Cache(#[from] io::Error),
 }
 
-impl Compiler {
-    /// Every compiler, the one that is meant where none is named first.
-    pub const ALL: [Compiler; 2] = [Compiler::Nvrtc, Compiler::Nvcc];
-
-    /// `nvrtc`, `nvcc`: the word on the command line and in ledgers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Compiler::Nvrtc => "nvrtc",
-            Compiler::Nvcc => "nvcc",
-        }
-    }
-}
-
-impl fmt::Display for Compiler {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Compiler {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Compiler, String> {
-        let all = Compiler::ALL.into_iter();
-        let mut named = all.filter(|compiler| compiler.name() == text);
-        named
-            .next()
-            .ok_or_else(|| format!("`{text}` is no compiler; there are nvrtc and nvcc"))
-    }
-}
+words!(Compiler, "compiler", Nvrtc = "nvrtc", Nvcc = "nvcc");
 
 #[cfg(test)]
 mod tests {
@@ -202,7 +177,11 @@ mod tests {
         [Compiler::Nvrtc, Compiler::Nvcc].map(found).to_vec()
     }
 
-    fn run(compiler: Compiler, toolkit: &Toolkit, source: &Source) -> Result<Compiled, BuildError> {
+    fn run(
+        compiler: Compiler,
+        toolkit: &Toolkit,
+        source: &KernelSource,
+    ) -> Result<Compiled, BuildError> {
         match compiler {
             Compiler::Nvrtc => nvrtc::compile(toolkit, source, Arch::SM_90A),
             Compiler::Nvcc => nvcc::compile(toolkit, source, Arch::SM_90A),
@@ -212,7 +191,7 @@ mod tests {
     #[test]
     fn both_compilers_make_every_entry_point_of_the_contract() {
         for (compiler, toolkit) in installed() {
-            let source = Source::embedded("naive").unwrap();
+            let source = KernelSource::embedded("naive").unwrap();
             let compiled = run(compiler, &toolkit, &source).unwrap();
             assert!(compiled.cubin.starts_with(b"\x7fELF"), "{compiler}");
             assert!(compiled.compiler.starts_with(&format!("{compiler} 1")));
@@ -230,7 +209,7 @@ mod tests {
     #[test]
     fn a_mistake_is_shown_with_its_line_and_the_header_that_has_it() {
         for (compiler, toolkit) in installed() {
-            let mut source = Source::embedded("naive").unwrap();
+            let mut source = KernelSource::embedded("naive").unwrap();
             let (header, text) = &mut source.headers[0];
             text.to_mut()
                 .push_str("\n__device__ int wrong() { return missing; }\n");
@@ -255,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_key_follows_everything_that_code_follows_from() {
-        let source = Source::embedded("naive").unwrap();
-        let of = |source: &Source, arch, compiler| key(source, arch, compiler, &toolkit());
+        let source = KernelSource::embedded("naive").unwrap();
+        let of = |source: &KernelSource, arch, compiler| key(source, arch, compiler, &toolkit());
         let first = of(&source, Arch::SM_80, Compiler::Nvcc);
         assert_eq!(first, of(&source, Arch::SM_80, Compiler::Nvcc));
         assert_ne!(first, of(&source, Arch::SM_100, Compiler::Nvcc));

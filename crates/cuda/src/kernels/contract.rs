@@ -19,24 +19,29 @@ pub const MOST_THREADS: u32 = 1024;
 /// The most dynamic shared memory in bytes likewise.
 const MOST_SHARED_BYTES: u32 = 232_448;
 
-/// How a block of one entry point is launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Threads of a block, all along x.
-    pub threads: u32,
+/// How blocks of an entry point are launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockShape {
+    /// Threads in x, y, z.
+    pub block: [u32; 3],
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
 }
 
+impl BlockShape {
+    /// Threads of a block.
+    pub fn threads(self) -> u64 {
+        self.block.into_iter().map(u64::from).product()
+    }
+}
+
 /// One entry point of a kernel file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct EntryPoint {
     /// Its name in the compiled code.
     pub name: String,
     /// The size it is compiled in.
     pub tile: Tile,
-    /// How it is launched.
-    pub block: Block,
 }
 
 /// One size that a kernel is compiled in.
@@ -134,17 +139,18 @@ pub fn contracts() -> &'static Contracts {
 
 /// The entry points of a kernel file, by the file's name without its ending.
 /// Empty for a name that is no kernel file.
-pub fn entries(file: &str) -> Vec<Entry> {
+pub fn entries(file: &str) -> Vec<EntryPoint> {
     let kernels = contracts().kernels().into_iter();
     let kernels = kernels.filter(|(_, kernel)| kernel.file == file);
     kernels.flat_map(|(_, kernel)| kernel.entries()).collect()
 }
 
 /// How one entry point of a file is launched.
-pub fn block(file: &str, name: &str) -> Option<Block> {
-    let entries = entries(file);
-    let found = entries.iter().find(|entry| entry.name == name);
-    found.map(|entry| entry.block)
+pub fn block(file: &str, name: &str) -> Option<BlockShape> {
+    let mut entries = entries(file).into_iter();
+    entries
+        .find(|entry| entry.name == name)
+        .map(|entry| entry.tile.block())
 }
 
 fn parse(text: &str) -> Result<Contracts, String> {
@@ -169,9 +175,9 @@ fn parse(text: &str) -> Result<Contracts, String> {
 
 impl Tile {
     /// How its blocks are launched.
-    pub fn block(&self) -> Block {
-        Block {
-            threads: self.threads,
+    pub fn block(&self) -> BlockShape {
+        BlockShape {
+            block: [self.threads, 1, 1],
             shared_bytes: self.shared_bytes,
         }
     }
@@ -233,15 +239,14 @@ impl Kernel {
         })
     }
 
-    fn entries(&self) -> Vec<Entry> {
+    fn entries(&self) -> Vec<EntryPoint> {
         let dtypes: Vec<&str> = match self.dtypes.is_empty() {
             true => vec![""],
             false => self.dtypes.iter().map(String::as_str).collect(),
         };
-        let of = |dtype: &str, tile: &Tile| Entry {
+        let of = |dtype: &str, tile: &Tile| EntryPoint {
             name: self.entry(dtype, tile),
             tile: *tile,
-            block: tile.block(),
         };
         let tiles = self.tiles.iter();
         tiles
@@ -298,7 +303,7 @@ mod tests {
         assert_eq!(shared("split_key", "split_key_f32_d128"), 172_544);
         assert_eq!(shared("flash_mma", "flash_mma_forward_bf16_d128"), 65_536);
         let wgmma = block("flash_wgmma", "flash_wgmma_bf16_d64_m192_n128").unwrap();
-        assert_eq!((wgmma.threads, wgmma.shared_bytes), (512, 91_392));
+        assert_eq!((wgmma.threads(), wgmma.shared_bytes), (512, 91_392));
         assert_eq!(block("flash_wgmma", "flash_wgmma_f32_d64_m192_n128"), None);
         assert!(entries("no_such").is_empty());
     }

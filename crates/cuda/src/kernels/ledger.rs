@@ -13,7 +13,7 @@ use super::resources::Resources;
 
 /// One entry point on one architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct LedgerRow {
     /// The architecture.
     pub arch: Arch,
     /// The kernel file, without its ending.
@@ -23,12 +23,12 @@ pub struct Row {
     pub resources: Resources,
     /// How it is launched, where the launch contract says so.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub launch: Option<Launch>,
+    pub launch: Option<LedgerLaunch>,
 }
 
 /// What follows from how an entry point is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Launch {
+pub struct LedgerLaunch {
     /// Threads of a block.
     pub threads: u32,
     /// Dynamic shared memory of a block in bytes.
@@ -56,7 +56,7 @@ pub struct Ledger {
     /// Name and version: `nvcc 13.0.88`.
     pub compiler: String,
     /// The rows by their names, sorted.
-    pub rows: BTreeMap<EntryId, Row>,
+    pub rows: BTreeMap<EntryId, LedgerRow>,
 }
 
 /// A kernel file with an architecture it was compiled for.
@@ -64,7 +64,7 @@ pub type Built = BTreeSet<(String, Arch)>;
 
 /// One figure of one entry point that is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct FigureChange {
     /// Whose.
     #[serde(flatten)]
     pub entry: EntryId,
@@ -78,13 +78,13 @@ pub struct Change {
 
 /// What became of a ledger's entry points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Comparison {
+pub struct LedgerComparison {
     /// More registers, stack, spills or shared memory, or less occupancy.
-    pub worse: Vec<Change>,
+    pub worse: Vec<FigureChange>,
     /// Entry points that were compiled before and are not any more.
     pub gone: Vec<EntryId>,
     /// Less of the same, or more occupancy.
-    pub better: Vec<Change>,
+    pub better: Vec<FigureChange>,
     /// Entry points that the ledger does not have.
     pub added: Vec<EntryId>,
     /// Rows that were compared with each other.
@@ -93,29 +93,28 @@ pub struct Comparison {
     pub not_built: usize,
 }
 
-impl Row {
+impl LedgerRow {
     /// The row of what a compiler gave. `file` and the entry point's name are looked up
     /// among the launch contracts.
-    pub fn new(file: &str, arch: Arch, resources: &Resources) -> Row {
+    pub fn new(file: &str, arch: Arch, resources: &Resources) -> LedgerRow {
         let block = contract::block(file, &resources.name);
         let launch = block.and_then(|block| {
-            let blocks = occupancy::resident(
-                arch,
-                Demand {
-                    threads: block.threads,
-                    registers: resources.registers,
-                    shared_bytes: resources.static_shared_bytes + block.shared_bytes,
-                    barriers: resources.barriers,
-                },
-            )?;
-            Some(Launch {
-                threads: block.threads,
+            let threads = block.threads() as u32;
+            let demand = Demand {
+                threads,
+                registers: resources.registers,
+                shared_bytes: resources.static_shared_bytes + block.shared_bytes,
+                barriers: resources.barriers,
+            };
+            let blocks_per_sm = occupancy::resident(arch, demand)?;
+            Some(LedgerLaunch {
+                threads,
                 dynamic_shared_bytes: block.shared_bytes,
-                blocks_per_sm: blocks,
-                occupancy_permille: occupancy::filled_permille(arch, blocks, block.threads)?,
+                blocks_per_sm,
+                occupancy_permille: occupancy::filled_permille(arch, blocks_per_sm, threads)?,
             })
         });
-        Row {
+        LedgerRow {
             arch,
             file: file.to_owned(),
             resources: resources.clone(),
@@ -166,7 +165,7 @@ impl Row {
 
 impl Ledger {
     /// A ledger of these rows.
-    pub fn new(compiler: &str, rows: impl IntoIterator<Item = Row>) -> Ledger {
+    pub fn new(compiler: &str, rows: impl IntoIterator<Item = LedgerRow>) -> Ledger {
         Ledger {
             compiler: compiler.to_owned(),
             rows: rows.into_iter().map(|row| (row.id(), row)).collect(),
@@ -177,7 +176,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Why the two cannot be compared: another compiler, or nothing in common.
-    pub fn compare(&self, head: &Ledger, built: &Built) -> Result<Comparison, String> {
+    pub fn compare(&self, head: &Ledger, built: &Built) -> Result<LedgerComparison, String> {
         if self.compiler != head.compiler {
             return Err(format!(
                 "the ledger is of {}, this build of {}: two compilers' figures differ for \
@@ -185,7 +184,7 @@ impl Ledger {
                 self.compiler, head.compiler
             ));
         }
-        let mut comparison = Comparison::default();
+        let mut comparison = LedgerComparison::default();
         for (id, before) in &self.rows {
             if !built.contains(&(id.file.clone(), id.arch)) {
                 comparison.not_built += 1;
@@ -208,14 +207,14 @@ impl Ledger {
     }
 }
 
-impl Comparison {
+impl LedgerComparison {
     /// Whether an entry point takes more than it did, or is gone.
     pub fn is_worse(&self) -> bool {
         !self.worse.is_empty() || !self.gone.is_empty()
     }
 
-    fn hold(&mut self, id: &EntryId, before: &Row, after: &Row) {
-        let change = |figure, before, after| Change {
+    fn hold(&mut self, id: &EntryId, before: &LedgerRow, after: &LedgerRow) {
+        let change = |figure, before, after| FigureChange {
             entry: id.clone(),
             figure,
             before,
@@ -250,9 +249,9 @@ impl fmt::Display for EntryId {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for FigureChange {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Change {
+        let FigureChange {
             entry,
             figure,
             before,
@@ -277,13 +276,13 @@ impl fmt::Display for Change {
 mod tests {
     use super::*;
 
-    fn row(name: &str, registers: u32) -> Row {
+    fn row(name: &str, registers: u32) -> LedgerRow {
         let resources = Resources {
             name: name.to_owned(),
             registers,
             ..Resources::default()
         };
-        Row::new("flash_mma", Arch::SM_90A, &resources)
+        LedgerRow::new("flash_mma", Arch::SM_90A, &resources)
     }
 
     const ENTRY: &str = "flash_mma_forward_bf16_d128";
@@ -292,7 +291,7 @@ mod tests {
         Built::from([("flash_mma".to_owned(), Arch::SM_90A)])
     }
 
-    fn compare(before: Vec<Row>, after: Vec<Row>) -> Comparison {
+    fn compare(before: Vec<LedgerRow>, after: Vec<LedgerRow>) -> LedgerComparison {
         let base = Ledger::new("nvcc 13.0.88", before);
         let head = Ledger::new("nvcc 13.0.88", after);
         base.compare(&head, &built()).unwrap()
@@ -309,7 +308,7 @@ mod tests {
         assert!(!text.contains("threads"), "{text}");
         for row in [row(ENTRY, 168), row("unknown", 168)] {
             let text = serde_json::to_string(&row).unwrap();
-            assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
+            assert_eq!(serde_json::from_str::<LedgerRow>(&text).unwrap(), row);
         }
     }
 
@@ -324,7 +323,7 @@ mod tests {
                 format!("{ENTRY} (flash_mma, sm_90a): occupancy 18.7 → 12.5 %"),
             ]
         );
-        let costs: [fn(&mut Row); 5] = [
+        let costs: [fn(&mut LedgerRow); 5] = [
             |row| row.resources.stack_bytes += 8,
             |row| row.resources.spill_stores += 4,
             |row| row.resources.spill_loads += 4,
@@ -344,7 +343,7 @@ mod tests {
 
     #[test]
     fn gone_added_and_not_built_are_told_apart() {
-        let other = Row {
+        let other = LedgerRow {
             arch: Arch::SM_80,
             ..row(ENTRY, 168)
         };

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernels::ledger::{Ledger, Row};
+use crate::kernels::ledger::{Ledger, LedgerRow};
 use regatta_core::input;
 use regatta_core::record::line::{self, Lines};
 use regatta_core::record::{RecordError, SCHEMA_VERSION, write_atomically};
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
+enum LedgerLine {
     Ledger {
         /// [`SCHEMA_VERSION`] of the writer.
         schema: u32,
@@ -22,7 +22,7 @@ enum Line {
         /// Lines that follow.
         entries: usize,
     },
-    Entry(Box<Row>),
+    Entry(Box<LedgerRow>),
 }
 
 /// Writes a ledger, whole or not at all, over what is there.
@@ -30,13 +30,13 @@ enum Line {
 /// # Errors
 /// When it cannot be written.
 pub fn write(path: &Path, ledger: &Ledger) -> Result<(), RecordError> {
-    let mut text = line::write(&Line::Ledger {
+    let mut text = line::write(&LedgerLine::Ledger {
         schema: SCHEMA_VERSION,
         compiler: ledger.compiler.clone(),
         entries: ledger.rows.len(),
     })?;
     for row in ledger.rows.values() {
-        text += &line::write(&Line::Entry(Box::new(row.clone())))?;
+        text += &line::write(&LedgerLine::Entry(Box::new(row.clone())))?;
     }
     let folder = path
         .parent()
@@ -55,20 +55,20 @@ pub fn write(path: &Path, ledger: &Ledger) -> Result<(), RecordError> {
 pub fn read(path: &Path) -> Result<Ledger, RecordError> {
     let mut file = Lines::open(path, input::LEDGER, input::LEDGER)?;
     let (compiler, entries) = match file.first()? {
-        Line::Ledger {
+        LedgerLine::Ledger {
             compiler, entries, ..
         } => (compiler, entries),
-        Line::Entry(_) => return Err(file.invalid("its header is missing")),
+        LedgerLine::Entry(_) => return Err(file.invalid("its header is missing")),
     };
     let mut rows = Vec::new();
     while let Some(read) = file.read()? {
         match read {
-            Ok(Line::Entry(row)) if !row.is_possible() => {
+            Ok(LedgerLine::Entry(row)) if !row.is_possible() => {
                 let problem = "its figures are beyond any device's; save the ledger again";
                 return Err(file.invalid(problem));
             }
-            Ok(Line::Entry(row)) => rows.push(*row),
-            Ok(Line::Ledger { .. }) => return Err(file.invalid("a second header")),
+            Ok(LedgerLine::Entry(row)) => rows.push(*row),
+            Ok(LedgerLine::Ledger { .. }) => return Err(file.invalid("a second header")),
             Err(problem) => return Err(file.invalid(problem)),
         }
     }
@@ -96,7 +96,7 @@ mod tests {
                 registers,
                 ..Resources::default()
             };
-            Row::new("flash_mma", Arch::SM_90A, &resources)
+            LedgerRow::new("flash_mma", Arch::SM_90A, &resources)
         };
         let rows = [row("own", 40), row("flash_mma_forward_bf16_d128", 168)];
         Ledger::new("nvcc 13.0.88", rows)

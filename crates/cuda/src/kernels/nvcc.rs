@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::arch::Arch;
 use super::compile::{BuildError, Compiled};
-use super::source::Source;
+use super::source::KernelSource;
 use super::toolkit::Toolkit;
 
 /// Options of every compilation, beside architecture and names of files.
@@ -17,7 +17,11 @@ pub const OPTIONS: [&str; 5] = ["-std=c++17", "-lineinfo", "-cubin", "-Xptxas", 
 /// # Errors
 /// When nvcc cannot be started or has no host compiler, or it refuses the architecture or
 /// the source.
-pub fn compile(toolkit: &Toolkit, source: &Source, arch: Arch) -> Result<Compiled, BuildError> {
+pub fn compile(
+    toolkit: &Toolkit,
+    source: &KernelSource,
+    arch: Arch,
+) -> Result<Compiled, BuildError> {
     let nvcc = &toolkit.program;
     let work = tempfile::Builder::new().prefix("regatta-nvcc-").tempdir()?;
     let file = source.file_name();
@@ -46,7 +50,7 @@ pub fn compile(toolkit: &Toolkit, source: &Source, arch: Arch) -> Result<Compile
 /// Writes the file and its headers below a folder of our own, and gives the folder that the file
 /// is in: so far down that a header of `../` has its place there too, and nothing is written
 /// anywhere else. A header of an absolute path is where the compiler looks for it.
-fn laid_out(source: &Source, work: &Path) -> io::Result<PathBuf> {
+fn laid_out(source: &KernelSource, work: &Path) -> io::Result<PathBuf> {
     let headers = source.headers.iter();
     let headers: Vec<_> = headers
         .filter(|(name, _)| Path::new(name).is_relative())

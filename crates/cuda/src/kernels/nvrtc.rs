@@ -14,7 +14,7 @@ use libloading::Library;
 
 use super::arch::Arch;
 use super::compile::{BuildError, Compiled};
-use super::source::Source;
+use super::source::KernelSource;
 use super::toolkit::Toolkit;
 
 type Program = *mut c_void;
@@ -50,7 +50,11 @@ const NO_CACHE: &str = "--no-cache";
 ///
 /// # Errors
 /// When the library cannot be used, or it refuses the architecture or the source.
-pub fn compile(toolkit: &Toolkit, source: &Source, arch: Arch) -> Result<Compiled, BuildError> {
+pub fn compile(
+    toolkit: &Toolkit,
+    source: &KernelSource,
+    arch: Arch,
+) -> Result<Compiled, BuildError> {
     let nvrtc = open(toolkit).map_err(BuildError::NoCompiler)?;
     nvrtc.compile(toolkit, source, arch)
 }
@@ -119,7 +123,7 @@ impl Nvrtc {
     fn compile(
         &self,
         toolkit: &Toolkit,
-        source: &Source,
+        source: &KernelSource,
         arch: Arch,
     ) -> Result<Compiled, BuildError> {
         // What comes from NVRTC's own cache comes without the log, and so without what each
@@ -135,7 +139,7 @@ impl Nvrtc {
     fn compile_with(
         &self,
         toolkit: &Toolkit,
-        source: &Source,
+        source: &KernelSource,
         arch: Arch,
         more: &[&str],
     ) -> Result<Compiled, BuildError> {
@@ -296,7 +300,7 @@ mod tests {
             builtins: None,
             includes: Vec::new(),
         };
-        let source = Source::embedded("inputs").unwrap();
+        let source = KernelSource::embedded("inputs").unwrap();
         let error = compile(&toolkit, &source, Arch::SM_80).unwrap_err();
         let BuildError::NoCompiler(why) = &error else {
             panic!("{error}");

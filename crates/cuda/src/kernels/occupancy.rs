@@ -26,7 +26,7 @@ const NOT_COUNTED: u32 = u32::MAX;
 
 /// What a multiprocessor of one compute capability holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SmLimits {
     /// Resident blocks.
     pub blocks: u32,
     /// Resident warps.
@@ -53,7 +53,7 @@ pub struct Demand {
 }
 
 /// The limits of an architecture, where they are known.
-pub fn limits(arch: Arch) -> Option<Limits> {
+pub fn limits(arch: Arch) -> Option<SmLimits> {
     let (blocks, warps, shared, barriers) = match (arch.major, arch.minor) {
         (8, 0) => (32, 64, 164, NOT_COUNTED),
         (8, 7) => (16, 48, 164, NOT_COUNTED),
@@ -64,7 +64,7 @@ pub fn limits(arch: Arch) -> Option<Limits> {
         (12, 0 | 1) => (24, 48, 100, 24),
         _ => return None,
     };
-    Some(Limits {
+    Some(SmLimits {
         blocks,
         warps,
         shared_bytes: shared * 1024,

@@ -74,7 +74,7 @@ const HEADERS: [(&str, &str); 9] = [
 
 /// What a compiler is given: one kernel file and the headers it includes.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct KernelSource {
     /// The file's name without its ending.
     pub name: String,
     /// Its text.
@@ -103,11 +103,11 @@ impl Needs {
     }
 }
 
-impl Source {
+impl KernelSource {
     /// A kernel file of the binary, by its name without the ending.
-    pub fn embedded(name: &str) -> Option<Source> {
+    pub fn embedded(name: &str) -> Option<KernelSource> {
         let file = FILES.iter().find(|file| file.name == name)?;
-        Some(Source {
+        Some(KernelSource {
             name: name.to_owned(),
             headers: closure(file.text, header),
             text: Cow::Borrowed(file.text),
@@ -120,7 +120,7 @@ impl Source {
     ///
     /// # Errors
     /// When it cannot be read, or has no name.
-    pub fn read(path: &Path) -> io::Result<Source> {
+    pub fn read(path: &Path) -> io::Result<KernelSource> {
         let text = input::text(path, input::WRITTEN_BY_HAND)?;
         let name = path.file_stem().and_then(|stem| stem.to_str());
         let name = name.ok_or_else(|| io::Error::other("its name is no text"))?;
@@ -130,7 +130,7 @@ impl Source {
             beside.ok().map(Cow::Owned).or_else(|| header(name))
         };
         let known = FILES.iter().find(|file| file.name == name);
-        Ok(Source {
+        Ok(KernelSource {
             name: name.to_owned(),
             headers: closure(&text, find),
             text: Cow::Owned(text),
@@ -143,7 +143,7 @@ impl Source {
     /// cannot be read.
     pub fn included_files(path: &Path) -> Vec<PathBuf> {
         let folder = path.parent().unwrap_or(Path::new(""));
-        let Ok(source) = Source::read(path) else {
+        let Ok(source) = KernelSource::read(path) else {
             return Vec::new();
         };
         let names = source.headers.into_iter();
@@ -152,7 +152,7 @@ impl Source {
     }
 
     /// The same source, compiled with these options too.
-    pub fn with_options(mut self, options: &[String]) -> Source {
+    pub fn with_options(mut self, options: &[String]) -> KernelSource {
         self.options = options.to_vec();
         self
     }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn headers_are_found_through_headers() {
-        let names = |source: Source| {
+        let names = |source: KernelSource| {
             let names = source.headers.into_iter().map(|(name, _)| name);
             names.collect::<Vec<_>>()
         };
@@ -216,9 +216,9 @@ mod tests {
             "simt_backward.cuh",
             "simt_tile.cuh",
         ];
-        assert_eq!(names(Source::embedded("split_key").unwrap()), all);
+        assert_eq!(names(KernelSource::embedded("split_key").unwrap()), all);
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/split_key.cu");
-        assert_eq!(names(Source::read(Path::new(path)).unwrap()), all);
-        assert!(Source::embedded("no_such").is_none());
+        assert_eq!(names(KernelSource::read(Path::new(path)).unwrap()), all);
+        assert!(KernelSource::embedded("no_such").is_none());
     }
 }

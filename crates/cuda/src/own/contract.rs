@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::expression::{Argument, Expression, Figures, is_taken};
+use super::expression::{Argument, Expression, ProblemFigures, is_taken};
 use regatta_core::input;
 use regatta_worker::attention::{Dtype, Layout, Mask, is_name, parameter_name};
 
@@ -173,7 +173,7 @@ impl ContractVariant {
                 return Err(format!("{key}: there is nothing in it"));
             }
         }
-        let none = Figures::example(&BTreeMap::new());
+        let none = ProblemFigures::example(&BTreeMap::new());
         for name in self.parameters.keys() {
             parameter_name(name).map_err(|error| format!("parameters: {error}"))?;
             if is_taken(name) {
@@ -192,7 +192,7 @@ impl ContractVariant {
         for mask in self.masks.iter().filter(|mask| *mask != ANY) {
             Mask::parse(mask, true).map_err(|error| format!("masks: {error}"))?;
         }
-        let figures = Figures::example(&self.parameters);
+        let figures = ProblemFigures::example(&self.parameters);
         for condition in &self.requires {
             let checked = condition.check(&figures, true);
             checked.map_err(|why| format!("requires: {why}"))?;
@@ -212,7 +212,7 @@ impl ContractVariant {
 impl ContractLaunch {
     fn check(
         &self,
-        figures: &Figures,
+        figures: &ProblemFigures,
         parameters: &BTreeMap<String, i64>,
         backward: bool,
     ) -> Result<(), String> {

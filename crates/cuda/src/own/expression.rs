@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use regatta_worker::attention::Problem;
+use regatta_worker::words;
 use serde::Deserialize;
 
 use crate::argument::DeviceProblem;
@@ -50,12 +51,12 @@ fn invalid(why: &'static str) -> Error {
 /// where they are unbounded, and a query `i` sees a key `j` where
 /// `band_low <= j - i <= band_high`.
 #[derive(Clone)]
-pub struct Figures(Value);
+pub struct ProblemFigures(Value);
 
-impl Figures {
+impl ProblemFigures {
     /// Those of a problem, on a device with so many multiprocessors. A parameter goes before a
     /// figure of its name.
-    pub fn new(problem: &Problem, sms: u32, parameters: &BTreeMap<String, i64>) -> Figures {
+    pub fn new(problem: &Problem, sms: u32, parameters: &BTreeMap<String, i64>) -> ProblemFigures {
         let p = DeviceProblem::sized(problem, 1);
         let (low, high) = p.band();
         let numbers = [
@@ -89,12 +90,12 @@ impl Figures {
         let parameters = parameters.iter();
         let parameters = parameters.map(|(name, value)| (name.as_str(), Value::from(*value)));
         let figures = numbers.into_iter().chain(strides).chain(parameters);
-        Figures(Value::from_pairs(figures))
+        ProblemFigures(Value::from_pairs(figures))
     }
 
     /// Those of some problem, to read formulas by.
-    pub fn example(parameters: &BTreeMap<String, i64>) -> Figures {
-        Figures::new(&Problem::new(1, 1), 1, parameters)
+    pub fn example(parameters: &BTreeMap<String, i64>) -> ProblemFigures {
+        ProblemFigures::new(&Problem::new(1, 1), 1, parameters)
     }
 
     /// The figure of this name; `None` for a name that is none.
@@ -149,7 +150,7 @@ impl Expression {
     ///
     /// # Errors
     /// A division by 0, or what 64 bits do not hold, with the text.
-    pub fn value(&self, figures: &Figures) -> Result<i64, String> {
+    pub fn value(&self, figures: &ProblemFigures) -> Result<i64, String> {
         let value = self
             .evaluate(figures)
             .and_then(|value| match value.as_i64() {
@@ -164,7 +165,7 @@ impl Expression {
     ///
     /// # Errors
     /// As [`Expression::value`].
-    pub fn holds(&self, figures: &Figures) -> Result<bool, String> {
+    pub fn holds(&self, figures: &ProblemFigures) -> Result<bool, String> {
         let value = self.evaluate(figures).and_then(|value| {
             let wrong = || "write a condition, such as `head_dim == 64`".to_owned();
             bool::try_from(value).map_err(|_| wrong())
@@ -176,7 +177,7 @@ impl Expression {
     ///
     /// # Errors
     /// What is wrong with it, with the text.
-    pub fn check(&self, figures: &Figures, condition: bool) -> Result<(), String> {
+    pub fn check(&self, figures: &ProblemFigures, condition: bool) -> Result<(), String> {
         self.names()
             .and_then(|names| {
                 let unknown = |name: &&String| figures.get(name).is_none();
@@ -220,7 +221,7 @@ impl Expression {
         Ok(names)
     }
 
-    fn evaluate(&self, figures: &Figures) -> Result<Value, String> {
+    fn evaluate(&self, figures: &ProblemFigures) -> Result<Value, String> {
         let source = self.source()?;
         let compiled = LANGUAGE.compile_expression(&source);
         let value = compiled.and_then(|compiled| compiled.eval(figures.0.clone()));
@@ -262,13 +263,15 @@ pub enum NumberType {
     Double,
 }
 
-const TYPES: [(&str, NumberType); 5] = [
-    ("int", NumberType::Int),
-    ("unsigned", NumberType::Unsigned),
-    ("long", NumberType::Long),
-    ("float", NumberType::Float),
-    ("double", NumberType::Double),
-];
+words!(
+    NumberType,
+    "type",
+    Int = "int",
+    Unsigned = "unsigned",
+    Long = "long",
+    Float = "float",
+    Double = "double"
+);
 
 /// The whole problem.
 const PROBLEM: &str = "problem";
@@ -278,9 +281,10 @@ const SCALE: &str = "scale";
 
 /// True for a name that means something else than a parameter, as an argument or in a formula.
 pub fn is_taken(name: &str) -> bool {
-    let typed = TYPES.iter().any(|(word, _)| *word == name);
-    let word = [PROBLEM, SCALE].contains(&name) || FUNCTIONS.contains(&name);
-    typed || word || Pointer::named(name).is_some()
+    [PROBLEM, SCALE].contains(&name)
+        || FUNCTIONS.contains(&name)
+        || name.parse::<NumberType>().is_ok()
+        || name.parse::<Pointer>().is_ok()
 }
 
 impl Argument {
@@ -289,13 +293,11 @@ impl Argument {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Argument, String> {
-        if let Some(pointer) = Pointer::named(text) {
+        if let Ok(pointer) = text.parse() {
             return Ok(Argument::Pointer(pointer));
         }
-        let typed = TYPES.iter().find_map(|(word, number)| {
-            let rest = text.strip_prefix(word)?;
-            rest.starts_with(' ').then(|| (*number, rest.trim()))
-        });
+        let typed = text.split_once(' ');
+        let typed = typed.and_then(|(word, rest)| Some((word.parse().ok()?, rest.trim())));
         match typed {
             None if text == PROBLEM => Ok(Argument::Problem),
             None if text == SCALE => Ok(Argument::Scale(NumberType::Float)),
@@ -314,7 +316,7 @@ impl Argument {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check(&self, figures: &Figures, backward: bool) -> Result<(), String> {
+    pub fn check(&self, figures: &ProblemFigures, backward: bool) -> Result<(), String> {
         match self {
             Argument::Pointer(pointer) if pointer.is_of_backward() && !backward => {
                 Err(format!("`{}` is there in `backward` alone", pointer.name()))
@@ -334,7 +336,7 @@ impl Argument {
     ///
     /// # Errors
     /// A figure that its type does not hold, or that cannot be computed.
-    pub fn given(&self, scale: f32, figures: &Figures) -> Result<Given, String> {
+    pub fn given(&self, scale: f32, figures: &ProblemFigures) -> Result<Given, String> {
         let (number, expression) = match self {
             Argument::Problem => return Ok(Given::Problem),
             Argument::Pointer(pointer) => return Ok(Given::Pointer(*pointer)),
@@ -360,10 +362,10 @@ impl Argument {
 mod tests {
     use super::*;
 
-    fn figures() -> Figures {
+    fn figures() -> ProblemFigures {
         let parameters = BTreeMap::from([("huge".to_owned(), 1 << 40)]);
         let problem = "h4,s130,d8".parse().unwrap();
-        Figures::new(&problem, 132, &parameters)
+        ProblemFigures::new(&problem, 132, &parameters)
     }
 
     fn valued(text: &str) -> Result<i64, String> {

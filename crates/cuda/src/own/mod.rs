@@ -9,23 +9,23 @@ mod expression;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::plan::{Arguments, Asked, Code, Offer, Plan, Shape, Step};
+use super::plan::{Arguments, Asked, Code, Offer, Plan, PlannedLaunch};
 use crate::argument::DeviceProblem;
-use crate::kernels::source::Source;
+use crate::kernels::contract::BlockShape;
+use crate::kernels::source::KernelSource;
 use contract::{ANY, Contract, ContractLaunch, ContractVariant, Extents};
-use expression::{Argument, Expression, Figures};
+use expression::{Argument, Expression, ProblemFigures};
 use regatta_worker::attention::{Direction, Mask, ParamValue, Problem};
 use regatta_worker::protocol::{Parameter, VariantInfo};
 use regatta_worker::serve::Refusal;
 
 /// The kernels of one file.
-pub struct Own {
+pub struct OwnKernels {
     name: String,
     contract: Contract,
-    source: Source,
+    source: KernelSource,
 }
 
 /// Somebody's kernel file, compiled as it is measured: by the options of the launch contract
@@ -33,9 +33,9 @@ pub struct Own {
 ///
 /// # Errors
 /// What cannot be read, or stands wrong in the contract.
-pub fn source(file: &Path) -> Result<Source, String> {
-    let source =
-        Source::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+pub fn source(file: &Path) -> Result<KernelSource, String> {
+    let source = KernelSource::read(file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let beside = file.with_extension("toml");
     match beside.exists() {
         true => Ok(source.with_options(&contract::read(&beside)?.options)),
@@ -43,16 +43,16 @@ pub fn source(file: &Path) -> Result<Source, String> {
     }
 }
 
-impl Own {
+impl OwnKernels {
     /// Reads the file and its contract, for a worker of this name.
     ///
     /// # Errors
     /// What cannot be read or stands wrong in the contract.
-    pub fn read(name: &str, file: &Path, contract: &Path) -> Result<Own, String> {
+    pub fn read(name: &str, file: &Path, contract: &Path) -> Result<OwnKernels, String> {
         let contract = contract::read(contract)?;
-        let source = Source::read(file)
+        let source = KernelSource::read(file)
             .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        Ok(Own {
+        Ok(OwnKernels {
             name: name.to_owned(),
             source: source.with_options(&contract.options),
             contract,
@@ -60,12 +60,12 @@ impl Own {
     }
 }
 
-impl Offer for Own {
+impl Offer for OwnKernels {
     fn worker(&self) -> &str {
         &self.name
     }
 
-    fn source(&self) -> Option<&Source> {
+    fn source(&self) -> Option<&KernelSource> {
         Some(&self.source)
     }
 
@@ -80,26 +80,29 @@ impl Offer for Own {
                     true => vec![Direction::Forward],
                     false => Direction::ALL.to_vec(),
                 },
-                projections: Vec::new(),
                 parameters: variant
                     .parameters
                     .keys()
                     .map(|name| (name.clone(), Parameter::INTEGER))
                     .collect(),
-                stores_scores: false,
-                tf32: false,
+                ..VariantInfo::default()
             })
             .collect()
     }
 
     /// A case that `requires` leaves out is unsupported. A formula without a value, or with one
     /// that no launch has, is a mistake in the contract: as unsupported it would pass a gate.
-    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
+    fn launches(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
         let variant = self.contract.variants.get(name);
         let variant =
             variant.ok_or_else(|| format!("there is no variant `{}/{name}`", self.name))?;
-        let parameters = parameters(variant, asked)?;
-        let figures = Figures::new(asked.problem, asked.limits.sms, &parameters);
+        let mut parameters = variant.parameters.clone();
+        for (name, value) in asked.params.iter() {
+            if let ParamValue::Int(number) = value {
+                parameters.insert(name.clone(), *number);
+            }
+        }
+        let figures = ProblemFigures::new(asked.problem, asked.limits.sms, &parameters);
         if let Some(why) = refuses(variant, asked.problem) {
             return Err(Refusal::Unsupported(format!("{}/{name} {why}", self.name)));
         }
@@ -117,7 +120,7 @@ impl Offer for Own {
                 let step = step(launch, asked.problem, &figures);
                 step.map_err(|why| contract(format!("{pass} {}, {why}", at + 1)))
             });
-            steps.collect::<Result<Vec<Step>, String>>()
+            steps.collect::<Result<Vec<PlannedLaunch>, String>>()
         };
         let workspace = variant.workspace_bytes.value(&figures);
         let workspace = workspace.map_err(|why| contract(format!("workspace_bytes: {why}")))?;
@@ -143,37 +146,14 @@ impl Offer for Own {
     }
 }
 
-/// The parameters of a case: those that are asked for, and the others as the contract has them.
-fn parameters(variant: &ContractVariant, asked: &Asked) -> Result<BTreeMap<String, i64>, String> {
-    let mut parameters = variant.parameters.clone();
-    for (name, value) in asked.params.iter() {
-        let place = parameters
-            .get_mut(name)
-            .ok_or_else(|| format!("there is no parameter `{name}`"))?;
-        match value {
-            ParamValue::Int(number) => *place = *number,
-            ParamValue::Word(word) => {
-                return Err(format!("`{name}` is an integer, not `{word}`"));
-            }
-        }
-    }
-    Ok(parameters)
-}
-
 /// Why the contract leaves a problem out, whatever `requires` says.
 fn refuses(variant: &ContractVariant, problem: &Problem) -> Option<String> {
-    let (dtype, layout, direction) = (problem.dtype, problem.layout, problem.direction);
+    let layout = problem.layout;
     if problem.varlen.is_some() {
         return Some("does not take ragged batches".to_owned());
     }
-    if !variant.dtypes.contains(&dtype) {
-        return Some(format!("does not take {dtype}"));
-    }
     if !variant.layouts.contains(&layout) {
         return Some(format!("does not take the layout {layout}"));
-    }
-    if direction.has_backward() && variant.backward.is_empty() {
-        return Some(format!("has no {direction}"));
     }
     let square = problem.is_square();
     let same = |name: &String| {
@@ -186,7 +166,11 @@ fn refuses(variant: &ContractVariant, problem: &Problem) -> Option<String> {
     (!variant.masks.iter().any(takes)).then(|| format!("does not take the mask {name}"))
 }
 
-fn step(launch: &ContractLaunch, problem: &Problem, figures: &Figures) -> Result<Step, String> {
+fn step(
+    launch: &ContractLaunch,
+    problem: &Problem,
+    figures: &ProblemFigures,
+) -> Result<PlannedLaunch, String> {
     let extents = |Extents([x, y, z]): &Extents, what: &str| {
         let extent = |formula: &Expression| {
             let value = formula.value(figures);
@@ -201,11 +185,11 @@ fn step(launch: &ContractLaunch, problem: &Problem, figures: &Figures) -> Result
     let scale = DeviceProblem::sized(problem, 1).scale;
     let given = |text: &String| Argument::parse(text)?.given(scale, figures);
     let arguments: Result<_, String> = launch.arguments.iter().map(given).collect();
-    Ok(Step {
+    Ok(PlannedLaunch {
         code: Code::Own,
         entry: launch.entry_name(problem.dtype, |name| figures.get(name))?,
         grid: extents(&launch.grid, "grid")?,
-        shape: Shape {
+        shape: BlockShape {
             block: extents(&launch.block, "block")?,
             shared_bytes: u32::try_from(shared)
                 .map_err(|_| format!("shared_bytes: `{}` is {shared}", launch.shared_bytes))?,

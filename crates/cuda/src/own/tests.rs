@@ -34,11 +34,11 @@ const H200: Limits = Limits {
     shared_bytes: 232_448,
 };
 
-fn own() -> Own {
-    Own {
+fn own() -> OwnKernels {
+    OwnKernels {
         name: "my".to_owned(),
         contract: contract::parse(CONTRACT).unwrap(),
-        source: Source::embedded("naive").unwrap(),
+        source: KernelSource::embedded("naive").unwrap(),
     }
 }
 

@@ -6,148 +6,16 @@ mod tests;
 mod variants;
 
 pub use steps::{
-    Arguments, Asked, Code, Given, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, Pointer, Shape, Step,
-    TILE_KEYS,
+    Arguments, Asked, Code, Given, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, PlannedLaunch,
+    Pointer, TILE_KEYS,
 };
 
+use self::variants as of;
 use crate::kernels::contract::MOST_THREADS;
-use crate::kernels::source::Source;
+use crate::kernels::source::KernelSource;
 use regatta_worker::attention::{Direction, Dtype, Problem};
 use regatta_worker::protocol::{Parameter, VariantInfo};
 use regatta_worker::serve::Refusal;
-
-/// A variant of this worker.
-pub struct Variant {
-    /// Its name within the worker.
-    pub name: &'static str,
-    /// What it is, in a line.
-    pub summary: &'static str,
-    /// Storage types it takes.
-    pub dtypes: &'static [Dtype],
-    /// Directions it runs.
-    pub directions: &'static [Direction],
-    /// Its parameters: all are numbers.
-    pub parameters: &'static [&'static str],
-    /// True when it keeps the score matrix in memory.
-    pub stores_scores: bool,
-    plan: fn(&Asked) -> Result<Plan, String>,
-}
-
-const NARROW: [Dtype; 2] = [Dtype::F16, Dtype::Bf16];
-const SINGLE: [Dtype; 1] = [Dtype::F32];
-
-/// Every variant, sorted by name.
-pub const VARIANTS: [Variant; 6] = [
-    Variant {
-        name: "flash-mma",
-        summary: "fused, tensor cores through mma.sync; the class of FlashAttention-2",
-        dtypes: &NARROW,
-        directions: &Direction::ALL,
-        parameters: &[],
-        stores_scores: false,
-        plan: variants::mma,
-    },
-    Variant {
-        name: "flash-simt",
-        summary: "fused, float32 on the FFMA units",
-        dtypes: &SINGLE,
-        directions: &Direction::ALL,
-        parameters: &[],
-        stores_scores: false,
-        plan: variants::simt,
-    },
-    Variant {
-        name: "flash-wgmma",
-        summary: "fused for Hopper: TMA, mbarrier ring, wgmma, warp-specialised",
-        dtypes: &NARROW,
-        directions: &Direction::ALL,
-        parameters: &[TILE_KEYS],
-        stores_scores: false,
-        plan: variants::wgmma,
-    },
-    Variant {
-        name: "naive",
-        summary: "the score matrix in memory, one thread an element",
-        dtypes: &Dtype::ALL,
-        directions: &Direction::ALL,
-        parameters: &[],
-        stores_scores: true,
-        plan: variants::naive,
-    },
-    Variant {
-        name: "split-key",
-        summary: "float32 backward with the key axis split over num_splits_key blocks",
-        dtypes: &SINGLE,
-        directions: &[Direction::Backward],
-        parameters: &[NUM_SPLITS_KEY],
-        stores_scores: false,
-        plan: variants::split_key,
-    },
-    Variant {
-        name: "split-kv",
-        summary: "decode: keys split over num_splits blocks, then joined",
-        dtypes: &Dtype::ALL,
-        directions: &[Direction::Forward],
-        parameters: &[NUM_SPLITS],
-        stores_scores: false,
-        plan: variants::split_kv,
-    },
-];
-
-/// The oldest devices that any kernel is written for: cp.async, bf16.
-const OLDEST: (u32, u32) = (8, 0);
-
-impl Variant {
-    /// The variant of this name.
-    pub fn named(name: &str) -> Option<&'static Variant> {
-        VARIANTS.iter().find(|variant| variant.name == name)
-    }
-
-    /// What the variant launches for a problem.
-    ///
-    /// # Errors
-    /// Why it does not do this, for a reader.
-    pub fn plan(&self, asked: &Asked) -> Result<Plan, String> {
-        self.accepts(asked)?;
-        (self.plan)(asked)
-    }
-
-    fn accepts(&self, asked: &Asked) -> Result<(), String> {
-        let (problem, name) = (asked.problem, self.name);
-        let (major, minor) = asked.limits.capability;
-        if (major, minor) < OLDEST {
-            return Err(format!(
-                "cuda/{name} needs compute capability {}.{}; this device has {major}.{minor}",
-                OLDEST.0, OLDEST.1
-            ));
-        }
-        if problem.varlen.is_some() {
-            return Err(format!("cuda/{name} does not take ragged batches"));
-        }
-        if !self.dtypes.contains(&problem.dtype) {
-            let known: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.name()).collect();
-            return Err(format!(
-                "cuda/{name} takes {}, not {}",
-                known.join(" and "),
-                problem.dtype
-            ));
-        }
-        if !self.directions.contains(&problem.direction) {
-            return Err(format!("cuda/{name} has no {}", problem.direction));
-        }
-        for (parameter, value) in asked.params.iter() {
-            if !self.parameters.contains(&parameter.as_str()) {
-                return Err(format!("cuda/{name} has no parameter `{parameter}`"));
-            }
-            if !Parameter::INTEGER.allows(value) {
-                return Err(format!(
-                    "`{parameter}` of cuda/{name} is an integer, not `{value}`"
-                ));
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Variants, and what each launches for a problem.
 pub trait Offer {
@@ -155,17 +23,93 @@ pub trait Offer {
     fn worker(&self) -> &str;
 
     /// The file of `Code::Own`, where there is one.
-    fn source(&self) -> Option<&Source>;
+    fn source(&self) -> Option<&KernelSource>;
 
     /// Every variant.
     fn variants(&self) -> Vec<VariantInfo>;
 
-    /// What the variant of this name launches for a problem.
+    /// What a variant launches for a problem and parameters that it declares.
     ///
     /// # Errors
     /// Why it does not do this, or why it cannot be told what it would launch.
-    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal>;
+    fn launches(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal>;
+
+    /// What the variant of this name launches for a problem.
+    ///
+    /// # Errors
+    /// As [`launches`](Offer::launches), and what the variant does not declare.
+    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
+        let worker = self.worker();
+        let mut variants = self.variants().into_iter();
+        let checked = match variants.find(|variant| variant.name == name) {
+            Some(variant) => variant.check(worker, asked.problem, asked.params),
+            None => Err(format!("the {worker} worker has no variant `{name}`")),
+        };
+        checked.map_err(Refusal::Unsupported)?;
+        self.launches(name, asked)
+    }
 }
+
+type MakePlan = fn(&Asked) -> Result<Plan, String>;
+
+/// Every variant of the kernels in the binary, sorted by name.
+fn variants() -> [(VariantInfo, MakePlan); 6] {
+    let variant = |name: &str, dtypes: &[Dtype], directions: &[Direction], parameter: &str| {
+        let parameters = Some(parameter).filter(|name| !name.is_empty());
+        VariantInfo {
+            name: name.to_owned(),
+            dtypes: dtypes.to_vec(),
+            directions: directions.to_vec(),
+            parameters: parameters
+                .map(|name| (name.to_owned(), Parameter::INTEGER))
+                .into_iter()
+                .collect(),
+            stores_scores: name == "naive",
+            ..VariantInfo::default()
+        }
+    };
+    let narrow = [Dtype::F16, Dtype::Bf16];
+    let (single, any) = ([Dtype::F32], Direction::ALL);
+    let all: [(_, MakePlan, &str); 6] = [
+        (
+            variant("flash-mma", &narrow, &any, ""),
+            of::mma,
+            "fused, tensor cores through mma.sync; the class of FlashAttention-2",
+        ),
+        (
+            variant("flash-simt", &single, &any, ""),
+            of::simt,
+            "fused, float32 on the FFMA units",
+        ),
+        (
+            variant("flash-wgmma", &narrow, &any, TILE_KEYS),
+            of::wgmma,
+            "fused for Hopper: TMA, mbarrier ring, wgmma, warp-specialised",
+        ),
+        (
+            variant("naive", &Dtype::ALL, &any, ""),
+            of::naive,
+            "the score matrix in memory, one thread an element",
+        ),
+        (
+            variant("split-key", &single, &[Direction::Backward], NUM_SPLITS_KEY),
+            of::split_key,
+            "float32 backward with the key axis split over num_splits_key blocks",
+        ),
+        (
+            variant("split-kv", &Dtype::ALL, &[Direction::Forward], NUM_SPLITS),
+            of::split_kv,
+            "decode: keys split over num_splits blocks, then joined",
+        ),
+    ];
+    all.map(|(variant, plan, summary)| {
+        let summary = summary.to_owned();
+        (VariantInfo { summary, ..variant }, plan)
+    })
+}
+
+/// The oldest devices that any kernel is written for: cp.async, bf16.
+const OLDEST: (u32, u32) = (8, 0);
 
 /// The kernels in the binary.
 #[derive(Default)]
@@ -176,34 +120,30 @@ impl Offer for Ours {
         crate::NAME
     }
 
-    fn source(&self) -> Option<&Source> {
+    fn source(&self) -> Option<&KernelSource> {
         None
     }
 
     fn variants(&self) -> Vec<VariantInfo> {
-        VARIANTS.iter().map(described).collect()
+        variants().map(|(variant, _)| variant).to_vec()
     }
 
-    fn plan(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
-        let variant = Variant::named(name);
-        let variant = variant.ok_or_else(|| {
-            Refusal::Unsupported(format!("the cuda worker has no variant `{name}`"))
-        })?;
-        variant.plan(asked).map_err(Refusal::Unsupported)
-    }
-}
-
-fn described(variant: &Variant) -> VariantInfo {
-    let number = |name: &&str| ((*name).to_owned(), Parameter::INTEGER);
-    VariantInfo {
-        name: variant.name.to_owned(),
-        summary: variant.summary.to_owned(),
-        dtypes: variant.dtypes.to_vec(),
-        directions: variant.directions.to_vec(),
-        projections: Vec::new(),
-        parameters: variant.parameters.iter().map(number).collect(),
-        stores_scores: variant.stores_scores,
-        tf32: false,
+    fn launches(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
+        let unsupported = |why: String| Refusal::Unsupported(format!("cuda/{name} {why}"));
+        let (major, minor) = asked.limits.capability;
+        if (major, minor) < OLDEST {
+            return Err(unsupported(format!(
+                "needs compute capability {}.{}; this device has {major}.{minor}",
+                OLDEST.0, OLDEST.1
+            )));
+        }
+        if asked.problem.varlen.is_some() {
+            return Err(unsupported("does not take ragged batches".to_owned()));
+        }
+        let mut all = variants().into_iter();
+        let found = all.find(|(variant, _)| variant.name == name);
+        let (_, plan) = found.ok_or_else(|| unsupported("is no variant".to_owned()))?;
+        plan(asked).map_err(Refusal::Unsupported)
     }
 }
 
@@ -237,7 +177,7 @@ fn launchable(problem: &Problem) -> Result<(), String> {
     Ok(())
 }
 
-fn fits(step: &Step, limits: Limits) -> Result<(), String> {
+fn fits(step: &PlannedLaunch, limits: Limits) -> Result<(), String> {
     let (entry, shape) = (&step.entry, step.shape);
     if shape.shared_bytes > limits.shared_bytes {
         return Err(format!(

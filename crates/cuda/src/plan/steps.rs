@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kernels::contract::{self, Block, Kernel, Tile};
+use crate::kernels::contract::{self, BlockShape, Kernel, Tile};
 use regatta_worker::attention::{ParamValue, Params, Problem};
+use regatta_worker::words;
 
 /// A device, as far as a plan depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,33 +28,9 @@ pub enum Code {
     Own,
 }
 
-/// How blocks of an entry point are launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
-    /// Threads in x, y, z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory of a block in bytes.
-    pub shared_bytes: u32,
-}
-
-impl Shape {
-    /// The shape of a block whose threads are all along x.
-    pub fn along_x(block: Block) -> Shape {
-        Shape {
-            block: [block.threads, 1, 1],
-            shared_bytes: block.shared_bytes,
-        }
-    }
-
-    /// Threads of a block.
-    pub fn threads(self) -> u64 {
-        self.block.into_iter().map(u64::from).product()
-    }
-}
-
 /// One kernel launch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct PlannedLaunch {
     /// The kernel file.
     pub code: Code,
     /// The entry point in it.
@@ -61,7 +38,7 @@ pub struct Step {
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
     /// How each block is launched.
-    pub shape: Shape,
+    pub shape: BlockShape,
     /// What it is given.
     pub arguments: Arguments,
 }
@@ -136,50 +113,27 @@ pub enum Pointer {
     Dv,
 }
 
+words!(
+    Pointer,
+    "tensor",
+    Q = "q",
+    K = "k",
+    V = "v",
+    Out = "out",
+    Lse = "lse",
+    Workspace = "workspace",
+    Dout = "dout",
+    Delta = "delta",
+    Dq = "dq",
+    Dk = "dk",
+    Dv = "dv"
+);
+
 impl Pointer {
-    /// All of them.
-    pub const ALL: [Pointer; 11] = [
-        Pointer::Q,
-        Pointer::K,
-        Pointer::V,
-        Pointer::Out,
-        Pointer::Lse,
-        Pointer::Workspace,
-        Pointer::Dout,
-        Pointer::Delta,
-        Pointer::Dq,
-        Pointer::Dk,
-        Pointer::Dv,
-    ];
-
-    /// Its name in a contract.
-    pub fn name(self) -> &'static str {
-        match self {
-            Pointer::Q => "q",
-            Pointer::K => "k",
-            Pointer::V => "v",
-            Pointer::Out => "out",
-            Pointer::Lse => "lse",
-            Pointer::Workspace => "workspace",
-            Pointer::Dout => "dout",
-            Pointer::Delta => "delta",
-            Pointer::Dq => "dq",
-            Pointer::Dk => "dk",
-            Pointer::Dv => "dv",
-        }
-    }
-
-    /// The one of this name.
-    pub fn named(name: &str) -> Option<Pointer> {
-        Pointer::ALL.into_iter().find(|one| one.name() == name)
-    }
-
     /// True for what is there where gradients are asked for, and only there.
     pub fn is_of_backward(self) -> bool {
-        matches!(
-            self,
-            Pointer::Dout | Pointer::Delta | Pointer::Dq | Pointer::Dk | Pointer::Dv
-        )
+        use Pointer::{Delta, Dk, Dout, Dq, Dv};
+        matches!(self, Dout | Delta | Dq | Dk | Dv)
     }
 }
 
@@ -187,9 +141,9 @@ impl Pointer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Launches of the forward pass, in order.
-    pub forward: Vec<Step>,
+    pub forward: Vec<PlannedLaunch>,
     /// Launches of the backward pass, in order; empty where it is not asked for.
-    pub backward: Vec<Step>,
+    pub backward: Vec<PlannedLaunch>,
     /// Bytes that the launches use beside the tensors.
     pub workspace_bytes: u64,
     /// Splits of the key axis; 1 where nothing is split.
@@ -217,15 +171,15 @@ pub const NUM_SPLITS: &str = "num_splits";
 pub const TILE_KEYS: &str = "tile_keys";
 
 /// A step that is given the problem.
-pub fn step(problem: &Problem, kernel: &Kernel, tile: &Tile, grid: [u32; 3]) -> Step {
+pub fn step(problem: &Problem, kernel: &Kernel, tile: &Tile, grid: [u32; 3]) -> PlannedLaunch {
     let entry = kernel.entry(problem.dtype.name(), tile);
     // Grids may follow another kernel's tile; the block is the entry point's own.
-    let block = contract::block(kernel.file, &entry).unwrap_or(tile.block());
-    Step {
+    let shape = contract::block(kernel.file, &entry).unwrap_or(tile.block());
+    PlannedLaunch {
         code: Code::Ours(kernel.file),
         entry,
         grid,
-        shape: Shape::along_x(block),
+        shape,
         arguments: Arguments::Problem,
     }
 }

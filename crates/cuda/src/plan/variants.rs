@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use regatta_worker::attention::{Dtype, ParamValue, Problem};
 
 use super::steps::{
-    Arguments, Asked, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, Step, TILE_KEYS, exact, holding,
-    number, query_gradient_bytes, step,
+    Arguments, Asked, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, PlannedLaunch, TILE_KEYS, exact,
+    holding, number, query_gradient_bytes, step,
 };
 use crate::kernels::contract::{Kernel, Naive, Tile, contracts};
 
@@ -69,7 +69,7 @@ pub fn naive(asked: &Asked) -> Result<Plan, String> {
     })
 }
 
-fn naive_forward(p: &Problem) -> Vec<Step> {
+fn naive_forward(p: &Problem) -> Vec<PlannedLaunch> {
     let planes = p.batch * p.heads;
     let Naive {
         scores,
@@ -86,7 +86,7 @@ fn naive_forward(p: &Problem) -> Vec<Step> {
     ]
 }
 
-fn naive_gradients(p: &Problem) -> Vec<Step> {
+fn naive_gradients(p: &Problem) -> Vec<PlannedLaunch> {
     let planes = p.batch * p.heads;
     let widest = p.head_dim.max(p.head_dim_v);
     let Naive {
@@ -107,7 +107,7 @@ fn naive_gradients(p: &Problem) -> Vec<Step> {
     ]
 }
 
-fn launch(p: &Problem, kernel: &Kernel, grid: [u32; 3]) -> Step {
+fn launch(p: &Problem, kernel: &Kernel, grid: [u32; 3]) -> PlannedLaunch {
     step(p, kernel, kernel.tile(), grid)
 }
 
@@ -164,7 +164,7 @@ fn effective_splits(p: &Problem, tile_keys: u32, asked: Option<i64>) -> u32 {
     }
 }
 
-fn simt_forward(p: &Problem) -> Result<Vec<Step>, String> {
+fn simt_forward(p: &Problem) -> Result<Vec<PlannedLaunch>, String> {
     let kernel = &contracts().flash_simt.forward;
     let tile = holding(p, kernel, 4)?;
     let grid = [p.seq_q.div_ceil(tile.queries), p.heads, p.batch];
@@ -172,7 +172,7 @@ fn simt_forward(p: &Problem) -> Result<Vec<Step>, String> {
 }
 
 /// Clears `dq`, `dk`, `dv` and computes delta.
-fn simt_prepare(p: &Problem, kernel: &Kernel) -> Step {
+fn simt_prepare(p: &Problem, kernel: &Kernel) -> PlannedLaunch {
     let tile = kernel.tile();
     let grid = [p.seq_q.div_ceil(tile.queries), p.heads, p.batch];
     step(p, kernel, tile, grid)
@@ -276,7 +276,7 @@ pub fn wgmma(asked: &Asked) -> Result<Plan, String> {
         false => tiles,
     };
     let mut plan = Plan {
-        forward: vec![Step {
+        forward: vec![PlannedLaunch {
             arguments: Arguments::Wgmma {
                 tile_keys: tile.keys,
                 heads_per_section: heads_per_section(p, asked.limits.l2_bytes),
@@ -295,11 +295,11 @@ pub fn wgmma(asked: &Asked) -> Result<Plan, String> {
     Ok(plan)
 }
 
-fn wgmma_backward(p: &Problem, tile: &Tile) -> Vec<Step> {
+fn wgmma_backward(p: &Problem, tile: &Tile) -> Vec<PlannedLaunch> {
     let kernels = &contracts().flash_wgmma_backward;
     let queries = [p.seq_q.div_ceil(tile.queries), p.heads, p.batch];
     let keys = [p.seq_k.div_ceil(tile.keys), p.kv_heads, p.batch];
-    let main = Step {
+    let main = PlannedLaunch {
         arguments: Arguments::WgmmaBackward {
             tile_queries: tile.queries,
             tile_keys: tile.keys,

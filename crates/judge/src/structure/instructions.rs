@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{Changes, Structures, worse_if};
 use crate::judgement::{Difference, Uncounted};
 use regatta_core::machine::{
-    Counters, Counts, INSTRUCTIONS, METRICS, Metric, Sides, Structure, short,
+    Counters, Counts, HardwareCounter, INSTRUCTIONS, METRICS, Sides, Structure, short,
 };
 use regatta_core::suite::structural::{Action, Kind};
 use regatta_worker::units::ARROW;
@@ -81,7 +81,7 @@ fn one_process(base: &Counters, head: &Counters) -> bool {
 
 fn add(
     found: &mut Changes,
-    metric: &Metric,
+    metric: &HardwareCounter,
     kernel: &str,
     (before, after, one_process): (Counts, Counts, bool),
 ) {

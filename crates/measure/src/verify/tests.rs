@@ -1,7 +1,7 @@
 //! A worker's figures and probes, before timing and after.
 
 use super::*;
-use regatta_worker::attention::reference::{Inputs, backward, forward};
+use regatta_worker::attention::reference::whole;
 use regatta_worker::protocol::Cache;
 use regatta_worker::units::{Bytes, Nanoseconds, quantities};
 
@@ -16,26 +16,17 @@ type Probes = BTreeMap<String, Vec<Option<f64>>>;
 
 /// What a right worker says of the inputs of a seed.
 fn right(problem: &Problem, seed: u64) -> (Errors, Probes) {
-    let inputs = Inputs::generate(problem, seed).unwrap();
-    let saved = forward(problem, &inputs).unwrap();
-    let gradients = backward(problem, &inputs, &saved).unwrap();
     let (mut errors, mut probes) = (Errors::new(), Probes::new());
-    for (name, _) in results(problem.direction) {
-        let whole = match *name {
-            "out" => &saved.out,
-            "dq" => &gradients.dq,
-            "dk" => &gradients.dk,
-            _ => &gradients.dv,
-        };
+    for (name, whole) in whole(problem, seed).unwrap() {
         let error = TensorError {
             relative_l2: Some(1e-7),
             max_abs: Some(1e-7),
         };
-        errors.insert((*name).to_owned(), error);
+        errors.insert(name.to_owned(), error);
         let single =
             regatta_worker::attention::inputs::probe_indices(whole.len() as u64, PROBES, None)
                 .map(|index| Some(whole[index as usize]));
-        probes.insert((*name).to_owned(), single.collect());
+        probes.insert(name.to_owned(), single.collect());
     }
     (errors, probes)
 }
@@ -209,8 +200,7 @@ fn what_was_checked_is_what_was_asked_for() {
 fn probes_are_drawn_anew_and_from_what_was_asked_for() {
     let problem = problem("h4,s64,d32");
     let wrong_of = |draw: Option<u64>| {
-        let inputs = Inputs::generate(&problem, SEED).unwrap();
-        let mut out = forward(&problem, &inputs).unwrap().out;
+        let mut out = whole(&problem, SEED).unwrap().remove("out").unwrap();
         // All heads but the first.
         for row in out.chunks_exact_mut(4 * 32) {
             row[32..].fill(0.0);

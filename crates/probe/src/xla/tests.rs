@@ -3,8 +3,8 @@
 
 use super::ffi::*;
 use super::*;
-use crate::clock::Clock;
-use crate::sample::{Cache, Settings};
+use crate::clock::StreamClock;
+use crate::sample::{CacheState, ClockSettings};
 use crate::tests::mock::{ISSUE_NS, Mock};
 use std::ffi::c_char;
 use std::mem::offset_of;
@@ -185,16 +185,16 @@ fn a_marker_records_once_on_its_stream_alone() {
 #[test]
 fn a_stop_event_queued_with_the_work_reads_alike() {
     const KERNEL_NS: u64 = 5_000;
-    let settings = Settings {
+    let settings = ClockSettings {
         limit: Duration::from_secs(60),
-        ..Settings::default()
+        ..ClockSettings::default()
     };
-    let mut clock = Clock::new(Mock::new(), settings).unwrap();
+    let mut clock = StreamClock::new(Mock::new(), settings).unwrap();
     clock.calibrate().unwrap();
     let plain = clock
-        .sample(Cache::Cold, |device| device.kernel(KERNEL_NS))
+        .sample(CacheState::Cold, |device| device.kernel(KERNEL_NS))
         .unwrap();
-    let begun = clock.begin(Cache::Cold).unwrap();
+    let begun = clock.begin(CacheState::Cold).unwrap();
     let device = clock.device();
     device.kernel(KERNEL_NS).unwrap();
     let queued_ns = device.host_ns();

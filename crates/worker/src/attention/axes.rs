@@ -35,20 +35,20 @@ pub enum Form {
     /// letters.
     Number(&'static str),
     /// One of a few words; ids may shorten it.
-    Choice(fn() -> Vec<Word>),
+    Choice(fn() -> Vec<AxisWord>),
     /// A [`Mask`] by its name.
     Mask,
     /// [`Varlen`]; in an id behind these letters.
     Lengths(&'static str),
     /// One of a few words; an id says it as the letters of the [`Form::Width`].
-    Layer(fn() -> Vec<Word>),
+    Layer(fn() -> Vec<AxisWord>),
     /// A whole number, as [`Form::Number`]; in an id behind the short word of this axis.
     Width(&'static str),
 }
 
 /// A word that an axis can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct AxisWord {
     /// In suites, selectors and reports, and on the wire.
     pub name: &'static str,
     /// In ids.
@@ -101,7 +101,7 @@ macro_rules! choice {
         Axis {
             name: stringify!($field),
             form: Form::Choice(|| {
-                let word = |value: $type| Word {
+                let word = |value: $type| AxisWord {
                     name: value.name(),
                     short: $short(value),
                 };
@@ -187,7 +187,7 @@ pub const AXES: &[Axis] = &[
     Axis {
         name: "projection",
         form: Form::Layer(|| {
-            let word = |kind: ProjectionKind| Word {
+            let word = |kind: ProjectionKind| AxisWord {
                 name: kind.name(),
                 short: kind.short(),
             };
@@ -347,7 +347,7 @@ impl Axis {
     }
 
     /// The words that it can be; none where it is no such choice.
-    pub fn words(&self) -> Vec<Word> {
+    pub fn words(&self) -> Vec<AxisWord> {
         match self.form {
             Form::Choice(words) | Form::Layer(words) => words(),
             _ => Vec::new(),

@@ -21,7 +21,6 @@ pub use mask::{Align, Mask};
 pub use params::{AUTO, NAME_RULE, ParamValue, Params, VariantId, is_name, parameter_name};
 pub use problem::{Point, Problem};
 pub use projection::{Projection, ProjectionKind, Sizes};
-pub(crate) use values::words;
 pub use values::{Direction, Dtype, LONGEST_AXIS, Layout, Varlen};
 
 /// A text that is not what it should be; the message says what is wrong and

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::axes::{AXES, Unset};
-use super::{ParseError, Problem, words};
+use super::{ParseError, Problem};
+use crate::words;
 
 /// What one rank of a sequence-parallel projection computes.
 ///

@@ -214,7 +214,7 @@ pub fn probes_agree(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::reference::{Gradients, Inputs, backward, forward};
+    use crate::attention::reference;
     use crate::attention::{Align, Mask, Problem};
 
     fn distance(wrong: &[f64], right: &[f64]) -> Option<f64> {
@@ -225,19 +225,12 @@ mod tests {
 
     /// Results of `right` and of a kernel that computes `wrong` in its stead.
     fn mistake(right: &Problem, wrong: &Problem) -> Vec<(Direction, Option<f64>)> {
-        let run = |problem: &Problem| -> (Vec<f64>, Gradients) {
-            let inputs = Inputs::generate(right, 42).unwrap();
-            let saved = forward(problem, &inputs).unwrap();
-            let gradients = backward(problem, &inputs, &saved).unwrap();
-            (saved.out, gradients)
-        };
-        let ((out, grad), (out_wrong, grad_wrong)) = (run(right), run(wrong));
-        vec![
-            (Direction::Forward, distance(&out_wrong, &out)),
-            (Direction::Backward, distance(&grad_wrong.dq, &grad.dq)),
-            (Direction::Backward, distance(&grad_wrong.dk, &grad.dk)),
-            (Direction::Backward, distance(&grad_wrong.dv, &grad.dv)),
-        ]
+        let run = |problem: &Problem| reference::whole(&problem.with(Direction::Both), 42).unwrap();
+        let (found, right) = (run(wrong), run(right));
+        let named = results(Direction::Both).iter();
+        named
+            .map(|(name, direction)| (*direction, distance(&found[name], &right[name])))
+            .collect()
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub const LONGEST_AXIS: u32 = 1 << 24;
 
 /// Gives an enum its words: a list of all values, the name of each, how it prints and how it is
 /// read.
+#[macro_export]
 macro_rules! words {
     ($type:ident, $what:literal, $($value:ident = $name:literal),+) => {
         impl $type {
@@ -45,8 +46,6 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;
-
 words!(Dtype, "dtype", F32 = "f32", F16 = "f16", Bf16 = "bf16");
 words!(Layout, "layout", Bshd = "bshd", Bhsd = "bhsd");
 words!(

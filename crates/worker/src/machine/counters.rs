@@ -38,7 +38,7 @@ const MOST: f64 = 9_007_199_254_740_992.0;
 /// A hardware counter that is read: instructions of a class, which do not depend on who else
 /// uses the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
+pub struct HardwareCounter {
     /// Its name in CUPTI's range profiler.
     pub name: &'static str,
     /// What people call it.
@@ -46,9 +46,9 @@ pub struct Metric {
 }
 
 /// Every counter that is read, in the order in which they are told.
-pub const METRICS: [Metric; 4] = {
-    const fn metric(name: &'static str, words: &'static str) -> Metric {
-        Metric { name, words }
+pub const METRICS: [HardwareCounter; 4] = {
+    const fn metric(name: &'static str, words: &'static str) -> HardwareCounter {
+        HardwareCounter { name, words }
     }
     [
         metric("sm__inst_executed.sum", "instructions"),

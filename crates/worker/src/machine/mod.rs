@@ -16,7 +16,8 @@ pub use activity::{
     MODULE_LOADS, SYNCHRONISATIONS, by_device,
 };
 pub use counters::{
-    CountedCall, CountedKernel, Counters, Counts, INSTRUCTIONS, KernelCounters, METRICS, Metric,
+    CountedCall, CountedKernel, Counters, Counts, HardwareCounter, INSTRUCTIONS, KernelCounters,
+    METRICS,
 };
 pub use division::{Division, Part, RecordedCall};
 pub use intervals::{Cover, Gap, Own, Ran, divide, gaps};

@@ -6,19 +6,16 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::attention::inputs::{drawn, probe_indices};
-use crate::attention::reference::{
-    self, Forward, Gradients, Inputs, PlaneReference, TooLarge, checked_runs, result_shape,
-};
+use crate::attention::reference::{self, PlaneReference, TooLarge, checked_runs, result_shape};
 use crate::attention::tolerance::{ErrorSums, results};
-use crate::attention::work::memory_bytes;
 use crate::attention::{Direction, Problem};
 use crate::protocol::{Checked, Measure, PROBES, TensorError};
 
-/// Problems whose reference is kept, however large.
-const KEPT: usize = 3;
+/// References that are kept, however large.
+const KEPT: usize = 4;
 
 /// What references may take beyond these: many small problems come again in random order.
-const KEPT_BYTES: u64 = 256 << 20;
+const KEPT_BYTES: u128 = 256 << 20;
 
 /// A timed call that is checked beside the last one.
 pub struct DrawnCall {
@@ -39,93 +36,61 @@ pub fn drawn_calls(request: &Measure, draw: u64) -> [u32; 3] {
     [of(0, least), of(1, most), of(2, most)]
 }
 
-/// The reference of a problem, or of a part of it.
-struct Kept<R> {
+/// The planes of a reference: all of a problem, or those that a draw chooses.
+struct CachedReference {
     problem: Problem,
-    /// Seed of its inputs, and the draw of its planes.
-    key: (u64, u64),
-    reference: R,
+    seed: u64,
+    planes: Planes,
+    references: Arc<Vec<PlaneReference>>,
 }
 
-type Whole = (Arc<Forward>, Option<Arc<Gradients>>);
+/// Which planes of results are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planes {
+    /// All, for the check of the first call.
+    All,
+    /// Those of [`checked_runs`], by the draw that moves them.
+    Drawn(u64),
+}
+
+impl CachedReference {
+    fn bytes(&self) -> u128 {
+        let planes = self.references.iter();
+        planes.map(|plane| plane.place.bytes()).sum()
+    }
+}
 
 /// References of the last few problems, so that several variants, layouts and directions of one
 /// problem pay once.
 #[derive(Default)]
-pub struct References {
-    whole: Vec<Kept<Whole>>,
-    planes: Vec<Kept<Arc<Vec<PlaneReference>>>>,
-}
-
-/// Takes the entry of a problem out of `entries`. Where there is none, it drops the longest
-/// unused, the last ones, before another is computed: two large references may not fit at once.
-fn take<R>(
-    entries: &mut Vec<Kept<R>>,
-    (problem, key): (&Problem, (u64, u64)),
-    serves: impl Fn(&Problem) -> bool,
-) -> Option<Kept<R>> {
-    let mine = |entry: &Kept<R>| entry.key == key && serves(&entry.problem);
-    if let Some(at) = entries.iter().position(mine) {
-        return Some(entries.remove(at));
-    }
-    // Elements of any type become float64, and gradients lie beside what they are of.
-    let bytes = |problem: &Problem| memory_bytes(problem, false).saturating_mul(8);
-    let kept = entries.iter().map(|entry| bytes(&entry.problem));
-    let mut kept_bytes = kept.fold(bytes(problem), u64::saturating_add);
-    while entries.len() >= KEPT && kept_bytes > KEPT_BYTES {
-        if let Some(entry) = entries.pop() {
-            kept_bytes = kept_bytes.saturating_sub(bytes(&entry.problem));
-        }
-    }
-    None
-}
+pub struct References(Vec<CachedReference>);
 
 impl References {
-    /// Compares whole results, in the order of the problem's own.
+    /// Compares planes of results, which come in the order of the problem's own. The whole of each
+    /// is looked at for elements that are not finite.
     ///
     /// # Errors
     /// A reference that does not fit into memory, or results of other sizes.
-    pub fn check_whole(
+    pub fn check(
         &mut self,
         problem: &Problem,
         (seed, draw): (u64, Option<u64>),
+        planes: Planes,
         results: &[Vec<f32>],
     ) -> Result<Checked, String> {
-        let (forward, gradients) = self
-            .whole(problem, seed)
-            .map_err(|error| error.to_string())?;
+        let references = self.planes(problem, seed, planes);
+        let references = references.map_err(|error| error.to_string())?;
         checked(problem, (seed, draw), results, |name, result| {
-            let reference = match (name, gradients.as_deref()) {
-                ("dq", Some(reference)) => &reference.dq,
-                ("dk", Some(reference)) => &reference.dk,
-                ("dv", Some(reference)) => &reference.dv,
-                _ => &forward.out,
-            };
-            let mut sums = ErrorSums::new();
-            sums.compare(result, reference);
-            sums
-        })
-    }
-
-    /// Compares the planes of results that are compared after timing. The whole of each is
-    /// looked at for elements that are not finite.
-    ///
-    /// # Errors
-    /// As [`check_whole`](References::check_whole).
-    pub fn check_planes(
-        &mut self,
-        problem: &Problem,
-        (seed, draw): (u64, Option<u64>),
-        results: &[Vec<f32>],
-    ) -> Result<Checked, String> {
-        let planes = self.planes(problem, seed, draw.unwrap_or(0));
-        let planes = planes.map_err(|error| format!("the check after timing: {error}"))?;
-        checked(problem, (seed, draw), results, |name, result| {
-            let mut sums = ErrorSums::new();
-            sums.finite = result.par_iter().all(|value| value.is_finite());
-            planes
-                .iter()
-                .for_each(|plane| plane.compare(name, result, &mut sums));
+            let compared = references.par_iter().map(|plane| {
+                let mut sums = ErrorSums::new();
+                plane.compare(name, result, &mut sums);
+                sums
+            });
+            let mut sums = compared.reduce(ErrorSums::new, |mut sums, other| {
+                sums.add(&other);
+                sums
+            });
+            sums.finite &= result.par_iter().all(|value| value.is_finite());
             sums
         })
     }
@@ -163,64 +128,57 @@ impl References {
         Ok(())
     }
 
-    fn whole(&mut self, problem: &Problem, seed: u64) -> Result<Whole, TooLarge> {
-        let wanted = problem.direction.has_backward();
-        // Layout and direction change nothing about the values.
-        let problem = problem.same_values().with(Direction::Forward);
-        let mut entry = match take(&mut self.whole, (&problem, (seed, 0)), |kept| {
-            *kept == problem
-        }) {
-            Some(entry) => entry,
-            None => {
-                let inputs = Inputs::generate(&problem, seed)?;
-                let forward = Arc::new(reference::forward(&problem, &inputs)?);
-                Kept {
-                    problem,
-                    key: (seed, 0),
-                    reference: (forward, None),
-                }
-            }
-        };
-        if wanted && entry.reference.1.is_none() {
-            let inputs = Inputs::generate(&entry.problem, seed)?;
-            let gradients = reference::backward(&entry.problem, &inputs, &entry.reference.0)?;
-            entry.reference.1 = Some(Arc::new(gradients));
-        }
-        let reference = entry.reference.clone();
-        self.whole.insert(0, entry);
-        Ok(reference)
-    }
-
     fn planes(
         &mut self,
         problem: &Problem,
         seed: u64,
-        draw: u64,
+        planes: Planes,
     ) -> Result<Arc<Vec<PlaneReference>>, TooLarge> {
+        // Layout and direction change nothing about the values, and gradients come with forward.
         let wanted = problem.same_values();
-        // Gradients come with forward.
         let both = wanted.with(Direction::Both);
-        let serves = |kept: &Problem| *kept == both || *kept == wanted;
-        let entry = match take(&mut self.planes, (&wanted, (seed, draw)), serves) {
-            Some(entry) => entry,
+        let serves = |cached: &CachedReference| {
+            let problem = &cached.problem;
+            let same = (cached.seed, cached.planes) == (seed, planes);
+            same && (*problem == wanted || *problem == both)
+        };
+        let entry = match self.0.iter().position(serves) {
+            Some(at) => self.0.remove(at),
             None => {
-                let checked = checked_runs(reference::planes(&wanted), draw);
-                let mut checked = checked.into_iter().flatten().peekable();
-                let places = reference::places(&wanted).enumerate();
-                let places = places.filter(|(at, _)| checked.next_if_eq(at).is_some());
-                let places: Vec<_> = places.map(|(_, place)| place).collect();
-                let planes = places.into_par_iter();
-                let planes = planes.map(|place| PlaneReference::compute(&wanted, place, seed));
-                Kept {
-                    reference: Arc::new(planes.collect::<Result<_, _>>()?),
+                self.make_room();
+                let chosen: Vec<_> = match planes {
+                    Planes::All => reference::places(&wanted).collect(),
+                    Planes::Drawn(draw) => {
+                        let runs = checked_runs(reference::planes(&wanted), draw);
+                        let mut runs = runs.into_iter().flatten().peekable();
+                        let places = reference::places(&wanted).enumerate();
+                        let places = places.filter(|(at, _)| runs.next_if_eq(at).is_some());
+                        places.map(|(_, place)| place).collect()
+                    }
+                };
+                let computed = chosen.into_par_iter();
+                let computed = computed.map(|place| PlaneReference::compute(&wanted, place, seed));
+                CachedReference {
+                    references: Arc::new(computed.collect::<Result<_, _>>()?),
                     problem: wanted,
-                    key: (seed, draw),
+                    seed,
+                    planes,
                 }
             }
         };
-        let planes = entry.reference.clone();
-        self.planes.insert(0, entry);
-        Ok(planes)
+        let references = entry.references.clone();
+        self.0.insert(0, entry);
+        Ok(references)
+    }
+
+    /// Drops the longest unused, the last ones, before another is computed: two large references
+    /// may not fit at once.
+    fn make_room(&mut self) {
+        while self.0.len() >= KEPT
+            && self.0.iter().map(CachedReference::bytes).sum::<u128>() > KEPT_BYTES
+        {
+            self.0.pop();
+        }
     }
 }
 

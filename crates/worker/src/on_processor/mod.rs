@@ -11,14 +11,13 @@ pub mod timing;
 
 use std::collections::BTreeMap;
 
-use self::check::{DrawnCall, References, drawn_calls};
+use self::check::{DrawnCall, Planes, References, drawn_calls};
 use self::timing::{Sweep, Timed, time};
 use crate::attention::reference::Inputs;
-use crate::attention::{Direction, Dtype, ParamValue, Params, Problem};
+use crate::attention::{Direction, Dtype, ParamValue, Problem};
 use crate::machine::Structure;
 use crate::protocol::{
-    Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Peak, Prepare, Prepared,
-    VariantInfo,
+    Checked, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare, Prepared, VariantInfo,
 };
 use crate::serve::{Refusal, Worker};
 use crate::sets::{LAST, Rotation};
@@ -115,10 +114,7 @@ impl From<Function> for ProcessorVariant {
             summary: function.summary.to_owned(),
             dtypes: function.dtypes.to_vec(),
             directions: function.directions.to_vec(),
-            projections: Vec::new(),
-            parameters: BTreeMap::new(),
-            stores_scores: false,
-            tf32: false,
+            ..VariantInfo::default()
         };
         let prepare = move |request: &Prepare| -> Result<Box<dyn ProcessorCase>, Refusal> {
             if let Some(reason) = (function.unsupported)(&request.problem) {
@@ -230,23 +226,15 @@ impl OnProcessor {
 
     /// The variant of a request, or why it does not do that.
     fn variant(&self, request: &Prepare) -> Result<&ProcessorVariant, String> {
-        let (problem, wanted) = (&request.problem, &request.variant);
+        let wanted = &request.variant;
         let mut variants = self.variants.iter();
         let variant = variants.find(|variant| variant.info.name == *wanted);
         let variant =
             variant.ok_or_else(|| format!("the {} worker has no variant `{wanted}`", self.name))?;
-        let info = &variant.info;
-        if !info.dtypes.contains(&problem.dtype) {
-            return Err(format!("not in {}", problem.dtype));
-        }
-        if !info.directions.contains(&problem.direction) {
-            return Err(format!("not {}", problem.direction));
-        }
-        if problem.projection.is_some() {
-            return Err("it computes attention, and no projection".to_owned());
-        }
-        check_params(info, &format!("{}/{wanted}", self.name), &request.params)?;
-        Ok(variant)
+        let checked = variant
+            .info
+            .check(self.name, &request.problem, &request.params);
+        checked.map(|()| variant)
     }
 }
 
@@ -286,22 +274,6 @@ fn read_results(
     ))
 }
 
-fn check_params(info: &VariantInfo, variant: &str, params: &Params) -> Result<(), String> {
-    for (name, value) in params.iter() {
-        let Some(parameter) = info.parameters.get(name) else {
-            return Err(format!("{variant} has no parameter `{name}`"));
-        };
-        if !parameter.allows(value) {
-            let allowed = match parameter {
-                Parameter::Integer(_) => "an integer".to_owned(),
-                Parameter::Words(words) => words.join(" or "),
-            };
-            return Err(format!("`{name}` of {variant} is {allowed}, not `{value}`"));
-        }
-    }
-    Ok(())
-}
-
 impl Worker for OnProcessor {
     fn hello(&mut self) -> Result<Hello, Refusal> {
         let variants = self.variants.iter();
@@ -325,9 +297,8 @@ impl Worker for OnProcessor {
             ..request.clone()
         })?;
         let first_call_ns = case.first_call();
-        let references = &mut self.references;
-        let key = (request.seed, request.draw);
-        let checked = references.check_whole(&problem, key, &case.results())?;
+        let (references, key) = (&mut self.references, (request.seed, request.draw));
+        let checked = references.check(&problem, key, Planes::All, &case.results())?;
         let Checked { errors, probes, .. } = checked;
         let prepared = Prepared {
             effective: case.effective(),
@@ -371,7 +342,10 @@ impl Worker for OnProcessor {
         let results = read_results(case, fastest.fold(Nanoseconds(f64::MAX), Nanoseconds::min))?;
         if rotates {
             let last = (seed.wrapping_add(LAST.into()), prepared.draw);
-            let mut checked = self.references.check_planes(problem, last, &results)?;
+            let planes = Planes::Drawn(prepared.draw.unwrap_or(0));
+            let checked = self.references.check(problem, last, planes, &results);
+            let mut checked =
+                checked.map_err(|error| format!("the check after timing: {error}"))?;
             for call in &calls {
                 References::check_call(problem, call, draw, &mut checked)?;
             }

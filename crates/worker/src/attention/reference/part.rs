@@ -7,7 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::plane::{
-    Elements, Plane, PlaneForward, PlaneGradients, PlaneId, Seeded, Side, TooLarge, places,
+    Elements, Heads, Plane, PlaneForward, PlaneGradients, PlaneId, Seeded, TooLarge, places,
 };
 use super::projection;
 use crate::attention::Problem;
@@ -25,7 +25,8 @@ pub struct PlaneReference {
 }
 
 impl PlaneReference {
-    /// Computes a plane; gradients if and only if the problem's direction has them.
+    /// Computes a plane for the inputs of a seed; gradients if and only if the problem's direction
+    /// has them.
     ///
     /// # Errors
     /// When it does not fit into memory.
@@ -34,16 +35,21 @@ impl PlaneReference {
         place: PlaneId,
         seed: u64,
     ) -> Result<PlaneReference, TooLarge> {
+        let dtype = problem.dtype;
+        PlaneReference::from_elements(problem, place, &Seeded { seed, dtype })
+    }
+
+    pub(super) fn from_elements(
+        problem: &Problem,
+        place: PlaneId,
+        source: &dyn Elements,
+    ) -> Result<PlaneReference, TooLarge> {
         let dims = (problem.head_dim as usize, problem.head_dim_v as usize);
-        let source = Seeded {
-            seed,
-            dtype: problem.dtype,
-        };
-        let plane = Plane::new(&place, &source)?;
+        let plane = Plane::new(&place, source)?;
         let forward = plane.forward()?;
         let gradients = match problem.direction.has_backward() {
             true => {
-                let dout = place.gather(Side::Query, dims.1, |at| source.at(Tensor::Dout, at))?;
+                let dout = place.gather(Heads::Query, dims.1, |at| source.at(Tensor::Dout, at))?;
                 Some(plane.backward(&dout, &forward)?)
             }
             false => None,
@@ -58,15 +64,24 @@ impl PlaneReference {
 
     /// The rows of a result (`out`, `dq`, `dk`, `dv`) that are not 0 by the mask, with their
     /// side and their length.
-    pub fn result(&self, name: &str) -> Option<(Side, usize, &[f64])> {
+    pub fn result(&self, name: &str) -> Option<(Heads, usize, &[f64])> {
         let (d, dv) = self.dims;
         let gradients = self.gradients.as_ref();
         match name {
-            "out" => Some((Side::Query, dv, &self.forward.out)),
-            "dq" => gradients.map(|of| (Side::Query, d, &of.dq[..])),
-            "dk" => gradients.map(|of| (Side::Key, d, &of.dk[..])),
-            "dv" => gradients.map(|of| (Side::Key, dv, &of.dv[..])),
+            "out" => Some((Heads::Query, dv, &self.forward.out)),
+            "dq" => gradients.map(|of| (Heads::Query, d, &of.dq[..])),
+            "dk" => gradients.map(|of| (Heads::Key, d, &of.dk[..])),
+            "dv" => gradients.map(|of| (Heads::Key, dv, &of.dv[..])),
             _ => None,
+        }
+    }
+
+    /// Writes a result where it lies in the whole tensor.
+    pub(super) fn scatter(&self, name: &str, whole: &mut [f64]) {
+        if let Some((side, dim, values)) = self.result(name) {
+            for (row, values) in values.chunks_exact(dim).enumerate() {
+                whole[self.place.index(side, row, dim)..][..dim].copy_from_slice(values);
+            }
         }
     }
 
@@ -78,8 +93,8 @@ impl PlaneReference {
         };
         let place = &self.place;
         let (members, rows) = match side {
-            Side::Query => (place.group, place.seq_q),
-            Side::Key => (1, place.seq_k),
+            Heads::Query => (place.group, place.seq_q),
+            Heads::Key => (1, place.seq_k),
         };
         let (seen, zeros) = (place.seen(side), vec![0.0; dim]);
         for member in 0..members {
@@ -166,8 +181,8 @@ pub fn expected(
         found.insert(name, expected);
     }
     let side = |name: &str| match name {
-        "out" | "dq" => Side::Query,
-        _ => Side::Key,
+        "out" | "dq" => Heads::Query,
+        _ => Heads::Key,
     };
     // Each part with the probes that it holds: one, or of a plane's keys several.
     let mut parts = Vec::new();
@@ -178,12 +193,12 @@ pub fn expected(
                 continue;
             };
             match side(name) {
-                Side::Query => {
+                Heads::Query => {
                     let part = place.of_query(row);
-                    let at = part.row_of(Side::Query, row, head).unwrap_or(0);
+                    let at = part.row_of(Heads::Query, row, head).unwrap_or(0);
                     parts.push((part, vec![(name, number, at, x)]));
                 }
-                Side::Key => keys.push((name, number, at, x)),
+                Heads::Key => keys.push((name, number, at, x)),
             }
         }
         if !keys.is_empty() {

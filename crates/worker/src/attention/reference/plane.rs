@@ -29,10 +29,9 @@ impl Elements for Seeded {
     }
 }
 
-/// Whether a tensor has a row for each query and query head, or for each key and
-/// key-value head.
+/// Whether a tensor has a row for each query and query head, or for each key and key-value head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Heads {
     /// `q`, `out`, `dout`, `dq`.
     Query,
     /// `k`, `v`, `dk`, `dv`.
@@ -155,58 +154,58 @@ impl PlaneId {
     }
 
     /// Rows of the plane's tensors on a side.
-    fn rows(&self, side: Side) -> usize {
+    fn rows(&self, side: Heads) -> usize {
         match side {
-            Side::Query => self.group * self.queries.len(),
-            Side::Key => self.keys.len(),
+            Heads::Query => self.group * self.queries.len(),
+            Heads::Key => self.keys.len(),
         }
     }
 
     /// Where a row of the plane begins in the whole tensor in logical order.
-    pub(super) fn index(&self, side: Side, row: usize, dim: usize) -> usize {
+    pub(super) fn index(&self, side: Heads, row: usize, dim: usize) -> usize {
         let seen = self.seen(side);
         self.start(side, row / seen.len(), seen.start + row % seen.len(), dim)
     }
 
     /// Where row `row` of the sequence begins in the whole tensor, of the plane's `member`-th
     /// head.
-    pub(super) fn start(&self, side: Side, member: usize, row: usize, dim: usize) -> usize {
+    pub(super) fn start(&self, side: Heads, member: usize, row: usize, dim: usize) -> usize {
         let (first, members) = match side {
-            Side::Query => (self.first_q, self.group),
-            Side::Key => (self.first_k, 1),
+            Heads::Query => (self.first_q, self.group),
+            Heads::Key => (self.first_k, 1),
         };
         let head = self.kv_head * members + member;
         ((first + row) * self.kv_heads * members + head) * dim
     }
 
     /// The rows of the sequence that meet a row of the other side.
-    pub(super) fn seen(&self, side: Side) -> &Range<usize> {
+    pub(super) fn seen(&self, side: Heads) -> &Range<usize> {
         match side {
-            Side::Query => &self.queries,
-            Side::Key => &self.keys,
+            Heads::Query => &self.queries,
+            Heads::Key => &self.keys,
         }
     }
 
     /// The row of the plane's tensors that holds a row of the whole tensor (counted over
     /// all sequences) and one of its heads, if it does.
-    pub(super) fn row_of(&self, side: Side, row: usize, head: usize) -> Option<usize> {
+    pub(super) fn row_of(&self, side: Heads, row: usize, head: usize) -> Option<usize> {
         let seen = self.seen(side);
         let first = match side {
-            Side::Query => self.first_q,
-            Side::Key => self.first_k,
+            Heads::Query => self.first_q,
+            Heads::Key => self.first_k,
         };
         let within = row
             .checked_sub(first)
             .filter(|i| seen.contains(i))
             .map(|i| i - seen.start)?;
         match side {
-            Side::Query => {
+            Heads::Query => {
                 let member = head
                     .checked_sub(self.kv_head * self.group)
                     .filter(|member| *member < self.group)?;
                 Some(member * seen.len() + within)
             }
-            Side::Key => (head == self.kv_head).then_some(within),
+            Heads::Key => (head == self.kv_head).then_some(within),
         }
     }
 
@@ -236,7 +235,7 @@ impl PlaneId {
 
     pub(super) fn gather(
         &self,
-        side: Side,
+        side: Heads,
         dim: usize,
         at: impl Fn(usize) -> f64 + Sync,
     ) -> Result<Vec<f64>, TooLarge> {
@@ -288,15 +287,15 @@ impl Plane<'_> {
         Ok(Plane {
             place,
             scale: (place.d as f64).sqrt().recip(),
-            q: read(Tensor::Q, Side::Query, place.d)?,
-            k: read(Tensor::K, Side::Key, place.d)?,
-            v: read(Tensor::V, Side::Key, place.dv)?,
+            q: read(Tensor::Q, Heads::Query, place.d)?,
+            k: read(Tensor::K, Heads::Key, place.d)?,
+            v: read(Tensor::V, Heads::Key, place.dv)?,
         })
     }
 
     pub(super) fn forward(&self) -> Result<PlaneForward, TooLarge> {
         let (d, dv) = (self.place.d, self.place.dv);
-        let rows = self.place.rows(Side::Query) as u64;
+        let rows = self.place.rows(Heads::Query) as u64;
         let mut out = zeros(&[rows, dv as u64])?;
         let mut lse = zeros(&[rows])?;
         out.par_chunks_mut(dv)
@@ -312,7 +311,11 @@ impl Plane<'_> {
         Ok(PlaneForward { out, lse })
     }
 
-    /// Given what [`forward`](Plane::forward) returned.
+    /// Gradients of `Σ out ∘ dout`, given what [`forward`](Plane::forward) returned.
+    ///
+    /// With `p = exp(score - lse)`, `dp = dout · v` and `δ = dout · out`:
+    /// `ds = p (dp - δ)`, `dq = Σ ds k / √head_dim`, `dk = Σ ds q / √head_dim`, `dv = Σ p dout`
+    /// (Dao et al., FlashAttention, arXiv:2205.14135, appendix B.2).
     pub(super) fn backward(
         &self,
         dout: &[f64],
@@ -320,7 +323,7 @@ impl Plane<'_> {
     ) -> Result<PlaneGradients, TooLarge> {
         let place = self.place;
         let (d, dv, queries) = (place.d, place.dv, place.queries.len());
-        let rows = place.rows(Side::Query) as u64;
+        let rows = place.rows(Heads::Query) as u64;
         let mut delta = zeros(&[rows])?;
         delta.par_iter_mut().enumerate().for_each(|(at, delta)| {
             *delta = dot(row(&saved.out, at, dv), row(dout, at, dv));

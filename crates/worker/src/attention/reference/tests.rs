@@ -74,7 +74,7 @@ fn tiny() -> impl Strategy<Value = Problem> {
 }
 
 fn weighted(problem: &Problem, inputs: &Inputs) -> f64 {
-    dot(&forward(problem, inputs).unwrap().out, &inputs.dout)
+    dot(&whole_from(problem, inputs).unwrap()["out"], &inputs.dout)
 }
 
 proptest! {
@@ -83,8 +83,8 @@ proptest! {
     #[test]
     fn forward_is_the_textbook(problem in tiny(), seed in any::<u64>()) {
         let inputs = Inputs::generate(&problem, seed).unwrap();
-        let found = forward(&problem, &inputs).unwrap().out;
-        for (a, b) in found.iter().zip(textbook(&problem, &inputs)) {
+        let found = whole(&problem, seed).unwrap();
+        for (a, b) in found["out"].iter().zip(textbook(&problem, &inputs)) {
             prop_assert!((a - b).abs() < 1e-12, "{problem}: {a} {b}");
         }
     }
@@ -93,16 +93,15 @@ proptest! {
     fn backward_is_the_slope_of_forward(problem in tiny(), seed in any::<u64>()) {
         const STEP: f64 = 1e-5;
         let inputs = Inputs::generate(&problem, seed).unwrap();
-        let saved = forward(&problem, &inputs).unwrap();
-        let found = backward(&problem, &inputs, &saved).unwrap();
+        let found = whole(&problem.with(Direction::Backward), seed).unwrap();
         type Pick = fn(&mut Inputs) -> &mut [f64];
-        let axes: [(&[f64], Pick); 3] = [
-            (&found.dq, |inputs| &mut inputs.q),
-            (&found.dk, |inputs| &mut inputs.k),
-            (&found.dv, |inputs| &mut inputs.v),
+        let axes: [(&str, Pick); 3] = [
+            ("dq", |inputs| &mut inputs.q),
+            ("dk", |inputs| &mut inputs.k),
+            ("dv", |inputs| &mut inputs.v),
         ];
         for (gradient, pick) in axes {
-            for (i, slope) in gradient.iter().enumerate() {
+            for (i, slope) in found[gradient].iter().enumerate() {
                 let nudged = |by: f64| {
                     let mut inputs = inputs.clone();
                     pick(&mut inputs)[i] += by;
@@ -126,18 +125,10 @@ proptest! {
         memory in prop_oneof![Just(0u64), Just(1 << 20)],
         draw in any::<Option<u64>>(),
     ) {
-        let both = Problem { direction: Direction::Both, ..problem };
-        let inputs = Inputs::generate(&both, seed).unwrap();
-        let saved = forward(&both, &inputs).unwrap();
-        let gradients = backward(&both, &inputs, &saved).unwrap();
+        let both = problem.with(Direction::Both);
         let found = expected(&both, seed, draw, memory).unwrap();
-        for (name, whole) in [
-            ("out", &saved.out),
-            ("dq", &gradients.dq),
-            ("dk", &gradients.dk),
-            ("dv", &gradients.dv),
-        ] {
-            let right = Expected::from_tensor(whole, 16, draw);
+        for (name, whole) in whole(&both, seed).unwrap() {
+            let right = Expected::from_tensor(&whole, 16, draw);
             prop_assert_eq!(&found[name].probes, &right.probes, "{} {}", both, name);
         }
     }
@@ -190,12 +181,9 @@ fn an_eighth_of_the_planes_is_checked_the_first_and_the_last_among_them() {
 
 #[test]
 fn a_query_without_keys_is_zero() {
-    let problem: Problem = "s4,sk2,d3,causal-br".parse().unwrap();
-    let inputs = Inputs::generate(&problem, 1).unwrap();
-    let saved = forward(&problem, &inputs).unwrap();
-    assert_eq!(saved.out[..6], [0.0; 6]);
-    assert_eq!(saved.lse[..2], [f64::NEG_INFINITY; 2]);
-    let gradients = backward(&problem, &inputs, &saved).unwrap();
-    assert_eq!(gradients.dq[..6], [0.0; 6]);
-    assert!(gradients.dk.iter().all(|x| x.is_finite()));
+    let problem: Problem = "s4,sk2,d3,causal-br,both".parse().unwrap();
+    let found = whole(&problem, 1).unwrap();
+    assert_eq!(found["out"][..6], [0.0; 6]);
+    assert_eq!(found["dq"][..6], [0.0; 6]);
+    assert!(found["dk"].iter().all(|x| x.is_finite()));
 }
