@@ -17,7 +17,7 @@ import support
 pytest.importorskip("torch")
 
 
-from regatta_worker.libraries.sequence_parallel import slowest, worst
+from regatta_worker.libraries.sequence_parallel import slowest
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.projection import Geometry, Projection, power_of_two
 from regatta_worker.protocol.channel import Failed, Unsupported
@@ -117,11 +117,6 @@ class TestOneAnswerOfMany:
         assert (found["input_sets"], found["input_sets_reason"]) == (1, "short")
         with pytest.raises(Failed, match="different seeds"):
             slowest([reply(43, 0.0, 3), reply(42, 0.0, 3)])
-
-    def test_an_error_that_is_not_finite_is_the_worst(self) -> None:
-        errors = [{"relative_l2": value, "max_abs": 0.0} for value in (1e-3, 2e-3, None)]
-        assert worst(errors[:2])["relative_l2"] == 0.002
-        assert worst(errors)["relative_l2"] is None
 
 
 @pytest.mark.parametrize(

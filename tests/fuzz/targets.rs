@@ -330,7 +330,7 @@ fn contract(folder: &Path, data: &[u8]) {
 
 fn ledger(folder: &Path, data: &[u8]) {
     let path = laid(folder, "ledger.jsonl", &sealed(data));
-    if let Ok(ledger) = regatta_cuda::kernels::ledger_file::read(&path) {
+    if let Ok(ledger) = regatta_cuda::kernels::ledger::Ledger::read(&path) {
         let built = ledger
             .rows
             .keys()

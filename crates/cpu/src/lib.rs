@@ -61,8 +61,10 @@ pub fn worker() -> OnProcessor {
             },
         ),
     ];
-    let worker = OnProcessor::new(NAME, version, variants);
-    worker.with_versions(versions).with_peak(peak::peak)
+    let mut worker = OnProcessor::new(NAME, version, variants);
+    worker.versions = versions;
+    worker.peak = Some(peak::peak);
+    worker
 }
 
 fn variant(name: &str, summary: &str, kernel: MakeKernel) -> ProcessorVariant {

@@ -4,15 +4,18 @@
 //! `attention::reference` in another place; the harness recomputes small problems and
 //! single elements by itself.
 
+use std::collections::BTreeMap;
+
 use cudarc::driver::result;
 
 use super::argument::DeviceTensor;
 use super::case::{CudaCase, TensorSizes};
 use super::driver::{CudaDevice, Memory, NAN_IN_EVERY_TYPE, launch};
 use super::error::{CudaError, checked};
-use super::reference::{Extent, Heads, Reference, View};
+use super::reference::{Extent, Reference, View};
 use crate::kernels::contract::contracts;
 use regatta_worker::attention::inputs::{Tensor, probe_indices};
+use regatta_worker::attention::reference::Heads;
 use regatta_worker::attention::tolerance::ErrorSums;
 use regatta_worker::attention::{Dtype, Problem};
 
@@ -121,15 +124,11 @@ fn results(case: &CudaCase) -> Vec<ShapedTensor> {
     found
 }
 
-/// What a comparison found of one result.
-pub struct ComparedResult {
-    /// The result's name.
-    pub name: &'static str,
-    /// How far it is from the reference.
-    pub error: TensorError,
-    /// Single elements, for the harness's own check.
-    pub probes: Vec<Option<f64>>,
-}
+/// How far each result is from the reference, and single elements for the harness's own check.
+pub type Compared = (
+    BTreeMap<String, TensorError>,
+    BTreeMap<String, Vec<Option<f64>>>,
+);
 
 /// Compares every result of a case with the reference, as far as that goes. The whole of
 /// each is looked at for elements that are not finite.
@@ -141,10 +140,10 @@ pub fn compare(
     case: &CudaCase,
     reference: &Reference,
     draw: Option<u64>,
-) -> Result<Vec<ComparedResult>, CudaError> {
+) -> Result<Compared, CudaError> {
     let p = &case.problem;
     let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
-    let mut found = Vec::new();
+    let (mut errors, mut probes) = Compared::default();
     for result in results(case) {
         let mut sums = ErrorSums::new();
         for (view, right) in &reference.views {
@@ -155,13 +154,11 @@ pub fn compare(
         if matches!(reference.extent, Extent::Part(_)) {
             sums.finite &= all_finite(device, p, &result, &mut partials)?;
         }
-        found.push(ComparedResult {
-            name: result.name,
-            error: sums.error(),
-            probes: probes(&result, p.dtype, draw)?,
-        });
+        errors.insert(result.name.to_owned(), sums.error());
+        let probed = probe_elements(&result, p.dtype, draw)?;
+        probes.insert(result.name.to_owned(), probed);
     }
-    Ok(found)
+    Ok((errors, probes))
 }
 
 /// The sums over one part of a result.
@@ -245,7 +242,7 @@ fn added(partials: &[f64], elements: u64) -> ErrorSums {
 }
 
 /// Single elements of a result, read one by one: there are few.
-fn probes(
+fn probe_elements(
     result: &ShapedTensor,
     dtype: Dtype,
     draw: Option<u64>,

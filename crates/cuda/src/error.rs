@@ -3,6 +3,8 @@
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUresult;
 
+use regatta_worker::serve::Refusal;
+
 use crate::kernels::compile::BuildError;
 
 /// What keeps a case from running.
@@ -17,16 +19,6 @@ pub enum CudaError {
     /// The driver finds no device it can use.
     #[error("no CUDA device: {0}")]
     NoDevice(String),
-    /// A function of the driver failed.
-    #[error("{function} failed: {name} ({code})")]
-    Call {
-        /// Its name, as in cuda.h.
-        function: &'static str,
-        /// The driver's word for the code.
-        name: String,
-        /// The `CUresult`.
-        code: u32,
-    },
     /// Hardware counted other kernels than the calls launch.
     #[error("{expected} kernels were expected of the counted calls, and {counted} counted")]
     NotCounted {
@@ -43,9 +35,9 @@ pub enum CudaError {
         /// Free before.
         free_mib: usize,
     },
-    /// The clock cannot do what is asked of it.
-    #[error("{0}")]
-    Clock(String),
+    /// The driver failed, or the clock.
+    #[error(transparent)]
+    Probe(#[from] regatta_probe::Error),
     /// A kernel could not be made.
     #[error("{0}")]
     Build(String),
@@ -55,15 +47,7 @@ impl CudaError {
     /// As the clock has errors, for a call that it makes.
     pub fn into_probe(self) -> regatta_probe::Error {
         match self {
-            CudaError::Call {
-                function,
-                name,
-                code,
-            } => regatta_probe::Error::Cuda {
-                function,
-                code: code as i32,
-                name,
-            },
+            CudaError::Probe(error) => error,
             other => regatta_probe::Error::Call(other.to_string()),
         }
     }
@@ -89,7 +73,12 @@ impl CudaError {
             R::CUDA_ERROR_DEVICE_UNAVAILABLE,
             R::CUDA_ERROR_UNKNOWN,
         ];
-        matches!(self, CudaError::Call { code, .. } if lost.iter().any(|l| *l as u32 == *code))
+        match self {
+            CudaError::Probe(regatta_probe::Error::Cuda { code, .. }) => {
+                lost.iter().any(|lost| *lost as i32 == *code)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -99,32 +88,27 @@ impl From<BuildError> for CudaError {
     }
 }
 
-impl From<regatta_probe::Error> for CudaError {
-    fn from(error: regatta_probe::Error) -> CudaError {
-        match error {
-            regatta_probe::Error::Cuda {
-                function,
-                code,
-                name,
-            } => CudaError::Call {
-                function,
-                name,
-                code: code.unsigned_abs(),
-            },
-            other => CudaError::Clock(other.to_string()),
+/// A failure as the protocol has it: one that only a new process gets over is `Lost`.
+impl From<CudaError> for Refusal {
+    fn from(error: CudaError) -> Refusal {
+        match error.is_lost() {
+            true => Refusal::Lost(error.to_string()),
+            false => Refusal::Failed(error.to_string()),
         }
     }
 }
 
 /// Names the driver function whose result this is.
 pub fn checked<T>(function: &'static str, result: Result<T, DriverError>) -> Result<T, CudaError> {
-    result.map_err(|error| CudaError::Call {
-        function,
-        // The error's own Display opens the driver a second time; see cudarc 0.19.
-        name: error.error_name().map_or_else(
-            |_| "unknown error".to_owned(),
-            |name| name.to_string_lossy().into_owned(),
-        ),
-        code: error.0 as u32,
+    result.map_err(|error| {
+        CudaError::Probe(regatta_probe::Error::Cuda {
+            function,
+            code: error.0 as i32,
+            // The error's own Display opens the driver a second time; see cudarc 0.19.
+            name: error.error_name().map_or_else(
+                |_| "unknown error".to_owned(),
+                |name| name.to_string_lossy().into_owned(),
+            ),
+        })
     })
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use regatta_worker::attention::Problem;
-use regatta_worker::attention::reference::checked_runs;
+use regatta_worker::attention::reference::{Heads, checked_runs};
 
 use super::argument::{DeviceProblem, DeviceTensor, ReferencePointers};
 use super::case::{CudaCase, TensorSizes};
@@ -71,7 +71,9 @@ impl Reference {
             let small = view.problem(p);
             let results = placed(device, &small, &mut memory)?;
             let figures = view.figures(p, &case.figures);
-            computed(device, &small, figures, results)?;
+            for (kernel, grid) in steps(&small) {
+                launch(device, kernel, p.dtype, grid, figures, Some(results))?;
+            }
             views.push((view, results));
         }
         device.synchronise()?;
@@ -122,19 +124,6 @@ fn placed(
     Ok(results)
 }
 
-/// Queues the reference's kernels.
-fn computed(
-    device: &mut CudaDevice,
-    problem: &Problem,
-    figures: DeviceProblem,
-    results: ReferencePointers,
-) -> Result<(), CudaError> {
-    for (kernel, grid) in steps(problem) {
-        launch(device, kernel, problem.dtype, grid, figures, Some(results))?;
-    }
-    Ok(())
-}
-
 /// The reference's kernels, in order, with their grids.
 fn steps(p: &Problem) -> Vec<(&'static Kernel, [u32; 3])> {
     let kernels = &contracts().reference;
@@ -159,15 +148,6 @@ fn steps(p: &Problem) -> Vec<(&'static Kernel, [u32; 3])> {
         ]);
     }
     steps
-}
-
-/// Which rows of the logical tensors a tensor has: one a query head, or one a key-value head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heads {
-    /// `q`, `out`, `dout`, `dq`.
-    Query,
-    /// `k`, `v`, `dk`, `dv`.
-    Key,
 }
 
 /// Some key-value heads of some sequences, with the query heads that read them.

@@ -6,7 +6,7 @@ use regatta_core::machine::{Activity, CountedCall, RecordedCall, Structure};
 use regatta_probe::{CacheState, ClockSettings, Cuda, StreamClock};
 use regatta_worker::protocol::{
     self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare,
-    Prepared, TensorError,
+    Prepared,
 };
 use regatta_worker::serve::{Refusal, Worker};
 use regatta_worker::sets::{self, Rotation};
@@ -14,7 +14,7 @@ use regatta_worker::units::{Bytes, quantities};
 
 use super::activity;
 use super::case::{self, CudaCase};
-use super::check::{self, ComparedResult};
+use super::check;
 use super::driver::CudaDevice;
 use super::error::CudaError;
 use super::plan::{Asked, Offer, Ours};
@@ -78,13 +78,14 @@ impl OpenDevice {
         let asked = std::env::var(COMPILER).ok().filter(|word| !word.is_empty());
         let compiler = asked.map_or(Ok(Compiler::default()), |word| word.parse());
         let compiler = compiler.map_err(|error| Refusal::Failed(format!("{COMPILER}: {error}")))?;
-        let device = CudaDevice::open(compiler, own).map_err(refusal)?;
+        let device = CudaDevice::open(compiler, own)?;
         // SAFETY: the stream lives as long as the device, which is dropped after.
         let timed = unsafe { Cuda::open(0, device.stream.cast()) };
-        let mut clock = timed
-            .and_then(|timed| StreamClock::new(timed, ClockSettings::default()))
-            .map_err(|error| refusal(error.into()))?;
-        clock.calibrate().map_err(|error| refusal(error.into()))?;
+        let clock = timed.and_then(|timed| {
+            let mut clock = StreamClock::new(timed, ClockSettings::default())?;
+            clock.calibrate().map(|_| clock)
+        });
+        let clock = clock.map_err(CudaError::from)?;
         Ok(OpenDevice {
             case: None,
             seed: 0,
@@ -110,13 +111,13 @@ impl OpenDevice {
         plan.fits(&problem, asked.limits).map_err(unsupported)?;
         let needed = case::bytes(&problem, &plan) + reference_bytes(&problem, Extent::Whole);
         self.make_room(needed)?;
-        let mut case = CudaCase::new(&self.device, &problem, plan).map_err(refusal)?;
-        check::write_inputs(&mut self.device, &case, request.seed).map_err(refusal)?;
+        let mut case = CudaCase::new(&self.device, &problem, plan)?;
+        check::write_inputs(&mut self.device, &case, request.seed)?;
         let reference = self.reference(&case, request.seed, Extent::Whole)?;
-        let first_call_ns = case.first_call(&mut self.device).map_err(refusal)?;
+        let first_call_ns = case.first_call(&mut self.device)?;
         let compared = check::compare(&mut self.device, &case, &reference, request.draw);
         self.references.push(reference);
-        let (errors, probes) = errors_and_probes(compared.map_err(refusal)?);
+        let (errors, probes) = compared?;
         let prepared = Prepared {
             tuned: Vec::new(),
             first_call_parts: None,
@@ -144,13 +145,13 @@ impl OpenDevice {
         let mine = |kept: &Reference| kept.is_of(&case.problem, seed, extent);
         match self.references.iter().position(mine) {
             Some(at) => Ok(self.references.remove(at)),
-            None => Reference::compute(&mut self.device, case, seed, extent).map_err(refusal),
+            None => Ok(Reference::compute(&mut self.device, case, seed, extent)?),
         }
     }
 
     /// The results of the last timed call, compared in part.
     fn check_after(&mut self) -> Result<Checked, Refusal> {
-        let case = self.case.take().ok_or_else(no_case)?;
+        let case = self.case.take().ok_or(NO_CASE)?;
         let checked = self.checked(&case);
         self.case = Some(case);
         checked
@@ -163,11 +164,11 @@ impl OpenDevice {
         let needed = reference_bytes(problem, part) + check::finite_bytes(problem);
         self.make_room(needed)?;
         // The reference is of what the inputs were to be, whatever kernels did to them.
-        check::write_inputs(&mut self.device, case, seed).map_err(refusal)?;
+        check::write_inputs(&mut self.device, case, seed)?;
         let reference = self.reference(case, seed, part)?;
         let compared = check::compare(&mut self.device, case, &reference, self.draw);
         self.references.push(reference);
-        let (errors, probes) = errors_and_probes(compared.map_err(refusal)?);
+        let (errors, probes) = compared?;
         Ok(Checked {
             seed,
             errors,
@@ -180,10 +181,10 @@ impl OpenDevice {
     /// Drops references, oldest first, until they take an eighth of the memory at most
     /// and the rest has room for the case; refuses a case that cannot have it.
     fn make_room(&mut self, needed: u64) -> Result<(), Refusal> {
-        let all = self.device.memory_bytes().map_err(refusal)?;
+        let all = self.device.memory_bytes()?;
         loop {
             let held: u64 = self.references.iter().map(Reference::held_bytes).sum();
-            let free = self.device.free_bytes().map_err(refusal)?;
+            let free = self.device.free_bytes()?;
             let fits = needed <= free;
             if fits && held <= all / 8 {
                 return Ok(());
@@ -211,10 +212,10 @@ impl OpenDevice {
     }
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
-        let case = self.case.as_mut().ok_or_else(no_case)?;
+        let case = self.case.as_mut().ok_or(NO_CASE)?;
         self.clock
             .configure(ClockSettings::default())
-            .map_err(|error| refusal(error.into()))?;
+            .map_err(CudaError::from)?;
         let device = &mut self.device;
         let mut rotation = Rotation::new(self.input_sets);
         let inputs = rotation.as_mut().map(|rotation| (rotation, self.seed));
@@ -222,7 +223,7 @@ impl OpenDevice {
         let TakenSamples {
             samples,
             host_reference_ns,
-        } = taken.map_err(refusal)?;
+        } = taken?;
         let synchronised = samples.iter().any(|sample| sample.synchronised);
         // The replays of a graph are timed, which is gone by now.
         self.timed = (!synchronised && !request.graph).then(|| samples::cache(request.cache));
@@ -275,7 +276,7 @@ impl OpenDevice {
 impl Worker for CudaWorker {
     fn hello(&mut self) -> Result<Hello, Refusal> {
         let open = self.open()?;
-        let device = open.describe().map_err(refusal)?;
+        let device = open.describe()?;
         let mut versions = BTreeMap::from([
             ("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
             (
@@ -299,7 +300,7 @@ impl Worker for CudaWorker {
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal> {
         self.release();
         self.open()?;
-        let open = self.open.as_mut().ok_or_else(no_case)?;
+        let open = self.open.as_mut().ok_or(NO_CASE)?;
         open.prepare(self.offer.as_ref(), request)
     }
 
@@ -308,7 +309,7 @@ impl Worker for CudaWorker {
     }
 
     fn census(&mut self) -> Result<Structure, Refusal> {
-        let case = self.open()?.case.as_ref().ok_or_else(no_case)?;
+        let case = self.open()?.case.as_ref().ok_or(NO_CASE)?;
         Ok(case.structure())
     }
 
@@ -339,33 +340,9 @@ impl Worker for CudaWorker {
     }
 }
 
-type Errors = BTreeMap<String, TensorError>;
-type Probes = BTreeMap<String, Vec<Option<f64>>>;
-
-/// What a comparison found, as the protocol has it.
-fn errors_and_probes(compared: Vec<ComparedResult>) -> (Errors, Probes) {
-    let each = compared.into_iter().map(|result| {
-        let name = result.name.to_owned();
-        ((name.clone(), result.error), (name, result.probes))
-    });
-    each.unzip()
-}
-
-fn no_case() -> Refusal {
-    Refusal::Failed(NO_CASE.to_owned())
-}
-
 fn mig_word(enabled: bool) -> String {
     let word = if enabled { "enabled" } else { "disabled" };
     word.to_owned()
-}
-
-/// A failure as the protocol has it: one that only a new process gets over is `Lost`.
-fn refusal(error: CudaError) -> Refusal {
-    match error.is_lost() {
-        true => Refusal::Lost(error.to_string()),
-        false => Refusal::Failed(error.to_string()),
-    }
 }
 
 /// The clock's words for what a device was doing, as the protocol has them.

@@ -8,10 +8,10 @@ slowest rank, errors those of the worst, probes and structure those of rank 0.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterable
 from typing import Any
 
 from regatta_worker.problem.projection import Projection
+from regatta_worker.problem.reference import worst
 from regatta_worker.protocol.channel import Absent, Failed, Message, Relay, Unsupported, required
 from regatta_worker.ranks.processes import Ranks
 
@@ -44,7 +44,7 @@ class SequenceParallelWorker(Relay):
         replies = self._ask("prepare", **_body(request), group=group)
         return replies[0] | {
             "errors": {
-                name: worst(reply["errors"][name] for reply in replies)
+                name: worst(*(reply["errors"][name] for reply in replies))
                 for name in replies[0]["errors"]
             },
             "first_call_ns": max(reply["first_call_ns"] for reply in replies),
@@ -110,15 +110,6 @@ def _unanimous(replies: list[Message]) -> list[Message]:
     return [_body(reply) for reply in replies]
 
 
-def worst(errors: Iterable[Message]) -> Message:
-    """The error with the largest `relative_l2`; one that is not finite is the worst."""
-    found = list(errors)
-    for error in found:
-        if error["relative_l2"] is None:
-            return error
-    return max(found, key=lambda error: error["relative_l2"])
-
-
 def slowest(replies: list[Message]) -> Message:
     """One `measured` of all ranks': a sample is the time of the slowest rank in it."""
     counts = {len(reply["device_ns"]) for reply in replies}
@@ -150,7 +141,9 @@ def _checked(replies: list[Message]) -> Message:
         raise Failed(f"the ranks ended on inputs of different seeds: {sorted(seeds)}")
     fewest = min(replies, key=lambda reply: reply["input_sets"])
     names = replies[0]["checked"]["errors"]
-    errors = {name: worst(reply["checked"]["errors"][name] for reply in replies) for name in names}
+    errors = {
+        name: worst(*(reply["checked"]["errors"][name] for reply in replies)) for name in names
+    }
     told = {key: fewest[key] for key in ("input_sets", "input_sets_reason") if key in fewest}
     return told | {"checked": replies[0]["checked"] | {"errors": errors}}
 

@@ -229,8 +229,13 @@ def difference(arrays: Arrays, *pairs: tuple[Any, Any]) -> dict[str, float]:
 
 
 def worst(*errors: dict[str, float]) -> dict[str, float]:
-    """The largest of some errors, which one that is not finite is."""
-    return max(errors, key=lambda error: (math.isnan(error["relative_l2"]), error["relative_l2"]))
+    """The largest of some errors, which one that is not finite is: None on the wire."""
+
+    def size(error: dict[str, float]) -> float:
+        found = error["relative_l2"]
+        return math.inf if found is None or math.isnan(found) else found
+
+    return max(errors, key=size)
 
 
 def difference_of_planes(

@@ -18,11 +18,9 @@ use table::{FileOutcome, rows};
 
 use super::{Ended, Stop, note, print, progress};
 use regatta_core::record::built::Built;
-use regatta_cuda::kernels::arch::Arch;
+use regatta_cuda::kernels::arch::{self, Arch};
 use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
-use regatta_cuda::kernels::device;
 use regatta_cuda::kernels::ledger::{Built as Compiled, Ledger, LedgerComparison};
-use regatta_cuda::kernels::ledger_file as stored;
 use regatta_cuda::kernels::source::{FILES, KernelSource};
 use regatta_report::document::{Block, Document};
 
@@ -107,7 +105,7 @@ pub fn run(args: &BuildArgs) -> Ended {
             ))),
         };
     }
-    let base = args.baseline.as_deref().map(stored::read).transpose();
+    let base = args.baseline.as_deref().map(Ledger::read).transpose();
     let base = base.map_err(Stop::usage)?;
     let sources = sources(&args.files)?;
     let archs = archs(args, base.as_ref());
@@ -132,7 +130,7 @@ pub fn run(args: &BuildArgs) -> Ended {
         return Ok(1);
     }
     if let Some(path) = &args.save {
-        stored::write(path, &ledger).map_err(Stop::usage)?;
+        ledger.write(path).map_err(Stop::usage)?;
         note(format!(
             "{} holds {} entry points",
             path.display(),
@@ -177,7 +175,7 @@ fn archs(args: &BuildArgs, base: Option<&Ledger>) -> Vec<Arch> {
         archs = rows.map(|id| id.arch).collect();
     }
     if archs.is_empty() {
-        archs = device::present();
+        archs = arch::present();
     }
     if archs.is_empty() {
         archs = vec![Arch::SM_80, Arch::SM_90A, Arch::SM_100];

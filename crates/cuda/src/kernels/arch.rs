@@ -1,8 +1,9 @@
-//! The architectures that kernels are compiled for.
+//! The architectures that kernels are compiled for, and those of the GPUs that are here.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
+use cudarc::driver::{result, sys};
 use serde::{Deserialize, Serialize};
 
 /// What a cubin runs on: a compute capability, and whether it uses what only that one
@@ -14,20 +15,10 @@ pub struct Arch {
     pub major: u32,
     /// The capability's minor version.
     pub minor: u32,
-    /// What of it may be used.
-    pub features: Features,
-}
-
-/// The suffix of an architecture's name (CUDA C++ Programming Guide, "Feature
-/// Availability").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Features {
-    /// None: what every later capability has too.
-    Baseline,
-    /// `f`: what the later capabilities of the same family have too.
-    Family,
-    /// `a`: what no other capability promises, such as `wgmma`.
-    Specific,
+    /// What of it may be used, as the suffix of its name (CUDA C++ Programming Guide, "Feature
+    /// Availability"): none for what every later capability has too, `f` for what its family has,
+    /// `a` for what no other capability promises, such as `wgmma`.
+    pub features: Option<char>,
 }
 
 /// Why a text names no architecture.
@@ -37,13 +28,13 @@ pub struct NoArch(String);
 
 impl Arch {
     /// Ampere, the first that our kernels can be compiled for.
-    pub const SM_80: Arch = Arch::new(8, 0, Features::Baseline);
+    pub const SM_80: Arch = Arch::new(8, 0, None);
     /// Hopper with its own instructions.
-    pub const SM_90A: Arch = Arch::new(9, 0, Features::Specific);
+    pub const SM_90A: Arch = Arch::new(9, 0, Some('a'));
     /// Data-centre Blackwell.
-    pub const SM_100: Arch = Arch::new(10, 0, Features::Baseline);
+    pub const SM_100: Arch = Arch::new(10, 0, None);
 
-    const fn new(major: u32, minor: u32, features: Features) -> Arch {
+    const fn new(major: u32, minor: u32, features: Option<char>) -> Arch {
         Arch {
             major,
             minor,
@@ -56,7 +47,7 @@ impl Arch {
     pub fn of_device(major: u32, minor: u32) -> Arch {
         match (major, minor) {
             (9, 0) => Arch::SM_90A,
-            _ => Arch::new(major, minor, Features::Baseline),
+            _ => Arch::new(major, minor, None),
         }
     }
 
@@ -68,12 +59,8 @@ impl Arch {
 
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let suffix = match self.features {
-            Features::Baseline => "",
-            Features::Family => "f",
-            Features::Specific => "a",
-        };
-        write!(f, "sm_{}{}{suffix}", self.major, self.minor)
+        write!(f, "sm_{}{}", self.major, self.minor)?;
+        self.features.map_or(Ok(()), |letter| f.write_char(letter))
     }
 }
 
@@ -83,13 +70,9 @@ impl FromStr for Arch {
     fn from_str(text: &str) -> Result<Arch, NoArch> {
         let wrong = || NoArch(text.to_owned());
         let name = text.strip_prefix("sm_").ok_or_else(wrong)?;
-        let (digits, features) = match name.strip_suffix('a') {
-            Some(digits) => (digits, Features::Specific),
-            None => match name.strip_suffix('f') {
-                Some(digits) => (digits, Features::Family),
-                None => (name, Features::Baseline),
-            },
-        };
+        let features = name.chars().last().filter(|last| "af".contains(*last));
+        let digits = features.and_then(|letter| name.strip_suffix(letter));
+        let digits = digits.unwrap_or(name);
         // The last digit is the minor version: sm_103 is 10.3.
         if !matches!(digits.len(), 2 | 3) || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(wrong());
@@ -111,6 +94,34 @@ impl TryFrom<String> for Arch {
     fn try_from(text: String) -> Result<Arch, NoArch> {
         text.parse()
     }
+}
+
+/// What to compile for each GPU of this machine, each architecture once, sorted. Empty
+/// without a driver or a GPU, or where the driver does not start.
+pub fn present() -> Vec<Arch> {
+    // Every call panics where the driver's library is absent, so it is asked for first.
+    // SAFETY: it opens a library whose initialisers every CUDA program runs.
+    if !unsafe { sys::is_culib_present() } || result::init().is_err() {
+        return Vec::new();
+    }
+    let count = result::device::get_count().unwrap_or(0);
+    let mut archs: Vec<Arch> = (0..count).filter_map(of_ordinal).collect();
+    archs.sort();
+    archs.dedup();
+    archs
+}
+
+fn of_ordinal(ordinal: i32) -> Option<Arch> {
+    use sys::CUdevice_attribute as Attribute;
+    let device = result::device::get(ordinal).ok()?;
+    let read = |attribute| {
+        // SAFETY: the device was given by the driver.
+        let value = unsafe { result::device::get_attribute(device, attribute) };
+        value.ok().and_then(|value| u32::try_from(value).ok())
+    };
+    let major = read(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = read(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    Some(Arch::of_device(major, minor))
 }
 
 #[cfg(test)]

@@ -4,20 +4,16 @@
 //! Grids follow from the problem and stand with the code that launches; what is here
 //! is the same for every problem, so that occupancy is known without a GPU.
 
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use regatta_worker::attention::Dtype;
 use serde::Deserialize;
 
 const TEXT: &str = include_str!("../../../../kernels/contracts.toml");
 
-/// Storage types that an entry point's name may tell apart.
-const DTYPES: [&str; 3] = ["f32", "f16", "bf16"];
 /// The most threads that any device gives a block (CUDA C++ Programming Guide, "Technical
 /// Specifications per Compute Capability").
 pub const MOST_THREADS: u32 = 1024;
-/// The most dynamic shared memory in bytes likewise.
-const MOST_SHARED_BYTES: u32 = 232_448;
 
 /// How blocks of an entry point are launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,7 +73,7 @@ pub struct Kernel {
     pub file: &'static str,
     entry: String,
     #[serde(default)]
-    dtypes: Vec<String>,
+    dtypes: Vec<Dtype>,
     tiles: Vec<Tile>,
 }
 
@@ -107,9 +103,9 @@ macro_rules! contracts {
                 $($(self.$file.$kernel.file = stringify!($file);)+)+
             }
 
-            /// Every kernel, with its name in the data file.
-            fn kernels(&self) -> Vec<(&'static str, &Kernel)> {
-                vec![$($((stringify!($file.$kernel), &self.$file.$kernel),)+)+]
+            /// Every kernel.
+            fn kernels(&self) -> Vec<&Kernel> {
+                vec![$($(&self.$file.$kernel,)+)+]
             }
         }
     };
@@ -132,7 +128,10 @@ contracts! {
 pub fn contracts() -> &'static Contracts {
     static READ: LazyLock<Contracts> = LazyLock::new(|| {
         // A file of the binary: the tests read it before anybody else does.
-        parse(TEXT).unwrap_or_else(|problem| panic!("kernels/contracts.toml: {problem}"))
+        let read = toml::from_str::<Contracts>(TEXT);
+        let mut contracts = read.unwrap_or_else(|error| panic!("kernels/contracts.toml: {error}"));
+        contracts.place();
+        contracts
     });
     &READ
 }
@@ -141,8 +140,8 @@ pub fn contracts() -> &'static Contracts {
 /// Empty for a name that is no kernel file.
 pub fn entries(file: &str) -> Vec<EntryPoint> {
     let kernels = contracts().kernels().into_iter();
-    let kernels = kernels.filter(|(_, kernel)| kernel.file == file);
-    kernels.flat_map(|(_, kernel)| kernel.entries()).collect()
+    let kernels = kernels.filter(|kernel| kernel.file == file);
+    kernels.flat_map(Kernel::entries).collect()
 }
 
 /// How one entry point of a file is launched.
@@ -153,26 +152,6 @@ pub fn block(file: &str, name: &str) -> Option<BlockShape> {
         .map(|entry| entry.tile.block())
 }
 
-fn parse(text: &str) -> Result<Contracts, String> {
-    let mut contracts: Contracts = toml::from_str(text).map_err(|error| error.to_string())?;
-    contracts.place();
-    let mut names = BTreeSet::new();
-    for (name, kernel) in contracts.kernels() {
-        let wrong = |why: String| format!("[{name}]: {why}");
-        kernel.check().map_err(wrong)?;
-        for entry in kernel.entries() {
-            if !names.insert(entry.name.clone()) {
-                return Err(wrong(format!(
-                    "`{}` is the entry point of another kernel or tile; let `entry` tell \
-                     them apart",
-                    entry.name
-                )));
-            }
-        }
-    }
-    Ok(contracts)
-}
-
 impl Tile {
     /// How its blocks are launched.
     pub fn block(&self) -> BlockShape {
@@ -180,31 +159,6 @@ impl Tile {
             block: [self.threads, 1, 1],
             shared_bytes: self.shared_bytes,
         }
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let axes = [
-            self.queries,
-            self.keys,
-            self.columns,
-            self.head_dim.unwrap_or(1),
-        ];
-        if axes.contains(&0) {
-            return Err("a tile of 0 queries, keys, columns or head_dim; leave it out".to_owned());
-        }
-        if !self.threads.is_multiple_of(32) || !(32..=MOST_THREADS).contains(&self.threads) {
-            return Err(format!(
-                "threads = {}; a block has whole warps of 32, and at most {MOST_THREADS} threads",
-                self.threads
-            ));
-        }
-        if self.shared_bytes > MOST_SHARED_BYTES {
-            return Err(format!(
-                "shared_bytes = {}; no device gives a block more than {MOST_SHARED_BYTES}",
-                self.shared_bytes
-            ));
-        }
-        Ok(())
     }
 }
 
@@ -242,7 +196,7 @@ impl Kernel {
     fn entries(&self) -> Vec<EntryPoint> {
         let dtypes: Vec<&str> = match self.dtypes.is_empty() {
             true => vec![""],
-            false => self.dtypes.iter().map(String::as_str).collect(),
+            false => self.dtypes.iter().map(|dtype| dtype.name()).collect(),
         };
         let of = |dtype: &str, tile: &Tile| EntryPoint {
             name: self.entry(dtype, tile),
@@ -253,51 +207,34 @@ impl Kernel {
             .flat_map(|tile| dtypes.iter().map(move |dtype| of(dtype, tile)))
             .collect()
     }
-
-    fn check(&self) -> Result<(), String> {
-        if self.tiles.is_empty() {
-            return Err("`tiles` is empty; give one row for each compiled size".to_owned());
-        }
-        if let Some(dtype) = self.dtypes.iter().find(|d| !DTYPES.contains(&d.as_str())) {
-            return Err(format!(
-                "`{dtype}` is no dtype; there are {}",
-                DTYPES.join(", ")
-            ));
-        }
-        if self.entry.contains("{dtype}") == self.dtypes.is_empty() {
-            return Err("`dtypes` goes with `{dtype}` in `entry`: give both or neither".to_owned());
-        }
-        if self.entry.contains("{head_dim}") && self.tiles.iter().any(|t| t.head_dim.is_none()) {
-            return Err("`entry` names {head_dim}, and a tile has none".to_owned());
-        }
-        let sample = self.entry(DTYPES[0], &self.tiles[0]);
-        if !sample
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '_')
-        {
-            return Err(format!(
-                "entry = \"{}\"; it may name {{dtype}}, {{head_dim}}, {{queries}} and {{keys}}",
-                self.entry
-            ));
-        }
-        self.tiles.iter().try_for_each(Tile::check)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// Frozen figures of tiles that formulas once gave.
     #[test]
-    fn the_file_is_read() {
-        let contracts = parse(TEXT).unwrap();
-        assert_eq!(contracts.kernels().len(), 31);
-        let every = contracts
-            .kernels()
-            .into_iter()
-            .flat_map(|(_, k)| k.entries());
-        assert_eq!(every.count(), 102);
+    fn every_entry_point_has_a_name_of_its_own_and_blocks_that_a_device_takes() {
+        let kernels = contracts().kernels();
+        assert_eq!(kernels.len(), 31);
+        let mut names = BTreeSet::new();
+        for entry in kernels.iter().flat_map(|kernel| kernel.entries()) {
+            let BlockShape {
+                block,
+                shared_bytes,
+            } = entry.tile.block();
+            let [threads, 1, 1] = block else {
+                panic!("{entry:?}");
+            };
+            assert!(threads % 32 == 0 && (32..=MOST_THREADS).contains(&threads));
+            assert!(shared_bytes <= 232_448, "{entry:?}");
+            assert!(!entry.name.contains(['{', '}']), "{entry:?}");
+            assert!(names.insert(entry.name.clone()), "{entry:?}");
+        }
+        assert_eq!(names.len(), 102);
         let shared = |file: &str, name: &str| block(file, name).unwrap().shared_bytes;
         assert_eq!(shared("flash_simt", "flash_simt_forward_f32_d128"), 172_032);
         assert_eq!(shared("split_key", "split_key_f32_d128"), 172_544);
@@ -306,33 +243,5 @@ mod tests {
         assert_eq!((wgmma.threads(), wgmma.shared_bytes), (512, 91_392));
         assert_eq!(block("flash_wgmma", "flash_wgmma_f32_d64_m192_n128"), None);
         assert!(entries("no_such").is_empty());
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_file_is_said() {
-        const SCORES: &str = "keys = 128, threads = 128 }";
-        const ENTRY: &str = "\"naive_scores_{dtype}\"";
-        for (from, to, words) in [
-            ("[naive.out]", "[naive.outs]", "`outs`"),
-            (SCORES, "thread = 128 }", "`thread`"),
-            (SCORES, "keys = -1, threads = 128 }", "-1"),
-            (SCORES, "keys = 0, threads = 128 }", "leave it out"),
-            (SCORES, "threads = 100 }", "whole warps"),
-            (SCORES, "threads = 2048 }", "at most 1024"),
-            (SCORES, "threads = 128, shared_bytes = 300_000 }", "232448"),
-            (
-                "tiles = [{ keys = 128, threads = 128 }]",
-                "tiles = []",
-                "is empty",
-            ),
-            (ENTRY, "\"naive_scores\"", "{dtype}"),
-            (ENTRY, "\"naive_scores_{dtype}_d{head_dim}\"", "has none"),
-            (ENTRY, "\"naive_softmax_{dtype}\"", "`naive_softmax_f32`"),
-            ("\"f32\"", "\"f64\"", "`f64` is no dtype"),
-        ] {
-            assert!(TEXT.contains(from), "{from}");
-            let error = parse(&TEXT.replacen(from, to, 1)).unwrap_err();
-            assert!(error.contains(words), "{error}");
-        }
     }
 }

@@ -1,9 +1,14 @@
 //! What every entry point takes on every architecture, and whether a change made one take
-//! more. Exact: the same compiler gives the same figures on any machine.
+//! more. Exact: the same compiler gives the same figures on any machine. A file has a line an entry
+//! point, so that a change can be reviewed as a diff.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::path::Path;
+use std::{fmt, fs};
 
+use regatta_core::input;
+use regatta_core::record::line::{self, Lines};
+use regatta_core::record::{RecordError, SCHEMA_VERSION, write_atomically};
 use serde::{Deserialize, Serialize};
 
 use super::arch::Arch;
@@ -57,6 +62,21 @@ pub struct Ledger {
     pub compiler: String,
     /// The rows by their names, sorted.
     pub rows: BTreeMap<EntryId, LedgerRow>,
+}
+
+/// A line of a ledger's file: what made it, then an entry point each, sorted.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum LedgerLine {
+    Ledger {
+        /// [`SCHEMA_VERSION`] of the writer.
+        schema: u32,
+        /// The compiler and its version.
+        compiler: String,
+        /// Lines that follow.
+        entries: usize,
+    },
+    Entry(Box<LedgerRow>),
 }
 
 /// A kernel file with an architecture it was compiled for.
@@ -172,7 +192,65 @@ impl Ledger {
         }
     }
 
-    /// Holds what was built now against this ledger.
+    /// Writes a ledger, whole or not at all, over what is there.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), RecordError> {
+        let mut text = line::write(&LedgerLine::Ledger {
+            schema: SCHEMA_VERSION,
+            compiler: self.compiler.clone(),
+            entries: self.rows.len(),
+        })?;
+        for row in self.rows.values() {
+            text += &line::write(&LedgerLine::Entry(Box::new(row.clone())))?;
+        }
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder {
+            fs::create_dir_all(folder).map_err(|error| RecordError::io(folder, error))?;
+        }
+        write_atomically(path, text.as_bytes())
+    }
+
+    /// Reads a ledger back.
+    ///
+    /// # Errors
+    /// When it is absent, of another schema, or any line is damaged: a ledger with holes would
+    /// pass what it should hold.
+    pub fn read(path: &Path) -> Result<Ledger, RecordError> {
+        let mut file = Lines::open(path, input::LEDGER, input::LEDGER)?;
+        let (compiler, entries) = match file.first()? {
+            LedgerLine::Ledger {
+                compiler, entries, ..
+            } => (compiler, entries),
+            LedgerLine::Entry(_) => return Err(file.invalid("its header is missing")),
+        };
+        let mut rows = Vec::new();
+        while let Some(read) = file.read()? {
+            match read {
+                Ok(LedgerLine::Entry(row)) if !row.is_possible() => {
+                    let problem = "its figures are beyond any device's; save the ledger again";
+                    return Err(file.invalid(problem));
+                }
+                Ok(LedgerLine::Entry(row)) => rows.push(*row),
+                Ok(LedgerLine::Ledger { .. }) => return Err(file.invalid("a second header")),
+                Err(problem) => return Err(file.invalid(problem)),
+            }
+        }
+        let ledger = Ledger::new(&compiler, rows);
+        if ledger.rows.len() != entries {
+            let problem = format!(
+                "its header names {entries} entry points, {} are there; save it again",
+                ledger.rows.len()
+            );
+            return Err(RecordError::invalid(path, 1, problem));
+        }
+        Ok(ledger)
+    }
+
+    /// Compares what was built now with this ledger.
     ///
     /// # Errors
     /// Why the two cannot be compared: another compiler, or nothing in common.
@@ -352,5 +430,47 @@ mod tests {
         assert_eq!(comparison.added[0].name, "new");
         assert_eq!((comparison.compared, comparison.not_built), (1, 1));
         assert!(comparison.is_worse());
+    }
+
+    fn ledger() -> Ledger {
+        Ledger::new("nvcc 13.0.88", [row("own", 40), row(ENTRY, 168)])
+    }
+
+    #[test]
+    fn ledgers_read_back_sorted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/ledger.jsonl");
+        ledger().write(&path).unwrap();
+        assert_eq!(Ledger::read(&path).unwrap(), ledger());
+        let text = fs::read_to_string(&path).unwrap();
+        let names: Vec<usize> = ["flash_mma_forward", "\"own\""]
+            .map(|name| text.find(name).unwrap())
+            .to_vec();
+        assert!(names.is_sorted(), "{text}");
+    }
+
+    #[test]
+    fn damage_is_named_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.jsonl");
+        ledger().write(&path).unwrap();
+        let whole = fs::read_to_string(&path).unwrap();
+        let said = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Ledger::read(&path).unwrap_err().to_string()
+        };
+        let edited = said(&whole.replace("\"registers\":168", "\"registers\":255"));
+        assert!(edited.contains("ledger.jsonl:2: it was edited"), "{edited}");
+        let last = whole.trim_end().rfind('\n').unwrap();
+        let short = said(&whole[..=last]);
+        assert!(
+            short.contains("names 2 entry points, 1 are there"),
+            "{short}"
+        );
+        let headless = said(whole.split_once('\n').unwrap().1);
+        assert!(headless.contains(":1: its header is missing"), "{headless}");
+        let other = said(&whole.replace("\"schema\":3", "\"schema\":9"));
+        assert!(other.contains("its schema is 9"), "{other}");
+        assert!(said("").contains(":1: "), "an empty file");
     }
 }

@@ -107,19 +107,6 @@ pub fn resident(arch: Arch, demand: Demand) -> Option<u32> {
     counts.into_iter().min()
 }
 
-/// As [`resident`], for a kernel whose barriers are no limit: blocks of `threads` threads
-/// with `registers` each and `shared_bytes` of static and dynamic shared memory. 0 when
-/// none fits, or the architecture's limits are unknown.
-pub fn blocks_per_sm(arch: Arch, registers: u32, shared_bytes: u32, threads: u32) -> u32 {
-    let demand = Demand {
-        threads,
-        registers,
-        shared_bytes,
-        barriers: 0,
-    };
-    resident(arch, demand).unwrap_or(0)
-}
-
 /// Share of a multiprocessor's warps that so many blocks fill, in thousandths: exact to
 /// compare, and read back as it was written.
 pub fn filled_permille(arch: Arch, blocks: u32, threads: u32) -> Option<u32> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::arch::{Arch, Features};
+use super::arch::Arch;
 use regatta_core::input;
 
 /// Where a kernel file can be compiled.
@@ -95,7 +95,7 @@ impl Needs {
                 Some(format!("it needs {least} or later"))
             }
             Needs::Only(only) if arch != only => Some(match only.features {
-                Features::Baseline => format!("it is made for {only} alone"),
+                None => format!("it is made for {only} alone"),
                 _ => format!("it is made of instructions that {only} alone has"),
             }),
             _ => None,

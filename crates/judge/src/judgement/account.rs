@@ -123,7 +123,7 @@ impl fmt::Display for AccountLine {
     /// A few words: `backward: flash_bwd_kernel`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(part) = self.part {
-            write!(f, "{}: ", part.text())?;
+            write!(f, "{part}: ")?;
         }
         self.item.fmt(f)
     }

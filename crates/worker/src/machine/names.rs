@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::words;
+
 /// [`short`], without template arguments: what kind of kernel it is.
 pub fn plain(name: &str) -> String {
     let name = short(name);
@@ -175,16 +177,13 @@ pub enum StepPart {
     Optimizer,
 }
 
-impl StepPart {
-    /// The word for it.
-    pub fn text(self) -> &'static str {
-        match self {
-            StepPart::Forward => "forward",
-            StepPart::Backward => "backward",
-            StepPart::Optimizer => "optimizer",
-        }
-    }
-}
+words!(
+    StepPart,
+    "part of a step",
+    Forward = "forward",
+    Backward = "backward",
+    Optimizer = "optimizer"
+);
 
 /// The function of autograd's that calls each node of a backward pass.
 const NODE: &str = "autograd::engine::evaluate_function: ";

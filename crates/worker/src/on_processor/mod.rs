@@ -176,20 +176,14 @@ fn tensors(problem: &Problem, seed: u64) -> Result<Tensors, String> {
 /// A worker of variants on the processor.
 pub struct OnProcessor {
     name: &'static str,
-    versions: BTreeMap<String, String>,
+    /// Versions of what a reading depends on; by default the worker's own alone.
+    pub versions: BTreeMap<String, String>,
     variants: Vec<ProcessorVariant>,
-    peak: Option<fn(&[Dtype]) -> Peak>,
+    /// Measures what the processor reaches at the most.
+    pub peak: Option<fn(&[Dtype]) -> Peak>,
     references: References,
-    prepared: Option<PreparedCase>,
+    prepared: Option<(Prepare, Box<dyn ProcessorCase>)>,
     sweep: Option<Sweep>,
-}
-
-struct PreparedCase {
-    problem: Problem,
-    seed: u64,
-    sets: u32,
-    draw: Option<u64>,
-    case: Box<dyn ProcessorCase>,
 }
 
 const NO_CASE: &str = "no case is prepared";
@@ -210,18 +204,6 @@ impl OnProcessor {
             prepared: None,
             sweep: None,
         }
-    }
-
-    /// The worker, with other versions than its own.
-    pub fn with_versions(mut self, versions: BTreeMap<String, String>) -> OnProcessor {
-        self.versions = versions;
-        self
-    }
-
-    /// The worker, with a way to measure what the processor reaches at the most.
-    pub fn with_peak(mut self, peak: fn(&[Dtype]) -> Peak) -> OnProcessor {
-        self.peak = Some(peak);
-        self
     }
 
     /// The variant of a request, or why it does not do that.
@@ -292,13 +274,14 @@ impl Worker for OnProcessor {
         let variant = self.variant(request).map_err(Refusal::Unsupported)?;
         let validated = request.problem.clone().validated();
         let problem = validated.map_err(|error| Refusal::Unsupported(error.to_string()))?;
-        let mut case = (variant.prepare)(&Prepare {
-            problem: problem.clone(),
+        let request = Prepare {
+            problem,
             ..request.clone()
-        })?;
+        };
+        let mut case = (variant.prepare)(&request)?;
         let first_call_ns = case.first_call();
         let (references, key) = (&mut self.references, (request.seed, request.draw));
-        let checked = references.check(&problem, key, Planes::All, &case.results())?;
+        let checked = references.check(&request.problem, key, Planes::All, &case.results())?;
         let Checked { errors, probes, .. } = checked;
         let prepared = Prepared {
             effective: case.effective(),
@@ -310,20 +293,14 @@ impl Worker for OnProcessor {
             first_call_ns,
             problems: 1,
         };
-        self.prepared = Some(PreparedCase {
-            problem,
-            seed: request.seed,
-            sets: request.input_sets,
-            draw: request.draw,
-            case,
-        });
+        self.prepared = Some((request, case));
         Ok(prepared)
     }
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
-        let prepared = self.prepared.as_mut().ok_or(NO_CASE)?;
-        let case = prepared.case.as_mut();
-        let rotation = Rotation::new(prepared.sets);
+        let (prepared, case) = self.prepared.as_mut().ok_or(NO_CASE)?;
+        let case = case.as_mut();
+        let rotation = Rotation::new(prepared.input_sets);
         let rotates = rotation.is_some();
         let (problem, seed) = (&prepared.problem, prepared.seed);
         let draw = prepared.draw.unwrap_or(seed);
@@ -355,7 +332,7 @@ impl Worker for OnProcessor {
     }
 
     fn census(&mut self) -> Result<Structure, Refusal> {
-        Ok(self.prepared.as_mut().ok_or(NO_CASE)?.case.census())
+        Ok(self.prepared.as_mut().ok_or(NO_CASE)?.1.census())
     }
 
     fn peak(&mut self, dtypes: &[Dtype]) -> Result<Peak, Refusal> {
@@ -375,6 +352,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::attention::Params;
     use crate::protocol::Cache;
 
     const WORK: Duration = Duration::from_millis(20);
@@ -437,13 +415,16 @@ mod tests {
                 calls: 0,
             });
             let mut worker = OnProcessor::new("mine", "1", Vec::<Function>::new());
-            worker.prepared = Some(PreparedCase {
+            let request = Prepare {
+                variant: String::new(),
                 problem: Problem::new(1, 1),
+                params: Params::default(),
                 seed: 1,
-                sets: 2,
+                counters: Vec::new(),
+                input_sets: 2,
                 draw: None,
-                case,
-            });
+            };
+            worker.prepared = Some((request, case));
             let measured = worker.measure(&Measure {
                 warmup: 0,
                 samples: 1,
