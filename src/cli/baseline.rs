@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{Ended, Stop, note, print, print_as_made, show_blocks};
+use super::{Ended, Stop, note, print, print_as_made, print_json, show_blocks};
 use regatta_core::record::baseline::{self, Store};
 use regatta_judge::{self as judge, Options};
 use regatta_measure::experiment::baseline::{self as saving, SaveOptions};
 use regatta_measure::experiment::stored;
-use regatta_report::document::{Block, Item};
+use regatta_report::document::{Block, ListItem};
 use regatta_report::judgement::terminal;
 use regatta_worker::units::counted;
 
@@ -99,22 +99,13 @@ fn save(store: &Store, wanted: &SaveOptions<'_>, runs: &[String], json: bool) ->
     let side = &saved.side;
     let cases = side.cases.len();
     if json {
-        print(format!(
-            "{}\n",
-            json!({
-                "saved": saved.path,
-                "run": side.label,
-                "cases": cases,
-            })
-        ))?;
-    } else {
-        print(format!(
-            "{}\n  {cases} cases of {}\n",
-            saved.path.display(),
-            side.label,
-        ))?;
+        let answer = json!({ "saved": saved.path, "run": side.label, "cases": cases });
+        return print_json(&answer);
     }
-    Ok(0)
+    show_blocks(vec![
+        Block::Note(saved.path.display().to_string()),
+        Block::list([format!("{} of {}", counted(cases, "case"), side.label)]),
+    ])
 }
 
 fn list(store: &Store, json: bool) -> Ended {
@@ -123,9 +114,7 @@ fn list(store: &Store, json: bool) -> Ended {
         note(format!("left out: {error}"));
     }
     if json {
-        let entries: Vec<_> = stored.iter().map(described).collect();
-        print(format!("{}\n", json!(entries)))?;
-        return Ok(0);
+        return print_json(&stored.iter().map(described).collect::<Vec<_>>());
     }
     if stored.is_empty() {
         note(format!(
@@ -142,7 +131,7 @@ fn list(store: &Store, json: bool) -> Ended {
             header.machine.name,
             baseline.saved.strftime("%Y-%m-%d %H:%M"),
         );
-        Item::new(&baseline.name, text)
+        ListItem::new(&baseline.name, text)
     });
     show_blocks(vec![Block::List(items.collect())])
 }
@@ -169,8 +158,7 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
         let stored = stored::read(&path, name)?;
         let judgement = judge::judge(&stored.side, None, &Options::ALONE);
         if json {
-            let text = serde_json::to_string(&judgement).map_err(Stop::not_judged)?;
-            print(format!("{text}\n"))?;
+            print_json(&judgement)?;
         } else {
             print(format!("{}\n", path.display()))?;
             print_as_made(|out| terminal(&judgement, true).write(true, out))?;
@@ -182,11 +170,9 @@ fn show(store: &Store, name: &str, json: bool) -> Ended {
 fn remove(store: &Store, name: &str, machine: Option<&str>, json: bool) -> Ended {
     let removed = store.remove(name, machine).map_err(Stop::usage)?;
     if json {
-        print(format!("{}\n", json!({ "removed": removed })))?;
-    } else {
-        for path in removed {
-            print(format!("removed {}\n", path.display()))?;
-        }
+        return print_json(&json!({ "removed": removed }));
     }
-    Ok(0)
+    let removed = removed.iter();
+    let removed = removed.map(|path| ListItem::new("removed", path.display().to_string()));
+    show_blocks(vec![Block::List(removed.collect())])
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::{Ended, Stop, clocks, print, show_blocks, watch_for};
+use super::{Ended, Stop, clocks, print_json, show_blocks, watch_for};
 use regatta_core::record::baseline::Store;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::{self, Suite};
@@ -16,7 +16,7 @@ use regatta_measure::command;
 use regatta_measure::environments::{PythonEnvironment, interpreter_of};
 use regatta_measure::experiment::introductions::{Absence, Introduction, grouped, introductions};
 use regatta_measure::machine;
-use regatta_report::document::{Block, Item, Tone};
+use regatta_report::document::{Block, ListItem, Tone};
 use regatta_report::files::check_writable;
 
 /// What a worker may take to introduce itself here: a look at the machine does not wait for
@@ -65,11 +65,10 @@ pub fn run(args: &DoctorArgs) -> Ended {
     let all = all.chain(&compilers).chain([clock]).chain(&folders);
     let all: Vec<&DoctorCheck> = all.chain(&environments).collect();
     if args.json {
-        let text = serde_json::to_string(&all).map_err(Stop::not_judged)?;
-        print(format!("{text}\n"))?;
+        print_json(&all)?;
     } else {
         let items = |checks: &[DoctorCheck]| checks.iter().map(DoctorCheck::item).collect();
-        let groups: [(&str, Vec<Item>); 5] = [
+        let groups: [(&str, Vec<ListItem>); 5] = [
             ("Machine", items(&machine)),
             ("CUDA compilers", items(&compilers)),
             ("Workers", workers(&found)),
@@ -87,9 +86,9 @@ pub fn run(args: &DoctorArgs) -> Ended {
 }
 
 /// Workers that are here, an item each; then what others lack, once for all that lack it.
-fn workers(found: &[Introduction]) -> Vec<Item> {
+fn workers(found: &[Introduction]) -> Vec<ListItem> {
     let here = found.iter().filter(|one| one.found.is_ok());
-    let mut items: Vec<Item> = here.map(|one| worker(one).item()).collect();
+    let mut items: Vec<ListItem> = here.map(|one| worker(one).item()).collect();
     for (absence, workers) in grouped(found) {
         let state = state_of(absence, workers == [CPU]);
         let name = match workers.as_slice() {
@@ -178,13 +177,13 @@ impl DoctorCheck {
         self
     }
 
-    fn item(&self) -> Item {
+    fn item(&self) -> ListItem {
         let (mark, tone) = self.state.mark();
         let fix = (!self.fix.is_empty()).then(|| format!("fix: {}", self.fix));
-        Item {
+        ListItem {
             tone,
             below: fix.into_iter().collect(),
-            ..Item::new(format!("{mark} {}", self.name), &self.detail)
+            ..ListItem::new(format!("{mark} {}", self.name), &self.detail)
         }
     }
 }

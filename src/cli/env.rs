@@ -6,12 +6,12 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{Ended, Stop, note, print, show_blocks, watch_for};
+use super::{Ended, Stop, note, print, print_json, show_blocks, watch_for};
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::{self, Suite};
 use regatta_measure::environments::{PythonEnvironment, interpreter_of};
 use regatta_measure::workers::find_environment;
-use regatta_report::document::{Block, Item};
+use regatta_report::document::{Block, ListItem};
 use regatta_worker::units::counted;
 
 /// List, show or make Python environments
@@ -99,14 +99,13 @@ fn list(suite: &Suite, json: bool) -> Ended {
                 })
             })
             .collect();
-        print(format!("{}\n", json!(entries)))?;
-        return Ok(0);
+        return print_json(&entries);
     }
     if entries.is_empty() {
         note("no environment is declared: add [environments.NAME] to regatta.toml or a suite");
     }
     let items = entries.into_iter();
-    let items = items.map(|(name, _, state, at)| Item::new(name, format!("{state}, {at}")));
+    let items = items.map(|(name, _, state, at)| ListItem::new(name, format!("{state}, {at}")));
     show_blocks(vec![Block::List(items.collect())])
 }
 
@@ -128,15 +127,12 @@ fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
     };
     let built = made.built();
     if json {
-        print(format!(
-            "{}\n",
-            json!({
-                "name": name,
-                "folder": made.folder(),
-                "lock": lock.lines().collect::<Vec<_>>(),
-                "built": built,
-            })
-        ))?;
+        print_json(&json!({
+            "name": name,
+            "folder": made.folder(),
+            "lock": lock.lines().collect::<Vec<_>>(),
+            "built": built,
+        }))?;
     } else {
         let packages = counted(lock.lines().count(), "package");
         let built = built.map(|built| format!("built in {built}"));
@@ -155,10 +151,10 @@ fn show(suite: &Suite, name: &str, json: bool) -> Ended {
             "environment `{name}` was not made here: `regatta env` tells the state of each"
         ))
     })?;
-    match json {
-        true => print(format!("{}\n", json!(lock.lines().collect::<Vec<_>>())))?,
-        false => print(lock)?,
+    if json {
+        return print_json(&lock.lines().collect::<Vec<_>>());
     }
+    print(lock)?;
     Ok(0)
 }
 

@@ -6,11 +6,11 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
-use super::{Ended, Stop, print, show_blocks, watch_for};
+use super::{Ended, Stop, print, print_json, show_blocks, watch_for};
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_measure::experiment::introductions::{Introduction, grouped, introductions};
 use regatta_measure::experiment::request::no_case_left;
-use regatta_report::document::{Block, Item, Tone};
+use regatta_report::document::{Block, ListItem, Tone};
 use regatta_report::labels::Labels;
 use regatta_worker::attention::{Case, Params};
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
@@ -60,16 +60,14 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
     }
     if args.json {
         let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
-        let plan = json!({
+        return print_json(&json!({
             "suite": suite.name,
             "description": suite.description,
             "settings": suite.settings,
             "rules": suite.rules,
             "overrides": suite.overrides,
             "cases": ids,
-        });
-        print(format!("{plan}\n"))?;
-        return Ok(0);
+        }));
     }
     if args.ids {
         let ids: String = suite.cases.iter().map(|case| format!("{case}\n")).collect();
@@ -93,11 +91,7 @@ fn variants(args: &ListArgs) -> Ended {
             })
             .collect();
         let suites: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
-        print(format!(
-            "{}\n",
-            json!({ "workers": entries, "suites": suites })
-        ))?;
-        return Ok(0);
+        return print_json(&json!({ "workers": entries, "suites": suites }));
     }
     let suites = BUILTIN.iter().map(|(name, _)| suite::load(name));
     let suites = suites.collect::<Result<Vec<Suite>, _>>();
@@ -115,8 +109,9 @@ fn workers(found: &[Introduction]) -> Vec<Block> {
         .flat_map(|(worker, hello)| described(worker, hello))
         .collect();
     let absent = grouped(found).into_iter();
-    let absent = absent.map(|(absence, workers)| Item::new(workers.join(", "), &*absence.lacks));
-    let absent: Vec<Item> = absent.collect();
+    let absent =
+        absent.map(|(absence, workers)| ListItem::new(workers.join(", "), &*absence.lacks));
+    let absent: Vec<ListItem> = absent.collect();
     if !absent.is_empty() {
         let help = "`regatta doctor` says what would help";
         blocks.push(heading("Workers that are not here", help.to_owned()));
@@ -138,7 +133,7 @@ fn described(worker: &str, hello: &Hello) -> [Block; 2] {
         let own = facts.iter().filter(|fact| !common.contains(fact)).cloned();
         let summary = Some(variant.summary.clone()).filter(|summary| !summary.is_empty());
         let own: Vec<String> = own.chain(summary).collect();
-        Item::new(format!("{worker}/{}", variant.name), own.join("; "))
+        ListItem::new(format!("{worker}/{}", variant.name), own.join("; "))
     });
     [
         heading(
@@ -185,7 +180,7 @@ fn suites_by_workers(suites: &[Suite], found: &[Introduction]) -> Vec<Block> {
     let lists = lists.flat_map(|(title, suites)| {
         let items = suites.into_iter().map(|suite| {
             let cases = counted(suite.cases.len(), "case");
-            Item::new(&suite.name, format!("{cases}; {}", suite.description))
+            ListItem::new(&suite.name, format!("{cases}; {}", suite.description))
         });
         [Block::heading(title), Block::List(items.collect())]
     });

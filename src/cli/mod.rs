@@ -10,7 +10,6 @@ pub mod diff;
 pub mod doctor;
 pub mod env;
 pub mod gate;
-mod github;
 pub mod gone;
 pub mod history;
 pub mod init;
@@ -30,6 +29,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use saying::{harmless, say};
+use serde::Serialize;
 
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_measure::experiment::ExperimentError;
@@ -107,6 +107,13 @@ fn print(text: impl Display) -> Result<(), Stop> {
         io::ErrorKind::BrokenPipe => Stop::Unread,
         _ => Stop::NotJudged(anyhow::Error::new(error).context("cannot write to standard output")),
     })
+}
+
+/// Prints an answer as JSON.
+fn print_json(answer: &impl Serialize) -> Ended {
+    let text = serde_json::to_string(answer).map_err(Stop::not_judged)?;
+    print(text + "\n")?;
+    Ok(0)
 }
 
 /// Prints blocks of a document.

@@ -1,12 +1,12 @@
-//! `--output FORMAT=PATH`: files of chosen formats.
+//! `--output FORMAT=PATH`: files of chosen formats, and what GitHub Actions shows of an answer.
 
+use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
 
-use super::github;
 use super::{Stop, note, print, print_as_made};
 use regatta_core::suite::document::nearest;
 use regatta_judge::judgement::Judgement;
@@ -139,7 +139,7 @@ impl Outputs {
     /// True where the Markdown goes to the step's summary.
     pub fn summarises(&self) -> bool {
         let mut wanted = self.wanted();
-        wanted.any(|(format, path)| format == Format::Markdown && github::is_summary(path))
+        wanted.any(|(format, path)| format == Format::Markdown && is_summary(path))
     }
 
     /// Writes the files asked for; annotations on standard output come later, with the answer.
@@ -159,16 +159,14 @@ impl Outputs {
                 let make = |out: &mut dyn Write| report::write(format, report, name, out);
                 match is_stdout(path) {
                     true => print_as_made(make)?,
-                    false if github::is_summary(path) => github::summarise(report, path)?,
+                    false if is_summary(path) => summarise(report, path)?,
                     false => files::write_as_made(path, make).map_err(Stop::not_judged)?,
                 }
             }
         }
         Ok(())
     }
-}
 
-impl Outputs {
     /// Writes the files of a command that had nothing to judge, where their format has one.
     pub fn write_refusal(&self, refusal: &Judgement) {
         for (format, path) in self.wanted() {
@@ -200,4 +198,73 @@ pub fn put(path: &Path, text: String) -> Result<(), Stop> {
         true => print(text),
         false => files::write(path, &text).map_err(Stop::not_judged),
     }
+}
+
+/// The file that a step's summary is appended to.
+const SUMMARY: &str = "GITHUB_STEP_SUMMARY";
+/// A summary of more bytes than these is not shown at all.
+const LARGEST: u64 = 1 << 20;
+
+fn summary() -> Option<PathBuf> {
+    let path = env::var_os(SUMMARY).filter(|path| !path.is_empty());
+    path.map(PathBuf::from)
+}
+
+/// True for the file of this step's summary, which others append to as well.
+fn is_summary(path: &Path) -> bool {
+    summary().is_some_and(|summary| files::place(&summary) == files::place(path))
+}
+
+/// Appends the report to a step's summary, where it has room.
+///
+/// # Errors
+/// When it cannot be written: exit code 3.
+fn summarise(report: &Report, path: &Path) -> Result<(), Stop> {
+    let documents = report::render(Format::Markdown, report).map_err(Stop::not_judged)?;
+    for document in documents {
+        let text = format!("{}\n", document.text);
+        if !files::append(path, &text, LARGEST).map_err(Stop::not_judged)? {
+            note(
+                "the summary of this step is full (1 MiB), and the report is not in it; give it \
+                 a step of its own, or name a file: --output markdown=report.md",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Annotates why there is no report. Nobody may be reading it.
+pub fn complain(why: &str, aside: bool) {
+    let line = report::complaint(why);
+    match aside {
+        false => drop(print(format!("{line}\n"))),
+        true => note(line),
+    }
+}
+
+/// Appends a report to the step's summary, where there is one.
+///
+/// # Errors
+/// When it cannot be written: exit code 3.
+pub fn fill_summary(report: &Report) -> Result<(), Stop> {
+    summary().map_or(Ok(()), |path| summarise(report, &path))
+}
+
+/// Prints the annotations of a report, to standard error where standard output holds JSON.
+///
+/// # Errors
+/// When one cannot be written: exit code 3.
+pub fn annotate(report: &Report, aside: bool) -> Result<(), Stop> {
+    for name in report::names(Format::Github) {
+        let make = |out: &mut dyn Write| report::write(Format::Github, report, name, out);
+        match aside {
+            false => print_as_made(make)?,
+            true => {
+                let mut bytes = Vec::new();
+                make(&mut bytes).map_err(Stop::not_judged)?;
+                String::from_utf8_lossy(&bytes).lines().for_each(note);
+            }
+        }
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::outputs::Outputs;
 use super::reporting;
-use super::{Ended, Stop, print, traces};
+use super::{Ended, Stop, print, print_json, traces};
 use regatta_core::output::REPORT_FILES;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::run_file::RUN_FILE;
@@ -51,13 +51,6 @@ pub struct ReportArgs {
     outputs: Outputs,
 }
 
-impl ReportArgs {
-    /// True when a file was asked for in place of the page and the tables.
-    fn any_output(&self) -> bool {
-        self.outputs.any()
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -79,7 +72,7 @@ pub fn run(args: &ReportArgs) -> Ended {
     let options = Options::ALONE;
     // All of them are found before the first is written.
     let heads = stored::find_all(&args.runs, &store)?;
-    if heads.len() > 1 && args.any_output() {
+    if heads.len() > 1 && args.outputs.any() {
         return Err(Stop::Usage(anyhow!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
             heads.len()
@@ -89,7 +82,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         return spread(&heads, args.json);
     }
     for head in &heads {
-        if head.is_baseline && !args.any_output() {
+        if head.is_baseline && !args.outputs.any() {
             return Err(Stop::Usage(anyhow!(
                 "{} is a baseline; say where its report goes, for example --output html={}.html",
                 head.path.display(),
@@ -121,7 +114,7 @@ pub fn run(args: &ReportArgs) -> Ended {
             entries: head.entries(),
             base: base.as_ref(),
         };
-        if args.any_output() {
+        if args.outputs.any() {
             args.outputs.write(&report)?;
         } else {
             for (name, _) in REPORT_FILES {
@@ -182,8 +175,8 @@ fn spread(heads: &[StoredRun], json: bool) -> Ended {
             print(judgement::spread(&head.side.label, &spreads).text(true))?;
         }
     }
-    if json {
-        print(format!("{}\n", serde_json::Value::from(all)))?;
+    match json {
+        true => print_json(&all),
+        false => Ok(0),
     }
-    Ok(0)
 }

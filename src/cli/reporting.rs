@@ -8,8 +8,8 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::outputs::Outputs;
-use super::{Ended, Stop, github, note, print, print_as_made};
+use super::outputs::{Outputs, annotate, complain, fill_summary};
+use super::{Ended, Stop, note, print, print_as_made, print_json};
 use regatta_core::record::entries::Entries;
 use regatta_core::record::types::{Judged, RunEnd};
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
@@ -76,9 +76,9 @@ impl Answers {
         let noted = match self.outputs.annotates() {
             true => match self.outputs.summarises() {
                 true => Ok(()),
-                false => github::fill_summary(report),
+                false => fill_summary(report),
             }
-            .and_then(|()| github::annotate(report, self.show.json)),
+            .and_then(|()| annotate(report, self.show.json)),
             false => Ok(()),
         };
         [files, told, noted]
@@ -204,7 +204,7 @@ pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
     };
     let json = answers.show.json;
     if outputs.annotates() {
-        github::complain(&format!("{error:#}"), json);
+        complain(&format!("{error:#}"), json);
     }
     let refusal = Judgement::refused(suite, format!("{error:#}"));
     if matches!(ended, Err(Stop::Usage(_))) {
@@ -222,7 +222,7 @@ pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
 pub fn told_as_json(ended: Ended, json: bool) -> Ended {
     if let (Err(stop @ (Stop::Usage(error) | Stop::NotJudged(error))), true) = (&ended, json) {
         let answer = json!({ "error": format!("{error:#}"), "exit_code": stop.exit_code() });
-        let _ = print(format!("{answer}\n"));
+        let _ = print_json(&answer);
     }
     ended
 }

@@ -8,8 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::outputs::{OF_TRACES, Outputs, is_stdout};
-use super::traces::json;
-use super::{Ended, Stop, note, print, traces};
+use super::{Ended, Stop, note, print, print_json, traces};
 use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use regatta_core::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
@@ -302,7 +301,7 @@ fn keep(args: &TraceArgs, out: &Path, trace: &Trace) -> Result<(), Stop> {
     traces::write(&args.outputs, trace, &analysis)?;
     match args.json {
         true => {
-            json(&TraceAnswer {
+            print_json(&TraceAnswer {
                 trace: out,
                 header: &trace.header,
                 analysis: &analysis,

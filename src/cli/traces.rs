@@ -5,24 +5,14 @@ mod kineto;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use serde::Serialize;
 
 use super::outputs::{OF_TRACES, Outputs, is_stdout, put};
-use super::{Ended, Stop, note, print, print_as_made};
+use super::{Ended, Stop, note, print, print_as_made, print_json};
 use regatta_core::record::trace::{Trace, file};
 use regatta_judge::trace::{Analysis, analyse, compare, runs_of};
 use regatta_report::trace as shown;
 use regatta_report::{Format, files};
 use regatta_worker::units::Share;
-
-/// Prints an answer as JSON.
-///
-/// # Errors
-/// When it cannot be printed.
-pub fn json(answer: &impl Serialize) -> Result<(), Stop> {
-    let text = serde_json::to_string(answer).map_err(Stop::not_judged)?;
-    print(format!("{text}\n"))
-}
 
 /// Writes the files of a trace that were asked for.
 ///
@@ -143,7 +133,9 @@ pub fn diff(
         keep_page(page, text)?;
     }
     match as_json {
-        true => json(&comparison)?,
+        true => {
+            print_json(&comparison)?;
+        }
         false if outputs.prints() => {}
         false => print(shown::difference(&comparison, true))?,
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
-use super::{Ended, Stop, clocks, note, print, show_blocks, watch_for};
+use super::{Ended, Stop, clocks, note, print_json, show_blocks, watch_for};
 use regatta_core::suite::Settings;
 use regatta_cuda::{CudaWorker, OwnKernels};
 use regatta_measure::conformance::{self, Check, CheckResult};
@@ -14,7 +14,7 @@ use regatta_measure::experiment::arm::with_log;
 use regatta_measure::interrupt;
 use regatta_measure::worker::WorkerSpec;
 use regatta_measure::worker::host::WorkerProcess;
-use regatta_report::document::{Block, Item, Tone};
+use regatta_report::document::{Block, ListItem, Tone};
 use regatta_report::text::clean;
 use regatta_worker::serve::{Worker, serve_on_descriptors};
 
@@ -138,8 +138,7 @@ fn check(command: &[String], json: bool) -> Ended {
         .filter(|c| matches!(c.result, CheckResult::Failed(_)))
         .count();
     if json {
-        let text = serde_json::to_string(&checks).map_err(Stop::not_judged)?;
-        print(format!("{text}\n"))?;
+        print_json(&checks)?;
     } else {
         let verdict = match failures {
             0 => format!("conforms: {} checks", checks.len()),
@@ -151,15 +150,15 @@ fn check(command: &[String], json: bool) -> Ended {
     Ok(u8::from(failures > 0))
 }
 
-fn item(check: &Check) -> Item {
+fn item(check: &Check) -> ListItem {
     let (lead, tone, reason) = match &check.result {
         CheckResult::Passed => ("ok", Tone::Good, None),
         CheckResult::Unsupported(reason) => ("unsupported", Tone::Doubtful, Some(reason)),
         CheckResult::Failed(reason) => ("FAILED", Tone::Bad, Some(reason)),
     };
-    Item {
+    ListItem {
         tone,
         below: reason.cloned().into_iter().collect(),
-        ..Item::new(lead, &check.name)
+        ..ListItem::new(lead, &check.name)
     }
 }

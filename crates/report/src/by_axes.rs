@@ -18,7 +18,7 @@ use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Ratio, counted};
 
-use super::summary::tally_of;
+use super::summary::tally;
 
 /// Descriptions of one kind of change; what is left is counted.
 const MOST_TOLD: usize = 3;
@@ -224,7 +224,7 @@ fn expectations(judgement: &Judgement) -> MovedRows<'_> {
 fn rest(judgement: &Judgement, nothing: bool) -> Option<String> {
     let compared = judgement.rows.iter().filter(|row| row.change().is_some());
     let others = compared.filter(|row| !matches!(row.word, Word::Regressed | Word::Improved));
-    let words = tally_of(others.map(|row| row.word));
+    let words: Vec<_> = tally(others.map(|row| row.word)).into_iter().collect();
     match (&words[..], nothing) {
         ([], _) => None,
         ([(Word::Same, all)], true) => Some(format!("no change in {}", counted(*all, "case"))),

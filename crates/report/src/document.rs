@@ -69,7 +69,7 @@ pub enum Block {
     /// A line that belongs to the block after it.
     Note(String),
     /// Sentences.
-    List(Vec<Item>),
+    List(Vec<ListItem>),
     /// Labels with figures.
     Table(Table),
     /// Lines that are shown as they are.
@@ -88,7 +88,7 @@ pub enum Block {
 
 /// An entry of a list.
 #[derive(Default, Serialize)]
-pub struct Item {
+pub struct ListItem {
     /// What it is about; empty where the text names it.
     pub lead: String,
     /// The meaning of the lead.
@@ -131,22 +131,22 @@ pub struct TableRow {
     pub below: Vec<String>,
 }
 
-impl Item {
+impl ListItem {
     /// One with nothing below it.
-    pub fn new(lead: impl Into<String>, text: impl Into<String>) -> Item {
-        Item {
+    pub fn new(lead: impl Into<String>, text: impl Into<String>) -> ListItem {
+        ListItem {
             lead: lead.into(),
             text: text.into(),
-            ..Item::default()
+            ..ListItem::default()
         }
     }
 }
 
-impl From<String> for Item {
-    fn from(text: String) -> Item {
-        Item {
+impl From<String> for ListItem {
+    fn from(text: String) -> ListItem {
+        ListItem {
             text,
-            ..Item::default()
+            ..ListItem::default()
         }
     }
 }
@@ -154,12 +154,12 @@ impl From<String> for Item {
 impl Block {
     /// Sentences with nothing below them.
     pub fn list(sentences: impl IntoIterator<Item = String>) -> Block {
-        Block::List(sentences.into_iter().map(Item::from).collect())
+        Block::List(sentences.into_iter().map(ListItem::from).collect())
     }
 
     /// Named values.
     pub fn facts(facts: impl IntoIterator<Item = (String, String)>) -> Block {
-        let item = |(lead, text)| Item::new(lead, text);
+        let item = |(lead, text)| ListItem::new(lead, text);
         Block::List(facts.into_iter().map(item).collect())
     }
 

@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use super::judgement::explanation;
-use super::summary::SortedRows;
+use super::summary::{RowList, SortedRows};
 use super::text::{one_line, shorten};
 use super::{RenderError, Report};
 use regatta_judge::judgement::{ExpectationResult, Row, VerdictOutcome};
@@ -72,11 +72,11 @@ fn annotations(report: &Report) -> Vec<Annotation> {
         message: judgement.verdict.sentences().join("; "),
     };
     let summary = SortedRows::new(judgement);
-    let errors = summary.errors.iter().chain(&summary.regressed);
+    let errors = summary.rows([RowList::Errors, RowList::Regressed]);
     let errors = errors.map(|row| case("error", row));
     let errors = errors.chain(summary.violated.iter().map(|of| violation(of)));
     let errors = errors.collect();
-    let warnings = summary.missing.iter().chain(&summary.inconclusive);
+    let warnings = summary.rows([RowList::Missing, RowList::Inconclusive]);
     let warnings = warnings.map(|row| case("warning", row)).collect();
     let mut found = vec![verdict];
     found.extend(bounded(errors, usize::from(level == "error")));

@@ -6,7 +6,7 @@ use super::Report;
 use super::by_axes::by_axes;
 use super::document::{Block, Document, Table, TableRow, Tone};
 use super::labels::Labels;
-use super::summary::{SortedRows, evidence, interval, reproduce};
+use super::summary::{RowList, SortedRows, evidence, interval, reproduce};
 use super::text::shorten;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::{Kind, Quantity};
@@ -70,7 +70,7 @@ pub fn terminal(judgement: &Judgement, all: bool) -> Document {
     } else if all {
         body.extend(every(&judgement.rows));
     }
-    body.extend(closing(judgement, &summary));
+    body.extend(closing(judgement));
     document
 }
 
@@ -84,9 +84,9 @@ pub(crate) fn markdown(report: &Report) -> Document {
     let summary = SortedRows::new(judgement);
     let mut document = verdict(judgement);
     document.body.extend(answer(&summary, lists));
-    document.body.extend(closing(judgement, &summary));
+    document.body.extend(closing(judgement));
     let mut details = Vec::new();
-    if let Some(row) = summary.regressed.first() {
+    if let Some(row) = summary.rows([RowList::Regressed]).next() {
         details.push(Block::Note("Measure the slowest case again:".to_owned()));
         details.push(Block::Command(vec![reproduce(report, &row.case.0)]));
     }
@@ -142,14 +142,11 @@ pub(crate) fn verdict(judgement: &Judgement) -> Document {
 /// What fails first, then the other lists.
 fn answer(summary: &SortedRows, lists: Lists) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let all = summary.lists();
-    for (name, _, rows) in all.iter().filter(|(_, tone, _)| *tone == Tone::Bad) {
-        blocks.extend(list(name, rows, Tone::Bad, lists));
-    }
+    let all = summary.lists.iter();
+    let (bad, others): (Vec<_>, Vec<_>) = all.partition(|(of, _)| of.tone() == Tone::Bad);
+    blocks.extend(bad.iter().flat_map(|(of, rows)| list(**of, rows, lists)));
     blocks.extend(violated(&summary.violated, lists));
-    for (name, tone, rows) in all.iter().filter(|(_, tone, _)| *tone != Tone::Bad) {
-        blocks.extend(list(name, rows, *tone, lists));
-    }
+    blocks.extend(others.iter().flat_map(|(of, rows)| list(**of, rows, lists)));
     blocks
 }
 
@@ -158,9 +155,9 @@ fn heading(name: &str, count: usize, tone: Tone) -> Block {
 }
 
 /// A list of cases under a heading.
-pub(crate) fn list(name: &str, rows: &[&Row], tone: Tone, lists: Lists) -> [Block; 2] {
+pub(crate) fn list(of: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
     let each = of_all(rows);
-    let mut named = Named::default();
+    let mut named = NamedBefore::default();
     let mut lines = Vec::new();
     for (place, row) in lists.shown(rows).iter().enumerate() {
         // Each row is asked, so that all it names is known.
@@ -182,18 +179,19 @@ pub(crate) fn list(name: &str, rows: &[&Row], tone: Tone, lists: Lists) -> [Bloc
         each,
         rest: lists.rest(rows.len()),
     };
-    [heading(name, rows.len(), tone), Block::Table(table)]
+    let title = heading(of.title(), rows.len(), of.tone());
+    [title, Block::Table(table)]
 }
 
 /// What earlier cases of a list named.
 #[derive(Default)]
-struct Named {
+struct NamedBefore {
     causes: HashSet<Cause>,
     metrics: HashSet<Metric>,
     structure: HashSet<Kind>,
 }
 
-impl Named {
+impl NamedBefore {
     /// True where a row names something that no row before it did.
     fn adds(&mut self, row: &Row) -> bool {
         let mut new = false;
@@ -442,13 +440,10 @@ fn by_variant(
     ]
 }
 
-/// What no list has, and the notes.
-fn closing(judgement: &Judgement, summary: &SortedRows) -> Option<Block> {
-    let rest = summary.rest_line();
-    let rest = (!rest.is_empty()).then(|| format!("other cases: {rest}"));
+/// The notes.
+fn closing(judgement: &Judgement) -> Option<Block> {
     let notes = judgement.notes.iter().map(|note| format!("note: {note}"));
-    let lines: Vec<String> = rest.into_iter().chain(notes).collect();
-    (!lines.is_empty()).then_some(Block::Text(lines))
+    (!judgement.notes.is_empty()).then(|| Block::Text(notes.collect()))
 }
 
 /// A change in a column: `+12.3 %`, `2.01x`, `3.10x faster`.

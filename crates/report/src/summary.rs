@@ -1,5 +1,7 @@
 //! What deserves to be read first, the same in every format.
 
+use std::collections::BTreeMap;
+
 use super::Report;
 use super::document::Tone;
 use super::text::shell_command;
@@ -9,135 +11,111 @@ use regatta_judge::judgement::{Change, ExpectationResult, Judgement, Row, Word};
 use regatta_measure::laps::TimeSpent;
 use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, Share};
 
-/// A judgement sorted by what a reader has to act upon.
-#[derive(Clone, Debug)]
-pub struct SortedRows<'a> {
+/// Lists of cases, what to act upon first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RowList {
     /// Wrong results, crashes and hangs.
-    pub errors: Vec<&'a Row>,
-    /// Cases of which a metric or the structure got worse, the slowest first.
-    pub regressed: Vec<&'a Row>,
-    /// Violated expectations, the worst first.
-    pub violated: Vec<&'a ExpectationResult>,
+    Errors,
+    /// Cases of which a metric or the structure got worse.
+    Regressed,
     /// Cases without a value, or whose structure is unknown.
-    pub missing: Vec<&'a Row>,
-    /// Cases that may be worse, and were not decided.
-    pub inconclusive: Vec<&'a Row>,
-    /// Neither slower nor faster, but with a change of structure that the suite lets pass, by what
-    /// is known of their times.
-    pub restructured: Vec<(&'static str, Vec<&'a Row>)>,
-    /// Faster ones, the fastest first.
-    pub improved: Vec<&'a Row>,
-    /// How many rows each remaining word has, in the order of [`Word`].
-    pub rest: Vec<(Word, usize)>,
-    /// True where there is a base.
-    compared: bool,
+    Missing,
+    /// Cases that may be worse.
+    Inconclusive,
+    /// A change of structure that the suite lets pass, by what is known of the times.
+    RestructuredAsFast,
+    RestructuredInconclusive,
+    Restructured,
+    Improved,
+}
+
+impl RowList {
+    /// The list of a row; `None`: it is counted alone.
+    pub(crate) fn of_row(row: &Row) -> Option<RowList> {
+        let restructured = !row.findings.is_empty() || !row.structure_told().is_empty();
+        match row.word {
+            Word::Error => Some(RowList::Errors),
+            Word::Regressed => Some(RowList::Regressed),
+            Word::Missing => Some(RowList::Missing),
+            Word::Improved => Some(RowList::Improved),
+            Word::Inconclusive if row.may_be_worse() => Some(RowList::Inconclusive),
+            _ if !restructured => None,
+            Word::Same => Some(RowList::RestructuredAsFast),
+            Word::Inconclusive => Some(RowList::RestructuredInconclusive),
+            _ => Some(RowList::Restructured),
+        }
+    }
+
+    /// Its heading.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            RowList::Errors => "Errors",
+            RowList::Regressed => "Regressed",
+            RowList::Missing => "Missing",
+            RowList::Inconclusive => "Inconclusive",
+            RowList::RestructuredAsFast => "Launch structure changed, time unchanged",
+            RowList::RestructuredInconclusive => "Launch structure changed, time inconclusive",
+            RowList::Restructured => "Launch structure changed",
+            RowList::Improved => "Improved",
+        }
+    }
+
+    pub(crate) fn tone(self) -> Tone {
+        match self {
+            RowList::Errors | RowList::Regressed => Tone::Bad,
+            RowList::Improved => Tone::Good,
+            _ => Tone::Doubtful,
+        }
+    }
+}
+
+/// A judgement sorted by what a reader has to act upon.
+pub(crate) struct SortedRows<'a> {
+    /// Lists with a row, those that changed most first.
+    pub(crate) lists: BTreeMap<RowList, Vec<&'a Row>>,
+    /// Violated expectations, the worst first.
+    pub(crate) violated: Vec<&'a ExpectationResult>,
 }
 
 impl<'a> SortedRows<'a> {
-    /// Sorts a judgement.
-    pub fn new(judgement: &'a Judgement) -> SortedRows<'a> {
-        let mut summary = SortedRows {
-            errors: Vec::new(),
-            regressed: Vec::new(),
-            violated: Vec::new(),
-            missing: Vec::new(),
-            inconclusive: Vec::new(),
-            restructured: Vec::new(),
-            improved: Vec::new(),
-            rest: Vec::new(),
-            compared: judgement.base.is_some(),
-        };
+    pub(crate) fn new(judgement: &'a Judgement) -> SortedRows<'a> {
+        let mut lists: BTreeMap<RowList, Vec<&Row>> = BTreeMap::new();
         for row in &judgement.rows {
-            match row.word {
-                Word::Error => summary.errors.push(row),
-                Word::Regressed => summary.regressed.push(row),
-                Word::Missing => summary.missing.push(row),
-                Word::Improved => summary.improved.push(row),
-                Word::Inconclusive if row.may_be_worse() => summary.inconclusive.push(row),
-                _ if !row.findings.is_empty() || !row.structure_told().is_empty() => {
-                    summary.restructure(row);
-                }
-                word => count(&mut summary.rest, word),
+            if let Some(list) = RowList::of_row(row) {
+                lists.entry(list).or_default().push(row);
             }
         }
-        summary.rest.sort();
-        let slowest_first = |a: &&Row, b: &&Row| ratio(b).total_cmp(&ratio(a));
-        summary.regressed.sort_by(slowest_first);
-        summary.inconclusive.sort_by(slowest_first);
-        summary
-            .improved
-            .sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        for (list, rows) in &mut lists {
+            rows.sort_by(|a, b| ratio(b).total_cmp(&ratio(a)));
+            if *list == RowList::Improved {
+                rows.reverse();
+            }
+        }
         let expectations = judgement.expectations.iter();
-        summary.violated = expectations
+        let mut violated: Vec<_> = expectations
             .filter(|of| of.word == Word::Regressed)
             .collect();
-        summary
-            .violated
-            .sort_by(|a, b| b.excess().total_cmp(&a.excess()));
-        summary
+        violated.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
+        SortedRows { lists, violated }
     }
 
-    /// Adds a row whose structure alone changed to those of which as much is known.
-    fn restructure(&mut self, row: &'a Row) {
-        let name = match row.word {
-            Word::Same => "Launch structure changed, time unchanged",
-            Word::Inconclusive => "Launch structure changed, time inconclusive",
-            _ => "Launch structure changed",
-        };
-        match self.restructured.iter_mut().find(|(of, _)| *of == name) {
-            Some((_, rows)) => rows.push(row),
-            None => self.restructured.push((name, vec![row])),
-        }
+    /// The rows of some lists.
+    pub(crate) fn rows<const N: usize>(
+        &self,
+        lists: [RowList; N],
+    ) -> impl Iterator<Item = &'a Row> {
+        let found = lists.into_iter().filter_map(|list| self.lists.get(&list));
+        found.flatten().copied()
     }
-
-    /// The lists of rows that are not empty, each with its heading.
-    pub(crate) fn lists(&self) -> Vec<(&'static str, Tone, &[&'a Row])> {
-        let mut lists: Vec<(&'static str, Tone, &[&'a Row])> = vec![
-            ("Errors", Tone::Bad, &self.errors),
-            ("Regressed", Tone::Bad, &self.regressed),
-            ("Missing", Tone::Doubtful, &self.missing),
-            ("Inconclusive", Tone::Doubtful, &self.inconclusive),
-        ];
-        let restructured = self.restructured.iter();
-        lists.extend(restructured.map(|(name, rows)| (*name, Tone::Doubtful, rows.as_slice())));
-        lists.push(("Improved", Tone::Good, &self.improved));
-        lists.retain(|(_, _, rows)| !rows.is_empty());
-        lists
-    }
-
-    /// Cases of no list, in one line: `40 same, 2 inconclusive`; empty where there is no list.
-    pub fn rest_line(&self) -> String {
-        if self.lists().is_empty() {
-            return String::new();
-        }
-        let parts = self.rest.iter().map(|(word, count)| match word {
-            Word::New if !self.compared => format!("{count} measured"),
-            word => format!("{count} {}", word.text()),
-        });
-        parts.collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// How many rows have each word, in the order of [`Word`].
-pub fn tally(rows: &[Row]) -> Vec<(Word, usize)> {
-    tally_of(rows.iter().map(|row| row.word))
 }
 
 /// How often each word is there, in their order.
-pub fn tally_of(words: impl Iterator<Item = Word>) -> Vec<(Word, usize)> {
-    let mut counts = Vec::new();
+pub(crate) fn tally(words: impl IntoIterator<Item = Word>) -> BTreeMap<Word, usize> {
+    let mut counts = BTreeMap::new();
     for word in words {
-        count(&mut counts, word);
+        *counts.entry(word).or_default() += 1;
     }
-    counts.sort();
     counts
-}
-
-fn count(counts: &mut Vec<(Word, usize)>, word: Word) {
-    match counts.iter_mut().find(|(counted, _)| *counted == word) {
-        Some((_, count)) => *count += 1,
-        None => counts.push((word, 1)),
-    }
 }
 
 /// Head over base of the metric that a reader is to see first; 1 where there is no comparison.
@@ -148,7 +126,7 @@ fn ratio(row: &Row) -> Ratio {
 
 /// A row in a line's worth of words, a part each: the metric where it is not the device time,
 /// what the base took, what the head takes, and the change with its interval.
-pub fn evidence(row: &Row) -> Option<Vec<String>> {
+pub(crate) fn evidence(row: &Row) -> Option<Vec<String>> {
     let Some(of) = row.first_metric() else {
         return Some(vec![row.head.as_ref()?.median_ns.to_string()]);
     };
@@ -162,12 +140,12 @@ pub fn evidence(row: &Row) -> Option<Vec<String>> {
 }
 
 /// The interval of a change, in the unit of its estimate: `[+10.1 %, +14.2 %]`.
-pub fn interval(change: &Change) -> Option<String> {
+pub(crate) fn interval(change: &Change) -> Option<String> {
     Some(change.interval()?.to_string())
 }
 
 /// The command that gives the verdict again of the cases whose id matches `pattern`.
-pub fn reproduce(report: &Report, pattern: &str) -> String {
+pub(crate) fn reproduce(report: &Report, pattern: &str) -> String {
     let header = &report.head.header;
     let suite = &header.suite;
     let (mut command, mut versions) = ("run", Vec::new());

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use table::{FileOutcome, rows};
 
-use super::{Ended, Stop, note, print, progress};
+use super::{Ended, Stop, note, print, print_json, progress};
 use regatta_core::record::built::Built;
 use regatta_cuda::kernels::arch::{self, Arch};
 use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
@@ -287,7 +287,8 @@ fn show(
         if let Some(took) = took {
             text["built"] = json!(took);
         }
-        return print(format!("{text}\n"));
+        print_json(&text)?;
+        return Ok(());
     }
     // A verdict stands first, as that of a run does.
     let mut document = match comparison {

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use serde_json::json;
 
-use crate::cli::{Ended, Stop, note, print, show_blocks, watch_for};
+use crate::cli::{Ended, Stop, note, print_json, show_blocks, watch_for};
 use regatta_core::record::built;
 use regatta_core::secrets;
 use regatta_core::suite::{self, BUILTIN, Suite};
@@ -11,7 +11,7 @@ use regatta_judge::judgement::{ExpectationResult, Word};
 use regatta_judge::structure::limits_on_builds;
 use regatta_measure::building::{BuildingError, SuiteBuild, build_suite};
 use regatta_measure::experiment::arm::reports;
-use regatta_report::document::{Block, Item, Tone};
+use regatta_report::document::{Block, ListItem, Tone};
 
 /// True for what can only be a suite: the name of one, or the path of a TOML file.
 pub fn is_one(name: &str) -> bool {
@@ -46,7 +46,7 @@ pub fn run(name: &str, json: bool) -> Ended {
             note(format!("error: {error}"));
             if json {
                 let told = json!({"suite": suite.name, "error": error.to_string()});
-                print(format!("{told}\n"))?;
+                print_json(&told)?;
             }
             return Ok(1);
         }
@@ -79,25 +79,23 @@ fn show(
     json: bool,
 ) -> Result<(), Stop> {
     if json {
-        return print(format!(
-            "{}\n",
-            json!({
-                "suite": suite.name,
-                "built": outcome.built,
-                "anew": outcome.anew,
-                "limits": limits,
-            })
-        ));
+        print_json(&json!({
+            "suite": suite.name,
+            "built": outcome.built,
+            "anew": outcome.anew,
+            "limits": limits,
+        }))?;
+        return Ok(());
     }
-    let mut items: Vec<Item> = vec![outcome.built.to_string().into()];
+    let mut items: Vec<ListItem> = vec![outcome.built.to_string().into()];
     if !outcome.anew {
         let why = "what it makes was there, and is as it was: this is no time of a build";
         items.push(why.to_owned().into());
     }
     let failed = limits.iter().filter(|limit| limit.word != Word::Same);
-    items.extend(failed.map(|limit| Item {
+    items.extend(failed.map(|limit| ListItem {
         tone: Tone::Bad,
-        ..Item::new(
+        ..ListItem::new(
             format!("{} {}", limit.word.of_demand(), limit.name),
             limit.sentence(),
         )

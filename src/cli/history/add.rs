@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::AddArgs;
 use super::time;
-use crate::cli::{Ended, Stop, note, print};
+use crate::cli::{Ended, Stop, note, print, print_json};
 use regatta_core::record::baseline;
 use regatta_core::record::history::{Added, Book, HistoryError, Reduced, Store, reduced};
 use regatta_core::record::run_file::RUN_FILE;
@@ -83,10 +83,10 @@ pub(super) fn run(args: &AddArgs) -> Ended {
             }
         }
     }
-    if args.json {
-        print(format!("{}\n", serde_json::Value::from(told)))?;
+    match args.json {
+        true => print_json(&told),
+        false => Ok(0),
     }
-    Ok(0)
 }
 
 /// What came of adding, in words; tells what is damaged of the history.

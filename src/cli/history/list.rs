@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::ShowArgs;
 use super::show::{chosen, read};
-use crate::cli::{Ended, note, print, show_blocks};
+use crate::cli::{Ended, note, print_json, show_blocks};
 use regatta_core::record::history::{History, Store};
-use regatta_report::document::{Block, Item, Table, TableRow};
+use regatta_report::document::{Block, ListItem, Table, TableRow};
 use regatta_report::text::{one_line, shorten_middle};
 use regatta_worker::units::counted;
 
@@ -72,14 +72,15 @@ fn histories(args: &ShowArgs) -> Ended {
         };
         let runs = counted(history.runs.len(), "run");
         let cases = counted(history.cases.len(), "case");
-        items.push(Item::new(
+        items.push(ListItem::new(
             name,
             format!("{runs} of {cases}{from_to}{damage}"),
         ));
     }
     if args.json {
-        print(format!("{}\n", serde_json::Value::from(told)))?;
-    } else if told.is_empty() {
+        return print_json(&told);
+    }
+    if told.is_empty() {
         note(format!(
             "no history in {}; `regatta history add RUN` or `regatta gate --history` begins one",
             store.root().display()
@@ -98,8 +99,7 @@ fn runs(args: &ShowArgs) -> Ended {
                 "cases": kept.results.len(),
             })
         });
-        print(format!("{}\n", runs.collect::<serde_json::Value>()))?;
-        return Ok(0);
+        return print_json(&runs.collect::<serde_json::Value>());
     }
     let rows = history.runs.iter().map(|kept| {
         let about = &kept.about;

@@ -10,11 +10,11 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::reporting::told_as_json;
-use super::{Ended, Stop, note, print, show_blocks};
+use super::{Ended, Stop, note, print, print_json, show_blocks};
 use regatta_core::suite::environment::Environment;
 use regatta_measure::environments::interpreter_of;
 use regatta_measure::git::{Checkout, GitCommands};
-use regatta_report::document::{Block, Item};
+use regatta_report::document::{Block, ListItem};
 use regatta_report::files;
 use regatta_report::text::shell_quoted;
 
@@ -123,11 +123,10 @@ fn init(args: &InitArgs) -> Ended {
             .iter()
             .map(|one| json!({ "path": one.path, "what": one.what }));
         let files: Vec<_> = files.collect();
-        print(format!("{}\n", json!({ "files": files, "next": next })))?;
-        return Ok(0);
+        return print_json(&json!({ "files": files, "next": next }));
     }
     let files = all.iter();
-    let files = files.map(|one| Item::new(one.what, one.path.display().to_string()));
+    let files = files.map(|one| ListItem::new(one.what, one.path.display().to_string()));
     show_blocks(vec![Block::List(files.collect())])?;
     match ci {
         Ci::None if args.ci.is_none() => note(

@@ -2,8 +2,8 @@
 
 use super::{Bisect, described, is_printable, named};
 use crate::RenderError;
-use crate::document::{Block, Document, Item, Table, TableRow, Tone};
-use crate::figures::{Trend, svg};
+use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
+use crate::figures::{TrendPlot, svg};
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, TriedOutcome};
@@ -48,7 +48,7 @@ pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
                 .map_or("", |of| of.name.as_str())
                 .to_owned()
         };
-        let trend = Trend {
+        let trend = TrendPlot {
             title: "Each version against the good end".to_owned(),
             steps: step.into_iter().collect(),
             ratio: true,
@@ -78,13 +78,13 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
                 let (low, high) = (&part.low.name, &part.high.name);
                 format!("{low} {ARROW} {high}: {}", part.ratio.in_words())
             });
-            let mut items: Vec<Item> = match case {
-                Some(case) => vec![Item {
+            let mut items: Vec<ListItem> = match case {
+                Some(case) => vec![ListItem {
                     text: case.0.clone(),
                     below: part.collect(),
-                    ..Item::default()
+                    ..ListItem::default()
                 }],
-                None => part.map(Item::from).collect(),
+                None => part.map(ListItem::from).collect(),
             };
             let hint = "no two neighbours differ by more than what chance does: more invocations \
                         in the suite's [measure], or a smaller range, may tell";
@@ -127,9 +127,9 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
     }
 }
 
-fn found_step(bisect: &Bisect, found: &FoundStep) -> Vec<Item> {
+fn found_step(bisect: &Bisect, found: &FoundStep) -> Vec<ListItem> {
     let (before, after) = (&found.before, &found.after);
-    let mut items: Vec<Item> = Vec::new();
+    let mut items: Vec<ListItem> = Vec::new();
     if after.subject.is_some() {
         items.push(described(after).into());
     }
@@ -154,7 +154,7 @@ fn found_step(bisect: &Bisect, found: &FoundStep) -> Vec<Item> {
     items
 }
 
-fn read_case(of: &CaseReading, against: &str) -> Item {
+fn read_case(of: &CaseReading, against: &str) -> ListItem {
     let mut parts = Vec::new();
     if let (Some(base), Some(head)) = (of.base_ns, of.head_ns) {
         parts.push(from_to(base, head));
@@ -162,14 +162,14 @@ fn read_case(of: &CaseReading, against: &str) -> Item {
     parts.extend(reading(of));
     parts.push(against.to_owned());
     let below = std::iter::once(parts.join(", ")).chain(of.cause.clone());
-    Item {
+    ListItem {
         text: of.case.0.clone(),
         below: below.collect(),
-        ..Item::default()
+        ..ListItem::default()
     }
 }
 
-fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<Item> {
+fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem> {
     let mut items = Vec::new();
     if let Some(largest) = largest {
         let word = largest.reading.map_or(Word::Missing, |of| of.word);

@@ -15,7 +15,7 @@ use regatta_judge::spread::{Spread, Spreads};
 use regatta_worker::attention::FACETS;
 
 /// What the cells of a row are read from.
-struct Source<'a> {
+struct CaseCells<'a> {
     row: &'a Row,
     record: Option<&'a CaseRecord>,
     spread: Option<Spread>,
@@ -23,7 +23,7 @@ struct Source<'a> {
     filter: &'a str,
 }
 
-impl Source<'_> {
+impl CaseCells<'_> {
     fn head(&self, figure: fn(&Timing) -> Option<f64>) -> String {
         cell(self.row.head.as_ref().and_then(figure))
     }
@@ -60,7 +60,7 @@ impl Source<'_> {
 
 /// A column's name, and what reads its cell.
 type Column<T> = (&'static str, fn(&T) -> String);
-type CaseColumn = (&'static str, for<'a> fn(&Source<'a>) -> String);
+type CaseColumn = (&'static str, for<'a> fn(&CaseCells<'a>) -> String);
 
 /// Columns of `cases.csv` between the facets and those of metrics. From `busy_ns` to
 /// `moving_ns` they are of one recorded call, `host_bound` a share of it.
@@ -171,7 +171,7 @@ pub(super) fn cases(
         let mut cells = vec![text_cell(&row.case.0)];
         let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
         cells.extend(FACETS.iter().map(|name| text_cell(&facet(name))));
-        let source = Source {
+        let source = CaseCells {
             row,
             record,
             spread: spreads.spread(&row.case),

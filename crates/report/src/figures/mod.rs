@@ -6,7 +6,7 @@ mod trend;
 
 pub(super) use splits::Splits;
 pub(super) use timeline::{DRAWN, LegendView, Timeline, busiest, legend};
-pub(super) use trend::Trend;
+pub(super) use trend::TrendPlot;
 
 use std::ops::Range;
 

@@ -10,7 +10,7 @@ use super::{
 use regatta_worker::units::Ratio;
 
 /// The figure.
-pub(crate) struct Trend<'a> {
+pub(crate) struct TrendPlot<'a> {
     pub title: String,
     /// The place of a run or a version, and nanoseconds or a ratio.
     pub points: Vec<(usize, f64)>,
@@ -29,7 +29,7 @@ const BOTTOM: u32 = 28;
 /// Up to so many points each is a dot with its name.
 const DOTS: usize = 100;
 
-impl Plot for Trend<'_> {
+impl Plot for TrendPlot<'_> {
     fn title(&self) -> String {
         self.title.clone()
     }
@@ -114,7 +114,7 @@ mod tests {
         let odd = [f64::NAN, 0.0, -1.0, f64::INFINITY, 1e-9, 1.0, 1e9];
         for (count, ratio) in [(0, true), (1, false), (7, true), (300, false)] {
             let points = odd.into_iter().cycle().take(count).enumerate();
-            let trend = Trend {
+            let trend = TrendPlot {
                 title: "<x>".to_owned(),
                 points: points.collect(),
                 steps: vec![(3, 1.0, 2.0), (9, f64::NAN, 1.0)],

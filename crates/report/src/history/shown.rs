@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Shown, changed, day, tone};
 use crate::RenderError;
 use crate::document::{Block, Document, Table, TableRow, Tone};
-use crate::figures::{Trend, svg};
+use crate::figures::{TrendPlot, svg};
 use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series, Step};
 use regatta_judge::revision_text;
@@ -44,7 +44,7 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
     for case in drawn {
         let series = &shown.series[case];
         let runs = series.runs.iter().map(|run| *run as usize);
-        let trend = Trend {
+        let trend = TrendPlot {
             title: format!("Times of {} by run", shown.id(case)),
             points: runs.zip(series.times.iter().map(|time| time.0)).collect(),
             steps: shown.trends.cases[case]

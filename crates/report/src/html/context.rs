@@ -1,16 +1,16 @@
-//! What every part of the page looks up.
+//! What every part of the page looks up: which cases it shows in full, and how long its lists are.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::case::log;
-use super::chosen::{EXCERPT, PageLimits, in_full};
 use super::figures::{InvocationSamples, most};
 use super::linked;
-use crate::document::Block;
-use crate::summary::SortedRows;
+use crate::document::{Block, Table, TableRow, Tone};
+use crate::judgement::time;
+use crate::summary::{RowList, SortedRows};
 use crate::{RenderError, Report};
 use regatta_core::record::side::CaseRecord;
-use regatta_judge::judgement::Word;
+use regatta_judge::judgement::{Row, Word};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Share;
 
@@ -121,4 +121,93 @@ pub fn sign(word: Word) -> &'static str {
         Word::New => "+",
         Word::Missing => "−",
     }
+}
+
+/// How much of many cases a page shows.
+#[derive(Clone, Copy)]
+pub(super) struct PageLimits {
+    /// Up to so many cases it shows all of them in full.
+    pub many: usize,
+    /// Of more it shows so many in full.
+    pub in_full: usize,
+    /// Samples of all cases together, but for a few of each.
+    pub samples: usize,
+}
+
+pub(super) const LIMITS: PageLimits = PageLimits {
+    many: 10_000,
+    in_full: 1_000,
+    samples: 80_000,
+};
+
+/// Entries of any one list of a page.
+pub(super) const LONGEST: usize = 100;
+
+/// Columns of one reason or log at the most.
+pub(super) const EXCERPT: usize = 4000;
+
+/// Cases of one kind that are shown above the table, the worst first.
+pub(super) const WORST: usize = 5;
+
+/// Which rows a page shows in full: of many the worst.
+pub(super) fn in_full(rows: &[Row], limits: PageLimits) -> Vec<usize> {
+    let mut places = worst_first(rows);
+    if rows.len() > limits.many {
+        places.truncate(limits.in_full);
+    }
+    places
+}
+
+/// The places of all rows, those of a [`RowList`] first. Within a list those that changed most
+/// come first.
+pub(super) fn worst_first(rows: &[Row]) -> Vec<usize> {
+    // Those of no list come last, of them the inconclusive first.
+    let rank = |row: &Row| {
+        let list = RowList::of_row(row);
+        (
+            list.is_none(),
+            list,
+            row.word != Word::Inconclusive,
+            row.word,
+        )
+    };
+    let moved = |row: &Row| row.change().map_or(0.0, |of| of.ratio.0.ln());
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    places.sort_by(|&a, &b| {
+        let (a, b) = (&rows[a], &rows[b]);
+        let faster = a.word == Word::Improved && b.word == Word::Improved;
+        let order = moved(b).total_cmp(&moved(a));
+        let order = if faster { order.reverse() } else { order };
+        rank(a).cmp(&rank(b)).then(order)
+    });
+    places
+}
+
+/// Rows that are listed.
+const LISTED: usize = 50;
+
+/// A table of the first of the cases at these places.
+pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<Block> {
+    let listed = worst.iter().take(LISTED).map(|&place| &rows[place]);
+    let listed = listed.map(|row| TableRow {
+        tone: Tone::from_word(row.word),
+        ..TableRow::new(
+            row.case.0.clone(),
+            vec![
+                time(&row.base),
+                time(&row.head),
+                row.change()
+                    .map_or_else(String::new, |of| of.ratio.to_string()),
+                format!("{} {}", sign(row.word), row.word.text()),
+            ],
+        )
+    });
+    vec![Block::Table(Table {
+        ids: true,
+        rest: match rows.len() > LISTED {
+            true => format!("The worst {LISTED} of {} cases.", rows.len()),
+            false => String::new(),
+        },
+        ..Table::new("case", vec!["base", "head", "change", "verdict"], listed)
+    })]
 }

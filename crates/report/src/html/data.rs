@@ -27,7 +27,8 @@ use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 /// The document as text that ends no element it stands in.
 pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]) -> String {
     let rows = &context.report.judgement.rows;
-    let words: Vec<Word> = tally(rows).into_iter().map(|(word, _)| word).collect();
+    let words = tally(rows.iter().map(|row| row.word));
+    let words: Vec<Word> = words.into_keys().collect();
     let mut strings = Strings::default();
     let mut calls = Strings::default();
     let details: Vec<Value> = rows

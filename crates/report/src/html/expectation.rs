@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::chosen::{LONGEST, WORST};
-use super::context::PageContext;
+use super::context::{LONGEST, PageContext, WORST};
 use crate::RenderError;
 use crate::document::{Block, Tone};
 use crate::figures::{Splits, svg};

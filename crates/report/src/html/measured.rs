@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::chosen::LONGEST;
-use super::context::PageContext;
+use super::context::{LONGEST, PageContext};
 use crate::document::{Block, Table, TableRow, Tone};
 use crate::judgement::{Lists, mismatches};
 use crate::text::{one_line, shell_command};

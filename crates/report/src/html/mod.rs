@@ -5,7 +5,6 @@
 //! table.
 
 mod case;
-mod chosen;
 mod context;
 mod data;
 mod expectation;
@@ -18,8 +17,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
-use self::chosen::{LIMITS, PageLimits, WORST, kinds, worst_first, worst_rows};
-use self::context::{PageContext, sign};
+use self::context::{LIMITS, PageContext, PageLimits, WORST, sign, worst_first, worst_rows};
 use self::figures::Plots;
 use super::by_axes::AxisTable;
 use super::document::{Block, Document, Tone, cleaned};
@@ -132,7 +130,6 @@ struct Page {
     expectations: Vec<Block>,
     /// Which cases have details, where not all of them have.
     in_full: String,
-    kinds: Vec<Block>,
     count: usize,
     words: Vec<(&'static str, Tone, &'static str, usize)>,
     /// True where times were compared.
@@ -172,9 +169,8 @@ fn page(context: &PageContext) -> Result<Page, RenderError> {
         changes: linked(changes(context)),
         expectations: linked(expectation::blocks(context)?),
         in_full: in_full(context),
-        kinds: cleaned(kinds(&judgement.rows)),
         count: judgement.rows.len(),
-        words: tally(&judgement.rows)
+        words: tally(judgement.rows.iter().map(|row| row.word))
             .into_iter()
             .map(|(word, count)| (word.text(), Tone::from_word(word), sign(word), count))
             .collect(),
@@ -192,15 +188,13 @@ fn changes(context: &PageContext) -> Vec<Block> {
     };
     let summary = &context.summary;
     let mut blocks = Vec::new();
-    for (name, tone, rows) in summary.lists() {
-        blocks.extend(list(name, rows, tone, lists));
-        if let Some(first) = rows.first().filter(|_| tone == Tone::Bad) {
+    for (of, rows) in &summary.lists {
+        blocks.extend(list(*of, rows, lists));
+        if let Some(first) = rows.first().filter(|_| of.tone() == Tone::Bad) {
             let again = reproduce(context.report, &first.case.0);
             blocks.push(Block::Command(vec![again]));
         }
     }
-    let rest = summary.rest_line();
-    blocks.extend((!rest.is_empty()).then(|| Block::Note(format!("Other cases: {rest}."))));
     blocks
 }
 

@@ -141,7 +141,7 @@ fn ids_in_data_end_no_element() {
 fn the_worst_comes_first_and_skipped_ones_late() {
     let mut scene = fixture::failed();
     let mut rows = scene.judgement.rows.iter_mut();
-    rows.find(|row| row.word == Word::Same).unwrap().word = Word::Skipped;
+    rows.rfind(|row| row.word == Word::Same).unwrap().word = Word::Skipped;
     let (_, document) = page_of(&scene, LIMITS);
     let places = document["worst"].as_array().unwrap().iter();
     let places = places.map(|place| place.as_u64().unwrap() as usize);

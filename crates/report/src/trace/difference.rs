@@ -152,18 +152,7 @@ fn time(name: &str, (base, head): (Nanoseconds, Nanoseconds)) -> TableRow {
         true => (head / base).to_string(),
         false => String::new(),
     };
-    figure_row(
-        name.to_owned(),
-        [base.to_string(), head.to_string(), change],
-    )
-}
-
-fn figure_row(label: String, cells: [String; 3]) -> TableRow {
-    TableRow {
-        label,
-        cells: cells.into(),
-        ..TableRow::default()
-    }
+    TableRow::new(name, vec![base.to_string(), head.to_string(), change])
 }
 
 /// Copies and calls of both sides that differ.
@@ -171,7 +160,7 @@ fn counts(base: &SideFigures, head: &SideFigures) -> Vec<TableRow> {
     let mut rows = Vec::new();
     let mut differ = |name: String, base: String, head: String| {
         if base != head {
-            rows.push(figure_row(name, [base, head, String::new()]));
+            rows.push(TableRow::new(name, vec![base, head, String::new()]));
         }
     };
     let directions: BTreeSet<&String> = base.copies.keys().chain(head.copies.keys()).collect();
@@ -232,13 +221,6 @@ fn mean(time: Nanoseconds) -> String {
     }
 }
 
-/// The growth of a kernel's time: `+265.4 ms`.
-fn growth(kernel: &KernelChange) -> String {
-    let growth = kernel.growth_ns();
-    let sign = if growth.0 < 0.0 { "-" } else { "+" };
-    format!("{sign}{}", growth.abs())
-}
-
 fn kernel_row(kernel: &KernelChange) -> TableRow {
     TableRow {
         below: became(kernel),
@@ -248,7 +230,7 @@ fn kernel_row(kernel: &KernelChange) -> TableRow {
                 count(kernel),
                 mean(kernel.mean_ns.base),
                 mean(kernel.mean_ns.head),
-                growth(kernel),
+                kernel.growth_ns().signed(),
             ],
         )
     }

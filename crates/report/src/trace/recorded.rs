@@ -2,7 +2,7 @@
 
 use super::{coloured, last_repetitions, timeline};
 use crate::RenderError;
-use crate::document::{Block, Document, Item, Table, TableRow, Tone};
+use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
 use crate::figures::{DRAWN, Timeline, busiest, legend};
 use crate::text::shell_command;
 use regatta_core::machine::{KernelRow, Shape, Summary, short};
@@ -134,10 +134,10 @@ pub(super) fn findings(found: &[Finding]) -> Block {
     let item = |finding: &Finding| {
         let share = finding.share;
         let share = share.map(|share| format!(" ({share} of the change)"));
-        Item {
+        ListItem {
             lead: finding.cause.to_string(),
             text: format!("{}{}", finding.evidence, share.unwrap_or_default()),
-            ..Item::default()
+            ..ListItem::default()
         }
     };
     Block::List(found.iter().map(item).collect())
