@@ -351,7 +351,7 @@ pub fn values_of(
     let value = |one: &Invocation| {
         let value = one.values.get(metric)?;
         let log = match by_reference {
-            true => (value / one.host_reference_ns?.0).ln(),
+            true => one.host_ratio?.ln(),
             false => value.ln(),
         };
         log.is_finite().then_some(Value {
@@ -371,7 +371,7 @@ fn values(
 ) -> ComparedValues {
     let known = |record: &CaseRecord| {
         let mut timed = record.invocations.iter();
-        timed.all(|one| one.values.get(metric).is_none() || one.host_reference_ns.is_some())
+        timed.all(|one| one.values.get(metric).is_none() || one.host_ratio.is_some())
     };
     let by_reference = metric == Metric::Host && known(base) && known(head);
     // Beside other programs a call takes more CPU time too: caches are shared.

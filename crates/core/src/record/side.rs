@@ -144,10 +144,10 @@ pub struct Invocation {
     pub number: u32,
     /// The value of each metric: nanoseconds or bytes.
     pub values: Values,
-    /// How long the reference operation took on the host, in nanoseconds; host time is compared
-    /// as a ratio to it.
+    /// Host time as a part of what the reference operation took right after it: the median over
+    /// samples. This is what is compared of host time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host_reference_ns: Option<Nanoseconds>,
+    pub host_ratio: Option<f64>,
     /// What of other programs disturbed its samples; such an invocation never shows *same*.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbance>,

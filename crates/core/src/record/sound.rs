@@ -4,6 +4,7 @@
 //! nothing can have measured is damage, named like a torn line: it is never judged.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use super::side::{CaseRecord, is_time};
 use super::types::{
@@ -63,11 +64,14 @@ impl CaseRecord {
     /// What in it cannot be, as a sentence.
     pub fn objection(&self) -> Option<String> {
         let values = |of: Metric| times(of.key(), &quantities::<Nanoseconds>(self.values(of)));
-        let reference = self.invocations.iter().map(|one| one.host_reference_ns);
-        let reference: Vec<Nanoseconds> = reference.flatten().collect();
+        let mut ratios = self.invocations.iter().filter_map(|one| one.host_ratio);
         let mut all = Metric::ALL.into_iter();
         all.find_map(values)
-            .or_else(|| times("host_reference_ns", &reference))
+            .or_else(|| {
+                ratios
+                    .find(|ratio| !POSSIBLE_RATIO.contains(ratio))
+                    .map(no_ratio)
+            })
             .or_else(|| self.out_of_order())
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
@@ -186,6 +190,16 @@ fn times(name: &str, values: &[Nanoseconds]) -> Option<String> {
         _ => "it is beyond any clock",
     };
     Some(format!("{name} holds {} ns: {why}", number(bad.0)))
+}
+
+/// Of a call's host time to a reference operation's.
+const POSSIBLE_RATIO: RangeInclusive<f64> = 1e-9..=1e12;
+
+fn no_ratio(ratio: f64) -> String {
+    format!(
+        "host_ratio holds {}: no ratio is negative or nothing",
+        number(ratio)
+    )
 }
 
 fn clocks(name: &str, values: &[f64]) -> Option<String> {
@@ -329,7 +343,7 @@ mod tests {
         let record = || with(timed(&[5.0, 6.0]), Metric::PeakMemory, &[1e9, 1e9]);
         assert_eq!(record().objection(), None);
         let mut negative = record();
-        negative.invocations[1].host_reference_ns = Some(Nanoseconds(-2.0));
+        negative.invocations[1].host_ratio = Some(-2.0);
         let mut twice = record();
         twice.invocations[1].number = 0;
         for (record, says) in [
@@ -339,7 +353,7 @@ mod tests {
             ),
             (
                 negative,
-                "host_reference_ns holds -2 ns: no time is negative or nothing",
+                "host_ratio holds -2: no ratio is negative or nothing",
             ),
             (twice, "invocation 0 stands behind 0"),
         ] {

@@ -105,7 +105,7 @@ fn an_invocation_is_one_value_a_metric() {
         ..sampled(Measured {
             device_ns: samples(3),
             host_ns: quantities([7.0, 9.0, 8.0]),
-            host_reference_ns: quantities([2.0, 4.0, 3.0]),
+            host_reference_ns: quantities([2.0, 3.0, 8.0]),
             cpu_ns: quantities([40.0, 20.0, 90.0]),
             peak_bytes: Some(Bytes(4096)),
             ..Measured::default()
@@ -115,11 +115,12 @@ fn an_invocation_is_one_value_a_metric() {
     let (first, peak) = (Some(1e6), Some(4096.0));
     let wanted = [Some(20.0), None, Some(8.0), first, peak, Some(40.0)];
     assert_eq!(values, wanted);
-    assert_eq!(all.host_reference_ns, Some(Nanoseconds(3.0)));
+    // Of 3.5, 3 and 1; the ratio of the medians is 8/3.
+    assert_eq!(all.host_ratio, Some(3.0));
     // What was not told has no value, and no memory is a value.
     let none = of(Measurement::default());
     assert_eq!(none.values, Values::default());
-    assert_eq!(none.host_reference_ns, None);
+    assert_eq!(none.host_ratio, None);
     let nothing = of(sampled(Measured {
         peak_bytes: Some(Bytes(0)),
         ..Measured::default()
