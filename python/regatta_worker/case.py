@@ -170,7 +170,8 @@ class CaseWorker(Generic[CaseType]):
 
     def prepare(self, request: Message) -> Message:
         """Inputs, first call, and the check against float64."""
-        self.release()
+        if self.case is not None:
+            self.release()
         return self.guarded(lambda: self._prepare(request))
 
     def _prepare(self, wire: Message) -> Message:

@@ -18,7 +18,7 @@ from regatta_worker.callables import load as callables
 from regatta_worker.forking import fork_workers
 from regatta_worker.protocol.channel import Absent, Worker
 from regatta_worker.protocol.refusals import absence
-from regatta_worker.serving import Session, open_descriptors, serve
+from regatta_worker.serving import Session, installed, loaded, open_descriptors, serve
 
 
 def names() -> list[str]:
@@ -75,7 +75,13 @@ def main() -> None:
         loading = functools.partial(callables.preload, target)
         opening = functools.partial(callables.open_worker, target)
     if asked.forks:
+
+        def loading_once() -> None:
+            loading()
+            # What is installed and loaded is read once, for all that are forked.
+            installed(), loaded()
+
         # Returns in each worker, which goes on as one that was started.
-        fork_workers(loading, asked.forks == "always")
+        fork_workers(loading_once, asked.forks == "always")
     requests, replies = open_descriptors()
     serve(Session(opening, name), requests, replies)

@@ -190,6 +190,7 @@ def _watched(worker: Worker, request: Message) -> Message:
     return prepared
 
 
+@functools.cache
 def installed() -> dict[str, str]:
     """Everything installed beside the library, name and version: the environment's lock."""
     found: dict[str, str] = {}
@@ -210,13 +211,21 @@ def loaded() -> list[str]:
     files = [
         vars(module).get("__file__") for _, module in modules if isinstance(module, ModuleType)
     ]
-    paths = {os.path.realpath(file) for file in files if isinstance(file, str)}
+    # A library has thousands of modules, and each released case asks.
+    paths = {_real(file) for file in files if isinstance(file, str)}
+    names = {name.partition(".")[0] for name, _ in modules}
+    found = {path for path in paths if not path.startswith(_installed_places())}
+    return sorted(found | {folder for name, folder in _installed_from() if name in names})
+
+
+_real = functools.cache(os.path.realpath)
+
+
+@functools.cache
+def _installed_places() -> tuple[str, ...]:
     own = os.path.dirname(os.path.realpath(__file__))
     packages = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    places = [os.path.join(os.path.realpath(place), "") for place in (own, *packages)]
-    names = {name.partition(".")[0] for name, _ in modules}
-    found = {path for path in paths if not path.startswith(tuple(places))}
-    return sorted(found | {folder for name, folder in _installed_from() if name in names})
+    return tuple(os.path.join(os.path.realpath(place), "") for place in (own, *packages))
 
 
 @functools.cache

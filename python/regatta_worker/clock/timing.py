@@ -309,10 +309,11 @@ def requested_bytes(when: str = "current") -> int:
     it found, which depends on what lay there before."""
     import torch
 
-    stats = torch.cuda.memory_stats()
+    # As it is nested: to flatten it takes a third of a millisecond of each sample.
+    stats = torch.cuda.memory_stats_as_nested_dict()
     # torch 1 counts blocks alone; before its first allocation there is nothing to count.
-    blocks = stats.get(f"allocated_bytes.all.{when}", 0)
-    return int(stats.get(f"requested_bytes.all.{when}", blocks))
+    found = stats.get("requested_bytes") or stats.get("allocated_bytes")
+    return int(found["all"][when]) if found else 0
 
 
 def reset_peak_bytes() -> None:

@@ -98,7 +98,21 @@ impl Arm {
             Some(place) => (directory.join(place.folder()), ArmRole::Shard(place)),
             None => (directory, ArmRole::Whole),
         };
-        Arm::start(setup, request, directory, role, (began, clock))
+        let processes = Arm::processes(&setup, &directory)?;
+        Arm::start(setup, processes, request, directory, role, (began, clock))
+    }
+
+    /// The workers of a setup, none of them started.
+    pub(super) fn processes(setup: &Setup, directory: &Path) -> Result<Processes, ExperimentError> {
+        let cases = setup.suite.cases.iter();
+        let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
+        let (environment, logs) = (setup.environment.as_deref(), directory.join("logs"));
+        let found = Processes::find(workers.iter(), &setup.suite, environment, logs)
+            .map_err(ExperimentError::usage)?;
+        Ok(match &setup.revision {
+            Some(worktree) => found.started_in(&worktree.directory, worktree.own.as_deref()),
+            None => found,
+        })
     }
 
     /// Has the workers of a setup introduce themselves; `begun` is when the command began.
@@ -107,6 +121,7 @@ impl Arm {
     /// As [`prepare`](Arm::prepare).
     pub(super) fn start(
         setup: Setup,
+        mut processes: Processes,
         request: &MeasureOptions,
         directory: PathBuf,
         role: ArmRole,
@@ -140,12 +155,6 @@ impl Arm {
         let cases = suite.cases.iter();
         let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
         let environment = environment.as_deref();
-        let logs = directory.join("logs");
-        let mut processes = Processes::find(workers.iter(), &suite, environment, logs)
-            .map_err(ExperimentError::usage)?;
-        if let Some(worktree) = &revision {
-            processes = processes.started_in(&worktree.directory, worktree.own.as_deref());
-        }
         let setting_up = clock.now();
         // Of a shard the workers of the whole introduce themselves: all shards are of one machine
         // and one code, whatever falls to them.

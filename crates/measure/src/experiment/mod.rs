@@ -13,6 +13,7 @@ pub mod request;
 mod setup;
 pub mod stored;
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
 use regatta_judge::judgement::Judgement;
 use regatta_judge::{self as judge, Options};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::counted;
+use regatta_worker::units::{Nanoseconds, counted};
 
 pub use arm::Arm;
 pub use gate::gate;
@@ -39,6 +40,9 @@ pub use pairs::VersionComparison;
 pub use request::MeasureOptions;
 pub(crate) use setup::Setup;
 use stored::StoredBase;
+
+/// A case that is open may take so many times what a case of the suite does.
+const LONGEST: f64 = 1.5;
 
 /// A head and what it is compared with.
 pub struct Experiment {
@@ -158,10 +162,12 @@ impl Experiment {
     /// was stopped first, then look after look.
     fn decide(&mut self, files: &mut RunFiles) -> Result<Evidence, ExperimentError> {
         let first = self.head.suite.settings.invocations;
-        self.measure(files, None, 0..first)?;
+        let [starts, cases] = self.starts_and_cases();
+        let measured = self.measure(files, None, 0..first)?;
+        let [starts_now, cases_now] = self.starts_and_cases();
+        let (starts, cases) = (starts_now - starts, cases_now - cases);
         self.measure_owed(files)?;
-        // What one more takes at most: as long as one of the first, of all cases.
-        let mut each = self.head.began.elapsed() / first.max(1);
+        let mut last = None;
         loop {
             let clock = self.head.clock;
             let mut laps = Laps::begin(&clock);
@@ -176,11 +182,18 @@ impl Experiment {
                 Base::Interleaved(_) => counted(more as usize, "more pair"),
                 Base::Absent | Base::Stored(_) => counted(more as usize, "more invocation"),
             };
-            let open = format!(
-                "{} of {} open",
-                next.cases.len(),
-                self.head.header.plan.len()
-            );
+            let planned = self.head.header.plan.len();
+            let open = format!("{} of {planned} open", next.cases.len());
+            // What one more takes: as long as the last; at first its starts, and of what the cases
+            // took the part of those that are open.
+            let each = last.unwrap_or_else(|| match measured {
+                0 => self.head.began.elapsed() / first.max(1),
+                _ => {
+                    let open = next.cases.len() as f64 / planned as f64;
+                    let longest = cases.seconds() * (LONGEST * open).min(1.0);
+                    Duration::from_secs_f64((starts.seconds() + longest) / measured as f64)
+                }
+            });
             let ends = self.head.began.elapsed() + each * more;
             if self.limit.is_some_and(|limit| ends > limit) {
                 self.head
@@ -191,8 +204,17 @@ impl Experiment {
             self.owe(files, next.cases, next.invocations - first)?;
             let since = Instant::now();
             self.measure_owed(files)?;
-            each = since.elapsed() / more.max(1);
+            last = Some(since.elapsed() / more.max(1));
         }
+    }
+
+    /// What was spent on starts of workers and on cases, of both sides.
+    fn starts_and_cases(&self) -> [Nanoseconds; 2] {
+        let mut spent = self.head.spent;
+        if let Base::Interleaved(base) = &self.base {
+            spent += base.arm.spent;
+        }
+        [spent.workers, spent.cases]
     }
 
     /// Opens the run files, or goes on with them. Nothing was written over before.
@@ -220,13 +242,14 @@ impl Experiment {
         }
     }
 
-    /// Measures the invocations in `range` that are not there: of all cases, or of these.
+    /// Measures the invocations in `range` that are not there: of all cases, or of these. Yields
+    /// how many it measured.
     fn measure(
         &mut self,
         files: &mut RunFiles,
         only: Option<&[CaseId]>,
         range: Range<u32>,
-    ) -> Result<(), ExperimentError> {
+    ) -> Result<usize, ExperimentError> {
         let wanted = |id: CaseId| only.is_none_or(|only| only.contains(&id));
         let seed = self.head.suite.settings.seed;
         let turns: Vec<(TurnSide, WorkerBlock)> = match (&self.base, &files.base) {
@@ -258,7 +281,8 @@ impl Experiment {
         if let Some(summary) = progress.summary() {
             self.head.say(summary);
         }
-        Ok(())
+        let invocations: BTreeSet<u32> = blocks.iter().map(|block| block.invocation).collect();
+        Ok(invocations.len())
     }
 
     /// Writes down that these cases are to have `fresh` invocations more than every case has,
@@ -295,7 +319,8 @@ impl Experiment {
             return Ok(());
         };
         let first = self.head.suite.settings.invocations;
-        self.measure(files, Some(&owed.cases), first..first + owed.fresh)
+        self.measure(files, Some(&owed.cases), first..first + owed.fresh)?;
+        Ok(())
     }
 
     /// Reads back what was measured, and judges it as more may follow.

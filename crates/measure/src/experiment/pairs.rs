@@ -148,10 +148,13 @@ fn against_run(
     }
     asked.set_rules(&mut setup.suite);
     let folder = asked.folder(&setup.suite);
+    let directory = folder.join("head");
+    let processes = Arm::processes(&setup, &directory)?;
     let head = Arm::start(
         setup,
+        processes,
         asked.request,
-        folder.join("head"),
+        directory,
         ArmRole::Whole,
         begun,
     )?;
@@ -191,7 +194,15 @@ fn interleaved(
     let now = Timestamp::now().as_nanosecond();
     let pair = format!("{now:x}-{:08x}", crc32fast::hash(specs.as_bytes()));
     let directories = [&base, &head].map(Setup::directory);
-    let start = |setup: Setup, side, name: &str, stands_in: Option<(VariantId, VariantId)>| {
+    let processes = |setup: &Setup, side: TurnSide, name: &str| {
+        Arm::processes(setup, &folder.join(name)).map_err(unusable(side))
+    };
+    let mut base_processes = processes(&base, TurnSide::Base, "base")?;
+    let mut head_processes = processes(&head, TurnSide::Head, "head")?;
+    // Both sides import their libraries at once.
+    base_processes.begin();
+    head_processes.begin();
+    let start = |setup: Setup, processes, side, name: &str, stands_in: Option<_>, begun| {
         let [base, head] = &directories;
         let roots = match side {
             TurnSide::Base => Roots::new(base, head),
@@ -206,10 +217,13 @@ fn interleaved(
         };
         let (directory, role) = (folder.join(name), ArmRole::Paired(turn, roots));
         // What making the versions took is within the time limit.
-        Arm::start(setup, asked.request, directory, role, begun).map_err(unusable(side))
+        Arm::start(setup, processes, asked.request, directory, role, begun).map_err(unusable(side))
     };
-    let base = start(base, TurnSide::Base, "base", stands_in)?;
-    let head = start(head, TurnSide::Head, "head", None)?;
+    let side = TurnSide::Base;
+    let base = start(base, base_processes, side, "base", stands_in, begun)?;
+    // What the command did until now is counted by the base.
+    let begun = (begun.0, Monotonic::begin());
+    let head = start(head, head_processes, TurnSide::Head, "head", None, begun)?;
     Ok(Experiment {
         head,
         base: Base::Interleaved(Box::new(Interleaved { arm: base, cases })),

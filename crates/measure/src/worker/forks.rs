@@ -39,27 +39,34 @@ struct ForkReply {
 }
 
 impl Forks {
-    /// Starts it and has it import. What it prints is appended to the file at `log`.
+    /// Starts it, which begins to import. What it prints is appended to the file at `log`.
     ///
     /// # Errors
     /// Why workers of this library are not forked.
-    pub(super) fn start(spec: &WorkerSpec, log: &Path, limit: Duration) -> Result<Forks, String> {
+    pub(super) fn begin(spec: &WorkerSpec, log: &Path) -> Result<Forks, String> {
         if !supervisor::possible() {
             return Err("this executable supervises nothing".to_owned());
         }
-        Forks::try_start(spec, log, limit).unwrap_or_else(|error| {
-            Err(match error.kind() {
-                io::ErrorKind::WouldBlock => format!("it did not import in {limit:?}"),
-                _ => format!("the process that forks them did not start: {error}"),
-            })
-        })
+        Forks::try_begin(spec, log).map_err(|error| not_started(&error))
     }
 
-    fn try_start(
-        spec: &WorkerSpec,
-        log: &Path,
-        limit: Duration,
-    ) -> io::Result<Result<Forks, String>> {
+    /// The same once it has imported.
+    ///
+    /// # Errors
+    /// Why workers of this library are not forked.
+    pub(super) fn ready(self: Box<Forks>, limit: Duration) -> Result<Box<Forks>, String> {
+        let set = self.control.set_read_timeout(Some(limit));
+        match set.and_then(|()| self.hear()) {
+            Ok(ForkReply { done: true, .. }) => Ok(self),
+            Ok(ForkReply { reason, .. }) => Err(reason),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(format!("it did not import in {limit:?}"))
+            }
+            Err(error) => Err(not_started(&error)),
+        }
+    }
+
+    fn try_begin(spec: &WorkerSpec, log: &Path) -> io::Result<Forks> {
         let (_, output) = WorkerLog::open(log)?;
         let (control, theirs) = UnixStream::pair()?;
         let word = match spec.forking {
@@ -82,13 +89,7 @@ impl Forks {
             child_fd: REQUEST_FD,
         }];
         let started = program.start(streams, descriptors)?;
-        control.set_read_timeout(Some(limit))?;
-        let forks = Forks { started, control };
-        let said = forks.hear()?;
-        Ok(match said.done {
-            true => Ok(forks),
-            false => Err(said.reason),
-        })
+        Ok(Forks { started, control })
     }
 
     fn hear(&self) -> io::Result<ForkReply> {
@@ -145,6 +146,10 @@ impl Forks {
     pub(super) fn is_gone(&self) -> bool {
         self.started.ends_within(Duration::ZERO)
     }
+}
+
+fn not_started(error: &io::Error) -> String {
+    format!("the process that forks them did not start: {error}")
 }
 
 impl Drop for Forks {

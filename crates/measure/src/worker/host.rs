@@ -282,6 +282,8 @@ pub(crate) enum StartMode {
     /// Not decided.
     #[default]
     Undecided,
+    /// By forks of a process that imports, or why there is none.
+    Beginning(Result<Box<Forks>, String>),
     /// By forks.
     Forked(Box<Forks>),
     /// By being started, for this reason, where forks were wanted.
@@ -289,6 +291,16 @@ pub(crate) enum StartMode {
 }
 
 impl StartMode {
+    /// Has the process that forks begin to import, where one is wanted, and does not wait.
+    pub(crate) fn begin(&mut self, spec: &WorkerSpec, log: &Path) {
+        if matches!(self, StartMode::Undecided) {
+            *self = match spec.forking {
+                Forking::Never => StartMode::Started(None),
+                _ => StartMode::Beginning(Forks::begin(spec, log).map(Box::new)),
+            };
+        }
+    }
+
     /// One more process of the worker, that has introduced itself.
     ///
     /// # Errors
@@ -299,15 +311,14 @@ impl StartMode {
         log: &Path,
         limit: Duration,
     ) -> Result<WorkerProcess, WorkerError> {
-        if matches!(self, StartMode::Undecided) {
-            *self = match spec.forking {
-                Forking::Never => StartMode::Started(None),
-                Forking::WhereSound | Forking::Always => match Forks::start(spec, log, limit) {
-                    Ok(forks) => StartMode::Forked(Box::new(forks)),
-                    Err(reason) => StartMode::Started(Some(reason)),
-                },
-            };
-        }
+        self.begin(spec, log);
+        *self = match std::mem::take(self) {
+            StartMode::Beginning(forks) => match forks.and_then(|forks| forks.ready(limit)) {
+                Ok(forks) => StartMode::Forked(forks),
+                Err(reason) => StartMode::Started(Some(reason)),
+            },
+            decided => decided,
+        };
         if let StartMode::Forked(server) = self {
             match WorkerProcess::fork(server, spec, log, limit) {
                 Err(error)
