@@ -1,6 +1,5 @@
 //! A bisect from end to end, over commits of a checkout whose worker's times are made up.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use crate::common::{Place, fake_worker};
@@ -209,31 +208,4 @@ fn a_merge_is_looked_into() {
     );
     let json: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(json["after"]["subject"], "Merge the branch");
-}
-
-#[test]
-fn what_cannot_be_searched_is_refused_with_the_fix() {
-    let place = history(&[Slower(0.0), Slower(0.0)]);
-    let place_less = Place::new();
-    place_less.suite("s", &["fake/steady"], &[], "");
-    let mut said = BTreeSet::new();
-    for (good, bad, words) in [
-        ("git:c1", "git:c0", "is the newer of the two"),
-        ("git:c0", "git:c0", "the same commit"),
-        ("git:none", "git:c1", "names no commit of this checkout"),
-        ("git:c0+", "git:c1", "uncommitted changes"),
-        ("env:a", "env:b", "there is nothing to search between them"),
-        ("pypi:a==1", "git:c1", "nothing"),
-        ("c0", "git:c1", "did you mean"),
-    ] {
-        let (_, stderr) = exits!(place, 2, asked(good, bad, &[]));
-        assert!(stderr.contains(words), "{good} {bad}: {stderr}");
-        said.insert(stderr);
-    }
-    assert_eq!(said.len(), 7);
-    assert!(!place.path().join("reports/s-bisect/bisect.json").exists());
-    let (_, stderr) = exits!(place_less, 2, asked("git:a", "git:b", &[]));
-    assert!(stderr.contains("git"), "{stderr}");
-    let (_, stderr) = exits!(place, 2, asked("git:c0", "git:c1", &["--structure-only"]));
-    assert!(stderr.contains("takes no times"), "{stderr}");
 }

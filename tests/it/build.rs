@@ -73,42 +73,6 @@ fn ended(command: &mut std::process::Command) -> (i32, String, String) {
 }
 
 #[test]
-fn without_a_compiler_it_is_said_where_one_was_looked_for_and_how_to_get_one() {
-    let place = Place::new();
-    fs::create_dir(place.path().join("empty")).unwrap();
-    for compiler in ["nvrtc", "nvcc"] {
-        let mut command = place.regatta(&["build", "naive", "--compiler", compiler]);
-        command.env("REGATTA_CUDA", place.path().join("empty"));
-        let (code, stdout, stderr) = ended(command.env("PATH", ""));
-        assert_eq!(code, 2, "{stderr}");
-        assert_eq!(stdout, "");
-        assert!(stderr.contains("REGATTA_CUDA: no "), "{stderr}");
-        let wheel = format!("pip install nvidia-cuda-{compiler}==");
-        assert!(stderr.contains(&wheel), "{stderr}");
-        assert!(!stderr.contains("panicked"), "{stderr}");
-    }
-}
-
-#[test]
-fn what_cannot_be_built_is_refused_before_a_compiler_is_looked_for() {
-    let place = Place::new();
-    let said = |args: &[&str]| {
-        let (code, _, stderr) = place.ran(&[&["build"], args].concat());
-        assert_eq!(code, 2, "{stderr}");
-        stderr
-    };
-    assert!(said(&["naiv"]).contains("give one of naive, flash_simt"));
-    assert!(said(&["naive", "--arch", "sm_75"]).contains("it needs sm_80 or later"));
-    let wgmma = said(&["flash_wgmma", "--arch", "sm_80,sm_100"]);
-    assert!(wgmma.contains("flash_wgmma for sm_80, sm_100: "), "{wgmma}");
-    assert!(said(&["--arch", "hopper"]).contains("`hopper` is no architecture"));
-    assert!(said(&["absent.cu"]).contains("absent.cu: No such file"));
-    assert!(said(&["--baseline", "absent.jsonl"]).contains("absent.jsonl: No such file"));
-    place.write("torn.jsonl", "{\"kind\":\"led");
-    assert!(said(&["--baseline", "torn.jsonl"]).contains("torn.jsonl:1: it is cut off"));
-}
-
-#[test]
 #[ignore = "needs CUDA's compilers"]
 fn every_file_compiles_to_the_entry_points_of_its_contract() {
     let build = Build::new();

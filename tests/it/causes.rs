@@ -61,19 +61,6 @@ fn a_first_call_says_where_its_time_went() {
     }
 }
 
-#[test]
-fn more_memory_is_told_and_warns() {
-    let place = place("");
-    let set = "fake/gpu.fault=memory";
-    let args = ["gate", "./s.toml", "--structure-only", "--set", set];
-    let (stdout, _) = exits!(place, 0, args);
-    let words = "workspace 1000 B → 2.98 KiB";
-    assert!(stdout.contains(words), "{stdout}");
-    // An allocator's rounding is no change.
-    let (_, judgement) = judged(&place, "workspace", &["--structure-only"]);
-    assert_eq!(judgement["rows"][0]["structure"], serde_json::json!([]));
-}
-
 /// What is told adds up, and is told in text as in JSON.
 #[test]
 fn an_account_is_the_change_and_is_told() {
@@ -114,50 +101,6 @@ fn an_account_is_the_change_and_is_told() {
     exits!(place, 1, cases);
     let cases = std::fs::read_to_string(place.path().join("csv/cases.csv")).unwrap();
     assert!(cases.contains("added +0.80"), "{cases}");
-}
-
-#[test]
-fn a_suite_says_how_changes_are_taken() {
-    let place = place("ignore = [\"fill\", \"copies:*copy*\"]\n");
-    for (fault, expected) in [("grid", 0), ("kernel", 0), ("copies", 0), ("spills", 1)] {
-        let (code, judgement) = judged(&place, fault, &["--structure-only"]);
-        assert_eq!(code, expected, "{fault}: {judgement:#}");
-    }
-}
-
-#[test]
-fn what_a_suite_cannot_say_of_structure_is_told_with_its_place() {
-    let place = Place::new();
-    for (more, complaint) in [
-        (
-            "[policy]\nignore = [\"host\", \"fil\"]\n",
-            "policy.ignore[1] = \"fil\": no such metric or kind of change; did you mean `fill`?",
-        ),
-        ("[policy]\nignore = \"gird:*\"\n", "did you mean `grid`?"),
-        (
-            "[policy.structure]\nfill = \"warn\"\n",
-            "in its place: ignore = [\"launches\", \"copies:*elementwise*\"] in [policy]",
-        ),
-        (
-            "[[expect]]\nname = \"n\"\ncase = { head_dim = 16 }\nmetric = \"blocks\"\n",
-            "limits nothing; give `at_least` or `at_most`",
-        ),
-        (
-            "[[expect]]\nname = \"n\"\ncase = { head_dim = 17 }\nmetric = \"blocks\"\nat_most = 1\n",
-            "expect[0].case: selects no case of this suite",
-        ),
-        (
-            "[[expect]]\nname = \"n\"\ncase = { head_dim = 16 }\nmetric = \"copies\"\n\
-             kernel = \"*\"\nat_most = 1\n",
-            "is not counted by kernel",
-        ),
-    ] {
-        let suite = "description = \"d\"\n[workers]\nfake = [\"true\"]\n\
-                     [[sweep]]\nvariants = [\"fake/gpu\"]\nseq = 32\nhead_dim = 16\n";
-        place.write("s.toml", &format!("{suite}{more}"));
-        let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
-        assert!(stderr.contains(complaint), "{more}: {stderr}");
-    }
 }
 
 /// What an H200 launched, as committed: with -1 handed over, and as it should be.

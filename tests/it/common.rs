@@ -171,13 +171,6 @@ impl Place {
         );
     }
 
-    /// The file of the baseline `s`.
-    pub fn baseline(&self) -> PathBuf {
-        let folder = self.path().join("baselines/s");
-        let mut files = fs::read_dir(folder).unwrap().flatten();
-        files.next().unwrap().path()
-    }
-
     /// A program to be run here, without the variables of a job that these tests may be a part
     /// of, and of what its user wants of colours: where `CI` is set even a dumb terminal is
     /// given them.

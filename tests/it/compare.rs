@@ -83,53 +83,6 @@ fn a_parameter_and_a_variant_are_versions_too() {
 }
 
 #[test]
-fn what_is_no_version_is_refused_before_anything_is_measured() {
-    let place = place(&["fake/steady"]);
-    for (base, words) in [
-        ("old", "did you mean `env:old` or `git:old`?"),
-        ("env:old", "no environment is called `old`; declare it"),
-        (
-            "worker:fakee=x",
-            "has no variant of this worker; did you mean `fake`?",
-        ),
-        (
-            "worker:fake=no-such-program-anywhere",
-            "no folder of PATH has it",
-        ),
-        (
-            "pypi:jax==0.5.0",
-            "changes nothing: no variant of suite s is of a Python",
-        ),
-        (
-            "fake/other",
-            "name the one it is compared with on the other side",
-        ),
-        (
-            "fake/steady.num_splits=1",
-            "no parameter `num_splits`; did you mean",
-        ),
-        ("fake/nobody.a=1", "does not measure fake/nobody"),
-        ("run:nowhere", "nowhere is neither a file"),
-        ("git:HEAD", "git"),
-    ] {
-        let (_, stderr) = exits!(place, 2, ["compare", "./s.toml", "--base", base]);
-        assert!(stderr.contains(words), "{base}: {stderr}");
-        assert!(
-            !place
-                .path()
-                .join("reports/s-compare/head/run.jsonl")
-                .exists()
-        );
-    }
-    let (_, stderr) = exits!(
-        place,
-        2,
-        ["compare", "./s.toml", "--base", "here", "--head", "run:x"]
-    );
-    assert!(stderr.contains("name it as --base"), "{stderr}");
-}
-
-#[test]
 fn a_gate_against_a_version_needs_no_baseline_and_holds_what_the_suite_demands() {
     let place = Place::new();
     let limit = "[[expect]]\nname = \"one thread\"\ncase = { variant = \"fake/steady\" }\n\

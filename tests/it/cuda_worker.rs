@@ -202,44 +202,6 @@ fn of_own(place: &Place, cuda: &str, expected: i32) -> Vec<String> {
 }
 
 #[test]
-fn a_contract_that_cannot_stand_is_told_with_file_and_key() {
-    let place = Place::new();
-    own(&place);
-    let told = |expected: &[&str]| {
-        let (code, _, stderr) = ran(&place, "", NOWHERE, &["run", "./cuda.toml"]);
-        assert_eq!(code, 2, "{stderr}");
-        let line = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-        for words in expected {
-            assert!(line.contains(words), "{words}: {stderr}");
-        }
-    };
-    place.edit("attention.toml", "\"scale\"", "\"scales\"");
-    told(&[
-        "attention.toml",
-        "[variants.attention] forward 1, arguments",
-        "no `scales`",
-    ]);
-    own(&place);
-    std::fs::copy(
-        place.path().join("cuda.toml"),
-        place.path().join("attention.toml"),
-    )
-    .unwrap();
-    told(&[
-        "attention.toml: this is a suite",
-        "give the suite another name",
-    ]);
-    own(&place);
-    place.edit("attention.toml", "grid =", "grids =");
-    told(&["attention.toml", "grids"]);
-    std::fs::remove_file(place.path().join("attention.toml")).unwrap();
-    told(&["cannot read", "attention.toml", "launch contract"]);
-    own(&place);
-    std::fs::remove_file(place.path().join("attention.cu")).unwrap();
-    told(&["cannot read", "attention.cu"]);
-}
-
-#[test]
 fn what_somebodys_kernel_does_not_take_is_unsupported() {
     let place = Place::new();
     own(&place);

@@ -108,18 +108,6 @@ fn a_worker_that_loads_for_long_is_slow_and_not_absent() {
     );
 }
 
-/// A Python that is not there is said once as well, and so is what would help.
-#[test]
-fn a_python_that_is_not_there_is_said_once() {
-    let place = Place::new();
-    place.write(
-        "regatta.toml",
-        "[environments.default]\npython = \"/no/such/python\"\n",
-    );
-    let (stdout, _) = exits!(place, 0, ["doctor"]);
-    assert_eq!(stdout.matches("/no/such/python").count(), 1, "{stdout}");
-}
-
 /// Everything a terminal would obey, as JSON writes it.
 const NASTY: &str =
     r"a\u001b[2J\u001b]0;title\u0007\u001b[8m\u202e\u2066\u0000\u0008\u009b31m\u200bover\rwritten";

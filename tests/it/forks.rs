@@ -267,11 +267,3 @@ fn nothing_that_was_forked_outlives_the_harness() {
         all_gone(&all);
     }
 }
-
-#[test]
-fn a_word_that_says_nothing_of_forks_is_refused() {
-    let place = place("sometimes", "pass", "pass");
-    let (_, stderr) = exits!(place, 2, ["run", "./s.toml"]);
-    let words = "REGATTA_FORK is `sometimes`; set it to `no` or `always`";
-    assert!(stderr.contains(words), "{stderr}");
-}

@@ -261,21 +261,6 @@ fn a_comparison_whose_reports_cannot_be_written_goes_on_with_both_runs() {
 }
 
 #[test]
-fn two_lines_of_one_case_in_a_baseline_are_refused() {
-    let place = Place::with_baseline(&["fake/steady"], &[], "");
-    let path = place.baseline();
-    let text = fs::read_to_string(&path).unwrap();
-    let line = text.lines().nth(2).unwrap().to_owned();
-    fs::write(&path, format!("{text}{line}\n")).unwrap();
-    let (_, stderr) = exits!(place, 2, ["gate", "./s.toml"]);
-    assert!(
-        stderr.contains("line 8:") && stderr.contains("stands there twice"),
-        "{stderr}"
-    );
-    exits!(place, 3, ["diff", "s", "reports/s"]);
-}
-
-#[test]
 fn an_allowed_case_that_crashes_later_does_not_hide_its_time() {
     let place = Place::with_baseline(&["fake/steady", "fake/other"], &[], "");
     place.edit(
@@ -288,27 +273,6 @@ fn an_allowed_case_that_crashes_later_does_not_hide_its_time() {
     place.script("if [ $n -gt 5 ]; then exit 9; fi");
     fs::remove_file(place.path().join("starts")).ok();
     exits!(place, 1, SLOWER);
-}
-
-#[test]
-fn a_baselines_name_is_not_lost_on_the_runs_that_there_are() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &[], "");
-    place.suite("t", &["fake/other"], &[], "");
-    exits!(place, 0, ["run", "./s.toml"]);
-    exits!(place, 0, ["run", "./t.toml"]);
-    // The newest is t's.
-    exits!(place, 0, ["baseline", "save", "s"]);
-    let (stdout, _) = exits!(place, 0, ["baseline", "list"]);
-    assert!(stdout.contains("suite s,"), "{stdout}");
-    let (_, stderr) = exits!(place, 2, ["baseline", "save", "main"]);
-    assert!(stderr.contains("there are runs of s, t"), "{stderr}");
-    let (_, stderr) = exits!(
-        place,
-        3,
-        ["baseline", "save", "s", "reports/t", "--replace"]
-    );
-    assert!(stderr.contains("is of suite t"), "{stderr}");
 }
 
 /// Runs regatta where the machine is looked at, and gives its exit code and all it says.

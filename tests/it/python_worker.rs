@@ -233,32 +233,6 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
     }
 }
 
-#[test]
-fn a_python_without_the_library_is_told_what_to_do() {
-    let place = Place::new();
-    place.write(
-        "jax.toml",
-        &SUITE.replace("jax/", "torch/").replace("xla", "sdpa-math"),
-    );
-    let (code, _, stderr) = place.ran_with(
-        &["run", "./jax.toml", "--filter", "sdpa-math"],
-        &[
-            ("REGATTA_PYTHON", "/usr/bin/python3"),
-            ("PYTHONNOUSERSITE", "1"),
-        ],
-    );
-    assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("torch"), "{stderr}");
-    assert!(!place.path().join("reports/jax/run.jsonl").exists());
-
-    let (code, _, stderr) = place.ran_with(
-        &["run", "./jax.toml", "--filter", "sdpa-math"],
-        &[("REGATTA_PYTHON", "/no/such/python")],
-    );
-    assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("REGATTA_PYTHON"), "{stderr}");
-}
-
 const NUMPY: &str = "\
 import os
 import time

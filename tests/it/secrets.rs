@@ -113,31 +113,3 @@ fn no_secret_stands_in_a_file_or_an_output() {
         assert!(!text.contains("planted"), "{place} has a secret");
     }
 }
-
-#[test]
-fn a_report_replaces_no_file_of_somebody_elses() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady"], &[], "");
-    fs::create_dir(place.path().join("site")).unwrap();
-    place.write("site/cases.csv", "mine");
-    let (_, stderr) = exits!(place, 2, ["run", "./s.toml", "--out", "site"]);
-    assert!(
-        stderr.contains("site/cases.csv") && stderr.contains("move it away"),
-        "{stderr}"
-    );
-    exits!(place, 0, ["run", "./s.toml"]);
-    place.write("reports/s/index.html", "mine");
-    for report in [
-        &["report", "reports/s"][..],
-        &["diff", "reports/s", "reports/s", "--output", "csv=site"],
-    ] {
-        let (code, _, stderr) = place.ran(report);
-        assert_eq!(code, 2, "{stderr}");
-        assert!(stderr.contains("regatta did not write"), "{stderr}");
-    }
-    let text = |name: &str| fs::read_to_string(place.path().join(name)).unwrap();
-    assert_eq!(
-        (text("site/cases.csv"), text("reports/s/index.html")),
-        ("mine".into(), "mine".into())
-    );
-}

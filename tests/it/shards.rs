@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::{Place, copy};
+use crate::common::Place;
 use regatta_core::record::run_file;
 use serde_json::Value;
 
@@ -96,80 +96,6 @@ fn shards_are_dealt_in_turn_and_say_together_what_the_whole_says() {
         assert_eq!(lines("reports/s"), lines("whole"), "{table}");
     }
     assert!(place.path().join("reports/s/index.html").exists());
-}
-
-#[test]
-fn shards_that_passed_are_a_baseline_and_one_run_of_a_history() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady", "fake/other"], &[], "");
-    shards(&place, &[1, 2, 3, 4], &[]);
-    exits!(place, 0, ["baseline", "save", "s"]);
-    exits!(place, 0, ["baseline", "save", "t", "reports/s"]);
-    exits!(place, 0, ["diff", "t", "reports/s"]);
-    for said in ["which has 1 run now", "skipped"] {
-        let (stdout, _) = exits!(place, 0, ["history", "add", "reports/s"]);
-        assert!(stdout.contains(said), "{stdout}");
-    }
-    // Two that hold a run each are no one run, and neither is taken for the other.
-    exits!(place, 0, ["run", "./s.toml"]);
-    let (_, stderr) = exits!(place, 2, ["diff", "--no-base", "reports/s"]);
-    assert!(
-        stderr.contains("a run of its own and shards of another"),
-        "{stderr}"
-    );
-    exits!(place, 0, ["diff", "t", "reports/s/run.jsonl"]);
-}
-
-#[test]
-fn what_is_lost_double_or_foreign_is_named() {
-    let place = Place::new();
-    place.suite("s", &["fake/steady", "fake/other"], &[], "");
-    shards(&place, &[1, 2, 4], &[]);
-    let refused = |words: &[&str]| {
-        let words = [words, &["reports/s"]].concat();
-        let (stdout, stderr) = exits!(place, 3, words);
-        assert!(stdout.is_empty(), "{stdout}");
-        stderr
-    };
-    for words in [
-        &["diff", "--no-base"][..],
-        &["report"],
-        &["baseline", "save", "s"],
-    ] {
-        let said = refused(words);
-        assert!(said.contains("shard 3/4 is not there"), "{said}");
-        assert!(said.contains("regatta run ./s.toml --shard 3/4"), "{said}");
-    }
-    let judge = || refused(&["diff", "--no-base"]);
-    shards(&place, &[3], &["--invocations", "6"]);
-    let said = judge();
-    assert!(
-        said.contains("shard 3/4 (reports/s/shard-3-of-4/run.jsonl) does not belong"),
-        "{said}"
-    );
-    assert!(said.contains("how it measures changed"), "{said}");
-    shards(&place, &[3], &[]);
-    copy(&at(&place, 3), &place.path().join("reports/s/a-copy"));
-    let said = judge();
-    assert!(said.contains("shard 3/4 is there twice"), "{said}");
-    fs::remove_dir_all(place.path().join("reports/s/a-copy")).unwrap();
-    exits!(place, 0, ["run", "./s.toml", "--shard", "3/5"]);
-    assert!(judge().contains("another number of shards"));
-    fs::remove_dir_all(place.path().join("reports/s/shard-3-of-5")).unwrap();
-    exits!(place, 0, ["diff", "--no-base", "reports/s"]);
-
-    for (more, why) in [
-        (&["--shard", "5/4"][..], "there is no shard 5 of 4"),
-        (&["--shard", "half"], "is no shard"),
-        (
-            &["--shard", "13/13"],
-            "s has 12 cases, and a shard needs one",
-        ),
-        (&["--shard", "1/4", "--json"], "judged with all others"),
-    ] {
-        let (_, stderr) = exits!(place, 2, [&["run", "./s.toml"], more].concat());
-        assert!(stderr.contains(why), "{more:?}: {stderr}");
-    }
 }
 
 #[test]

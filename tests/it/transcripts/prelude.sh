@@ -1,0 +1,66 @@
+# Functions of the transcripts.
+
+# suite NAME VARIANTS [WORD...]: writes NAME.toml, six cases of each variant on the fake worker, which is
+# started with these words; standard input, where it is not the transcript's, is added.
+suite() {
+  local name="$1" variants="$2" words= word
+  shift 2
+  for word; do words="$words, \"$word\""; done
+  cat >"$name.toml" <<END
+description = "$name"
+[measure]
+invocations = 5
+samples = 10
+timeout_s = 60
+[policy]
+threshold = 0.02
+[workers]
+fake = ["fake-worker"$words]
+[[sweep]]
+variants = [$(printf '"fake/%s", ' $variants | sed 's/, $//')]
+seq = [32, 48, 64]
+head_dim = 16
+direction = ["forward", "backward"]
+END
+  cat >>"$name.toml"
+}
+
+# checkout: the folder as a git checkout with all that is in it committed.
+checkout() {
+  git init -q -b main
+  printf 'reports\ncache\nbaselines\n' >>.gitignore
+  commit one
+}
+
+commit() {
+  git add -A
+  git -c user.name=Ann -c user.email=ann@example.org commit -q -m "$1"
+}
+
+# What a command printed, where only a part of it is shown.
+said=$(mktemp)
+trap 'rm -f $said' EXIT
+
+# quietly COMMAND...: its exit code alone.
+quietly() {
+  "$@" >$said 2>&1
+}
+
+# first COMMAND...: the first line of its standard output.
+first() {
+  local code
+  "$@" >$said 2>/dev/null
+  code=$?
+  head -n 1 $said
+  return $code
+}
+
+# shows PATTERN COMMAND...: the lines of all it prints that match.
+shows() {
+  local pattern="$1" code
+  shift
+  "$@" >$said 2>&1
+  code=$?
+  grep -e "$pattern" $said
+  return $code
+}
