@@ -158,7 +158,7 @@ impl Block {
     }
 
     /// Named values.
-    pub fn facts(facts: impl IntoIterator<Item = (String, String)>) -> Block {
+    pub fn facts(facts: impl IntoIterator<Item = (impl Into<String>, String)>) -> Block {
         let item = |(lead, text)| ListItem::new(lead, text);
         Block::List(facts.into_iter().map(item).collect())
     }

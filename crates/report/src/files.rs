@@ -1,7 +1,7 @@
 //! The edge: rendered reports become files, whole or not at all.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -21,6 +21,11 @@ pub enum WriteError {
     Render(#[from] RenderError),
 }
 
+fn unwritten(path: &Path, error: io::Error) -> WriteError {
+    let path = path.to_owned();
+    WriteError::Target(TargetError::Write { path, error })
+}
+
 /// Writes a file so that a reader sees the old one or the new one, never a part.
 ///
 /// # Errors
@@ -38,12 +43,7 @@ pub fn write_as_made(
     make: impl FnOnce(&mut dyn Write) -> Result<(), RenderError>,
 ) -> Result<(), WriteError> {
     // By the name that was asked for, not where its link leads.
-    let failed = |error| {
-        WriteError::Target(TargetError::Write {
-            path: path.to_owned(),
-            error,
-        })
-    };
+    let failed = |error| unwritten(path, error);
     let made = |file: &mut File| {
         let mut out = BufWriter::with_capacity(1 << 16, file);
         make(&mut out)?;
@@ -68,12 +68,7 @@ pub fn write_as_made(
 /// # Errors
 /// As [`write()`].
 pub fn append(path: &Path, text: &str, most: u64) -> Result<bool, WriteError> {
-    let failed = |error| {
-        WriteError::Target(TargetError::Write {
-            path: path.to_owned(),
-            error,
-        })
-    };
+    let failed = |error| unwritten(path, error);
     let mut options = File::options();
     let mut file = options
         .append(true)

@@ -39,12 +39,12 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    fn shown<'a, T>(&self, all: &'a [T]) -> &'a [T] {
+    pub(crate) fn shown<'a, T>(&self, all: &'a [T]) -> &'a [T] {
         &all[..all.len().min(self.most)]
     }
 
     /// `and 5 more, which --all prints`; empty where nothing is left out.
-    fn rest(&self, count: usize) -> String {
+    pub(crate) fn rest(&self, count: usize) -> String {
         match count.saturating_sub(self.most) {
             0 => String::new(),
             more => format!("and {more} more{}", self.elsewhere),

@@ -139,70 +139,17 @@ pub enum Format {
 
 /// Every format: its name on the command line, what it is, the documents of it that are made of a
 /// run, the one that matters most first, and what writes one of them.
+#[rustfmt::skip]
 const FORMATS: [(Format, &str, &str, &[&str], Writer); 9] = [
-    (
-        Format::Html,
-        "html",
-        "one self-contained page",
-        &["index.html"],
-        html::write,
-    ),
-    (
-        Format::Csv,
-        "csv",
-        "cases.csv and samples.csv, in a folder",
-        &["cases.csv", "samples.csv"],
-        csv::write,
-    ),
-    (
-        Format::Json,
-        "json",
-        "the judgement as one document",
-        &["judgement.json"],
-        json::judgement,
-    ),
-    (
-        Format::Junit,
-        "junit",
-        "JUnit XML, for the test view of a CI system",
-        &["junit.xml"],
-        junit::write,
-    ),
-    (
-        Format::Markdown,
-        "markdown",
-        "for a comment; a step's summary is appended to",
-        &["report.md"],
-        markdown::write,
-    ),
-    (
-        Format::Github,
-        "github",
-        "annotations for GitHub Actions; `-` also fills the step's summary",
-        &["annotations.txt"],
-        github::write,
-    ),
-    (
-        Format::Bencher,
-        "bencher",
-        "the Metric Format of Bencher",
-        &["bencher.json"],
-        json::bencher,
-    ),
-    (
-        Format::BenchmarkAction,
-        "benchmark-action",
-        "customSmallerIsBetter of github-action-benchmark",
-        &["benchmark-action.json"],
-        json::benchmark_action,
-    ),
-    (
-        Format::Perfetto,
-        "perfetto",
-        "of a trace: what ui.perfetto.dev opens",
-        &[],
-        |_, _, _| Ok(()),
-    ),
+    (Format::Html, "html", "one self-contained page", &["index.html"], html::write),
+    (Format::Csv, "csv", "cases.csv and samples.csv, in a folder", &["cases.csv", "samples.csv"], csv::write),
+    (Format::Json, "json", "the judgement as one document", &["judgement.json"], json::judgement),
+    (Format::Junit, "junit", "JUnit XML, for the test view of a CI system", &["junit.xml"], junit::write),
+    (Format::Markdown, "markdown", "for a comment; a step's summary is appended to", &["report.md"], markdown::write),
+    (Format::Github, "github", "annotations for GitHub Actions; `-` also fills the step's summary", &["annotations.txt"], github::write),
+    (Format::Bencher, "bencher", "the Metric Format of Bencher", &["bencher.json"], json::bencher),
+    (Format::BenchmarkAction, "benchmark-action", "customSmallerIsBetter of github-action-benchmark", &["benchmark-action.json"], json::benchmark_action),
+    (Format::Perfetto, "perfetto", "of a trace: what ui.perfetto.dev opens", &[], |_, _, _| Ok(())),
 ];
 
 impl Format {

@@ -18,7 +18,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 /// A document that has a schema.
-struct Document {
+struct SchemaDocument {
     /// The name of its file.
     name: &'static str,
     /// What it is, in a line.
@@ -30,50 +30,50 @@ struct Document {
     of: fn(&mut SchemaGenerator) -> Schema,
 }
 
-const DOCUMENTS: [Document; 7] = [
-    Document {
+const DOCUMENTS: [SchemaDocument; 7] = [
+    SchemaDocument {
         name: "suite",
         title: "A suite of regatta, as TOML",
         summed: false,
         is_read: true,
         of: SuiteFile::json_schema,
     },
-    Document {
+    SchemaDocument {
         name: "regatta",
         title: "regatta.toml: environments and workers of every suite of its folder",
         summed: false,
         is_read: true,
         of: ConfigFile::json_schema,
     },
-    Document {
+    SchemaDocument {
         name: "run",
         title: "A line of run.jsonl: what was measured",
         summed: true,
         is_read: false,
         of: run_file::schema,
     },
-    Document {
+    SchemaDocument {
         name: "baseline",
         title: "A line of a baseline: a run that others are compared with",
         summed: true,
         is_read: false,
         of: baseline::schema,
     },
-    Document {
+    SchemaDocument {
         name: "judgement",
         title: "What run, gate, compare and diff print with --json",
         summed: false,
         is_read: false,
         of: report::schema,
     },
-    Document {
+    SchemaDocument {
         name: "request",
         title: "What a worker is asked, a line each",
         summed: false,
         is_read: false,
         of: |generator| generator.subschema_for::<Request>(),
     },
-    Document {
+    SchemaDocument {
         name: "reply",
         title: "What a worker answers, a line each",
         summed: false,
@@ -160,7 +160,7 @@ fn described(schema: &Value) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
 
-fn schema(document: &Document) -> Value {
+fn schema(document: &SchemaDocument) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.contract = match document.is_read {
             true => Contract::Deserialize,

@@ -5,6 +5,7 @@ mod shown;
 mod tests;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::text::shell_quoted;
 use regatta_core::record::SCHEMA_VERSION;
@@ -35,15 +36,6 @@ pub struct Bisect<'a> {
     pub suite: &'a [String],
 }
 
-/// A version that was passed over.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Skipped {
-    /// Which.
-    pub version: Version,
-    /// Why.
-    pub reason: String,
-}
-
 /// The document of `--json`.
 #[derive(Serialize)]
 struct BisectAnswer<'a> {
@@ -69,7 +61,7 @@ struct BisectAnswer<'a> {
     moved: &'a [MovedPackage],
     /// Versions that were passed over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    skipped: Vec<Skipped>,
+    skipped: Vec<Value>,
     /// The command that shows the step again.
     #[serde(skip_serializing_if = "Option::is_none")]
     again: Option<String>,
@@ -83,6 +75,7 @@ impl Bisect<'_> {
     /// # Errors
     /// None that its values could bring about.
     pub fn json(&self) -> serde_json::Result<String> {
+        let skipped = self.skipped().into_iter();
         let written = BisectAnswer {
             schema: SCHEMA_VERSION,
             suite: &self.question.suite,
@@ -93,24 +86,24 @@ impl Bisect<'_> {
             ending: self.ending,
             left: self.left(),
             moved: self.moved,
-            skipped: self.skipped(),
+            skipped: skipped
+                .map(|(version, reason)| json!({ "version": version, "reason": reason }))
+                .collect(),
             again: self.again().map(|words| words.join(" ")),
             tried: self.tried,
         };
         serde_json::to_string_pretty(&written)
     }
 
-    /// Versions that were tried and passed over.
-    pub fn skipped(&self) -> Vec<Skipped> {
+    /// Versions that were tried and passed over, with the reason of each.
+    fn skipped(&self) -> Vec<(Version, String)> {
         let case = match self.ending {
             Ending::Found(found) => Some(&found.case.case),
             Ending::NoDifference { case, .. } => case.as_ref().map(|of| &of.case),
             Ending::Spread { case, .. } => case.as_ref(),
             Ending::NoEnd { .. } => None,
         };
-        let found = skipped(self.row, self.tried, case).into_iter();
-        let found = found.map(|(version, reason)| Skipped { version, reason });
-        found.collect()
+        skipped(self.row, self.tried, case)
     }
 
     fn found(&self) -> Option<&FoundStep> {

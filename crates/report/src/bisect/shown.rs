@@ -94,9 +94,9 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
         Ending::NoEnd { reason, .. } => vec![reason.clone().into()],
     };
     let skipped = bisect.skipped();
-    items.extend(skipped.iter().take(MOST).map(|skipped| {
-        let reason = shorten(&one_line(&skipped.reason), 300);
-        format!("skipped: {}: {reason}", skipped.version.name).into()
+    items.extend(skipped.iter().take(MOST).map(|(version, reason)| {
+        let reason = shorten(&one_line(reason), 300);
+        format!("skipped: {}: {reason}", version.name).into()
     }));
     if skipped.len() > MOST {
         let more = skipped.len() - MOST;

@@ -1,8 +1,6 @@
 //! Facts of one case, beside its verdict.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use serde::Serialize;
+use std::collections::BTreeSet;
 
 use crate::device::reached;
 use crate::summary::interval;
@@ -14,88 +12,89 @@ use regatta_core::record::side::{CaseRecord, median};
 use regatta_core::record::types::RunHeader;
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{Row, Uncounted, Word};
+use regatta_judge::judgement::{Row, Timing, Uncounted, Word};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{ARROW, Nanoseconds, counted};
 
-/// Named figures of a case.
-pub(super) type Facts = Vec<FactView>;
+/// A named figure, and whether head and base do not agree on it.
+pub(super) type Fact = (String, String, bool);
+
+/// One in which head and base agree.
+fn fact(name: impl Into<String>, value: String) -> Fact {
+    (name.into(), value, false)
+}
 
 /// Facts of a case: figures, effective parameters, errors of its results.
-pub(super) fn facts(row: &Row, head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Facts {
+pub(super) fn facts(row: &Row, head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
     let mut facts = figures(row, head);
     facts.extend(of_one_call(head, base));
     facts.extend(effective(head, base));
-    facts.extend(errors(head));
+    let errors = head.into_iter().flat_map(|record| &record.errors);
+    facts.extend(errors.map(|(result, error)| {
+        let name = format!("{}, error against float64", one_line(result));
+        fact(name, format!("{error:.1e}"))
+    }));
     facts
 }
 
 /// How near a case comes to what its device was measured to reach.
-pub(super) fn shares(row: &Row, header: &RunHeader) -> Facts {
+pub(super) fn shares(row: &Row, header: &RunHeader) -> Vec<Fact> {
     let (Some(timing), Some(peak)) = (&row.head, reached(header, &row.case)) else {
         return Vec::new();
     };
     let products = peak.share_of_products(timing.tflops);
     let copies = peak.share_of_copies(timing.gbps);
-    let shares = [
-        ("share of the measured matrix product rate", products),
-        (
+    let products = products.map(|share| fact("share of the measured matrix product rate", share));
+    let copies = copies.map(|share| {
+        fact(
             "share of the measured copy rate, by compulsory bytes",
-            copies,
-        ),
-    ];
-    let shares = shares.into_iter();
-    shares
-        .filter_map(|(name, share)| Some(fact(name, share?)))
-        .collect()
+            share,
+        )
+    });
+    products.into_iter().chain(copies).collect()
 }
 
-fn figures(row: &Row, record: Option<&CaseRecord>) -> Vec<FactView> {
+fn figures(row: &Row, record: Option<&CaseRecord>) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |name: &str, value: String| facts.push(fact(name, value));
-    if let Some(timing) = &row.head {
-        let range = [timing.min_ns, timing.max_ns].map(|time| time.to_string());
-        add("head, fastest to slowest invocation", range.join(" to "));
-    }
-    if let Some(timing) = &row.base {
-        let range = [timing.min_ns, timing.max_ns].map(|time| time.to_string());
-        add("base, fastest to slowest invocation", range.join(" to "));
+    for (side, timing) in [("head", &row.head), ("base", &row.base)] {
+        if let Some(Timing { min_ns, max_ns, .. }) = timing {
+            let name = format!("{side}, fastest to slowest invocation");
+            add(&name, format!("{min_ns} to {max_ns}"));
+        }
     }
     if let Some(timing) = &row.head {
-        if let Some(ns) = timing.host_ns {
-            let base = row.base.as_ref().and_then(|base| base.host_ns);
-            add("host time to issue a call", before_after(base, ns));
-        }
-        if let Some(ns) = timing.first_call_ns {
-            let base = row.base.as_ref().and_then(|base| base.first_call_ns);
-            add("first call", before_after(base, ns));
-        }
+        let mut both = |name, read: fn(&Timing) -> Option<Nanoseconds>| {
+            if let Some(ns) = read(timing) {
+                let base = row.base.as_ref().and_then(read);
+                add(
+                    name,
+                    before_after(base.map(|ns| ns.to_string()), ns.to_string()),
+                );
+            }
+        };
+        both("host time to issue a call", |of| of.host_ns);
+        both("first call", |of| of.first_call_ns);
+        let invocations = timing.invocations_ns.len();
         add(
             "samples",
-            format!(
-                "{} in {} invocations",
-                timing.samples,
-                timing.invocations_ns.len()
-            ),
+            format!("{} in {invocations} invocations", timing.samples),
         );
     }
-    if let Some(bytes) = record.and_then(|record| record.median(Metric::PeakMemory)) {
+    let Some(record) = record else { return facts };
+    if let Some(bytes) = record.median(Metric::PeakMemory) {
         add("most device memory in use", Metric::PeakMemory.value(bytes));
     }
-    if let Some(clock) = record.and_then(|record| median(&record.clock_mhz)) {
+    if let Some(clock) = median(&record.clock_mhz) {
         add("device clock", format!("{clock:.0} MHz"));
     }
-    if let Some(record) = record {
-        conditions(&record.conditions, &mut add);
-        let disturbed = record.disturbed().count();
-        if disturbed > 0 {
-            let by = worst(record.disturbed().flat_map(|one| &one.disturbed));
-            let lost = counted(disturbed, "invocation");
-            add(
-                "disturbed by other programs",
-                format!("{lost} ({})", one_line(&describe(&by))),
-            );
-        }
+    conditions(&record.conditions, &mut add);
+    let disturbed = record.disturbed().count();
+    if disturbed > 0 {
+        let by = worst(record.disturbed().flat_map(|one| &one.disturbed));
+        let lost = counted(disturbed, "invocation");
+        let lost = format!("{lost} ({})", one_line(&describe(&by)));
+        add("disturbed by other programs", lost);
     }
     facts
 }
@@ -121,48 +120,31 @@ fn conditions(found: &Conditions, add: &mut impl FnMut(&str, String)) {
     }
 }
 
-fn before_after(base: Option<Nanoseconds>, head: Nanoseconds) -> String {
-    match base {
-        Some(base) => format!("{base} {ARROW} {head}"),
-        None => head.to_string(),
+/// `157`, or `157 → 1` where the base differs.
+fn before_after(base: Option<String>, now: String) -> String {
+    match base.filter(|before| *before != now) {
+        Some(before) => format!("{before} {ARROW} {now}"),
+        None => now,
     }
 }
 
-/// What each parameter became: `157`, or `157 → 1` where the base differs.
-fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<FactView> {
-    let none = BTreeMap::new();
-    let head = head.map_or(&none, |record| &record.effective);
-    let base = base.map_or(&none, |record| &record.effective);
+/// What each parameter became.
+fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
+    let of =
+        |record: Option<&CaseRecord>| record.map(|of| of.effective.clone()).unwrap_or_default();
+    let (head, base) = (of(head), of(base));
+    let text = |value: &ParamValue| one_line(&value.to_string());
     let names: BTreeSet<&String> = head.keys().chain(base.keys()).collect();
-    let text = |value: Option<&ParamValue>| {
-        value.map_or("unknown".to_owned(), |value| one_line(&value.to_string()))
-    };
-    names
-        .into_iter()
-        .map(|name| {
-            let (before, now) = (base.get(name), head.get(name));
-            let differs = before.is_some() && before != now;
-            FactView {
-                name: format!("{} became", one_line(name)),
-                value: if differs {
-                    format!("{} → {}", text(before), text(now))
-                } else {
-                    text(now)
-                },
-                differs,
-            }
-        })
-        .collect()
-}
-
-fn errors(head: Option<&CaseRecord>) -> Vec<FactView> {
-    let errors = head.into_iter().flat_map(|record| &record.errors);
-    errors
-        .map(|(result, error)| {
-            let name = format!("{}, error against float64", one_line(result));
-            fact(&name, format!("{error:.1e}"))
-        })
-        .collect()
+    let facts = names.into_iter().map(|name| {
+        let (before, now) = (base.get(name), head.get(name));
+        let value = now.map_or("unknown".to_owned(), text);
+        (
+            format!("{} became", one_line(name)),
+            before_after(before.map(text), value),
+            before.is_some() && before != now,
+        )
+    });
+    facts.collect()
 }
 
 /// Other metrics than the device time that are not the same, then every change of structure, those
@@ -204,28 +186,16 @@ fn tail(log: &str, most: usize) -> String {
     }
 }
 
-/// What the device did in one recorded call, the base's before the head's where both are known and read otherwise.
-fn of_one_call(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<FactView> {
+/// What the device did in one recorded call.
+fn of_one_call(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
     let of = |record: Option<&CaseRecord>| record.and_then(|record| record.activity.clone());
-    let Some(head) = of(head) else {
-        return Vec::new();
-    };
-    let base = of(base);
-    FIGURES
-        .iter()
-        .filter_map(|(name, read)| {
-            let now = read(&head)?;
-            let before = base.as_ref().and_then(read).filter(|before| *before != now);
-            Some(FactView {
-                name: (*name).to_owned(),
-                differs: false,
-                value: match before {
-                    Some(before) => format!("{before} → {now}"),
-                    None => now,
-                },
-            })
-        })
-        .collect()
+    let (head, base) = (of(head), of(base));
+    let facts = FIGURES.iter().filter_map(|(name, read)| {
+        let now = read(head.as_ref()?)?;
+        let before = base.as_ref().and_then(read);
+        Some(fact(*name, before_after(before, now)))
+    });
+    facts.collect()
 }
 
 type Read = fn(&ActivitySummary) -> Option<String>;
@@ -254,31 +224,10 @@ const FIGURES: [(&str, Read); 5] = [
 
 /// `52.7 µs of 267.0 µs`.
 fn part(part: u64, whole: u64) -> String {
-    match part {
-        0 => format!("none of {}", Nanoseconds(whole as f64)),
-        part => format!(
-            "{} of {}",
-            Nanoseconds(part as f64),
-            Nanoseconds(whole as f64)
-        ),
-    }
-}
-
-/// A named figure.
-#[derive(Clone, Serialize)]
-pub struct FactView {
-    pub name: String,
-    pub value: String,
-    /// True when head and base do not agree on it.
-    pub differs: bool,
-}
-
-/// One in which head and base agree.
-pub fn fact(name: &str, value: String) -> FactView {
-    FactView {
-        name: name.to_owned(),
-        value,
-        differs: false,
+    let [part, whole] = [part, whole].map(|ns| Nanoseconds(ns as f64));
+    match part == Nanoseconds::ZERO {
+        true => format!("none of {whole}"),
+        false => format!("{part} of {whole}"),
     }
 }
 
@@ -296,7 +245,7 @@ mod tests {
         let facts = of_one_call(Some(&record(Some(head))), Some(&record(base)));
         let facts = facts.into_iter();
         facts
-            .map(|fact| format!("{}: {}", fact.name, fact.value))
+            .map(|(name, value, _)| format!("{name}: {value}"))
             .collect()
     }
 

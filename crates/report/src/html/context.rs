@@ -6,7 +6,7 @@ use super::case::log;
 use super::figures::{InvocationSamples, most};
 use super::linked;
 use crate::document::{Block, Table, TableRow, Tone};
-use crate::judgement::time;
+use crate::judgement::{Lists, time};
 use crate::summary::{RowList, SortedRows};
 use crate::{RenderError, Report};
 use regatta_core::record::side::CaseRecord;
@@ -140,8 +140,11 @@ pub(super) const LIMITS: PageLimits = PageLimits {
     samples: 80_000,
 };
 
-/// Entries of any one list of a page.
-pub(super) const LONGEST: usize = 100;
+/// How much of any one list of a page is shown.
+pub(super) const LISTED: Lists = Lists {
+    most: 100,
+    elsewhere: ", which --json lists",
+};
 
 /// Columns of one reason or log at the most.
 pub(super) const EXCERPT: usize = 4000;
@@ -183,12 +186,9 @@ pub(super) fn worst_first(rows: &[Row]) -> Vec<usize> {
     places
 }
 
-/// Rows that are listed.
-const LISTED: usize = 50;
-
 /// A table of the first of the cases at these places.
 pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<Block> {
-    let listed = worst.iter().take(LISTED).map(|&place| &rows[place]);
+    let listed = LISTED.shown(worst).iter().map(|&place| &rows[place]);
     let listed = listed.map(|row| TableRow {
         tone: Tone::from_word(row.word),
         ..TableRow::new(
@@ -204,10 +204,7 @@ pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<Block> {
     });
     vec![Block::Table(Table {
         ids: true,
-        rest: match rows.len() > LISTED {
-            true => format!("The worst {LISTED} of {} cases.", rows.len()),
-            false => String::new(),
-        },
+        rest: LISTED.rest(rows.len()),
         ..Table::new("case", vec!["base", "head", "change", "verdict"], listed)
     })]
 }

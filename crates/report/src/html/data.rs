@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::case::{self, Facts};
+use super::case;
 use super::context::{PageContext, sign};
 use super::figures::samples;
 use crate::account::AccountView;
@@ -82,8 +82,8 @@ pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]
         "ratio": rows.iter().map(ratios).collect::<Vec<_>>(),
         "axes": axes.collect::<Vec<_>>(),
         "details": details,
-        "strings": strings.into_texts(),
-        "calls": calls.into_texts().iter().map(|call| parsed(call)).collect::<Vec<Value>>(),
+        "strings": strings.texts,
+        "calls": calls.texts.iter().map(|call| parsed(call)).collect::<Vec<Value>>(),
         "command": prefix,
         "commands": commands.collect::<Vec<_>>(),
     });
@@ -167,13 +167,16 @@ fn ratios(row: &Row) -> Value {
     }
 }
 
-/// All that is known of a case; what is not known of it is absent.
+/// All that is known of a case.
 fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut Strings) -> Value {
     let head = context.head_record(&row.case);
     let base = context.base_record(&row.case);
     let mut found = serde_json::Map::new();
+    // What is not known of it is absent.
     let mut add = |key: &str, value: Value| {
-        found.insert(key.to_owned(), value);
+        if value.as_array().is_none_or(|all| !all.is_empty()) {
+            found.insert(key.to_owned(), value);
+        }
     };
     if let Some(reason) = reason(row, context.excerpt()) {
         add("reason", json!(strings.place(reason)));
@@ -182,10 +185,7 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         let share = of.share.map_or_else(String::new, |share| share.to_string());
         [of.cause.to_string(), one_line(&of.evidence), share].map(|text| strings.place(text))
     });
-    let findings: Vec<[usize; 3]> = findings.collect();
-    if !findings.is_empty() {
-        add("findings", json!(findings));
-    }
+    add("findings", json!(findings.collect::<Vec<_>>()));
     let accounts = AccountView::all(row).into_iter().map(|account| {
         let lines = account.lines.iter().map(|line| {
             let what = strings.place(line.what.clone());
@@ -193,10 +193,7 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         });
         json!([account.change, lines.collect::<Vec<Value>>()])
     });
-    let accounts: Vec<Value> = accounts.collect();
-    if !accounts.is_empty() {
-        add("accounts", json!(accounts));
-    }
+    add("accounts", json!(accounts.collect::<Vec<_>>()));
     if let Some(device) = row.metric(Metric::Device) {
         let parts = [
             interval(&device.change).unwrap_or_default(),
@@ -204,26 +201,19 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         ];
         add("judged", json!(parts.map(|text| strings.place(text))));
     }
-    let mut facts: Facts = case::facts(row, head, base);
+    let mut facts = case::facts(row, head, base);
     facts.extend(case::shares(row, &context.report.head.header));
-    let facts: Vec<Value> = facts
-        .into_iter()
-        .map(|fact| {
-            let (name, value) = (strings.place(fact.name), strings.place(fact.value));
-            match fact.differs {
-                true => json!([name, value, 1]),
-                false => json!([name, value]),
-            }
-        })
-        .collect();
-    if !facts.is_empty() {
-        add("facts", json!(facts));
-    }
+    let facts = facts.into_iter().map(|(name, value, differs)| {
+        let (name, value) = (strings.place(name), strings.place(value));
+        match differs {
+            true => json!([name, value, 1]),
+            false => json!([name, value]),
+        }
+    });
+    add("facts", json!(facts.collect::<Vec<_>>()));
     let changes = case::changes(row).into_iter();
-    let changes: Vec<usize> = changes.map(|change| strings.place(change)).collect();
-    if !changes.is_empty() {
-        add("changes", json!(changes));
-    }
+    let changes = changes.map(|change| strings.place(change));
+    add("changes", json!(changes.collect::<Vec<_>>()));
     let sms = device::sms(&context.report.head.header);
     for (side, record) in [("head", head), ("base", base)] {
         let counters = record.and_then(|record| record.counters.as_deref());
@@ -355,10 +345,5 @@ impl Strings {
         self.texts.push(text.clone());
         self.places.insert(text, place);
         place
-    }
-
-    /// All of them.
-    fn into_texts(self) -> Vec<String> {
-        self.texts
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::context::{LONGEST, PageContext, WORST};
+use super::context::{LISTED, PageContext, WORST};
 use crate::RenderError;
 use crate::document::{Block, Tone};
 use crate::figures::{Splits, svg};
@@ -38,31 +38,16 @@ pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
         let again = reproduce(context.report, &family(&result.subject()));
         blocks.push(Block::Command(vec![again]));
     }
-    let mut table = expectations(&others[..others.len().min(LONGEST)]);
+    let mut table = expectations(LISTED.shown(others));
     table.heads.push("outcome");
     for (row, of) in table.rows.iter_mut().zip(others) {
         row.cells.push(of.word.of_demand().to_owned());
         row.below.insert(0, of.name.clone());
-        row.tone = outcome(of.word);
+        row.tone = Tone::from_word(of.word);
     }
-    table.rest = rest(others.len());
+    table.rest = LISTED.rest(others.len());
     blocks.extend((!others.is_empty()).then_some(Block::Table(table)));
     Ok(blocks)
-}
-
-fn rest(count: usize) -> String {
-    match count.saturating_sub(LONGEST) {
-        0 => String::new(),
-        more => format!("and {more} more, which --json lists"),
-    }
-}
-
-fn outcome(word: Word) -> Tone {
-    match word {
-        Word::Same => Tone::Calm,
-        Word::Regressed => Tone::Bad,
-        _ => Tone::Doubtful,
-    }
 }
 
 /// A pattern that matches a case and its siblings with other parameters: what it

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::context::{LONGEST, PageContext};
+use super::context::{LISTED, PageContext};
 use crate::document::{Block, Table, TableRow, Tone};
-use crate::judgement::{Lists, mismatches};
-use crate::text::{one_line, shell_command};
+use crate::judgement::mismatches;
+use crate::text::shell_command;
 use regatta_core::record::header::SuiteRecord;
-use regatta_core::suite::Settings;
 use regatta_core::suite::rules::Metric;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
@@ -47,10 +46,6 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
         Block::heading("What the suite demands"),
         Block::facts(policy(context).into_iter().chain(rules)),
     ];
-    let lists = Lists {
-        most: LONGEST,
-        elsewhere: ", which --json lists",
-    };
     if !judgement.incomparable.is_empty() {
         let why = "The sides differ in what decides speed, so their times were not compared.";
         blocks.push(Block::Heading(
@@ -58,13 +53,13 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
             why.to_owned(),
             Tone::Bad,
         ));
-        blocks.push(mismatches(&judgement.incomparable, lists));
+        blocks.push(mismatches(&judgement.incomparable, LISTED));
     }
     if !judgement.differences.is_empty() {
         let why = "None of it forbids the comparison; any of it may be the cause of a change.";
         let title = "Where the sides differ".to_owned();
         blocks.push(Block::Heading(title, why.to_owned(), Tone::Calm));
-        blocks.push(mismatches(&judgement.differences, lists));
+        blocks.push(mismatches(&judgement.differences, LISTED));
     }
     let damage = run.damage.iter();
     let damage = damage.map(|of| format!("head, line {}: {}", of.line, of.problem));
@@ -81,7 +76,7 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
     blocks
 }
 
-fn facts(context: &PageContext) -> Vec<(String, String)> {
+fn facts(context: &PageContext) -> Vec<(&'static str, String)> {
     let run = context.report.head;
     let header = &run.header;
     let finished = run.end.as_ref().map_or_else(
@@ -98,78 +93,60 @@ fn facts(context: &PageContext) -> Vec<(String, String)> {
         } else {
             ""
         };
-        format!("{}{dirty}", one_line(&git.revision))
+        format!("{}{dirty}", git.revision)
     });
-    let named = |name: &str, value: String| (name.to_owned(), value);
     vec![
-        named("started", header.started.to_string()),
-        named("finished", finished),
-        named("git revision", git),
-        named("regatta", one_line(&header.tool)),
-        named("method", header.method.to_string()),
-        named("file schema", header.schema.to_string()),
+        ("started", header.started.to_string()),
+        ("finished", finished),
+        ("git revision", git),
+        ("regatta", header.tool.clone()),
+        ("method", header.method.to_string()),
+        ("file schema", header.schema.to_string()),
     ]
 }
 
-fn settings(context: &PageContext) -> Vec<(String, String)> {
+fn settings(context: &PageContext) -> Vec<(&'static str, String)> {
     let settings = &context.report.head.header.settings;
-    let named = |name: &str, value: String| (name.to_owned(), value);
+    let sample = match settings.graph {
+        true => "one replay of a CUDA graph of the call",
+        false => "one call",
+    };
     vec![
-        named("invocations", settings.invocations.to_string()),
-        named("warm-up calls", settings.warmup.to_string()),
-        named(
+        ("invocations", settings.invocations.to_string()),
+        ("warm-up calls", settings.warmup.to_string()),
+        (
             "samples an invocation",
             format!("{} to {}", settings.min_samples, settings.samples),
         ),
-        named("budget", format!("{} ms", settings.budget_ms)),
-        named("caches", settings.cache.to_string()),
-        named("a sample", sample(settings)),
-        named("seed", settings.seed.to_string()),
+        ("budget", format!("{} ms", settings.budget_ms)),
+        ("caches", settings.cache.to_string()),
+        ("a sample", sample.to_owned()),
+        ("seed", settings.seed.to_string()),
     ]
-}
-
-/// What one sample is, in words.
-fn sample(settings: &Settings) -> String {
-    let call = if settings.graph {
-        "replay of a CUDA graph of the call"
-    } else {
-        "call"
-    };
-    format!("one {call}")
 }
 
 fn policy(context: &PageContext) -> Vec<(String, String)> {
     let policy = &context.report.head.header.rules.policy;
-    let named = |name: &str, value: String| (name.to_owned(), value);
     let mut facts = Vec::new();
     for metric in Metric::ALL {
         let threshold = match policy.ignores(metric) {
             true => "ignored".to_owned(),
             false => policy.threshold_of(metric).to_string(),
         };
-        facts.push(named(&format!("threshold of {}", metric.text()), threshold));
+        facts.push((format!("threshold of {}", metric.text()), threshold));
     }
-    for pattern in &policy.optional {
-        facts.push(named("may fail or be unsupported", one_line(pattern)));
-    }
+    let optional = policy.optional.iter();
+    facts.extend(optional.map(|of| ("may fail or be unsupported".to_owned(), of.clone())));
     facts
 }
 
 /// Overrides of parameters, as sentences.
 pub(super) fn overrides(suite: &SuiteRecord) -> Vec<String> {
-    let overrides = suite.overrides.iter().map(|o| {
-        let from = o
-            .from
-            .as_ref()
-            .map_or("the value of each case".to_owned(), |value| {
-                one_line(&value.to_string())
-            });
-        format!(
-            "{} got {} = {} in place of {from}",
-            o.variant,
-            one_line(&o.parameter),
-            one_line(&o.to.to_string()),
-        )
+    let overrides = suite.overrides.iter().map(|of| {
+        let (variant, parameter, to) = (&of.variant, &of.parameter, &of.to);
+        let from = of.from.as_ref();
+        let from = from.map_or("the value of each case".to_owned(), ToString::to_string);
+        format!("{variant} got {parameter} = {to} in place of {from}")
     });
     overrides.collect()
 }

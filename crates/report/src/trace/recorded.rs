@@ -196,6 +196,10 @@ fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
 /// Tables of kernels and copies; of several repetitions, figures of one.
 fn operations(of: &Summary, times: f64, most: usize) -> Vec<Block> {
     let time = |ns: u64| Nanoseconds(ns as f64 / times).to_string();
+    let [count, total, bytes] = match times > 1.0 {
+        true => ["count*", "total*", "bytes*"],
+        false => ["count", "total", "bytes"],
+    };
     let kernel = |kernel: &KernelRow| TableRow {
         below: vec![shapes(kernel)],
         ..TableRow::new(
@@ -218,10 +222,7 @@ fn operations(of: &Summary, times: f64, most: usize) -> Vec<Block> {
         },
         ..Table::new(
             "kernel",
-            match times > 1.0 {
-                true => vec!["count*", "total*", "mean", "share", "SMs"],
-                false => vec!["count", "total", "mean", "share", "SMs"],
-            },
+            vec![count, total, "mean", "share", "SMs"],
             of.kernels.iter().take(most).map(kernel),
         )
     };
@@ -238,14 +239,7 @@ fn operations(of: &Summary, times: f64, most: usize) -> Vec<Block> {
         ],
         ..TableRow::default()
     });
-    let copies = Table::new(
-        "copies",
-        match times > 1.0 {
-            true => vec!["count*", "total*", "mean", "bytes*"],
-            false => vec!["count", "total", "mean", "bytes"],
-        },
-        copies,
-    );
+    let copies = Table::new("copies", vec![count, total, "mean", bytes], copies);
     let tables = [kernels, copies].into_iter();
     let tables = tables.filter(|table| !table.rows.is_empty());
     tables.map(Block::Table).collect()
