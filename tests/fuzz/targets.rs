@@ -18,7 +18,7 @@ use regatta_core::record::types::Run;
 use regatta_core::record::{baseline, run_file};
 use regatta_core::suite;
 use regatta_cuda::kernels::cache;
-use regatta_cuda::{Asked, Limits, Offer, OwnKernels};
+use regatta_cuda::{Limits, Offer, OwnKernels, PlanRequest};
 use regatta_judge::{self as judge, Options, history, trace as traces};
 use regatta_measure::machine::{fingerprint, worker_record};
 use regatta_measure::versions::bisect::{
@@ -315,7 +315,7 @@ fn contract(folder: &Path, data: &[u8]) {
             l2_bytes: 60 << 20,
             shared_bytes: 232_448,
         };
-        let asked = Asked {
+        let asked = PlanRequest {
             problem: &problem,
             params: &Params::default(),
             limits,
@@ -339,7 +339,7 @@ fn ledger(folder: &Path, data: &[u8]) {
         let _ = ledger.compare(&ledger, &built);
     }
     // The same bytes as a compiled kernel of the cache, its checksum put right.
-    let key = cache::Key::new("kernel", []);
+    let key = cache::CacheKey::new("kernel", []);
     let mut image = data.to_vec();
     image.extend(crc32fast::hash(data).to_le_bytes());
     let _ = fs::write(key.path(folder), image);

@@ -7,7 +7,7 @@ use super::tensors::{HostTensor, OutOfMemory};
 use regatta_worker::attention::{Direction, Dtype, ParamValue, Problem, work};
 use regatta_worker::machine::Structure;
 use regatta_worker::on_processor::timing::{self, Timed};
-use regatta_worker::on_processor::{ProcessorCase, device};
+use regatta_worker::on_processor::{ProcessorCase, available_memory};
 use regatta_worker::protocol::Prepare;
 use regatta_worker::serve::Refusal;
 use regatta_worker::units::{Bytes, Nanoseconds};
@@ -154,7 +154,7 @@ fn single(problem: &Problem) -> Problem {
 /// Refuses what is larger than memory before it is touched: an allocation that the
 /// system promises and cannot keep ends the process.
 fn fits(bytes: u64) -> Result<(), Refusal> {
-    match device::available_memory() {
+    match available_memory() {
         Some(available) if bytes > available => Err(Refusal::Failed(format!(
             "the case and its float64 reference need {:.1} GiB; {:.1} GiB are available",
             Bytes(bytes).gib(),

@@ -8,7 +8,6 @@ pub mod flash;
 pub mod gemm;
 pub mod kernel;
 pub mod naive;
-mod peak;
 pub mod softmax;
 pub mod split_key;
 pub mod tensors;
@@ -17,13 +16,19 @@ mod tests;
 mod tile;
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use case::{CpuCase, MakeKernel};
 use flash::Flash;
+use gemm::{Matrix, multiply};
 use naive::Naive;
+use rayon::prelude::*;
+use regatta_worker::attention::inputs::{Tensor, element};
 use regatta_worker::attention::{Direction, Dtype, ParamValue};
-use regatta_worker::on_processor::{OnProcessor, ProcessorVariant};
-use regatta_worker::protocol::{Parameter, Prepare, VariantInfo};
+use regatta_worker::on_processor::{OnProcessor, ProcessorVariant, last_level_cache};
+use regatta_worker::protocol::{Parameter, Peak, Prepare, VariantInfo};
+use regatta_worker::units::{Nanoseconds, Rate};
 use softmax::Isa;
 use split_key::{NUM_SPLITS_KEY, SplitKey};
 
@@ -63,7 +68,7 @@ pub fn worker() -> OnProcessor {
     ];
     let mut worker = OnProcessor::new(NAME, version, variants);
     worker.versions = versions;
-    worker.peak = Some(peak::peak);
+    worker.peak = Some(peak);
     worker
 }
 
@@ -83,5 +88,78 @@ fn variant(name: &str, summary: &str, kernel: MakeKernel) -> ProcessorVariant {
             ..VariantInfo::default()
         },
         prepare: Box::new(move |request: &Prepare| Ok(Box::new(CpuCase::new(request, kernel)?))),
+    }
+}
+
+/// Rows and columns of each thread's matrices: three of them fit a level-2 cache.
+const SIDE: usize = 384;
+/// Products of a thread in one sample.
+const PRODUCTS: usize = 16;
+/// The best of so many counts: what disturbs takes time, and gives none back.
+const SAMPLES: usize = 7;
+/// Bytes to copy where the caches are not known.
+const COPY: u64 = 256 << 20;
+
+/// What the processor reaches at the most, by the products that the variants are made of and a
+/// copy; of storage types only float32, in which all variants compute.
+fn peak(dtypes: &[Dtype]) -> Peak {
+    let products = dtypes.contains(&Dtype::F32).then(|| {
+        let flops = 2.0 * (SIDE as f64).powi(3) * (PRODUCTS * rayon::current_num_threads()) as f64;
+        (Dtype::F32, Rate::of_work(flops, best(multiplied())))
+    });
+    // Four times the caches, so that nothing of it is still there.
+    let bytes = last_level_cache().map_or(COPY, |cache| (4 * cache).clamp(COPY / 4, 4 * COPY));
+    let elements = bytes as usize / size_of::<f32>();
+    let copied = best(copied(elements));
+    Peak {
+        tflops: BTreeMap::from_iter(products),
+        // A byte a nanosecond is a GB/s.
+        gbps: Some(2.0 * bytes as f64 / copied.0),
+        how: format!(
+            "matrixmultiply of {SIDE} x {SIDE} on each of {} threads; a copy of {} MiB",
+            rayon::current_num_threads(),
+            bytes >> 20
+        ),
+    }
+}
+
+fn best(mut sample: impl FnMut() -> Duration) -> Nanoseconds {
+    sample();
+    let times = (0..SAMPLES).map(|_| Nanoseconds::from(sample()));
+    times.fold(Nanoseconds(f64::INFINITY), Nanoseconds::min)
+}
+
+fn multiplied() -> impl FnMut() -> Duration {
+    let random = |tensor| -> Vec<f32> {
+        let elements = 0..(SIDE * SIDE) as u64;
+        elements.map(|at| element(1, tensor, at) as f32).collect()
+    };
+    let (a, b) = (random(Tensor::Q), random(Tensor::K));
+    let mut results = vec![vec![0.0_f32; SIDE * SIDE]; rayon::current_num_threads()];
+    move || {
+        let begin = Instant::now();
+        results.par_iter_mut().for_each(|c| {
+            for _ in 0..PRODUCTS {
+                let of = |values| Matrix::new(values, SIDE, SIDE, SIDE);
+                multiply(of(&a), of(&b), 0.0, c, SIDE);
+            }
+        });
+        let took = begin.elapsed();
+        black_box(&results);
+        took
+    }
+}
+
+fn copied(elements: usize) -> impl FnMut() -> Duration {
+    let from = vec![1.0_f32; elements];
+    let mut into = vec![0.0_f32; elements];
+    let part = elements.div_ceil(rayon::current_num_threads()).max(1);
+    move || {
+        let begin = Instant::now();
+        let parts = into.par_chunks_mut(part).zip(from.par_chunks(part));
+        parts.for_each(|(into, from)| into.copy_from_slice(from));
+        let took = begin.elapsed();
+        black_box(&into);
+        took
     }
 }

@@ -190,7 +190,7 @@ fn each_plane(shape: &TensorShape, f: impl Fn(usize, usize) + Sync) {
 /// Rows of one task lie apart in memory (heads interleave), so that slices cannot
 /// express the division; the tasks' index ranges do.
 pub struct RowWriter<'a> {
-    target: Target,
+    target: RawStorage,
     shape: &'a TensorShape,
     tensor: PhantomData<&'a mut Storage>,
 }
@@ -264,24 +264,24 @@ impl Storage {
     }
 
     /// Where the elements lie, for several threads to write to.
-    fn target(&mut self) -> Target {
+    fn target(&mut self) -> RawStorage {
         match self {
-            Storage::F32(values) => Target::F32(values.as_mut_ptr()),
-            Storage::F16(values) => Target::F16(values.as_mut_ptr()),
-            Storage::Bf16(values) => Target::Bf16(values.as_mut_ptr()),
+            Storage::F32(values) => RawStorage::F32(values.as_mut_ptr()),
+            Storage::F16(values) => RawStorage::F16(values.as_mut_ptr()),
+            Storage::Bf16(values) => RawStorage::Bf16(values.as_mut_ptr()),
         }
     }
 }
 
 /// Elements that several threads write, each some of them.
 #[derive(Clone, Copy)]
-enum Target {
+enum RawStorage {
     F32(*mut f32),
     F16(*mut f16),
     Bf16(*mut bf16),
 }
 
-impl Target {
+impl RawStorage {
     /// Writes values, rounded to the storage type.
     ///
     /// # Safety
@@ -292,11 +292,11 @@ impl Target {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
-                Target::F32(base) => slice_mut(base, at, values.len()).copy_from_slice(values),
-                Target::F16(base) => {
+                RawStorage::F32(base) => slice_mut(base, at, values.len()).copy_from_slice(values),
+                RawStorage::F16(base) => {
                     slice_mut(base, at, values.len()).convert_from_f32_slice(values)
                 }
-                Target::Bf16(base) => {
+                RawStorage::Bf16(base) => {
                     slice_mut(base, at, values.len()).convert_from_f32_slice(values)
                 }
             }

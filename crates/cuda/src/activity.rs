@@ -10,7 +10,7 @@ use regatta_core::machine::{
 };
 use regatta_probe::census::{self, CallRecording, Recorded, RecordedOperation};
 use regatta_probe::counters::{CountedKernels, Counting};
-use regatta_probe::{CacheState, ClockSettings, Cuda, StreamClock};
+use regatta_probe::{CacheState, Cuda, StreamClock};
 use regatta_worker::units::Nanoseconds;
 
 use super::case::CudaCase;
@@ -51,7 +51,6 @@ pub fn record_samples(
     case: &mut CudaCase,
     cache: CacheState,
 ) -> Result<Vec<RecordedCall>, CudaError> {
-    clock.configure(ClockSettings::default())?;
     let mut found = Vec::new();
     // One more: the first recording of a process changes how code is loaded.
     for number in 0..=RECORDED_CALLS {

@@ -125,7 +125,7 @@ fn results(case: &CudaCase) -> Vec<ShapedTensor> {
 }
 
 /// How far each result is from the reference, and single elements for the harness's own check.
-pub type Compared = (
+pub type ComparedResults = (
     BTreeMap<String, TensorError>,
     BTreeMap<String, Vec<Option<f64>>>,
 );
@@ -140,10 +140,10 @@ pub fn compare(
     case: &CudaCase,
     reference: &Reference,
     draw: Option<u64>,
-) -> Result<Compared, CudaError> {
+) -> Result<ComparedResults, CudaError> {
     let p = &case.problem;
     let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
-    let (mut errors, mut probes) = Compared::default();
+    let (mut errors, mut probes) = ComparedResults::default();
     for result in results(case) {
         let mut sums = ErrorSums::new();
         for (view, right) in &reference.views {

@@ -28,11 +28,11 @@ pub struct CudaDevice {
     /// Of `Code::Own`.
     own: Option<KernelSource>,
     functions: HashMap<(Code, String, BlockShape), LoadedKernel>,
-    modules: HashMap<Code, Module>,
+    modules: HashMap<Code, LoadedModule>,
 }
 
 /// The code of a file, loaded.
-struct Module {
+struct LoadedModule {
     handle: sys::CUmodule,
     /// CRC-32 of its cubin.
     code: u32,
@@ -258,13 +258,13 @@ impl CudaDevice {
     }
 
     /// The module of a file, loaded when first asked for.
-    fn module(&mut self, file: Code) -> Result<&Module, CudaError> {
+    fn module(&mut self, file: Code) -> Result<&LoadedModule, CudaError> {
         if !self.modules.contains_key(&file) {
             let image = self.image(file)?;
             // SAFETY: a whole cubin, as the compiler wrote it.
             let handle = unsafe { result::module::load_data(image.cubin.as_ptr().cast()) };
             let resources = image.resources.iter();
-            let module = Module {
+            let module = LoadedModule {
                 handle: checked("cuModuleLoadData", handle)?,
                 code: crc32fast::hash(&image.cubin),
                 entries: resources.map(|one| one.name.clone()).collect(),

@@ -18,7 +18,7 @@ mod samples;
 mod worker;
 
 pub use own::{OwnKernels, source};
-pub use plan::{Asked, Limits, Offer};
+pub use plan::{Limits, Offer, PlanRequest};
 pub use worker::CudaWorker;
 
 /// The name of the worker of our own kernels.

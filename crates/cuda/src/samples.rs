@@ -1,8 +1,8 @@
 //! Samples of a case, each on inputs of its own.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use regatta_probe::{CacheState, Capture, Cuda, Sample, StreamClock, TimedDevice as _};
+use regatta_probe::{CacheState, Cuda, Sample, StreamClock, TimedDevice as _};
 
 use super::case::CudaCase;
 use super::check;
@@ -10,7 +10,7 @@ use super::driver::CudaDevice;
 use super::error::CudaError;
 use regatta_worker::attention::Direction;
 use regatta_worker::protocol::{Cache, Measure};
-use regatta_worker::sets::{self, NextSample, Rotation};
+use regatta_worker::sets::{self, Rotation};
 
 /// Makes a set of inputs at the addresses that they have, and the forward before a gradient that
 /// is timed alone; the device is idle after.
@@ -65,8 +65,8 @@ fn host_reference(
     Ok(Some(taken.as_nanos() as f64))
 }
 
-/// Takes the samples that `request` asks for, after its warm-up; the clock is configured.
-/// `inputs` say what each is taken on, from a seed on; without, the inputs stay.
+/// Takes the samples that `request` asks for, after its warm-up, each on the inputs that `rotation`
+/// says, from a seed on; without one they stay.
 ///
 /// The warm-up is ungated: loading kernels and compiling synchronise (nvbench#240), and the
 /// gate would only wait for the watchdog. Changing inputs is outside of samples and budget.
@@ -78,7 +78,8 @@ pub fn take(
     device: &mut CudaDevice,
     case: &mut CudaCase,
     request: &Measure,
-    mut inputs: Option<(&mut Rotation, u64)>,
+    rotation: &mut Option<Rotation>,
+    seed: u64,
 ) -> Result<TakenSamples, CudaError> {
     let cache = cache(request.cache);
     // One more: the first after a check finds the device as that left it.
@@ -98,15 +99,8 @@ pub fn take(
     // Once untimed, before the first sample.
     host_reference(clock, device)?;
     let mut taken = TakenSamples::default();
-    let mut spent = Duration::ZERO;
-    loop {
-        let known = inputs.is_some();
-        let next = sets::next(request, taken.samples.len() as u32, spent, known);
-        if next == NextSample::Enough {
-            break;
-        }
-        if let Some((rotation, seed)) = &mut inputs {
-            let set = rotation.next(next == NextSample::Last);
+    sets::each(request, rotation, |set, _| {
+        if let Some(set) = set {
             change(device, case, seed.wrapping_add(set.into()))?;
         }
         let begin = Instant::now();
@@ -114,14 +108,12 @@ pub fn take(
             Some(graph) => timed.launch(graph),
             None => case.call().map_err(CudaError::into_probe),
         })?;
-        spent += begin.elapsed();
+        let spent = begin.elapsed();
         taken.samples.push(sample);
         taken
             .host_reference_ns
             .extend(host_reference(clock, device)?);
-        if next == NextSample::Last {
-            break;
-        }
-    }
+        Ok::<_, CudaError>(spent)
+    })?;
     Ok(taken)
 }

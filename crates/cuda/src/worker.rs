@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use regatta_core::machine::{Activity, CountedCall, RecordedCall, Structure};
-use regatta_probe::{CacheState, ClockSettings, Cuda, StreamClock};
+use regatta_probe::{CacheState, Cuda, StreamClock};
 use regatta_worker::protocol::{
     self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare,
     Prepared,
@@ -17,7 +17,7 @@ use super::case::{self, CudaCase};
 use super::check;
 use super::driver::CudaDevice;
 use super::error::CudaError;
-use super::plan::{Asked, Offer, Ours};
+use super::plan::{Offer, Ours, PlanRequest};
 use super::reference::{Extent, Reference, reference_bytes};
 use super::samples::{self, TakenSamples};
 use crate::kernels::compile::Compiler;
@@ -82,7 +82,7 @@ impl OpenDevice {
         // SAFETY: the stream lives as long as the device, which is dropped after.
         let timed = unsafe { Cuda::open(0, device.stream.cast()) };
         let clock = timed.and_then(|timed| {
-            let mut clock = StreamClock::new(timed, ClockSettings::default())?;
+            let mut clock = StreamClock::new(timed)?;
             clock.calibrate().map(|_| clock)
         });
         let clock = clock.map_err(CudaError::from)?;
@@ -102,7 +102,7 @@ impl OpenDevice {
         let unsupported = Refusal::Unsupported;
         let validated = request.problem.clone().validated();
         let problem = validated.map_err(|error| unsupported(error.to_string()))?;
-        let asked = Asked {
+        let asked = PlanRequest {
             problem: &problem,
             params: &request.params,
             limits: self.device.limits,
@@ -213,17 +213,19 @@ impl OpenDevice {
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
         let case = self.case.as_mut().ok_or(NO_CASE)?;
-        self.clock
-            .configure(ClockSettings::default())
-            .map_err(CudaError::from)?;
         let device = &mut self.device;
         let mut rotation = Rotation::new(self.input_sets);
-        let inputs = rotation.as_mut().map(|rotation| (rotation, self.seed));
-        let taken = samples::take(&mut self.clock, device, case, request, inputs);
         let TakenSamples {
             samples,
             host_reference_ns,
-        } = taken?;
+        } = samples::take(
+            &mut self.clock,
+            device,
+            case,
+            request,
+            &mut rotation,
+            self.seed,
+        )?;
         let synchronised = samples.iter().any(|sample| sample.synchronised);
         // The replays of a graph are timed, which is gone by now.
         self.timed = (!synchronised && !request.graph).then(|| samples::cache(request.cache));

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
-use regatta_probe::sample::EMPTY_KERNEL_NS;
-use regatta_probe::{CacheState, ClockSettings, Cuda, StreamClock};
+use regatta_probe::clock::EMPTY_KERNEL_NS;
+use regatta_probe::{CacheState, Cuda, StreamClock};
 
 use super::machine;
 use regatta_core::record::side::median;
@@ -64,7 +64,7 @@ pub fn gpu() -> Result<(String, Vec<ClockReading>), regatta_probe::Error> {
     // SAFETY: the null stream is always there.
     let device = unsafe { Cuda::open(0, std::ptr::null_mut())? };
     let (name, step) = (device.name()?, device.timer_step_ns()?);
-    let mut clock = StreamClock::new(device, ClockSettings::default())?;
+    let mut clock = StreamClock::new(device)?;
     let cost = Nanoseconds(clock.calibrate()?.cost_ns);
     let readings = readings(&LENGTHS, Nanoseconds(EMPTY_KERNEL_NS), &mut |ns| {
         let sample = clock.sample(CacheState::Cold, |device| device.spin(ns))?;

@@ -11,9 +11,9 @@
  * it was opened.
  *
  * Between regatta_probe_sample_begin and regatta_probe_sample_end the caller makes the call
- * `calls_per_sample` times, on the clock's stream, and nothing else on the device; if it
- * fails it calls regatta_probe_sample_cancel. The gate is closed in between, and opens by
- * itself after `limit_ms`. docs/TIMING.md says what a sample is.
+ * once, on the clock's stream, and nothing else on the device; if it fails it calls
+ * regatta_probe_sample_cancel. The gate is closed in between, and opens by itself after
+ * 50 ms. docs/TIMING.md says what a sample is.
  */
 #ifndef REGATTA_PROBE_H
 #define REGATTA_PROBE_H
@@ -55,9 +55,6 @@ const char *regatta_probe_last_error(void);
  * the clock is closed. */
 int regatta_probe_open(int ordinal, void *stream, regatta_probe **probe);
 void regatta_probe_close(regatta_probe *probe);
-int regatta_probe_configure(regatta_probe *probe, uint32_t calls_per_sample,
-                            uint32_t clock_every, uint32_t run_up, int ahead,
-                            double limit_ms);
 /* What measuring costs, measured anew: a pair of events, a kernel that does nothing, and what
  * is taken off each sample. */
 int regatta_probe_calibrate(regatta_probe *probe, double *pair_ns, double *null_kernel_ns,

@@ -11,11 +11,8 @@
 //! const char *regatta_probe_last_error(void);        // of this thread's last failure
 //! int  regatta_probe_open(int ordinal, void *stream, regatta_probe **probe);
 //! void regatta_probe_close(regatta_probe *);
-//! int  regatta_probe_configure(regatta_probe *, uint32_t calls_per_sample,
-//!                              uint32_t clock_every, uint32_t run_up, int ahead,
-//!                              double limit_ms);
 //! int  regatta_probe_calibrate(regatta_probe *, double *pair_ns, double *null_kernel_ns,
-//!                              double *cost_ns);     // see sample.rs, Calibration
+//!                              double *cost_ns);     // see clock.rs, Calibration
 //! int  regatta_probe_sample_begin(regatta_probe *, int cold);
 //! int  regatta_probe_sample_end(regatta_probe *, double *device_ns, double *host_ns,
 //!                               double *clock_mhz, uint32_t *flags);
@@ -30,20 +27,18 @@
 //! out-pointer but `probe` may be null. A NaN is a figure that is not known. One thread
 //! at a time may use a clock, with the context that was current when it was opened.
 //!
-//! Between `sample_begin` and `sample_end` the caller makes the call `calls_per_sample`
-//! times, on the clock's stream, and nothing else on the device; if it fails it calls
-//! `sample_cancel`. The gate is closed in between, and opens by itself after `limit_ms`.
+//! Between `sample_begin` and `sample_end` the caller makes the call once, on the clock's
+//! stream, and nothing else on the device; if it fails it calls `sample_cancel`. The gate is
+//! closed in between, and opens by itself after 50 ms.
 
 use crate::Error;
 use crate::Result;
 use crate::VERSION;
-use crate::clock::{Begun, StreamClock, TimedDevice};
+use crate::clock::{Begun, CacheState, Sample, StreamClock, TimedDevice};
 use crate::cuda::Cuda;
 use crate::error::entry;
-use crate::sample::{CacheState, ClockSettings, Sample};
 use crate::xla::Awaited;
 use std::ffi::{c_char, c_int, c_void};
-use std::time::Duration;
 
 /// Flag of a sample: the call did not return before the watchdog opened the gate.
 pub const SYNCHRONISED: u32 = 1;
@@ -132,7 +127,7 @@ pub unsafe extern "C" fn regatta_probe_open(
         }
         // SAFETY: the caller's.
         let device = unsafe { Cuda::open(ordinal, stream)? };
-        let mut clock = StreamClock::new(device, ClockSettings::default())?;
+        let mut clock = StreamClock::new(device)?;
         clock.calibrate()?;
         let probe = Box::new(Probe {
             awaited: None,
@@ -158,37 +153,6 @@ pub unsafe extern "C" fn regatta_probe_close(probe: *mut Probe) {
         }
         Ok(())
     });
-}
-
-/// How later samples are taken; see [`ClockSettings`].
-///
-/// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn regatta_probe_configure(
-    handle: *mut Probe,
-    calls_per_sample: u32,
-    clock_every: u32,
-    run_up: u32,
-    ahead: c_int,
-    limit_ms: f64,
-) -> c_int {
-    // SAFETY: the caller's, of the handle and of the other pointers.
-    unsafe {
-        with_probe(handle, |probe| {
-            let limit = Duration::try_from_secs_f64(limit_ms / 1e3)
-                .map_err(|error| Error::Argument(format!("limit_ms is {limit_ms}: {error}")))?;
-            probe.begun = None;
-            probe.clock.configure(ClockSettings {
-                calls_per_sample,
-                clock_every,
-                run_up,
-                ahead: ahead != 0,
-                limit,
-            })
-        })
-    }
 }
 
 /// Measures anew what measuring costs. Opening has done it; long after, clocks differ.
@@ -341,7 +305,6 @@ mod tests {
         unsafe {
             for status in [
                 regatta_probe_open(0, null_mut(), null_mut()),
-                regatta_probe_configure(none, 1, 1, 8, 1, 50.0),
                 regatta_probe_calibrate(none, figure, figure, figure),
                 regatta_probe_sample_begin(none, 1),
                 regatta_probe_sample_end(none, figure, figure, figure, count),

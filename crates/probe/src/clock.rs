@@ -4,7 +4,7 @@
 //! synchronise                      nothing is under way
 //! flush L2 (cold) or not (hot)
 //! close the gate                   the stream, after the flush, waits for the host
-//! queue the run-up                 kernels that do nothing: `ClockSettings::run_up`
+//! queue the run-up                 kernels that do nothing: `RUN_UP` of them
 //! record the start event
 //! wait until the flush is done     the device is idle, the flush is not timed
 //!   host clock                     host time begins
@@ -17,7 +17,9 @@
 //! subtract what measuring costs    see `Calibration`
 //! ```
 //!
-//! Without `ClockSettings::ahead` the flush is waited for before the gate is closed.
+//! Hot, the gate is closed when all before it is done. Cold, gate, run-up and start event
+//! are queued while the flush still runs: the host's work between samples is hidden behind
+//! the device's.
 //!
 //! Without the gate the device would sit between start and stop waiting for the host
 //! to launch, and a kernel of 5 µs would read 20 (nvbench#184 saw 10 to 30 µs).
@@ -26,9 +28,53 @@
 use crate::Error;
 use crate::Result;
 use crate::gate::{ClosedGate, TicketWord, Watchdog};
-use crate::sample::{CacheState, Calibration, ClockSettings, EMPTY_KERNEL_NS, Sample};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Whether the last-level cache is flushed before a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheState {
+    /// As after other work: inputs come from memory.
+    Cold,
+    /// As the call before left it.
+    Hot,
+}
+
+/// What CUPTI says a kernel that does nothing takes: 0.51 to 0.64 µs on an H200
+/// (`probe/tests/ruler.py` prints it). The rest of such a kernel's reading is the
+/// device launching it, which is no work of any kernel.
+pub const EMPTY_KERNEL_NS: f64 = 600.0;
+
+/// What measuring costs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Calibration {
+    /// Reading with nothing between the events (1.3 µs on an H200).
+    pub pair_ns: f64,
+    /// Reading of a kernel that does nothing, `pair_ns` subtracted (1.4 to
+    /// 1.6 µs, by process). `None` where none can be loaded.
+    pub null_kernel_ns: Option<f64>,
+    /// What is subtracted from each sample: the pair, and one launch on the device
+    /// (`null_kernel_ns` less [`EMPTY_KERNEL_NS`]). The launches of a call after its
+    /// first, and the gaps between them, are the call's own and stay in.
+    pub cost_ns: f64,
+}
+
+/// One sample of one call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// Time of the device from start to stop event, less the cost of measuring, never
+    /// below zero.
+    pub device_ns: f64,
+    /// Time the host needed to issue the call, the gate being closed: nothing in it is
+    /// waiting for the device, unless `synchronised`.
+    pub host_ns: f64,
+    /// Clock of the SMs right after; `None` where it cannot be known.
+    pub clock_mhz: Option<f64>,
+    /// The call did not return within the limit while the gate was closed, most likely
+    /// because it waits for the device. The watchdog opened the gate; `device_ns` then
+    /// holds waits for the host, and `host_ns` the limit.
+    pub synchronised: bool,
+}
 
 /// Events: the two around the timed work, and the one behind the flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +89,8 @@ pub enum Mark {
 
 /// What the clock needs of a device: a queue in order, and the two clocks.
 pub trait TimedDevice {
+    /// A captured call, ready to be launched again.
+    type Graph;
     /// The word that [`TimedDevice::wait`] waits for.
     fn word(&self) -> Arc<dyn TicketWord>;
     /// Queues writing more than the last-level cache holds.
@@ -65,7 +113,31 @@ pub trait TimedDevice {
     /// Queues a kernel of one thread that does nothing; false where none can be loaded.
     /// It is loaded before: loading can synchronise (nvbench#340).
     fn null_kernel(&mut self) -> Result<bool>;
+    /// From here on queued work is noted, not done.
+    fn begin_capture(&mut self) -> Result<()>;
+    /// Ends it, also after a failure.
+    fn end_capture(&mut self) -> Result<Self::Graph>;
+    /// Queues everything that the graph holds.
+    fn launch(&mut self, graph: &Self::Graph) -> Result<()>;
 }
+
+/// Kernels that do nothing between the gate and the start event, after a flush. Each
+/// costs the host a launch between samples, and nothing within them.
+///
+/// Held at the gate, the device has not fetched the commands behind it, and after a
+/// flush it fetches them from further away: without a run-up every first kernel starts
+/// about 1 µs late on an H200, inside the events. While the run-up runs the device
+/// reads ahead, as in any stream that is kept busy. It does so in pieces, with which
+/// samples of equal length beat: of one to four, every fourth sample was late, every
+/// second or none, by process and kernel; of eight, a tenth.
+///
+/// Hot, a run-up of more than one changes nothing, and one is made.
+const RUN_UP: u32 = 8;
+
+/// The watchdog opens a gate closed for this long. A call that synchronises needs it to
+/// end at all, so it is short; it must exceed the host time of any honest call, which
+/// nothing in attention brings near 50 ms.
+const LIMIT: Duration = Duration::from_millis(50);
 
 /// Readings for one calibration; the highest and the lowest tenth are dropped.
 const CALIBRATION_READINGS: usize = 50;
@@ -75,10 +147,9 @@ pub struct StreamClock<D: TimedDevice> {
     // Dropped before the device: it writes to the device's word.
     watchdog: Watchdog,
     device: D,
-    settings: ClockSettings,
+    limit: Duration,
     calibration: Calibration,
     ticket: u32,
-    samples: u32,
 }
 
 /// A sample between its beginning and its end. Dropping it opens the gate.
@@ -91,26 +162,22 @@ impl<D: TimedDevice> StreamClock<D> {
     /// A clock that is not calibrated yet: it subtracts nothing.
     ///
     /// # Errors
-    /// A setting out of range, or no thread for the watchdog.
-    pub fn new(device: D, settings: ClockSettings) -> Result<Self> {
+    /// No thread for the watchdog.
+    pub fn new(device: D) -> Result<Self> {
         Ok(Self {
-            watchdog: start_watchdog(&device, &settings)?,
+            watchdog: start_watchdog(&device, LIMIT)?,
             device,
-            settings,
+            limit: LIMIT,
             calibration: Calibration::default(),
             ticket: 0,
-            samples: 0,
         })
     }
 
-    /// Changes how later samples are taken.
-    ///
-    /// # Errors
-    /// As [`StreamClock::new`]; the settings are then as before.
-    pub fn configure(&mut self, settings: ClockSettings) -> Result<()> {
-        self.watchdog = start_watchdog(&self.device, &settings)?;
-        self.settings = settings;
-        Ok(())
+    /// Another limit of the gate.
+    #[cfg(test)]
+    pub(crate) fn limited(&mut self, limit: Duration) {
+        self.watchdog = start_watchdog(&self.device, limit).expect("a thread");
+        self.limit = limit;
     }
 
     /// Up to the call: after this the device is idle, the gate closed, the start event
@@ -119,29 +186,25 @@ impl<D: TimedDevice> StreamClock<D> {
     /// # Errors
     /// The device's; the gate is then open.
     pub fn begin(&mut self, cache: CacheState) -> Result<Begun> {
-        let ahead = cache == CacheState::Cold && self.settings.ahead;
-        if ahead {
+        let cold = cache == CacheState::Cold;
+        if cold {
             // What is still under way, such as a warm-up, must not use up the gate's time.
             self.device.synchronise()?;
-        }
-        if cache == CacheState::Cold {
             self.device.flush()?;
-        }
-        if ahead {
             self.device.record(Mark::Flushed)?;
         } else {
             self.device.synchronise()?;
         }
         self.ticket += 1;
         // The guard comes first: from here every way out opens the gate.
-        let deadline = Instant::now() + self.settings.limit;
+        let deadline = Instant::now() + self.limit;
         let gate = self.watchdog.close(self.ticket, deadline);
         self.device.wait(self.ticket)?;
-        for _ in 0..self.settings.run_up_for(cache) {
+        for _ in 0..if cold { RUN_UP } else { 1 } {
             self.device.null_kernel()?;
         }
         self.device.record(Mark::Start)?;
-        if ahead {
+        if cold {
             self.device.reach(Mark::Flushed)?;
         }
         let host_ns = self.device.host_ns();
@@ -155,7 +218,7 @@ impl<D: TimedDevice> StreamClock<D> {
     /// device is waited for. The gate is open in any case.
     pub fn end(&mut self, begun: Begun) -> Result<Sample> {
         let raw = self.end_raw(begun)?;
-        Ok(self.of_one_call(raw))
+        Ok(self.corrected(raw))
     }
 
     /// As [`StreamClock::end`], where whoever queued the work has also queued the stop event,
@@ -165,14 +228,13 @@ impl<D: TimedDevice> StreamClock<D> {
     /// As [`StreamClock::end`].
     pub fn end_queued(&mut self, begun: Begun, queued_ns: u64) -> Result<Sample> {
         let raw = self.read(begun, queued_ns)?;
-        Ok(self.of_one_call(raw))
+        Ok(self.corrected(raw))
     }
 
-    fn of_one_call(&self, raw: Sample) -> Sample {
-        let calls = f64::from(self.settings.calls_per_sample);
+    /// Without what measuring costs.
+    fn corrected(&self, raw: Sample) -> Sample {
         Sample {
-            device_ns: (raw.device_ns - self.calibration.cost_ns).max(0.0) / calls,
-            host_ns: raw.host_ns / calls,
+            device_ns: (raw.device_ns - self.calibration.cost_ns).max(0.0),
             ..raw
         }
     }
@@ -190,18 +252,15 @@ impl<D: TimedDevice> StreamClock<D> {
         let synchronised = begun.gate.open();
         self.device.synchronise()?;
         let device_ns = self.device.elapsed_ns()?;
-        let every = self.settings.clock_every;
-        let due = every > 0 && self.samples.is_multiple_of(every);
-        self.samples = self.samples.wrapping_add(1);
         Ok(Sample {
             device_ns,
             host_ns: host_ns as f64,
-            clock_mhz: due.then(|| self.device.clock_mhz()).flatten(),
+            clock_mhz: self.device.clock_mhz(),
             synchronised,
         })
     }
 
-    /// One sample of a call, made `calls_per_sample` times.
+    /// One sample of a call.
     ///
     /// # Errors
     /// The device's or the call's. A panic of the call passes through. The gate is open
@@ -209,12 +268,10 @@ impl<D: TimedDevice> StreamClock<D> {
     pub fn sample(
         &mut self,
         cache: CacheState,
-        mut call: impl FnMut(&mut D) -> Result<()>,
+        call: impl FnOnce(&mut D) -> Result<()>,
     ) -> Result<Sample> {
         let begun = self.begin(cache)?;
-        for _ in 0..self.settings.calls_per_sample {
-            call(&mut self.device)?;
-        }
+        call(&mut self.device)?;
         self.end(begun)
     }
 
@@ -253,19 +310,51 @@ impl<D: TimedDevice> StreamClock<D> {
         Ok(middle.iter().sum::<f64>() / middle.len() as f64)
     }
 
+    /// The call as a graph.
+    ///
+    /// # Errors
+    /// [`Error::NotCapturable`] when the call does what a graph cannot hold, such as
+    /// waiting for the device.
+    pub fn capture(&mut self, mut call: impl FnMut(&mut D) -> Result<()>) -> Result<D::Graph> {
+        let device = self.device();
+        device.synchronise()?;
+        device.begin_capture()?;
+        let mut capturing = Capturing {
+            device,
+            ended: false,
+        };
+        let called = call(capturing.device);
+        capturing.ended = true;
+        let graph = capturing.device.end_capture();
+        // The call's own words say best what it did; the capture is merely broken by it.
+        called.map_err(|error| match error {
+            Error::NotCapturable(_) => error,
+            other => Error::NotCapturable(other.to_string()),
+        })?;
+        graph
+    }
+
     /// The device, to queue work on.
     pub fn device(&mut self) -> &mut D {
         &mut self.device
     }
 }
 
-fn start_watchdog(device: &impl TimedDevice, settings: &ClockSettings) -> Result<Watchdog> {
-    if settings.calls_per_sample == 0 {
-        return Err(Error::Argument("calls_per_sample is 0".to_owned()));
+/// Ends the capture when the call panics: a stream left capturing is of no use to anyone.
+struct Capturing<'a, D: TimedDevice> {
+    device: &'a mut D,
+    ended: bool,
+}
+
+impl<D: TimedDevice> Drop for Capturing<'_, D> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.device.end_capture().ok();
+        }
     }
-    if settings.limit < Duration::from_millis(1) {
-        return Err(Error::Argument("a limit below 1 ms".to_owned()));
-    }
-    Watchdog::start(device.word(), settings.limit)
+}
+
+fn start_watchdog(device: &impl TimedDevice, limit: Duration) -> Result<Watchdog> {
+    Watchdog::start(device.word(), limit)
         .map_err(|error| Error::Unavailable(format!("no thread for the watchdog: {error}")))
 }

@@ -3,11 +3,10 @@
 use crate::Error;
 use crate::Result;
 use crate::clock::{Mark, TimedDevice};
-use crate::driver::{self, Context, DevicePointer, Driver, Event, Stream, cu};
+use crate::driver::{self, Context, DevicePointer, Driver, EventHandle, StreamHandle, cu};
 use crate::gate::TicketWord;
 use crate::kernels::Kernels;
 use crate::nvml::{Nvml, NvmlFacts, NvmlState};
-use crate::sample::Capture;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -19,12 +18,12 @@ pub struct Cuda {
     pub(crate) driver: &'static Driver,
     nvml: Option<Nvml>,
     ordinal: c_int,
-    pub(crate) stream: Stream,
+    pub(crate) stream: StreamHandle,
     word: Arc<PinnedWord>,
     word_on_device: DevicePointer,
-    start: Event,
-    stop: Event,
-    flushed: Event,
+    start: EventHandle,
+    stop: EventHandle,
+    flushed: EventHandle,
     flush: DevicePointer,
     flush_words: usize,
     flushes: u32,
@@ -95,7 +94,7 @@ impl Cuda {
     }
 
     /// The event that [`TimedDevice::record`] records.
-    pub(crate) fn event(&self, mark: Mark) -> Event {
+    pub(crate) fn event(&self, mark: Mark) -> EventHandle {
         match mark {
             Mark::Start => self.start,
             Mark::Stop => self.stop,
@@ -208,6 +207,8 @@ fn nvml(driver: &'static Driver, device: c_int) -> Option<Nvml> {
 }
 
 impl TimedDevice for Cuda {
+    type Graph = Graph;
+
     fn word(&self) -> Arc<dyn TicketWord> {
         Arc::clone(&self.word) as Arc<dyn TicketWord>
     }
@@ -281,6 +282,49 @@ impl TimedDevice for Cuda {
             return Ok(false);
         };
         kernels.null(self.stream).map(|()| true)
+    }
+
+    fn begin_capture(&mut self) -> Result<()> {
+        if self.stream.is_null() {
+            return Err(Error::NotCapturable(
+                "the legacy default stream has no capture; open the clock on another stream"
+                    .to_owned(),
+            ));
+        }
+        // Thread-local: other threads of a framework may go on allocating.
+        // SAFETY: the stream is live, see `open`.
+        unsafe {
+            cu!(
+                self.driver,
+                cuStreamBeginCapture(self.stream, driver::CAPTURE_MODE_THREAD_LOCAL)
+            )
+        }
+        .map_err(not_capturable)
+    }
+
+    fn end_capture(&mut self) -> Result<Graph> {
+        let mut graph = ptr::null_mut();
+        let mut exec = ptr::null_mut();
+        // SAFETY: out-pointers as in `open`; the graph is destroyed once, after its use.
+        unsafe {
+            cu!(self.driver, cuStreamEndCapture(self.stream, &raw mut graph))
+                .map_err(not_capturable)?;
+            let made = cu!(
+                self.driver,
+                cuGraphInstantiateWithFlags(&raw mut exec, graph, 0)
+            );
+            (self.driver.cuGraphDestroy)(graph);
+            made?;
+        }
+        Ok(Graph {
+            driver: self.driver,
+            exec,
+        })
+    }
+
+    fn launch(&mut self, graph: &Graph) -> Result<()> {
+        // SAFETY: the graph is instantiated, and the stream live.
+        unsafe { cu!(self.driver, cuGraphLaunch(graph.exec, self.stream)) }
     }
 }
 
@@ -380,52 +424,5 @@ fn not_capturable(error: Error) -> Error {
             code: 900..=908, ..
         } => Error::NotCapturable(error.to_string()),
         other => other,
-    }
-}
-
-impl Capture for Cuda {
-    type Graph = Graph;
-
-    fn begin_capture(&mut self) -> Result<()> {
-        if self.stream.is_null() {
-            return Err(Error::NotCapturable(
-                "the legacy default stream has no capture; open the clock on another stream"
-                    .to_owned(),
-            ));
-        }
-        // Thread-local: other threads of a framework may go on allocating.
-        // SAFETY: the stream is live, see `open`.
-        unsafe {
-            cu!(
-                self.driver,
-                cuStreamBeginCapture(self.stream, driver::CAPTURE_MODE_THREAD_LOCAL)
-            )
-        }
-        .map_err(not_capturable)
-    }
-
-    fn end_capture(&mut self) -> Result<Graph> {
-        let mut graph = ptr::null_mut();
-        let mut exec = ptr::null_mut();
-        // SAFETY: out-pointers as in `open`; the graph is destroyed once, after its use.
-        unsafe {
-            cu!(self.driver, cuStreamEndCapture(self.stream, &raw mut graph))
-                .map_err(not_capturable)?;
-            let made = cu!(
-                self.driver,
-                cuGraphInstantiateWithFlags(&raw mut exec, graph, 0)
-            );
-            (self.driver.cuGraphDestroy)(graph);
-            made?;
-        }
-        Ok(Graph {
-            driver: self.driver,
-            exec,
-        })
-    }
-
-    fn launch(&mut self, graph: &Graph) -> Result<()> {
-        // SAFETY: the graph is instantiated, and the stream live.
-        unsafe { cu!(self.driver, cuGraphLaunch(graph.exec, self.stream)) }
     }
 }

@@ -107,10 +107,10 @@ pub(crate) use functions;
 
 /// Opaque pointers of cuda.h.
 pub type Context = *mut c_void;
-pub type Stream = *mut c_void;
-pub type Event = *mut c_void;
-pub type Module = *mut c_void;
-pub type Function = *mut c_void;
+pub type StreamHandle = *mut c_void;
+pub type EventHandle = *mut c_void;
+pub type ModuleHandle = *mut c_void;
+pub type FunctionHandle = *mut c_void;
 pub type GraphHandle = *mut c_void;
 pub type GraphExec = *mut c_void;
 /// Address in the device's memory.
@@ -143,25 +143,25 @@ functions! {
     cuMemFreeHost [c"cuMemFreeHost"] (*mut c_void);
     cuMemHostGetDevicePointer [c"cuMemHostGetDevicePointer_v2"] (*mut DevicePointer, *mut c_void, c_uint);
     cuMemcpyDtoH [c"cuMemcpyDtoH_v2"] (*mut c_void, DevicePointer, usize);
-    cuMemsetD32Async [c"cuMemsetD32Async"] (DevicePointer, c_uint, usize, Stream);
-    cuStreamWaitValue32 [c"cuStreamWaitValue32_v2", c"cuStreamWaitValue32"] (Stream, DevicePointer, u32, c_uint);
-    cuEventCreate [c"cuEventCreate"] (*mut Event, c_uint);
-    cuEventRecord [c"cuEventRecord"] (Event, Stream);
-    cuEventSynchronize [c"cuEventSynchronize"] (Event);
-    cuEventElapsedTime [c"cuEventElapsedTime"] (*mut f32, Event, Event);
-    cuEventDestroy [c"cuEventDestroy_v2"] (Event);
-    cuModuleLoadData [c"cuModuleLoadData"] (*mut Module, *const c_void);
-    cuModuleGetFunction [c"cuModuleGetFunction"] (*mut Function, Module, *const c_char);
-    cuModuleUnload [c"cuModuleUnload"] (Module);
+    cuMemsetD32Async [c"cuMemsetD32Async"] (DevicePointer, c_uint, usize, StreamHandle);
+    cuStreamWaitValue32 [c"cuStreamWaitValue32_v2", c"cuStreamWaitValue32"] (StreamHandle, DevicePointer, u32, c_uint);
+    cuEventCreate [c"cuEventCreate"] (*mut EventHandle, c_uint);
+    cuEventRecord [c"cuEventRecord"] (EventHandle, StreamHandle);
+    cuEventSynchronize [c"cuEventSynchronize"] (EventHandle);
+    cuEventElapsedTime [c"cuEventElapsedTime"] (*mut f32, EventHandle, EventHandle);
+    cuEventDestroy [c"cuEventDestroy_v2"] (EventHandle);
+    cuModuleLoadData [c"cuModuleLoadData"] (*mut ModuleHandle, *const c_void);
+    cuModuleGetFunction [c"cuModuleGetFunction"] (*mut FunctionHandle, ModuleHandle, *const c_char);
+    cuModuleUnload [c"cuModuleUnload"] (ModuleHandle);
     cuLaunchKernel [c"cuLaunchKernel"] (
-        Function, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream,
+        FunctionHandle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, StreamHandle,
         *mut *mut c_void, *mut *mut c_void,
     );
-    cuStreamBeginCapture [c"cuStreamBeginCapture_v2"] (Stream, c_int);
-    cuStreamEndCapture [c"cuStreamEndCapture"] (Stream, *mut GraphHandle);
+    cuStreamBeginCapture [c"cuStreamBeginCapture_v2"] (StreamHandle, c_int);
+    cuStreamEndCapture [c"cuStreamEndCapture"] (StreamHandle, *mut GraphHandle);
     cuGraphInstantiateWithFlags [c"cuGraphInstantiateWithFlags"] (*mut GraphExec, GraphHandle, u64);
     cuGraphDestroy [c"cuGraphDestroy"] (GraphHandle);
-    cuGraphLaunch [c"cuGraphLaunch"] (GraphExec, Stream);
+    cuGraphLaunch [c"cuGraphLaunch"] (GraphExec, StreamHandle);
     cuGraphExecDestroy [c"cuGraphExecDestroy"] (GraphExec);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::Result;
-use crate::driver::{DevicePointer, Driver, Function, Module, Stream, cu};
+use crate::driver::{DevicePointer, Driver, FunctionHandle, ModuleHandle, StreamHandle, cu};
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
@@ -52,10 +52,10 @@ const TIMER_VALUES: usize = 1024;
 /// The kernels, loaded.
 pub struct Kernels {
     driver: &'static Driver,
-    module: Module,
-    null: Function,
-    spin: Function,
-    timer: Function,
+    module: ModuleHandle,
+    null: FunctionHandle,
+    spin: FunctionHandle,
+    timer: FunctionHandle,
 }
 
 impl Kernels {
@@ -92,18 +92,18 @@ impl Kernels {
     }
 
     /// Queues the kernel that does nothing.
-    pub fn null(&self, stream: Stream) -> Result<()> {
+    pub fn null(&self, stream: StreamHandle) -> Result<()> {
         self.launch(self.null, stream, &mut [])
     }
 
     /// Queues the kernel that waits.
-    pub fn spin(&self, stream: Stream, mut ns: u64) -> Result<()> {
+    pub fn spin(&self, stream: StreamHandle, mut ns: u64) -> Result<()> {
         self.launch(self.spin, stream, &mut [(&raw mut ns).cast()])
     }
 
     /// Smallest step of `%globaltimer` in nanoseconds, by noting values of it. Waits for
     /// the device.
-    pub fn timer_step_ns(&self, stream: Stream) -> Result<u64> {
+    pub fn timer_step_ns(&self, stream: StreamHandle) -> Result<u64> {
         let mut values = [0u64; TIMER_VALUES];
         let bytes = size_of_val(&values);
         let mut at: DevicePointer = 0;
@@ -132,8 +132,8 @@ impl Kernels {
 
     fn launch(
         &self,
-        function: Function,
-        stream: Stream,
+        function: FunctionHandle,
+        stream: StreamHandle,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
         // SAFETY: the kernels take exactly these arguments, which the driver copies

@@ -19,16 +19,14 @@ pub mod error;
 pub mod gate;
 mod kernels;
 mod nvml;
-pub mod sample;
 #[cfg(test)]
 mod tests;
 pub mod xla;
 
-pub use clock::{Begun, Mark, StreamClock, TimedDevice};
+pub use clock::{Begun, CacheState, Calibration, Mark, Sample, StreamClock, TimedDevice};
 pub use cuda::{Cuda, Graph};
 pub use error::{Error, Result};
 pub use nvml::{NvmlFacts, NvmlState};
-pub use sample::{CacheState, Calibration, Capture, ClockSettings, Sample};
 
 /// Version of the clock's method: two readings compare only under the same one.
 pub const VERSION: &str = "0.2";

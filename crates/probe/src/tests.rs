@@ -2,8 +2,7 @@
 
 use crate::Error;
 use crate::Result;
-use crate::clock::{Mark, StreamClock, TimedDevice};
-use crate::sample::{CacheState, Capture as _, ClockSettings, EMPTY_KERNEL_NS, Sample};
+use crate::clock::{CacheState, EMPTY_KERNEL_NS, Mark, Sample, StreamClock, TimedDevice};
 use mock::{HOT_SHARE, ISSUE_NS, LAUNCH_NS, Mock, MockCall, PAIR_NS, failure};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -13,31 +12,15 @@ const KERNEL_NS: u64 = 20_000;
 /// No honest call of the simulation may meet the watchdog on a slow machine.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-fn clock_with(settings: ClockSettings) -> StreamClock<Mock> {
-    let mut clock = StreamClock::new(
-        Mock::new(),
-        ClockSettings {
-            limit: NEVER,
-            ..settings
-        },
-    )
-    .unwrap();
+/// For calls that meet it on purpose.
+const SOON: Duration = Duration::from_millis(2);
+
+fn clock() -> StreamClock<Mock> {
+    let mut clock = StreamClock::new(Mock::new()).unwrap();
+    clock.limited(NEVER);
     clock.calibrate().unwrap();
     clock.device().take_trace();
     clock
-}
-
-/// For calls that meet it on purpose.
-const SOON: ClockSettings = ClockSettings {
-    calls_per_sample: 1,
-    clock_every: 1,
-    run_up: 1,
-    ahead: false,
-    limit: Duration::from_millis(2),
-};
-
-fn clock() -> StreamClock<Mock> {
-    clock_with(ClockSettings::default())
 }
 
 fn kernel(device: &mut Mock) -> Result<()> {
@@ -94,7 +77,7 @@ fn the_reading_is_the_kernels_own_time() {
 
 #[test]
 fn calibration_reads_the_pair_and_the_null_kernel() {
-    let mut clock = StreamClock::new(Mock::new(), ClockSettings::default()).unwrap();
+    let mut clock = StreamClock::new(Mock::new()).unwrap();
     let found = clock.calibrate().unwrap();
     assert_eq!(found.pair_ns, PAIR_NS as f64);
     let launched = LAUNCH_NS as f64 + EMPTY_KERNEL_NS;
@@ -109,7 +92,7 @@ fn calibration_reads_the_pair_and_the_null_kernel() {
 #[test]
 fn a_call_that_synchronises_is_let_through_and_says_so() {
     let mut clock = clock();
-    clock.configure(SOON).unwrap();
+    clock.limited(SOON);
     let sample = clock
         .sample(CacheState::Cold, |device| {
             kernel(device)?;
@@ -123,12 +106,7 @@ fn a_call_that_synchronises_is_let_through_and_says_so() {
     );
     assert!(clock.device().gate_is_open());
     // The next sample is an honest one again.
-    clock
-        .configure(ClockSettings {
-            limit: NEVER,
-            ..ClockSettings::default()
-        })
-        .unwrap();
+    clock.limited(NEVER);
     let sample = clock.sample(CacheState::Cold, kernel).unwrap();
     assert!(!sample.synchronised);
     assert_eq!(sample.device_ns, KERNEL_NS as f64);
@@ -145,16 +123,11 @@ fn a_failure_at_any_step_surfaces_and_leaves_the_gate_open() {
         MockCall::Kernel,
         MockCall::Record(Mark::Stop),
         MockCall::Elapsed,
-    ];
-    let ahead = [
         MockCall::Record(Mark::Flushed),
         MockCall::Reach(Mark::Flushed),
     ];
-    for step in steps.into_iter().chain(ahead) {
-        let mut clock = clock_with(ClockSettings {
-            ahead: ahead.contains(&step),
-            ..ClockSettings::default()
-        });
+    for step in steps {
+        let mut clock = clock();
         clock.device().fails = Some(step);
         let failed = clock.sample(CacheState::Cold, kernel);
         assert_eq!(failed, Err(failure()), "{step:?}");
@@ -181,7 +154,7 @@ fn a_panic_in_the_call_opens_the_gate() {
 #[test]
 fn a_guard_that_outlives_its_sample_harms_no_later_one() {
     let mut clock = clock();
-    clock.configure(SOON).unwrap();
+    clock.limited(SOON);
     let mut late = Some(clock.begin(CacheState::Hot).unwrap());
     let sample = clock
         .sample(CacheState::Hot, |device| {

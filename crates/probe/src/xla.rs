@@ -33,7 +33,7 @@ use crate::Error;
 use crate::Result;
 use crate::capi::{Probe, cache, flags, missing, put, with_probe};
 use crate::clock::{Mark, TimedDevice};
-use crate::driver::{Event, Stream, cu};
+use crate::driver::{EventHandle, StreamHandle, cu};
 use crate::error::entry;
 use ffi::{CallFrame, ErrorHandle};
 use std::ffi::{c_int, c_void};
@@ -50,8 +50,8 @@ static MARKS: Marks = Marks::new();
 
 /// An event and its stream, on their way to the thread that queues.
 struct StopEvent {
-    event: Event,
-    stream: Stream,
+    event: EventHandle,
+    stream: StreamHandle,
 }
 
 // SAFETY: the driver's handles may be used from any thread of the process.

@@ -40,9 +40,35 @@ impl Rotation {
     }
 }
 
+/// Takes the samples that a request asks for. Each is given its set of inputs, where they do
+/// not stay, and whether it is the last that was known to be; it gives what it took of the budget.
+///
+/// # Errors
+/// That of a sample, after which no other is taken.
+pub fn each<E>(
+    request: &Measure,
+    rotation: &mut Option<Rotation>,
+    mut sample: impl FnMut(Option<u32>, bool) -> Result<Duration, E>,
+) -> Result<(), E> {
+    let (mut taken, mut spent) = (0, Duration::ZERO);
+    loop {
+        let next = next(request, taken, spent, rotation.is_some());
+        if next == NextSample::Enough {
+            return Ok(());
+        }
+        let last = next == NextSample::Last;
+        let set = rotation.as_mut().map(|rotation| rotation.next(last));
+        spent += sample(set, last)?;
+        taken += 1;
+        if last {
+            return Ok(());
+        }
+    }
+}
+
 /// What is to become of a request for samples before the next one is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextSample {
+enum NextSample {
     /// One, and more after it.
     Sample,
     /// One, and no more.
@@ -54,7 +80,7 @@ pub enum NextSample {
 /// Whether another sample is to be taken after so many in so much time, which is without
 /// that for changing inputs. With `known`, the last one has to be known beforehand: it is one
 /// behind which the budget would not leave time for another.
-pub fn next(request: &Measure, taken: u32, spent: Duration, known: bool) -> NextSample {
+fn next(request: &Measure, taken: u32, spent: Duration, known: bool) -> NextSample {
     let most = request.samples.max(request.min_samples);
     let budget = Duration::from_millis(request.budget_ms);
     let late = |spent: Duration, taken: u32| taken >= request.min_samples && spent >= budget;
@@ -94,18 +120,15 @@ mod tests {
 
     /// Samples that a request comes to where each takes so many milliseconds.
     fn taken(request: &Measure, each_ms: u64, known: bool) -> (u32, bool) {
-        let (mut taken, mut spent) = (0, Duration::ZERO);
-        loop {
-            let next = next(request, taken, spent, known);
-            if next == NextSample::Enough {
-                return (taken, false);
-            }
-            taken += 1;
-            spent += Duration::from_millis(each_ms);
-            if next == NextSample::Last {
-                return (taken, true);
-            }
-        }
+        let (mut taken, mut known_last) = (0, false);
+        let mut rotation = known.then_some(Rotation { taken: 0 });
+        let sample = |set: Option<u32>, last| {
+            assert_eq!(set, known.then(|| if last { LAST } else { taken + 2 }));
+            (taken, known_last) = (taken + 1, last);
+            Ok::<Duration, ()>(Duration::from_millis(each_ms))
+        };
+        each(request, &mut rotation, sample).unwrap();
+        (taken, known_last)
     }
 
     #[test]

@@ -96,12 +96,6 @@ class Probe(ProbeLibrary):
         self.library.regatta_probe_close(self._handle)
         self._handle = ctypes.c_void_p()
 
-    def read_clock_every(self, samples: int) -> None:
-        """How often the SM clock is read, 0 for never; all else is `Settings`
-        of the probe, sample.rs: one call a sample, a run-up of 8 queued ahead, a limit of 50 ms."""
-        settings = (ctypes.c_uint32(1), ctypes.c_uint32(samples), ctypes.c_uint32(8))
-        self.ask("configure", self._handle, *settings, ctypes.c_int(1), ctypes.c_double(50))
-
     def calibrate(self) -> Calibration:
         """Measures anew what measuring costs; opening has done it once."""
         figures = [ctypes.c_double() for _ in range(3)]

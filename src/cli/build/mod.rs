@@ -20,7 +20,7 @@ use super::{Ended, Stop, note, print, print_json, progress};
 use regatta_core::record::built::Built;
 use regatta_cuda::kernels::arch::{self, Arch};
 use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
-use regatta_cuda::kernels::ledger::{Built as Compiled, Ledger, LedgerComparison};
+use regatta_cuda::kernels::ledger::{BuiltFiles, Ledger, LedgerComparison};
 use regatta_cuda::kernels::source::{FILES, KernelSource};
 use regatta_report::document::{Block, Document};
 
@@ -260,7 +260,7 @@ fn compiles(outcomes: &[FileOutcome]) -> bool {
     images.any(|image| !image.cached)
 }
 
-fn compiled(outcomes: &[FileOutcome]) -> Compiled {
+fn compiled(outcomes: &[FileOutcome]) -> BuiltFiles {
     let done = outcomes.iter().filter(|outcome| outcome.image.is_ok());
     done.map(|outcome| (outcome.file.clone(), outcome.arch))
         .collect()

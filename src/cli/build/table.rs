@@ -183,8 +183,8 @@ fn lines<T: ToString>(list: &[T]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use regatta_cuda::kernels::compile::Resources;
     use regatta_cuda::kernels::ledger::Ledger;
-    use regatta_cuda::kernels::resources::Resources;
     use regatta_report::text::width;
 
     fn taken(name: &str, registers: u32, spilled: u32) -> Resources {

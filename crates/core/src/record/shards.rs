@@ -38,7 +38,7 @@ pub fn within(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// A shard that was read.
-struct Part {
+struct ShardPart {
     path: PathBuf,
     place: Place,
     whole: String,
@@ -46,7 +46,7 @@ struct Part {
     side: Side,
 }
 
-impl Part {
+impl ShardPart {
     fn named(&self) -> String {
         format!("shard {} ({})", self.place, self.path.display())
     }
@@ -64,7 +64,7 @@ pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
     for path in files {
         let (run, side) = Side::read(path, label)?;
         match run.header.shard.clone() {
-            Some(Shard { place, whole }) => parts.push(Part {
+            Some(Shard { place, whole }) => parts.push(ShardPart {
                 path: path.clone(),
                 place,
                 whole,
@@ -119,7 +119,7 @@ pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
 }
 
 /// Why a shard is not of the same run as another.
-fn foreign(part: &Part, first: &Part) -> Vec<String> {
+fn foreign(part: &ShardPart, first: &ShardPart) -> Vec<String> {
     let mut found = differences(&first.run.header, &part.run.header);
     if part.place.of != first.place.of {
         found.push("it is one of another number of shards".to_owned());
@@ -145,7 +145,7 @@ fn unsharded(argv: &[String]) -> Vec<String> {
 }
 
 /// The header of the run that shards make.
-fn header(parts: &[Part], plan: Vec<CaseId>) -> RunHeader {
+fn header(parts: &[ShardPart], plan: Vec<CaseId>) -> RunHeader {
     let first = &parts[0].run.header;
     let starts = parts.iter().map(|part| part.run.header.started);
     let hosts = parts.iter().map(|part| {
@@ -162,7 +162,7 @@ fn header(parts: &[Part], plan: Vec<CaseId>) -> RunHeader {
     }
 }
 
-fn together(parts: Vec<Part>, header: RunHeader, label: &str) -> (Run, Side) {
+fn together(parts: Vec<ShardPart>, header: RunHeader, label: &str) -> (Run, Side) {
     let mut side = Side {
         label: label.to_owned(),
         header: header.clone(),

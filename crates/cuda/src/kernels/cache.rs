@@ -23,22 +23,22 @@ const KEPT: usize = 8;
 
 /// Where an image lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct CacheKey {
     /// What the image is of, for people, and for finding its older versions.
     label: String,
     hash: u128,
 }
 
-impl Key {
+impl CacheKey {
     /// The key of what follows from these texts.
-    pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> Key {
+    pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> CacheKey {
         let mut hash = Fnv::default();
         for text in std::iter::once(FORMAT).chain(texts) {
             // Lengths keep "ab","c" and "a","bc" apart.
             hash.add(&text.len().to_le_bytes());
             hash.add(text.as_bytes());
         }
-        Key {
+        CacheKey {
             label: label.to_owned(),
             hash: hash.0,
         }
@@ -55,7 +55,7 @@ impl Key {
 }
 
 /// The image of a key, or nothing when it is absent or damaged.
-pub fn load(folder: &Path, key: &Key) -> Option<Image> {
+pub fn load(folder: &Path, key: &CacheKey) -> Option<Image> {
     let bytes = input::bytes(&key.path(folder), input::IMAGE).ok()?;
     let (body, sum) = bytes.split_last_chunk::<4>()?;
     if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
@@ -73,7 +73,7 @@ pub fn load(folder: &Path, key: &Key) -> Option<Image> {
 ///
 /// # Errors
 /// When the folder cannot be written.
-pub fn store(folder: &Path, key: &Key, image: &Image) -> io::Result<()> {
+pub fn store(folder: &Path, key: &CacheKey, image: &Image) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut bytes = serde_json::to_vec(image)?;
     bytes.push(b'\n');
@@ -85,7 +85,7 @@ pub fn store(folder: &Path, key: &Key, image: &Image) -> io::Result<()> {
 }
 
 /// Removes all but the newest images of a key's label. What cannot be removed stays.
-fn forget_oldest(folder: &Path, key: &Key) {
+fn forget_oldest(folder: &Path, key: &CacheKey) {
     let prefix = key.prefix();
     // The hash is all that may follow: `flash_mma-` is no prefix of flash_mma_backward's.
     let length = prefix.len() + 32 + ".image".len();
@@ -128,7 +128,7 @@ impl Fnv {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resources::Resources;
+    use super::super::compile::Resources;
     use super::*;
 
     fn image(cubin: &[u8]) -> Image {
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn images_read_back_and_damage_is_absence() {
         let folder = tempfile::tempdir().unwrap();
-        let key = Key::new("naive-sm_80-nvcc", ["a", "b"]);
+        let key = CacheKey::new("naive-sm_80-nvcc", ["a", "b"]);
         assert!(load(folder.path(), &key).is_none());
         let cubin: Vec<u8> = (0..=255).collect();
         store(folder.path(), &key, &image(&cubin)).unwrap();
@@ -178,10 +178,10 @@ mod tests {
     #[test]
     fn only_the_last_versions_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let neighbour = Key::new("naive_more-sm_80-nvcc", ["1"]);
+        let neighbour = CacheKey::new("naive_more-sm_80-nvcc", ["1"]);
         store(folder.path(), &neighbour, &image(b"x")).unwrap();
-        let keys: Vec<Key> = (0..KEPT + 3)
-            .map(|version| Key::new("naive-sm_80-nvcc", [version.to_string().as_str()]))
+        let keys: Vec<CacheKey> = (0..KEPT + 3)
+            .map(|version| CacheKey::new("naive-sm_80-nvcc", [version.to_string().as_str()]))
             .collect();
         for (age, key) in keys.iter().enumerate() {
             store(folder.path(), key, &image(b"x")).unwrap();

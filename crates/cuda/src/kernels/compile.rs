@@ -1,5 +1,6 @@
 //! A kernel file becomes code for a device, through the cache.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
 
@@ -7,11 +8,10 @@ use regatta_worker::words;
 use serde::{Deserialize, Serialize};
 
 use super::arch::Arch;
-use super::cache::{self, Key};
-use super::resources::Resources;
+use super::cache::{self, CacheKey};
 use super::source::{FILES, KernelSource};
 use super::toolkit::{self, Toolkit};
-use super::{nvcc, nvrtc, resources};
+use super::{nvcc, nvrtc};
 
 /// Code for a kernel file of the binary, by its name without the ending. Compiled when the
 /// cache has none; otherwise no compiler is opened or started.
@@ -64,16 +64,16 @@ pub fn image(
     let image = Image {
         cubin: compiled.cubin,
         compiler: compiled.compiler,
-        resources: resources::parse(&compiled.log),
+        resources: parse(&compiled.log),
         cached: false,
         seconds: started.elapsed().as_secs_f64(),
-        warnings: resources::warnings(&compiled.log),
+        warnings: warnings(&compiled.log),
     };
     cache::store(&folder, &key, &image)?;
     Ok(image)
 }
 
-fn key(source: &KernelSource, arch: Arch, compiler: Compiler, toolkit: &Toolkit) -> Key {
+fn key(source: &KernelSource, arch: Arch, compiler: Compiler, toolkit: &Toolkit) -> CacheKey {
     let options = match compiler {
         Compiler::Nvrtc => nvrtc::OPTIONS.join(" "),
         Compiler::Nvcc => nvcc::OPTIONS.join(" "),
@@ -84,7 +84,7 @@ fn key(source: &KernelSource, arch: Arch, compiler: Compiler, toolkit: &Toolkit)
     let headers = source.headers.iter();
     let headers = headers.flat_map(|(name, text)| [name.as_str(), text.as_ref()]);
     let asked = source.options.iter().map(String::as_str);
-    Key::new(&label, own.into_iter().chain(headers).chain(asked))
+    CacheKey::new(&label, own.into_iter().chain(headers).chain(asked))
 }
 
 /// What compiles. Their code differs in a few instructions: numbers of one are never held
@@ -162,9 +162,167 @@ pub enum BuildError {
 
 words!(Compiler, "compiler", Nvrtc = "nvrtc", Nvcc = "nvcc");
 
+/// What one entry point takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// The entry point.
+    pub name: String,
+    /// Registers a thread.
+    pub registers: u32,
+    /// Bytes a thread writes to local memory for want of registers, its callees' included.
+    pub spill_stores: u32,
+    /// Bytes a thread reads back, its callees' included.
+    pub spill_loads: u32,
+    /// Bytes of stack a thread, the deepest calls included.
+    pub stack_bytes: u32,
+    /// Static shared memory of a block in bytes.
+    pub static_shared_bytes: u32,
+    /// Named barriers of a block.
+    pub barriers: u32,
+}
+
+/// Reads the output of `ptxas -v`, as nvcc and NVRTC print it, sorted by name.
+///
+/// ```text
+/// ptxas info    : Compiling entry function 'k' for 'sm_90a'
+/// ptxas info    : Function properties for k
+///     160 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+/// ptxas info    : Used 64 registers, used 1 barriers, 160 bytes cumulative stack size, 256 bytes smem
+/// ptxas info    : Function properties for _Z1fPfi
+///     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+/// ```
+///
+/// What stands after an entry point's own lines belongs to the functions it calls.
+pub fn parse(log: &str) -> Vec<Resources> {
+    let mut found: BTreeMap<String, Resources> = BTreeMap::new();
+    let mut entry: Option<String> = None;
+    let mut own = false;
+    for line in log.lines() {
+        if let Some(name) = after(line, "Compiling entry function '") {
+            let name = name.split('\'').next().unwrap_or_default().to_owned();
+            found.entry(name.clone()).or_default().name = name.clone();
+            entry = Some(name);
+            continue;
+        }
+        let Some(resources) = entry.as_ref().and_then(|name| found.get_mut(name)) else {
+            continue;
+        };
+        if let Some(function) = after(line, "Function properties for ") {
+            own = function.trim() == resources.name;
+        } else if line.contains("bytes stack frame") {
+            resources.spill_stores += before(line, " bytes spill stores");
+            resources.spill_loads += before(line, " bytes spill loads");
+            if own {
+                resources.stack_bytes = before(line, " bytes stack frame");
+            }
+        } else if line.contains(" registers") && line.contains("Used ") {
+            resources.registers = before(line, " registers");
+            resources.barriers = before(line, " barriers");
+            resources.static_shared_bytes = before(line, " bytes smem");
+            let deepest = before(line, " bytes cumulative stack size");
+            resources.stack_bytes = resources.stack_bytes.max(deepest);
+        }
+    }
+    found.into_values().collect()
+}
+
+/// What a compiler warned of, a line each: diagnostics of the front end, warnings of the
+/// assembler, and its performance advisories (`(C7510) Potential Performance Loss: ...`),
+/// which it calls information.
+pub fn warnings(log: &str) -> Vec<String> {
+    let warns = |line: &&str| {
+        let assembler = line.starts_with("ptxas");
+        line.contains("): warning ")
+            || line.contains("warning:")
+            || (assembler && (line.contains("warning") || line.contains(": (C")))
+    };
+    let mut found: Vec<String> = log.lines().filter(warns).map(str::to_owned).collect();
+    found.dedup();
+    found
+}
+
+fn after<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
+    line.split_once(mark).map(|(_, rest)| rest)
+}
+
+/// The number before a mark; 0 where the line has no such part.
+fn before(line: &str, mark: &str) -> u32 {
+    let Some((front, _)) = line.split_once(mark) else {
+        return 0;
+    };
+    let digits = front.rsplit(|c: char| !c.is_ascii_digit()).next();
+    digits.unwrap_or_default().parse().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// nvcc 13.0.88 on two entry points that call a function which is not inlined, with
+    /// its own spills written in.
+    const NVCC: &str = "\
+no.cu(3): warning #177-D: variable \"unused\" was declared but never referenced
+  extern \"C\" __attribute__((global)) void k2(float*p,int n){ int unused; p[0]=f(p+1,n);}
+                                                                 ^
+
+Remark: The warnings can be suppressed with \"-diag-suppress <warning-number>\"
+
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'k2' for 'sm_90a'
+ptxas info    : Function properties for k2
+    0 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 47 registers, used 0 barriers, 160 bytes cumulative stack size
+ptxas info    : Compile time = 22.936 ms
+ptxas info    : Function properties for _Z1fPfi
+    160 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads
+ptxas info    : Compiling entry function 'k' for 'sm_90a'
+ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized
+ptxas info    : Function properties for k
+    24 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 64 registers, used 1 barriers, 256 bytes smem, 364 bytes cmem[0]
+ptxas info    : Compile time = 22.355 ms
+";
+
+    /// NVRTC 13.0 begins some of the lines with the assembler's name.
+    const NVRTC: &str = "\
+ptxas info    : 12 bytes gmem
+ptxas info    : Compiling entry function 'naive_softmax_bf16' for 'sm_90a'
+ptxas info    : Function properties for naive_softmax_bf16
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 31 registers, used 1 barriers, 16 bytes smem
+ptxas info    : Compile time = 12.766 ms
+";
+
+    #[test]
+    fn nvcc_is_read() {
+        let found = parse(NVCC);
+        let k = Resources {
+            name: "k".to_owned(),
+            registers: 64,
+            stack_bytes: 24,
+            static_shared_bytes: 256,
+            barriers: 1,
+            ..Resources::default()
+        };
+        let k2 = Resources {
+            name: "k2".to_owned(),
+            registers: 47,
+            spill_stores: 24,
+            spill_loads: 36,
+            stack_bytes: 160,
+            ..Resources::default()
+        };
+        assert_eq!(found, [k, k2]);
+    }
+
+    #[test]
+    fn nvrtc_is_read() {
+        let found = parse(NVRTC);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].registers, found[0].barriers), (31, 1));
+        assert_eq!(found[0].static_shared_bytes, 16);
+        assert!(parse("ptxas info    : 0 bytes gmem\n").is_empty());
+    }
 
     /// The compilers under `REGATTA_TEST_CUDA`, as CI has them.
     fn installed() -> Vec<(Compiler, Toolkit)> {
@@ -195,7 +353,7 @@ mod tests {
             let compiled = run(compiler, &toolkit, &source).unwrap();
             assert!(compiled.cubin.starts_with(b"\x7fELF"), "{compiler}");
             assert!(compiled.compiler.starts_with(&format!("{compiler} 1")));
-            let found = resources::parse(&compiled.log);
+            let found = parse(&compiled.log);
             let mut names: Vec<&str> = found.iter().map(|r| r.name.as_str()).collect();
             let entries = super::super::contract::entries("naive");
             let mut stated: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();

@@ -12,9 +12,9 @@ use regatta_core::record::{RecordError, SCHEMA_VERSION, write_atomically};
 use serde::{Deserialize, Serialize};
 
 use super::arch::Arch;
+use super::compile::Resources;
 use super::contract;
 use super::occupancy::{self, Demand};
-use super::resources::Resources;
 
 /// One entry point on one architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ enum LedgerLine {
 }
 
 /// A kernel file with an architecture it was compiled for.
-pub type Built = BTreeSet<(String, Arch)>;
+pub type BuiltFiles = BTreeSet<(String, Arch)>;
 
 /// One figure of one entry point that is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -254,7 +254,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Why the two cannot be compared: another compiler, or nothing in common.
-    pub fn compare(&self, head: &Ledger, built: &Built) -> Result<LedgerComparison, String> {
+    pub fn compare(&self, head: &Ledger, built: &BuiltFiles) -> Result<LedgerComparison, String> {
         if self.compiler != head.compiler {
             return Err(format!(
                 "the ledger is of {}, this build of {}: two compilers' figures differ for \
@@ -365,8 +365,8 @@ mod tests {
 
     const ENTRY: &str = "flash_mma_forward_bf16_d128";
 
-    fn built() -> Built {
-        Built::from([("flash_mma".to_owned(), Arch::SM_90A)])
+    fn built() -> BuiltFiles {
+        BuiltFiles::from([("flash_mma".to_owned(), Arch::SM_90A)])
     }
 
     fn compare(before: Vec<LedgerRow>, after: Vec<LedgerRow>) -> LedgerComparison {

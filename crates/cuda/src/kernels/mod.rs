@@ -9,6 +9,5 @@ pub mod ledger;
 mod nvcc;
 mod nvrtc;
 pub mod occupancy;
-pub mod resources;
 pub mod source;
 pub mod toolkit;

@@ -17,7 +17,7 @@ use super::compile::{BuildError, Compiled};
 use super::source::KernelSource;
 use super::toolkit::Toolkit;
 
-type Program = *mut c_void;
+type ProgramHandle = *mut c_void;
 type Text = *const c_char;
 
 const COMPILATION: c_int = 6;
@@ -30,14 +30,20 @@ const BUILTIN_OPERATION_FAILURE: c_int = 7;
 struct Nvrtc {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int,
     error_string: unsafe extern "C" fn(c_int) -> Text,
-    create:
-        unsafe extern "C" fn(*mut Program, Text, Text, c_int, *const Text, *const Text) -> c_int,
-    destroy: unsafe extern "C" fn(*mut Program) -> c_int,
-    compile: unsafe extern "C" fn(Program, c_int, *const Text) -> c_int,
-    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
-    cubin: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
-    log_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
-    log: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    create: unsafe extern "C" fn(
+        *mut ProgramHandle,
+        Text,
+        Text,
+        c_int,
+        *const Text,
+        *const Text,
+    ) -> c_int,
+    destroy: unsafe extern "C" fn(*mut ProgramHandle) -> c_int,
+    compile: unsafe extern "C" fn(ProgramHandle, c_int, *const Text) -> c_int,
+    cubin_size: unsafe extern "C" fn(ProgramHandle, *mut usize) -> c_int,
+    cubin: unsafe extern "C" fn(ProgramHandle, *mut c_char) -> c_int,
+    log_size: unsafe extern "C" fn(ProgramHandle, *mut usize) -> c_int,
+    log: unsafe extern "C" fn(ProgramHandle, *mut c_char) -> c_int,
 }
 
 /// Options of every compilation, beside architecture and folders of headers.
@@ -162,7 +168,7 @@ impl Nvrtc {
         }
         let options = strings(options.iter().map(String::as_bytes)).map_err(nul)?;
 
-        let mut handle: Program = ptr::null_mut();
+        let mut handle: ProgramHandle = ptr::null_mut();
         // SAFETY: every text ends with a zero byte and lives until the program is
         // destroyed; the two lists are of the length that is given.
         let status = unsafe {
@@ -230,7 +236,7 @@ impl Nvrtc {
 /// A program, destroyed when dropped.
 struct Owned<'a> {
     nvrtc: &'a Nvrtc,
-    handle: Program,
+    handle: ProgramHandle,
 }
 
 impl Owned<'_> {
@@ -249,8 +255,8 @@ impl Owned<'_> {
     /// What one function gives the size of and another writes.
     fn bytes(
         &self,
-        size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
-        write: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+        size: unsafe extern "C" fn(ProgramHandle, *mut usize) -> c_int,
+        write: unsafe extern "C" fn(ProgramHandle, *mut c_char) -> c_int,
     ) -> Result<Vec<u8>, c_int> {
         let mut length = 0;
         // SAFETY: the program is alive; the length is written before it returns.

@@ -11,7 +11,7 @@ mod tests;
 
 use std::path::Path;
 
-use super::plan::{Arguments, Asked, Code, Offer, Plan, PlannedLaunch};
+use super::plan::{Arguments, Code, Offer, Plan, PlanRequest, PlannedLaunch};
 use crate::argument::DeviceProblem;
 use crate::kernels::contract::BlockShape;
 use crate::kernels::source::KernelSource;
@@ -92,7 +92,7 @@ impl Offer for OwnKernels {
 
     /// A case that `requires` leaves out is unsupported. A formula without a value, or with one
     /// that no launch has, is a mistake in the contract: as unsupported it would pass a gate.
-    fn launches(&self, name: &str, asked: &Asked) -> Result<Plan, Refusal> {
+    fn launches(&self, name: &str, asked: &PlanRequest) -> Result<Plan, Refusal> {
         let variant = self.contract.variants.get(name);
         let variant =
             variant.ok_or_else(|| format!("there is no variant `{}/{name}`", self.name))?;

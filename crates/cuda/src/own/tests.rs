@@ -45,7 +45,7 @@ fn own() -> OwnKernels {
 /// A refusal's kind is in its words: those of an unsupported case begin with it.
 fn plan_with(problem: &str, params: &Params) -> Result<Plan, String> {
     let problem: Problem = problem.parse().unwrap();
-    let asked = Asked {
+    let asked = PlanRequest {
         problem: &problem,
         params,
         limits: H200,
@@ -115,7 +115,7 @@ fn grids_are_held_to_what_a_device_takes() {
         own.contract = contract::parse(&CONTRACT.replacen(from, to, 1)).unwrap();
         let problem: Problem = "s8,d8".parse().unwrap();
         let params = Params::default();
-        let asked = Asked {
+        let asked = PlanRequest {
             problem: &problem,
             params: &params,
             limits: H200,

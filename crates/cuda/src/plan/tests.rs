@@ -11,7 +11,7 @@ const H200: Limits = Limits {
 
 fn plan_on(variant: &str, problem: &str, params: &Params, limits: Limits) -> Result<Plan, String> {
     let problem: Problem = problem.parse().unwrap();
-    let asked = Asked {
+    let asked = PlanRequest {
         problem: &problem,
         params,
         limits,

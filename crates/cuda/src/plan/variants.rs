@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use regatta_worker::attention::{Dtype, ParamValue, Problem};
 
-use super::steps::{
-    Arguments, Asked, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, PlannedLaunch, TILE_KEYS, exact,
-    holding, number, query_gradient_bytes, step,
+use super::{
+    Arguments, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, PlanRequest, PlannedLaunch, TILE_KEYS,
+    exact, holding, number, query_gradient_bytes, step,
 };
 use crate::kernels::contract::{Kernel, Naive, Tile, contracts};
 
-pub fn mma(asked: &Asked) -> Result<Plan, String> {
+pub fn mma(asked: &PlanRequest) -> Result<Plan, String> {
     let p = asked.problem;
     let forward = &contracts().flash_mma.forward;
     let tile = holding(p, forward, 8)?;
@@ -43,7 +43,7 @@ pub fn mma(asked: &Asked) -> Result<Plan, String> {
 /// Grid y and z.
 const NAIVE_LONGEST: u32 = 1 << 16;
 
-pub fn naive(asked: &Asked) -> Result<Plan, String> {
+pub fn naive(asked: &PlanRequest) -> Result<Plan, String> {
     let p = asked.problem;
     for (axis, length) in [("seq_q", p.seq_q), ("seq_k", p.seq_k)] {
         if length >= NAIVE_LONGEST {
@@ -111,7 +111,7 @@ fn launch(p: &Problem, kernel: &Kernel, grid: [u32; 3]) -> PlannedLaunch {
     step(p, kernel, kernel.tile(), grid)
 }
 
-pub fn simt(asked: &Asked) -> Result<Plan, String> {
+pub fn simt(asked: &PlanRequest) -> Result<Plan, String> {
     let p = asked.problem;
     let kernels = &contracts().flash_simt;
     let mut plan = Plan {
@@ -130,7 +130,7 @@ pub fn simt(asked: &Asked) -> Result<Plan, String> {
     Ok(plan)
 }
 
-pub fn split_key(asked: &Asked) -> Result<Plan, String> {
+pub fn split_key(asked: &PlanRequest) -> Result<Plan, String> {
     let p = asked.problem;
     let kernels = &contracts().split_key;
     let tile = holding(p, &kernels.backward, 4)?;
@@ -180,7 +180,7 @@ fn simt_prepare(p: &Problem, kernel: &Kernel) -> PlannedLaunch {
 
 const MOST_SPLITS: u32 = 65_535;
 
-pub fn split_kv(asked: &Asked) -> Result<Plan, String> {
+pub fn split_kv(asked: &PlanRequest) -> Result<Plan, String> {
     let p = asked.problem;
     let kernels = &contracts().split_kv;
     let part = match p.dtype {
@@ -251,7 +251,7 @@ fn blocks_per_sm(limits: Limits, tile: &Tile) -> u32 {
 
 const WGMMA: &str = "flash-wgmma";
 
-pub fn wgmma(asked: &Asked) -> Result<Plan, String> {
+pub fn wgmma(asked: &PlanRequest) -> Result<Plan, String> {
     let p = asked.problem;
     if asked.limits.capability != (9, 0) {
         let (major, minor) = asked.limits.capability;

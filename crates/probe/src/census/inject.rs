@@ -9,7 +9,7 @@ use super::calls::CallCounts;
 use super::cupti::{Cupti, kind};
 use super::json::Json;
 use super::operation::Linker;
-use super::{Way, buffers, switch, take};
+use super::{Way, record, switch, take};
 use crate::Error;
 use std::ffi::c_int;
 use std::fs::{self, File, OpenOptions};
@@ -173,7 +173,7 @@ fn spawn() -> std::io::Result<()> {
 /// Waits, and appends what there is. False when nothing is to be written any more.
 fn write(last: bool) -> bool {
     if !last {
-        buffers::wait(PERIOD);
+        record::wait(PERIOD);
     }
     let library = match recorded().as_ref() {
         Some(recording) if recording.process == std::process::id() => recording.library,
@@ -217,7 +217,7 @@ impl ProcessRecording {
     /// Appends all records that CUPTI has given back.
     fn append(&mut self, last: bool) -> Result<(), String> {
         let mut out = Json::default();
-        let damaged = buffers::drain(self.library, |record| self.linker.add(record));
+        let damaged = record::drain(self.library, |record| self.linker.add(record));
         let operations = self.linker.settle(last);
         for device in std::mem::take(&mut self.linker.devices) {
             out.device(&device);

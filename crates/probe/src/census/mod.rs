@@ -4,7 +4,6 @@
 //! `CUDA_INJECTION64_PATH`, and what happens is written to a file. [`CallRecording`] is for a worker
 //! that wants to know what one call of its own does. A process is recorded in one way only.
 
-mod buffers;
 mod calls;
 pub(crate) mod cupti;
 mod inject;
@@ -54,7 +53,7 @@ fn take(library: &Cupti, way: Way) -> Result<()> {
     // SAFETY: both callbacks hold to what CUPTI asks of them, and live as long as the
     // process: this library is never unloaded.
     let registered =
-        unsafe { (library.functions.registerCallbacks)(buffers::requested, buffers::completed) };
+        unsafe { (library.functions.registerCallbacks)(record::requested, record::completed) };
     library.check("cuptiActivityRegisterCallbacks", registered)
 }
 
@@ -117,7 +116,7 @@ impl CallRecording {
         take(library, Way::Call)?;
         // What came late for an earlier recording is not of this one.
         library.flush(true);
-        buffers::drain(library, |_| ());
+        record::drain(library, |_| ());
         library.dropped();
         let begun = Self {
             library,
@@ -152,7 +151,7 @@ impl CallRecording {
         let mut linker = Linker::default();
         linker.counted_from = self.called;
         linker.counted_until = self.returned;
-        let damaged = buffers::drain(self.library, |record| linker.add(record));
+        let damaged = record::drain(self.library, |record| linker.add(record));
         let mut operations = linker.settle(true);
         operations.sort_by_key(|operation| (operation.start, operation.end));
         Ok(Recorded {

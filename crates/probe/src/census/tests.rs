@@ -5,8 +5,8 @@ use super::calls::{CallClass, CallCount, CallCounts};
 use super::cupti::{Cupti, kind};
 use super::json::Json;
 use super::operation::{DeviceInfo, Linker};
-use super::record::{self};
-use super::{Recorded, buffers};
+
+use super::{Recorded, record};
 use serde_json::{Value, json as value};
 use std::ffi::{CStr, c_int};
 use std::path::Path;
@@ -194,15 +194,15 @@ fn cuptis_own_reader_finds_the_same() {
     let (mut buffer, mut size, mut most) = (ptr::null_mut::<u8>(), 0, 1);
     // SAFETY: as CUPTI calls them; the records fit.
     unsafe {
-        buffers::requested(&raw mut buffer, &raw mut size, &raw mut most);
+        record::requested(&raw mut buffer, &raw mut size, &raw mut most);
         assert!(!buffer.is_null() && buffer.addr().is_multiple_of(8));
-        assert_eq!((size, most), (buffers::BYTES, 0));
+        assert_eq!((size, most), (record::BUFFER_BYTES, 0));
         assert!(valid <= size);
         ptr::copy_nonoverlapping(held.as_ptr().cast(), buffer, valid);
-        buffers::completed(ptr::null_mut(), 0, buffer, size, valid);
+        record::completed(ptr::null_mut(), 0, buffer, size, valid);
     }
     let mut linker = Linker::default();
-    let damaged = buffers::drain(library, |record| linker.add(record));
+    let damaged = record::drain(library, |record| linker.add(record));
     assert_eq!(damaged, 0);
     holds_the_recording(&mut linker);
 }

@@ -3,10 +3,8 @@
 
 use crate::Error;
 use crate::Result;
-use crate::clock::{Mark, TimedDevice};
+use crate::clock::{EMPTY_KERNEL_NS, Mark, TimedDevice};
 use crate::gate::TicketWord;
-use crate::sample::Capture;
-use crate::sample::EMPTY_KERNEL_NS;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -55,11 +53,11 @@ pub const HOT_SHARE: u64 = 4;
 /// Safety net: a gate that nobody opens is a failed test, not a hung one.
 const DEADLOCK: Duration = Duration::from_secs(20);
 
-type Trace = Arc<Mutex<Vec<MockCall>>>;
+type CallTrace = Arc<Mutex<Vec<MockCall>>>;
 
 struct TracedWord {
     word: AtomicU32,
-    trace: Trace,
+    trace: CallTrace,
 }
 
 impl TicketWord for TracedWord {
@@ -73,7 +71,7 @@ impl TicketWord for TracedWord {
 /// The simulated device. Its fields are its condition; tests set them.
 pub struct Mock {
     word: Arc<TracedWord>,
-    trace: Trace,
+    trace: CallTrace,
     queue: VecDeque<QueuedWork>,
     capturing: Option<Vec<QueuedWork>>,
     device_ns: u64,
@@ -88,7 +86,7 @@ pub struct Mock {
 
 impl Mock {
     pub fn new() -> Self {
-        let trace = Trace::default();
+        let trace = CallTrace::default();
         Self {
             word: Arc::new(TracedWord {
                 word: AtomicU32::new(0),
@@ -188,6 +186,8 @@ pub fn failure() -> Error {
 }
 
 impl TimedDevice for Mock {
+    type Graph = Vec<u64>;
+
     fn word(&self) -> Arc<dyn TicketWord> {
         Arc::clone(&self.word) as Arc<dyn TicketWord>
     }
@@ -256,10 +256,6 @@ impl TimedDevice for Mock {
         self.queue(QueuedWork::NullKernel);
         Ok(true)
     }
-}
-
-impl Capture for Mock {
-    type Graph = Vec<u64>;
 
     fn begin_capture(&mut self) -> Result<()> {
         self.step(MockCall::BeginCapture)?;

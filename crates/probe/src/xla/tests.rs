@@ -3,8 +3,7 @@
 
 use super::ffi::*;
 use super::*;
-use crate::clock::StreamClock;
-use crate::sample::{CacheState, ClockSettings};
+use crate::clock::{CacheState, StreamClock};
 use crate::tests::mock::{ISSUE_NS, Mock};
 use std::ffi::c_char;
 use std::mem::offset_of;
@@ -185,11 +184,8 @@ fn a_marker_records_once_on_its_stream_alone() {
 #[test]
 fn a_stop_event_queued_with_the_work_reads_alike() {
     const KERNEL_NS: u64 = 5_000;
-    let settings = ClockSettings {
-        limit: Duration::from_secs(60),
-        ..ClockSettings::default()
-    };
-    let mut clock = StreamClock::new(Mock::new(), settings).unwrap();
+    let mut clock = StreamClock::new(Mock::new()).unwrap();
+    clock.limited(Duration::from_secs(60));
     clock.calibrate().unwrap();
     let plain = clock
         .sample(CacheState::Cold, |device| device.kernel(KERNEL_NS))

@@ -9,18 +9,16 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::Problem;
 use super::inputs::{Tensor, element, rounded};
 use super::tolerance::results;
+use super::{Problem, Projection, ProjectionKind, Sizes};
 
 mod part;
 mod plane;
-mod projection;
 
 pub use part::{PlaneReference, bytes, checked_runs, expected, result_shape};
-use plane::{Elements, Seeded, zeros};
+use plane::{Elements, Seeded, add_scaled, zeros};
 pub use plane::{Heads, PlaneId, TooLarge, places, planes};
-pub use projection::projection;
 
 /// The inputs of a problem in logical order, rounded to its dtype.
 #[derive(Clone, Debug)]
@@ -94,6 +92,79 @@ fn whole_from(
         Ok((name, tensor))
     });
     named.collect()
+}
+
+/// What rank 0 computes, in logical order: `[rows, columns]` for all-gather, the rows of
+/// the first shard `[rows / ranks, hidden]` for reduce-scatter.
+///
+/// The inputs are those of docs/PROTOCOL.md, "Projections": activations are tensor q and
+/// weights tensor k, the block of each rank after that of the one before.
+///
+/// # Errors
+/// When it does not fit into memory.
+pub fn projection(problem: &Problem, of: &Projection, seed: u64) -> Result<Vec<f64>, TooLarge> {
+    let sizes = of.sizes(problem);
+    let value = |tensor, index| rounded(element(seed, tensor, index), problem.dtype);
+    let terms = Products::new(of.kind, sizes);
+    let mut weight = zeros(&[terms.ranks, terms.inner, terms.width])?;
+    weight.par_iter_mut().enumerate().for_each(|(i, cell)| {
+        *cell = value(Tensor::K, i as u64);
+    });
+    let mut out = zeros(&[terms.rows, terms.width])?;
+    let width = terms.width as usize;
+    out.par_chunks_mut(width).enumerate().for_each(|(i, row)| {
+        // The index in each block of activations, and over all blocks of weights.
+        for (term, weights) in weight.chunks_exact(width).enumerate() {
+            let (rank, x) = (term as u64 / terms.inner, term as u64 % terms.inner);
+            let at = rank * terms.block + i as u64 * terms.inner + x;
+            add_scaled(row, value(Tensor::Q, at), weights);
+        }
+    });
+    Ok(out)
+}
+
+/// Bytes that [`projection`] takes.
+fn projection_bytes(problem: &Problem, of: &Projection) -> u128 {
+    let terms = Products::new(of.kind, of.sizes(problem));
+    let [ranks, inner, rows, width] =
+        [terms.ranks, terms.inner, terms.rows, terms.width].map(u128::from);
+    let weights = ranks.saturating_mul(inner).saturating_mul(width);
+    weights
+        .saturating_add(rows.saturating_mul(width))
+        .saturating_mul(8)
+}
+
+/// One shape for both kinds: `out [rows, width] = Σ_rank a_rank [rows, inner] w_rank [inner, width]`.
+struct Products {
+    /// Blocks that are summed.
+    ranks: u64,
+    /// Of the result.
+    rows: u64,
+    inner: u64,
+    width: u64,
+    /// Elements of one rank's activations.
+    block: u64,
+}
+
+impl Products {
+    fn new(kind: ProjectionKind, sizes: Sizes) -> Products {
+        match kind {
+            ProjectionKind::AllGather => Products {
+                ranks: 1,
+                rows: sizes.rows,
+                inner: sizes.hidden,
+                width: sizes.columns,
+                block: sizes.rows.saturating_mul(sizes.hidden),
+            },
+            ProjectionKind::ReduceScatter => Products {
+                ranks: sizes.ranks,
+                rows: sizes.shard_rows,
+                inner: sizes.columns,
+                width: sizes.hidden,
+                block: sizes.rows.saturating_mul(sizes.columns),
+            },
+        }
+    }
 }
 
 #[cfg(test)]

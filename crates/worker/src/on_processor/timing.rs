@@ -7,9 +7,9 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 
-use super::device::last_level_cache;
+use super::last_level_cache;
 use crate::protocol::{Cache, Measure, Measured};
-use crate::sets::{self, NextSample, Rotation};
+use crate::sets::{self, Rotation};
 use crate::units::Nanoseconds;
 
 /// Swept when the size of the cache is unknown.
@@ -66,20 +66,10 @@ pub fn measure<T: Timed + ?Sized>(
     for _ in 0..request.warmup {
         timed.call();
     }
-    let mut spent = Duration::ZERO;
     let mut device_ns = Vec::new();
     let (mut cpu_ns, mut preempted) = (Vec::new(), Vec::new());
-    loop {
-        let known = rotation.is_some();
-        let next = sets::next(request, device_ns.len() as u32, spent, known);
-        if next == NextSample::Enough {
-            break;
-        }
-        let set = match &mut rotation {
-            Some(rotation) => rotation.next(next == NextSample::Last),
-            None => 0,
-        };
-        if known {
+    sets::each(request, &mut rotation, |set, last| {
+        if let Some(set) = set {
             timed.change(set)?;
         }
         let start = Instant::now();
@@ -93,14 +83,12 @@ pub fn measure<T: Timed + ?Sized>(
             preempted.push(lost);
         }
         device_ns.push(taken);
-        spent += start.elapsed();
-        if next != NextSample::Last {
-            look(device_ns.len() as u32, set, timed);
+        let spent = start.elapsed();
+        if !last {
+            look(device_ns.len() as u32, set.unwrap_or(0), timed);
         }
-        if next == NextSample::Last {
-            break;
-        }
-    }
+        Ok::<Duration, String>(spent)
+    })?;
     // One that could not be read once is no list a sample each.
     if cpu_ns.len() < device_ns.len() {
         cpu_ns.clear();

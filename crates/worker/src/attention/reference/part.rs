@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::plane::{
     Elements, Heads, Plane, PlaneForward, PlaneGradients, PlaneId, Seeded, TooLarge, places,
 };
-use super::projection;
+use super::{projection, projection_bytes};
 use crate::attention::Problem;
 use crate::attention::inputs::{Tensor, probe_indices};
 use crate::attention::tolerance::{ErrorSums, Expected, results};
@@ -137,7 +137,7 @@ pub fn checked_runs(planes: usize, draw: u64) -> Vec<Range<usize>> {
 /// projection's weights and result.
 pub fn bytes(problem: &Problem) -> u128 {
     match &problem.projection {
-        Some(of) => projection::bytes(problem, of),
+        Some(of) => projection_bytes(problem, of),
         // Without lengths of their own all are alike.
         None if problem.varlen.is_none() => places(problem).next().map_or(0, |one| one.bytes()),
         None => places(problem).map(|one| one.bytes()).max().unwrap_or(0),

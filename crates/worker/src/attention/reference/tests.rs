@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::plane::dot;
 use super::*;
 use crate::attention::tolerance::Expected;
-use crate::attention::{Align, Direction, Mask, Varlen};
+use crate::attention::{Align, Direction, Dtype, Mask, Varlen};
 
 /// Three loops over logical indices, sharing no code with the module above.
 fn textbook(problem: &Problem, inputs: &Inputs) -> Vec<f64> {
@@ -186,4 +186,52 @@ fn a_query_without_keys_is_zero() {
     assert_eq!(found["out"][..6], [0.0; 6]);
     assert_eq!(found["dq"][..6], [0.0; 6]);
     assert!(found["dk"].iter().all(|x| x.is_finite()));
+}
+
+fn of_rank_0(id: &str) -> (Problem, Sizes, Vec<f64>) {
+    let problem: Problem = id.parse().unwrap();
+    let of = problem.projection.unwrap();
+    let out = projection(&problem, &of, 42).unwrap();
+    let sizes = of.sizes(&problem);
+    (problem, sizes, out)
+}
+
+fn at(tensor: Tensor, index: u64) -> f64 {
+    rounded(element(42, tensor, index), Dtype::F16)
+}
+
+/// Three loops over the definition, sharing no indexing with the code above.
+#[test]
+fn all_gather_is_the_whole_times_the_first_block() {
+    let (_, sizes, out) = of_rank_0("b2,h2,s3,d2,f16,ag5,r3");
+    assert_eq!(out.len(), 6 * 4);
+    for row in 0..6 {
+        for column in 0..4 {
+            let products = (0..5).map(|x| {
+                at(Tensor::Q, row * sizes.hidden + x) * at(Tensor::K, x * sizes.columns + column)
+            });
+            let expected: f64 = products.sum();
+            let found = out[(row * 4 + column) as usize];
+            assert!((found - expected).abs() < 1e-12, "{row},{column}");
+        }
+    }
+}
+
+#[test]
+fn reduce_scatter_sums_over_ranks_and_keeps_the_first_shard() {
+    let (_, sizes, out) = of_rank_0("b2,h2,s3,d2,f16,rs5,r3");
+    assert_eq!((sizes.shard_rows, out.len()), (2, 2 * 5));
+    for row in 0..2 {
+        for wide in 0..5 {
+            let mut expected = 0.0;
+            for rank in 0..3 {
+                for column in 0..4 {
+                    expected += at(Tensor::Q, (rank * 6 + row) * 4 + column)
+                        * at(Tensor::K, (rank * 4 + column) * 5 + wide);
+                }
+            }
+            let found = out[(row * 5 + wide) as usize];
+            assert!((found - expected).abs() < 1e-12, "{row},{wide}");
+        }
+    }
 }
