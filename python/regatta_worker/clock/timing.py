@@ -81,20 +81,23 @@ def take_samples(
     inputs: Inputs,
     sample: Callable[[list[Any]], Sample],
     host: HostReference | None = None,
-    counts_memory: bool = False,
+    on_torch: bool = False,
 ) -> dict[str, Any]:
-    """Members of `measured` with an entry a sample, and `peak_bytes` where torch `counts_memory`.
+    """Members of `measured` with an entry a sample, and `peak_bytes` where the call is `on_torch`.
 
     `sample` makes the call, whose results go into its argument; `inputs` drops them, as their
-    memory must be free again before the next. `host` is timed after each.
+    memory must be free again before the next. `host` is timed after each: on torch its
+    dispatcher's where none is given.
     """
     samples, peak = [], 0
+    if on_torch:
+        host = host or reference.torch_reference()
     for last in plan.rounds(inputs):
         # The changing of inputs, which takes memory too, is over.
-        if counts_memory:
+        if on_torch:
             reset_peak_bytes()
         samples.append(sample(inputs.kept))
-        if counts_memory:
+        if on_torch:
             peak = max(peak, requested_bytes("peak"))
         if host:
             host.take()
@@ -111,7 +114,7 @@ def take_samples(
         measured["clock_mhz"] = clocks
     if any(each.synchronised for each in samples):
         measured["synchronised"] = True
-    return measured | ({"peak_bytes": peak - inputs.held_bytes} if counts_memory else {})
+    return measured | ({"peak_bytes": peak - inputs.held_bytes} if on_torch else {})
 
 
 class CpuTimes:
@@ -335,8 +338,7 @@ def measure_blocked(
     def sample(keep: list[Any]) -> Sample:
         return blocked.sample(plan.cold, call, keep)
 
-    host = host or reference.torch_reference()
-    return take_samples(plan, inputs, sample, host, counts_memory=True)
+    return take_samples(plan, inputs, sample, host, on_torch=True)
 
 
 def measure_events(
@@ -382,5 +384,4 @@ def measure_events(
         keep.append(result)
         return Sample(start.elapsed_time(stop) * 1e6, host_ns, gpu.clock_mhz())
 
-    host = host or reference.torch_reference()
-    return take_samples(plan, inputs, sample, host, counts_memory=True)
+    return take_samples(plan, inputs, sample, host, on_torch=True)
