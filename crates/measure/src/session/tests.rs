@@ -60,7 +60,7 @@ impl Hand {
     }
 }
 
-impl TimeSource for Hand {
+impl HarnessClock for Hand {
     fn now(&self) -> Nanoseconds {
         Nanoseconds(self.0.get())
     }
