@@ -17,10 +17,10 @@ use crate::worker::program::{Program, Started, Streams, why};
 use regatta_core::input;
 use regatta_core::last_words;
 use regatta_core::output;
-use regatta_core::record::built::{self, Built};
+use regatta_core::record::header::{Built, SUITE_BUILD, environment_build};
 use regatta_core::secrets;
 use regatta_core::suite::Suite;
-use regatta_core::suite::build::Build;
+use regatta_core::suite::workers::Build;
 
 /// The end of a log in which the words of a fault are looked for.
 const LOG: u64 = 64 << 20;
@@ -213,7 +213,7 @@ pub fn builds_of_run(
     let own = suite.build.as_ref().filter(|build| !build.makes.is_empty());
     let file = folder.join(BUILD_FILE);
     if let Some(built) = own.and_then(|build| noted(&file, build, Path::new("."))) {
-        found.insert(built::SUITE.to_owned(), built);
+        found.insert(SUITE_BUILD.to_owned(), built);
     }
     for worker in workers {
         let Ok((name, environment)) = environment_of(worker, suite, default) else {
@@ -221,7 +221,7 @@ pub fn builds_of_run(
         };
         let made = PythonEnvironment::locate(name, &environment).ok().flatten();
         if let Some(built) = made.and_then(|made| made.built()) {
-            found.insert(built::environment(name), built);
+            found.insert(environment_build(name), built);
         }
     }
     found

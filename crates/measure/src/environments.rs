@@ -17,7 +17,7 @@ use crate::worker::program::{Program, Streams, why};
 use regatta_core::cache;
 use regatta_core::input;
 use regatta_core::output;
-use regatta_core::record::built::Built;
+use regatta_core::record::header::Built;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
 use regatta_core::text::plain_name;

@@ -12,9 +12,9 @@ use super::building;
 use super::machine::{checksum, is_code};
 use crate::SetupError;
 use regatta_core::cache;
-use regatta_core::record::built::Built;
+use regatta_core::record::header::Built;
 use regatta_core::record::header::Git;
-use regatta_core::suite::build::Build;
+use regatta_core::suite::workers::Build;
 use regatta_core::text::plain_name;
 
 /// Options that keep the caller's own git from running programs, paging, or writing paths in a

@@ -9,7 +9,7 @@ use crate::SetupError;
 use crate::experiment::arm::with_log;
 use crate::worker::{Conversation, Launcher};
 use regatta_core::suite::Suite;
-use regatta_core::suite::document::nearest;
+use regatta_core::suite::document::name_hint;
 use regatta_worker::attention::{Case, Dtype, NAME_RULE, ParamValue, is_name, work};
 use regatta_worker::protocol::{
     DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,
@@ -174,12 +174,14 @@ pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, 
     if let Some(variant) = hello.variants.iter().find(|variant| variant.name == *name) {
         return Ok(variant);
     }
-    let known = || hello.variants.iter().map(|variant| variant.name.as_str());
     let worker = &case.variant.worker;
-    let hint = match nearest(name, known()) {
-        Some(near) => format!("did you mean `{worker}/{near}`?"),
-        None => format!("it has {}", known().collect::<Vec<_>>().join(", ")),
-    };
+    let known = hello.variants.iter();
+    let known = known.map(|variant| format!("{worker}/{}", variant.name));
+    let known: Vec<String> = known.collect();
+    let hint = name_hint(
+        &format!("{worker}/{name}"),
+        known.iter().map(String::as_str),
+    );
     Err(SetupError(format!(
         "worker {worker} has no variant `{name}`; {hint}"
     )))
@@ -212,15 +214,11 @@ fn parameter_known(
     variant: &VariantInfo,
 ) -> Result<(), SetupError> {
     let Some(parameter) = variant.parameters.get(name) else {
-        let known = || variant.parameters.keys().map(String::as_str);
-        let hint = match nearest(name, known()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if variant.parameters.is_empty() => "it takes none".to_owned(),
-            None => format!("it takes {}", known().collect::<Vec<_>>().join(", ")),
-        };
+        let known = variant.parameters.keys().map(String::as_str);
         return Err(SetupError(format!(
-            "{} has no parameter `{name}`; {hint}",
-            case.variant
+            "{} has no parameter `{name}`; {}",
+            case.variant,
+            name_hint(name, known)
         )));
     };
     if parameter.allows(value) {

@@ -57,7 +57,7 @@ pub struct SessionState {
 impl SessionState {
     /// Of a session that has not begun; samples that other programs disturbed say so, as far as
     /// `watch` sees it.
-    pub fn new(watch: Box<dyn Watch>) -> SessionState {
+    pub fn new(watch: Option<Box<dyn Watch>>) -> SessionState {
         SessionState {
             detailed: BTreeSet::new(),
             verifier: Verifier::default(),

@@ -14,7 +14,7 @@ use crate::worker::host::StartMode;
 use crate::worker::{Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec};
 use regatta_core::record::identity::Identity;
 use regatta_core::suite::Suite;
-use regatta_core::suite::document::nearest;
+use regatta_core::suite::document::name_hint;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::workers::Callable;
 use regatta_worker::attention::VariantId;
@@ -341,18 +341,13 @@ pub(super) fn is_python(worker: &str, suite: &Suite) -> bool {
 
 pub(super) fn unknown(worker: &str, suite: &Suite) -> SetupError {
     let known = OWN.iter().chain(LIBRARIES).copied();
-    let known: Vec<&str> = known
+    let known = known
         .chain(suite.workers.keys().map(String::as_str))
-        .chain(suite.callables.keys().map(String::as_str))
-        .collect();
-    let hint = match nearest(worker, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!(
-            "known: {}; others are declared in [workers]",
-            known.join(", ")
-        ),
-    };
-    SetupError(format!("no worker is called `{worker}`; {hint}"))
+        .chain(suite.callables.keys().map(String::as_str));
+    SetupError(format!(
+        "no worker is called `{worker}`; {}; others are declared in [workers]",
+        name_hint(worker, known)
+    ))
 }
 
 /// The environment of this name.
@@ -364,18 +359,10 @@ pub fn find_environment<'a>(wanted: &str, suite: &'a Suite) -> Result<&'a Enviro
         return Ok(environment);
     }
     let known = suite.environments.keys().map(String::as_str);
-    let hint = match nearest(wanted, known.clone()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!(
-            "declare it as [environments.{wanted}] in the suite or in regatta.toml{}",
-            match known.clone().next() {
-                None => String::new(),
-                Some(_) => format!(" (there are {})", known.collect::<Vec<_>>().join(", ")),
-            }
-        ),
-    };
     Err(SetupError(format!(
-        "no environment is called `{wanted}`; {hint}"
+        "no environment is called `{wanted}` ({}); declare it as [environments.{wanted}] in the \
+         suite or in regatta.toml",
+        name_hint(wanted, known)
     )))
 }
 

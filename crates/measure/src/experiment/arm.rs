@@ -23,10 +23,10 @@ use crate::session::{Observer, Session, SessionState};
 use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::RecordError;
-use regatta_core::record::built;
-use regatta_core::record::header::{Git, RunHeader, SuiteRecord, Turn};
+use regatta_core::record::header::{
+    Git, RunHeader, SUITE_BUILD, Shard, SuiteRecord, Turn, plan_checksum,
+};
 use regatta_core::record::run_file::{Before, NO_RESUME, Opening, RunWriter};
-use regatta_core::record::shard::{self, Shard};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::Run;
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
@@ -156,7 +156,7 @@ impl Arm {
         };
         let shard = place.map(|place| Shard {
             place,
-            whole: shard::checksum(suite.cases.iter().map(Case::id)),
+            whole: plan_checksum(suite.cases.iter().map(Case::id)),
         });
         let settings = &suite.settings;
         let regular = blocks(
@@ -191,9 +191,9 @@ impl Arm {
             building::builds_of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {
             // What was built here is not what is measured.
-            built.remove(built::SUITE);
+            built.remove(SUITE_BUILD);
             let own = worktree.built.clone();
-            built.extend(own.map(|own| (built::SUITE.to_owned(), own)));
+            built.extend(own.map(|own| (SUITE_BUILD.to_owned(), own)));
         }
         let is_revision = revision.is_some();
         let git = match revision {
