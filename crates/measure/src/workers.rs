@@ -345,7 +345,7 @@ pub(super) fn unknown(worker: &str, suite: &Suite) -> SetupError {
         .chain(suite.workers.keys().map(String::as_str))
         .chain(suite.callables.keys().map(String::as_str));
     SetupError(format!(
-        "no worker is called `{worker}`; {}; others are declared in [workers]",
+        "no worker is called `{worker}` ({}); others are declared in [workers]",
         name_hint(worker, known)
     ))
 }

@@ -87,7 +87,15 @@ impl Arm {
             None => directory,
         };
         let processes = Arm::processes(&setup, &directory)?;
-        Arm::start(setup, processes, request, directory, None, shard, (began, began))
+        Arm::start(
+            setup,
+            processes,
+            request,
+            directory,
+            None,
+            shard,
+            (began, began),
+        )
     }
 
     /// The workers of a setup, none of them started.

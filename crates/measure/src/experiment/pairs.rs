@@ -146,7 +146,15 @@ fn against_run(
     let directory = folder.join("head");
     let processes = Arm::processes(&setup, &directory)?;
     let times = (began, began);
-    let head = Arm::start(setup, processes, asked.request, directory, None, None, times)?;
+    let head = Arm::start(
+        setup,
+        processes,
+        asked.request,
+        directory,
+        None,
+        None,
+        times,
+    )?;
     Ok(Experiment {
         head,
         base: Base::Stored(Box::new(StoredBase {
@@ -206,8 +214,16 @@ fn interleaved(
         // What making the versions took is within the time limit.
         let (directory, pair) = (folder.join(name), Some((turn, roots)));
         let times = (began, since);
-        Arm::start(setup, processes, asked.request, directory, pair, None, times)
-            .map_err(unusable(side))
+        Arm::start(
+            setup,
+            processes,
+            asked.request,
+            directory,
+            pair,
+            None,
+            times,
+        )
+        .map_err(unusable(side))
     };
     let side = TurnSide::Base;
     let base = start(base, base_processes, side, "base", stands_in, began)?;
