@@ -2,7 +2,7 @@
 //! compiled for.
 
 use std::borrow::Cow;
-use std::io;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::arch::Arch;
@@ -119,11 +119,12 @@ impl KernelSource {
     /// A kernel file on disk, whose headers lie beside it; others are those of the binary.
     ///
     /// # Errors
-    /// When it cannot be read, or has no name.
-    pub fn read(path: &Path) -> io::Result<KernelSource> {
-        let text = input::text(path, input::WRITTEN_BY_HAND)?;
+    /// Which file cannot be read, or has no name.
+    pub fn read(path: &Path) -> Result<KernelSource, String> {
+        let unread = |why: &dyn fmt::Display| format!("cannot read {}: {why}", path.display());
+        let text = input::text(path, input::WRITTEN_BY_HAND).map_err(|error| unread(&error))?;
         let name = path.file_stem().and_then(|stem| stem.to_str());
-        let name = name.ok_or_else(|| io::Error::other("its name is no text"))?;
+        let name = name.ok_or_else(|| unread(&"its name is no text"))?;
         let folder: PathBuf = path.parent().unwrap_or(Path::new(".")).to_owned();
         let find = |name: &str| {
             let beside = input::text(&folder.join(name), input::WRITTEN_BY_HAND);

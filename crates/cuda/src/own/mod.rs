@@ -34,8 +34,7 @@ pub struct OwnKernels {
 /// # Errors
 /// What cannot be read, or stands wrong in the contract.
 pub fn source(file: &Path) -> Result<KernelSource, String> {
-    let source = KernelSource::read(file)
-        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let source = KernelSource::read(file)?;
     let beside = file.with_extension("toml");
     match beside.exists() {
         true => Ok(source.with_options(&contract::read(&beside)?.options)),
@@ -50,11 +49,9 @@ impl OwnKernels {
     /// What cannot be read or stands wrong in the contract.
     pub fn read(name: &str, file: &Path, contract: &Path) -> Result<OwnKernels, String> {
         let contract = contract::read(contract)?;
-        let source = KernelSource::read(file)
-            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
         Ok(OwnKernels {
             name: name.to_owned(),
-            source: source.with_options(&contract.options),
+            source: KernelSource::read(file)?.with_options(&contract.options),
             contract,
         })
     }

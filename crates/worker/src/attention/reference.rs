@@ -17,55 +17,9 @@ mod part;
 mod plane;
 
 pub use part::{PlaneReference, bytes, checked_runs, expected, result_shape};
-use plane::{Elements, Seeded, add_scaled, zeros};
+pub(crate) use plane::zeros;
+use plane::{Elements, Seeded, add_scaled};
 pub use plane::{Heads, PlaneId, TooLarge, places, planes};
-
-/// The inputs of a problem in logical order, rounded to its dtype.
-#[derive(Clone, Debug)]
-pub struct Inputs {
-    /// Queries.
-    pub q: Vec<f64>,
-    /// Keys.
-    pub k: Vec<f64>,
-    /// Values.
-    pub v: Vec<f64>,
-    /// Gradient of the output.
-    pub dout: Vec<f64>,
-}
-
-impl Inputs {
-    /// The inputs that [`element`] defines for this seed.
-    ///
-    /// # Errors
-    /// When they do not fit into memory.
-    pub fn generate(problem: &Problem, seed: u64) -> Result<Inputs, TooLarge> {
-        let fill = |tensor: Tensor, rows: u64, heads: u32, dim: u32| {
-            let mut values = zeros(&[rows, heads.into(), dim.into()])?;
-            values.par_iter_mut().enumerate().for_each(|(i, value)| {
-                *value = rounded(element(seed, tensor, i as u64), problem.dtype);
-            });
-            Ok(values)
-        };
-        let (rows_q, rows_k) = (problem.total_q(), problem.total_k());
-        Ok(Inputs {
-            q: fill(Tensor::Q, rows_q, problem.heads, problem.head_dim)?,
-            k: fill(Tensor::K, rows_k, problem.kv_heads, problem.head_dim)?,
-            v: fill(Tensor::V, rows_k, problem.kv_heads, problem.head_dim_v)?,
-            dout: fill(Tensor::Dout, rows_q, problem.heads, problem.head_dim_v)?,
-        })
-    }
-}
-
-impl Elements for Inputs {
-    fn at(&self, tensor: Tensor, index: usize) -> f64 {
-        match tensor {
-            Tensor::Q => self.q[index],
-            Tensor::K => self.k[index],
-            Tensor::V => self.v[index],
-            Tensor::Dout => self.dout[index],
-        }
-    }
-}
 
 /// The results of a problem for the inputs of a seed, by name and in logical order.
 ///

@@ -12,9 +12,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use rayon::prelude::*;
+
 use self::check::{DrawnCall, Planes, References, drawn_calls};
 use self::timing::{Sweep, Timed, time};
-use crate::attention::reference::Inputs;
+use crate::attention::inputs::{Tensor, element, rounded};
+use crate::attention::reference::zeros;
 use crate::attention::{Direction, Dtype, ParamValue, Problem};
 use crate::machine::Structure;
 use crate::protocol::{
@@ -165,13 +168,20 @@ impl ProcessorCase for FunctionCase {
 }
 
 fn tensors(problem: &Problem, seed: u64) -> Result<Tensors, String> {
-    let made = Inputs::generate(problem, seed).map_err(|error| error.to_string())?;
-    let single = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
+    let fill = |tensor: Tensor, rows: u64, heads: u32, dim: u32| {
+        let made = zeros(&[rows, heads.into(), dim.into()]);
+        let mut values = made.map_err(|error| error.to_string())?;
+        values.par_iter_mut().enumerate().for_each(|(i, value)| {
+            *value = rounded(element(seed, tensor, i as u64), problem.dtype) as f32;
+        });
+        Ok::<Vec<f32>, String>(values)
+    };
+    let (rows_q, rows_k) = (problem.total_q(), problem.total_k());
     Ok(Tensors {
-        q: single(made.q),
-        k: single(made.k),
-        v: single(made.v),
-        dout: single(made.dout),
+        q: fill(Tensor::Q, rows_q, problem.heads, problem.head_dim)?,
+        k: fill(Tensor::K, rows_k, problem.kv_heads, problem.head_dim)?,
+        v: fill(Tensor::V, rows_k, problem.kv_heads, problem.head_dim_v)?,
+        dout: fill(Tensor::Dout, rows_q, problem.heads, problem.head_dim_v)?,
     })
 }
 

@@ -399,12 +399,12 @@ pub struct TooLarge {
     pub bytes: u128,
 }
 
-pub(super) fn zeros(axes: &[u64]) -> Result<Vec<f64>, TooLarge> {
+pub(crate) fn zeros<T: Clone + Default>(axes: &[u64]) -> Result<Vec<T>, TooLarge> {
     let len = axes
         .iter()
         .fold(1u128, |len, &n| len.saturating_mul(n.into()));
     let too_large = TooLarge {
-        bytes: len.saturating_mul(8),
+        bytes: len.saturating_mul(size_of::<T>() as u128),
     };
     let Ok(len) = usize::try_from(len) else {
         return Err(too_large);
@@ -413,7 +413,7 @@ pub(super) fn zeros(axes: &[u64]) -> Result<Vec<f64>, TooLarge> {
     values
         .try_reserve_exact(len)
         .map_err(|_: TryReserveError| too_large)?;
-    values.resize(len, 0.0);
+    values.resize(len, T::default());
     Ok(values)
 }
 
