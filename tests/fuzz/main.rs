@@ -12,7 +12,7 @@ use rand::rngs::ChaCha8Rng;
 use targets::{TARGETS, target};
 
 /// Changed seeds of each target.
-const CHANGED: usize = 150;
+const CHANGED: usize = 50;
 
 /// What breaks readers: numbers at the ends of types, separators, what terminals obey.
 const PIECES: [&str; 24] = [

@@ -1,13 +1,12 @@
 //! `cargo xtask schemas`: writes the JSON Schemas in docs/schemas of what regatta reads and writes,
-//! docs/MEMBERS.md with their members, and docs/SUITES.md. With `--check` it writes nothing, and fails where one
-//! of these files is stale.
+//! docs/MEMBERS.md with their members, and docs/SUITES.md. Its test fails where one of these files is stale.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use regatta_core::record::{baseline, run_file};
 use regatta_core::suite::file::{ConfigFile, SuiteFile};
 use regatta_core::suite::{self, BUILTIN};
@@ -84,34 +83,26 @@ const DOCUMENTS: [SchemaDocument; 7] = [
 
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
-    let check = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["schemas"] => false,
-        ["schemas", "--check"] => true,
-        _ => bail!("usage: cargo xtask schemas [--check]"),
-    };
+    ensure!(words == ["schemas"], "usage: cargo xtask schemas");
+    for (path, text) in files()? {
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// The generated files of docs.
+fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let schemas = DOCUMENTS.each_ref().map(schema);
     let mut files = vec![
-        ("MEMBERS.md".to_owned(), members(&schemas)),
-        ("SUITES.md".to_owned(), suites()?),
+        (docs.join("MEMBERS.md"), members(&schemas)),
+        (docs.join("SUITES.md"), suites()?),
     ];
     for (document, schema) in DOCUMENTS.iter().zip(&schemas) {
         let text = serde_json::to_string_pretty(schema)? + "\n";
-        files.push((format!("schemas/{}.json", document.name), text));
+        files.push((docs.join(format!("schemas/{}.json", document.name)), text));
     }
-    for (name, text) in files {
-        let path = docs.join(&name);
-        if check {
-            let kept = fs::read_to_string(&path).unwrap_or_default();
-            ensure!(
-                kept == text,
-                "docs/{name} is not what its types say; write it: cargo xtask schemas"
-            );
-        } else {
-            fs::write(&path, text).with_context(|| path.display().to_string())?;
-        }
-    }
-    Ok(())
+    Ok(files)
 }
 
 /// The page of the built-in suites.
@@ -222,4 +213,16 @@ fn plain(text: &str) -> String {
         told += &format!("`{name}`{}", target.map_or(after, |(_, after)| after));
     }
     told.replace('\n', " ")
+}
+
+#[test]
+fn each_file_is_what_its_types_say() {
+    for (path, text) in files().unwrap() {
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            kept == text,
+            "{} is stale: cargo xtask schemas",
+            path.display()
+        );
+    }
 }
