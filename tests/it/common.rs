@@ -74,17 +74,6 @@ impl Place {
         self.folder.path()
     }
 
-    /// Makes it a checkout with a suite `s`, whose worker is `made/serve.sh`, which `build.sh`
-    /// makes.
-    pub fn checkout(&self) {
-        let build = "[build]\ncommand = [\"sh\", \"build.sh\"]\nmakes = [\"made/serve.sh\"]\n";
-        self.suite("s", &["fake/steady"], &[], build);
-        let worker = format!("fake = [\"{}\"", fake_worker().display());
-        self.edit("s.toml", &worker, "fake = [\"sh\", \"made/serve.sh\"");
-        self.write(".gitignore", "made\nreports\ncache\n");
-        self.git(&["init", "-q", "-b", "main"]);
-    }
-
     /// What git prints here.
     pub fn git(&self, words: &[&str]) -> String {
         let output = std::process::Command::new("git")

@@ -3,11 +3,8 @@
 #[macro_use]
 mod common;
 
-mod bisect;
 mod build;
 mod causes;
-mod compare;
-mod cuda_worker;
 mod doctor;
 mod environments;
 mod examples;
@@ -25,4 +22,3 @@ mod shards;
 mod situations;
 mod terminal;
 mod transcripts;
-mod worker_logs;

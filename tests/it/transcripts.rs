@@ -16,14 +16,16 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/transcripts"
 const END: &str = "-- end of a command: ";
 
 macro_rules! transcripts {
-    ($($name:ident)*) => {
-        $(#[test] fn $name() { check(stringify!($name)); })*
+    ($($(#[$attribute:meta])* $name:ident)*) => {
+        $(#[test] $(#[$attribute])* fn $name() { check(stringify!($name)); })*
         const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
 
 transcripts! {
-    baselines building builds_of_kernels ci conformance documents environments gone history identity init instructions refused_commands refused_files refused_suites refused_workers resume shards structure terminal trace trace_import tuners
+    baselines bisect #[ignore = "needs CUDA's compilers"]
+    build_compiled building builds_of_kernels ci compare conformance cuda #[ignore = "needs CUDA's compilers"]
+    cuda_compiled documents environments gone history identity init instructions refused_commands refused_files refused_suites refused_workers resume shards structure terminal trace trace_import tuners worker_logs
 }
 
 #[test]

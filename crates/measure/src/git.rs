@@ -8,13 +8,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::building;
+use serde::{Deserialize, Serialize};
+
+use super::building::{Stamp, stamps};
 use super::machine::{checksum, is_code};
-use crate::SetupError;
+use crate::versions::VersionError;
 use regatta_core::cache;
-use regatta_core::record::header::Built;
+use regatta_core::input;
+use regatta_core::output;
+use regatta_core::record::built::Built;
 use regatta_core::record::header::Git;
-use regatta_core::suite::workers::Build;
+use regatta_core::suite::build::Build;
 use regatta_core::text::plain_name;
 
 /// Options that keep the caller's own git from running programs, paging, or writing paths in a
@@ -30,19 +34,24 @@ const PLAIN: [&str; 8] = [
     "--no-optional-locks",
 ];
 
+/// Why git did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct GitError(pub String);
+
 /// Asks git something.
 pub trait GitCommands {
     /// What it prints.
     ///
     /// # Errors
     /// Its words, where it fails or is not there.
-    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError>;
+    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError>;
 
     /// The same as text, without the last line's end.
     ///
     /// # Errors
     /// As [`bytes`](GitCommands::bytes).
-    fn ask(&self, arguments: &[&str]) -> Result<String, SetupError> {
+    fn ask(&self, arguments: &[&str]) -> Result<String, GitError> {
         let printed = self.bytes(arguments)?;
         let text = String::from_utf8_lossy(&printed);
         Ok(text.trim_end_matches('\n').to_owned())
@@ -66,21 +75,21 @@ impl Checkout {
 }
 
 impl GitCommands for Checkout {
-    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
+    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
         let mut command = Command::new("git");
         command.arg("-C").arg(&self.directory).args(PLAIN);
         command.args(arguments).stdin(Stdio::null());
         let asked = || format!("git {}", arguments.join(" "));
         let output = command
             .output()
-            .map_err(|error| SetupError(format!("cannot start git: {error}")))?;
+            .map_err(|error| GitError(format!("cannot start git: {error}")))?;
         if output.status.success() {
             return Ok(output.stdout);
         }
         let words = String::from_utf8_lossy(&output.stderr);
         let first = words.lines().find(|line| !line.trim().is_empty());
         let words = first.map_or_else(|| output.status.to_string(), str::to_owned);
-        Err(SetupError(format!("{}: {words}", asked())))
+        Err(GitError(format!("{}: {words}", asked())))
     }
 }
 
@@ -88,7 +97,7 @@ impl GitCommands for Checkout {
 ///
 /// # Errors
 /// When there is none of this name, or no checkout.
-pub fn commit(git: &dyn GitCommands, revision: &str) -> Result<String, SetupError> {
+pub fn commit(git: &dyn GitCommands, revision: &str) -> Result<String, GitError> {
     let named = format!("{revision}^{{commit}}");
     let found = git.ask(&[
         "rev-parse",
@@ -98,7 +107,7 @@ pub fn commit(git: &dyn GitCommands, revision: &str) -> Result<String, SetupErro
         &named,
     ]);
     found.map_err(|_| match git.ask(&["rev-parse", "--git-dir"]) {
-        Ok(_) => SetupError(format!(
+        Ok(_) => GitError(format!(
             "`{revision}` names no commit of this checkout; fetch it, or name another"
         )),
         Err(error) => error,
@@ -197,11 +206,11 @@ impl Revision {
     ///
     /// # Errors
     /// When git does not know the revision, or it cannot be checked out.
-    pub fn check_out(directory: &Path, revision: &str) -> Result<Revision, SetupError> {
+    pub fn check_out(directory: &Path, revision: &str) -> Result<Revision, VersionError> {
         let here = Checkout::at(directory);
-        let of_git = |error: SetupError| SetupError(format!("git:{revision}: {error}"));
+        let of_git = |error: GitError| VersionError(format!("git:{revision}: {error}"));
         let of_file = |path: &Path, error: io::Error| {
-            SetupError(format!("git:{revision}: {}: {error}", path.display()))
+            VersionError(format!("git:{revision}: {}: {error}", path.display()))
         };
         let commit = commit(&here, revision).map_err(of_git)?;
         let root = PathBuf::from(
@@ -235,7 +244,7 @@ impl Revision {
         }
         let directory = worktree.join(prefix);
         if !directory.is_dir() {
-            return Err(of_git(SetupError(format!(
+            return Err(of_git(GitError(format!(
                 "there is no folder {} at that revision",
                 directory
                     .strip_prefix(&worktree)
@@ -255,7 +264,11 @@ impl Revision {
     /// What it cost to build it as `build` says; `None` where it was not, or something that was
     /// made of it changed since.
     pub fn built(&self, build: &Build) -> Option<Built> {
-        building::noted(&self.note, build, &self.directory)
+        let text = input::text(&self.note, input::WRITTEN_BY_HAND).ok()?;
+        let noted: BuildNote = serde_json::from_str(&text).ok()?;
+        let made = stamps(build, &self.directory);
+        let whole = noted.recipe == recipe(build) && made == Some(noted.made);
+        whole.then_some(noted.built)
     }
 
     /// Notes that it was, and what that cost.
@@ -263,8 +276,29 @@ impl Revision {
     /// # Errors
     /// When that cannot be written.
     pub fn note_built(&self, build: &Build, built: &Built) -> io::Result<()> {
-        building::note(&self.note, build, &self.directory, Some(built.clone()))
+        let noted = BuildNote {
+            recipe: recipe(build),
+            built: built.clone(),
+            made: stamps(build, &self.directory).unwrap_or_default(),
+        };
+        let text = serde_json::to_vec(&noted)?;
+        output::write(&self.note, &text).map_err(io::Error::other)
     }
+}
+
+/// What is noted beside a worktree that was built.
+#[derive(Serialize, Deserialize)]
+struct BuildNote {
+    recipe: String,
+    built: Built,
+    made: Vec<Stamp>,
+}
+
+/// What a build does, as it is noted.
+fn recipe(build: &Build) -> String {
+    let makes = build.makes.iter().map(|path| path.display().to_string());
+    let words = build.command.iter().cloned().chain(["makes".to_owned()]);
+    words.chain(makes).collect::<Vec<_>>().join("\n")
 }
 
 /// Where the worktrees of a checkout lie: two of one name are told apart by their paths.

@@ -22,7 +22,8 @@ pub enum WriteError {
 }
 
 fn unwritten(path: &Path, error: io::Error) -> WriteError {
-    WriteError::Target(TargetError::write(path, &error))
+    let path = path.to_owned();
+    WriteError::Target(TargetError::Write { path, error })
 }
 
 /// Writes a file so that a reader sees the old one or the new one, never a part.

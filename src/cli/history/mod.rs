@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::outputs::Outputs;
 use super::reporting::told_as_json;
 use super::{Ended, Stop};
-use regatta_core::suite::rules::Metric;
+use regatta_core::record::history::Clock;
 
 pub use add::{Keep, kept};
 
@@ -126,7 +126,7 @@ pub(super) struct AddArgs {
     pub(super) json: bool,
 }
 
-/// The [`Metric`], as it is asked for.
+/// [`Clock`], as it is asked for.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum ClockArg {
     /// The device's
@@ -138,12 +138,12 @@ pub(super) enum ClockArg {
     Cpu,
 }
 
-impl From<ClockArg> for Metric {
-    fn from(clock: ClockArg) -> Metric {
+impl From<ClockArg> for Clock {
+    fn from(clock: ClockArg) -> Clock {
         match clock {
-            ClockArg::Device => Metric::Device,
-            ClockArg::Host => Metric::Host,
-            ClockArg::Cpu => Metric::CpuTime,
+            ClockArg::Device => Clock::Device,
+            ClockArg::Host => Clock::Host,
+            ClockArg::Cpu => Clock::Processor,
         }
     }
 }

@@ -32,6 +32,9 @@ checkout() {
   commit one
 }
 
+# The same commits have the same names.
+export GIT_AUTHOR_DATE=2026-01-01T00:00:00Z GIT_COMMITTER_DATE=2026-01-01T00:00:00Z
+
 commit() {
   git add -A
   git -c user.name=Ann -c user.email=ann@example.org commit -q -m "$1"

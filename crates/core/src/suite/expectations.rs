@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::document::{DocumentError, KeyPath, TomlDocument, name_hint, nearest};
+use super::document::{DocumentError, KeyPath, TomlDocument, nearest};
 use super::file::{ExpectTable, Facets};
-use super::rules::{Expectation, Metric, Origin, Selector};
+use super::rules::{Expectation, Metric, Origin};
+use super::selector::Selector;
 use super::structural::{Count, Limit, Quantity};
 use super::sweep::facets;
 use super::{Suite, choices};
@@ -96,7 +97,11 @@ impl TableReader<'_> {
         let metric = match &table.metric {
             None => Metric::Device,
             Some(name) => Metric::named(name).ok_or_else(|| {
-                let hint = name_hint(name, Metric::ALL.into_iter().map(Metric::key));
+                let known = || Metric::ALL.into_iter().map(Metric::key);
+                let hint = match nearest(name, known()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("there are {}", known().collect::<Vec<_>>().join(", ")),
+                };
                 self.error("metric", format!("no such metric; {hint}"))
             })?,
         };

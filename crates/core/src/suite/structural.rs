@@ -3,92 +3,112 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::{Metric, Origin, Selector};
+use super::rules::{Metric, Origin};
+use super::selector::Selector;
 use crate::machine::MODULE_LOADS;
 use regatta_worker::attention::Case;
 
-/// The kinds of structural change, gravest first: each with its word, which suites and scripts name,
-/// and what it does to the verdict where a suite does not ignore it.
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident $word:literal $action:ident,)*) => {
-        /// A kind of structural change.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-        #[serde(rename_all = "kebab-case")]
-        pub enum Kind {
-            $($(#[$doc])* $kind,)*
-        }
-
-        impl Kind {
-            /// Every kind, gravest first.
-            pub const ALL: &[Kind] = &[$(Kind::$kind,)*];
-
-            /// The word for it.
-            pub fn text(self) -> &'static str {
-                match self {
-                    $(Kind::$kind => $word,)*
-                }
-            }
-
-            /// What it does to the verdict where a suite does not ignore it. What is exact and can
-            /// only cost time fails. Another kernel, another tile or one launch more is as often
-            /// an improvement, and threads that did work depend on the scheduler: those warn.
-            pub fn default_action(self) -> Action {
-                match self {
-                    $(Kind::$kind => Action::$action,)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
+/// A kind of structural change. Its words are stable: suites and scripts name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
     /// A launch leaves multiprocessors idle that were busy before.
-    Fill "fill" Fail,
+    Fill,
     /// Other independent pieces of work than before, where a worker counts them.
-    Tasks "tasks" Fail,
+    Tasks,
     /// Whole tensors are copied more often.
-    Copies "copies" Fail,
+    Copies,
     /// More local memory a thread.
-    Spills "spills" Fail,
+    Spills,
     /// Something counted in steady state happens more often.
-    Counts "counts" Fail,
+    Counts,
     /// The call waits for the device more often.
-    Synchronisation "synchronisation" Fail,
+    Synchronisation,
     /// Memory is taken from the driver, or given back to it, more often.
-    DriverMemory "driver-memory" Fail,
+    DriverMemory,
     /// A kernel executes more instructions, beyond what countings of one side differ by.
-    Instructions "instructions" Fail,
+    Instructions,
     /// Another kernel does the work.
-    KernelReplaced "kernel-replaced" Warn,
+    KernelReplaced,
     /// Another grid.
-    Grid "grid" Warn,
+    Grid,
     /// Another block.
-    Block "block" Warn,
+    Block,
     /// Another number of launches.
-    Launches "launches" Warn,
+    Launches,
     /// Other registers a thread.
-    Registers "registers" Warn,
+    Registers,
     /// Other shared memory a block.
-    SharedMemory "shared-memory" Warn,
+    SharedMemory,
     /// Other blocks resident on a multiprocessor.
-    Occupancy "occupancy" Warn,
+    Occupancy,
     /// Another number of threads did work.
-    Threads "threads" Warn,
+    Threads,
     /// More memory is set aside.
-    Memory "memory" Warn,
+    Memory,
     /// The same request became another parameter.
-    Parameters "parameters" Warn,
+    Parameters,
     /// Operators of the framework that a call runs another number of times.
-    Operators "operators" Warn,
+    Operators,
     /// Python functions of the library that a call enters another number of times.
-    Functions "functions" Warn,
+    Functions,
 }
 
 impl Kind {
+    /// Every kind, gravest first.
+    pub const ALL: [Kind; 20] = [
+        Kind::Fill,
+        Kind::Tasks,
+        Kind::Copies,
+        Kind::Spills,
+        Kind::Counts,
+        Kind::Synchronisation,
+        Kind::DriverMemory,
+        Kind::Instructions,
+        Kind::KernelReplaced,
+        Kind::Grid,
+        Kind::Block,
+        Kind::Launches,
+        Kind::Registers,
+        Kind::SharedMemory,
+        Kind::Occupancy,
+        Kind::Threads,
+        Kind::Memory,
+        Kind::Parameters,
+        Kind::Operators,
+        Kind::Functions,
+    ];
+
+    /// The word for it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Kind::Fill => "fill",
+            Kind::Tasks => "tasks",
+            Kind::Copies => "copies",
+            Kind::Spills => "spills",
+            Kind::Counts => "counts",
+            Kind::Synchronisation => "synchronisation",
+            Kind::DriverMemory => "driver-memory",
+            Kind::KernelReplaced => "kernel-replaced",
+            Kind::Grid => "grid",
+            Kind::Block => "block",
+            Kind::Launches => "launches",
+            Kind::Registers => "registers",
+            Kind::SharedMemory => "shared-memory",
+            Kind::Occupancy => "occupancy",
+            Kind::Threads => "threads",
+            Kind::Memory => "memory",
+            Kind::Parameters => "parameters",
+            Kind::Operators => "operators",
+            Kind::Functions => "functions",
+            Kind::Instructions => "instructions",
+        }
+    }
+
     /// The kind of this word.
     pub fn parse(word: &str) -> Option<Kind> {
-        Kind::ALL.iter().copied().find(|kind| kind.text() == word)
+        Kind::ALL.into_iter().find(|kind| kind.text() == word)
     }
 
     /// True for what follows from the configuration that a tuner chose for a kernel.
@@ -97,6 +117,23 @@ impl Kind {
         let launch = matches!(self, Fill | Grid | Block | Registers | SharedMemory);
         let other = matches!(self, Memory | Kind::Instructions | Kind::KernelReplaced);
         launch || other || matches!(self, Occupancy | Spills)
+    }
+
+    /// What it does to the verdict where a suite does not ignore it. What is exact and can only cost time
+    /// fails. Another kernel, another tile or one launch more is as often an improvement,
+    /// and threads that did work depend on the scheduler: those are told.
+    pub fn default_action(self) -> Action {
+        match self {
+            Kind::Fill
+            | Kind::Tasks
+            | Kind::Copies
+            | Kind::Spills
+            | Kind::Counts
+            | Kind::Synchronisation
+            | Kind::DriverMemory
+            | Kind::Instructions => Action::Fail,
+            _ => Action::Warn,
+        }
     }
 }
 

@@ -16,19 +16,38 @@ use regatta_core::suite::BUILTIN;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::{self as judge, Options};
 
-/// Saves a run as a baseline: of none, the newest that passed. The one that is there is replaced
-/// only with `replace`; with `force`, a run will do that is not fit to be one. Gives its file, and
-/// what it was made of.
+/// What is saved, and how.
+pub struct SaveOptions<'a> {
+    /// The baseline's name.
+    pub name: &'a str,
+    /// True where the one that is there is replaced.
+    pub replace: bool,
+    /// True where a run will do that is not fit to be one.
+    pub force: bool,
+}
+
+/// A baseline that was saved.
+pub struct SavedBaseline {
+    /// Its file.
+    pub path: PathBuf,
+    /// What it was made of.
+    pub side: Side,
+}
+
+/// Saves a run as a baseline: of none, the newest that passed.
 ///
 /// # Errors
 /// When a run is none to hold others against: exit code 3; when it cannot be read: 2.
 pub fn save(
     store: &Store,
-    name: &str,
+    options: &SaveOptions<'_>,
     runs: &[String],
-    replace: bool,
-    force: bool,
-) -> Result<(PathBuf, Side), ExperimentError> {
+) -> Result<SavedBaseline, ExperimentError> {
+    let SaveOptions {
+        name,
+        replace,
+        force,
+    } = *options;
     let stored = match runs.is_empty() {
         true => newest_that_passed(Path::new("reports"), name, store, force)?,
         false => find_one(runs, store)?,
@@ -48,7 +67,10 @@ pub fn save(
             }
             _ => ExperimentError::not_judged(error),
         })?;
-    Ok((path, stored.side))
+    Ok(SavedBaseline {
+        path,
+        side: stored.side,
+    })
 }
 
 /// Why a run should not be what others are compared with.

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::arm::reports;
+use super::arm::{ArmRole, reports};
 use super::stored::{StoredBase, find};
 use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, RunFiles, Setup};
+use crate::laps::Monotonic;
 use crate::loaded::Roots;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
@@ -37,12 +38,18 @@ pub struct VersionComparison<'a> {
     pub demands: bool,
     /// Where both runs and the reports go, where that is not as the command line says.
     pub(crate) folder: Option<PathBuf>,
-    /// The suite as the base is measured.
-    pub(super) base_request: &'a MeasureOptions,
-    /// The cases of a gate that are measured in pairs, where it is of one.
-    pub(super) cases: Option<BTreeSet<CaseId>>,
+    /// The part of a gate that is measured in pairs, where it is one.
+    pub(super) part: Option<GatePart<'a>>,
+}
+
+/// The part of a gate that is measured in pairs.
+pub(super) struct GatePart<'a> {
+    /// Its cases.
+    pub(super) cases: BTreeSet<CaseId>,
     /// Cases of the whole gate, among which its error is shared.
-    pub(super) of_cases: Option<u32>,
+    pub(super) all: u32,
+    /// The suite as the base was measured.
+    pub(super) base_request: &'a MeasureOptions,
 }
 
 /// A base that is measured in pairs with the head.
@@ -67,9 +74,7 @@ impl<'a> VersionComparison<'a> {
             limit: None,
             demands: false,
             folder: None,
-            base_request: request,
-            cases: None,
-            of_cases: None,
+            part: None,
         }
     }
 
@@ -105,10 +110,10 @@ impl Experiment {
     /// Whatever is wrong with a version, the suite or a worker: exit code 2, with the side that
     /// cannot be had; sides that cannot be compared: 3.
     pub fn compare(asked: &VersionComparison<'_>) -> Result<Experiment, ExperimentError> {
-        let began = Instant::now();
+        let begun = (Instant::now(), Monotonic::begin());
         let experiment = match asked.base {
-            [Spec::Run(path)] => against_run(asked, path, began)?,
-            _ => interleaved(asked, began)?,
+            [Spec::Run(path)] => against_run(asked, path, begun)?,
+            _ => interleaved(asked, begun)?,
         };
         let lines = match &experiment.base {
             Base::Absent => None,
@@ -130,7 +135,7 @@ const SIDES: [&str; 2] = ["in the base", "in the head"];
 fn against_run(
     asked: &VersionComparison<'_>,
     path: &str,
-    began: Instant,
+    begun: (Instant, Monotonic),
 ) -> Result<Experiment, ExperimentError> {
     let found = find(path, &Store::new(&asked.request.baselines), None)?;
     let id = BaseId {
@@ -145,15 +150,13 @@ fn against_run(
     let folder = asked.folder(&setup.suite);
     let directory = folder.join("head");
     let processes = Arm::processes(&setup, &directory)?;
-    let times = (began, began);
     let head = Arm::start(
         setup,
         processes,
         asked.request,
         directory,
-        None,
-        None,
-        times,
+        ArmRole::Whole,
+        begun,
     )?;
     Ok(Experiment {
         head,
@@ -170,14 +173,15 @@ fn against_run(
 
 fn interleaved(
     asked: &VersionComparison<'_>,
-    began: Instant,
+    begun: (Instant, Monotonic),
 ) -> Result<Experiment, ExperimentError> {
-    let base = Setup::make(asked.base, asked.base_request);
-    let mut base = base.map_err(unusable(TurnSide::Base))?;
+    let part = asked.part.as_ref();
+    let base_request = part.map_or(asked.request, |part| part.base_request);
+    let mut base = Setup::make(asked.base, base_request).map_err(unusable(TurnSide::Base))?;
     let mut head = Setup::make(asked.head, asked.request).map_err(unusable(TurnSide::Head))?;
-    if let Some(cases) = &asked.cases {
+    if let Some(part) = part {
         for suite in [&mut base.suite, &mut head.suite] {
-            suite.cases.retain(|case| cases.contains(&case.id()));
+            suite.cases.retain(|case| part.cases.contains(&case.id()));
         }
     }
     let stands_in = keep_variants(&mut base, &mut head)?;
@@ -198,7 +202,7 @@ fn interleaved(
     // Both sides import their libraries at once.
     base_processes.begin();
     head_processes.begin();
-    let start = |setup: Setup, processes, side, name: &str, stands_in: Option<_>, since| {
+    let start = |setup: Setup, processes, side, name: &str, stands_in: Option<_>, begun| {
         let [base, head] = &directories;
         let roots = match side {
             TurnSide::Base => Roots::new(base, head),
@@ -209,27 +213,17 @@ fn interleaved(
             side,
             of: setup.asked.clone(),
             stands_in: stands_in.into_iter().collect(),
-            cases: asked.of_cases,
+            cases: part.map(|part| part.all),
         };
+        let (directory, role) = (folder.join(name), ArmRole::Paired(turn, roots));
         // What making the versions took is within the time limit.
-        let (directory, pair) = (folder.join(name), Some((turn, roots)));
-        let times = (began, since);
-        Arm::start(
-            setup,
-            processes,
-            asked.request,
-            directory,
-            pair,
-            None,
-            times,
-        )
-        .map_err(unusable(side))
+        Arm::start(setup, processes, asked.request, directory, role, begun).map_err(unusable(side))
     };
     let side = TurnSide::Base;
-    let base = start(base, base_processes, side, "base", stands_in, began)?;
+    let base = start(base, base_processes, side, "base", stands_in, begun)?;
     // What the command did until now is counted by the base.
-    let (side, since) = (TurnSide::Head, Instant::now());
-    let head = start(head, head_processes, side, "head", None, since)?;
+    let begun = (begun.0, Monotonic::begin());
+    let head = start(head, head_processes, TurnSide::Head, "head", None, begun)?;
     Ok(Experiment {
         head,
         base: Base::Interleaved(Box::new(Interleaved { arm: base, cases })),

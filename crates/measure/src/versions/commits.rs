@@ -11,9 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Version;
-use crate::SetupError;
-use crate::git::{GitCommands, commit};
+use super::{Version, VersionError};
+use crate::git::{GitCommands, GitError, commit};
 
 /// The commits from `good` to `bad`, both included, each a parent of the next.
 ///
@@ -23,10 +22,10 @@ pub fn commits_between(
     git: &dyn GitCommands,
     good: &str,
     bad: &str,
-) -> Result<Vec<Version>, SetupError> {
+) -> Result<Vec<Version>, VersionError> {
     let [first, last] = [good, bad].map(|revision| {
         if revision.ends_with('+') || revision.ends_with("-dirty") {
-            return Err(SetupError(format!(
+            return Err(VersionError(format!(
                 "git:{revision} is a commit with uncommitted changes, which are in no commit: \
                  commit them, or name the commit itself"
             )));
@@ -35,7 +34,7 @@ pub fn commits_between(
     });
     let (first, last) = (first?, last?);
     if first == last {
-        return Err(SetupError(format!(
+        return Err(VersionError(format!(
             "git:{good} and git:{bad} are the same commit: there is nothing between them"
         )));
     }
@@ -52,7 +51,7 @@ pub fn commits_between(
             ),
             None => "they have no history in common".to_owned(),
         };
-        return Err(SetupError(format!(
+        return Err(VersionError(format!(
             "git:{good} (--good) is no ancestor of git:{bad} (--bad): {fix}"
         )));
     }
@@ -68,7 +67,7 @@ pub fn brought(
     git: &dyn GitCommands,
     low: &Version,
     merge: &Version,
-) -> Result<Vec<Vec<Version>>, SetupError> {
+) -> Result<Vec<Vec<Version>>, VersionError> {
     let mut rows = Vec::new();
     for parent in merge.parents.iter().filter(|&parent| parent != id(low)) {
         let Ok(base) = git.ask(&["merge-base", id(low), parent]) else {
@@ -86,7 +85,7 @@ const FORMAT: &str = "--format=%H%x1f%P%x1f%h%x1f%an%x1f%cs%x1f%s";
 const FIELD: char = '\u{1f}';
 
 /// A path from an ancestor to a commit.
-fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Version>, SetupError> {
+fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Version>, VersionError> {
     let range = format!("{low}..{high}");
     let between = [
         "rev-list",
@@ -114,7 +113,7 @@ fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Version>, Se
     let mut at = high.to_owned();
     loop {
         let Some(commit) = commits.remove(&at) else {
-            let error = SetupError(format!("its history down to {low} cannot be read"));
+            let error = GitError(format!("its history down to {low} cannot be read"));
             return Err(git_failed(high, error));
         };
         // Only ancestors that descend from `low` were listed.
@@ -151,8 +150,8 @@ fn id(commit: &Version) -> &str {
     commit.spec.trim_start_matches("git:")
 }
 
-fn git_failed(revision: &str, error: SetupError) -> SetupError {
-    SetupError(format!("git:{revision}: {error}"))
+fn git_failed(revision: &str, error: GitError) -> VersionError {
+    VersionError(format!("git:{revision}: {error}"))
 }
 
 #[cfg(test)]
@@ -188,7 +187,7 @@ mod tests {
     }
 
     impl GitCommands for Fake {
-        fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
+        fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
             let ids = || self.0.iter().map(|(id, _)| *id);
             let found = match arguments {
                 ["rev-parse", .., revision] => {
@@ -208,7 +207,7 @@ mod tests {
                 ["rev-list", _, "--max-count=1", _, id] => Some(self.line(id)),
                 _ => None,
             };
-            let refused = || SetupError(format!("git {}: no", arguments.join(" ")));
+            let refused = || GitError(format!("git {}: no", arguments.join(" ")));
             found.map(String::into_bytes).ok_or_else(refused)
         }
     }

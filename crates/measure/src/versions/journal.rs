@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bisect::Tried;
 use super::search::Towards;
 use regatta_core::input;
-use regatta_core::record::run_file::{Before, NO_RESUME, lock, move_aside};
+use regatta_core::record::run_file::{NO_RESUME, lock, move_aside};
 use regatta_core::record::{RecordError, SCHEMA_VERSION, write_atomically};
 use regatta_core::text::one_line;
 
@@ -81,6 +81,25 @@ pub struct BisectFile {
     pub tried: Vec<Tried>,
 }
 
+/// What was there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JournalFound {
+    /// Nothing.
+    Nothing,
+    /// A part of the same bisect, or all of it.
+    GoesOn {
+        /// Comparisons that need not be made again.
+        comparisons: usize,
+    },
+    /// Another one, moved aside.
+    Kept {
+        /// Where it is now.
+        path: PathBuf,
+        /// Why it does not go on.
+        because: String,
+    },
+}
+
 /// The file of a bisect, being written.
 #[derive(Debug)]
 pub struct Journal {
@@ -107,9 +126,9 @@ impl Journal {
         question: &BisectQuestion,
         now: Timestamp,
         fresh: bool,
-    ) -> Result<(Journal, Before), RecordError> {
+    ) -> Result<(Journal, JournalFound), RecordError> {
         fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
-        let lock = lock(directory)?;
+        let held = lock(directory)?;
         let path = directory.join(JOURNAL_FILE);
         let mut file = BisectFile {
             schema: SCHEMA_VERSION,
@@ -117,7 +136,7 @@ impl Journal {
             question: question.clone(),
             tried: Vec::new(),
         };
-        let mut before = Before::Nothing;
+        let mut before = JournalFound::Nothing;
         if path.exists() {
             let there = read(&path);
             let because = match &there {
@@ -127,19 +146,19 @@ impl Journal {
             };
             match (there, because) {
                 (Ok(there), None) => {
-                    let entries = there.tried.len();
-                    let damaged = 0;
-                    before = Before::Resumed { entries, damaged };
+                    let comparisons = there.tried.len();
+                    before = JournalFound::GoesOn { comparisons };
                     file = there;
                 }
                 (there, because) => {
-                    before = Before::Kept {
+                    before = JournalFound::Kept {
                         path: move_aside(&path, there.ok().map(|there| there.started))?,
-                        because: because.into_iter().collect(),
+                        because: because.unwrap_or_default(),
                     };
                 }
             }
         }
+        let lock = held;
         let journal = Journal { path, file, lock };
         journal.write()?;
         Ok((journal, before))
@@ -218,7 +237,7 @@ mod tests {
         }
     }
 
-    fn open(directory: &Path, question: &BisectQuestion, fresh: bool) -> (Journal, Before) {
+    fn open(directory: &Path, question: &BisectQuestion, fresh: bool) -> (Journal, JournalFound) {
         Journal::open(directory, question, Timestamp::UNIX_EPOCH, fresh).unwrap()
     }
 
@@ -226,7 +245,7 @@ mod tests {
     fn a_bisect_goes_on_where_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let (mut journal, before) = open(folder.path(), &question(), false);
-        assert_eq!(before, Before::Nothing);
+        assert_eq!(before, JournalFound::Nothing);
         for head in ["pypi:a==3", "pypi:a==2"] {
             journal.keep(&tried(head)).unwrap();
         }
@@ -234,13 +253,7 @@ mod tests {
         assert!(matches!(error, Err(RecordError::Busy(_))), "two at once");
         drop(journal);
         let (journal, before) = open(folder.path(), &question(), false);
-        assert_eq!(
-            before,
-            Before::Resumed {
-                entries: 2,
-                damaged: 0
-            }
-        );
+        assert_eq!(before, JournalFound::GoesOn { comparisons: 2 });
         assert_eq!(journal.tried(), ["pypi:a==3", "pypi:a==2"].map(tried));
     }
 
@@ -260,10 +273,10 @@ mod tests {
             journal.keep(&tried("pypi:a==3")).unwrap();
             drop(journal);
             let (journal, before) = open(folder.path(), &other, words == "--no-resume");
-            let Before::Kept { path, because } = before else {
+            let JournalFound::Kept { path, because } = before else {
                 panic!("{before:?}");
             };
-            assert!(because[0].contains(words), "{because:?}");
+            assert!(because.contains(words), "{because}");
             assert!(path.starts_with(folder.path().join("past")) && path.exists());
             assert!(journal.tried().is_empty());
         }
@@ -275,7 +288,10 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join(JOURNAL_FILE), text).unwrap();
             let (_, before) = open(folder.path(), &question(), false);
-            assert!(matches!(before, Before::Kept { .. }), "{text}: {before:?}");
+            assert!(
+                matches!(before, JournalFound::Kept { .. }),
+                "{text}: {before:?}"
+            );
         }
     }
 }

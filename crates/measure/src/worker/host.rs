@@ -3,27 +3,29 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+
 use super::channel::{Channel, ChannelEnds, WorkerLog, mapping, read_lines, write_lines};
 use super::forks::Forks;
-use super::program::{Program, RunningProgram, Streams, ended, why};
+use super::program::{Program, RunningProgram, Streams, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
-use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec};
+use super::{Conversation, Forking, Origin, WorkerError, WorkerFailure, WorkerSpec};
 use crate::loaded;
-use regatta_core::record::types::{How, Start};
 
 /// A worker process.
 #[derive(Debug)]
 pub struct WorkerProcess {
     name: String,
     program: Box<dyn RunningProgram>,
-    start: Start,
+    origin: Origin,
     requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
     log: WorkerLog,
@@ -70,7 +72,8 @@ impl WorkerProcess {
             };
             WorkerError::new(&spec.name, failure)
         })?;
-        WorkerProcess::introduced(spec, ends.ours, Box::new(program), How::Exec, limit)
+        let origin = Origin::Started { because: None };
+        WorkerProcess::introduced(spec, ends.ours, Box::new(program), origin, limit)
     }
 
     /// Forks a worker, and has it introduce itself.
@@ -85,7 +88,7 @@ impl WorkerProcess {
         let program = program
             .map_err(|error| WorkerError::new(&spec.name, WorkerFailure::NotForked(error)))?;
         drop((ends.theirs, ends.output));
-        WorkerProcess::introduced(spec, ends.ours, Box::new(program), How::Forked, limit)
+        WorkerProcess::introduced(spec, ends.ours, Box::new(program), Origin::Forked, limit)
     }
 
     /// The worker at the other ends, once it has said who it is.
@@ -93,13 +96,13 @@ impl WorkerProcess {
         spec: &WorkerSpec,
         ours: ChannelEnds,
         program: Box<dyn RunningProgram>,
-        how: How,
+        origin: Origin,
         limit: Duration,
     ) -> Result<WorkerProcess, WorkerError> {
         let mut process = WorkerProcess {
             name: spec.name.clone(),
             program,
-            start: Start { how, because: None },
+            origin,
             requests: Some(write_lines(ours.requests)),
             replies: read_lines(ours.replies),
             log: ours.log,
@@ -148,14 +151,14 @@ impl WorkerProcess {
         // that the status is its own and not that of our kill.
         let by_itself = self.program.ends_within(Duration::from_secs(2));
         let status = match self.kill() {
-            None if self.start.how == How::Forked => {
+            None if self.origin == Origin::Forked => {
                 let what = format!(
                     " was ended before it answered {asked}, and not by itself: what forked it is \
                      gone, or its supervisor is"
                 );
                 return WorkerError::new(&self.name, WorkerFailure::Unavailable(what));
             }
-            Some(status) if by_itself => ended(status),
+            Some(status) if by_itself => describe(status),
             _ => "it closed its channel".to_owned(),
         };
         self.failed(WorkerFailure::Crashed(format!(
@@ -174,7 +177,7 @@ impl WorkerProcess {
     fn wait(&mut self, asked: &'static str, limit: Duration) -> Result<String, WorkerError> {
         const SLICE: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + limit;
-        let mut is_gone = false;
+        let mut ended = false;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.replies.recv_timeout(left.min(SLICE)) {
@@ -182,15 +185,13 @@ impl WorkerProcess {
                 Ok(Err(error)) => return Err(self.garbage(asked, error.to_string())),
                 // A child of a dead worker may hold its channel open: end of file is
                 // not the only sign of death. What it wrote last is read first.
-                Err(RecvTimeoutError::Timeout) if is_gone => return Err(self.died(asked)),
+                Err(RecvTimeoutError::Timeout) if ended => return Err(self.died(asked)),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.died(asked)),
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
                     self.kill();
                     return Err(self.failed(WorkerFailure::TimedOut { asked, limit }));
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    is_gone = self.program.ends_within(Duration::ZERO)
-                }
+                Err(RecvTimeoutError::Timeout) => ended = self.program.ends_within(Duration::ZERO),
             }
             self.hold_log(asked)?;
         }
@@ -250,8 +251,8 @@ impl Conversation for WorkerProcess {
         files
     }
 
-    fn start(&self) -> Option<&Start> {
-        Some(&self.start)
+    fn origin(&self) -> Option<&Origin> {
+        Some(&self.origin)
     }
 }
 
@@ -261,6 +262,17 @@ impl Drop for WorkerProcess {
         self.requests = None;
         self.program.ends_within(Duration::from_millis(500));
         self.kill();
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(number)) => match Signal::try_from(number) {
+            Ok(signal) => format!("killed by {signal}"),
+            Err(_) => format!("killed by signal {number}"),
+        },
+        (None, None) => status.to_string(),
     }
 }
 
@@ -332,7 +344,7 @@ impl StartMode {
             ));
         }
         let mut process = WorkerProcess::start(spec, log, limit)?;
-        process.start.because = because;
+        process.origin = Origin::Started { because };
         Ok(process)
     }
 }

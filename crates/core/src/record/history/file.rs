@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Came, History, HistoryRun, Reduced};
+use super::{About, Came, History, HistoryError, Kept, Reduced};
 use crate::input::{self, Damage};
 use crate::record::line::{self, Lines};
 use crate::record::side::is_time;
@@ -38,13 +38,13 @@ enum HistoryLine {
 
 /// A folder of histories, which need not exist yet.
 #[derive(Clone, Debug)]
-pub struct HistoryStore {
+pub struct Store {
     root: PathBuf,
 }
 
 /// A history's file by its place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HistoryFile {
+pub struct Stored {
     /// The suite.
     pub suite: String,
     /// Short name of the machine.
@@ -53,10 +53,10 @@ pub struct HistoryFile {
     pub path: PathBuf,
 }
 
-impl HistoryStore {
+impl Store {
     /// The histories under a folder.
-    pub fn new(root: impl Into<PathBuf>) -> HistoryStore {
-        HistoryStore { root: root.into() }
+    pub fn new(root: impl Into<PathBuf>) -> Store {
+        Store { root: root.into() }
     }
 
     /// The folder.
@@ -65,7 +65,7 @@ impl HistoryStore {
     }
 
     /// All histories, sorted.
-    pub fn list(&self) -> Vec<HistoryFile> {
+    pub fn list(&self) -> Vec<Stored> {
         let mut found = Vec::new();
         for folder in entries(&self.root) {
             for path in entries(&folder) {
@@ -73,7 +73,7 @@ impl HistoryStore {
                 let is_ours = path.extension().is_some_and(|ending| ending == "jsonl");
                 let suite = folder.file_name().and_then(|name| name.to_str());
                 if let (true, Some(suite), Some(machine)) = (is_ours, suite, name(&path)) {
-                    found.push(HistoryFile {
+                    found.push(Stored {
                         suite: suite.to_owned(),
                         machine,
                         path,
@@ -90,12 +90,12 @@ impl HistoryStore {
     /// # Errors
     /// When suite or machine cannot name a file, another process adds to the history now, or
     /// the file is of another schema or history.
-    pub fn open(&self, suite: &str, machine: &str) -> Result<Book, RecordError> {
+    pub fn open(&self, suite: &str, machine: &str) -> Result<Book, HistoryError> {
         if !names_a_file(suite) {
-            return Err(RecordError::Name(suite.to_owned()));
+            return Err(HistoryError::Suite(suite.to_owned()));
         }
         if !names_a_file(machine) {
-            return Err(RecordError::Machine(machine.to_owned()));
+            return Err(RecordError::Machine(machine.to_owned()).into());
         }
         let folder = self.root.join(suite);
         fs::create_dir_all(&folder).map_err(|error| RecordError::io(&folder, error))?;
@@ -106,8 +106,8 @@ impl HistoryStore {
         let file = file.map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(RecordError::Busy(path)),
-            Err(fs::TryLockError::Error(error)) => return Err(io(error)),
+            Err(fs::TryLockError::WouldBlock) => return Err(HistoryError::Busy(path)),
+            Err(fs::TryLockError::Error(error)) => return Err(io(error).into()),
         }
         let mut book = Book {
             suite: suite.to_owned(),
@@ -129,7 +129,7 @@ impl HistoryStore {
                      place",
                     there.suite, there.machine
                 );
-                return Err(RecordError::invalid(&path, 1, problem));
+                return Err(RecordError::invalid(&path, 1, problem).into());
             }
             book.runs = there.runs.into_iter().map(|kept| kept.about.id).collect();
             book.cases = there.cases.into_iter().collect();
@@ -146,8 +146,8 @@ impl HistoryStore {
     /// Adds one run to the history that it is of.
     ///
     /// # Errors
-    /// As [`open`](HistoryStore::open) and [`Book::add`].
-    pub fn add(&self, run: &Reduced) -> Result<Added, RecordError> {
+    /// As [`open`](Store::open) and [`Book::add`].
+    pub fn add(&self, run: &Reduced) -> Result<Added, HistoryError> {
         self.open(&run.suite, &run.machine)?.add(run)
     }
 }
@@ -213,7 +213,7 @@ impl Book {
     ///
     /// # Errors
     /// When it cannot be written: the history is as it was then.
-    pub fn add(&mut self, run: &Reduced) -> Result<Added, RecordError> {
+    pub fn add(&mut self, run: &Reduced) -> Result<Added, HistoryError> {
         let path = self.path.clone();
         if self.runs.contains(&run.about.id) {
             return Ok(Added::Already { path });
@@ -230,13 +230,13 @@ impl Book {
                 suite: self.suite.clone(),
                 machine: self.machine.clone(),
             };
-            text += &line::write(&first)?;
+            text += &line::write(&first).map_err(RecordError::from)?;
         }
         let of_run = HistoryLine::Run {
             run: Box::new(run.about.clone()),
             cases: run.cases.iter().cloned().collect(),
         };
-        text += &line::write(&of_run)?;
+        text += &line::write(&of_run).map_err(RecordError::from)?;
         self.append(text.as_bytes())
             .map_err(|error| RecordError::io(&path, error))?;
         self.length += text.len() as u64;
@@ -273,17 +273,16 @@ impl History {
     ///
     /// # Errors
     /// When there is none, or its first line is not that of a history this version reads.
-    pub fn read(path: &Path) -> Result<History, RecordError> {
+    pub fn read(path: &Path) -> Result<History, HistoryError> {
         Ok(read(path)?.0)
     }
 }
 
-fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
-    // A line of a run is one of a history too, whose first line may be missing.
-    check_kind(path, &["history", "run"])?;
+fn read(path: &Path) -> Result<(History, LastLine), HistoryError> {
+    check_kind(path, &["history"])?;
     let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
     let HistoryLine::History { suite, machine, .. } = file.first()? else {
-        return Err(file.invalid("its first line is missing"));
+        return Err(file.invalid("its first line is missing").into());
     };
     let mut history = History {
         suite,
@@ -325,7 +324,7 @@ fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
                 });
                 let results = results.collect();
                 let about = *about;
-                history.runs.push(HistoryRun { about, results });
+                history.runs.push(Kept { about, results });
             }
             Err(problem) if cut => history.damage.push(file.damage(format!(
                 "the last line is cut off ({problem}); adding a run removes it, so add that run \
