@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::{Ended, Stop, note, print, print_as_made, print_json, show_blocks};
 use regatta_core::record::baseline::{self, Store};
+use regatta_core::record::side::Side;
 use regatta_judge::{self as judge, Options};
-use regatta_measure::experiment::baseline::{self as saving, SaveOptions};
+use regatta_measure::experiment::baseline as saving;
 use regatta_measure::experiment::stored;
 use regatta_report::document::{Block, ListItem};
 use regatta_report::judgement::terminal;
@@ -78,12 +79,8 @@ pub fn run(args: &BaselineArgs) -> Ended {
             replace,
             force,
         } => {
-            let wanted = SaveOptions {
-                name,
-                replace: *replace,
-                force: *force,
-            };
-            save(&store, &wanted, runs, args.json)
+            let saved = saving::save(&store, name, runs, *replace, *force)?;
+            print_saved(&saved, args.json)
         }
         BaselineAction::List { name: None } => list(&store, args.json),
         BaselineAction::List { name: Some(name) } => show(&store, name, args.json),
@@ -93,17 +90,15 @@ pub fn run(args: &BaselineArgs) -> Ended {
     }
 }
 
-/// Saves a run.
-fn save(store: &Store, wanted: &SaveOptions<'_>, runs: &[String], json: bool) -> Ended {
-    let saved = saving::save(store, wanted, runs)?;
-    let side = &saved.side;
+/// Prints a baseline that was saved: its file, and what it was made of.
+fn print_saved((path, side): &(PathBuf, Side), json: bool) -> Ended {
     let cases = side.cases.len();
     if json {
-        let answer = json!({ "saved": saved.path, "run": side.label, "cases": cases });
+        let answer = json!({ "saved": path, "run": side.label, "cases": cases });
         return print_json(&answer);
     }
     show_blocks(vec![
-        Block::Note(saved.path.display().to_string()),
+        Block::Note(path.display().to_string()),
         Block::list([format!("{} of {}", counted(cases, "case"), side.label)]),
     ])
 }

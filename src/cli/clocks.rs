@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use super::{Ended, Stop, note, show_blocks, watch_for};
 use regatta_measure::ruler::{self, ClockReading};
-use regatta_measure::worker::program::{Program, Streams};
+use regatta_measure::worker::program::{Program, RunningProgram, Streams};
 use regatta_report::document::{Block, Table, TableRow};
 
 /// A check takes some seconds; one that takes this long is stuck.

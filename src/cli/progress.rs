@@ -169,7 +169,7 @@ impl Observer for Progress {
         }
         self.done += 1;
         let took = self.case_began.elapsed();
-        self.estimate.done(&self.worker, &entry.case.0, took);
+        self.estimate.done(&self.worker, took);
     }
 
     /// What other programs had to do with it.

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use regatta_core::record::entries::Entries;
-use regatta_core::record::history::{Clock, History, Store};
+use regatta_core::record::history::{History, HistoryStore};
 use regatta_core::record::side::Side;
 use regatta_core::record::trace::{Trace, file, kineto, raw};
 use regatta_core::record::types::Run;
 use regatta_core::record::{baseline, run_file};
 use regatta_core::suite;
+use regatta_core::suite::rules::Metric;
 use regatta_cuda::kernels::cache;
 use regatta_cuda::{Limits, Offer, OwnKernels, PlanRequest};
 use regatta_judge::{self as judge, Options, history, trace as traces};
@@ -353,14 +354,14 @@ fn history_file(folder: &Path, data: &[u8]) {
     if let Ok(history) = History::read(&path)
         && let Some(newest) = history.runs.last()
     {
-        for clock in [Clock::Device, Clock::Host] {
+        for metric in [Metric::Device, Metric::Host] {
             let options = history::Options {
-                clock,
+                metric,
                 ..history::Options::default()
             };
             let shown = Shown {
                 history: &history,
-                series: &history::series(&history, clock),
+                series: &history::series(&history, metric),
                 trends: &history::trends(&history, &options),
                 options: &options,
                 since: newest.about.at,
@@ -374,5 +375,5 @@ fn history_file(folder: &Path, data: &[u8]) {
         }
     }
     // What adding reads of it.
-    let _ = Store::new(root).open("s", "m");
+    let _ = HistoryStore::new(root).open("s", "m");
 }

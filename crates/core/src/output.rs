@@ -127,62 +127,26 @@ fn refused(path: &Path, error: io::Error) -> OutputError {
 
 /// Why nothing can be written at a path; the message names the path and the fix.
 #[derive(Debug, thiserror::Error)]
-pub enum TargetError {
-    /// A directory stands where the file should be.
-    #[error(
-        "cannot write {path}: it is a directory; name a file in it, for example {path}/{example}"
-    )]
-    IsDirectory {
-        /// The target.
-        path: PathBuf,
-        /// A file in it.
-        example: &'static str,
-    },
-    /// A file stands where a directory should be.
-    #[error(
-        "cannot write {path}: {parent} is a file, not a directory; move it away, or name another path"
-    )]
-    ParentIsFile {
-        /// The target.
-        path: PathBuf,
-        /// What is in the way.
-        parent: PathBuf,
-    },
-    /// The directory could not be created.
-    #[error("cannot create the directory {path}: {error}; create it, or name another path")]
-    Create {
-        /// The directory.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The file could not be written.
-    #[error(
-        "cannot write {path}: {error}; check the permissions and the free space of its directory"
-    )]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// A file of a report's name that no report is.
-    #[error(
-        "cannot write {path}: regatta did not write the file that is there; move it away, or name \
-         another folder"
-    )]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The target is a run, a baseline or a trace.
-    #[error(
-        "cannot write {path}: a run, a baseline or a trace is there, and reports never replace one"
-    )]
-    Record {
-        /// The target.
-        path: PathBuf,
-    },
+#[error("cannot write {path}: {why}")]
+pub struct TargetError {
+    path: PathBuf,
+    why: String,
+}
+
+impl TargetError {
+    /// What is in the way at a path, and what to do about it.
+    fn new(path: &Path, why: impl Into<String>) -> TargetError {
+        TargetError {
+            path: path.to_owned(),
+            why: why.into(),
+        }
+    }
+
+    /// The system refused to write a file.
+    pub fn write(path: &Path, error: &io::Error) -> TargetError {
+        let fix = "check the permissions and the free space of its directory";
+        TargetError::new(path, format!("{error}; {fix}"))
+    }
 }
 
 /// What a path leads to, alike for every way to write it: links are followed, and of a file
@@ -235,10 +199,14 @@ pub fn resolved(path: &Path) -> Result<PathBuf, TargetError> {
     let path = fs::canonicalize(path).unwrap_or(path.to_owned());
     let ending = path.extension().unwrap_or_default();
     if ending == "jsonl" || ending == "trace" || is_record(&path) {
-        return Err(TargetError::Record { path });
+        let why = "a run, a baseline or a trace is there, and reports never replace one";
+        return Err(TargetError::new(&path, why));
     }
     match is_foreign(&path) {
-        true => Err(TargetError::Foreign { path }),
+        true => Err(TargetError::new(
+            &path,
+            "regatta did not write the file that is there; move it away, or name another folder",
+        )),
         false => Ok(path),
     }
 }
@@ -276,29 +244,28 @@ fn is_record(path: &Path) -> bool {
 /// As [`check_writable`], but for what is there already.
 pub fn draft(path: &Path) -> Result<Draft, TargetError> {
     if path.is_dir() {
-        return Err(TargetError::IsDirectory {
-            path: path.to_owned(),
-            example: "report.html",
-        });
+        let example = path.join("report.html");
+        let example = example.display();
+        let why = format!("it is a directory; name a file in it, for example {example}");
+        return Err(TargetError::new(path, why));
     }
     let dir = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
     if let Some(file) = dir.ancestors().find(|ancestor| ancestor.is_file()) {
-        return Err(TargetError::ParentIsFile {
-            path: path.to_owned(),
-            parent: file.to_owned(),
-        });
+        let file = file.display();
+        let why = format!("{file} is a file, not a directory; move it away, or name another path");
+        return Err(TargetError::new(path, why));
     }
-    fs::create_dir_all(dir).map_err(|error| TargetError::Create {
-        path: dir.to_owned(),
-        error,
+    fs::create_dir_all(dir).map_err(|error| {
+        let fix = "create it, or name another path";
+        TargetError::new(
+            path,
+            format!("cannot create {}: {error}; {fix}", dir.display()),
+        )
     })?;
-    Draft::create(path).map_err(|error| TargetError::Write {
-        path: error.path,
-        error: error.error,
-    })
+    Draft::create(path).map_err(|error| TargetError::write(&error.path, &error.error))
 }
 
 #[cfg(test)]
@@ -398,13 +365,12 @@ mod tests {
             error.contains("it is a directory; name a file in it"),
             "{error}"
         );
-        let error = check_writable(&file.join("report.html")).unwrap_err();
-        let error = error.to_string();
-        assert!(
-            error.contains("taken is a file, not a directory"),
-            "{error}"
-        );
-        let error = check_writable(&file.join("deeper/report.html")).unwrap_err();
-        assert!(matches!(error, TargetError::ParentIsFile { .. }), "{error}");
+        for below in ["report.html", "deeper/report.html"] {
+            let error = check_writable(&file.join(below)).unwrap_err().to_string();
+            assert!(
+                error.contains("taken is a file, not a directory"),
+                "{error}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use regatta_core::record::side::{CaseRecord, Status};
 use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::{Expectation, Metric, Selector};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, Ratio};
+use regatta_worker::units::Ratio;
 
 const A: &str = "cpu/flash:s64,d64";
 const B: &str = "cpu/flash:s128,d64";

@@ -17,10 +17,10 @@ use crate::worker::program::{Program, Started, Streams, why};
 use regatta_core::input;
 use regatta_core::last_words;
 use regatta_core::output;
-use regatta_core::record::built::{self, Built};
+use regatta_core::record::header::{Built, SUITE_BUILD, environment_build};
 use regatta_core::secrets;
 use regatta_core::suite::Suite;
-use regatta_core::suite::build::Build;
+use regatta_core::suite::workers::Build;
 
 /// The end of a log in which the words of a fault are looked for.
 const LOG: u64 = 64 << 20;
@@ -123,9 +123,9 @@ fn words(log: Option<&Path>) -> String {
 /// Name of the file beside a suite's reports.
 const BUILD_FILE: &str = "build.json";
 
-/// A build of a suite that was measured.
+/// A build that was measured, and what it made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct KeptBuild {
+struct BuildNote {
     command: Vec<String>,
     /// What it took to make all of it; `None` where it was there already.
     built: Option<Built>,
@@ -135,10 +135,37 @@ struct KeptBuild {
 
 /// A file or folder as it was at a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stamp {
+struct Stamp {
     path: PathBuf,
     /// When it, or what was changed last in it, was changed: nanoseconds since 1970.
     modified_ns: u64,
+}
+
+/// Notes in a file what a build in the folder `here` took.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(crate) fn note(
+    file: &Path,
+    build: &Build,
+    here: &Path,
+    built: Option<Built>,
+) -> io::Result<()> {
+    let note = BuildNote {
+        command: secrets::command_line(&build.command),
+        built,
+        made: stamps(build, here).unwrap_or_default(),
+    };
+    Ok(output::write(file, &serde_json::to_vec_pretty(&note)?)?)
+}
+
+/// What a file says that this build took, where what it made is still there as it was.
+pub(crate) fn noted(file: &Path, build: &Build, here: &Path) -> Option<Built> {
+    let text = input::text(file, input::WRITTEN_BY_HAND).ok()?;
+    let note: BuildNote = serde_json::from_str(&text).ok()?;
+    let same = note.command == secrets::command_line(&build.command)
+        && stamps(build, here) == Some(note.made);
+    note.built.filter(|_| same)
 }
 
 /// What came of a suite's build.
@@ -160,30 +187,22 @@ pub fn build_suite(build: &Build, folder: &Path) -> Result<SuiteBuild, BuildingE
     let here = Path::new(".");
     let before = stamps(build, here);
     let built = self::build(build, here, None)?;
-    let after = stamps(build, here);
-    let anew = build.makes.is_empty() || before != after;
-    if let Some(made) = after.filter(|_| !build.makes.is_empty()) {
-        let kept = KeptBuild {
-            command: secrets::command_line(&build.command),
-            built: match anew {
-                true => Some(built.clone()),
-                false => build_of_suite(build, folder, here),
-            },
-            made,
+    let anew = build.makes.is_empty() || before != stamps(build, here);
+    if !build.makes.is_empty() {
+        let file = folder.join(BUILD_FILE);
+        let took = match anew {
+            true => Some(built.clone()),
+            false => noted(&file, build, here),
         };
-        keep(&kept, folder).map_err(|error| not_written(&folder.join(BUILD_FILE), &error))?;
+        fs::create_dir_all(folder)
+            .and_then(|()| note(&file, build, here, took))
+            .map_err(|error| not_written(&file, &error))?;
     }
     Ok(SuiteBuild { built, anew })
 }
 
-fn keep(kept: &KeptBuild, folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let text = serde_json::to_vec_pretty(kept)?;
-    Ok(output::write(&folder.join(BUILD_FILE), &text)?)
-}
-
 /// What was built for a run of a suite with these workers, by what it is. `folder` is where
-/// [`build`] keeps, `default` the environment of workers that name none.
+/// [`build_suite`] keeps, `default` the environment of workers that name none.
 pub fn builds_of_run(
     suite: &Suite,
     workers: &[String],
@@ -191,9 +210,10 @@ pub fn builds_of_run(
     folder: &Path,
 ) -> BTreeMap<String, Built> {
     let mut found = BTreeMap::new();
-    let own = suite.build.as_ref();
-    if let Some(built) = own.and_then(|build| build_of_suite(build, folder, Path::new("."))) {
-        found.insert(built::SUITE.to_owned(), built);
+    let own = suite.build.as_ref().filter(|build| !build.makes.is_empty());
+    let file = folder.join(BUILD_FILE);
+    if let Some(built) = own.and_then(|build| noted(&file, build, Path::new("."))) {
+        found.insert(SUITE_BUILD.to_owned(), built);
     }
     for worker in workers {
         let Ok((name, environment)) = environment_of(worker, suite, default) else {
@@ -201,19 +221,10 @@ pub fn builds_of_run(
         };
         let made = PythonEnvironment::locate(name, &environment).ok().flatten();
         if let Some(built) = made.and_then(|made| made.built()) {
-            found.insert(built::environment(name), built);
+            found.insert(environment_build(name), built);
         }
     }
     found
-}
-
-/// What the build took that is kept, where what it made is still there as it was.
-fn build_of_suite(build: &Build, folder: &Path, here: &Path) -> Option<Built> {
-    let text = input::text(&folder.join(BUILD_FILE), input::WRITTEN_BY_HAND).ok()?;
-    let kept: KeptBuild = serde_json::from_str(&text).ok()?;
-    let same = kept.command == secrets::command_line(&build.command) && !kept.made.is_empty();
-    let same = same && stamps(build, here).as_ref() == Some(&kept.made);
-    kept.built.filter(|_| same)
 }
 
 /// A file of this checkout that changed after the last build of a suite, by hand or by
@@ -232,7 +243,7 @@ pub(crate) fn not_built(build: &Build, folder: &Path) -> Option<PathBuf> {
 }
 
 /// All that a build makes, as it is; `None` where something is not there.
-pub(crate) fn stamps(build: &Build, here: &Path) -> Option<Vec<Stamp>> {
+fn stamps(build: &Build, here: &Path) -> Option<Vec<Stamp>> {
     let stamps = build.makes.iter().map(|path| {
         Some(Stamp {
             path: path.clone(),
@@ -309,24 +320,19 @@ mod tests {
     #[test]
     fn a_build_is_that_of_a_run_while_what_it_made_is_there_as_it_was() {
         let place = tempfile::tempdir().unwrap();
-        let (here, folder) = (place.path(), place.path().join("reports/s"));
+        let (here, file) = (place.path(), place.path().join("build.json"));
         fs::create_dir(here.join("out")).unwrap();
         fs::write(here.join("out/a"), "one").unwrap();
         let build = made_by("make");
         let built = Built {
             wall_ns: Nanoseconds(5.0),
         };
-        assert_eq!(build_of_suite(&build, &folder, here), None);
-        let kept = KeptBuild {
-            command: build.command.clone(),
-            built: Some(built.clone()),
-            made: stamps(&build, here).unwrap(),
-        };
-        keep(&kept, &folder).unwrap();
-        assert_eq!(build_of_suite(&build, &folder, here), Some(built));
-        assert_eq!(build_of_suite(&made_by("ninja"), &folder, here), None);
+        assert_eq!(noted(&file, &build, here), None);
+        note(&file, &build, here, Some(built.clone())).unwrap();
+        assert_eq!(noted(&file, &build, here), Some(built));
+        assert_eq!(noted(&file, &made_by("ninja"), here), None);
         fs::write(here.join("out/a"), "other").unwrap();
-        assert_eq!(build_of_suite(&build, &folder, here), None);
+        assert_eq!(noted(&file, &build, here), None);
         fs::remove_dir_all(here.join("out")).unwrap();
         assert_eq!(stamps(&build, here), None);
     }

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::environments::{PythonEnvironment, interpreter_of};
-use super::workers::{NoCommand, OWN, environment_of, unknown};
+use super::workers::{OWN, environment_of, unknown};
+use crate::SetupError;
 use crate::worker::{Forking, WorkerSpec};
 use regatta_core::cache;
 use regatta_core::suite::Suite;
@@ -25,7 +26,7 @@ pub(super) fn worker_spec(
     name: &str,
     suite: &Suite,
     default: Option<&str>,
-) -> Result<WorkerSpec, NoCommand> {
+) -> Result<WorkerSpec, SetupError> {
     let worker = name.split_once('@').map_or(name, |(worker, _)| worker);
     let (environment_name, environment) = environment_of(name, suite, default)?;
     let env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
@@ -33,7 +34,7 @@ pub(super) fn worker_spec(
         let (program, args) = command
             .0
             .split_first()
-            .ok_or_else(|| NoCommand(format!("worker `{worker}` has an empty command")))?;
+            .ok_or_else(|| SetupError(format!("worker `{worker}` has an empty command")))?;
         return Ok(WorkerSpec {
             name: name.to_owned(),
             program: PathBuf::from(program),
@@ -72,9 +73,9 @@ fn own_spec(
     name: &str,
     words: Vec<String>,
     env: Vec<(String, String)>,
-) -> Result<WorkerSpec, NoCommand> {
+) -> Result<WorkerSpec, SetupError> {
     let program = std::env::current_exe()
-        .map_err(|error| NoCommand(format!("cannot find regatta's own executable: {error}")))?;
+        .map_err(|error| SetupError(format!("cannot find regatta's own executable: {error}")))?;
     let serve = ["worker", "serve"].map(str::to_owned);
     Ok(WorkerSpec {
         name: name.to_owned(),
@@ -104,14 +105,14 @@ fn kernels(worker: &str, file: &CudaFile) -> Vec<String> {
 
 /// Whether the processes of a Python worker are forked. One of several ranks imports nothing
 /// that takes time, and starts a process a rank.
-fn forking(worker: &str, environment: &Environment) -> Result<Forking, NoCommand> {
+fn forking(worker: &str, environment: &Environment) -> Result<Forking, SetupError> {
     let own = environment.env.get(FORK).cloned();
     match own.or_else(|| std::env::var(FORK).ok()).as_deref() {
         None if worker == "sequence_parallel" => Ok(Forking::Never),
         None => Ok(Forking::WhereSound),
         Some("no") => Ok(Forking::Never),
         Some("always") => Ok(Forking::Always),
-        Some(word) => Err(NoCommand(format!(
+        Some(word) => Err(SetupError(format!(
             "{FORK} is `{word}`; set it to `no` or `always`, or leave it out"
         ))),
     }
@@ -144,15 +145,14 @@ fn python_spec(
     environment_name: &str,
     environment: &Environment,
     forking: Forking,
-) -> Result<WorkerSpec, NoCommand> {
+) -> Result<WorkerSpec, SetupError> {
     let worker = install_python_worker().map_err(|error| {
-        NoCommand(format!(
+        SetupError(format!(
             "cannot write the Python worker into the cache: {error}"
         ))
     })?;
     let made = PythonEnvironment::locate(environment_name, environment)
-        .and_then(|made| made.map(|made| made.interpreter()).transpose())
-        .map_err(|error| NoCommand(error.to_string()))?;
+        .and_then(|made| made.map(|made| made.interpreter()).transpose())?;
     let interpreter = made.unwrap_or_else(|| interpreter_of(environment).into());
     let mut env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
     if !environment.paths.is_empty() {
@@ -184,13 +184,13 @@ fn python_spec(
 /// Where the GPU clock is, unless the environment or the user says it.
 fn clock_variable(
     environment: &BTreeMap<String, String>,
-) -> Result<Option<(String, String)>, NoCommand> {
+) -> Result<Option<(String, String)>, SetupError> {
     let variable = PROBE_VARIABLE;
     if environment.contains_key(variable) || std::env::var_os(variable).is_some() {
         return Ok(None);
     }
     let library = install_probe().map_err(|error| {
-        NoCommand(format!(
+        SetupError(format!(
             "cannot write the GPU clock into the cache: {error}"
         ))
     })?;

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use super::verify::{self, Verifier};
+use super::verify::{self, AskedResult, Verifier};
 use crate::worker::{Conversation, WorkerError};
-use regatta_worker::attention::{
-    Align, Case, Direction, Dtype, Mask, Params, Problem, Projection, VariantId,
-};
+use regatta_worker::attention::{Case, Params, Problem, Projection, VariantId};
 use regatta_worker::protocol::{
     Cache, DeviceKind, Hello, Measure, Measured, Prepare, ReplyBody, RequestBody, VariantInfo,
 };
@@ -15,13 +13,13 @@ use regatta_worker::units::Bytes;
 /// Small problems need no more.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Of the inputs.
-const SEED: u64 = 42;
-/// From which workers draw their probes.
-const DRAW: u64 = 7;
-
-/// Sets of inputs that samples are to be taken on.
-const INPUT_SETS: u32 = 3;
+/// What workers are asked for. Their parameters are left at auto: a call is one problem.
+const ASKED: AskedResult = AskedResult {
+    seed: 42,
+    draw: Some(7),
+    input_sets: 3,
+    several: false,
+};
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -149,8 +147,16 @@ fn check_hello(hello: &Hello) -> Vec<Check> {
     checks
 }
 
-/// Small problems that tell the usual mistakes apart: odd sizes, a mask, groups of
-/// heads, queries and keys of different lengths.
+/// Small problems that tell the usual mistakes apart: odd sizes, a mask, groups of heads, queries
+/// and keys of different lengths.
+const PROBLEMS: [&str; 4] = [
+    "b2,h4,s33,d16",
+    "b2,h4,s33,d16,causal",
+    "b2,h4,kv2,s33,d16",
+    "b2,h4,s33,sk40,d16,causal-br",
+];
+
+/// Problems of every direction and type that the variant has, and [`PROBLEMS`] in the first.
 fn problems(variant: &VariantInfo) -> Vec<Problem> {
     if !variant.projections.is_empty() {
         return projections(variant);
@@ -165,32 +171,15 @@ fn problems(variant: &VariantInfo) -> Vec<Problem> {
             });
         }
     }
-    let plain = Problem {
-        direction: variant
-            .directions
-            .first()
-            .copied()
-            .unwrap_or(Direction::Forward),
-        dtype: variant.dtypes.first().copied().unwrap_or(Dtype::F32),
-        batch: 2,
-        heads: 4,
-        kv_heads: 4,
-        ..Problem::new(33, 16)
-    };
-    problems.push(plain.clone());
-    problems.push(Problem {
-        mask: Mask::causal(Align::TopLeft),
-        ..plain.clone()
-    });
-    problems.push(Problem {
-        kv_heads: 2,
-        ..plain.clone()
-    });
-    problems.push(Problem {
-        seq_k: 40,
-        mask: Mask::causal(Align::BottomRight),
-        ..plain
-    });
+    let first = problems.first().cloned();
+    let first = first.unwrap_or_else(|| Problem::new(48, 16));
+    let (direction, dtype) = (first.direction, first.dtype);
+    let shapes = PROBLEMS.iter().filter_map(|id| id.parse::<Problem>().ok());
+    problems.extend(shapes.map(|shape| Problem {
+        direction,
+        dtype,
+        ..shape
+    }));
     problems
 }
 
@@ -236,7 +225,7 @@ fn check_problem(
         params: Params::default(),
     };
     let name = format!("{id}: right, and found right by regatta's own float64");
-    let prepared = match worker.ask(prepare(&variant.name, &problem, SEED), LIMIT)? {
+    let prepared = match worker.ask(prepare(&variant.name, &problem, ASKED.seed), LIMIT)? {
         ReplyBody::Prepared(prepared) => prepared,
         ReplyBody::Unsupported { reason } => {
             let result = CheckResult::Unsupported(reason);
@@ -248,7 +237,7 @@ fn check_problem(
             return Ok(());
         }
     };
-    let checked = verifier.check(&problem, (SEED, Some(DRAW)), variant, &prepared);
+    let checked = verifier.check(&problem, ASKED, variant, &prepared);
     push(
         checks,
         &name,
@@ -286,7 +275,7 @@ fn check_problem(
         RequestBody::Release,
         released,
     )?;
-    let other_seed = prepare(&variant.name, &problem, SEED + 100);
+    let other_seed = prepare(&variant.name, &problem, ASKED.seed + 100);
     if let ReplyBody::Prepared(again) = worker.ask(other_seed, LIMIT)? {
         let name = format!("{id}: another seed makes other inputs");
         let differ = match prepared.probes == again.probes {
@@ -306,8 +295,8 @@ fn prepare(variant: &str, problem: &Problem, seed: u64) -> RequestBody {
         params: Params::default(),
         seed,
         counters: Vec::new(),
-        input_sets: INPUT_SETS,
-        draw: Some(DRAW),
+        input_sets: ASKED.input_sets,
+        draw: ASKED.draw,
     })
 }
 
@@ -318,14 +307,7 @@ fn after_timing(
     problem: &Problem,
     measured: &Measured,
 ) -> CheckResult {
-    let asked = verify::AskedAfter {
-        seed: SEED,
-        draw: Some(DRAW),
-        input_sets: INPUT_SETS,
-        // Its parameters are left at auto: a call is one problem.
-        several: false,
-    };
-    match verifier.check_after(problem, asked, variant, measured) {
+    match verifier.check_after(problem, ASKED, variant, measured) {
         Err(rejected) => CheckResult::Failed(rejected.reason),
         Ok(_) if measured.checked.is_none() => CheckResult::Unsupported(
             "it does not check the last timed call: a result that it keeps would pass for one \
@@ -364,4 +346,16 @@ fn unexpected(reply: &ReplyBody) -> String {
     let text = serde_json::to_string(reply).unwrap_or_default();
     let start: String = text.chars().take(160).collect();
     format!("answered {start}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_is_one_that_ids_hold() {
+        for id in PROBLEMS {
+            assert_eq!(id.parse::<Problem>().unwrap().to_string(), id);
+        }
+    }
 }

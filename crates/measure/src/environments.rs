@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
-use super::workers::{NoCommand, environment_of, is_python};
+use super::workers::{environment_of, is_python};
+use crate::SetupError;
 use crate::worker::program::{Program, Streams, why};
 use regatta_core::cache;
 use regatta_core::input;
 use regatta_core::output;
-use regatta_core::record::built::Built;
+use regatta_core::record::header::Built;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
 use regatta_core::text::plain_name;
@@ -36,14 +37,6 @@ const LOG_SIZE: u64 = 256 << 20;
 /// Name of the file that pip installs from.
 const REQUIREMENTS: &str = "requirements.txt";
 
-/// Why an environment cannot be had, with its name and what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("environment `{name}`{what}")]
-pub struct EnvironmentError {
-    name: String,
-    what: String,
-}
-
 /// An environment that is made from requirements, or may be.
 pub struct PythonEnvironment<'a> {
     name: &'a str,
@@ -60,7 +53,7 @@ impl<'a> PythonEnvironment<'a> {
     pub fn locate(
         name: &'a str,
         environment: &'a Environment,
-    ) -> Result<Option<PythonEnvironment<'a>>, EnvironmentError> {
+    ) -> Result<Option<PythonEnvironment<'a>>, SetupError> {
         if !is_name(name) {
             return Err(error(
                 name.escape_debug(),
@@ -131,7 +124,7 @@ impl<'a> PythonEnvironment<'a> {
     ///
     /// # Errors
     /// When it is not made.
-    pub fn interpreter(&self) -> Result<PathBuf, EnvironmentError> {
+    pub fn interpreter(&self) -> Result<PathBuf, SetupError> {
         match self.lock() {
             Some(_) => Ok(self.python()),
             None => Err(self.error(format!(
@@ -149,7 +142,7 @@ impl<'a> PythonEnvironment<'a> {
     ///
     /// # Errors
     /// When a step fails; then it is not made.
-    pub fn make(&self) -> Result<String, EnvironmentError> {
+    pub fn make(&self) -> Result<String, SetupError> {
         if self.folder.exists() {
             // First: what is removed in part must not pass for an environment.
             let lock = self.folder.join(LOCK);
@@ -198,7 +191,7 @@ impl<'a> PythonEnvironment<'a> {
     }
 
     /// What is installed, as pip tells it.
-    fn listing(&self) -> Result<String, EnvironmentError> {
+    fn listing(&self) -> Result<String, SetupError> {
         let arguments = [PIP, &["freeze", "--all"]].concat();
         let streams = Streams {
             stdout: Stdio::piped(),
@@ -215,7 +208,7 @@ impl<'a> PythonEnvironment<'a> {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    fn step(&self, step: &str, program: &Path, args: &[&str]) -> Result<(), EnvironmentError> {
+    fn step(&self, step: &str, program: &Path, args: &[&str]) -> Result<(), SetupError> {
         self.run(step, program, args, Streams::to_stderr(), &mut Vec::new())
     }
 
@@ -228,7 +221,7 @@ impl<'a> PythonEnvironment<'a> {
         args: &[&str],
         streams: Streams,
         printed: &mut Vec<u8>,
-    ) -> Result<(), EnvironmentError> {
+    ) -> Result<(), SetupError> {
         let cannot_start = |why: String| {
             self.error(format!(
                 ": cannot start {}: {why}; name a Python as its `python`",
@@ -247,20 +240,18 @@ impl<'a> PythonEnvironment<'a> {
         }
     }
 
-    fn file(&self, path: &Path, problem: io::Error) -> EnvironmentError {
+    fn file(&self, path: &Path, problem: io::Error) -> SetupError {
         self.error(format!(": {}: {problem}", path.display()))
     }
 
-    fn error(&self, what: String) -> EnvironmentError {
+    fn error(&self, what: String) -> SetupError {
         error(self.name, what)
     }
 }
 
-fn error(name: impl ToString, what: String) -> EnvironmentError {
-    EnvironmentError {
-        name: name.to_string(),
-        what,
-    }
+/// Why an environment cannot be had; what is wrong stands behind its name.
+fn error(name: impl std::fmt::Display, what: String) -> SetupError {
+    SetupError(format!("environment `{name}`{what}"))
 }
 
 /// True where pip says that it has built a wheel: `Created wheel for sloop: filename=…`.
@@ -302,7 +293,7 @@ pub fn released(
     suite: &Suite,
     default: Option<&str>,
     requirements: &[String],
-) -> Result<(String, Environment), NoCommand> {
+) -> Result<(String, Environment), SetupError> {
     let asked = requirements.join(",");
     let declared = replaced(suite, default, &format!("pypi:{asked}"))?;
     let name = plain_name(&asked).replace("--", "-");
@@ -319,7 +310,7 @@ pub fn locked(
     default: Option<&str>,
     spec: &str,
     requirements: &[String],
-) -> Result<Environment, NoCommand> {
+) -> Result<Environment, SetupError> {
     let replaced = replaced(suite, default, spec)?;
     let lines = replaced.pip_options().map(str::to_owned);
     Ok(Environment {
@@ -330,12 +321,12 @@ pub fn locked(
 }
 
 /// The environment that another would take the place of.
-fn replaced(suite: &Suite, default: Option<&str>, spec: &str) -> Result<Environment, NoCommand> {
+fn replaced(suite: &Suite, default: Option<&str>, spec: &str) -> Result<Environment, SetupError> {
     let mut variants = suite.cases.iter().map(|case| &case.variant);
     let python =
         variants.find(|variant| variant.environment.is_none() && is_python(&variant.worker, suite));
     let Some(variant) = python else {
-        return Err(NoCommand(format!(
+        return Err(SetupError(format!(
             "{spec} changes nothing: no variant of suite {} is of a Python worker that \
              leaves its environment open",
             suite.name

@@ -8,17 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde::{Deserialize, Serialize};
-
-use super::building::{Stamp, stamps};
+use super::building;
 use super::machine::{checksum, is_code};
-use crate::versions::VersionError;
+use crate::SetupError;
 use regatta_core::cache;
-use regatta_core::input;
-use regatta_core::output;
-use regatta_core::record::built::Built;
+use regatta_core::record::header::Built;
 use regatta_core::record::header::Git;
-use regatta_core::suite::build::Build;
+use regatta_core::suite::workers::Build;
 use regatta_core::text::plain_name;
 
 /// Options that keep the caller's own git from running programs, paging, or writing paths in a
@@ -34,24 +30,19 @@ const PLAIN: [&str; 8] = [
     "--no-optional-locks",
 ];
 
-/// Why git did not answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct GitError(pub String);
-
 /// Asks git something.
 pub trait GitCommands {
     /// What it prints.
     ///
     /// # Errors
     /// Its words, where it fails or is not there.
-    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError>;
+    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError>;
 
     /// The same as text, without the last line's end.
     ///
     /// # Errors
     /// As [`bytes`](GitCommands::bytes).
-    fn ask(&self, arguments: &[&str]) -> Result<String, GitError> {
+    fn ask(&self, arguments: &[&str]) -> Result<String, SetupError> {
         let printed = self.bytes(arguments)?;
         let text = String::from_utf8_lossy(&printed);
         Ok(text.trim_end_matches('\n').to_owned())
@@ -75,21 +66,21 @@ impl Checkout {
 }
 
 impl GitCommands for Checkout {
-    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
+    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
         let mut command = Command::new("git");
         command.arg("-C").arg(&self.directory).args(PLAIN);
         command.args(arguments).stdin(Stdio::null());
         let asked = || format!("git {}", arguments.join(" "));
         let output = command
             .output()
-            .map_err(|error| GitError(format!("cannot start git: {error}")))?;
+            .map_err(|error| SetupError(format!("cannot start git: {error}")))?;
         if output.status.success() {
             return Ok(output.stdout);
         }
         let words = String::from_utf8_lossy(&output.stderr);
         let first = words.lines().find(|line| !line.trim().is_empty());
         let words = first.map_or_else(|| output.status.to_string(), str::to_owned);
-        Err(GitError(format!("{}: {words}", asked())))
+        Err(SetupError(format!("{}: {words}", asked())))
     }
 }
 
@@ -97,7 +88,7 @@ impl GitCommands for Checkout {
 ///
 /// # Errors
 /// When there is none of this name, or no checkout.
-pub fn commit(git: &dyn GitCommands, revision: &str) -> Result<String, GitError> {
+pub fn commit(git: &dyn GitCommands, revision: &str) -> Result<String, SetupError> {
     let named = format!("{revision}^{{commit}}");
     let found = git.ask(&[
         "rev-parse",
@@ -107,7 +98,7 @@ pub fn commit(git: &dyn GitCommands, revision: &str) -> Result<String, GitError>
         &named,
     ]);
     found.map_err(|_| match git.ask(&["rev-parse", "--git-dir"]) {
-        Ok(_) => GitError(format!(
+        Ok(_) => SetupError(format!(
             "`{revision}` names no commit of this checkout; fetch it, or name another"
         )),
         Err(error) => error,
@@ -206,11 +197,11 @@ impl Revision {
     ///
     /// # Errors
     /// When git does not know the revision, or it cannot be checked out.
-    pub fn check_out(directory: &Path, revision: &str) -> Result<Revision, VersionError> {
+    pub fn check_out(directory: &Path, revision: &str) -> Result<Revision, SetupError> {
         let here = Checkout::at(directory);
-        let of_git = |error: GitError| VersionError(format!("git:{revision}: {error}"));
+        let of_git = |error: SetupError| SetupError(format!("git:{revision}: {error}"));
         let of_file = |path: &Path, error: io::Error| {
-            VersionError(format!("git:{revision}: {}: {error}", path.display()))
+            SetupError(format!("git:{revision}: {}: {error}", path.display()))
         };
         let commit = commit(&here, revision).map_err(of_git)?;
         let root = PathBuf::from(
@@ -244,7 +235,7 @@ impl Revision {
         }
         let directory = worktree.join(prefix);
         if !directory.is_dir() {
-            return Err(of_git(GitError(format!(
+            return Err(of_git(SetupError(format!(
                 "there is no folder {} at that revision",
                 directory
                     .strip_prefix(&worktree)
@@ -264,11 +255,7 @@ impl Revision {
     /// What it cost to build it as `build` says; `None` where it was not, or something that was
     /// made of it changed since.
     pub fn built(&self, build: &Build) -> Option<Built> {
-        let text = input::text(&self.note, input::WRITTEN_BY_HAND).ok()?;
-        let noted: BuildNote = serde_json::from_str(&text).ok()?;
-        let made = stamps(build, &self.directory);
-        let whole = noted.recipe == recipe(build) && made == Some(noted.made);
-        whole.then_some(noted.built)
+        building::noted(&self.note, build, &self.directory)
     }
 
     /// Notes that it was, and what that cost.
@@ -276,29 +263,8 @@ impl Revision {
     /// # Errors
     /// When that cannot be written.
     pub fn note_built(&self, build: &Build, built: &Built) -> io::Result<()> {
-        let noted = BuildNote {
-            recipe: recipe(build),
-            built: built.clone(),
-            made: stamps(build, &self.directory).unwrap_or_default(),
-        };
-        let text = serde_json::to_vec(&noted)?;
-        output::write(&self.note, &text).map_err(io::Error::other)
+        building::note(&self.note, build, &self.directory, Some(built.clone()))
     }
-}
-
-/// What is noted beside a worktree that was built.
-#[derive(Serialize, Deserialize)]
-struct BuildNote {
-    recipe: String,
-    built: Built,
-    made: Vec<Stamp>,
-}
-
-/// What a build does, as it is noted.
-fn recipe(build: &Build) -> String {
-    let makes = build.makes.iter().map(|path| path.display().to_string());
-    let words = build.command.iter().cloned().chain(["makes".to_owned()]);
-    words.chain(makes).collect::<Vec<_>>().join("\n")
 }
 
 /// Where the worktrees of a checkout lie: two of one name are told apart by their paths.

@@ -21,30 +21,19 @@ use regatta_worker::units::{Nanoseconds, Share};
 
 /// Looks at the machine, and lets time pass.
 pub trait Watch {
-    /// Its counters now; `None` where nobody looks.
-    fn look(&mut self) -> Option<MachineCounters>;
+    /// Its counters now.
+    fn look(&mut self) -> MachineCounters;
 
     /// Lets so much time pass.
     fn rest(&mut self, time: Duration);
 }
 
-/// Never looks at the machine.
-pub struct NoWatch;
-
-impl Watch for NoWatch {
-    fn look(&mut self) -> Option<MachineCounters> {
-        None
-    }
-
-    fn rest(&mut self, _: Duration) {}
-}
-
 /// Looks at this machine, unless `REGATTA_WATCH=no`: for a machine whose counters are not of what
 /// it runs, such as a container that sees those of its host, and for tests.
-pub fn watch() -> Box<dyn Watch> {
+pub fn watch() -> Option<Box<dyn Watch>> {
     match env::var_os("REGATTA_WATCH").is_some_and(|watch| watch == "no") {
-        true => Box::new(NoWatch),
-        false => Box::new(MachineWatch::here()),
+        true => None,
+        false => Some(Box::new(MachineWatch::here())),
     }
 }
 
@@ -129,7 +118,7 @@ impl MachineWatch {
 }
 
 impl Watch for MachineWatch {
-    fn look(&mut self) -> Option<MachineCounters> {
+    fn look(&mut self) -> MachineCounters {
         let tree = descendants::tree(std::process::id());
         let own = std::iter::once("self".to_owned()).chain(tree.iter().map(ToString::to_string));
         let ticks: Option<u64> = own
@@ -137,7 +126,7 @@ impl Watch for MachineWatch {
             .filter_map(|process| read(&format!("/proc/{process}/stat")))
             .map(|text| process_ticks(&text))
             .sum();
-        Some(MachineCounters {
+        MachineCounters {
             at_ns: self.began.elapsed().into(),
             cores: self.cores.len() as u32,
             stat: read("/proc/stat").and_then(|text| stat(&text, &self.cores, self.tick_ns)),
@@ -145,7 +134,7 @@ impl Watch for MachineWatch {
             waited_ns: waits(&tree),
             pressed_ns: read("/proc/pressure/cpu").and_then(|text| pressed(&text)),
             load: read("/proc/loadavg").and_then(|text| load(&text)),
-        })
+        }
     }
 
     fn rest(&mut self, time: Duration) {
@@ -257,14 +246,14 @@ fn allowed(status: &str) -> Option<Vec<u32>> {
 /// took less, the time before them is looked at too.
 const LEAST: Duration = Duration::from_millis(500);
 
-/// Who looks at the machine, and what was seen lately.
+/// What the machine's counters showed lately; nothing where nobody looks.
 pub(crate) struct LoadLog {
-    watch: Box<dyn Watch>,
+    watch: Option<Box<dyn Watch>>,
     looks: VecDeque<MachineCounters>,
 }
 
 impl LoadLog {
-    pub(crate) fn new(watch: Box<dyn Watch>) -> LoadLog {
+    pub(crate) fn new(watch: Option<Box<dyn Watch>>) -> LoadLog {
         LoadLog {
             watch,
             looks: VecDeque::new(),
@@ -273,7 +262,7 @@ impl LoadLog {
 
     /// Looks, and forgets what lies further back than will be asked for.
     pub(crate) fn look(&mut self) -> Option<MachineCounters> {
-        let now = self.watch.look()?;
+        let now = self.watch.as_mut()?.look();
         let old = |look: &MachineCounters| now.at_ns - look.at_ns >= LEAST.into();
         while self.looks.get(1).is_some_and(old) {
             self.looks.pop_front();
@@ -282,26 +271,38 @@ impl LoadLog {
         Some(now)
     }
 
-    /// What the processor did since a look, and for so long before as it takes to tell, where
-    /// the worker runs on it.
+    /// What the processor did from a look until now, and for so long before as it takes to tell;
+    /// `None` where the worker does not run on it, or too little is known.
+    fn known_since(
+        &mut self,
+        began: Option<&MachineCounters>,
+        device: &Device,
+    ) -> Option<(MachineCounters, Option<Ground>)> {
+        let began = began.filter(|_| on_processor(device))?;
+        let now = self.look()?;
+        let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= LEAST.into();
+        let before = self.looks.iter().rev().find(long);
+        let found = before.map(|before| ground(before, began, &now));
+        Some((now, found))
+    }
+
+    /// What the processor did since a look, where the worker runs on it. Where too little time
+    /// has passed, it is looked at for longer.
     pub(crate) fn since(
         &mut self,
         began: Option<&MachineCounters>,
         device: &Device,
     ) -> Option<Ground> {
-        let began = began.filter(|_| on_processor(device))?;
-        let now = self.look()?;
-        let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= LEAST.into();
-        if let Some(before) = self.looks.iter().rev().find(long) {
-            return Some(ground(before, began, &now));
+        let (now, found) = self.known_since(began, device)?;
+        if found.is_some() {
+            return found;
         }
         // The first case of all: what comes after is as good as what came before.
         let first = self.looks.front()?.clone();
         let short = now.at_ns - first.at_ns;
-        self.watch.rest(Duration::from_nanos(
-            (LEAST.as_nanos() as f64 - short.0).max(0.0) as u64,
-        ));
-        let waited = ground(&first, began, &now).waited;
+        let rest = (LEAST.as_nanos() as f64 - short.0).max(0.0) as u64;
+        self.watch.as_mut()?.rest(Duration::from_nanos(rest));
+        let waited = ground(&first, began?, &now).waited;
         let later = self.look()?;
         Some(Ground {
             waited,
@@ -315,13 +316,8 @@ impl LoadLog {
         began: Option<&MachineCounters>,
         device: &Device,
     ) -> bool {
-        let ground = began.filter(|_| on_processor(device)).and_then(|began| {
-            let now = self.look()?;
-            let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= LEAST.into();
-            let before = self.looks.iter().rev().find(long)?;
-            Some(ground(before, began, &now))
-        });
-        ground.is_some_and(|ground| !disturbance::of_processor(&ground).is_empty())
+        let found = self.known_since(began, device).and_then(|(_, found)| found);
+        found.is_some_and(|ground| !disturbance::of_processor(&ground).is_empty())
     }
 }
 

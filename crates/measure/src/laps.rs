@@ -8,26 +8,16 @@ use std::time::{Duration, Instant};
 use crate::schedule::WorkerBlock;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
-/// A clock that never goes back.
-pub trait TimeSource {
+/// A clock of the harness, which never goes back.
+pub trait HarnessClock {
     /// The time since some moment.
     fn now(&self) -> Nanoseconds;
 }
 
-/// The system's monotonic clock.
-#[derive(Clone, Copy, Debug)]
-pub struct Monotonic(Instant);
-
-impl Monotonic {
-    /// At 0 now.
-    pub fn begin() -> Monotonic {
-        Monotonic(Instant::now())
-    }
-}
-
-impl TimeSource for Monotonic {
+/// The time since a moment, by the system's monotonic clock.
+impl HarnessClock for Instant {
     fn now(&self) -> Nanoseconds {
-        self.0.elapsed().into()
+        self.elapsed().into()
     }
 }
 
@@ -58,13 +48,13 @@ impl AddAssign for TimeSpent {
 
 /// Times that follow each other.
 pub struct Laps<'a> {
-    clock: &'a dyn TimeSource,
+    clock: &'a dyn HarnessClock,
     last_ns: Nanoseconds,
 }
 
 impl<'a> Laps<'a> {
     /// The first one begins now.
-    pub fn begin(clock: &'a dyn TimeSource) -> Laps<'a> {
+    pub fn begin(clock: &'a dyn HarnessClock) -> Laps<'a> {
         let last_ns = clock.now();
         Laps { clock, last_ns }
     }
@@ -79,52 +69,19 @@ impl<'a> Laps<'a> {
 /// Measurements before anything is said: one alone is that of a cold start.
 const ENOUGH: u32 = 3;
 
-/// Times, and how many there are.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mean {
-    sum: Duration,
-    count: u32,
-}
-
-impl Mean {
-    fn add(&mut self, took: Duration) {
-        self.sum += took;
-        self.count += 1;
-    }
-
-    fn seconds(self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum.as_secs_f64() / f64::from(self.count))
-    }
-}
-
-/// What is known of one case.
-#[derive(Debug, Default)]
-struct CaseTime {
-    left: u32,
-    took: Mean,
-}
-
-/// What is known of one worker.
+/// The measurements of one worker: those that are left, and what the others took.
 #[derive(Debug, Default)]
 struct WorkerTime {
-    /// Measurements that are left of cases that were not measured yet.
-    unseen: u32,
-    took: Mean,
+    left: u32,
+    measured: u32,
+    took: Duration,
 }
 
-/// How long what is left of a schedule will take, by what its cases took so far.
-///
-/// A case that was measured before counts what it took then, on average, and what starting its
-/// worker took where it came first: over an invocation, that is what the invocation takes. One
-/// that was not counts as the others of its worker. Of a worker that was not seen yet nothing is
-/// known, and so nothing is said.
+/// How long what is left of a schedule will take, by what the cases of each worker took so far, on
+/// average, with what starting it took. Of a worker that was not seen yet nothing is known.
 #[derive(Debug, Default)]
 pub struct Estimate {
-    cases: HashMap<String, CaseTime>,
     workers: HashMap<String, WorkerTime>,
-    /// What is left of cases that were measured before, in seconds.
-    seen: f64,
-    measured: u32,
 }
 
 impl Estimate {
@@ -133,45 +90,32 @@ impl Estimate {
         let mut estimate = Estimate::default();
         for block in blocks {
             let worker = estimate.workers.entry(block.worker.clone()).or_default();
-            for case in &block.cases {
-                worker.unseen += 1;
-                estimate.cases.entry(case.to_string()).or_default().left += 1;
-            }
+            worker.left += block.cases.len() as u32;
         }
         estimate
     }
 
     /// A case of this worker was measured.
-    pub fn done(&mut self, worker: &str, case: &str, took: Duration) {
-        self.measured += 1;
-        let (Some(known), Some(of)) = (self.cases.get_mut(case), self.workers.get_mut(worker))
-        else {
-            return;
-        };
-        let left = known.left;
-        match known.took.seconds() {
-            Some(seconds) => self.seen -= seconds * f64::from(left),
-            None => of.unseen = of.unseen.saturating_sub(left),
+    pub fn done(&mut self, worker: &str, took: Duration) {
+        if let Some(worker) = self.workers.get_mut(worker) {
+            worker.left = worker.left.saturating_sub(1);
+            worker.measured += 1;
+            worker.took += took;
         }
-        known.left = left.saturating_sub(1);
-        known.took.add(took);
-        of.took.add(took);
-        let seconds = known.took.seconds().unwrap_or_default();
-        self.seen += seconds * f64::from(known.left);
     }
 
     /// What is left, where the case that runs now has run for so long; `None`: too little is
     /// known.
     pub fn left(&self, running: Duration) -> Option<Duration> {
-        if self.measured < ENOUGH {
+        let workers = || self.workers.values();
+        if workers().map(|worker| worker.measured).sum::<u32>() < ENOUGH {
             return None;
         }
-        let mut seconds = self.seen;
-        for worker in self.workers.values().filter(|worker| worker.unseen > 0) {
-            seconds += f64::from(worker.unseen) * worker.took.seconds()?;
+        let mut left = Duration::ZERO;
+        for worker in workers().filter(|worker| worker.left > 0) {
+            left += worker.took.checked_div(worker.measured)? * worker.left;
         }
-        let left = seconds - running.as_secs_f64();
-        Some(Duration::try_from_secs_f64(left.max(0.0)).unwrap_or_default())
+        Some(left.saturating_sub(running))
     }
 }
 
@@ -217,26 +161,27 @@ mod tests {
     }
 
     #[test]
-    fn what_cases_took_is_what_they_will() {
+    fn cases_that_are_left_take_as_long_as_others_of_their_worker() {
         let mut estimate = Estimate::new(&schedule());
-        // What was measured, in how many seconds, and what is left then.
-        for (case, took, left) in [
-            ("a/x:s8,d8", 1, None),
-            ("a/x:s16,d8", 2, None),
+        // The worker, in how many seconds, and what is left then.
+        for (worker, took, left) in [
+            ("a", 1, None),
+            ("a", 2, None),
             // b may take hours until one of its cases was seen; then the other counts as it.
-            ("b/x:s8,d8", 1, Some(6)),
-            ("b/x:s16,d8", 2, Some(6)),
-            // One that takes longer than it did leaves the others what they were.
-            ("b/x:s8,d8", 9, Some(5)),
-            ("b/x:s16,d8", 1, Some(3)),
-            ("a/x:s8,d8", 1, Some(2)),
-            ("a/x:s16,d8", 1, Some(0)),
+            ("b", 1, Some(6)),
+            ("b", 3, Some(7)),
+            ("b", 5, Some(6)),
+            ("b", 1, Some(3)),
         ] {
-            estimate.done(&case[..1], case, took * SECOND);
+            estimate.done(worker, took * SECOND);
             let said = estimate.left(Duration::ZERO);
-            assert_eq!(said, left.map(|left| left * SECOND), "{case}");
+            assert_eq!(said, left.map(|left| left * SECOND), "{worker} {took}");
         }
-        assert_eq!(estimate.left(SECOND), Some(Duration::ZERO), "never less");
+        assert_eq!(
+            estimate.left(9 * SECOND),
+            Some(Duration::ZERO),
+            "never less"
+        );
     }
 
     #[test]

@@ -22,3 +22,9 @@ pub mod verify;
 pub mod versions;
 pub mod worker;
 pub mod workers;
+
+/// Why something cannot be measured, as a sentence that says what to do: a name that nobody
+/// declared, an environment that is not made, a revision that git does not know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SetupError(pub String);

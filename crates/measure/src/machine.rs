@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::command::PROBE_VARIABLE;
 use crate::loaded;
-use crate::worker::WorkerSpec;
+use crate::worker::{WorkerSpec, program};
 use regatta_core::record::identity::{Identity, WorkerIdentity, is_kept, is_of_session};
 use regatta_core::record::types::{Fingerprint, WorkerRecord};
 use regatta_core::secrets;
@@ -174,7 +174,7 @@ fn worker_identity(spec: &WorkerSpec) -> WorkerIdentity {
     let environment = environment(spec);
     let from = spec.directory.as_deref().unwrap_or(Path::new(""));
     let mut files = BTreeMap::new();
-    if let Some(path) = program_file(&spec.program) {
+    if let Some(path) = program::found(&spec.program) {
         files.insert(program.clone(), checksum(&path));
     }
     for path in named_files(&spec.args, from) {
@@ -228,17 +228,6 @@ fn other_variables() -> String {
         }
     }
     format!("{:08x}", hasher.finalize())
-}
-
-/// Where a program lies, as the system looks for it.
-fn program_file(program: &Path) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return Some(program.to_owned());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|candidate| candidate.is_file())
 }
 
 /// The files that arguments name, with the code that lies beside a script: a worker is

@@ -5,25 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::workers::WaitingWorker;
-use crate::worker::{Conversation, Launcher, WorkerError};
+use crate::SetupError;
+use crate::experiment::arm::with_log;
+use crate::worker::{Conversation, Launcher};
 use regatta_core::suite::Suite;
-use regatta_core::suite::document::nearest;
+use regatta_core::suite::document::name_hint;
 use regatta_worker::attention::{Case, Dtype, NAME_RULE, ParamValue, is_name, work};
 use regatta_worker::protocol::{
     DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,
 };
 use regatta_worker::units::Bytes;
-
-/// Why nothing can be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum Preflight {
-    /// A worker did not come up.
-    #[error(transparent)]
-    Worker(#[from] WorkerError),
-    /// The suite asks for something its workers do not have.
-    #[error("{0}")]
-    Plan(String),
-}
 
 /// What workers said before anything is measured.
 pub struct Introduced {
@@ -48,7 +39,7 @@ pub fn check(
     suite: &Suite,
     launcher: &mut dyn Launcher,
     kept: &str,
-) -> Result<Introduced, Preflight> {
+) -> Result<Introduced, SetupError> {
     let dtypes: BTreeSet<Dtype> = suite.cases.iter().map(|case| case.problem.dtype).collect();
     let kept = if suite.settings.peak { "" } else { kept };
     let (mut peaks, mut unmeasured) = (BTreeMap::new(), BTreeMap::new());
@@ -61,7 +52,8 @@ pub fn check(
     let mut waiting = None;
     let others = names.iter().filter(|name| *name != kept);
     for name in others.chain(names.get(kept)) {
-        let mut conversation = launcher.start(name)?;
+        let started = launcher.start(name);
+        let mut conversation = started.map_err(|error| SetupError(with_log(&error, &error.log)))?;
         let hello = conversation.hello().clone();
         device_known(name, &hello)?;
         nameable(name, &hello)?;
@@ -90,7 +82,7 @@ pub fn check(
     if absent.clone().all(|reason| reason.is_some())
         && let Some(reason) = absent.next().flatten()
     {
-        return Err(Preflight::Plan(reason.clone()));
+        return Err(SetupError(reason.clone()));
     }
     for case in &suite.cases {
         let hello = &hellos[&case.variant.worker_name()];
@@ -120,7 +112,7 @@ pub fn check(
             .iter()
             .any(|case| case.variant == change.variant)
         {
-            return Err(Preflight::Plan(format!(
+            return Err(SetupError(format!(
                 "an override is for {}, which this suite does not measure",
                 change.variant
             )));
@@ -161,10 +153,10 @@ fn peak(worker: &mut dyn Conversation, dtypes: &BTreeSet<Dtype>) -> Result<Peak,
 ///
 /// # Errors
 /// The first name that no id can hold.
-pub fn nameable(worker: &str, hello: &Hello) -> Result<(), Preflight> {
+pub fn nameable(worker: &str, hello: &Hello) -> Result<(), SetupError> {
     let mut names = hello.variants.iter().map(|variant| variant.name.as_str());
     match names.find(|name| !is_name(name)) {
-        Some(name) => Err(Preflight::Plan(format!(
+        Some(name) => Err(SetupError(format!(
             "worker {worker} has a variant named `{}`, which no case id can hold: a name is \
              {NAME_RULE}",
             name.escape_debug()
@@ -177,28 +169,30 @@ pub fn nameable(worker: &str, hello: &Hello) -> Result<(), Preflight> {
 ///
 /// # Errors
 /// When the worker has none of this name.
-pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, Preflight> {
+pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, SetupError> {
     let name = &case.variant.name;
     if let Some(variant) = hello.variants.iter().find(|variant| variant.name == *name) {
         return Ok(variant);
     }
-    let known = || hello.variants.iter().map(|variant| variant.name.as_str());
     let worker = &case.variant.worker;
-    let hint = match nearest(name, known()) {
-        Some(near) => format!("did you mean `{worker}/{near}`?"),
-        None => format!("it has {}", known().collect::<Vec<_>>().join(", ")),
-    };
-    Err(Preflight::Plan(format!(
+    let known = hello.variants.iter();
+    let known = known.map(|variant| format!("{worker}/{}", variant.name));
+    let known: Vec<String> = known.collect();
+    let hint = name_hint(
+        &format!("{worker}/{name}"),
+        known.iter().map(String::as_str),
+    );
+    Err(SetupError(format!(
         "worker {worker} has no variant `{name}`; {hint}"
     )))
 }
 
 /// What depends on the kind, such as which clock is judged, must not be guessed.
-fn device_known(worker: &str, hello: &Hello) -> Result<(), Preflight> {
+fn device_known(worker: &str, hello: &Hello) -> Result<(), SetupError> {
     let kind = &hello.device.kind;
     match hello.absent.is_some() || hello.device.known_kind().is_some() {
         true => Ok(()),
-        false => Err(Preflight::Plan(format!(
+        false => Err(SetupError(format!(
             "worker {worker} says that its device is of the kind {kind:?}; it is to be one of {}",
             DeviceKind::names()
         ))),
@@ -206,10 +200,10 @@ fn device_known(worker: &str, hello: &Hello) -> Result<(), Preflight> {
 }
 
 /// An error with where it was asked for.
-fn at(place: Option<&String>, error: Preflight) -> Preflight {
-    match (error, place) {
-        (Preflight::Plan(message), Some(place)) => Preflight::Plan(format!("{place}: {message}")),
-        (error, _) => error,
+fn at(place: Option<&String>, error: SetupError) -> SetupError {
+    match place {
+        Some(place) => SetupError(format!("{place}: {error}")),
+        None => error,
     }
 }
 
@@ -218,23 +212,19 @@ fn parameter_known(
     name: &str,
     value: &ParamValue,
     variant: &VariantInfo,
-) -> Result<(), Preflight> {
+) -> Result<(), SetupError> {
     let Some(parameter) = variant.parameters.get(name) else {
-        let known = || variant.parameters.keys().map(String::as_str);
-        let hint = match nearest(name, known()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if variant.parameters.is_empty() => "it takes none".to_owned(),
-            None => format!("it takes {}", known().collect::<Vec<_>>().join(", ")),
-        };
-        return Err(Preflight::Plan(format!(
-            "{} has no parameter `{name}`; {hint}",
-            case.variant
+        let known = variant.parameters.keys().map(String::as_str);
+        return Err(SetupError(format!(
+            "{} has no parameter `{name}`; {}",
+            case.variant,
+            name_hint(name, known)
         )));
     };
     if parameter.allows(value) {
         return Ok(());
     }
-    Err(Preflight::Plan(format!(
+    Err(SetupError(format!(
         "{}: {name} = {value} is not possible; it takes `auto` or {}",
         case.variant,
         match parameter {
@@ -244,7 +234,7 @@ fn parameter_known(
     )))
 }
 
-fn memory_fits(case: &Case, hello: &Hello, variant: &VariantInfo) -> Result<(), Preflight> {
+fn memory_fits(case: &Case, hello: &Hello, variant: &VariantInfo) -> Result<(), SetupError> {
     let needed = Bytes(work::memory_bytes(&case.problem, variant.stores_scores));
     let device = &hello.device;
     if needed <= device.memory_bytes {
@@ -255,7 +245,7 @@ fn memory_fits(case: &Case, hello: &Hello, variant: &VariantInfo) -> Result<(), 
     } else {
         ""
     };
-    Err(Preflight::Plan(format!(
+    Err(SetupError(format!(
         "{case} needs {:.1} GiB for its tensors{scores}; {} has {:.1} GiB: \
          take a smaller shape, or leave this one out with --filter",
         needed.gib(),

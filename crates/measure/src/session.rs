@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::census::{CallFacts, CensusRequest, counters, of_invocation, tuned};
+use self::census::{CensusRequest, count, counters, tuned};
 use super::interference::{LoadLog, Watch, disturbed};
-use super::laps::{Laps, TimeSource, TimeSpent};
+use super::laps::{HarnessClock, Laps, TimeSpent};
 use super::preflight::variant_of;
 use super::schedule::WorkerBlock;
-use super::verify::{self, AskedAfter, Rejected, Verifier};
-use crate::worker::{Conversation, Launcher, Origin, WorkerError, WorkerFailure};
-use regatta_core::record::types::{Entry, Fault, How, Measurement, Outcome, Start};
+use super::verify::{self, AskedResult, Rejected, Verifier};
+use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
+use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::Suite;
 use regatta_worker::attention::inputs::mixed;
 use regatta_worker::attention::{Case, CaseId, Problem};
@@ -57,7 +57,7 @@ pub struct SessionState {
 impl SessionState {
     /// Of a session that has not begun; samples that other programs disturbed say so, as far as
     /// `watch` sees it.
-    pub fn new(watch: Box<dyn Watch>) -> SessionState {
+    pub fn new(watch: Option<Box<dyn Watch>>) -> SessionState {
         SessionState {
             detailed: BTreeSet::new(),
             verifier: Verifier::default(),
@@ -74,7 +74,7 @@ pub struct Session<'a> {
     /// Starts their workers.
     pub launcher: &'a mut dyn Launcher,
     /// Tells what each phase takes.
-    pub clock: &'a dyn TimeSource,
+    pub clock: &'a dyn HarnessClock,
     /// What is known from the blocks before.
     pub state: &'a mut SessionState,
     /// What is spent on workers and cases is added here.
@@ -149,7 +149,7 @@ impl Session<'_> {
                 return (*outcome, None);
             }
         };
-        let start = start_of(conversation.origin(), first);
+        let start = start_of(conversation.start(), first);
         let mut prepared = false;
         let measured = self.measure(conversation.as_mut(), case, block.invocation, &mut prepared);
         let lost = matches!(measured, Err(CaseEnd::Lost(_)));
@@ -229,22 +229,18 @@ impl Session<'_> {
             other => return Err(no_answer(other).into()),
         };
         *holds_case = true;
-        let checked =
-            self.state
-                .verifier
-                .check(&case.problem, (settings.seed, draw), &variant, &prepared);
+        let asked = AskedResult {
+            seed: settings.seed,
+            draw,
+            input_sets: settings.input_sets,
+            several: prepared.problems > 1,
+        };
+        let verifier = &mut self.state.verifier;
+        let checked = verifier.check(&case.problem, asked, &variant, &prepared);
         let errors = checked.map_err(Outcome::from)?;
-        let measurement = match settings.structure_only {
+        let mut measurement = match settings.structure_only {
             true => Measurement::default(),
-            false => {
-                let asked = AskedAfter {
-                    seed: settings.seed,
-                    draw,
-                    input_sets: settings.input_sets,
-                    several: prepared.problems > 1,
-                };
-                self.timed(worker, case, &variant, asked)?
-            }
+            false => self.timed(worker, case, &variant, asked)?,
         };
         let request = CensusRequest {
             case: &case.id(),
@@ -252,12 +248,8 @@ impl Session<'_> {
             instructions: settings.instructions,
             limit,
         };
-        let CallFacts {
-            structure,
-            activity,
-            division,
-            counters,
-        } = of_invocation(worker, &mut self.state.detailed, &request)?;
+        let detailed = &mut self.state.detailed;
+        count(worker, detailed, &request, &mut measurement)?;
         Ok(Measurement {
             tuned: tuned(&prepared, &variant),
             first_call_ns: prepared.first_call_ns,
@@ -266,10 +258,6 @@ impl Session<'_> {
             several: prepared.problems > 1,
             effective: prepared.effective,
             errors,
-            structure,
-            activity,
-            division,
-            counters,
             ..measurement
         })
     }
@@ -279,7 +267,7 @@ impl Session<'_> {
         worker: &mut dyn Conversation,
         case: &Case,
         variant: &VariantInfo,
-        asked: AskedAfter,
+        asked: AskedResult,
     ) -> Result<Measurement, CaseEnd> {
         let settings = &self.suite.settings;
         let measure = Measure {
@@ -301,10 +289,8 @@ impl Session<'_> {
         };
         verify::as_asked(&measure, &measured).map_err(|reason| failed(Fault::Other, reason))?;
         // Before the times: those of a wrong result are of no interest.
-        let after = self
-            .state
-            .verifier
-            .check_after(&case.problem, asked, variant, &measured);
+        let verifier = &mut self.state.verifier;
+        let after = verifier.check_after(&case.problem, asked, variant, &measured);
         let errors_after = after.map_err(Outcome::from)?;
         verify::samples(&case.problem, device, &measure, &measured)
             .map_err(|reason| failed(Fault::Other, format!("unusable samples: {reason}")))?;
@@ -393,17 +379,10 @@ fn out_of_turn_text(reply: &ReplyBody) -> String {
 }
 
 /// How a process came to be; with the reason where this is its `first` case.
-fn start_of(origin: Option<&Origin>, first: bool) -> Option<Start> {
-    Some(match origin? {
-        Origin::Forked => Start {
-            how: How::Forked,
-            because: None,
-        },
-        Origin::Started { because } => Start {
-            how: How::Exec,
-            because: because.clone().filter(|_| first).map(clipped),
-        },
-    })
+fn start_of(start: Option<&Start>, first: bool) -> Option<Start> {
+    let mut start = start?.clone();
+    start.because = start.because.filter(|_| first).map(clipped);
+    Some(start)
 }
 
 /// The worker gave no answer.

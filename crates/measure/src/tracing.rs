@@ -28,7 +28,8 @@ use nix::unistd::Pid;
 use super::machine;
 use crate::interrupt::stopping;
 use crate::worker::descendants;
-use crate::worker::program::{self, Leaves, Program, Started, Streams};
+pub use crate::worker::program::ended;
+use crate::worker::program::{self, Leaves, Program, RunningProgram, Started, Streams};
 use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, raw};
 use regatta_core::record::types::Fingerprint;
@@ -150,11 +151,11 @@ fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ProgramEnd> {
     const FROM_THE_KERNEL: i32 = 0x80;
     let (mut stopped, mut passed_on) = (false, 0);
     loop {
-        let ended = program.ended()?;
+        let status = program.ended()?;
         // After the look at the program: one that ended over a signal was stopped by it.
         while let Some(signal) = asked.read_signal()? {
             stopped = true;
-            if signal.ssi_code == FROM_THE_KERNEL || ended.is_some() {
+            if signal.ssi_code == FROM_THE_KERNEL || status.is_some() {
                 continue;
             }
             passed_on += 1;
@@ -168,7 +169,7 @@ fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ProgramEnd> {
                 }
             }
         }
-        if let Some(status) = ended {
+        if let Some(status) = status {
             if stopped {
                 descendants::kill_own();
             }
@@ -182,18 +183,6 @@ fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ProgramEnd> {
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
-}
-
-/// `exit code 0`, `signal SIGINT`.
-pub fn ended(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(number)) => match Signal::try_from(number) {
-            Ok(signal) => format!("signal {signal}"),
-            Err(_) => format!("signal {number}"),
-        },
-        (None, None) => status.to_string(),
-    }
 }
 
 /// PyTorch's profiler, as it is told.

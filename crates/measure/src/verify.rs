@@ -13,7 +13,7 @@ use regatta_core::record::types::Fault;
 use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
 use regatta_worker::attention::{Dtype, Problem, work};
 use regatta_worker::protocol::{
-    Checked, Device, DeviceKind, Measure, Measured, PROBES, Prepared, TensorError, VariantInfo,
+    Device, DeviceKind, Measure, Measured, PROBES, Prepared, TensorError, VariantInfo,
 };
 use regatta_worker::units::{Nanoseconds, Rate};
 
@@ -57,9 +57,9 @@ struct Claim<'a> {
     may_lack_probes: bool,
 }
 
-/// What a worker was asked for before its last call is checked.
+/// What a worker was asked for whose results are checked.
 #[derive(Clone, Copy, Debug)]
-pub struct AskedAfter {
+pub struct AskedResult {
     /// Seed of the first set of inputs.
     pub seed: u64,
     /// From which probes were to be drawn.
@@ -80,11 +80,11 @@ impl Verifier {
     pub fn check(
         &mut self,
         problem: &Problem,
-        (seed, draw): (u64, Option<u64>),
+        asked: AskedResult,
         variant: &VariantInfo,
         prepared: &Prepared,
     ) -> Result<BTreeMap<String, f64>, Rejected> {
-        drawn_as_asked(draw, prepared.draw)?;
+        drawn_as_asked(asked.draw, prepared.draw)?;
         if !is_time(prepared.first_call_ns) {
             let took = prepared.first_call_ns.0;
             let why = "the clock is wrong, or the code under test has changed it";
@@ -99,7 +99,7 @@ impl Verifier {
         let claim = Claim {
             wrong: "wrong result".to_owned(),
             hint: formula(problem),
-            seed,
+            seed: asked.seed,
             draw: prepared.draw,
             errors: &prepared.errors,
             probes: &prepared.probes,
@@ -116,16 +116,10 @@ impl Verifier {
     pub fn check_after(
         &mut self,
         problem: &Problem,
-        asked: AskedAfter,
+        asked: AskedResult,
         variant: &VariantInfo,
         measured: &Measured,
     ) -> Result<BTreeMap<String, f64>, Rejected> {
-        let AskedAfter {
-            seed,
-            draw: asked_draw,
-            input_sets: asked,
-            several,
-        } = asked;
         let one = measured.input_sets == 1;
         if measured.input_sets == 0 {
             let says = "the worker says that it took its samples on 0 sets of inputs";
@@ -134,36 +128,32 @@ impl Verifier {
         let Some(checked) = &measured.checked else {
             return Ok(BTreeMap::new());
         };
-        if asked > 1 && one && measured.input_sets_reason.is_none() {
+        let sets = asked.input_sets;
+        if sets > 1 && one && measured.input_sets_reason.is_none() {
             return Err(Rejected::unusable(format!(
-                "{asked} sets of inputs were asked for; the worker had one, and does not say why"
+                "{sets} sets of inputs were asked for; the worker had one, and does not say why"
             )));
         }
-        let Checked {
-            seed: found,
-            errors,
-            probes,
-            draw,
-            call,
-        } = checked;
-        let wanted = if one { seed } else { seed.wrapping_add(1) };
-        if *found != wanted {
+        let wanted = asked.seed.wrapping_add(u64::from(!one));
+        if checked.seed != wanted {
             return Err(Rejected::unusable(format!(
-                "the worker checked its last call on the inputs of seed {found}; they were to \
-                 be those of seed {wanted}"
+                "the worker checked its last call on the inputs of seed {}; they were to be those \
+                 of seed {wanted}",
+                checked.seed
             )));
         }
-        drawn_as_asked(asked_draw, *draw)?;
-        let of_call = call.map_or_else(String::new, |call| format!(", in timed call {call}"));
+        drawn_as_asked(asked.draw, checked.draw)?;
+        let of_call = checked.call.map(|call| format!(", in timed call {call}"));
+        let of_call = of_call.unwrap_or_default();
         let claim = Claim {
             wrong: format!("wrong result after timing{of_call}"),
             hint: "",
             seed: wanted,
-            draw: *draw,
-            errors,
-            probes,
+            draw: checked.draw,
+            errors: &checked.errors,
+            probes: &checked.probes,
             // The last call may have worked off other lengths than the problem's.
-            may_lack_probes: several,
+            may_lack_probes: asked.several,
         };
         self.check_claim(problem, variant, &claim)
     }

@@ -9,11 +9,12 @@ use std::time::Duration;
 use super::command::{LIBRARIES, PACKAGE, worker_spec};
 use super::loaded::existing;
 use super::machine::identity;
+use crate::SetupError;
 use crate::worker::host::StartMode;
 use crate::worker::{Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec};
 use regatta_core::record::identity::Identity;
 use regatta_core::suite::Suite;
-use regatta_core::suite::document::nearest;
+use regatta_core::suite::document::name_hint;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::workers::Callable;
 use regatta_worker::attention::VariantId;
@@ -47,20 +48,20 @@ impl Processes {
         suite: &Suite,
         environment: Option<&str>,
         logs: PathBuf,
-    ) -> Result<Processes, NoCommand> {
+    ) -> Result<Processes, SetupError> {
         check_declared(suite, environment)?;
         let specs = workers
             .map(|name| {
                 let spec = worker_spec(name, suite, environment).map_err(|error| {
                     let asks = |variant: &&VariantId| variant.worker_name() == *name;
                     match suite.origins.keys().find(asks) {
-                        Some(variant) => NoCommand(format!("{}: {error}", suite.origins[variant])),
+                        Some(variant) => SetupError(format!("{}: {error}", suite.origins[variant])),
                         None => error,
                     }
                 })?;
                 Ok((name.clone(), spec))
             })
-            .collect::<Result<_, NoCommand>>()?;
+            .collect::<Result<_, SetupError>>()?;
         Ok(Processes {
             specs,
             modes: BTreeMap::new(),
@@ -73,16 +74,13 @@ impl Processes {
         })
     }
 
-    /// The same, with another limit for a worker to introduce itself.
-    pub fn within(self, limit: Duration) -> Processes {
-        Processes { limit, ..self }
-    }
-
-    /// The same with every process started by itself: one alone is not worth a fork.
-    pub fn each_started(mut self) -> Processes {
+    /// The same for workers that introduce themselves and do nothing else, within this limit where
+    /// one is given: one process alone is not worth a fork.
+    pub fn introducing(mut self, limit: Option<Duration>) -> Processes {
         for spec in self.specs.values_mut() {
             spec.forking = Forking::Never;
         }
+        self.limit = limit.unwrap_or(self.limit);
         self
     }
 
@@ -285,21 +283,16 @@ fn differences(first: &Hello, now: &Hello) -> Vec<String> {
 /// Workers that are this executable.
 pub const OWN: [&str; 2] = ["cpu", "cuda"];
 
-/// Why a worker has no command.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NoCommand(pub(super) String);
-
 /// Holds declared environments to the workers that there are, and `default`, the environment
 /// of workers that name none, to those that are declared.
 ///
 /// # Errors
 /// A name that nobody has or that regatta has itself, or requirements for a worker that no
 /// interpreter runs.
-pub fn check_declared(suite: &Suite, default: Option<&str>) -> Result<(), NoCommand> {
+pub fn check_declared(suite: &Suite, default: Option<&str>) -> Result<(), SetupError> {
     let mut declared = suite.origins_of_workers.iter();
     if let Some((name, place)) = declared.find(|(name, _)| is_own(name)) {
-        return Err(NoCommand(format!(
+        return Err(SetupError(format!(
             "{place}: `{name}` is a worker of regatta's own, and another in its place would be \
              measured under its name; call this one something else"
         )));
@@ -318,11 +311,11 @@ fn check_requirements(
     environment: &Environment,
     worker: &str,
     suite: &Suite,
-) -> Result<(), NoCommand> {
+) -> Result<(), SetupError> {
     if environment.requirements.is_empty() || is_python(worker, suite) {
         return Ok(());
     }
-    Err(NoCommand(format!(
+    Err(SetupError(format!(
         "[environments.{name}] has `requirements`, and worker `{worker}` is started by a command \
          of its own, so that nothing is installed for it; give it an environment without them"
     )))
@@ -346,43 +339,30 @@ pub(super) fn is_python(worker: &str, suite: &Suite) -> bool {
         }
 }
 
-pub(super) fn unknown(worker: &str, suite: &Suite) -> NoCommand {
+pub(super) fn unknown(worker: &str, suite: &Suite) -> SetupError {
     let known = OWN.iter().chain(LIBRARIES).copied();
-    let known: Vec<&str> = known
+    let known = known
         .chain(suite.workers.keys().map(String::as_str))
-        .chain(suite.callables.keys().map(String::as_str))
-        .collect();
-    let hint = match nearest(worker, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!(
-            "known: {}; others are declared in [workers]",
-            known.join(", ")
-        ),
-    };
-    NoCommand(format!("no worker is called `{worker}`; {hint}"))
+        .chain(suite.callables.keys().map(String::as_str));
+    SetupError(format!(
+        "no worker is called `{worker}` ({}); others are declared in [workers]",
+        name_hint(worker, known)
+    ))
 }
 
 /// The environment of this name.
 ///
 /// # Errors
 /// When none is declared, with the one that may have been meant, or those that there are.
-pub fn find_environment<'a>(wanted: &str, suite: &'a Suite) -> Result<&'a Environment, NoCommand> {
+pub fn find_environment<'a>(wanted: &str, suite: &'a Suite) -> Result<&'a Environment, SetupError> {
     if let Some(environment) = suite.environments.get(wanted) {
         return Ok(environment);
     }
     let known = suite.environments.keys().map(String::as_str);
-    let hint = match nearest(wanted, known.clone()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!(
-            "declare it as [environments.{wanted}] in the suite or in regatta.toml{}",
-            match known.clone().next() {
-                None => String::new(),
-                Some(_) => format!(" (there are {})", known.collect::<Vec<_>>().join(", ")),
-            }
-        ),
-    };
-    Err(NoCommand(format!(
-        "no environment is called `{wanted}`; {hint}"
+    Err(SetupError(format!(
+        "no environment is called `{wanted}` ({}); declare it as [environments.{wanted}] in the \
+         suite or in regatta.toml",
+        name_hint(wanted, known)
     )))
 }
 
@@ -392,7 +372,7 @@ pub(super) fn environment_of<'a>(
     name: &'a str,
     suite: &'a Suite,
     default: Option<&'a str>,
-) -> Result<(&'a str, Environment), NoCommand> {
+) -> Result<(&'a str, Environment), SetupError> {
     let (worker, named) = match name.split_once('@') {
         Some((worker, named)) => (worker, Some(named)),
         None => (name, None),

@@ -22,8 +22,7 @@ pub enum WriteError {
 }
 
 fn unwritten(path: &Path, error: io::Error) -> WriteError {
-    let path = path.to_owned();
-    WriteError::Target(TargetError::Write { path, error })
+    WriteError::Target(TargetError::write(path, &error))
 }
 
 /// Writes a file so that a reader sees the old one or the new one, never a part.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::compare::share;
 use super::measure_args::MeasureArgs;
 use super::{Ended, Stop, note, print, reporting, watch_for};
+use regatta_core::record::run_file::Before;
 use regatta_core::suite::Suite;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::VerdictOutcome;
@@ -19,9 +20,8 @@ use regatta_measure::git::Checkout;
 use regatta_measure::laps::about;
 use regatta_measure::versions::bisect::{self, BisectStep, Ending, FoundStep, TriedOutcome};
 use regatta_measure::versions::comparer::ExperimentComparer;
-use regatta_measure::versions::journal::{BisectQuestion, Journal, JournalFound};
-use regatta_measure::versions::moved::{MovedPackage, moved};
-use regatta_measure::versions::releases::{PackageIndex, Pip};
+use regatta_measure::versions::journal::{BisectQuestion, Journal};
+use regatta_measure::versions::releases::{MovedPackage, PackageIndex, Pip, moved};
 use regatta_measure::versions::search::Towards;
 use regatta_measure::versions::{Pin, Spec, Version, row};
 use regatta_report::bisect::{Bisect, page, reading, text};
@@ -230,17 +230,17 @@ fn index(args: &BisectArgs, suite: &Suite) -> Result<Box<dyn PackageIndex>, Stop
 }
 
 /// Says what became of the bisect that was there before.
-fn tell(before: JournalFound, say: &dyn Fn(String)) {
+fn tell(before: Before, say: &dyn Fn(String)) {
     match before {
-        JournalFound::Nothing => {}
-        JournalFound::GoesOn { comparisons: 0 } => {}
-        JournalFound::GoesOn { comparisons } => say(format!(
+        Before::Nothing | Before::Resumed { entries: 0, .. } => {}
+        Before::Resumed { entries, .. } => say(format!(
             "resuming: {} of this bisect are kept",
-            counted(comparisons, "comparison")
+            counted(entries, "comparison")
         )),
-        JournalFound::Kept { path, because } => say(format!(
-            "a bisect before this one is kept as {} ({because})",
-            path.display()
+        Before::Kept { path, because } => say(format!(
+            "a bisect before this one is kept as {} ({})",
+            path.display(),
+            because.join("; ")
         )),
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use table::{FileOutcome, rows};
 
 use super::{Ended, Stop, note, print, print_json, progress};
-use regatta_core::record::built::Built;
+use regatta_core::record::header::Built;
 use regatta_cuda::kernels::arch::{self, Arch};
 use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
 use regatta_cuda::kernels::ledger::{BuiltFiles, Ledger, LedgerComparison};

@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use serde_json::json;
 
 use crate::cli::{Ended, Stop, note, print_json, show_blocks, watch_for};
-use regatta_core::record::built;
+use regatta_core::record::header::SUITE_BUILD;
 use regatta_core::secrets;
 use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_judge::judgement::{ExpectationResult, Word};
@@ -65,7 +65,7 @@ pub fn run(name: &str, json: bool) -> Ended {
 fn check_limits(suite: &Suite, outcome: &SuiteBuild) -> Vec<ExpectationResult> {
     match outcome.anew {
         true => {
-            let built = (built::SUITE.to_owned(), outcome.built.clone());
+            let built = (SUITE_BUILD.to_owned(), outcome.built.clone());
             limits_on_builds(&suite.rules, &[built].into())
         }
         false => Vec::new(),

@@ -10,8 +10,9 @@ use serde_json::json;
 use super::AddArgs;
 use super::time;
 use crate::cli::{Ended, Stop, note, print, print_json};
+use regatta_core::record::RecordError;
 use regatta_core::record::baseline;
-use regatta_core::record::history::{Added, Book, HistoryError, Reduced, Store, reduced};
+use regatta_core::record::history::{Added, Book, HistoryStore, Reduced, reduced};
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_measure::experiment::stored;
@@ -53,7 +54,7 @@ pub(super) fn run(args: &AddArgs) -> Ended {
         })?),
         None => None,
     };
-    let store = Store::new(&args.root);
+    let store = HistoryStore::new(&args.root);
     let all = found(&args.runs, at)?;
     let mut told = Vec::new();
     let mut book: Option<Book> = None;
@@ -122,16 +123,19 @@ fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> 
     let store = baseline::Store::new("baselines");
     let all = stored::find_all(names, &store)?.into_iter();
     let reduced = all.map(|one| match one.is_baseline {
-        true => Err(refused(HistoryError::Baseline(one.path))),
+        true => Err(refused(RecordError::not_added(
+            &one.path,
+            "it is a baseline, and a history is of runs: name the run it was made of",
+        ))),
         false => reduced(&one.path, &one.files, &one.run, &one.side, at).map_err(refused),
     });
     reduced.collect()
 }
 
 /// What was asked for cannot be; or what can be could not be done.
-fn refused(error: HistoryError) -> Stop {
+fn refused(error: RecordError) -> Stop {
     match error {
-        HistoryError::Busy(_) => Stop::not_judged(error),
+        RecordError::Busy(_) => Stop::not_judged(error),
         error => Stop::usage(error),
     }
 }
@@ -148,7 +152,7 @@ pub fn kept(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
     let add = || -> Result<(), Stop> {
         let path = directory.join(RUN_FILE).display().to_string();
         for run in found(&[path], None)? {
-            let said = outcome(&Store::new(root).add(&run).map_err(refused)?);
+            let said = outcome(&HistoryStore::new(root).add(&run).map_err(refused)?);
             if !quiet {
                 note(said);
             }

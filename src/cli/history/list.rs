@@ -5,7 +5,7 @@ use serde_json::json;
 use super::ShowArgs;
 use super::show::{chosen, read};
 use crate::cli::{Ended, note, print_json, show_blocks};
-use regatta_core::record::history::{History, Store};
+use regatta_core::record::history::{History, HistoryStore};
 use regatta_report::document::{Block, ListItem, Table, TableRow};
 use regatta_report::text::{one_line, shorten_middle};
 use regatta_worker::units::counted;
@@ -22,7 +22,7 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
 }
 
 fn histories(args: &ShowArgs) -> Ended {
-    let store = Store::new(&args.which.root);
+    let store = HistoryStore::new(&args.which.root);
     let (mut told, mut items) = (Vec::new(), Vec::new());
     for stored in store.list() {
         if args
@@ -115,7 +115,7 @@ fn runs(args: &ShowArgs) -> Ended {
     show_blocks(vec![Block::Table(Table::new("run", heads, rows))])
 }
 
-fn timed(kept: &regatta_core::record::history::Kept) -> usize {
+fn timed(kept: &regatta_core::record::history::HistoryRun) -> usize {
     use regatta_core::record::history::Came;
     let results = kept.results.iter();
     results

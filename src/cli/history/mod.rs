@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::outputs::Outputs;
 use super::reporting::told_as_json;
 use super::{Ended, Stop};
-use regatta_core::record::history::Clock;
+use regatta_core::suite::rules::Metric;
 
 pub use add::{Keep, kept};
 
@@ -126,7 +126,7 @@ pub(super) struct AddArgs {
     pub(super) json: bool,
 }
 
-/// [`Clock`], as it is asked for.
+/// The [`Metric`], as it is asked for.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum ClockArg {
     /// The device's
@@ -138,12 +138,12 @@ pub(super) enum ClockArg {
     Cpu,
 }
 
-impl From<ClockArg> for Clock {
-    fn from(clock: ClockArg) -> Clock {
+impl From<ClockArg> for Metric {
+    fn from(clock: ClockArg) -> Metric {
         match clock {
-            ClockArg::Device => Clock::Device,
-            ClockArg::Host => Clock::Host,
-            ClockArg::Cpu => Clock::Processor,
+            ClockArg::Device => Metric::Device,
+            ClockArg::Host => Metric::Host,
+            ClockArg::Cpu => Metric::CpuTime,
         }
     }
 }

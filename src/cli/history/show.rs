@@ -11,7 +11,7 @@ use super::{ShowArgs, Which};
 use super::{since, time};
 use crate::cli::outputs::{is_stdout, put};
 use crate::cli::{Ended, Stop, note, print};
-use regatta_core::record::history::{About, History, Store, Stored};
+use regatta_core::record::history::{About, History, HistoryFile, HistoryStore};
 use regatta_core::record::run_file;
 use regatta_core::suite::matches_id;
 use regatta_judge::history::{Options, series, trends};
@@ -49,15 +49,15 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
         }
     }
     let options = Options {
-        clock: args.clock.into(),
+        metric: args.clock.into(),
         reference_from: reference(&history, args.reference.as_deref())?,
     };
-    let all = series(&history, options.clock);
+    let all = series(&history, options.metric);
     if all.iter().all(|series| series.runs.is_empty()) {
         return Err(Stop::Usage(anyhow!(
             "no run of {} has a {}",
             stored.path.display(),
-            options.clock.name()
+            options.metric.text()
         )));
     }
     let found = trends(&history, &options);
@@ -95,7 +95,7 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
 }
 
 /// Reads a history, and tells what in it could not be used.
-pub(super) fn read(stored: &Stored) -> Result<History, Stop> {
+pub(super) fn read(stored: &HistoryFile) -> Result<History, Stop> {
     let history = History::read(&stored.path).map_err(Stop::usage)?;
     /// More is a file that somebody else wrote.
     const MOST: usize = 10;
@@ -111,15 +111,15 @@ pub(super) fn read(stored: &Stored) -> Result<History, Stop> {
 }
 
 /// The history that is meant, where that can be one only.
-pub(super) fn chosen(which: &Which) -> Result<Stored, Stop> {
-    let store = Store::new(&which.root);
+pub(super) fn chosen(which: &Which) -> Result<HistoryFile, Stop> {
+    let store = HistoryStore::new(&which.root);
     let there = store.list();
     let fits = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|w| w == name);
     let mut found = there.clone();
     found.retain(|stored| {
         fits(&which.suite, &stored.suite) && fits(&which.machine, &stored.machine)
     });
-    let names = |all: &[Stored]| -> String {
+    let names = |all: &[HistoryFile]| -> String {
         let names = all.iter();
         let names = names.map(|stored| format!("{} --machine {}", stored.suite, stored.machine));
         names.collect::<Vec<_>>().join(", ")

@@ -8,9 +8,9 @@ use regatta_worker::machine::{Launch, Structure, sizes};
 use regatta_worker::units::{ARROW, Nanoseconds, Ratio};
 use serde::{Deserialize, Serialize};
 
+use super::Sides;
 use super::align::align;
 use super::recording::{Recorded, Recording};
-use super::sides::Sides;
 
 /// What became of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

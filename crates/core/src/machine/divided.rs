@@ -2,7 +2,7 @@
 
 use regatta_worker::machine::{Division, Named, Own, Ran, divide};
 
-use super::asked::turns;
+use super::calls::turns;
 use super::recording::{Recorded, Recording};
 use super::steady::Steady;
 

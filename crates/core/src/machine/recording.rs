@@ -47,7 +47,7 @@ pub struct Process {
     pub cupti: Option<String>,
     /// Its GPUs.
     #[serde(default)]
-    pub devices: Vec<Device>,
+    pub devices: Vec<TracedGpu>,
     /// Cumulative counts of API calls, as they were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Calls>,
@@ -68,7 +68,7 @@ pub struct Process {
 /// A GPU of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Device {
+pub struct TracedGpu {
     /// As the process numbers it.
     pub ordinal: u32,
     /// `NVIDIA H200`.
@@ -84,7 +84,7 @@ pub struct Device {
 
 impl Recording {
     /// The GPU an operation ran on, where its process told of it.
-    pub fn device(&self, operation: &Recorded) -> Option<&Device> {
+    pub fn device(&self, operation: &Recorded) -> Option<&TracedGpu> {
         let process = self.processes.get(operation.process as usize)?;
         let mut devices = process.devices.iter();
         devices.find(|device| device.ordinal == operation.device)

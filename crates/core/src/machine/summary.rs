@@ -43,7 +43,7 @@ pub struct KernelRow {
     /// The longest one's time.
     pub max_ns: u64,
     /// How it was launched, by total time, the most first.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<LaunchShape>,
     /// Launches of further shapes, beyond the first `SHAPES`.
     pub other_shapes: usize,
 }
@@ -60,7 +60,7 @@ impl KernelRow {
 
 /// One way in which a kernel was launched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Shape {
+pub struct LaunchShape {
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
@@ -79,7 +79,7 @@ pub struct Shape {
     pub sms: Option<u32>,
 }
 
-impl Shape {
+impl LaunchShape {
     /// Multiprocessors that have a block at all, and how many there are.
     pub fn filled(&self) -> Option<(u64, u32)> {
         let blocks = product(self.grid);
@@ -159,7 +159,7 @@ impl KernelRow {
         self.total_ns = self.total_ns.saturating_add(ns);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
-        let new = Shape {
+        let new = LaunchShape {
             grid: kernel.grid,
             block: kernel.block,
             registers: kernel.registers,
@@ -169,8 +169,8 @@ impl KernelRow {
             total_ns: ns,
             sms,
         };
-        let figures = |shape: &Shape| {
-            let Shape {
+        let figures = |shape: &LaunchShape| {
+            let LaunchShape {
                 grid,
                 block,
                 registers,
@@ -181,7 +181,7 @@ impl KernelRow {
             } = *shape;
             (grid, block, registers, shared_bytes, local_bytes, sms)
         };
-        let alike = |old: &Shape| figures(old) == figures(&new);
+        let alike = |old: &LaunchShape| figures(old) == figures(&new);
         match self.shapes.iter().position(alike) {
             Some(old) => {
                 self.shapes[old].count += 1;

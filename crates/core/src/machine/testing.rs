@@ -1,6 +1,6 @@
 //! Recordings made by hand, for the tests of what is made of them.
 
-use super::{Calls, Device, Launch, Operation, Process, Recording, Work};
+use super::{Calls, Launch, Operation, Process, Recording, TracedGpu, Work};
 
 /// Adds operations one behind the other.
 pub struct Writer {
@@ -25,7 +25,7 @@ impl Writer {
                 argv: vec!["python".to_owned(), "train.py".to_owned()],
                 start: 1_000,
                 cupti: Some("13.0".to_owned()),
-                devices: vec![Device {
+                devices: vec![TracedGpu {
                     ordinal: 0,
                     name: "NVIDIA H200".to_owned(),
                     sms: 132,

@@ -1,18 +1,19 @@
 //! The first line of a run file.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::built::Built;
 use super::identity::Identity;
-use super::shard::Shard;
 use crate::suite::rules::Rules;
+use crate::suite::shard::Place;
 use crate::suite::structural::Count;
 use crate::suite::{Override, Settings};
 use regatta_worker::attention::{CaseId, VariantId};
 pub use regatta_worker::protocol::Peak;
+use regatta_worker::units::{Elapsed, Nanoseconds};
 
 /// The first line of a run: everything needed to judge it later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,7 +47,7 @@ pub struct RunHeader {
     /// Which code was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// What was built for it and what that took, by what it is: [`super::built::SUITE`], or
+    /// What was built for it and what that took, by what it is: `suite`, or
     /// `environment NAME`. Empty where nothing is known of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub built: BTreeMap<String, Built>,
@@ -216,4 +217,85 @@ pub enum How {
     Exec,
     /// It was forked from a process that had imported its library.
     Forked,
+}
+
+/// What a suite's `[build]` makes, in [`RunHeader::built`].
+pub const SUITE_BUILD: &str = "suite";
+
+/// An environment of this name, in [`RunHeader::built`].
+pub fn environment_build(name: &str) -> String {
+    format!("environment {name}")
+}
+
+/// What a build took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Built {
+    /// From its start to its end.
+    pub wall_ns: Nanoseconds,
+}
+
+impl Built {
+    /// What in it cannot be, as a sentence.
+    pub(super) fn objection(&self) -> Option<String> {
+        let time = self.wall_ns.0;
+        let wild = !(0.0..1e23).contains(&time);
+        wild.then(|| format!("wall_ns is {time}: no build takes it"))
+    }
+}
+
+/// `41.2 s`.
+impl fmt::Display for Built {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Elapsed(self.wall_ns).fmt(f)
+    }
+}
+
+/// What the header of a run says that measured a part of a suite.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Shard {
+    /// Which part it is.
+    #[serde(flatten)]
+    pub place: Place,
+    /// Checksum of the ids of all cases, those of the other parts too.
+    pub whole: String,
+}
+
+/// Checksum of the ids of cases.
+pub fn plan_checksum(cases: impl IntoIterator<Item = CaseId>) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    for case in cases {
+        hasher.update(case.0.as_bytes());
+        hasher.update(b"\n");
+    }
+    format!("{:08x}", hasher.finalize())
+}
+
+/// A baseline as it was when a run was compared with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct BaseId {
+    /// Its name.
+    pub name: String,
+    /// Checksum of its file.
+    pub sum: String,
+}
+
+impl BaseId {
+    /// Nothing: a run by itself.
+    pub fn none() -> BaseId {
+        BaseId {
+            name: String::new(),
+            sum: "none".to_owned(),
+        }
+    }
+
+    /// The other side of a comparison, which is measured in turn and stored nowhere.
+    pub fn in_turn(label: String) -> BaseId {
+        BaseId {
+            name: label,
+            sum: "measured in turn".to_owned(),
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! What is kept: runs and baselines, on disk and as one side of a comparison.
 
 pub mod baseline;
-pub mod built;
 pub mod choices;
 pub mod conditions;
 pub mod disturbance;
@@ -11,7 +10,6 @@ pub mod history;
 pub mod identity;
 pub mod line;
 pub mod run_file;
-pub mod shard;
 pub mod shards;
 pub mod side;
 pub mod sound;
@@ -80,11 +78,16 @@ pub enum RecordError {
         /// Which command reads it.
         fix: &'static str,
     },
+    /// A run is not one for a history.
+    #[error("{path}: {why}")]
+    NotAdded {
+        /// The run.
+        path: PathBuf,
+        /// Why, and what to do.
+        why: &'static str,
+    },
     /// Another process writes there now.
-    #[error(
-        "{0}: another regatta is measuring into this folder; wait for it, or choose \
-         another with --out"
-    )]
+    #[error("{0}: another regatta writes there now; wait for it, or choose another folder")]
     Busy(PathBuf),
     /// A baseline is there already.
     #[error("{0} is there already; a baseline is replaced with --replace only")]
@@ -103,7 +106,7 @@ pub enum RecordError {
         hint: String,
     },
     /// A name that cannot be a folder's.
-    #[error("`{0}` cannot name a baseline; use {rule}", rule = FILE_NAME_RULE)]
+    #[error("`{0}` cannot name a folder; use {rule}", rule = FILE_NAME_RULE)]
     Name(String),
     /// A machine's name that cannot be a file's.
     #[error(
@@ -122,6 +125,14 @@ impl RecordError {
         RecordError::Io {
             path: path.to_owned(),
             error,
+        }
+    }
+
+    /// A run that no history takes.
+    pub fn not_added(path: &Path, why: &'static str) -> RecordError {
+        RecordError::NotAdded {
+            path: path.to_owned(),
+            why,
         }
     }
 
@@ -197,7 +208,7 @@ pub fn check_kind(path: &Path, wanted: &[&str]) -> Result<(), RecordError> {
     let kind =
         |of: &&(&str, _, _)| start.starts_with(format!("{{\"kind\":\"{}\",", of.0).as_bytes());
     let found = KINDS.iter().find(kind).filter(|_| read.is_ok());
-    let asked_for = KINDS.iter().find(|of| wanted.contains(&of.0));
+    let asked_for = KINDS.iter().find(|of| wanted.first() == Some(&of.0));
     match (found, asked_for) {
         (Some(found), Some(asked_for)) if !wanted.contains(&found.0) => Err(RecordError::Kind {
             path: path.to_owned(),

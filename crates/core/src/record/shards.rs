@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::RecordError;
+use super::header::{Shard, plan_checksum};
 use super::run_file::{RUN_FILE, differences, header_of};
-use super::shard::{Shard, checksum};
 use super::side::Side;
 use super::types::{Run, RunEnd, RunHeader};
 use crate::suite::shard::Place;
@@ -106,7 +106,7 @@ pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
     let mut plan: Vec<CaseId> = plan.collect();
     // As a suite has its cases: by what they are, not by how that is written.
     plan.sort_by_cached_key(|id| (id.case().ok(), id.clone()));
-    if wrong.is_empty() && checksum(plan.iter().cloned()) != first.whole {
+    if wrong.is_empty() && plan_checksum(plan.iter().cloned()) != first.whole {
         wrong.push("their cases are not those of the suite: a file was edited".to_owned());
     }
     match wrong.is_empty() {

@@ -13,9 +13,9 @@ use regatta_worker::units::Nanoseconds;
 pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::{Disturbance, Ground};
 pub use super::header::{
-    Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord, short_revision,
+    BaseId, Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord,
+    short_revision,
 };
-pub use super::shard::BaseId;
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 

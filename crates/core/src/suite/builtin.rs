@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::document::{DocumentError, TomlText, nearest};
+use super::document::{DocumentError, TomlText, name_hint};
 use super::{Suite, plan};
 use crate::input;
 
@@ -111,10 +111,7 @@ pub fn names_a_file(name: &str) -> bool {
 
 fn unknown(name: &str) -> String {
     let names = BUILTIN.iter().map(|(name, _)| *name);
-    let hint = match nearest(name, names.clone()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("built-in suites: {}", names.collect::<Vec<_>>().join(", ")),
-    };
+    let hint = name_hint(name, names);
     format!("no built-in suite of this name; {hint} (a file is given by its path: ./{name}.toml)")
 }
 

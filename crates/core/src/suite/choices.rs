@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Suite;
-use super::rules::{Expectation, Metric, Origin};
-use super::selector::Selector;
+use super::rules::{Expectation, Metric, Origin, Selector};
 use regatta_worker::attention::{Case, ParamValue, Params, Problem, VariantId};
 use regatta_worker::units::Ratio;
 

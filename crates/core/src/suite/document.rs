@@ -382,13 +382,20 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, candidate)| candidate)
 }
 
-/// The hint for a name that is none of `known`: the nearest one, and all that there are.
+/// Names that are listed beside the nearest one, at the most.
+const LISTED: usize = 8;
+
+/// The hint for a name that is none of `known`: the nearest one, and all that there are where these
+/// are few or none is near.
 pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let near = nearest(name, known.iter().copied());
-    let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
-    match known.is_empty() {
-        true => "there is none".to_owned(),
-        false => format!("{near}there are {}", known.join(", ")),
+    match (near, known.len()) {
+        (_, 0) => "there is none".to_owned(),
+        (Some(near), 1..=LISTED) => {
+            format!("did you mean `{near}`? there are {}", known.join(", "))
+        }
+        (Some(near), _) => format!("did you mean `{near}`?"),
+        (None, _) => format!("there are {}", known.join(", ")),
     }
 }

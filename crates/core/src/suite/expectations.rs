@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::document::{DocumentError, KeyPath, TomlDocument, nearest};
+use super::document::{DocumentError, KeyPath, TomlDocument, name_hint, nearest};
 use super::file::{ExpectTable, Facets};
-use super::rules::{Expectation, Metric, Origin};
-use super::selector::Selector;
+use super::rules::{Expectation, Metric, Origin, Selector};
 use super::structural::{Count, Limit, Quantity};
 use super::sweep::facets;
 use super::{Suite, choices};
@@ -97,11 +96,7 @@ impl TableReader<'_> {
         let metric = match &table.metric {
             None => Metric::Device,
             Some(name) => Metric::named(name).ok_or_else(|| {
-                let known = || Metric::ALL.into_iter().map(Metric::key);
-                let hint = match nearest(name, known()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("there are {}", known().collect::<Vec<_>>().join(", ")),
-                };
+                let hint = name_hint(name, Metric::ALL.into_iter().map(Metric::key));
                 self.error("metric", format!("no such metric; {hint}"))
             })?,
         };

@@ -9,9 +9,9 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::build::Build;
 use super::environment::Environment;
 use super::rules::{Ignored, Metric};
+use super::workers::Build;
 use regatta_worker::protocol::Cache;
 
 /// A suite: what to measure, how, and what is demanded of the results.

@@ -1,6 +1,5 @@
 //! What to measure: a suite as written in TOML, and the cases it makes.
 
-pub mod build;
 mod builtin;
 mod choices;
 pub mod document;
@@ -9,7 +8,6 @@ mod expectations;
 pub mod file;
 mod plan;
 pub mod rules;
-mod selector;
 pub mod shard;
 pub mod structural;
 mod sweep;
@@ -20,16 +18,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, names_a_file};
-pub use selector::{glob, matches_any, matches_id, matches_name};
+pub use rules::{glob, matches_any, matches_id, matches_name};
 
 pub use regatta_worker::protocol::Cache;
 
-use build::Build;
 use environment::Environment;
 use regatta_worker::attention::{Case, ParamValue, Params, VariantId};
 use rules::Rules;
 use structural::Count;
-use workers::{Callable, WorkerCommand};
+use workers::{Build, Callable, WorkerCommand};
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -195,7 +192,5 @@ impl Suite {
     }
 }
 
-#[cfg(test)]
-mod hostile;
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,7 @@ use super::expectations;
 use super::file::{
     ConfigFile, MeasureTable, PolicyTable, Replacements, Scalar, SuiteFile, ValueOr,
 };
-use super::rules::{Metric, Policy};
-use super::selector::glob;
+use super::rules::{Metric, Policy, glob};
 use super::sweep::{parameter, sweep};
 use super::workers::OwnWorker;
 use super::{Cache, Override, Settings, Suite};

@@ -8,10 +8,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::nearest;
-pub use super::selector::Selector;
-use super::selector::matches_name;
+use super::document::name_hint;
 use super::structural::{Action, Kind, Limit};
+use crate::machine::short;
 pub use crate::metric::{Metric, Values};
 use regatta_worker::attention::{Case, FACETS};
 use regatta_worker::units::{Ratio, Share};
@@ -159,19 +158,13 @@ impl TryFrom<String> for Ignored {
             Some((word, name)) => (word, Some(name.to_owned())),
             None => (text.as_str(), None),
         };
-        let kinds = || Kind::ALL.into_iter().map(Kind::text);
+        let kinds = Kind::ALL.iter().map(|kind| kind.text());
         if let Some(kind) = Kind::parse(word) {
             return Ok(Ignored::Structure { kind, name });
         }
-        let metrics = || Metric::ALL.into_iter().map(Metric::key);
-        Err(match nearest(word, metrics().chain(kinds())) {
-            Some(near) => format!("no such metric or kind of change; did you mean `{near}`?"),
-            None => format!(
-                "no such metric or kind of change; there are {}; and {}",
-                metrics().collect::<Vec<_>>().join(", "),
-                kinds().collect::<Vec<_>>().join(", ")
-            ),
-        })
+        let metrics = Metric::ALL.into_iter().map(Metric::key);
+        let hint = name_hint(word, metrics.chain(kinds));
+        Err(format!("no such metric or kind of change; {hint}"))
     }
 }
 
@@ -201,7 +194,8 @@ impl schemars::JsonSchema for Ignored {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let metrics = Metric::ALL.map(Metric::key).join("|");
-        let kinds = Kind::ALL.map(Kind::text).join("|");
+        let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.text()).collect();
+        let kinds = kinds.join("|");
         schemars::json_schema!({
             "description": "A metric, or a kind of change of structure, also of what a pattern names.",
             "type": "string",
@@ -261,6 +255,82 @@ impl Default for Policy {
             optional: Vec::new(),
         }
     }
+}
+
+/// Selects cases: every facet named must have one of the values listed.
+/// Facets are the axes, `variant`, `worker`, `environment`, and parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct Selector(pub BTreeMap<String, Vec<String>>);
+
+impl Selector {
+    /// True when the case has one of the listed values in every facet named.
+    pub fn matches(&self, case: &Case) -> bool {
+        self.0
+            .iter()
+            .all(|(facet, values)| values.contains(&case.facet(facet)))
+    }
+
+    /// The facets it names.
+    pub fn facets(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+impl fmt::Display for Selector {
+    /// `worker torch, num_splits auto`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facets = self.0.iter();
+        let facets: Vec<String> = facets
+            .map(|(facet, values)| format!("{facet} {}", values.join("|")))
+            .collect();
+        f.write_str(&facets.join(", "))
+    }
+}
+
+/// True where an id matches one of the patterns, or there are none.
+pub fn matches_any(patterns: &[String], id: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| matches_id(pattern, id))
+}
+
+/// True when a case id matches a pattern: a [`glob`] when it holds `*`, else a part
+/// of the id.
+pub fn matches_id(pattern: &str, id: &str) -> bool {
+    match pattern.contains('*') {
+        true => glob(pattern, id),
+        false => id.contains(pattern),
+    }
+}
+
+/// True when a pattern is of a kernel, count or parameter: by its whole name, or by the short one
+/// that reports print.
+pub fn matches_name(pattern: &str, name: &str) -> bool {
+    glob(pattern, name) || glob(pattern, &short(name))
+}
+
+/// `*` stands for any text, also across `/`, `:` and `,`; all else for itself.
+///
+/// Greedy with one point to return to: linear in practice, and no pattern is
+/// special beyond `*`, since case ids hold characters that globs treat otherwise.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            star = Some((p, t));
+            p += 1;
+        } else if pattern.get(p) == Some(&text[t]) {
+            (p, t) = (p + 1, t + 1);
+        } else if let Some((at, taken)) = star {
+            star = Some((at, taken + 1));
+            (p, t) = (at + 1, taken + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
 #[cfg(test)]

@@ -3,112 +3,92 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::{Metric, Origin};
-use super::selector::Selector;
+use super::rules::{Metric, Origin, Selector};
 use crate::machine::MODULE_LOADS;
 use regatta_worker::attention::Case;
 
-/// A kind of structural change. Its words are stable: suites and scripts name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
+/// The kinds of structural change, gravest first: each with its word, which suites and scripts name,
+/// and what it does to the verdict where a suite does not ignore it.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $word:literal $action:ident,)*) => {
+        /// A kind of structural change.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Kind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl Kind {
+            /// Every kind, gravest first.
+            pub const ALL: &[Kind] = &[$(Kind::$kind,)*];
+
+            /// The word for it.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => $word,)*
+                }
+            }
+
+            /// What it does to the verdict where a suite does not ignore it. What is exact and can
+            /// only cost time fails. Another kernel, another tile or one launch more is as often
+            /// an improvement, and threads that did work depend on the scheduler: those warn.
+            pub fn default_action(self) -> Action {
+                match self {
+                    $(Kind::$kind => Action::$action,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// A launch leaves multiprocessors idle that were busy before.
-    Fill,
+    Fill "fill" Fail,
     /// Other independent pieces of work than before, where a worker counts them.
-    Tasks,
+    Tasks "tasks" Fail,
     /// Whole tensors are copied more often.
-    Copies,
+    Copies "copies" Fail,
     /// More local memory a thread.
-    Spills,
+    Spills "spills" Fail,
     /// Something counted in steady state happens more often.
-    Counts,
+    Counts "counts" Fail,
     /// The call waits for the device more often.
-    Synchronisation,
+    Synchronisation "synchronisation" Fail,
     /// Memory is taken from the driver, or given back to it, more often.
-    DriverMemory,
+    DriverMemory "driver-memory" Fail,
     /// A kernel executes more instructions, beyond what countings of one side differ by.
-    Instructions,
+    Instructions "instructions" Fail,
     /// Another kernel does the work.
-    KernelReplaced,
+    KernelReplaced "kernel-replaced" Warn,
     /// Another grid.
-    Grid,
+    Grid "grid" Warn,
     /// Another block.
-    Block,
+    Block "block" Warn,
     /// Another number of launches.
-    Launches,
+    Launches "launches" Warn,
     /// Other registers a thread.
-    Registers,
+    Registers "registers" Warn,
     /// Other shared memory a block.
-    SharedMemory,
+    SharedMemory "shared-memory" Warn,
     /// Other blocks resident on a multiprocessor.
-    Occupancy,
+    Occupancy "occupancy" Warn,
     /// Another number of threads did work.
-    Threads,
+    Threads "threads" Warn,
     /// More memory is set aside.
-    Memory,
+    Memory "memory" Warn,
     /// The same request became another parameter.
-    Parameters,
+    Parameters "parameters" Warn,
     /// Operators of the framework that a call runs another number of times.
-    Operators,
+    Operators "operators" Warn,
     /// Python functions of the library that a call enters another number of times.
-    Functions,
+    Functions "functions" Warn,
 }
 
 impl Kind {
-    /// Every kind, gravest first.
-    pub const ALL: [Kind; 20] = [
-        Kind::Fill,
-        Kind::Tasks,
-        Kind::Copies,
-        Kind::Spills,
-        Kind::Counts,
-        Kind::Synchronisation,
-        Kind::DriverMemory,
-        Kind::Instructions,
-        Kind::KernelReplaced,
-        Kind::Grid,
-        Kind::Block,
-        Kind::Launches,
-        Kind::Registers,
-        Kind::SharedMemory,
-        Kind::Occupancy,
-        Kind::Threads,
-        Kind::Memory,
-        Kind::Parameters,
-        Kind::Operators,
-        Kind::Functions,
-    ];
-
-    /// The word for it.
-    pub fn text(self) -> &'static str {
-        match self {
-            Kind::Fill => "fill",
-            Kind::Tasks => "tasks",
-            Kind::Copies => "copies",
-            Kind::Spills => "spills",
-            Kind::Counts => "counts",
-            Kind::Synchronisation => "synchronisation",
-            Kind::DriverMemory => "driver-memory",
-            Kind::KernelReplaced => "kernel-replaced",
-            Kind::Grid => "grid",
-            Kind::Block => "block",
-            Kind::Launches => "launches",
-            Kind::Registers => "registers",
-            Kind::SharedMemory => "shared-memory",
-            Kind::Occupancy => "occupancy",
-            Kind::Threads => "threads",
-            Kind::Memory => "memory",
-            Kind::Parameters => "parameters",
-            Kind::Operators => "operators",
-            Kind::Functions => "functions",
-            Kind::Instructions => "instructions",
-        }
-    }
-
     /// The kind of this word.
     pub fn parse(word: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.text() == word)
+        Kind::ALL.iter().copied().find(|kind| kind.text() == word)
     }
 
     /// True for what follows from the configuration that a tuner chose for a kernel.
@@ -117,23 +97,6 @@ impl Kind {
         let launch = matches!(self, Fill | Grid | Block | Registers | SharedMemory);
         let other = matches!(self, Memory | Kind::Instructions | Kind::KernelReplaced);
         launch || other || matches!(self, Occupancy | Spills)
-    }
-
-    /// What it does to the verdict where a suite does not ignore it. What is exact and can only cost time
-    /// fails. Another kernel, another tile or one launch more is as often an improvement,
-    /// and threads that did work depend on the scheduler: those are told.
-    pub fn default_action(self) -> Action {
-        match self {
-            Kind::Fill
-            | Kind::Tasks
-            | Kind::Copies
-            | Kind::Spills
-            | Kind::Counts
-            | Kind::Synchronisation
-            | Kind::DriverMemory
-            | Kind::Instructions => Action::Fail,
-            _ => Action::Warn,
-        }
     }
 }
 

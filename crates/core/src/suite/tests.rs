@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::document::TomlText;
 use super::*;
 
@@ -200,7 +202,7 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
         (
             "ignore = \"xyz\"",
             "policy.ignore = \"xyz\": no such metric or kind of change; there are device, \
-             device_p90, host, first_call, peak_memory, cpu_time; and fill, tasks, copies, spills, \
+             device_p90, host, first_call, peak_memory, cpu_time, fill, tasks, copies, spills, \
              counts, synchronisation, driver-memory, instructions, kernel-replaced, grid, block, \
              launches, registers, shared-memory, occupancy, threads, memory, parameters, \
              operators, functions",
@@ -211,5 +213,193 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
         ),
     ] {
         assert_eq!(policy(text), Err(format!("s.toml:3: {complaint}")));
+    }
+}
+
+// Suites that nobody should be able to write: refused in words, before they cost anything.
+
+/// A text as TOML writes it.
+fn string(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+const HEAD: &str = "description = \"d\"\n";
+const SWEEP: &str = "[[sweep]]\nvariants = \"cpu/flash\"\nseq = 64\nhead_dim = 64\n";
+
+fn refused(text: &str) -> String {
+    parse(&format!("{HEAD}{text}")).unwrap_err()
+}
+
+#[test]
+fn words_that_would_make_two_cases_one_are_refused_where_they_stand() {
+    for word in [
+        "1,n=2", "a=b", "a:b", "a@b", "a b", "a\tb", "", "é", "a*", "\u{202e}",
+    ]
+    .map(string)
+    {
+        let error = refused(&format!("{SWEEP}params = {{ mode = [1, {word}] }}"));
+        assert!(
+            error.starts_with("s.toml:6: sweep[0].params.mode[1] = "),
+            "{error}"
+        );
+        assert!(error.contains("a parameter is a whole number, or a word"));
+        for value in [
+            word.clone(),
+            format!("{{ {word} = 2 }}"),
+            format!("{{ auto = {word} }}"),
+        ] {
+            let error = refused(&format!("{SWEEP}[set.\"cpu/flash\"]\nn = {value}"));
+            assert!(error.starts_with("s.toml:7: set.cpu/flash.n"), "{error}");
+        }
+    }
+    for name in ["a=b", "a,b", "a:b", "a b", "", "1st", "a.b"] {
+        let error = refused(&format!("{SWEEP}params = {{ {name:?} = 1 }}"));
+        assert!(
+            error.starts_with("s.toml:6: sweep[0].params.") && error.contains("cannot name"),
+            "{error}"
+        );
+        let error = refused(&format!("{SWEEP}[set.\"cpu/flash\"]\n{name:?} = 1"));
+        assert!(error.starts_with("s.toml:7: set.cpu/flash."), "{error}");
+    }
+    let error = refused(&format!("{SWEEP}params = {{ dtype = \"bf16\" }}"));
+    assert!(
+        error.contains("a selector means the case's own `dtype`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn cases_are_counted_before_they_are_made() {
+    let list = (1..=100)
+        .map(|n| n.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let axis = |name: &str| format!("{name} = [{list}]");
+    let params: Vec<String> = ["a", "b", "c", "d", "e", "f"].map(axis).to_vec();
+    let error = refused(&format!("{SWEEP}params = {{ {} }}", params.join(", ")));
+    assert!(
+        error.starts_with("s.toml:2: sweep[0]: makes 1000000000000 cases"),
+        "{error}"
+    );
+    let axes: Vec<String> = ["batch", "heads", "seq_k", "head_dim_v"].map(axis).to_vec();
+    let error = refused(&format!(
+        "[[sweep]]\nvariants = \"cpu/flash\"\nseq_q = 8\nhead_dim = 8\n{}",
+        axes.join("\n")
+    ));
+    assert!(error.contains("makes 100000000 cases"), "{error}");
+}
+
+#[test]
+fn the_limit_on_cases_holds_for_the_suite_not_for_a_sweep() {
+    let list = (1..=300)
+        .map(|n| n.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let sweep = |head_dim: u32| {
+        format!(
+            "[[sweep]]\nvariants = \"cpu/flash\"\nhead_dim = {head_dim}\nseq = [{list}]\nbatch = [{list}]\n"
+        )
+    };
+    let error = refused(&format!("{}{}", sweep(8), sweep(16)));
+    assert!(
+        error.contains("sweep[1]: makes 90000 cases beside the 90000 that are there already"),
+        "{error}"
+    );
+}
+
+#[test]
+fn bombs_of_depth_are_refused() {
+    for text in [
+        format!("a = {}", "[".repeat(200_000)),
+        format!("a = {}", "{a=".repeat(200_000)),
+        format!("{} = 1", vec!["a"; 200_000].join(".")),
+        format!("[{}]", vec!["a"; 200_000].join(".")),
+        format!("[[{}]]", vec!["a"; 200_000].join(".")),
+        "description = 1\0".to_owned(),
+        "description = \"d\"\ndescription = \"d\"".to_owned(),
+    ] {
+        let error = parse(&text).unwrap_err();
+        assert!(error.len() < 1000, "{error}");
+    }
+}
+
+#[test]
+fn names_of_environments_and_workers_stay_in_their_folder() {
+    for name in [
+        "../up", "..", ".", "a/b", "", "a b", "a@b", "-x", "é", "a\u{1b}",
+    ]
+    .map(string)
+    {
+        for (table, value) in [("environments", "{}"), ("workers", "[\"x\"]")] {
+            let error = refused(&format!("{SWEEP}[{table}]\n{name} = {value}"));
+            assert!(error.starts_with(&format!("s.toml:7: {table}.")), "{error}");
+            assert!(error.contains("this cannot name a"), "{error}");
+        }
+    }
+    let long = "n".repeat(65);
+    assert!(refused(&format!("{SWEEP}[environments.{long}]")).contains("at most 64"));
+    for line in [
+        "python = \"a\\u0000\"",
+        "env = { A = \"\\u0000\" }",
+        "env = { \"A=B\" = \"c\" }",
+        "env = { \"\" = \"c\" }",
+        "paths = [\"\\u0000\"]",
+    ] {
+        let error = refused(&format!("{SWEEP}[environments.e]\n{line}"));
+        assert!(
+            error.starts_with("s.toml:7: environments.e."),
+            "{line}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_chain_of_suites_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |n: usize| folder.path().join(format!("s{n}.toml"));
+    for n in 0..3000 {
+        let text = format!("{HEAD}extends = \"s{}\"\n{SWEEP}", n + 1);
+        std::fs::write(path(n), text).unwrap();
+    }
+    std::fs::write(path(3000), format!("{HEAD}{SWEEP}")).unwrap();
+    let error = load(&path(0).to_string_lossy()).unwrap_err().to_string();
+    assert!(
+        error.contains("suites extend each other 32 deep"),
+        "{error}"
+    );
+    assert!(error.len() < 10_000, "{} bytes", error.len());
+    load(&path(2969).to_string_lossy()).unwrap();
+}
+
+proptest! {
+    /// Whatever words a suite holds, it is refused, or each case has an id of its own
+    /// that is read back as the case.
+    #[test]
+    fn every_id_reads_back(
+        words in prop::collection::vec("[a-c0-9=,:@ ./+*_-]{0,4}", 1..4),
+        names in prop::collection::btree_set("[a-c.=,_]{1,3}", 1..3),
+        masks in prop::collection::vec(
+            prop::sample::select(vec!["full", "causal", "window-4-0", "window-inf-2"]), 1..3),
+        varlen in prop::option::of(prop::sample::select(vec!["4+8", "1+1:8+9", "8"])),
+    ) {
+        let params: Vec<String> =
+            names.iter().map(|name| format!("{name:?} = {words:?}")).collect();
+        let lengths = match &varlen {
+            Some(lengths) => format!("varlen = {lengths:?}"),
+            None => "seq = [8, 16]".to_owned(),
+        };
+        let text = format!(
+            "{HEAD}[[sweep]]\nvariants = [\"cpu/flash\", \"cpu/flash@old\"]\n{lengths}\n\
+             head_dim = [8, 16]\nmask = {masks:?}\nparams = {{ {} }}\n",
+            params.join(", ")
+        );
+        if let Ok(suite) = parse(&text) {
+            let ids: std::collections::BTreeSet<String> =
+                suite.cases.iter().map(ToString::to_string).collect();
+            prop_assert_eq!(ids.len(), suite.cases.len());
+            for case in &suite.cases {
+                prop_assert_eq!(&case.to_string().parse::<Case>().unwrap(), case);
+            }
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! `[workers]`: somebody's code as a worker. `workers.mine` is a Python function
 //! (`"bench.py:attention"`), the kernels of a CUDA file (`"attention.cu"`), or a command
-//! (`["./serve", "--fast"]`).
+//! (`["./serve", "--fast"]`). `[build]` is how the code under test is built, before it is measured.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize};
 
 use super::file::OneOrMore;
 
@@ -116,9 +119,67 @@ fn is_identifier(text: &str) -> bool {
     text.starts_with(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit())
 }
 
+/// How the code under test is built: a command, run in the folder that regatta is started in,
+/// or at the root of a revision's worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Build {
+    /// The program and its arguments.
+    #[serde(deserialize_with = "command")]
+    pub command: Vec<String>,
+    /// What comes out of it: files or folders below the folder that it runs in. They are
+    /// there afterwards, or the build failed. One that is called `regatta` serves `cpu` and
+    /// `cuda` of a revision.
+    #[serde(default, deserialize_with = "paths_below")]
+    pub makes: Vec<PathBuf>,
+    /// Where it was asked for: file, line and key.
+    #[serde(skip)]
+    pub origin: String,
+}
+
+impl Build {
+    /// The regatta among what is made, which serves `cpu` and `cuda` of a revision.
+    pub fn regatta(&self) -> Option<&Path> {
+        let mut paths = self.makes.iter().map(PathBuf::as_path);
+        paths.find(|path| path.file_name().is_some_and(|name| name == "regatta"))
+    }
+}
+
+fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let words = Vec::<String>::deserialize(deserializer)?;
+    match words.first().is_none_or(String::is_empty) {
+        true => Err(D::Error::custom("an empty command builds nothing")),
+        false => Ok(words),
+    }
+}
+
+fn paths_below<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+    #[derive(Deserialize)]
+    struct Below(#[serde(deserialize_with = "path_below")] PathBuf);
+    let paths = Vec::<Below>::deserialize(deserializer)?;
+    Ok(paths.into_iter().map(|Below(path)| path).collect())
+}
+
+/// A path below the folder that the command runs in. Another would be looked for in the
+/// checkout of today, whichever revision is built.
+fn path_below<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    let path = PathBuf::deserialize(deserializer)?;
+    let below = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    match !path.as_os_str().is_empty() && path.components().all(below) {
+        true => Ok(path),
+        false => Err(D::Error::custom(
+            "name what is made by its path from the folder that the command runs in, without a \
+             leading `/` and without `..`",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::document::{DocumentError, TomlText};
+    use crate::suite::{Suite, plan};
 
     #[test]
     fn what_names_no_code_is_refused_with_what_to_write() {
@@ -138,5 +199,58 @@ mod tests {
             let error = OwnWorker::parse(&OneOrMore::More(words), Path::new("")).unwrap_err();
             assert_eq!(error, "an empty command starts nothing");
         }
+    }
+
+    fn suite(more: &str) -> Result<Suite, String> {
+        let source = |text: String| TomlText {
+            label: "s.toml".to_owned(),
+            text,
+        };
+        let base = |_: &str| -> Result<Suite, DocumentError> {
+            let text = "[[sweep]]\nvariants = [\"cpu/flash\"]\nseq = 8\nhead_dim = 8\n\
+                        [build]\ncommand = [\"make\"]\nmakes = [\"old\"]\n";
+            plan::read("base", &source(text.to_owned()), &|name| {
+                crate::suite::load(name)
+            })
+        };
+        let text = format!("description = \"d\"\nextends = \"base\"\n{more}");
+        plan::read("s", &source(text), &base).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_builds_nothing_is_refused_with_its_line() {
+        for (text, words) in [
+            ("makes = [\"a\"]", "s.toml:3: build: `command` is missing"),
+            ("command = []", "s.toml:4: build.command: an empty command"),
+            ("command = [\"\"]", "an empty command builds nothing"),
+            ("command = \"make\"", "expected a list, found string"),
+            (
+                "command = [\"make\"]\nmakes = [\"a\", \"/usr/b\"]",
+                "s.toml:5: build.makes[1] = \"/usr/b\": name what is made",
+            ),
+            ("command = [\"make\"]\nmakes = [\"../b\"]", "without `..`"),
+            ("command = [\"make\"]\nmakes = [\"\"]", "name what is made"),
+            (
+                "command = [\"make\"]\nmaeks = [\"a\"]",
+                "s.toml:5: build.maeks: unknown key; did you mean `makes`?",
+            ),
+        ] {
+            let error = suite(&format!("[build]\n{text}\n")).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_regatta_among_what_is_made_is_the_one_of_that_name() {
+        let makes = |paths: &str| {
+            let build = format!("[build]\ncommand = [\"make\"]\nmakes = [{paths}]\n");
+            let build = suite(&build).unwrap().build.unwrap();
+            build.regatta().map(|path| path.display().to_string())
+        };
+        assert_eq!(
+            makes("\"a\", \"target/release/regatta\"").as_deref(),
+            Some("target/release/regatta")
+        );
+        assert_eq!(makes("\"a\""), None);
     }
 }

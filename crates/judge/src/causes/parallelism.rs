@@ -8,7 +8,7 @@ use super::facts::{Facts, Found, NAMED, Pair};
 use super::kernels::{is_grid, launch};
 use crate::judgement::{Cause, Difference, Fact};
 use crate::{structure, tuners};
-use regatta_core::machine::{Became, KernelChange, KernelRow, Shape};
+use regatta_core::machine::{Became, KernelChange, KernelRow, LaunchShape};
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
@@ -137,8 +137,8 @@ pub fn few_blocks<'a>(standing: &'a OneTrace) -> impl Iterator<Item = Found> + '
 }
 
 /// The costliest launch of a kernel that leaves multiprocessors without a block.
-fn few(kernel: &KernelRow) -> Option<&Shape> {
-    let few = |shape: &&Shape| {
+fn few(kernel: &KernelRow) -> Option<&LaunchShape> {
+    let few = |shape: &&LaunchShape| {
         let filled = shape.filled();
         filled.is_some_and(|(filled, sms)| filled < u64::from(sms))
     };

@@ -18,8 +18,9 @@ use rayon::prelude::*;
 use crate::judgement::{Mismatch, Word};
 use crate::rule::{FEWEST, GATE_ERROR, Series as Values, Terms, compare, shift};
 use changes::{beside, changes, correlation, middle};
-use regatta_core::record::history::{Came, Clock, History};
+use regatta_core::record::history::{Came, History};
 use regatta_core::record::side::median;
+use regatta_core::suite::rules::Metric;
 use regatta_worker::units::{Nanoseconds, Ratio, RatioInterval, Share};
 use serde::Serialize;
 
@@ -27,7 +28,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Which of the times.
-    pub clock: Clock,
+    pub metric: Metric,
     /// The run that the reference begins with.
     pub reference_from: usize,
 }
@@ -35,7 +36,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            clock: Clock::Device,
+            metric: Metric::Device,
             reference_from: 0,
         }
     }
@@ -232,7 +233,7 @@ pub const REFERENCE: usize = 10;
 
 /// Reads a history.
 pub fn trends(history: &History, options: &Options) -> Trends {
-    let all = series(history, options.clock);
+    let all = series(history, options.metric);
     let (shared, cases) = found(&all, history.runs.len(), options);
     let events = moved::events(history, &all, shared.as_ref(), &cases);
     let crept = moved::crept(history, &all, shared.as_ref(), &cases);
@@ -246,18 +247,18 @@ pub fn trends(history: &History, options: &Options) -> Trends {
 }
 
 /// The times of each case, by its number.
-pub fn series(history: &History, clock: Clock) -> Vec<Series> {
+pub fn series(history: &History, metric: Metric) -> Vec<Series> {
     let mut all = vec![Series::default(); history.cases.len()];
     for (place, kept) in history.runs.iter().enumerate() {
         for (number, came) in &kept.results {
             let time = match came {
-                Came::Timed(figures) => figures.time(clock).map(|time| (time, figures)),
+                Came::Timed(figures) => figures.time(metric).map(|time| (time, figures)),
                 _ => None,
             };
             if let (Some((time, figures)), Some(of)) = (time, all.get_mut(*number as usize)) {
                 of.runs.push(place as u32);
                 of.times.push(time);
-                of.values.push(figures.values(clock));
+                of.values.push(figures.values(metric));
             }
         }
     }

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::judgement::Mismatch;
-use regatta_core::record::history::{About, Figures, Kept};
+use regatta_core::record::history::{About, CaseTimes, HistoryRun};
 use regatta_core::record::types::Git;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::quantities;
@@ -224,7 +224,7 @@ fn history(slower: impl Fn(&str) -> bool) -> History {
     let runs = (0..RUNS).map(|run| {
         let results = ids.iter().enumerate().map(|(case, id)| {
             let factor = if run >= 40 && slower(&id.0) { 1.2 } else { 1.0 };
-            let figures = Figures {
+            let figures = CaseTimes {
                 device_ns: Nanoseconds(1e5 * factor * (1.0 + 0.01 * noise(case, run))),
                 invocations_ns: Vec::new(),
                 host_ns: None,
@@ -232,7 +232,7 @@ fn history(slower: impl Fn(&str) -> bool) -> History {
             };
             (case as u32, Came::Timed(figures))
         });
-        Kept {
+        HistoryRun {
             about: about(run),
             results: results.collect(),
         }

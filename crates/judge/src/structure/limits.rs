@@ -6,7 +6,7 @@ use super::multiprocessors;
 use crate::complete::allowed;
 use crate::judgement::{ExpectationResult, Word};
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
-use regatta_core::record::built::Built;
+use regatta_core::record::header::Built;
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::suite::matches_name;
 use regatta_core::suite::rules::Rules;

@@ -14,7 +14,7 @@ use crate::building;
 use crate::git::state_of_checkout;
 use crate::interference;
 use crate::interrupt;
-use crate::laps::{Monotonic, TimeSource, TimeSpent};
+use crate::laps::{HarnessClock, TimeSpent};
 use crate::loaded::Roots;
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
@@ -23,10 +23,10 @@ use crate::session::{Observer, Session, SessionState};
 use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::RecordError;
-use regatta_core::record::built;
-use regatta_core::record::header::{Git, RunHeader, SuiteRecord, Turn};
+use regatta_core::record::header::{
+    Git, RunHeader, SUITE_BUILD, Shard, SuiteRecord, Turn, plan_checksum,
+};
 use regatta_core::record::run_file::{Before, NO_RESUME, Opening, RunWriter};
-use regatta_core::record::shard::{self, Shard};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::Run;
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
@@ -50,8 +50,6 @@ pub struct Arm {
     pub began: Instant,
     /// What the command took for it so far.
     pub spent: TimeSpent,
-    /// The time since the command began.
-    pub clock: Monotonic,
     /// True where nothing is said but what went wrong.
     pub quiet: bool,
     pub(super) listener: Rc<dyn Listener>,
@@ -62,16 +60,6 @@ pub struct Arm {
     roots: Option<Roots>,
     /// True for a side that is a revision.
     is_revision: bool,
-}
-
-/// What of a suite an arm measures.
-pub(super) enum ArmRole {
-    /// All of it.
-    Whole,
-    /// A shard, into a folder in that of the whole.
-    Shard(Place),
-    /// A side of a comparison in pairs, of these checkouts where they are two.
-    Paired(Turn, Option<Roots>),
 }
 
 /// Where the reports of a suite are, unless `--out` says otherwise.
@@ -86,7 +74,7 @@ impl Arm {
     /// # Errors
     /// Whatever is wrong with the suite, the command line, the directory or a worker: exit code 2.
     pub fn prepare(request: &MeasureOptions, shard: Option<Place>) -> Result<Arm, ExperimentError> {
-        let (began, clock) = (Instant::now(), Monotonic::begin());
+        let began = Instant::now();
         let setup = Setup::here(request)?;
         let directory = match (&request.out, request.structure_only) {
             (Some(directory), _) => directory.clone(),
@@ -94,12 +82,20 @@ impl Arm {
             // A run that has times is worth more, and stays where it is.
             (None, true) => reports(&format!("{}-structure", setup.suite.name)),
         };
-        let (directory, role) = match shard {
-            Some(place) => (directory.join(place.folder()), ArmRole::Shard(place)),
-            None => (directory, ArmRole::Whole),
+        let directory = match shard {
+            Some(place) => directory.join(place.folder()),
+            None => directory,
         };
         let processes = Arm::processes(&setup, &directory)?;
-        Arm::start(setup, processes, request, directory, role, (began, clock))
+        Arm::start(
+            setup,
+            processes,
+            request,
+            directory,
+            None,
+            shard,
+            (began, began),
+        )
     }
 
     /// The workers of a setup, none of them started.
@@ -115,7 +111,9 @@ impl Arm {
         })
     }
 
-    /// Has the workers of a setup introduce themselves; `begun` is when the command began.
+    /// Has the workers of a setup introduce themselves: of a side of a comparison in pairs, of
+    /// these checkouts where they are two, or of a shard. `began` is when the command
+    /// began, and `since` from when on its time is counted here.
     ///
     /// # Errors
     /// As [`prepare`](Arm::prepare).
@@ -124,8 +122,9 @@ impl Arm {
         mut processes: Processes,
         request: &MeasureOptions,
         directory: PathBuf,
-        role: ArmRole,
-        (began, clock): (Instant, Monotonic),
+        pair: Option<(Turn, Option<Roots>)>,
+        place: Option<Place>,
+        (began, since): (Instant, Instant),
     ) -> Result<Arm, ExperimentError> {
         let Setup {
             mut suite,
@@ -155,22 +154,18 @@ impl Arm {
         let cases = suite.cases.iter();
         let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
         let environment = environment.as_deref();
-        let setting_up = clock.now();
+        let setting_up = since.now();
         // Of a shard the workers of the whole introduce themselves: all shards are of one machine
         // and one code, whatever falls to them.
-        let (cases, shard, turn, roots) = match role {
-            ArmRole::Whole => (suite.cases.clone(), None, None, None),
-            ArmRole::Paired(turn, roots) => (suite.cases.clone(), None, Some(turn), roots),
-            ArmRole::Shard(place) => {
-                let whole = shard::checksum(suite.cases.iter().map(Case::id));
-                (
-                    shard_cases(&suite, place)?,
-                    Some(Shard { place, whole }),
-                    None,
-                    None,
-                )
-            }
+        let (turn, roots) = pair.unzip();
+        let cases = match place {
+            Some(place) => shard_cases(&suite, place)?,
+            None => suite.cases.clone(),
         };
+        let shard = place.map(|place| Shard {
+            place,
+            whole: plan_checksum(suite.cases.iter().map(Case::id)),
+        });
         let settings = &suite.settings;
         let regular = blocks(
             &cases,
@@ -188,13 +183,7 @@ impl Arm {
             waiting,
             peaks,
             unmeasured,
-        } = preflight::check(&suite, &mut processes, first).map_err(|error| {
-            let log = match &error {
-                preflight::Preflight::Worker(error) => error.log.clone(),
-                preflight::Preflight::Plan(_) => String::new(),
-            };
-            ExperimentError::Usage(with_log(error, &log))
-        })?;
+        } = preflight::check(&suite, &mut processes, first).map_err(ExperimentError::usage)?;
         for line in unmeasured.iter().map(|why| one_line(why)) {
             request.listener.note(&line);
         }
@@ -202,7 +191,7 @@ impl Arm {
             request.listener.note(&peak_line(worker, peak));
         }
         let mut spent = TimeSpent {
-            workers: clock.now() - setting_up,
+            workers: since.now() - setting_up,
             ..TimeSpent::default()
         };
         suite.cases = cases;
@@ -210,9 +199,9 @@ impl Arm {
             building::builds_of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {
             // What was built here is not what is measured.
-            built.remove(built::SUITE);
+            built.remove(SUITE_BUILD);
             let own = worktree.built.clone();
-            built.extend(own.map(|own| (built::SUITE.to_owned(), own)));
+            built.extend(own.map(|own| (SUITE_BUILD.to_owned(), own)));
         }
         let is_revision = revision.is_some();
         let git = match revision {
@@ -260,20 +249,19 @@ impl Arm {
             hosts: Vec::new(),
         };
         processes.expect(hellos, waiting);
-        spent.setting_up = clock.now() - spent.workers;
+        spent.setting_up = since.now() - spent.workers;
         let arm = Arm {
             suite,
             header,
             directory,
             began,
             spent,
-            clock,
             quiet: request.quiet,
             listener: Rc::clone(&request.listener),
             fresh: request.fresh,
             processes,
             session: SessionState::new(interference::watch()),
-            roots,
+            roots: roots.flatten(),
             is_revision,
         };
         arm.check_loaded(false)?;
@@ -390,7 +378,7 @@ impl Arm {
         let mut session = Session {
             suite: &self.suite,
             launcher: &mut self.processes,
-            clock: &self.clock,
+            clock: &self.began,
             state: &mut self.session,
             spent: &mut self.spent,
         };

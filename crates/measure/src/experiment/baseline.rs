@@ -16,38 +16,19 @@ use regatta_core::suite::BUILTIN;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::{self as judge, Options};
 
-/// What is saved, and how.
-pub struct SaveOptions<'a> {
-    /// The baseline's name.
-    pub name: &'a str,
-    /// True where the one that is there is replaced.
-    pub replace: bool,
-    /// True where a run will do that is not fit to be one.
-    pub force: bool,
-}
-
-/// A baseline that was saved.
-pub struct SavedBaseline {
-    /// Its file.
-    pub path: PathBuf,
-    /// What it was made of.
-    pub side: Side,
-}
-
-/// Saves a run as a baseline: of none, the newest that passed.
+/// Saves a run as a baseline: of none, the newest that passed. The one that is there is replaced
+/// only with `replace`; with `force`, a run will do that is not fit to be one. Gives its file, and
+/// what it was made of.
 ///
 /// # Errors
 /// When a run is none to hold others against: exit code 3; when it cannot be read: 2.
 pub fn save(
     store: &Store,
-    options: &SaveOptions<'_>,
+    name: &str,
     runs: &[String],
-) -> Result<SavedBaseline, ExperimentError> {
-    let SaveOptions {
-        name,
-        replace,
-        force,
-    } = *options;
+    replace: bool,
+    force: bool,
+) -> Result<(PathBuf, Side), ExperimentError> {
     let stored = match runs.is_empty() {
         true => newest_that_passed(Path::new("reports"), name, store, force)?,
         false => find_one(runs, store)?,
@@ -67,10 +48,7 @@ pub fn save(
             }
             _ => ExperimentError::not_judged(error),
         })?;
-    Ok(SavedBaseline {
-        path,
-        side: stored.side,
-    })
+    Ok((path, stored.side))
 }
 
 /// Why a run should not be what others are compared with.

@@ -1,23 +1,20 @@
-//! A suite compared with its baseline, and the code of that baseline, where it is at hand: here,
-//! at a revision, or in releases that a lock lists.
+//! A suite compared with its baseline, and with the code of that baseline in pairs.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use super::arm::reports;
-use super::pairs::{GatePart, VersionComparison};
+use super::base_code::{BaseCode, base_code};
+use super::pairs::VersionComparison;
 use super::request::BASELINES;
 use super::stored::{StoredBase, whole_baseline};
 use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, MeasuredRun};
 use crate::machine::checksum;
 use crate::versions::Spec;
-use crate::workers::OWN;
-use regatta_core::output;
 use regatta_core::record::baseline::Store;
-use regatta_core::record::header::RunHeader;
-use regatta_core::record::identity::WorkerIdentity;
 use regatta_core::record::types::BaseId;
-use regatta_core::text::{plain_name, shell_command};
+use regatta_core::text::shell_command;
 use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_judge::{self as judge, Options};
 use regatta_worker::attention::CaseId;
@@ -122,19 +119,15 @@ fn measure_pairs(
         !shown && words.any(|word| !matches!(word, Word::Same | Word::Improved))
     };
     let rows = judgement.rows.iter().filter(unshown);
-    let base_request = code.request(request);
-    let part = GatePart {
-        cases: rows.map(|row| row.case.clone()).collect(),
-        all: arm.header.plan.len() as u32,
-        base_request: &base_request,
-    };
-    if part.cases.is_empty() {
+    let cases: BTreeSet<CaseId> = rows.map(|row| row.case.clone()).collect();
+    if cases.is_empty() {
         return Ok(None);
     }
-    let number = counted(part.cases.len(), "case");
+    let (open, all) = (cases.len(), arm.header.plan.len());
+    let number = counted(open, "case");
     // Two sides of as many invocations as the run had, of these cases.
     let spent = arm.began.elapsed();
-    let share = part.cases.len() as f64 / f64::from(part.all.max(1));
+    let share = open as f64 / all.max(1) as f64;
     let limit = experiment.limit;
     if limit.is_some_and(|limit| spent + spent.mul_f64(2.0 * share) > limit) {
         arm.say(format!(
@@ -145,15 +138,17 @@ fn measure_pairs(
     }
     arm.say(format!(
         "{number} not shown to be the same as in the stored run; measuring {} in pairs with {}",
-        if part.cases.len() == 1 { "it" } else { "them" },
+        if open == 1 { "it" } else { "them" },
         code.name,
     ));
-    let here = [Spec::Here];
+    let base_request = code.request(request);
     let comparison = VersionComparison {
+        base_request: &base_request,
         folder: Some(arm.directory.join("pairs")),
-        part: Some(part),
+        cases: Some(cases),
+        of_cases: Some(all as u32),
         limit: limit.map(|limit| limit.saturating_sub(spent)),
-        ..VersionComparison::new(request, &code.specs, &here)
+        ..VersionComparison::new(request, &code.specs, &[Spec::Here])
     };
     match Experiment::compare(&comparison) {
         Ok(pairs) => {
@@ -229,358 +224,5 @@ fn folder_words(baselines: &Path) -> Vec<String> {
     match baselines == Path::new(BASELINES) {
         true => Vec::new(),
         false => vec!["--baselines".to_owned(), baselines.display().to_string()],
-    }
-}
-
-/// The code of a baseline.
-struct BaseCode {
-    /// How to have it.
-    specs: Vec<Spec>,
-    /// What to call it.
-    name: String,
-    /// Values that were set for it.
-    set: Vec<String>,
-}
-
-impl BaseCode {
-    /// True where it is the code of the head.
-    fn is_here(&self) -> bool {
-        self.specs == [Spec::Here]
-    }
-
-    /// What is asked for, with the values that the baseline was measured with.
-    fn request(&self, request: &MeasureOptions) -> MeasureOptions {
-        let switches = request.set.iter().filter(|set| !set.contains('/'));
-        MeasureOptions {
-            set: switches.chain(&self.set).cloned().collect(),
-            ..request.clone()
-        }
-    }
-}
-
-/// The code of a baseline, where it can be had for a comparison with `head`, whose reports go to
-/// `directory`: there a lock is written.
-///
-/// # Errors
-/// Why it cannot, in a line.
-fn base_code(base: &RunHeader, head: &RunHeader, directory: &Path) -> Result<BaseCode, String> {
-    let words = base.suite.arguments.windows(2);
-    let set = words
-        .filter(|two| two[0] == "--set")
-        .map(|two| two[1].clone());
-    let code = |specs: Vec<Spec>, name: &str| BaseCode {
-        specs,
-        name: name.to_owned(),
-        set: set.clone().collect(),
-    };
-    let git = |header: &RunHeader| {
-        let git = header.git.as_ref();
-        git.map(|git| (git.revision.clone(), git.dirty, git.changes.clone()))
-    };
-    let is_own = |id: &CaseId| {
-        let case = id.case();
-        case.is_ok_and(|case| OWN.contains(&case.variant.worker.as_str()))
-    };
-    let (Some(was), Some(is)) = (&base.identity, &head.identity) else {
-        return Err("the baseline does not tell which files it is of".to_owned());
-    };
-    let mut changed = Vec::new();
-    for (name, was) in &was.workers {
-        let Some(is) = is.workers.get(name) else {
-            continue;
-        };
-        let files = was.changed_files(is).into_iter();
-        let files: Vec<&String> = files.filter(|file| !is_tool(file)).collect();
-        // What a revision has is below its root. All else is the same beside itself.
-        let elsewhere = files.iter().find(|file| Path::new(file).is_absolute());
-        let started = WorkerIdentity {
-            files: is.files.clone(),
-            command: without_tool(&was.command, &is.command),
-            ..was.clone()
-        };
-        if let Some(file) = elsewhere {
-            return Err(format!(
-                "{file} of worker {name} changed, which no revision has"
-            ));
-        }
-        if let Some(first) = started.differences(name, is).into_iter().next() {
-            return Err(format!("{first}, which no revision changes back"));
-        }
-        changed.extend(
-            files
-                .into_iter()
-                .map(|file| format!("{file} of worker {name} changed")),
-        );
-    }
-    // Variants of this program are all in its file.
-    if was.executable != is.executable && head.plan.iter().any(is_own) {
-        changed.push("the regatta executable changed".to_owned());
-    }
-    let mut packages = Vec::new();
-    for worker in &base.workers {
-        let now = head.workers.iter().find(|now| now.name == worker.name);
-        if now.is_some_and(|now| now.packages != worker.packages) {
-            packages.push(worker);
-        }
-    }
-    if changed.is_empty() && packages.is_empty() {
-        if head.plan.iter().all(is_own) {
-            return Ok(code(vec![Spec::Here], "the same program"));
-        }
-        // What made it slower may be a variable: then it is as slow beside itself.
-        return Err(
-            "no change of the code is known, so pairs would measure it beside itself".to_owned(),
-        );
-    }
-    let mut specs = Vec::new();
-    let mut names = Vec::new();
-    if git(base) != git(head) || !changed.is_empty() {
-        let Some(git) = base.git.as_ref().filter(|git| !git.dirty) else {
-            let first = changed.first().cloned();
-            let first = first.unwrap_or_else(|| "the checkout changed".to_owned());
-            return Err(format!("{first}, and the baseline is of no clean revision"));
-        };
-        specs.push(Spec::Revision(git.revision.clone()));
-        names.push(format!("revision {}", judge::revision_text(git)));
-    }
-    match packages.as_slice() {
-        [] => {}
-        [worker] => {
-            if worker.packages.is_empty() {
-                return Err(format!(
-                    "the baseline does not list the packages of {}",
-                    worker.name
-                ));
-            }
-            let path = directory.join(format!("baseline-{}.txt", plain_name(&worker.name)));
-            let lines = worker
-                .packages
-                .iter()
-                .map(|(name, version)| format!("{name}=={version}\n"));
-            let text: String = lines.collect();
-            output::write(&path, text.as_bytes()).map_err(|error| error.to_string())?;
-            specs.push(Spec::Lock(path.display().to_string()));
-            names.push(format!("the packages of {}", worker.name));
-        }
-        several => {
-            let several: Vec<&str> = several.iter().map(|worker| worker.name.as_str()).collect();
-            return Err(format!(
-                "the packages of {} changed, and one lock is made",
-                several.join(", ")
-            ));
-        }
-    }
-    Ok(code(specs, &names.join(" and ")))
-}
-
-/// True for what regatta itself is, wherever it lies.
-fn is_tool(word: &str) -> bool {
-    word.ends_with("/regatta") || word.contains("/regatta_worker")
-}
-
-/// The command of a baseline, with this regatta in place of its own.
-fn without_tool(was: &[String], is: &[String]) -> Vec<String> {
-    let both = was.iter().zip(is);
-    let both = both.map(|(was, is)| match is_tool(was) && is_tool(is) {
-        true => is,
-        false => was,
-    });
-    let more = was.iter().skip(is.len());
-    both.chain(more).cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use regatta_core::record::header::{Git, WorkerRecord};
-    use regatta_core::record::identity::Identity;
-    use regatta_core::record::testing::header;
-
-    type Change = fn(&mut RunHeader);
-
-    /// A run of two Python workers at a clean revision.
-    fn measured(change: Change) -> RunHeader {
-        let worker = |name: &str| WorkerRecord {
-            name: name.to_owned(),
-            packages: [("numpy".to_owned(), "2.0".to_owned())].into(),
-            ..header().workers.remove(0)
-        };
-        let mut header = header();
-        header.workers = ["torch@old", "jax"].map(worker).into();
-        header.plan = vec![CaseId("torch/sdpa@old:s64,d64".to_owned())];
-        header.git = Some(Git {
-            revision: "a".repeat(40),
-            dirty: false,
-            changes: None,
-        });
-        header.identity = Some(Identity {
-            executable: "1".to_owned(),
-            workers: [("jax".to_owned(), WorkerIdentity::default())].into(),
-            ..Identity::default()
-        });
-        change(&mut header);
-        header
-    }
-
-    fn worker(header: &mut RunHeader) -> &mut WorkerIdentity {
-        let identity = header.identity.as_mut().unwrap();
-        identity.workers.get_mut("jax").unwrap()
-    }
-
-    fn git(header: &mut RunHeader) -> &mut Git {
-        header.git.as_mut().unwrap()
-    }
-
-    fn package(header: &mut RunHeader, worker: usize) {
-        let packages = &mut header.workers[worker].packages;
-        packages.insert("numpy".to_owned(), "2.1".to_owned());
-    }
-
-    /// What the code of a baseline is called, or why it cannot be had.
-    fn name_or_reason(base: &RunHeader, head: &RunHeader) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        match base_code(base, head, folder.path()) {
-            Ok(code) => {
-                assert_eq!(code.is_here(), code.name == "the same program");
-                code.name
-            }
-            Err(why) => why,
-        }
-    }
-
-    #[test]
-    fn a_baselines_code_is_here_at_a_revision_or_in_a_lock() {
-        let elsewhere = |header: &mut RunHeader| git(header).revision = "b".repeat(40);
-        let dirty = |header: &mut RunHeader| git(header).dirty = true;
-        let built = |header: &mut RunHeader| {
-            header.identity.as_mut().unwrap().executable = "2".to_owned();
-            header.plan = vec![CaseId("cpu/flash:s64,d64".to_owned())];
-        };
-        let tool = |header: &mut RunHeader| {
-            header.identity.as_mut().unwrap().executable = "2".to_owned();
-        };
-        let edited = |header: &mut RunHeader| {
-            drop(
-                worker(header)
-                    .files
-                    .insert("a.py".to_owned(), "2".to_owned()),
-            )
-        };
-        let outside = |header: &mut RunHeader| {
-            drop(
-                worker(header)
-                    .files
-                    .insert("/lib/a.py".to_owned(), "2".to_owned()),
-            )
-        };
-        let variable = |header: &mut RunHeader| {
-            worker(header)
-                .files
-                .insert("a.py".to_owned(), "2".to_owned());
-            drop(
-                worker(header)
-                    .environment
-                    .insert("SCALE".to_owned(), "2".to_owned()),
-            );
-        };
-        let command = |header: &mut RunHeader| worker(header).command.push("--slow".to_owned());
-        let unknown = "no change of the code is known, so pairs would measure it beside itself";
-        let revision = "revision aaaaaaaaaaaa";
-        let rows: [(Change, Change, &str); 18] = [
-            (|_| {}, |_| {}, unknown),
-            (dirty, dirty, unknown),
-            (|_| {}, elsewhere, unknown),
-            (|_| {}, dirty, unknown),
-            (|_| {}, tool, unknown),
-            (|_| {}, built, revision),
-            (|_| {}, edited, revision),
-            (
-                |_| {},
-                outside,
-                "/lib/a.py of worker jax changed, which no revision has",
-            ),
-            (
-                |_| {},
-                variable,
-                "SCALE of worker jax was not set, is `2`, which no revision changes back",
-            ),
-            (
-                |_| {},
-                command,
-                "the command of worker jax was ``, is `--slow`, which no revision changes back",
-            ),
-            (
-                dirty,
-                edited,
-                "a.py of worker jax changed, and the baseline is of no clean revision",
-            ),
-            (
-                |header| header.git = None,
-                built,
-                "the regatta executable changed, and the baseline is of no clean revision",
-            ),
-            (
-                |_| {},
-                |header| package(header, 0),
-                "the packages of torch@old",
-            ),
-            (
-                |_| {},
-                |header| {
-                    git(header).dirty = true;
-                    package(header, 1);
-                },
-                "revision aaaaaaaaaaaa and the packages of jax",
-            ),
-            (
-                |_| {},
-                |header| {
-                    package(header, 0);
-                    package(header, 1);
-                },
-                "the packages of torch@old, jax changed, and one lock is made",
-            ),
-            (
-                |header| header.workers[1].packages.clear(),
-                |_| {},
-                "the baseline does not list the packages of jax",
-            ),
-            (
-                |header| header.identity = None,
-                |_| {},
-                "the baseline does not tell which files it is of",
-            ),
-            // A revision that changed nothing that is measured.
-            (
-                |_| {},
-                |header| {
-                    git(header).revision = "b".repeat(40);
-                    header.plan = vec![CaseId("cpu/flash:s64,d64".to_owned())];
-                },
-                "the same program",
-            ),
-        ];
-        for (place, (base, head, wanted)) in rows.into_iter().enumerate() {
-            assert_eq!(
-                name_or_reason(&measured(base), &measured(head)),
-                wanted,
-                "{place}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_lock_lists_what_the_baseline_had_and_its_values_are_set_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = measured(|header| {
-            let words = ["quick", "--set", "torch/sdpa@old.n=2"];
-            header.suite.arguments = words.map(str::to_owned).into();
-        });
-        let head = measured(|header| package(header, 0));
-        let code = base_code(&base, &head, folder.path()).ok().unwrap();
-        let path = folder.path().join("baseline-torch-old.txt");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "numpy==2.0\n");
-        assert_eq!(code.specs, [Spec::Lock(path.display().to_string())]);
-        assert_eq!(code.set, ["torch/sdpa@old.n=2"]);
     }
 }

@@ -105,10 +105,7 @@ fn introduction(
     let fix = || remedy(name, config);
     let found = Processes::find(std::iter::once(name), config, environment, logs.to_owned());
     let found = found.map_err(|error| Absence::plain(&error.to_string(), fix()))?;
-    let mut processes = found.each_started();
-    if let Some(limit) = limit {
-        processes = processes.within(limit);
-    }
+    let mut processes = found.introducing(limit);
     let started = processes
         .start(name)
         .map_err(|error| failed(error, fix()))?;

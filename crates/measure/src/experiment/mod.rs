@@ -5,6 +5,7 @@
 //! [`ExperimentError`].
 
 pub mod arm;
+mod base_code;
 pub mod baseline;
 mod gate;
 pub mod introductions;
@@ -169,7 +170,7 @@ impl Experiment {
         self.measure_owed(files)?;
         let mut last = None;
         loop {
-            let clock = self.head.clock;
+            let clock = self.head.began;
             let mut laps = Laps::begin(&clock);
             let evidence = self.judge(files)?;
             self.head.spent.judging += laps.end();
@@ -369,7 +370,7 @@ impl Experiment {
                 (side, Some(base.arm.spent))
             }
         };
-        let clock = self.head.clock;
+        let clock = self.head.began;
         let mut laps = Laps::begin(&clock);
         let side = base.as_ref().map(|base| &base.side);
         let judgement = judge::judge(&evidence.head, side, &self.options);

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::arm::{ArmRole, reports};
+use super::arm::reports;
 use super::stored::{StoredBase, find};
 use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, RunFiles, Setup};
-use crate::laps::Monotonic;
 use crate::loaded::Roots;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
@@ -38,18 +37,12 @@ pub struct VersionComparison<'a> {
     pub demands: bool,
     /// Where both runs and the reports go, where that is not as the command line says.
     pub(crate) folder: Option<PathBuf>,
-    /// The part of a gate that is measured in pairs, where it is one.
-    pub(super) part: Option<GatePart<'a>>,
-}
-
-/// The part of a gate that is measured in pairs.
-pub(super) struct GatePart<'a> {
-    /// Its cases.
-    pub(super) cases: BTreeSet<CaseId>,
-    /// Cases of the whole gate, among which its error is shared.
-    pub(super) all: u32,
-    /// The suite as the base was measured.
+    /// The suite as the base is measured.
     pub(super) base_request: &'a MeasureOptions,
+    /// The cases of a gate that are measured in pairs, where it is of one.
+    pub(super) cases: Option<BTreeSet<CaseId>>,
+    /// Cases of the whole gate, among which its error is shared.
+    pub(super) of_cases: Option<u32>,
 }
 
 /// A base that is measured in pairs with the head.
@@ -74,7 +67,9 @@ impl<'a> VersionComparison<'a> {
             limit: None,
             demands: false,
             folder: None,
-            part: None,
+            base_request: request,
+            cases: None,
+            of_cases: None,
         }
     }
 
@@ -110,10 +105,10 @@ impl Experiment {
     /// Whatever is wrong with a version, the suite or a worker: exit code 2, with the side that
     /// cannot be had; sides that cannot be compared: 3.
     pub fn compare(asked: &VersionComparison<'_>) -> Result<Experiment, ExperimentError> {
-        let begun = (Instant::now(), Monotonic::begin());
+        let began = Instant::now();
         let experiment = match asked.base {
-            [Spec::Run(path)] => against_run(asked, path, begun)?,
-            _ => interleaved(asked, begun)?,
+            [Spec::Run(path)] => against_run(asked, path, began)?,
+            _ => interleaved(asked, began)?,
         };
         let lines = match &experiment.base {
             Base::Absent => None,
@@ -135,7 +130,7 @@ const SIDES: [&str; 2] = ["in the base", "in the head"];
 fn against_run(
     asked: &VersionComparison<'_>,
     path: &str,
-    begun: (Instant, Monotonic),
+    began: Instant,
 ) -> Result<Experiment, ExperimentError> {
     let found = find(path, &Store::new(&asked.request.baselines), None)?;
     let id = BaseId {
@@ -150,13 +145,15 @@ fn against_run(
     let folder = asked.folder(&setup.suite);
     let directory = folder.join("head");
     let processes = Arm::processes(&setup, &directory)?;
+    let times = (began, began);
     let head = Arm::start(
         setup,
         processes,
         asked.request,
         directory,
-        ArmRole::Whole,
-        begun,
+        None,
+        None,
+        times,
     )?;
     Ok(Experiment {
         head,
@@ -173,15 +170,14 @@ fn against_run(
 
 fn interleaved(
     asked: &VersionComparison<'_>,
-    begun: (Instant, Monotonic),
+    began: Instant,
 ) -> Result<Experiment, ExperimentError> {
-    let part = asked.part.as_ref();
-    let base_request = part.map_or(asked.request, |part| part.base_request);
-    let mut base = Setup::make(asked.base, base_request).map_err(unusable(TurnSide::Base))?;
+    let base = Setup::make(asked.base, asked.base_request);
+    let mut base = base.map_err(unusable(TurnSide::Base))?;
     let mut head = Setup::make(asked.head, asked.request).map_err(unusable(TurnSide::Head))?;
-    if let Some(part) = part {
+    if let Some(cases) = &asked.cases {
         for suite in [&mut base.suite, &mut head.suite] {
-            suite.cases.retain(|case| part.cases.contains(&case.id()));
+            suite.cases.retain(|case| cases.contains(&case.id()));
         }
     }
     let stands_in = keep_variants(&mut base, &mut head)?;
@@ -202,7 +198,7 @@ fn interleaved(
     // Both sides import their libraries at once.
     base_processes.begin();
     head_processes.begin();
-    let start = |setup: Setup, processes, side, name: &str, stands_in: Option<_>, begun| {
+    let start = |setup: Setup, processes, side, name: &str, stands_in: Option<_>, since| {
         let [base, head] = &directories;
         let roots = match side {
             TurnSide::Base => Roots::new(base, head),
@@ -213,17 +209,27 @@ fn interleaved(
             side,
             of: setup.asked.clone(),
             stands_in: stands_in.into_iter().collect(),
-            cases: part.map(|part| part.all),
+            cases: asked.of_cases,
         };
-        let (directory, role) = (folder.join(name), ArmRole::Paired(turn, roots));
         // What making the versions took is within the time limit.
-        Arm::start(setup, processes, asked.request, directory, role, begun).map_err(unusable(side))
+        let (directory, pair) = (folder.join(name), Some((turn, roots)));
+        let times = (began, since);
+        Arm::start(
+            setup,
+            processes,
+            asked.request,
+            directory,
+            pair,
+            None,
+            times,
+        )
+        .map_err(unusable(side))
     };
     let side = TurnSide::Base;
-    let base = start(base, base_processes, side, "base", stands_in, begun)?;
+    let base = start(base, base_processes, side, "base", stands_in, began)?;
     // What the command did until now is counted by the base.
-    let begun = (begun.0, Monotonic::begin());
-    let head = start(head, head_processes, TurnSide::Head, "head", None, begun)?;
+    let (side, since) = (TurnSide::Head, Instant::now());
+    let head = start(head, head_processes, side, "head", None, since)?;
     Ok(Experiment {
         head,
         base: Base::Interleaved(Box::new(Interleaved { arm: base, cases })),

@@ -1,11 +1,11 @@
 //! What is asked to be measured: a suite, and what is changed in it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::{ExperimentError, Listener};
-use regatta_core::suite::document::nearest;
+use regatta_core::suite::document::{name_hint, nearest};
 use regatta_core::suite::{self, Override, Suite};
 use regatta_worker::attention::{ParamValue, parameter_name};
 
@@ -159,18 +159,9 @@ pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, Expe
         .parse()
         .map_err(|error| ExperimentError::usage_of(&about, error))?;
     if !suite.cases.iter().any(|case| case.variant == variant) {
-        let known: BTreeMap<String, ()> = suite
-            .cases
-            .iter()
-            .map(|case| (case.variant.to_string(), ()))
-            .collect();
-        let hint = match nearest(&variant.to_string(), known.keys().map(String::as_str)) {
-            Some(near) => format!("did you mean {near}?"),
-            None => format!(
-                "it has {}",
-                known.into_keys().collect::<Vec<_>>().join(", ")
-            ),
-        };
+        let known = suite.cases.iter().map(|case| case.variant.to_string());
+        let known: BTreeSet<String> = known.collect();
+        let hint = name_hint(&variant.to_string(), known.iter().map(String::as_str));
         return Err(ExperimentError::Usage(format!(
             "{about}: suite {} does not measure {variant}; {hint}",
             suite.name

@@ -10,12 +10,12 @@ use crate::environments::{PythonEnvironment, locked, released};
 use crate::git::Revision;
 use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, find_environment};
-use regatta_core::record::built::Built;
+use regatta_core::record::header::Built;
 use regatta_core::secrets;
 use regatta_core::suite::Suite;
-use regatta_core::suite::build::Build;
 use regatta_core::suite::document::nearest;
 use regatta_core::suite::environment::pinned_file;
+use regatta_core::suite::workers::Build;
 use regatta_core::suite::workers::WorkerCommand;
 use regatta_core::text::plain_name;
 use regatta_worker::attention::VariantId;
@@ -91,10 +91,6 @@ impl Setup {
         }
         if let Some(name) = &version.environment {
             make_environment(&version.suite, name, args)?;
-        }
-        if let Some(worktree) = &mut version.revision {
-            let own = version.suite.build.as_ref().and_then(Build::regatta);
-            worktree.own = own.map(|path| worktree.directory.join(path));
         }
         Ok(version)
     }
@@ -211,10 +207,11 @@ impl Setup {
         let built = build
             .map(|build| build_revision(&found, build, args))
             .transpose()?;
+        let own = build.and_then(Build::regatta);
         self.revision = Some(Worktree {
+            own: own.map(|path| found.directory.join(path)),
             directory: found.directory,
             commit: found.commit,
-            own: None,
             built,
         });
         Ok(())

@@ -111,8 +111,8 @@ fn what_one_look_does_not_tell_is_unknown() {
 #[test]
 fn this_machine_tells_what_it_can() {
     let mut machine = MachineWatch::here();
-    let before = machine.look().unwrap();
-    let now = machine.look().unwrap();
+    let before = machine.look();
+    let now = machine.look();
     assert!(now.at_ns > before.at_ns);
     assert!(now.own_ns >= before.own_ns);
 }
@@ -130,12 +130,12 @@ struct Fake {
 }
 
 impl Watch for Fake {
-    fn look(&mut self) -> Option<MachineCounters> {
+    fn look(&mut self) -> MachineCounters {
         self.now = self.times.pop_front().unwrap_or(self.now);
         let now = self.now as u32;
         let foreign: f64 = (0..now).map(|at| (self.others)(f64::from(at))).sum();
         let waited = (0..now).filter(|at| (self.others)(f64::from(*at)) > 1.0);
-        Some(MachineCounters {
+        MachineCounters {
             at_ns: Nanoseconds(self.now * MS),
             cores: 2,
             stat: Some(CoreTimes {
@@ -145,7 +145,7 @@ impl Watch for Fake {
             own_ns: Some(Nanoseconds(self.now * MS)),
             waited_ns: Some(BTreeMap::from([(1, waited.count() as f64 * MS)])),
             ..MachineCounters::default()
-        })
+        }
     }
 
     fn rest(&mut self, time: Duration) {
@@ -158,12 +158,12 @@ impl Watch for Fake {
 /// was rested for it.
 fn between(times: &[f64], others: fn(f64) -> f64) -> (Ground, Vec<Duration>) {
     let rests = Rc::default();
-    let mut load = LoadLog::new(Box::new(Fake {
+    let mut load = LoadLog::new(Some(Box::new(Fake {
         now: 0.0,
         times: times.iter().copied().collect(),
         others,
         rests: Rc::clone(&rests),
-    }));
+    })));
     let mut began = None;
     for _ in 1..times.len() {
         began = load.look();
@@ -205,12 +205,12 @@ fn the_first_case_is_looked_at_with_the_time_after_it() {
 #[test]
 fn a_first_call_is_disturbed_by_what_ran_beside_it() {
     let disturbed = |times: &[f64], kind: &str| {
-        let mut load = LoadLog::new(Box::new(Fake {
+        let mut load = LoadLog::new(Some(Box::new(Fake {
             now: 0.0,
             times: times.iter().copied().collect(),
             others: |at| if at >= 1000.0 { 1.5 } else { 0.0 },
             rests: Rc::default(),
-        }));
+        })));
         let began = load.look();
         load.disturbed_since(began.as_ref(), &hello(kind, "abacus", &[]).device)
     };

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::out_of_turn_text;
 use crate::worker::{Conversation, WorkerError};
 use regatta_core::machine::{
-    ASKED_OF_CUDA, Activity, CENSUS, CENSUS_FAILED, Counters, Division, INSTRUCTIONS, Launch,
-    METRICS, RecordedCall, Structure,
+    ASKED_OF_CUDA, CENSUS, CENSUS_FAILED, Counters, Division, INSTRUCTIONS, Launch, METRICS,
+    RecordedCall, Structure,
 };
-use regatta_core::record::types::{Choices, Tuned};
+use regatta_core::record::types::{Choices, Measurement, Tuned};
 use regatta_core::suite::Suite;
 use regatta_core::suite::structural::Count;
 use regatta_cuda::kernels::arch::Arch;
@@ -49,113 +49,87 @@ impl CensusRequest<'_> {
     }
 }
 
-/// What the case does, of the first invocation; of the next ones what its operations take and
-/// execute, where the first could tell.
-pub(super) fn of_invocation(
-    worker: &mut dyn Conversation,
-    detailed: &mut BTreeSet<CaseId>,
-    asked: &CensusRequest<'_>,
-) -> Result<CallFacts, WorkerError> {
-    let counted = match asked.invocation {
-        0 => counted(worker, asked)?,
-        // A run that went on after a stop knows of none.
-        1..DETAILED if detailed.contains(asked.case) || asked.instructions => {
-            details(worker, asked)?
-        }
-        _ => CallFacts::default(),
-    };
-    if asked.invocation == 0 && (counted.division.is_some() || counted.counters.is_some()) {
-        detailed.insert(asked.case.clone());
-    }
-    Ok(counted)
-}
-
 /// Invocations in which the times of single operations are recorded, and instructions counted:
 /// the first ones. What a kernel takes differs little between processes, and recording costs each
 /// of them.
 const DETAILED: u32 = 3;
 
-/// What an invocation tells of a case apart from its times.
-#[derive(Default)]
-pub(super) struct CallFacts {
-    pub(super) structure: Option<Structure>,
-    pub(super) activity: Option<Box<Activity>>,
-    pub(super) division: Option<Box<Division>>,
-    pub(super) counters: Option<Box<Counters>>,
+/// Adds what the case does, of the first invocation; of the next ones what its operations take and
+/// execute, where the first could tell.
+pub(super) fn count(
+    worker: &mut dyn Conversation,
+    detailed: &mut BTreeSet<CaseId>,
+    asked: &CensusRequest<'_>,
+    found: &mut Measurement,
+) -> Result<(), WorkerError> {
+    match asked.invocation {
+        0 => {
+            found.structure = Some(structure(worker, asked, found)?);
+            if found.division.is_some() || found.counters.is_some() {
+                detailed.insert(asked.case.clone());
+            }
+        }
+        // A run that went on after a stop knows of none.
+        1..DETAILED if detailed.contains(asked.case) || asked.instructions => {
+            let reply = worker.ask(asked.request(true), asked.limit)?;
+            if let ReplyBody::Census(census) = reply {
+                found.division = Division::from_calls(&census.recorded).map(Box::new);
+                found.counters = Counters::from_calls(&census.counted).map(Box::new);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
-/// What one call does. A worker that cannot count loses nothing by it but that; the reason is
-/// kept, because what is not counted is not 0.
-fn counted(
+/// The structure of one call; adds what else it tells. A worker that cannot count loses nothing by
+/// it but that; the reason is kept, because what is not counted is not 0.
+fn structure(
     worker: &mut dyn Conversation,
     asked: &CensusRequest<'_>,
-) -> Result<CallFacts, WorkerError> {
+    found: &mut Measurement,
+) -> Result<Structure, WorkerError> {
     let reason = match worker.ask(asked.request(false), asked.limit)? {
-        ReplyBody::Census(census) if census.structure.objection().is_some() => {
-            let objection = census.structure.objection().unwrap_or_default();
-            format!("{CENSUS_FAILED}: {objection}")
-        }
-        ReplyBody::Census(mut census) => {
-            complete(&mut census.structure, &worker.hello().device);
-            // What was asked of CUDA is exact; the activity's other figures stay with it.
-            let calls = census.activity.as_ref().map(|activity| &activity.calls);
-            for (call, count) in ASKED_OF_CUDA {
-                let one = calls.and_then(|calls| calls.get(call)).copied();
-                // As calls are timed, memory is laid out otherwise, and what a call asks of the
-                // driver is: what each of those asks, a steady call asks.
-                let timed = RecordedCall::at_least(&census.recorded, call);
-                if let Some(number) = one.max(timed) {
-                    let counts = &mut census.structure.counts;
-                    counts.entry(count.to_owned()).or_insert(number);
+        ReplyBody::Census(mut census) => match census.structure.objection() {
+            Some(objection) => format!("{CENSUS_FAILED}: {objection}"),
+            None => {
+                complete(&mut census.structure, &worker.hello().device);
+                // What was asked of CUDA is exact; the activity's other figures stay with it.
+                let calls = census.activity.as_ref().map(|activity| &activity.calls);
+                for (call, count) in ASKED_OF_CUDA {
+                    let one = calls.and_then(|calls| calls.get(call)).copied();
+                    // As calls are timed, memory is laid out otherwise, and what a call asks of
+                    // the driver is: what each of those asks, a steady call asks.
+                    let timed = RecordedCall::at_least(&census.recorded, call);
+                    if let Some(number) = one.max(timed) {
+                        let counts = &mut census.structure.counts;
+                        counts.entry(count.to_owned()).or_insert(number);
+                    }
                 }
+                let counted = Counters::from_calls(&census.counted);
+                let reason = match counted {
+                    Some(_) => "other kernels were counted than the call launches",
+                    None => "its worker reads no hardware counters",
+                };
+                let launches = &census.structure.launches;
+                found.counters = counted.filter(|one| one.is_of(launches)).map(Box::new);
+                if asked.instructions && found.counters.is_none() {
+                    let uncounted = &mut census.structure.uncounted;
+                    let entry = uncounted.entry(INSTRUCTIONS.to_owned());
+                    entry.or_insert_with(|| reason.to_owned());
+                }
+                found.division = Division::from_calls(&census.recorded).map(Box::new);
+                found.activity = census.activity.map(Box::new);
+                return Ok(census.structure);
             }
-            let told = Counters::from_calls(&census.counted);
-            let reason = match told {
-                Some(_) => "other kernels were counted than the call launches",
-                None => "its worker reads no hardware counters",
-            };
-            let launches = &census.structure.launches;
-            let counters = told.filter(|told| told.is_of(launches)).map(Box::new);
-            if asked.instructions && counters.is_none() {
-                let uncounted = &mut census.structure.uncounted;
-                uncounted
-                    .entry(INSTRUCTIONS.to_owned())
-                    .or_insert_with(|| reason.to_owned());
-            }
-            return Ok(CallFacts {
-                division: Division::from_calls(&census.recorded).map(Box::new),
-                counters,
-                structure: Some(census.structure),
-                activity: census.activity.map(Box::new),
-            });
-        }
+        },
         ReplyBody::Unsupported { reason } => reason,
         ReplyBody::Failed { reason } => format!("{CENSUS_FAILED}: {reason}"),
         other => out_of_turn_text(&other),
     };
     let mut structure = Structure::default();
     structure.uncounted.insert(CENSUS.to_owned(), reason);
-    Ok(CallFacts {
-        structure: Some(structure),
-        ..CallFacts::default()
-    })
-}
-
-/// The times of the operations of some calls, and what hardware counts of them, of a worker that
-/// told some of it before. Where it does not tell it once more, that is what is known.
-fn details(
-    worker: &mut dyn Conversation,
-    asked: &CensusRequest<'_>,
-) -> Result<CallFacts, WorkerError> {
-    let reply = worker.ask(asked.request(true), asked.limit)?;
-    let ReplyBody::Census(census) = reply else {
-        return Ok(CallFacts::default());
-    };
-    Ok(CallFacts {
-        division: Division::from_calls(&census.recorded).map(Box::new),
-        counters: Counters::from_calls(&census.counted).map(Box::new),
-        ..CallFacts::default()
-    })
+    Ok(structure)
 }
 
 /// What a tuner chose of a case that is prepared, and whether a case may ask for it.

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use super::*;
-use crate::interference::{CoreTimes, MachineCounters, NoWatch};
+use crate::interference::{CoreTimes, MachineCounters};
 use crate::testing::{self, variant};
 use regatta_core::suite;
 use regatta_worker::protocol::{Census, Checked, Hello, Measured, PROBES, Prepared, TensorError};
@@ -60,7 +60,7 @@ impl Hand {
     }
 }
 
-impl TimeSource for Hand {
+impl HarnessClock for Hand {
     fn now(&self) -> Nanoseconds {
         Nanoseconds(self.0.get())
     }
@@ -193,11 +193,11 @@ fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
 
 /// The entries of both cases, what was asked, and what was spent.
 fn kept(answers: Answers) -> (Vec<Entry>, Log, TimeSpent) {
-    kept_on(answers, Box::new(NoWatch))
+    kept_on(answers, None)
 }
 
 /// The same on a machine that is watched.
-fn kept_on(answers: Answers, watch: Box<dyn Watch>) -> (Vec<Entry>, Log, TimeSpent) {
+fn kept_on(answers: Answers, watch: Option<Box<dyn Watch>>) -> (Vec<Entry>, Log, TimeSpent) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, SUITE).unwrap();
@@ -346,12 +346,12 @@ struct Seconds {
 }
 
 impl Watch for Seconds {
-    fn look(&mut self) -> Option<MachineCounters> {
+    fn look(&mut self) -> MachineCounters {
         self.foreign += if self.looked == self.loaded { 1.5 } else { 0.0 };
         self.looked += 1;
         let time = |seconds: f64| Nanoseconds(seconds * 1e9);
         let now = f64::from(self.looked);
-        Some(MachineCounters {
+        MachineCounters {
             at_ns: time(now),
             cores: 2,
             stat: Some(CoreTimes {
@@ -360,7 +360,7 @@ impl Watch for Seconds {
             }),
             own_ns: Some(time(now)),
             ..MachineCounters::default()
-        })
+        }
     }
 
     fn rest(&mut self, _: Duration) {
@@ -390,7 +390,7 @@ fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
             loaded,
             foreign: 0.0,
         };
-        let (entries, log, _) = kept_on(Answers::new(), Box::new(watch));
+        let (entries, log, _) = kept_on(Answers::new(), Some(Box::new(watch)));
         assert_eq!(asked(&log), asked(&clean.1));
         let found = entries.iter().map(|entry| match &entry.outcome {
             Outcome::Measured(one) => (one.first_call_disturbed, !one.disturbed.is_empty()),

@@ -2,7 +2,7 @@
 
 use super::*;
 use regatta_worker::attention::reference::whole;
-use regatta_worker::protocol::Cache;
+use regatta_worker::protocol::{Cache, Checked};
 use regatta_worker::units::{Bytes, Nanoseconds, quantities};
 
 const SEED: u64 = 7;
@@ -60,6 +60,15 @@ fn measured(problem: &Problem, of: u64) -> Measured {
     }
 }
 
+fn asked_by(draw: Option<u64>) -> AskedResult {
+    AskedResult {
+        seed: SEED,
+        draw,
+        input_sets: 3,
+        several: false,
+    }
+}
+
 /// What the verifier makes of an answer to so many sets of inputs, the first of this seed.
 fn after(
     verifier: &mut Verifier,
@@ -68,11 +77,10 @@ fn after(
     input_sets: u32,
     of: &Measured,
 ) -> Result<BTreeMap<String, f64>, Rejected> {
-    let asked = AskedAfter {
+    let asked = AskedResult {
         seed,
-        draw: Some(1),
         input_sets,
-        several: false,
+        ..asked_by(Some(1))
     };
     verifier.check_after(problem, asked, &variant(), of)
 }
@@ -87,7 +95,7 @@ fn figures_that_none_can_be_are_refused_in_words() {
     let check = |change: &dyn Fn(&mut Prepared)| {
         let mut prepared = prepared(&problem);
         change(&mut prepared);
-        Verifier::default().check(&problem, (SEED, Some(1)), &variant(), &prepared)
+        Verifier::default().check(&problem, asked_by(Some(1)), &variant(), &prepared)
     };
     assert_eq!(check(&|_| {}).unwrap().len(), 4);
     use Fault::{Other, WrongResult as Wrong};
@@ -133,10 +141,10 @@ fn noise_where_the_reference_is_zero_is_no_wrong_result() {
     for probe in dq.iter_mut() {
         *probe = Some(1.9e-7);
     }
-    let held = Verifier::default().check(&problem, (SEED, Some(1)), &variant(), &prepared);
+    let held = Verifier::default().check(&problem, asked_by(Some(1)), &variant(), &prepared);
     assert!(held.is_ok(), "{held:?}");
     prepared.probes.get_mut("dq").unwrap()[5] = Some(0.01);
-    let held = Verifier::default().check(&problem, (SEED, Some(1)), &variant(), &prepared);
+    let held = Verifier::default().check(&problem, asked_by(Some(1)), &variant(), &prepared);
     assert_eq!(held.unwrap_err().fault, Fault::WrongResult);
 }
 
@@ -211,7 +219,7 @@ fn probes_are_drawn_anew_and_from_what_was_asked_for() {
             regatta_worker::attention::inputs::probe_indices(out.len() as u64, PROBES, draw);
         let probes = indices.map(|at| Some(out[at as usize])).collect();
         answer.probes.insert("out".to_owned(), probes);
-        let asked = (SEED, draw.or(Some(1)));
+        let asked = asked_by(draw.or(Some(1)));
         Verifier::default().check(&problem, asked, &variant(), &answer)
     };
     // The fixed ones are all of head 0.
@@ -225,7 +233,7 @@ fn probes_are_drawn_anew_and_from_what_was_asked_for() {
     }
     let mut other = prepared(&problem);
     other.draw = Some(8);
-    let rejected = Verifier::default().check(&problem, (SEED, Some(7)), &variant(), &other);
+    let rejected = Verifier::default().check(&problem, asked_by(Some(7)), &variant(), &other);
     let reason = rejected.unwrap_err().reason;
     assert_eq!(reason, "the worker drew its probes from 8; `draw` was 7");
 }
@@ -250,7 +258,7 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
     };
     let small = problem("s24,d8");
     let rejected = verifier
-        .check(&small, (SEED, None), &variant(), &prepared(&small))
+        .check(&small, asked_by(None), &variant(), &prepared(&small))
         .unwrap_err();
     assert_eq!(rejected.fault, Fault::Unchecked);
     let says = "the harness could not check the result: the float64 reference needs 536870912";
@@ -261,7 +269,7 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
     let mut off = prepared(&small);
     off.errors.get_mut("out").unwrap().relative_l2 = Some(0.1);
     let rejected = verifier
-        .check(&small, (SEED, None), &variant(), &off)
+        .check(&small, asked_by(None), &variant(), &off)
         .unwrap_err();
     assert_eq!(rejected.fault, Fault::WrongResult);
     // Too large to be computed here, as is documented: the worker's check has to do.
@@ -270,7 +278,7 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
         seq_k: 1 << 14,
         ..small.clone()
     };
-    let held = verifier.check(&large, (SEED, None), &variant(), &prepared(&small));
+    let held = verifier.check(&large, asked_by(None), &variant(), &prepared(&small));
     assert!(held.is_ok(), "{held:?}");
 }
 

@@ -11,8 +11,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Version, VersionError};
-use crate::git::{GitCommands, GitError, commit};
+use super::Version;
+use crate::SetupError;
+use crate::git::{GitCommands, commit};
 
 /// The commits from `good` to `bad`, both included, each a parent of the next.
 ///
@@ -22,10 +23,10 @@ pub fn commits_between(
     git: &dyn GitCommands,
     good: &str,
     bad: &str,
-) -> Result<Vec<Version>, VersionError> {
+) -> Result<Vec<Version>, SetupError> {
     let [first, last] = [good, bad].map(|revision| {
         if revision.ends_with('+') || revision.ends_with("-dirty") {
-            return Err(VersionError(format!(
+            return Err(SetupError(format!(
                 "git:{revision} is a commit with uncommitted changes, which are in no commit: \
                  commit them, or name the commit itself"
             )));
@@ -34,7 +35,7 @@ pub fn commits_between(
     });
     let (first, last) = (first?, last?);
     if first == last {
-        return Err(VersionError(format!(
+        return Err(SetupError(format!(
             "git:{good} and git:{bad} are the same commit: there is nothing between them"
         )));
     }
@@ -51,7 +52,7 @@ pub fn commits_between(
             ),
             None => "they have no history in common".to_owned(),
         };
-        return Err(VersionError(format!(
+        return Err(SetupError(format!(
             "git:{good} (--good) is no ancestor of git:{bad} (--bad): {fix}"
         )));
     }
@@ -67,7 +68,7 @@ pub fn brought(
     git: &dyn GitCommands,
     low: &Version,
     merge: &Version,
-) -> Result<Vec<Vec<Version>>, VersionError> {
+) -> Result<Vec<Vec<Version>>, SetupError> {
     let mut rows = Vec::new();
     for parent in merge.parents.iter().filter(|&parent| parent != id(low)) {
         let Ok(base) = git.ask(&["merge-base", id(low), parent]) else {
@@ -85,7 +86,7 @@ const FORMAT: &str = "--format=%H%x1f%P%x1f%h%x1f%an%x1f%cs%x1f%s";
 const FIELD: char = '\u{1f}';
 
 /// A path from an ancestor to a commit.
-fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Version>, VersionError> {
+fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Version>, SetupError> {
     let range = format!("{low}..{high}");
     let between = [
         "rev-list",
@@ -113,7 +114,7 @@ fn path(git: &dyn GitCommands, low: &str, high: &str) -> Result<Vec<Version>, Ve
     let mut at = high.to_owned();
     loop {
         let Some(commit) = commits.remove(&at) else {
-            let error = GitError(format!("its history down to {low} cannot be read"));
+            let error = SetupError(format!("its history down to {low} cannot be read"));
             return Err(git_failed(high, error));
         };
         // Only ancestors that descend from `low` were listed.
@@ -150,8 +151,8 @@ fn id(commit: &Version) -> &str {
     commit.spec.trim_start_matches("git:")
 }
 
-fn git_failed(revision: &str, error: GitError) -> VersionError {
-    VersionError(format!("git:{revision}: {error}"))
+fn git_failed(revision: &str, error: SetupError) -> SetupError {
+    SetupError(format!("git:{revision}: {error}"))
 }
 
 #[cfg(test)]
@@ -187,7 +188,7 @@ mod tests {
     }
 
     impl GitCommands for Fake {
-        fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, GitError> {
+        fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
             let ids = || self.0.iter().map(|(id, _)| *id);
             let found = match arguments {
                 ["rev-parse", .., revision] => {
@@ -207,7 +208,7 @@ mod tests {
                 ["rev-list", _, "--max-count=1", _, id] => Some(self.line(id)),
                 _ => None,
             };
-            let refused = || GitError(format!("git {}: no", arguments.join(" ")));
+            let refused = || SetupError(format!("git {}: no", arguments.join(" ")));
             found.map(String::into_bytes).ok_or_else(refused)
         }
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bisect::Tried;
 use super::search::Towards;
 use regatta_core::input;
-use regatta_core::record::run_file::{NO_RESUME, lock, move_aside};
+use regatta_core::record::run_file::{Before, NO_RESUME, lock, move_aside};
 use regatta_core::record::{RecordError, SCHEMA_VERSION, write_atomically};
 use regatta_core::text::one_line;
 
@@ -81,25 +81,6 @@ pub struct BisectFile {
     pub tried: Vec<Tried>,
 }
 
-/// What was there before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JournalFound {
-    /// Nothing.
-    Nothing,
-    /// A part of the same bisect, or all of it.
-    GoesOn {
-        /// Comparisons that need not be made again.
-        comparisons: usize,
-    },
-    /// Another one, moved aside.
-    Kept {
-        /// Where it is now.
-        path: PathBuf,
-        /// Why it does not go on.
-        because: String,
-    },
-}
-
 /// The file of a bisect, being written.
 #[derive(Debug)]
 pub struct Journal {
@@ -126,9 +107,9 @@ impl Journal {
         question: &BisectQuestion,
         now: Timestamp,
         fresh: bool,
-    ) -> Result<(Journal, JournalFound), RecordError> {
+    ) -> Result<(Journal, Before), RecordError> {
         fs::create_dir_all(directory).map_err(|error| RecordError::io(directory, error))?;
-        let held = lock(directory)?;
+        let lock = lock(directory)?;
         let path = directory.join(JOURNAL_FILE);
         let mut file = BisectFile {
             schema: SCHEMA_VERSION,
@@ -136,7 +117,7 @@ impl Journal {
             question: question.clone(),
             tried: Vec::new(),
         };
-        let mut before = JournalFound::Nothing;
+        let mut before = Before::Nothing;
         if path.exists() {
             let there = read(&path);
             let because = match &there {
@@ -146,19 +127,19 @@ impl Journal {
             };
             match (there, because) {
                 (Ok(there), None) => {
-                    let comparisons = there.tried.len();
-                    before = JournalFound::GoesOn { comparisons };
+                    let entries = there.tried.len();
+                    let damaged = 0;
+                    before = Before::Resumed { entries, damaged };
                     file = there;
                 }
                 (there, because) => {
-                    before = JournalFound::Kept {
+                    before = Before::Kept {
                         path: move_aside(&path, there.ok().map(|there| there.started))?,
-                        because: because.unwrap_or_default(),
+                        because: because.into_iter().collect(),
                     };
                 }
             }
         }
-        let lock = held;
         let journal = Journal { path, file, lock };
         journal.write()?;
         Ok((journal, before))
@@ -237,7 +218,7 @@ mod tests {
         }
     }
 
-    fn open(directory: &Path, question: &BisectQuestion, fresh: bool) -> (Journal, JournalFound) {
+    fn open(directory: &Path, question: &BisectQuestion, fresh: bool) -> (Journal, Before) {
         Journal::open(directory, question, Timestamp::UNIX_EPOCH, fresh).unwrap()
     }
 
@@ -245,7 +226,7 @@ mod tests {
     fn a_bisect_goes_on_where_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let (mut journal, before) = open(folder.path(), &question(), false);
-        assert_eq!(before, JournalFound::Nothing);
+        assert_eq!(before, Before::Nothing);
         for head in ["pypi:a==3", "pypi:a==2"] {
             journal.keep(&tried(head)).unwrap();
         }
@@ -253,7 +234,13 @@ mod tests {
         assert!(matches!(error, Err(RecordError::Busy(_))), "two at once");
         drop(journal);
         let (journal, before) = open(folder.path(), &question(), false);
-        assert_eq!(before, JournalFound::GoesOn { comparisons: 2 });
+        assert_eq!(
+            before,
+            Before::Resumed {
+                entries: 2,
+                damaged: 0
+            }
+        );
         assert_eq!(journal.tried(), ["pypi:a==3", "pypi:a==2"].map(tried));
     }
 
@@ -273,10 +260,10 @@ mod tests {
             journal.keep(&tried("pypi:a==3")).unwrap();
             drop(journal);
             let (journal, before) = open(folder.path(), &other, words == "--no-resume");
-            let JournalFound::Kept { path, because } = before else {
+            let Before::Kept { path, because } = before else {
                 panic!("{before:?}");
             };
-            assert!(because.contains(words), "{because}");
+            assert!(because[0].contains(words), "{because:?}");
             assert!(path.starts_with(folder.path().join("past")) && path.exists());
             assert!(journal.tried().is_empty());
         }
@@ -288,10 +275,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join(JOURNAL_FILE), text).unwrap();
             let (_, before) = open(folder.path(), &question(), false);
-            assert!(
-                matches!(before, JournalFound::Kept { .. }),
-                "{text}: {before:?}"
-            );
+            assert!(matches!(before, Before::Kept { .. }), "{text}: {before:?}");
         }
     }
 }

@@ -3,13 +3,12 @@
 //! The search is a function of what was compared ([`search`]); [`bisect`] asks for one comparison
 //! after the other, [`comparer`] makes each by an experiment, and [`journal`] keeps it, so that a
 //! bisect goes on after a stop. Releases come from the environment's pip ([`releases`]), commits
-//! from git ([`commits`]). [`moved`] lists packages that moved together.
+//! from git ([`commits`]).
 
 pub mod bisect;
 pub mod commits;
 pub mod comparer;
 pub mod journal;
-pub mod moved;
 pub mod releases;
 pub mod search;
 
@@ -20,6 +19,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use self::releases::PackageIndex;
+use crate::SetupError;
 use crate::git::GitCommands;
 use regatta_core::secrets;
 use regatta_worker::attention::{NAME_RULE, ParseError, VariantId, is_name};
@@ -220,11 +220,6 @@ pub struct Version {
     pub parents: Vec<String>,
 }
 
-/// Why a version, or a row of them, cannot be had.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct VersionError(pub String);
-
 /// The versions from `good` to `bad`, both included, the oldest first.
 ///
 /// Of several packages the first one's releases are searched; the others keep their version, or
@@ -237,7 +232,7 @@ pub fn row(
     bad: &Spec,
     index: &dyn PackageIndex,
     git: &dyn GitCommands,
-) -> Result<Vec<Version>, VersionError> {
+) -> Result<Vec<Version>, SetupError> {
     match (good, bad) {
         (Spec::Release(ours), Spec::Release(theirs)) => {
             let (Some(first), Some(last)) = (ours.first(), theirs.first()) else {
@@ -262,15 +257,15 @@ pub fn row(
     }
 }
 
-fn no_order(good: &Spec, bad: &Spec) -> VersionError {
-    VersionError(format!(
+fn no_order(good: &Spec, bad: &Spec) -> SetupError {
+    SetupError(format!(
         "--good {good} and --bad {bad}: there is nothing to search between them; both are releases \
          of the same packages (pypi:jax==0.4.38), or both are commits (git:v1.0)"
     ))
 }
 
 /// The other packages, each with the version that it keeps; `None`: the first one's.
-fn companions(good: &[Pin], bad: &[Pin]) -> Result<Vec<(String, Option<String>)>, VersionError> {
+fn companions(good: &[Pin], bad: &[Pin]) -> Result<Vec<(String, Option<String>)>, SetupError> {
     let lead = &good[0].package;
     let each = good.iter().zip(bad).skip(1);
     each.map(|(ours, theirs)| {
@@ -279,7 +274,7 @@ fn companions(good: &[Pin], bad: &[Pin]) -> Result<Vec<(String, Option<String>)>
         match (ours.version == theirs.version, follows) {
             (true, _) => Ok((package, Some(ours.version.clone()))),
             (false, true) => Ok((package, None)),
-            (false, false) => Err(VersionError(format!(
+            (false, false) => Err(SetupError(format!(
                 "which {package} goes with each release of {lead} is not known: it is {} at the \
                  good end and {} at the bad one; leave it out, and pip chooses",
                 ours.version, theirs.version
@@ -311,7 +306,6 @@ fn release(package: &str, version: &str, beside: &[(String, Option<String>)]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::GitError;
 
     #[test]
     fn every_form_is_read_and_written_as_it_was() {
@@ -374,8 +368,8 @@ mod tests {
     }
 
     impl GitCommands for Fake {
-        fn bytes(&self, _: &[&str]) -> Result<Vec<u8>, GitError> {
-            Err(GitError("no checkout".to_owned()))
+        fn bytes(&self, _: &[&str]) -> Result<Vec<u8>, SetupError> {
+            Err(SetupError("no checkout".to_owned()))
         }
     }
 

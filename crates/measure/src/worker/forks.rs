@@ -143,7 +143,7 @@ impl Forks {
     }
 
     /// True once it has ended, and its workers with it.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(super) fn is_gone(&mut self) -> bool {
         self.started.ends_within(Duration::ZERO)
     }
 }

@@ -3,29 +3,27 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-
 use super::channel::{Channel, ChannelEnds, WorkerLog, mapping, read_lines, write_lines};
 use super::forks::Forks;
-use super::program::{Program, RunningProgram, Streams, why};
+use super::program::{Program, RunningProgram, Streams, ended, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
-use super::{Conversation, Forking, Origin, WorkerError, WorkerFailure, WorkerSpec};
+use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec};
 use crate::loaded;
+use regatta_core::record::types::{How, Start};
 
 /// A worker process.
 #[derive(Debug)]
 pub struct WorkerProcess {
     name: String,
     program: Box<dyn RunningProgram>,
-    origin: Origin,
+    start: Start,
     requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
     log: WorkerLog,
@@ -72,8 +70,7 @@ impl WorkerProcess {
             };
             WorkerError::new(&spec.name, failure)
         })?;
-        let origin = Origin::Started { because: None };
-        WorkerProcess::introduced(spec, ends.ours, Box::new(program), origin, limit)
+        WorkerProcess::introduced(spec, ends.ours, Box::new(program), How::Exec, limit)
     }
 
     /// Forks a worker, and has it introduce itself.
@@ -88,7 +85,7 @@ impl WorkerProcess {
         let program = program
             .map_err(|error| WorkerError::new(&spec.name, WorkerFailure::NotForked(error)))?;
         drop((ends.theirs, ends.output));
-        WorkerProcess::introduced(spec, ends.ours, Box::new(program), Origin::Forked, limit)
+        WorkerProcess::introduced(spec, ends.ours, Box::new(program), How::Forked, limit)
     }
 
     /// The worker at the other ends, once it has said who it is.
@@ -96,13 +93,13 @@ impl WorkerProcess {
         spec: &WorkerSpec,
         ours: ChannelEnds,
         program: Box<dyn RunningProgram>,
-        origin: Origin,
+        how: How,
         limit: Duration,
     ) -> Result<WorkerProcess, WorkerError> {
         let mut process = WorkerProcess {
             name: spec.name.clone(),
             program,
-            origin,
+            start: Start { how, because: None },
             requests: Some(write_lines(ours.requests)),
             replies: read_lines(ours.replies),
             log: ours.log,
@@ -151,14 +148,14 @@ impl WorkerProcess {
         // that the status is its own and not that of our kill.
         let by_itself = self.program.ends_within(Duration::from_secs(2));
         let status = match self.kill() {
-            None if self.origin == Origin::Forked => {
+            None if self.start.how == How::Forked => {
                 let what = format!(
                     " was ended before it answered {asked}, and not by itself: what forked it is \
                      gone, or its supervisor is"
                 );
                 return WorkerError::new(&self.name, WorkerFailure::Unavailable(what));
             }
-            Some(status) if by_itself => describe(status),
+            Some(status) if by_itself => ended(status),
             _ => "it closed its channel".to_owned(),
         };
         self.failed(WorkerFailure::Crashed(format!(
@@ -177,7 +174,7 @@ impl WorkerProcess {
     fn wait(&mut self, asked: &'static str, limit: Duration) -> Result<String, WorkerError> {
         const SLICE: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + limit;
-        let mut ended = false;
+        let mut is_gone = false;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.replies.recv_timeout(left.min(SLICE)) {
@@ -185,13 +182,15 @@ impl WorkerProcess {
                 Ok(Err(error)) => return Err(self.garbage(asked, error.to_string())),
                 // A child of a dead worker may hold its channel open: end of file is
                 // not the only sign of death. What it wrote last is read first.
-                Err(RecvTimeoutError::Timeout) if ended => return Err(self.died(asked)),
+                Err(RecvTimeoutError::Timeout) if is_gone => return Err(self.died(asked)),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.died(asked)),
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
                     self.kill();
                     return Err(self.failed(WorkerFailure::TimedOut { asked, limit }));
                 }
-                Err(RecvTimeoutError::Timeout) => ended = self.program.ends_within(Duration::ZERO),
+                Err(RecvTimeoutError::Timeout) => {
+                    is_gone = self.program.ends_within(Duration::ZERO)
+                }
             }
             self.hold_log(asked)?;
         }
@@ -251,8 +250,8 @@ impl Conversation for WorkerProcess {
         files
     }
 
-    fn origin(&self) -> Option<&Origin> {
-        Some(&self.origin)
+    fn start(&self) -> Option<&Start> {
+        Some(&self.start)
     }
 }
 
@@ -262,17 +261,6 @@ impl Drop for WorkerProcess {
         self.requests = None;
         self.program.ends_within(Duration::from_millis(500));
         self.kill();
-    }
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(number)) => match Signal::try_from(number) {
-            Ok(signal) => format!("killed by {signal}"),
-            Err(_) => format!("killed by signal {number}"),
-        },
-        (None, None) => status.to_string(),
     }
 }
 
@@ -344,7 +332,7 @@ impl StartMode {
             ));
         }
         let mut process = WorkerProcess::start(spec, log, limit)?;
-        process.origin = Origin::Started { because };
+        process.start.because = because;
         Ok(process)
     }
 }

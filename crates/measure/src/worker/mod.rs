@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::protocol::{Hello, ReplyBody, RequestBody};
+use regatta_core::record::types::Start;
 pub use regatta_worker::protocol;
 
 /// How to start a worker.
@@ -78,21 +79,9 @@ pub trait Conversation {
     }
 
     /// How its process came to be, where there is one.
-    fn origin(&self) -> Option<&Origin> {
+    fn start(&self) -> Option<&Start> {
         None
     }
-}
-
-/// How a worker process came to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Started by itself.
-    Started {
-        /// Why, where it was to be forked.
-        because: Option<String>,
-    },
-    /// Forked from a process that had imported its library.
-    Forked,
 }
 
 /// Why a worker gave no answer.

@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
@@ -201,29 +201,15 @@ impl Program {
 }
 
 /// A program that runs, and ends with everything it started.
-pub(super) trait RunningProgram: std::fmt::Debug + Send {
+pub trait RunningProgram: std::fmt::Debug + Send {
     /// Its process.
     fn pid(&self) -> u32;
 
-    /// Waits for it to end by itself.
+    /// Waits for it to end by itself, and leaves it to be reaped.
     fn ends_within(&mut self, limit: Duration) -> bool;
 
     /// Ends it and everything it started, and gives how it ended.
     fn end(&mut self) -> Option<ExitStatus>;
-}
-
-impl RunningProgram for Started {
-    fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    fn ends_within(&mut self, limit: Duration) -> bool {
-        Started::ends_within(self, limit)
-    }
-
-    fn end(&mut self) -> Option<ExitStatus> {
-        Started::end(self)
-    }
 }
 
 /// A program that was started. Dropped, it ends with everything it started.
@@ -238,11 +224,6 @@ pub struct Started {
 }
 
 impl Started {
-    /// The program's process.
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
     /// The process below which everything is that it started, orphans included, and whose
     /// processor time is that of all: its supervisor, or itself where there is none.
     pub fn root(&self) -> u32 {
@@ -279,9 +260,14 @@ impl Started {
         self.status = Some(status);
         Ok(status)
     }
+}
 
-    /// Waits for it to end by itself, and leaves it to be reaped.
-    pub fn ends_within(&self, limit: Duration) -> bool {
+impl RunningProgram for Started {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn ends_within(&mut self, limit: Duration) -> bool {
         let Ok(pid) = i32::try_from(self.child.id()) else {
             return false;
         };
@@ -301,8 +287,7 @@ impl Started {
         }
     }
 
-    /// Ends it and everything it started, and gives how it ended.
-    pub fn end(&mut self) -> Option<ExitStatus> {
+    fn end(&mut self) -> Option<ExitStatus> {
         if self.status.is_some() {
             return self.status;
         }
@@ -325,6 +310,18 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// `exit code 4`, `killed by SIGSEGV`.
+pub fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(number)) => match Signal::try_from(number) {
+            Ok(signal) => format!("killed by {signal}"),
+            Err(_) => format!("killed by signal {number}"),
+        },
+        (None, None) => status.to_string(),
     }
 }
 
@@ -368,7 +365,7 @@ fn is_path(program: &Path) -> bool {
 }
 
 /// The file that is meant, whether or not it can be run.
-fn found(program: &Path) -> Option<PathBuf> {
+pub(crate) fn found(program: &Path) -> Option<PathBuf> {
     if is_path(program) {
         return program.exists().then(|| program.to_owned());
     }

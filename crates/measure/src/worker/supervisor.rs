@@ -99,10 +99,7 @@ fn supervise(leash: Option<RawFd>, child: Option<libc::pid_t>) -> ! {
         Some(leash) => {
             // SAFETY: the harness opened it for this process, and nothing else here uses it.
             let leash = unsafe { UnixStream::from_raw_fd(leash) };
-            match child {
-                Some(child) => adopt(leash, child),
-                None => oversee(leash),
-            }
+            oversee(leash, child)
         }
         None => Err(io::ErrorKind::InvalidInput.into()),
     };
@@ -112,48 +109,47 @@ fn supervise(leash: Option<RawFd>, child: Option<libc::pid_t>) -> ! {
     }
 }
 
-/// Runs the program that the harness names, and gives the status with which it ended.
-fn oversee(mut leash: UnixStream) -> io::Result<i32> {
+/// Runs the program that the harness names, unless it is this process's child already, and gives
+/// the status with which it ended. Of such a child the harness is not the parent's parent, and is
+/// told how it ended.
+fn oversee(mut leash: UnixStream, child: Option<libc::pid_t>) -> io::Result<i32> {
     fcntl(&leash, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
-    let mut line = String::new();
-    BufReader::new(&leash).read_line(&mut line)?;
-    let program: Program = serde_json::from_str(&line)?;
-    let started = program.command().spawn();
-    let answer = match &started {
-        Ok(child) => SupervisorReply::Runs(child.id()),
-        Err(error) => SupervisorReply::Fails {
-            errno: error.raw_os_error(),
-            words: error.to_string(),
-        },
+    let tell = |leash: &mut UnixStream, reply: SupervisorReply| -> io::Result<()> {
+        // The harness may be gone already; the thread below finds that out.
+        let _ = leash.write_all((serde_json::to_string(&reply)? + "\n").as_bytes());
+        Ok(())
     };
-    // The harness may be gone already; the thread below finds that out.
-    let _ = leash.write_all((serde_json::to_string(&answer)? + "\n").as_bytes());
-    let child = started?;
+    let (pid, leaves) = match child {
+        Some(child) => (child, Leaves::Nothing),
+        None => {
+            let mut line = String::new();
+            BufReader::new(&leash).read_line(&mut line)?;
+            let program: Program = serde_json::from_str(&line)?;
+            match program.command().spawn() {
+                Ok(child) => (child.id() as libc::pid_t, program.leaves),
+                Err(error) => {
+                    let errno = error.raw_os_error();
+                    let words = error.to_string();
+                    tell(&mut leash, SupervisorReply::Fails { errno, words })?;
+                    return Err(error);
+                }
+            }
+        }
+    };
+    tell(&mut leash, SupervisorReply::Runs(pid.unsigned_abs()))?;
     // The program has them. Held here too, their end would never be seen.
     close_all_but(leash.as_raw_fd());
-    thread::spawn(move || end_with(&mut leash));
-    let status = reap(child.id() as libc::pid_t)?;
-    if program.leaves == Leaves::Nothing || ENDING.load(Ordering::SeqCst) {
+    let mut watched = leash.try_clone()?;
+    thread::spawn(move || end_with(&mut watched));
+    let status = reap(pid)?;
+    if leaves == Leaves::Nothing || ENDING.load(Ordering::SeqCst) {
         descendants::kill_own();
         // What they worked is a part of what the program cost.
         reap_the_ended();
     }
-    Ok(status)
-}
-
-/// The same for a program that is this process's child already. The harness is not the
-/// parent of this process, so it is told how the program ended.
-fn adopt(mut leash: UnixStream, child: libc::pid_t) -> io::Result<i32> {
-    fcntl(&leash, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
-    let answer = SupervisorReply::Runs(child.unsigned_abs());
-    let _ = leash.write_all((serde_json::to_string(&answer)? + "\n").as_bytes());
-    close_all_but(leash.as_raw_fd());
-    let mut watched = leash.try_clone()?;
-    thread::spawn(move || end_with(&mut watched));
-    let status = reap(child)?;
-    descendants::kill_own();
-    let _ = leash
-        .write_all((serde_json::to_string(&SupervisorReply::Ended(status))? + "\n").as_bytes());
+    if child.is_some() {
+        tell(&mut leash, SupervisorReply::Ended(status))?;
+    }
     Ok(status)
 }
 

@@ -13,7 +13,7 @@ use regatta_judge::judgement::Word;
 use regatta_measure::versions::Version;
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, skipped};
 use regatta_measure::versions::journal::BisectQuestion;
-use regatta_measure::versions::moved::MovedPackage;
+use regatta_measure::versions::releases::MovedPackage;
 use regatta_measure::versions::search::Towards;
 use regatta_worker::units::{Ratio, counted};
 

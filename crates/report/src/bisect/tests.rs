@@ -6,7 +6,7 @@ use super::*;
 use crate::fixture::{fits, stands_alone};
 use regatta_core::record::header::TurnSide;
 use regatta_measure::versions::bisect::{Stretch, TriedOutcome};
-use regatta_measure::versions::moved;
+use regatta_measure::versions::releases::moved;
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -119,7 +119,7 @@ fn a_release_that_was_found() {
     let ending = Ending::Found(Box::new(found(&row[1], &row[2], &[])));
     let ratios = [(4, Some(1.72)), (3, None), (2, Some(1.74)), (1, Some(0.98))];
     let mut scene = Scene::of(row, &ratios, ending);
-    scene.moved = moved::moved("jax==0.5.0\njaxlib==0.5.0\n", "jax==0.5.1\njaxlib==0.5.1\n");
+    scene.moved = moved("jax==0.5.0\njaxlib==0.5.0\n", "jax==0.5.1\njaxlib==0.5.1\n");
     let (text, page) = scene.shown();
     insta::assert_snapshot!(text);
     assert_eq!(page.matches("<svg").count(), 1);

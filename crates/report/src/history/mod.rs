@@ -262,7 +262,7 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
     let mut document = json!({
         "suite": history.suite,
         "machine": history.machine,
-        "clock": shown.options.clock,
+        "metric": shown.options.metric,
         "runs": history.runs.len(),
         "from": at(0),
         "to": at(history.runs.len().saturating_sub(1)),

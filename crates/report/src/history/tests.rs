@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::fixture::{fits, noise, stands_alone};
-use regatta_core::record::history::{About, Came, Figures, Kept};
+use regatta_core::record::history::{About, Came, CaseTimes, HistoryRun};
 use regatta_judge::history::{series, trends};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Nanoseconds;
@@ -26,7 +26,7 @@ fn came(case: usize, id: &CaseId, run: usize) -> Came {
     let noise = 0.01 * noise(7919 * case + 131 * run);
     let device_ns = Nanoseconds(2e5 * step * (1.0 + creep) * (1.0 + noise));
     let apart = [-0.002, 0.001, 0.0, 0.002, -0.001];
-    Came::Timed(Figures {
+    Came::Timed(CaseTimes {
         device_ns,
         invocations_ns: apart.map(|of| device_ns * (1.0 + of)).into(),
         host_ns: None,
@@ -43,7 +43,7 @@ fn history() -> History {
             .map(|(case, id)| (case as u32, came(case, id, run)))
             .collect()
     };
-    let runs = (0..60).map(|run| Kept {
+    let runs = (0..60).map(|run| HistoryRun {
         about: About {
             id: run.to_string(),
             at: Timestamp::from_second(1_700_000_000 + 86_400 * run as i64).unwrap(),
@@ -69,7 +69,7 @@ fn history() -> History {
 fn with<T>(patterns: &[&str], since: usize, see: impl Fn(&Shown) -> T) -> T {
     let history = history();
     let options = Options::default();
-    let (all, found) = (series(&history, options.clock), trends(&history, &options));
+    let (all, found) = (series(&history, options.metric), trends(&history, &options));
     let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
     let links: Vec<Option<String>> = (0..60).map(|run| Some(format!("{run}.html"))).collect();
     see(&Shown {

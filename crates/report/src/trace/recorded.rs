@@ -5,7 +5,7 @@ use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
 use crate::figures::{DRAWN, Timeline, busiest, legend};
 use crate::text::shell_command;
-use regatta_core::machine::{KernelRow, Shape, Summary, short};
+use regatta_core::machine::{KernelRow, LaunchShape, Summary, short};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::Finding;
 use regatta_judge::trace::{Analysis, apart_told};
@@ -292,7 +292,7 @@ fn spent(of: &Summary, times: f64) -> Vec<String> {
 }
 
 /// `1 of 132`.
-fn filled(shape: &Shape) -> String {
+fn filled(shape: &LaunchShape) -> String {
     let filled = shape.filled();
     filled.map_or(String::new(), |(filled, sms)| format!("{filled}/{sms}"))
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Came, History, HistoryError, Kept, Reduced};
+use super::{About, Came, History, HistoryRun, Reduced};
 use crate::input::{self, Damage};
 use crate::record::line::{self, Lines};
 use crate::record::side::is_time;
@@ -38,13 +38,13 @@ enum HistoryLine {
 
 /// A folder of histories, which need not exist yet.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct HistoryStore {
     root: PathBuf,
 }
 
 /// A history's file by its place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stored {
+pub struct HistoryFile {
     /// The suite.
     pub suite: String,
     /// Short name of the machine.
@@ -53,10 +53,10 @@ pub struct Stored {
     pub path: PathBuf,
 }
 
-impl Store {
+impl HistoryStore {
     /// The histories under a folder.
-    pub fn new(root: impl Into<PathBuf>) -> Store {
-        Store { root: root.into() }
+    pub fn new(root: impl Into<PathBuf>) -> HistoryStore {
+        HistoryStore { root: root.into() }
     }
 
     /// The folder.
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// All histories, sorted.
-    pub fn list(&self) -> Vec<Stored> {
+    pub fn list(&self) -> Vec<HistoryFile> {
         let mut found = Vec::new();
         for folder in entries(&self.root) {
             for path in entries(&folder) {
@@ -73,7 +73,7 @@ impl Store {
                 let is_ours = path.extension().is_some_and(|ending| ending == "jsonl");
                 let suite = folder.file_name().and_then(|name| name.to_str());
                 if let (true, Some(suite), Some(machine)) = (is_ours, suite, name(&path)) {
-                    found.push(Stored {
+                    found.push(HistoryFile {
                         suite: suite.to_owned(),
                         machine,
                         path,
@@ -90,12 +90,12 @@ impl Store {
     /// # Errors
     /// When suite or machine cannot name a file, another process adds to the history now, or
     /// the file is of another schema or history.
-    pub fn open(&self, suite: &str, machine: &str) -> Result<Book, HistoryError> {
+    pub fn open(&self, suite: &str, machine: &str) -> Result<Book, RecordError> {
         if !names_a_file(suite) {
-            return Err(HistoryError::Suite(suite.to_owned()));
+            return Err(RecordError::Name(suite.to_owned()));
         }
         if !names_a_file(machine) {
-            return Err(RecordError::Machine(machine.to_owned()).into());
+            return Err(RecordError::Machine(machine.to_owned()));
         }
         let folder = self.root.join(suite);
         fs::create_dir_all(&folder).map_err(|error| RecordError::io(&folder, error))?;
@@ -106,8 +106,8 @@ impl Store {
         let file = file.map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(HistoryError::Busy(path)),
-            Err(fs::TryLockError::Error(error)) => return Err(io(error).into()),
+            Err(fs::TryLockError::WouldBlock) => return Err(RecordError::Busy(path)),
+            Err(fs::TryLockError::Error(error)) => return Err(io(error)),
         }
         let mut book = Book {
             suite: suite.to_owned(),
@@ -129,7 +129,7 @@ impl Store {
                      place",
                     there.suite, there.machine
                 );
-                return Err(RecordError::invalid(&path, 1, problem).into());
+                return Err(RecordError::invalid(&path, 1, problem));
             }
             book.runs = there.runs.into_iter().map(|kept| kept.about.id).collect();
             book.cases = there.cases.into_iter().collect();
@@ -146,8 +146,8 @@ impl Store {
     /// Adds one run to the history that it is of.
     ///
     /// # Errors
-    /// As [`open`](Store::open) and [`Book::add`].
-    pub fn add(&self, run: &Reduced) -> Result<Added, HistoryError> {
+    /// As [`open`](HistoryStore::open) and [`Book::add`].
+    pub fn add(&self, run: &Reduced) -> Result<Added, RecordError> {
         self.open(&run.suite, &run.machine)?.add(run)
     }
 }
@@ -213,7 +213,7 @@ impl Book {
     ///
     /// # Errors
     /// When it cannot be written: the history is as it was then.
-    pub fn add(&mut self, run: &Reduced) -> Result<Added, HistoryError> {
+    pub fn add(&mut self, run: &Reduced) -> Result<Added, RecordError> {
         let path = self.path.clone();
         if self.runs.contains(&run.about.id) {
             return Ok(Added::Already { path });
@@ -230,13 +230,13 @@ impl Book {
                 suite: self.suite.clone(),
                 machine: self.machine.clone(),
             };
-            text += &line::write(&first).map_err(RecordError::from)?;
+            text += &line::write(&first)?;
         }
         let of_run = HistoryLine::Run {
             run: Box::new(run.about.clone()),
             cases: run.cases.iter().cloned().collect(),
         };
-        text += &line::write(&of_run).map_err(RecordError::from)?;
+        text += &line::write(&of_run)?;
         self.append(text.as_bytes())
             .map_err(|error| RecordError::io(&path, error))?;
         self.length += text.len() as u64;
@@ -273,16 +273,17 @@ impl History {
     ///
     /// # Errors
     /// When there is none, or its first line is not that of a history this version reads.
-    pub fn read(path: &Path) -> Result<History, HistoryError> {
+    pub fn read(path: &Path) -> Result<History, RecordError> {
         Ok(read(path)?.0)
     }
 }
 
-fn read(path: &Path) -> Result<(History, LastLine), HistoryError> {
-    check_kind(path, &["history"])?;
+fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
+    // A line of a run is one of a history too, whose first line may be missing.
+    check_kind(path, &["history", "run"])?;
     let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
     let HistoryLine::History { suite, machine, .. } = file.first()? else {
-        return Err(file.invalid("its first line is missing").into());
+        return Err(file.invalid("its first line is missing"));
     };
     let mut history = History {
         suite,
@@ -324,7 +325,7 @@ fn read(path: &Path) -> Result<(History, LastLine), HistoryError> {
                 });
                 let results = results.collect();
                 let about = *about;
-                history.runs.push(Kept { about, results });
+                history.runs.push(HistoryRun { about, results });
             }
             Err(problem) if cut => history.damage.push(file.damage(format!(
                 "the last line is cut off ({problem}); adding a run removes it, so add that run \

@@ -4,22 +4,23 @@
 //! order of adding, each with a checksum as those of run files. Nothing in it is ever changed.
 
 mod file;
-mod reduce;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use file::{Added, Book, Store, Stored};
-pub use reduce::{Reduced, reduced};
+pub use file::{Added, Book, HistoryFile, HistoryStore};
 
 use super::RecordError;
-use super::types::{Damage, Git, VerdictOutcome};
-use crate::suite::FILE_NAME_RULE;
+use super::side::{CaseRecord, Side, Status, median};
+use super::types::{Damage, Git, Run, RunHeader, VerdictOutcome};
+use crate::input;
+use crate::metric::Metric;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::Nanoseconds;
+use regatta_worker::units::{Nanoseconds, quantities};
 
 /// Everything that is kept of a suite on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +30,7 @@ pub struct History {
     /// Short name of the machine.
     pub machine: String,
     /// Its runs, the oldest first.
-    pub runs: Vec<Kept>,
+    pub runs: Vec<HistoryRun>,
     /// The cases by their numbers.
     pub cases: Vec<CaseId>,
     /// Lines that could not be used.
@@ -38,7 +39,7 @@ pub struct History {
 
 /// A run, and what came of its cases.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct HistoryRun {
     /// What is kept of the run itself.
     pub about: About,
     /// What came of its cases, by their numbers, sorted.
@@ -87,7 +88,7 @@ impl About {
 #[serde(rename_all = "lowercase")]
 pub enum Came {
     /// It was timed.
-    Timed(Figures),
+    Timed(CaseTimes),
     /// Its variant does not do this.
     Unsupported,
     /// It failed, for this reason.
@@ -101,7 +102,7 @@ pub enum Came {
 /// Times of a case in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-pub struct Figures {
+pub struct CaseTimes {
     /// Median device time of its invocations.
     pub device_ns: Nanoseconds,
     /// That of each of these.
@@ -115,73 +116,169 @@ pub struct Figures {
     pub cpu_ns: Option<Nanoseconds>,
 }
 
-/// Which of its times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Clock {
-    /// The device's.
-    #[default]
-    Device,
-    /// The host's, to issue a call.
-    Host,
-    /// That of the worker's process on all processors.
-    Processor,
-}
+impl CaseTimes {
+    /// A metric in each invocation, or else its median.
+    pub fn values(&self, metric: Metric) -> Vec<Nanoseconds> {
+        match metric {
+            Metric::Device if !self.invocations_ns.is_empty() => self.invocations_ns.clone(),
+            metric => self.time(metric).into_iter().collect(),
+        }
+    }
 
-impl Clock {
-    /// As it is called in a sentence.
-    pub fn name(self) -> &'static str {
-        match self {
-            Clock::Device => "device time",
-            Clock::Host => "host time",
-            Clock::Processor => "processor time",
+    /// The median of a metric, where a history keeps it.
+    pub fn time(&self, metric: Metric) -> Option<Nanoseconds> {
+        match metric {
+            Metric::Device => Some(self.device_ns),
+            Metric::Host => self.host_ns,
+            Metric::CpuTime => self.cpu_ns,
+            Metric::DeviceP90 | Metric::FirstCall | Metric::PeakMemory => None,
         }
     }
 }
 
-impl Figures {
-    /// The time of a clock in each invocation, or else its median.
-    pub fn values(&self, clock: Clock) -> Vec<Nanoseconds> {
-        match clock {
-            Clock::Device if !self.invocations_ns.is_empty() => self.invocations_ns.clone(),
-            clock => self.time(clock).into_iter().collect(),
-        }
-    }
+/// A run as it is to be added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reduced {
+    /// The suite.
+    pub suite: String,
+    /// Short name of the machine.
+    pub machine: String,
+    /// What is kept of the run itself.
+    pub about: About,
+    /// What came of its cases.
+    pub cases: Vec<(CaseId, Came)>,
+}
 
-    /// The time of a clock.
-    pub fn time(&self, clock: Clock) -> Option<Nanoseconds> {
-        match clock {
-            Clock::Device => Some(self.device_ns),
-            Clock::Host => self.host_ns,
-            Clock::Processor => self.cpu_ns,
+/// Longest reason that is kept, in characters.
+const REASON: usize = 160;
+
+/// What a history keeps of the run of these files, which is called by a path, at the time that is
+/// given, or else at that of its start. A run that failed is kept: a history is of what was.
+///
+/// # Errors
+/// When it was not finished, or took no time; or its file cannot be read.
+pub fn reduced(
+    path: &Path,
+    files: &[PathBuf],
+    run: &Run,
+    side: &Side,
+    at: Option<Timestamp>,
+) -> Result<Reduced, RecordError> {
+    let header = &side.header;
+    let Some(end) = &run.end else {
+        return Err(RecordError::not_added(
+            path,
+            "the run is not finished; the command that began it goes on with it, and then it can \
+             be added",
+        ));
+    };
+    if header.settings.structure_only {
+        return Err(RecordError::not_added(
+            path,
+            "the run took structure alone, and a history is of times",
+        ));
+    }
+    let at = at.unwrap_or(header.started);
+    let versions = header.workers.iter();
+    let versions = versions.map(|worker| (worker.name.clone(), worker.versions.clone()));
+    Ok(Reduced {
+        suite: header.suite.name.clone(),
+        machine: header.machine.name.clone(),
+        about: About {
+            id: identity(files)?,
+            at,
+            started: (at != header.started).then_some(header.started),
+            label: path.display().to_string(),
+            git: header.git.clone(),
+            tool: header.tool.clone(),
+            verdict: end.judged.as_ref().map(|judged| judged.outcome),
+            versions: versions.collect(),
+            facts: facts(header),
+        },
+        cases: side
+            .cases
+            .iter()
+            .map(|(case, record)| (case.clone(), came(record)))
+            .collect(),
+    })
+}
+
+/// Checksum and length of a run's files.
+fn identity(files: &[PathBuf]) -> Result<String, RecordError> {
+    let (mut hasher, mut length) = (crc32fast::Hasher::new(), 0);
+    for path in files {
+        hash(path, &mut hasher, &mut length).map_err(|error| RecordError::io(path, error))?;
+    }
+    Ok(format!("{:08x}-{length}", hasher.finalize()))
+}
+
+fn hash(path: &Path, hasher: &mut crc32fast::Hasher, length: &mut usize) -> std::io::Result<()> {
+    let mut file = input::open(path, input::RUN)?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            n => {
+                hasher.update(&buffer[..n]);
+                *length += n;
+            }
         }
     }
 }
 
-/// Why a run is not added, or a history not read.
-#[derive(Debug, thiserror::Error)]
-pub enum HistoryError {
-    /// The run did not come to its end.
-    #[error(
-        "{0}: the run is not finished; the command that began it goes on with it, and then it \
-         can be added"
-    )]
-    Unfinished(PathBuf),
-    /// No time was taken in it.
-    #[error("{0}: the run took structure alone, and a history is of times")]
-    Untimed(PathBuf),
-    /// A baseline.
-    #[error("{0} is a baseline; a history is of runs, so name the run it was made of")]
-    Baseline(PathBuf),
-    /// A suite's name that cannot be a folder's.
-    #[error("suite `{0}` cannot name a folder; call it by {rule}", rule = FILE_NAME_RULE)]
-    Suite(String),
-    /// Another process adds to it.
-    #[error("{0}: another regatta is adding to this history; try again when it has ended")]
-    Busy(PathBuf),
-    /// It cannot be read or written.
-    #[error(transparent)]
-    Record(#[from] RecordError),
+/// What a time depends on beside the code. What is as it always is stands there as well: that
+/// it was not so before is a change.
+fn facts(header: &RunHeader) -> BTreeMap<String, String> {
+    let mut facts = header.machine.hard.clone();
+    let settings = &header.settings;
+    let cache = serde_json::to_value(settings.cache).unwrap_or_default();
+    let how = [
+        ("method", header.method.to_string()),
+        ("cache", cache.as_str().unwrap_or_default().to_owned()),
+        ("graph", settings.graph.to_string()),
+    ];
+    facts.extend(how.map(|(name, value)| (format!("measure.{name}"), value)));
+    for worker in &header.workers {
+        // Readings of two clocks are not compared.
+        if let Some(clock) = worker.versions.get("clock") {
+            facts.insert(format!("measure.clock.{}", worker.name), clock.clone());
+        }
+    }
+    for change in &header.suite.overrides {
+        let name = format!("measure.set.{}.{}", change.variant, change.parameter);
+        facts.insert(name, change.to.to_string());
+    }
+    facts
+}
+
+fn came(record: &CaseRecord) -> Came {
+    let short = |reason: &str| {
+        let line = reason.lines().next().unwrap_or_default();
+        line.chars().take(REASON).collect::<String>()
+    };
+    match &record.status {
+        Status::Unsupported { .. } => return Came::Unsupported,
+        Status::Failed { reason, .. } => return Came::Failed(short(reason)),
+        Status::Missing { reason } => return Came::Missing(short(reason)),
+        Status::Measured => {}
+    }
+    let of = |metric: Metric| -> Vec<Nanoseconds> {
+        let quiet = record
+            .invocations
+            .iter()
+            .filter(|one| !one.is_disturbed(metric));
+        quantities(quiet.filter_map(|one| one.values.get(metric)))
+    };
+    let all = of(Metric::Device);
+    match median(&all) {
+        Some(device_ns) => Came::Timed(CaseTimes {
+            device_ns,
+            host_ns: median(&of(Metric::Host)),
+            cpu_ns: median(&of(Metric::CpuTime)),
+            invocations_ns: all,
+        }),
+        None => Came::Disturbed,
+    }
 }
 
 #[cfg(test)]

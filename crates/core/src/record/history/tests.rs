@@ -5,7 +5,7 @@ use crate::record::line;
 use crate::record::testing::header;
 
 fn timed(ns: f64) -> Came {
-    Came::Timed(Figures {
+    Came::Timed(CaseTimes {
         device_ns: Nanoseconds(ns),
         invocations_ns: vec![Nanoseconds(ns), Nanoseconds(1.25 * ns)],
         host_ns: Some(Nanoseconds(9_012.0)),
@@ -40,7 +40,7 @@ const A: &str = "cpu/a:s64,d64";
 const B: &str = "cpu/b:s64,d64";
 const C: &str = "cpu/c:s64,d64";
 
-fn path(store: &Store) -> PathBuf {
+fn path(store: &HistoryStore) -> PathBuf {
     store.root().join("quick/xeon-2c.jsonl")
 }
 
@@ -54,7 +54,7 @@ fn damage(added: Added) -> Vec<String> {
 #[test]
 fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path());
+    let store = HistoryStore::new(folder.path());
     let runs = [
         run(2, &[(B, timed(118_632.0)), (A, timed(1_000.25))]),
         run(1, &[(C, Came::Unsupported), (A, timed(0.5))]),
@@ -103,7 +103,7 @@ fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
 #[test]
 fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path());
+    let store = HistoryStore::new(folder.path());
     store.add(&run(1, &[(A, timed(1.0))])).unwrap();
     let one = fs::read_to_string(path(&store)).unwrap();
     store
@@ -133,7 +133,7 @@ fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
 #[test]
 fn a_line_that_cannot_be_is_damage() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path());
+    let store = HistoryStore::new(folder.path());
     store.add(&run(1, &[(A, timed(1_000.0))])).unwrap();
     let text = fs::read_to_string(path(&store)).unwrap();
     let (first, second) = text.split_once('\n').unwrap();

@@ -19,7 +19,7 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::input::Damage;
-use crate::machine::{Device, Launch, Operation, Process, Recorded, Recording, Work};
+use crate::machine::{Launch, Operation, Process, Recorded, Recording, TracedGpu, Work};
 use ranges::Threads;
 
 /// How much of a file tells whether it is one, in bytes: a list of devices stands before the
@@ -169,7 +169,7 @@ struct KinetoTrace {
     names: HashMap<String, u32>,
     /// EventList that cannot be used.
     bad: Vec<Damage>,
-    devices: Vec<Device>,
+    devices: Vec<TracedGpu>,
     /// Of each operation, what launched it.
     correlations: Vec<Option<u64>>,
     calls: HashMap<u64, RuntimeCall>,
@@ -217,12 +217,14 @@ impl<'de> Visitor<'de> for Whole<'_> {
                 }
                 "deviceProperties" => {
                     let told: Vec<Properties> = map.next_value()?;
-                    self.0.devices.extend(told.into_iter().map(|told| Device {
-                        ordinal: told.id,
-                        name: told.name,
-                        sms: told.sms,
-                        capability: format!("{}.{}", told.major, told.minor),
-                    }));
+                    self.0
+                        .devices
+                        .extend(told.into_iter().map(|told| TracedGpu {
+                            ordinal: told.id,
+                            name: told.name,
+                            sms: told.sms,
+                            capability: format!("{}.{}", told.major, told.minor),
+                        }));
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -374,7 +376,7 @@ impl KinetoTrace {
         let name = text(event.name);
         let work = match kind {
             EventCategory::Copy => {
-                // Memcpy HtoD (Pageable -> Device)
+                // Memcpy HtoD (Pageable -> TracedGpu)
                 let told = name.split(' ').nth(1).filter(|told| !told.is_empty());
                 let direction = told.unwrap_or("?").to_owned();
                 Work::Copy { direction, bytes }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::input;
-use crate::machine::{Calls, Device, Launch, Moments, Operation, Process, Recording, Work};
+use crate::machine::{Calls, Launch, Moments, Operation, Process, Recording, TracedGpu, Work};
 use crate::record::RecordError;
 use crate::record::line::Lines;
 use crate::record::types::Damage;
@@ -28,7 +28,7 @@ const LONGEST_LINE: u64 = 1 << 20;
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum RawLine {
     Process(Process),
-    Device(Device),
+    Device(TracedGpu),
     Name {
         /// Its number.
         id: u32,
