@@ -292,6 +292,7 @@ mod tests {
                 parameter: "threads".to_owned(),
                 from: None,
                 to: "1".into(),
+                origin: Default::default(),
             });
         });
         let soft = "tool revision cpu.versions.rust overrides settings.samples host";

@@ -12,7 +12,7 @@ use crate::worker::{Forking, WorkerSpec};
 use regatta_core::cache;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
-use regatta_core::suite::workers::{Callable, CudaFile, Functions, PythonCode};
+use regatta_core::suite::workers::{OwnWorker, PythonCode};
 
 /// Where Python looks for modules before anywhere else.
 const PYTHONPATH: &str = "PYTHONPATH";
@@ -30,31 +30,28 @@ pub(super) fn worker_spec(
     let worker = name.split_once('@').map_or(name, |(worker, _)| worker);
     let (environment_name, environment) = environment_of(name, suite, default)?;
     let env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
-    if let Some(command) = suite.workers.get(worker) {
-        let (program, args) = command
-            .0
-            .split_first()
-            .ok_or_else(|| SetupError(format!("worker `{worker}` has an empty command")))?;
-        return Ok(WorkerSpec {
-            name: name.to_owned(),
-            program: PathBuf::from(program),
-            args: args.to_vec(),
-            env: env
-                .into_iter()
-                .chain(clock_variable(&environment.env)?)
-                .collect(),
-            directory: None,
-            fix: format!("see `{worker}` in [workers]"),
-            forking: Forking::Never,
-        });
-    }
-    match suite.callables.get(worker) {
-        Some(Callable::Python(callable)) => {
+    match suite.workers.get(worker) {
+        Some(OwnWorker::Command(command)) => {
+            let (program, args) = command
+                .split_first()
+                .ok_or_else(|| SetupError(format!("worker `{worker}` has an empty command")))?;
+            let clock = clock_variable(&environment.env)?;
+            return Ok(WorkerSpec {
+                name: name.to_owned(),
+                program: PathBuf::from(program),
+                args: args.to_vec(),
+                env: env.into_iter().chain(clock).collect(),
+                directory: None,
+                fix: format!("see `{worker}` in [workers]"),
+                forking: Forking::Never,
+            });
+        }
+        Some(OwnWorker::Python { code, function }) => {
             let forking = forking(worker, &environment)?;
-            let code = functions(worker, callable);
+            let code = functions(worker, code, function.as_ref());
             return python_spec(name, code, environment_name, &environment, forking);
         }
-        Some(Callable::Cuda(file)) => return own_spec(name, kernels(worker, file), env),
+        Some(OwnWorker::Cuda(file)) => return own_spec(name, kernels(worker, file), env),
         None => {}
     }
     if OWN.contains(&worker) {
@@ -90,16 +87,16 @@ fn own_spec(
 
 /// How regatta's own worker is told of somebody's kernels: both files as words of their own, by
 /// which the code that is measured is known (`identity`).
-fn kernels(worker: &str, file: &CudaFile) -> Vec<String> {
+fn kernels(worker: &str, file: &Path) -> Vec<String> {
     let path = |path: &Path| from_here(path).display().to_string();
     vec![
         "cuda".to_owned(),
         "--name".to_owned(),
         worker.to_owned(),
         "--file".to_owned(),
-        path(&file.code),
+        path(file),
         "--contract".to_owned(),
-        path(&file.contract),
+        path(&file.with_extension("toml")),
     ]
 }
 
@@ -120,13 +117,13 @@ fn forking(worker: &str, environment: &Environment) -> Result<Forking, SetupErro
 
 /// How the Python worker is told of somebody's functions: a file and a module as words of their
 /// own, by which the code that is measured is known (`identity`).
-fn functions(worker: &str, callable: &Functions) -> Vec<String> {
-    let mut words = match &callable.code {
+fn functions(worker: &str, code: &PythonCode, function: Option<&String>) -> Vec<String> {
+    let mut words = match code {
         PythonCode::File(path) => vec!["--file".to_owned(), from_here(path).display().to_string()],
         PythonCode::Module(module) => vec!["-m".to_owned(), module.clone()],
     };
     words.extend(["--name".to_owned(), worker.to_owned()]);
-    if let Some(function) = &callable.function {
+    if let Some(function) = function {
         words.extend(["--function".to_owned(), function.clone()]);
     }
     words
@@ -244,7 +241,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use regatta_core::suite::workers::WorkerCommand;
 
     /// A suite with these environments; the first has the interpreter.
     fn suite(environments: [(&str, Environment); 2]) -> Suite {
@@ -292,7 +288,7 @@ mod tests {
             ("default", Environment::default()),
             ("off", Environment::default()),
         ]);
-        let command = WorkerCommand(vec!["./worker".to_owned()]);
+        let command = OwnWorker::Command(vec!["./worker".to_owned()]);
         suite.workers.insert("mine".to_owned(), command);
         let off = &mut suite.environments.get_mut("off").unwrap().env;
         off.insert(PROBE_VARIABLE.to_owned(), String::new());

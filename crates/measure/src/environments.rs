@@ -161,7 +161,7 @@ impl<'a> PythonEnvironment<'a> {
         }
         create.push(&folder);
         let interpreter = PathBuf::from(interpreter_of(self.environment));
-        self.step("making the environment", &interpreter, &create)?;
+        self.run("making the environment", &interpreter, &create, false)?;
         let requirements = self.folder.join(REQUIREMENTS);
         let text = self.environment.requirements.join("\n") + "\n";
         fs::write(&requirements, text).map_err(|error| self.file(&requirements, error))?;
@@ -175,7 +175,8 @@ impl<'a> PythonEnvironment<'a> {
         let written = log.display().to_string();
         install.extend(["--log", &written]);
         let began = Instant::now();
-        self.step("installing its requirements", &self.python(), &install)?;
+        let python = self.python();
+        self.run("installing its requirements", &python, &install, false)?;
         let wall_ns = began.elapsed().into();
         if builds(&input::bytes(&log, LOG_SIZE).unwrap_or_default()) {
             let built = Built { wall_ns };
@@ -184,58 +185,43 @@ impl<'a> PythonEnvironment<'a> {
             let kept = text.and_then(|text| Ok(output::write(&path, &text)?));
             kept.map_err(|error| self.file(&path, error))?;
         }
-        let lock = self.listing()?;
+        let freeze = [PIP, &["freeze", "--all"]].concat();
+        let lock = self.run("listing what is installed", &python, &freeze, true)?;
         let path = self.folder.join(LOCK);
         fs::write(&path, &lock).map_err(|error| self.file(&path, error))?;
         Ok(lock)
     }
 
-    /// What is installed, as pip tells it.
-    fn listing(&self) -> Result<String, SetupError> {
-        let arguments = [PIP, &["freeze", "--all"]].concat();
-        let streams = Streams {
-            stdout: Stdio::piped(),
-            ..Streams::to_stderr()
-        };
-        let mut text = Vec::new();
-        self.run(
-            "listing what is installed",
-            &self.python(),
-            &arguments,
-            streams,
-            &mut text,
-        )?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
-    }
-
-    fn step(&self, step: &str, program: &Path, args: &[&str]) -> Result<(), SetupError> {
-        self.run(step, program, args, Streams::to_stderr(), &mut Vec::new())
-    }
-
-    /// Runs a program that ends with this one, with what it starts: installers build. What it
-    /// prints into a pipe is added to `printed`.
+    /// Runs a program that ends with this one, with what it starts: installers build. Gives what it
+    /// prints, where that is wanted, and shows it elsewhere.
     fn run(
         &self,
         step: &str,
         program: &Path,
         args: &[&str],
-        streams: Streams,
-        printed: &mut Vec<u8>,
-    ) -> Result<(), SetupError> {
+        wanted: bool,
+    ) -> Result<String, SetupError> {
         let cannot_start = |why: String| {
             self.error(format!(
                 ": cannot start {}: {why}; name a Python as its `python`",
                 program.display()
             ))
         };
+        let mut streams = Streams::to_stderr();
+        if wanted {
+            streams.stdout = Stdio::piped();
+        }
         let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
         let started = Program::new(program, args).start(streams, Vec::new());
         let mut started = started.map_err(|error| cannot_start(why(program, &error)))?;
-        let read = started.stdout().map(|mut pipe| pipe.read_to_end(printed));
+        let mut printed = Vec::new();
+        let read = started
+            .stdout()
+            .map(|mut pipe| pipe.read_to_end(&mut printed));
         let status = read.transpose().and_then(|_| started.wait());
         let status = status.map_err(|error| cannot_start(error.to_string()))?;
         match status.success() {
-            true => Ok(()),
+            true => Ok(String::from_utf8_lossy(&printed).into_owned()),
             false => Err(self.error(format!(": {step} failed ({status}); its words are above"))),
         }
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::building;
-use super::machine::{checksum, is_code};
+use super::code::{checksum, is_code};
 use crate::SetupError;
 use regatta_core::cache;
 use regatta_core::record::header::Built;

@@ -1,6 +1,7 @@
 //! How it is measured: schedule, invocations, checks, machine.
 
 pub mod building;
+mod code;
 pub mod command;
 pub mod conformance;
 pub mod environments;
@@ -9,7 +10,6 @@ pub mod git;
 pub mod interference;
 pub mod interrupt;
 pub mod laps;
-mod loaded;
 pub mod machine;
 pub mod preflight;
 pub mod ruler;

@@ -99,10 +99,10 @@ pub fn check(
         let place = suite.origins.get(&case.variant);
         let variant = found.map_err(|error| at(place, error))?;
         // What is handed over in place of it was asked for somewhere else.
-        for (change, place) in suite.overrides.iter().zip(&suite.origins_of_overrides) {
+        for change in &suite.overrides {
             if change.variant == case.variant {
                 parameter_known(case, &change.parameter, &change.to, variant)
-                    .map_err(|error| at(Some(place), error))?;
+                    .map_err(|error| at(Some(&change.origin.0), error))?;
             }
         }
     }

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::code::existing;
+use super::code::identity;
 use super::command::{LIBRARIES, PACKAGE, worker_spec};
-use super::loaded::existing;
-use super::machine::identity;
 use crate::SetupError;
 use crate::worker::host::StartMode;
 use crate::worker::{Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec};
@@ -16,7 +16,7 @@ use regatta_core::record::identity::Identity;
 use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
 use regatta_core::suite::environment::Environment;
-use regatta_core::suite::workers::Callable;
+use regatta_core::suite::workers::OwnWorker;
 use regatta_worker::attention::VariantId;
 use regatta_worker::protocol::Hello;
 
@@ -237,47 +237,48 @@ const SEARCHED: [&str; 5] = [
 /// Differences that are named.
 const NAMED: usize = 4;
 
-/// In what two introductions differ. How much memory is free is no difference.
+/// In what two introductions differ. How much memory is free is no difference, nor is a variant
+/// that is new.
 fn differences(first: &Hello, now: &Hello) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut differ = |what: &str, first: &str, now: &str| {
-        if first != now {
-            found.push(format!("{what} {first} → {now}"));
+    let facts = |hello: &Hello| -> BTreeMap<String, String> {
+        if let Some(reason) = &hello.absent {
+            // One that is absent says nothing else of itself.
+            return [("it was".to_owned(), format!("absent ({reason})"))].into();
         }
+        let own = [
+            ("it was", "present"),
+            ("name", &hello.worker),
+            ("device", &hello.device.name),
+            ("kind of device", &hello.device.kind),
+        ];
+        let own = own.map(|(what, value)| (what.to_owned(), value.to_owned()));
+        let named = [
+            ("fact", &hello.device.facts),
+            ("version", &hello.versions),
+            ("package", &hello.packages),
+        ];
+        let named = named.into_iter().flat_map(|(what, values)| {
+            let values = values.iter();
+            values.map(move |(name, value)| (format!("{what} {name}"), value.clone()))
+        });
+        own.into_iter().chain(named).collect()
     };
-    let absent = |hello: &Hello| match &hello.absent {
-        Some(reason) => format!("absent ({reason})"),
-        None => "present".to_owned(),
+    let (was, is) = (facts(first), facts(now));
+    let shared = first.absent.is_some() == now.absent.is_some();
+    let names: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+    let names = names.into_iter().filter(|name| shared || *name == "it was");
+    let differ = names.filter(|name| was.get(*name) != is.get(*name));
+    let value = |side: &BTreeMap<String, String>, name| match side.get(name) {
+        Some(value) => value.clone(),
+        None => "none".to_owned(),
     };
-    differ("it was", &absent(first), &absent(now));
-    if first.absent.is_some() != now.absent.is_some() {
-        // One that is absent says nothing else of itself.
-        return found;
-    }
-    differ("name", &first.worker, &now.worker);
-    differ("device", &first.device.kind, &now.device.kind);
-    differ("device", &first.device.name, &now.device.name);
-    for (what, first, now) in [
-        ("fact", &first.device.facts, &now.device.facts),
-        ("version", &first.versions, &now.versions),
-        ("package", &first.packages, &now.packages),
-    ] {
-        let names: BTreeSet<&String> = first.keys().chain(now.keys()).collect();
-        for name in names {
-            let value = |side: &BTreeMap<String, String>| {
-                side.get(name).map_or("none".to_owned(), String::clone)
-            };
-            differ(&format!("{what} {name}"), &value(first), &value(now));
-        }
-    }
-    let variants = |hello: &Hello| -> Vec<String> {
-        let names = hello.variants.iter().map(|variant| variant.name.clone());
-        names.collect()
-    };
-    let (was, is) = (variants(first), variants(now));
-    let gone = was.iter().filter(|name| !is.contains(name));
-    found.extend(gone.map(|name| format!("variant {name} is gone")));
-    found
+    let differ = differ.map(|name| format!("{name} {} → {}", value(&was, name), value(&is, name)));
+    let gone = first.variants.iter().filter(|variant| {
+        let mut variants = now.variants.iter();
+        shared && variants.all(|other| other.name != variant.name)
+    });
+    let gone = gone.map(|variant| format!("variant {} is gone", variant.name));
+    differ.chain(gone).collect()
 }
 
 /// Workers that are this executable.
@@ -327,23 +328,20 @@ fn is_own(worker: &str) -> bool {
 }
 
 fn is_known(worker: &str, suite: &Suite) -> bool {
-    is_own(worker) || suite.workers.contains_key(worker) || suite.callables.contains_key(worker)
+    is_own(worker) || suite.workers.contains_key(worker)
 }
 
 /// True for a worker that the Python worker which comes with regatta serves.
 pub(super) fn is_python(worker: &str, suite: &Suite) -> bool {
-    !suite.workers.contains_key(worker)
-        && match suite.callables.get(worker) {
-            Some(callable) => matches!(callable, Callable::Python(_)),
-            None => LIBRARIES.contains(&worker),
-        }
+    match suite.workers.get(worker) {
+        Some(own) => matches!(own, OwnWorker::Python { .. }),
+        None => LIBRARIES.contains(&worker),
+    }
 }
 
 pub(super) fn unknown(worker: &str, suite: &Suite) -> SetupError {
     let known = OWN.iter().chain(LIBRARIES).copied();
-    let known = known
-        .chain(suite.workers.keys().map(String::as_str))
-        .chain(suite.callables.keys().map(String::as_str));
+    let known = known.chain(suite.workers.keys().map(String::as_str));
     SetupError(format!(
         "no worker is called `{worker}` ({}); others are declared in [workers]",
         name_hint(worker, known)

@@ -186,7 +186,6 @@ fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> BisectQuestion
             &suite.rules.policy,
             &suite.overrides,
             &suite.workers,
-            &suite.callables,
             &suite.environments,
             &suite.build,
             args.threshold,

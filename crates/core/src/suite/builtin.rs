@@ -139,15 +139,8 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
         let own = suite.environments.entry(name).or_default();
         own.complete(&environment);
     }
-    for (name, command) in found.workers {
-        if !suite.callables.contains_key(&name) {
-            suite.workers.entry(name).or_insert(command);
-        }
-    }
-    for (name, callable) in found.callables {
-        if !suite.workers.contains_key(&name) {
-            suite.callables.entry(name).or_insert(callable);
-        }
+    for (name, worker) in found.workers {
+        suite.workers.entry(name).or_insert(worker);
     }
     for (name, place) in found.origins_of_workers {
         suite.origins_of_workers.entry(name).or_insert(place);

@@ -24,9 +24,9 @@ pub use regatta_worker::protocol::Cache;
 
 use environment::Environment;
 use regatta_worker::attention::{Case, ParamValue, Params, VariantId};
-use rules::Rules;
+use rules::{Origin, Rules};
 use structural::Count;
-use workers::{Build, Callable, WorkerCommand};
+use workers::{Build, OwnWorker};
 
 /// A suite: cases, how to measure them, and what is demanded of the results.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,13 +54,9 @@ pub struct Suite {
     /// Where workers run, by name.
     pub environments: BTreeMap<String, Environment>,
     /// Workers of the suite's own, by name.
-    pub workers: BTreeMap<String, WorkerCommand>,
-    /// Workers that are made of Python functions, by name; none of them is in `workers`.
-    pub callables: BTreeMap<String, Callable>,
+    pub workers: BTreeMap<String, OwnWorker>,
     /// Where each variant was asked for: file, line and key.
     pub origins: BTreeMap<VariantId, String>,
-    /// Where each of `overrides` was asked for, in their order.
-    pub origins_of_overrides: Vec<String>,
     /// Where each worker of its own was declared: file, line and key.
     pub origins_of_workers: BTreeMap<String, String>,
 }
@@ -145,15 +141,12 @@ pub struct Override {
     pub from: Option<ParamValue>,
     /// The value that replaces it.
     pub to: ParamValue,
+    /// Where it was asked for.
+    #[serde(skip)]
+    pub origin: Origin,
 }
 
 impl Suite {
-    /// Adds an override; `origin` says where it was asked for.
-    pub fn push_override(&mut self, change: Override, origin: String) {
-        self.overrides.push(change);
-        self.origins_of_overrides.push(origin);
-    }
-
     /// The parameters that a case's variant is really given.
     pub fn params_for(&self, case: &Case) -> Params {
         let mut params = case.params.clone();

@@ -5,7 +5,7 @@ use super::expectations;
 use super::file::{
     ConfigFile, MeasureTable, PolicyTable, Replacements, Scalar, SuiteFile, ValueOr,
 };
-use super::rules::{Metric, Policy, glob};
+use super::rules::{Metric, Origin, Policy, glob};
 use super::sweep::{parameter, sweep};
 use super::workers::OwnWorker;
 use super::{Cache, Override, Settings, Suite};
@@ -135,12 +135,7 @@ fn configure(
         suite
             .origins_of_workers
             .insert(name.clone(), document.place(&at));
-        suite.workers.remove(&name);
-        suite.callables.remove(&name);
-        match worker {
-            OwnWorker::Command(command) => drop(suite.workers.insert(name, command)),
-            OwnWorker::Code(callable) => drop(suite.callables.insert(name, callable)),
-        }
+        suite.workers.insert(name, worker);
     }
     Ok(())
 }
@@ -232,8 +227,9 @@ fn overrides(
                     parameter: name.clone(),
                     from: from.transpose().map_err(wrong)?,
                     to: parameter(to).map_err(wrong)?,
+                    origin: Origin(document.place(&at)),
                 };
-                suite.push_override(change, document.place(&at));
+                suite.overrides.push(change);
             }
         }
     }

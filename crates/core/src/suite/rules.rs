@@ -47,6 +47,8 @@ impl PartialEq for Origin {
     }
 }
 
+impl Eq for Origin {}
+
 impl fmt::Display for Origin {
     /// ` (suites/decode.toml:41: expect[2])`, to end a sentence; nothing where it is not known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

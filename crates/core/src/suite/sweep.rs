@@ -13,36 +13,28 @@ use regatta_worker::attention::{
 /// More cases than these are a slip of the pen.
 const MOST_CASES: usize = 100_000;
 
-/// A list of values that stands in a document.
-struct List<'a> {
-    document: &'a TomlDocument<'a>,
-    at: KeyPath,
-    values: &'a OneOrMore<Scalar>,
-}
-
-impl List<'_> {
-    /// The text of each value, as `check` has it.
-    fn texts(
-        &self,
-        check: impl Fn(&Scalar) -> Result<String, String>,
-    ) -> Result<Vec<String>, DocumentError> {
-        let texts = self.values.iter().map(|(place, value)| {
-            let wrong = |why| {
-                let at = place.map(|place| self.at.index(place));
-                self.document.error(&at.unwrap_or(self.at.clone()), why)
-            };
-            check(value).map_err(wrong)
-        });
-        let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
-        match texts.is_empty() {
-            true => Err(self.document.error(
-                &self.at,
-                "an empty list makes no case; give at least one value",
-            )),
-            false => Ok(texts),
-        }
+/// The text of each value of a list that stands in a document, as `check` has it.
+fn texts(
+    document: &TomlDocument<'_>,
+    at: &KeyPath,
+    values: &OneOrMore<Scalar>,
+    check: impl Fn(&Scalar) -> Result<String, String>,
+) -> Result<Vec<String>, DocumentError> {
+    let texts = values.iter().map(|(place, value)| {
+        let wrong = |why| {
+            let at = place.map_or(at.clone(), |place| at.index(place));
+            document.error(&at, why)
+        };
+        check(value).map_err(wrong)
+    });
+    let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
+    match texts.is_empty() {
+        true => Err(document.error(at, EMPTY)),
+        false => Ok(texts),
     }
 }
+
+const EMPTY: &str = "an empty list makes no case; give at least one value";
 
 /// The lists of some axes: each value is one that its axis can have.
 fn axes(
@@ -58,12 +50,8 @@ fn axes(
             let known: Vec<&str> = beside.iter().copied().chain(settable()).collect();
             return Err(document.error(&at, unknown_key(name, &known)));
         };
-        let list = List {
-            document,
-            at,
-            values,
-        };
-        lists.insert(axis, list.texts(|value| axis_value(axis, value))?);
+        let texts = texts(document, &at, values, |value| axis_value(axis, value))?;
+        lists.insert(axis, texts);
     }
     Ok(lists)
 }
@@ -147,8 +135,7 @@ pub(super) fn sweep(
         ("shapes", table.shapes.is_some() && shapes.is_empty()),
     ] {
         if is_empty {
-            let error = "an empty list makes no case; give at least one value";
-            return Err(document.error(&at.key(key), error));
+            return Err(document.error(&at.key(key), EMPTY));
         }
     }
     if table.shapes.is_none() {
@@ -164,13 +151,8 @@ pub(super) fn sweep(
     for (name, values) in &table.params {
         let at = at.key("params").key(name);
         parameter_name(name).map_err(|error| document.error(&at, error.to_string()))?;
-        let list = List {
-            document,
-            at,
-            values,
-        };
-        let texts = list.texts(|value| parameter(value).map(|value| value.to_string()))?;
-        params.insert(name.as_str(), texts);
+        let text = |value: &Scalar| parameter(value).map(|value| value.to_string());
+        params.insert(name.as_str(), texts(document, &at, values, text)?);
     }
     let shapes_made = shapes.iter().map(size).fold(0, usize::saturating_add);
     let made = [variants.len(), shapes_made, size(&params)];
@@ -241,15 +223,11 @@ pub(super) fn facets(
     facets: &Facets,
 ) -> Result<BTreeMap<String, Vec<String>>, DocumentError> {
     let lists = facets.iter().map(|(name, values)| {
-        let list = List {
-            document,
-            at: at.key(name),
-            values,
-        };
-        let texts = list.texts(|value| {
+        let text = |value: &Scalar| {
             let text = value.text();
             text.map_err(|found| format!("expected a number or a string, found {found}"))
-        })?;
+        };
+        let texts = texts(document, &at.key(name), values, text)?;
         Ok((name.clone(), texts))
     });
     lists.collect()

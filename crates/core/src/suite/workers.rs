@@ -13,40 +13,17 @@ use super::file::OneOrMore;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnWorker {
     /// The command that starts it.
-    Command(WorkerCommand),
-    /// Code that regatta serves.
-    Code(Callable),
-}
-
-/// The command that starts a worker of the suite's own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerCommand(pub Vec<String>);
-
-/// A worker that is made of somebody's code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Callable {
+    Command(Vec<String>),
     /// Python functions, which the Python worker calls.
-    Python(Functions),
-    /// A CUDA file, whose kernels regatta's own worker launches.
-    Cuda(CudaFile),
-}
-
-/// A CUDA file and its launch contract.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CudaFile {
-    /// The file, from the folder of the suite that names it.
-    pub code: PathBuf,
-    /// How its entry points are launched: the file beside it that ends in `.toml`.
-    pub contract: PathBuf,
-}
-
-/// Python functions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Functions {
-    /// Where the functions are.
-    pub code: PythonCode,
-    /// The one function; `None`: each public one that begins with `q, k, v` is a variant.
-    pub function: Option<String>,
+    Python {
+        /// Where the functions are.
+        code: PythonCode,
+        /// The one function; `None`: each public one that begins with `q, k, v` is a variant.
+        function: Option<String>,
+    },
+    /// A CUDA file, whose kernels regatta's own worker launches, as the file beside it that ends in
+    /// `.toml` says. Its path is from the folder of the suite that names it.
+    Cuda(PathBuf),
 }
 
 /// Python code, as somebody names it.
@@ -68,27 +45,15 @@ impl OwnWorker {
             OneOrMore::More(words) if words.first().is_none_or(String::is_empty) => {
                 Err("an empty command starts nothing".to_owned())
             }
-            OneOrMore::More(words) => Ok(OwnWorker::Command(WorkerCommand(words.clone()))),
-            OneOrMore::One(name) if name.ends_with(".cu") => {
-                let code = folder.join(name);
-                Ok(OwnWorker::Code(Callable::Cuda(CudaFile {
-                    contract: code.with_extension("toml"),
-                    code,
-                })))
-            }
-            OneOrMore::One(name) => {
-                let (code, function) = python(name, folder)?;
-                Ok(OwnWorker::Code(Callable::Python(Functions {
-                    code,
-                    function,
-                })))
-            }
+            OneOrMore::More(words) => Ok(OwnWorker::Command(words.clone())),
+            OneOrMore::One(name) if name.ends_with(".cu") => Ok(OwnWorker::Cuda(folder.join(name))),
+            OneOrMore::One(name) => python(name, folder),
         }
     }
 }
 
 /// The code and the function that `bench.py:attention` or `package.module` name.
-fn python(text: &str, folder: &Path) -> Result<(PythonCode, Option<String>), String> {
+fn python(text: &str, folder: &Path) -> Result<OwnWorker, String> {
     let (code, function) = match text.rsplit_once(':') {
         Some((code, function)) => (code, Some(function)),
         None => (text, None),
@@ -110,7 +75,8 @@ fn python(text: &str, folder: &Path) -> Result<(PythonCode, Option<String>), Str
                 .to_owned(),
         );
     };
-    Ok((code, function.map(str::to_owned)))
+    let function = function.map(str::to_owned);
+    Ok(OwnWorker::Python { code, function })
 }
 
 /// True for what Python takes as a name, of those in ASCII.

@@ -10,7 +10,7 @@ use super::pairs::VersionComparison;
 use super::request::BASELINES;
 use super::stored::{StoredBase, whole_baseline};
 use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, MeasuredRun};
-use crate::machine::checksum;
+use crate::code::checksum;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::types::BaseId;

@@ -15,7 +15,7 @@ use crate::worker::{Launcher, WorkerError, WorkerFailure};
 use crate::workers::{self, OWN, Processes};
 use regatta_core::last_words;
 use regatta_core::suite::Suite;
-use regatta_core::suite::workers::Callable;
+use regatta_core::suite::workers::OwnWorker;
 use regatta_core::text::one_line;
 use regatta_worker::protocol::Hello;
 
@@ -63,8 +63,7 @@ pub fn introductions(
     let names = OWN.into_iter().chain(LIBRARIES.iter().copied());
     let names = names
         .map(str::to_owned)
-        .chain(config.workers.keys().cloned())
-        .chain(config.callables.keys().cloned());
+        .chain(config.workers.keys().cloned());
     let names: VecDeque<(usize, String)> = names.enumerate().collect();
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let at_once = cores.min(names.len());
@@ -130,19 +129,14 @@ impl Absence {
 
 /// What would help a worker that does not come up.
 fn remedy(worker: &str, config: &Suite) -> String {
-    match config.callables.get(worker) {
-        Some(Callable::Python(_)) => {
-            return format!("see `{worker}` in [workers] of regatta.toml; or {ANOTHER_PYTHON}");
-        }
-        Some(Callable::Cuda(_)) => {
-            return format!("see `{worker}` in [workers] of regatta.toml; it takes {A_GPU}");
-        }
+    let declared = format!("see `{worker}` in [workers] of regatta.toml");
+    match config.workers.get(worker) {
+        Some(OwnWorker::Command(_)) => return declared,
+        Some(OwnWorker::Python { .. }) => return format!("{declared}; or {ANOTHER_PYTHON}"),
+        Some(OwnWorker::Cuda(_)) => return format!("{declared}; it takes {A_GPU}"),
         None => {}
     }
     match worker {
-        _ if config.workers.contains_key(worker) => {
-            format!("see `{worker}` in [workers] of regatta.toml")
-        }
         "cpu" => "it is part of regatta: please report this".to_owned(),
         regatta_cuda::NAME => {
             format!("it takes {A_GPU}; suites without cuda/ variants need none of them")

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::arm::reports;
 use super::stored::{StoredBase, find};
 use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, RunFiles, Setup};
-use crate::loaded::Roots;
+use crate::code::Roots;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::header::{Turn, TurnSide};

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::{ExperimentError, Listener};
 use regatta_core::suite::document::{name_hint, nearest};
+use regatta_core::suite::rules::Origin;
 use regatta_core::suite::{self, Override, Suite};
 use regatta_worker::attention::{ParamValue, parameter_name};
 
@@ -67,16 +68,9 @@ impl MeasureOptions {
             if set_switch(&mut suite, text)? {
                 continue;
             }
-            let change = parse_override(text, &suite)?;
-            suite.push_override(change, format!("--set {text}"));
+            suite.overrides.push(parse_override(text, &suite)?);
         }
-        if let Some(idle) = suite.idle_override() {
-            return Err(ExperimentError::Usage(format!(
-                "--set replaces nothing: no case of {} leaves {} at auto (values that a suite \
-             gives explicitly stay as they are)",
-                idle.variant, idle.parameter
-            )));
-        }
+        check_overrides(&suite)?;
         if let Some(invocations) = self.invocations {
             suite.settings.invocations = invocations;
         }
@@ -95,6 +89,18 @@ impl MeasureOptions {
             )));
         }
         Ok(suite)
+    }
+}
+
+/// Refuses an override that replaces nothing in any case.
+pub(super) fn check_overrides(suite: &Suite) -> Result<(), ExperimentError> {
+    match suite.idle_override() {
+        None => Ok(()),
+        Some(idle) => Err(ExperimentError::Usage(format!(
+            "{} replaces nothing: no case of {} leaves {} at auto (values that a suite gives \
+             explicitly stay as they are)",
+            idle.origin.0, idle.variant, idle.parameter
+        ))),
     }
 }
 
@@ -174,5 +180,6 @@ pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, Expe
         // that a caller's bug replaces.
         from: Some(ParamValue::auto()),
         to,
+        origin: Origin(about),
     })
 }

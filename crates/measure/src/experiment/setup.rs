@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
-use super::request::{MeasureOptions, parse_override};
+use super::request::{MeasureOptions, check_overrides, parse_override};
 use crate::building;
 use crate::environments::{PythonEnvironment, locked, released};
 use crate::git::Revision;
@@ -12,11 +12,12 @@ use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, find_environment};
 use regatta_core::record::header::Built;
 use regatta_core::secrets;
-use regatta_core::suite::Suite;
 use regatta_core::suite::document::nearest;
 use regatta_core::suite::environment::pinned_file;
+use regatta_core::suite::rules::Origin;
 use regatta_core::suite::workers::Build;
-use regatta_core::suite::workers::WorkerCommand;
+use regatta_core::suite::workers::OwnWorker;
+use regatta_core::suite::{Override, Suite};
 use regatta_core::text::plain_name;
 use regatta_worker::attention::VariantId;
 
@@ -108,13 +109,9 @@ impl Setup {
             Spec::Worker { name, command } => self.replace(name, command)?,
             Spec::Parameter(text) => {
                 let change = parse_override(text, &self.suite)?;
-                self.suite.push_override(change, text.clone());
-                if let Some(idle) = self.suite.idle_override() {
-                    return Err(ExperimentError::Usage(format!(
-                        "{text} replaces nothing: no case of {} leaves {} at auto",
-                        idle.variant, idle.parameter
-                    )));
-                }
+                let origin = Origin(text.clone());
+                self.suite.overrides.push(Override { origin, ..change });
+                check_overrides(&self.suite)?;
             }
             Spec::Variant(variant) => {
                 if let Some(other) = self.variant.replace(variant.clone()) {
@@ -175,7 +172,7 @@ impl Setup {
                 hint.unwrap_or_default()
             )));
         }
-        let command = WorkerCommand(command.to_vec());
+        let command = OwnWorker::Command(command.to_vec());
         self.suite.workers.insert(name.to_owned(), command);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
-use crate::machine::checksum;
+use crate::code::checksum;
 use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::entries::Entries;
 use regatta_core::record::run_file::RUN_FILE;
@@ -216,25 +216,20 @@ pub fn whole_baseline(path: &Path) -> Result<Side, ExperimentError> {
 /// When it is absent, or its first line cannot be read: exit code 2.
 pub fn read(path: &Path, label: &str) -> Result<StoredRun, ExperimentError> {
     check_kind(path, &["run", "baseline"]).map_err(ExperimentError::usage)?;
+    let stored = |run, side, is_baseline| StoredRun {
+        side,
+        run,
+        is_baseline,
+        path: path.to_owned(),
+        files: vec![path.to_owned()],
+    };
     match Side::read(path, label) {
-        Ok((run, side)) => Ok(StoredRun {
-            side,
-            run,
-            is_baseline: false,
-            path: path.to_owned(),
-            files: vec![path.to_owned()],
-        }),
+        Ok((run, side)) => Ok(stored(run, side, false)),
         Err(error @ (RecordError::Io { .. } | RecordError::Schema { .. })) => {
             Err(ExperimentError::usage(error))
         }
         Err(not_a_run) => match baseline::read(path) {
-            Ok(side) => Ok(StoredRun {
-                run: Run::begun(side.header.clone()),
-                side,
-                is_baseline: true,
-                path: path.to_owned(),
-                files: vec![path.to_owned()],
-            }),
+            Ok(side) => Ok(stored(Run::begun(side.header.clone()), side, true)),
             Err(_) => Err(ExperimentError::usage(not_a_run)),
         },
     }

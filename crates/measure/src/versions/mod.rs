@@ -200,7 +200,7 @@ impl fmt::Display for Spec {
 }
 
 /// One of a row of versions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// As `regatta compare` takes it: `pypi:jax==0.5.1`, `git:` and a commit in full.
     pub spec: String,
@@ -296,10 +296,7 @@ fn release(package: &str, version: &str, beside: &[(String, Option<String>)]) ->
     Version {
         spec: Spec::Release(pins.collect()).to_string(),
         name: format!("{package} {version}"),
-        subject: None,
-        author: None,
-        date: None,
-        parents: Vec::new(),
+        ..Version::default()
     }
 }
 

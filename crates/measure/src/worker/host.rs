@@ -15,7 +15,7 @@ use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
 use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec};
-use crate::loaded;
+use crate::code;
 use regatta_core::record::types::{How, Start};
 
 /// A worker process.
@@ -245,7 +245,7 @@ impl Conversation for WorkerProcess {
     }
 
     fn loaded(&self) -> BTreeSet<PathBuf> {
-        let mut files = loaded::by_processes(self.program.pid());
+        let mut files = code::by_processes(self.program.pid());
         files.extend(self.hello.files.iter().cloned());
         files
     }
