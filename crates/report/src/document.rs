@@ -10,6 +10,9 @@ use regatta_judge::judgement::Word;
 /// Longest text of a document in columns; `run.jsonl` and the JSON have all of it.
 pub(crate) const LONGEST: usize = 4000;
 
+/// Longest line of a log in columns.
+const LOG_LINE: usize = 240;
+
 /// An answer.
 #[derive(Default, Serialize)]
 pub struct Document {
@@ -191,7 +194,11 @@ impl Block {
                 }
                 table.drop_empty_columns();
             }
-            Block::Log(text) => *text = crate::text::clean(text),
+            Block::Log(text) => {
+                let cleaned = crate::text::clean(text);
+                let lines = cleaned.lines().map(|line| shorten(line, LOG_LINE));
+                *text = lines.collect::<Vec<_>>().join("\n");
+            }
             Block::Command(words) => words.iter_mut().for_each(clean),
             Block::Details(_, blocks) | Block::Page(blocks) => {
                 blocks.iter_mut().for_each(Block::clean);
