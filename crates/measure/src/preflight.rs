@@ -14,7 +14,7 @@ use regatta_worker::attention::{Case, Dtype, NAME_RULE, ParamValue, is_name, wor
 use regatta_worker::protocol::{
     DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,
 };
-use regatta_worker::units::Bytes;
+use regatta_worker::units::{Bytes, Digits};
 
 /// What workers said before anything is measured.
 pub struct Introduced {
@@ -252,4 +252,38 @@ fn memory_fits(case: &Case, hello: &Hello, variant: &VariantInfo) -> Result<(), 
         device.name,
         device.memory_bytes.gib()
     )))
+}
+
+/// A line of 80 columns; how it was measured is on the page.
+pub(crate) fn peak_line(worker: &str, peak: &Peak) -> String {
+    let products = peak.tflops.iter();
+    let products: Vec<String> = products
+        .map(|(dtype, rate)| format!("{dtype} {rate}"))
+        .collect();
+    let products =
+        (!products.is_empty()).then(|| format!("products {}FLOP/s", products.join(", ")));
+    let copies = peak
+        .gbps
+        .map(|rate| format!("copies {} GB/s", Digits(rate)));
+    let figures: Vec<String> = products.into_iter().chain(copies).collect();
+    format!("{worker}: {}", figures.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_worker::units::Rate;
+
+    #[test]
+    fn figures_are_told_with_their_units() {
+        let peak = Peak {
+            tflops: BTreeMap::from([(Dtype::F32, Rate(0.1466)), (Dtype::Bf16, Rate(792.3))]),
+            gbps: Some(4250.7),
+            how: "a product".to_owned(),
+        };
+        assert_eq!(
+            peak_line("torch", &peak),
+            "torch: products f32 146.6 G, bf16 792.3 TFLOP/s; copies 4251 GB/s"
+        );
+    }
 }

@@ -35,8 +35,7 @@ use regatta_core::suite::Suite;
 use regatta_core::suite::shard::{Place, deal};
 use regatta_core::text::{clean, one_line, shell_command};
 use regatta_worker::attention::Case;
-use regatta_worker::protocol::Peak;
-use regatta_worker::units::{Digits, counted};
+use regatta_worker::units::counted;
 
 /// One side of an experiment, whose workers have introduced themselves.
 pub struct Arm {
@@ -188,7 +187,7 @@ impl Arm {
             request.listener.note(&line);
         }
         for (worker, peak) in &peaks {
-            request.listener.note(&peak_line(worker, peak));
+            request.listener.note(&preflight::peak_line(worker, peak));
         }
         let mut spent = TimeSpent {
             workers: since.now() - setting_up,
@@ -450,40 +449,5 @@ pub fn with_log(error: impl Error, log: &str) -> String {
             let lines: Vec<String> = log.lines().map(|line| format!("  | {line}")).collect();
             format!("{text}\nIts last words:\n{}", lines.join("\n"))
         }
-    }
-}
-
-/// A line of 80 columns; how it was measured is on the page.
-fn peak_line(worker: &str, peak: &Peak) -> String {
-    let products = peak.tflops.iter();
-    let products: Vec<String> = products
-        .map(|(dtype, rate)| format!("{dtype} {rate}"))
-        .collect();
-    let products =
-        (!products.is_empty()).then(|| format!("products {}FLOP/s", products.join(", ")));
-    let copies = peak
-        .gbps
-        .map(|rate| format!("copies {} GB/s", Digits(rate)));
-    let figures: Vec<String> = products.into_iter().chain(copies).collect();
-    format!("{worker}: {}", figures.join("; "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use regatta_worker::attention::Dtype;
-    use regatta_worker::units::Rate;
-
-    #[test]
-    fn figures_are_told_with_their_units() {
-        let peak = Peak {
-            tflops: BTreeMap::from([(Dtype::F32, Rate(0.1466)), (Dtype::Bf16, Rate(792.3))]),
-            gbps: Some(4250.7),
-            how: "a product".to_owned(),
-        };
-        assert_eq!(
-            peak_line("torch", &peak),
-            "torch: products f32 146.6 G, bf16 792.3 TFLOP/s; copies 4251 GB/s"
-        );
     }
 }
