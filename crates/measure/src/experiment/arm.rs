@@ -54,7 +54,7 @@ pub struct Arm {
     pub(super) listener: Rc<dyn Listener>,
     pub(super) fresh: bool,
     processes: Processes,
-    session: SessionState,
+    pub(super) session: SessionState,
     /// Where it is measured beside another checkout.
     roots: Option<Roots>,
     /// True for a side that is a revision.

@@ -42,9 +42,6 @@ pub use request::MeasureOptions;
 pub(crate) use setup::Setup;
 use stored::StoredBase;
 
-/// A case that is open may take so many times what a case of the suite does.
-const LONGEST: f64 = 1.5;
-
 /// A head and what it is compared with.
 pub struct Experiment {
     head: Arm,
@@ -190,9 +187,8 @@ impl Experiment {
             let each = last.unwrap_or_else(|| match measured {
                 0 => self.head.began.elapsed() / first.max(1),
                 _ => {
-                    let open = next.cases.len() as f64 / planned as f64;
-                    let longest = cases.seconds() * (LONGEST * open).min(1.0);
-                    Duration::from_secs_f64((starts.seconds() + longest) / measured as f64)
+                    let open = cases.seconds() * self.head.session.part_of(&next.cases);
+                    Duration::from_secs_f64((starts.seconds() + open) / measured as f64)
                 }
             });
             let ends = self.head.began.elapsed() + each * more;
