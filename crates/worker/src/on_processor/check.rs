@@ -99,7 +99,7 @@ impl References {
     /// in the place of smaller ones.
     ///
     /// # Errors
-    /// As [`check_whole`](References::check_whole).
+    /// As [`check`](References::check).
     pub fn check_call(
         problem: &Problem,
         call: &DrawnCall,
