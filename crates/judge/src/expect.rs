@@ -9,9 +9,7 @@ use std::collections::BTreeMap;
 use super::causes::{self, Pair, TimeSource};
 use super::complete::allowed;
 use super::judgement::{Cause, ExpectationResult, Word};
-use super::metrics::{
-    ComparedValues, Ruling, Value, as_parallel, interference, ruling, same_tasks, values_of,
-};
+use super::metrics::{ComparedValues, Value, interference, longer_by_tasks, ruling, values_of};
 use super::rule::{GATE_ERROR, LOOKS, RuleResult, Series, Terms, compare};
 use super::structure::multiprocessors;
 use regatta_core::record::side::{CaseRecord, Side, Status};
@@ -316,35 +314,28 @@ fn by_rule(
         all.into_iter().map(Value::undisturbed).collect()
     };
     let cpu = ComparedValues::new(cpu(best), cpu(of), true);
-    let cpu =
-        compared(&cpu.base, &cpu.head).filter(|_| as_parallel(header, best.record, of.record));
+    // Nor does it know how many cores shared the work.
+    let longer = longer_by_tasks(header, best.record, of.record);
+    let cpu = longer.and_then(|longer| {
+        let head: Vec<f64> = cpu.head.iter().map(|head| head + longer).collect();
+        compared(&cpu.base, &head)
+    });
     let cpu = cpu.map(|cpu| (ruling(&cpu, &terms, both, true), cpu));
-    let alike = same_tasks(best.record, of.record);
-    let is_met =
-        |(ruling, cpu): &(Ruling, RuleResult)| met(cpu, ruling.word, threshold) == Word::Same;
     match cpu {
-        Some(found) if alike && is_met(&found) => {
-            let ratio = Ratio((found.1.change + shift).exp()).times();
+        Some((ruling, cpu)) if met(&cpu, ruling.word, threshold) == Word::Same => {
+            let ratio = Ratio((cpu.change + shift).exp()).times();
             (result.word, result.may_be_worse, result.open) = (Word::Same, false, false);
             result.reason = Some(format!("met by CPU time, {ratio} times as much: {why}"));
         }
-        // As much work in another number of tasks may take longer on the same cores.
-        Some(found) if is_met(&found) => {
-            result.word = Word::Inconclusive;
-            (result.may_be_worse, result.open) = (true, values.quiet > 0);
-            result.reason = Some(format!(
-                "{why}, and CPU time does not compare calls of another number of tasks: {advice}"
-            ));
-        }
         _ if result.word == Word::Regressed => {}
-        Some((ruling, _)) if alike => {
+        Some((ruling, _)) => {
             result.word = Word::Inconclusive;
-            (result.may_be_worse, result.open) =
-                (ruling.may_be_worse, ruling.may_be_worse && ruling.open);
+            result.may_be_worse = ruling.may_be_worse || ruling.word == Word::Regressed;
+            result.open = ruling.may_be_worse && ruling.open;
             let cpu = ruling.reason.unwrap_or_default();
             result.reason = Some(format!("CPU time {cpu}: {why}"));
         }
-        _ => {
+        None => {
             result.word = Word::Inconclusive;
             (result.may_be_worse, result.open) = (true, values.quiet > 0);
             result.reason = Some(format!("{why}: {advice}"));

@@ -4,6 +4,8 @@
 //! counters tell, are left out where five others are there; else all count, and can show a
 //! regression alone: a disturbed invocation never shows *same*.
 
+use std::num::NonZeroU64;
+
 use super::judgement::{Change, MetricRow, Uncounted, Word};
 use super::rows::RowInputs;
 use super::rule::{FEWEST, LOOKS, RuleResult, Series, Terms, compare, fewest_to_show};
@@ -398,13 +400,17 @@ pub fn same_tasks(base: &CaseRecord, head: &CaseRecord) -> bool {
     parallelism(base).is_some() && parallelism(base) == parallelism(head)
 }
 
-/// True where the head kept no fewer threads at work than the base. More tasks than cores keep no
-/// more threads at work.
-pub fn as_parallel(header: &RunHeader, base: &CaseRecord, head: &CaseRecord) -> bool {
-    let cores = header.machine.hard.get("cpu.cores");
-    let cores = cores.and_then(|cores| cores.parse().ok());
-    let at_work =
-        |record| parallelism(record).map(|(_, count)| count.min(cores.unwrap_or(u64::MAX)));
-    let both = at_work(base).zip(at_work(head));
-    both.is_some_and(|(base, head)| head >= base)
+/// By how much a call of the head takes longer than one of the base for the same CPU time, as a
+/// logarithm: of tasks that are alike, the busiest of the machine's cores has a whole number.
+/// `None` where tasks or cores are not known and the tasks are not as many.
+pub fn longer_by_tasks(header: &RunHeader, base: &CaseRecord, head: &CaseRecord) -> Option<f64> {
+    if same_tasks(base, head) {
+        return Some(0.0);
+    }
+    let cores = header.machine.hard.get("cpu.cores")?.parse::<NonZeroU64>();
+    let cores = cores.ok()?.get();
+    let ((base_of, base), (head_of, head)) = parallelism(base).zip(parallelism(head))?;
+    let busiest = |tasks: u64| tasks.div_ceil(cores) as f64 / tasks as f64;
+    let longer = (busiest(head) / busiest(base)).ln();
+    (base_of == head_of && longer.is_finite()).then_some(longer)
 }

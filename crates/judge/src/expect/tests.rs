@@ -28,6 +28,8 @@ fn splits() -> Expectation {
 fn run(rule: Expectation, cases: Vec<(&str, CaseRecord)>) -> (Vec<ExpectationResult>, Vec<String>) {
     let mut side = side("run", cases);
     side.header.rules.expectations.push(rule);
+    let hard = &mut side.header.machine.hard;
+    hard.insert("cpu.cores".to_owned(), "2".to_owned());
     let found = expectations(&side);
     (found.results, found.notes)
 }
@@ -313,14 +315,21 @@ fn beside_other_programs_cpu_time_shows_what_is_met() {
     );
     assert_eq!(word(300.0, 300.0).0, Word::Regressed);
     assert_eq!(word(105.0, 115.0).0, Word::Inconclusive);
-    // The same work in more tasks, and fewer threads at work.
-    for wall in [570.0, 105.0] {
-        let found = result(wall, 101.0, 8);
-        assert_eq!((found.word, found.may_be_worse), (Word::Inconclusive, true));
-        let why = found.reason.unwrap();
-        assert!(why.contains("another number of tasks"), "{why}");
+    // Eight tasks share two cores as two do; of three, one core has two; one leaves a core idle.
+    for (tasks, wanted) in [(8, Word::Same), (3, Word::Regressed), (1, Word::Regressed)] {
+        assert_eq!(result(570.0, 101.0, tasks).word, wanted, "{tasks} tasks");
     }
-    assert_eq!(result(570.0, 101.0, 1).word, Word::Regressed);
+    // CPU time shows a violation that the disturbed wall time does not: that may not pass.
+    for (cpu, tasks) in [(101.0, 3), (300.0, 2)] {
+        let found = result(105.0, cpu, tasks);
+        assert_eq!((found.word, found.may_be_worse), (Word::Inconclusive, true));
+    }
+    // Of no tasks, and of a machine whose cores are not known, it says nothing.
+    assert_eq!(result(570.0, 101.0, 0).word, Word::Regressed);
+    let [two, eight] = [2, 8].map(|tasks| on_cpu(1.0, 1.0, tasks));
+    let unknown = side("run", vec![]).header;
+    assert_eq!(longer_by_tasks(&unknown, &two, &eight), None);
+    assert_eq!(longer_by_tasks(&unknown, &two, &two), Some(0.0));
 }
 
 #[test]
