@@ -18,7 +18,7 @@ from regatta_worker.callables import load as callables
 from regatta_worker.forking import fork_workers
 from regatta_worker.protocol.channel import Absent, Worker
 from regatta_worker.protocol.refusals import absence
-from regatta_worker.serving import Session, installed, loaded, open_descriptors, serve
+from regatta_worker.serving import Session, loaded, open_descriptors, serve
 
 
 def names() -> list[str]:
@@ -76,12 +76,12 @@ def main() -> None:
         opening = functools.partial(callables.open_worker, target)
     if asked.forks:
 
-        def loading_once() -> None:
+        def loading_and_looking() -> None:
             loading()
-            # What is installed and loaded is read once, for all that are forked.
-            installed(), loaded()
+            # Where each module came from is looked up once, for all that are forked.
+            loaded()
 
         # Returns in each worker, which goes on as one that was started.
-        fork_workers(loading_once, asked.forks == "always")
+        fork_workers(loading_and_looking, asked.forks == "always")
     requests, replies = open_descriptors()
     serve(Session(opening, name), requests, replies)

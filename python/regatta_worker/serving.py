@@ -190,7 +190,6 @@ def _watched(worker: Worker, request: Message) -> Message:
     return prepared
 
 
-@functools.cache
 def installed() -> dict[str, str]:
     """Everything installed beside the library, name and version: the environment's lock."""
     found: dict[str, str] = {}

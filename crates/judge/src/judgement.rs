@@ -10,6 +10,8 @@ pub use finding::{Cause, Fact, Finding};
 
 pub use regatta_core::record::types::VerdictOutcome;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -450,6 +452,15 @@ pub enum Word {
     Regressed,
     /// A wrong result, a crash, a hang.
     Error,
+}
+
+/// How often each word is there, in their order.
+pub fn tally(words: impl IntoIterator<Item = Word>) -> BTreeMap<Word, usize> {
+    let mut counts = BTreeMap::new();
+    for word in words {
+        *counts.entry(word).or_default() += 1;
+    }
+    counts
 }
 
 impl Word {

@@ -388,10 +388,8 @@ fn values(
 /// What a worker counts of the work that runs at once: tasks, or else the threads that had any.
 fn parallelism(record: &CaseRecord) -> Option<(&'static str, u64)> {
     let counts = &record.structure.as_ref()?.counts;
-    let names = ["tasks", "threads"].into_iter();
-    names
-        .filter_map(|name| Some((name, *counts.get(name)?)))
-        .next()
+    let mut names = ["tasks", "threads"].into_iter();
+    names.find_map(|name| Some((name, *counts.get(name)?)))
 }
 
 /// True where both sides ran the same number of tasks. CPU time compares the work of two calls, and

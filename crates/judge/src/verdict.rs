@@ -1,9 +1,7 @@
 //! What follows from all of it: an outcome and its reasons.
 
-use std::collections::BTreeMap;
-
 use crate::judgement::{
-    ExpectationResult, Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word,
+    ExpectationResult, Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word, tally,
 };
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
@@ -81,22 +79,17 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
 /// What was shown of how many cases, and how: `48 same, 2 inconclusive (at most +2.9 %); 40 by
 /// pairs, 10 against the stored run`.
 fn shown(judgement: &Judgement) -> String {
-    let mut words: BTreeMap<Word, usize> = BTreeMap::new();
-    for row in &judgement.rows {
-        *words.entry(row.word).or_default() += 1;
-    }
-    let told = words.into_iter().map(|(word, number)| {
-        let compared = judgement.base.is_some() && judgement.incomparable.is_empty();
+    let compared = judgement.base.is_some() && judgement.incomparable.is_empty();
+    let rows = judgement.rows.iter();
+    let open = rows.clone().filter(|row| row.word == Word::Inconclusive);
+    let most = open.filter_map(|row| Some(row.first_metric()?.change.high?.growth()));
+    let most = most.fold(Share(0.0), Share::max);
+    let words = tally(rows.map(|row| row.word)).into_iter();
+    let told = words.map(|(word, number)| {
         let name = match (word, compared) {
             (Word::New, false) => "measured",
             (word, _) => word.text(),
         };
-        let open = judgement
-            .rows
-            .iter()
-            .filter(|row| row.word == Word::Inconclusive);
-        let most = open.filter_map(|row| Some(row.first_metric()?.change.high?.growth()));
-        let most = most.fold(Share(0.0), Share::max);
         match word == Word::Inconclusive && most > Share(0.0) {
             true => format!("{number} {name} (at most +{most})"),
             false => format!("{number} {name}"),
@@ -122,10 +115,7 @@ fn shown(judgement: &Judgement) -> String {
         0 => {}
         by_cpu => told += &format!(", {by_cpu} by CPU time"),
     }
-    let mut demands: BTreeMap<Word, usize> = BTreeMap::new();
-    for of in &judgement.expectations {
-        *demands.entry(of.word).or_default() += 1;
-    }
+    let demands = tally(judgement.expectations.iter().map(|of| of.word));
     if !demands.is_empty() {
         let each = demands.into_iter();
         let each = each.map(|(word, number)| format!("{number} {}", word.of_demand()));

@@ -136,26 +136,21 @@ impl Processes {
             .collect()
     }
 
+    /// A worker's log, whatever it is called.
     fn log(&self, worker: &str) -> PathBuf {
-        log_in(&self.logs, worker)
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+        let name = worker.replace(|c| !plain(c), "_");
+        self.logs.join(format!("{name}.log"))
     }
-}
 
-/// A worker's log in the folder of logs, whatever it is called.
-fn log_in(logs: &Path, worker: &str) -> PathBuf {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-    let name = worker.replace(|c| !plain(c), "_");
-    logs.join(format!("{name}.log"))
-}
-
-impl Processes {
     /// Has each process that forks workers begin to import: they do it at once, beside those of
     /// another side. What goes wrong is said by the start that wants it.
     pub(super) fn begin(&mut self) {
         if fs::create_dir_all(&self.logs).is_ok() {
             for (name, spec) in &self.specs {
+                let log = self.log(name);
                 let mode = self.modes.entry(name.clone()).or_default();
-                mode.begin(spec, &log_in(&self.logs, name));
+                mode.begin(spec, &log);
             }
         }
     }

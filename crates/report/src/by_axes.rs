@@ -14,11 +14,9 @@ pub(crate) use described::AxisTable;
 use described::{Described, described};
 
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{Judgement, Row, Word};
+use regatta_judge::judgement::{Judgement, Row, Word, tally};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Ratio, counted};
-
-use super::summary::tally;
 
 /// Descriptions of one kind of change; what is left is counted.
 const MOST_TOLD: usize = 3;

@@ -109,15 +109,6 @@ impl<'a> SortedRows<'a> {
     }
 }
 
-/// How often each word is there, in their order.
-pub(crate) fn tally(words: impl IntoIterator<Item = Word>) -> BTreeMap<Word, usize> {
-    let mut counts = BTreeMap::new();
-    for word in words {
-        *counts.entry(word).or_default() += 1;
-    }
-    counts
-}
-
 /// Head over base of the metric that a reader is to see first; 1 where there is no comparison.
 fn ratio(row: &Row) -> Ratio {
     let first = row.first_metric();

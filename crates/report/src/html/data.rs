@@ -16,11 +16,11 @@ use crate::account::AccountView;
 use crate::by_axes::AxisTable;
 use crate::device::{self, Reached, reached};
 use crate::document::Tone;
-use crate::summary::{interval, reproduce, tally};
+use crate::summary::{interval, reproduce};
 use crate::text::{clean, one_line, shorten};
 use regatta_core::machine::{Counters, METRICS, Structure, short};
 use regatta_core::suite::rules::Metric;
-use regatta_judge::judgement::{Change, Row, Timing, Word};
+use regatta_judge::judgement::{Change, Row, Timing, Word, tally};
 use regatta_worker::attention::work;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 

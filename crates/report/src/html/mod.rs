@@ -22,11 +22,11 @@ use self::figures::Plots;
 use super::by_axes::AxisTable;
 use super::document::{Block, Document, Tone, cleaned};
 use super::judgement::{Lists, list, verdict};
-use super::summary::{reproduce, tally};
+use super::summary::reproduce;
 use super::text::one_line;
 use super::{RenderError, Report};
 use regatta_core::record::types::RunHeader;
-use regatta_judge::judgement::Row;
+use regatta_judge::judgement::{Row, tally};
 use regatta_worker::units::counted;
 
 /// Writes `index.html`.
