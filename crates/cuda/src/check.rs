@@ -10,19 +10,21 @@ use cudarc::driver::result;
 
 use super::argument::DeviceTensor;
 use super::case::{CudaCase, TensorSizes};
-use super::driver::{CudaDevice, Memory, NAN_IN_EVERY_TYPE, launch};
+use super::driver::{CudaDevice, Memory, NAN_IN_EVERY_TYPE, copy_runs, launch};
 use super::error::{CudaError, checked};
 use super::reference::{Extent, Reference, View};
 use crate::kernels::contract::contracts;
-use regatta_worker::attention::inputs::{Tensor, probe_indices};
+use regatta_worker::attention::inputs::{Tensor, drawn, probe_indices};
 use regatta_worker::attention::reference::Heads;
 use regatta_worker::attention::tolerance::ErrorSums;
-use regatta_worker::attention::{Dtype, Problem};
-
-use regatta_worker::protocol::{PROBES, TensorError};
+use regatta_worker::attention::{Dtype, Layout, Problem};
+use regatta_worker::protocol::{Checked, PROBES, TensorError};
 
 /// Blocks of the kernels that share a tensor's elements whatever their number.
 const BLOCKS: u32 = 1024;
+
+/// What `difference` of `reference.cu` writes: four doubles a block.
+const PARTIALS_BYTES: u64 = BLOCKS as u64 * 4 * 8;
 
 /// A tensor, logically `[batch, seq, heads, dim]`.
 #[derive(Clone, Copy)]
@@ -142,7 +144,7 @@ pub fn compare(
     draw: Option<u64>,
 ) -> Result<ComparedResults, CudaError> {
     let p = &case.problem;
-    let mut partials = device.allocate(u64::from(BLOCKS) * 4 * 8)?;
+    let mut partials = device.allocate(PARTIALS_BYTES)?;
     let (mut errors, mut probes) = ComparedResults::default();
     for result in results(case) {
         let mut sums = ErrorSums::new();
@@ -159,6 +161,89 @@ pub fn compare(
         probes.insert(result.name.to_owned(), probed);
     }
     Ok((errors, probes))
+}
+
+/// A timed call that is checked beside the last one: a plane of its results, copied once the call
+/// had ended.
+pub struct DrawnCall {
+    /// Counted from 1.
+    number: u32,
+    /// Of its inputs.
+    pub seed: u64,
+    /// Its plane.
+    pub extent: Extent,
+    copies: Vec<(ShapedTensor, Memory)>,
+}
+
+impl DrawnCall {
+    /// Copies the plane that `draw` chooses for the call of this number, which was the last one.
+    ///
+    /// # Errors
+    /// Short memory, the driver's.
+    pub fn copy(
+        device: &CudaDevice,
+        case: &CudaCase,
+        (number, seed, draw): (u32, u64, u64),
+    ) -> Result<DrawnCall, CudaError> {
+        let p = &case.problem;
+        let planes = u64::from(p.batch) * u64::from(p.kv_heads);
+        let extent = Extent::Plane(drawn(draw, number.into(), planes) as usize);
+        let mut copies = Vec::new();
+        for view in extent.views(p) {
+            for result in results(case) {
+                let part = result.part(p, view);
+                let memory = device.allocate(elements(&part) * p.dtype.bytes())?;
+                let [_, seq, heads, dim] = part.shape;
+                let dense = DeviceTensor::new(memory.pointer, seq, heads, dim, p.layout);
+                let runs = runs(&part, p.layout).map(|n| n * p.dtype.bytes());
+                copy_runs(device.stream, (part.tensor.data, dense.data), runs)?;
+                let copy = ShapedTensor {
+                    tensor: dense,
+                    ..part
+                };
+                copies.push((copy, memory));
+            }
+        }
+        device.synchronise()?;
+        Ok(DrawnCall {
+            number,
+            seed,
+            extent,
+            copies,
+        })
+    }
+
+    /// Compares the plane with a reference of it, and puts its errors in the place of smaller ones.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn check(
+        &self,
+        device: &mut CudaDevice,
+        dtype: Dtype,
+        reference: &Reference,
+        checked: &mut Checked,
+    ) -> Result<(), CudaError> {
+        let mut partials = device.allocate(PARTIALS_BYTES)?;
+        for (_, right) in &reference.views {
+            for (copy, _) in &self.copies {
+                let right = right.address(copy.name);
+                let sums = difference(device, dtype, copy, right, &mut partials)?;
+                checked.add_call(copy.name, sums.error(), self.number);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Parts of a plane without a gap: elements of each, how many there are, and elements from one
+/// start to the next.
+fn runs(plane: &ShapedTensor, layout: Layout) -> [u64; 3] {
+    let [_, seq, heads, dim] = plane.shape.map(u64::from);
+    match layout {
+        Layout::Bshd => [heads * dim, seq, plane.tensor.seq.unsigned_abs()],
+        Layout::Bhsd => [seq * dim, heads, plane.tensor.head.unsigned_abs()],
+    }
 }
 
 /// The sums over one part of a result.
@@ -288,6 +373,56 @@ mod tests {
     fn structs_are_as_large_as_in_c() {
         assert_eq!(size_of::<Fill>(), 64);
         assert_eq!(size_of::<DifferenceArgument>(), 64);
+    }
+
+    /// Elements of a result by its strides, in the order of the runs that are copied.
+    #[test]
+    fn a_copied_plane_has_the_elements_of_its_heads_in_its_own_strides() {
+        for id in [
+            "b2,h6,kv3,s5,d4",
+            "b2,h6,kv3,s5,d4,bhsd",
+            "s3,d4",
+            "s3,d4,bhsd",
+        ] {
+            let p: Problem = id.parse().unwrap();
+            for plane in 0..(p.batch * p.kv_heads) as usize {
+                for name in ["out", "dk"] {
+                    let (heads, count, seq) = match name {
+                        "out" => (Heads::Query, p.heads, p.seq_q),
+                        _ => (Heads::Key, p.kv_heads, p.seq_k),
+                    };
+                    let tensor = DeviceTensor::new(0, seq, count, 4, p.layout);
+                    let shape = [p.batch, seq, count, 4];
+                    let whole = ShapedTensor {
+                        name,
+                        heads,
+                        tensor,
+                        shape,
+                    };
+                    let [view] = Extent::Plane(plane).views(&p)[..] else {
+                        panic!("one view");
+                    };
+                    let part = whole.part(&p, view);
+                    let [length, count, step] = runs(&part, p.layout);
+                    let begin = part.tensor.data / p.dtype.bytes();
+                    let copied = (0..count).flat_map(|run| {
+                        let start = begin + run * step;
+                        start..start + length
+                    });
+                    let copied: Vec<u64> = copied.collect();
+                    let [_, seq, heads, dim] = part.shape;
+                    let dense = DeviceTensor::new(0, seq, heads, dim, p.layout);
+                    let offset = |of: &DeviceTensor, s: u32, h: u32| {
+                        (i64::from(s) * of.seq + i64::from(h) * of.head) as u64
+                    };
+                    assert_eq!(copied.len() as u32, seq * heads * dim, "{id}");
+                    for (s, h) in (0..seq).flat_map(|s| (0..heads).map(move |h| (s, h))) {
+                        let at = copied[offset(&dense, s, h) as usize];
+                        assert_eq!(at, begin + offset(&part.tensor, s, h), "{id} {name}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -370,6 +370,41 @@ impl Memory {
     }
 }
 
+/// Queues a copy of `count` runs of `bytes` bytes, which start `pitch` bytes apart, to lie one
+/// behind the other.
+///
+/// # Errors
+/// The driver's.
+pub fn copy_runs(
+    stream: sys::CUstream,
+    (from, to): (sys::CUdeviceptr, sys::CUdeviceptr),
+    [bytes, count, pitch]: [u64; 3],
+) -> Result<(), CudaError> {
+    use std::ptr::{null, null_mut};
+    let on_device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+    let copy = sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: on_device,
+        srcHost: null(),
+        srcDevice: from,
+        srcArray: null_mut(),
+        srcPitch: pitch as usize,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: on_device,
+        dstHost: null_mut(),
+        dstDevice: to,
+        dstArray: null_mut(),
+        dstPitch: bytes as usize,
+        WidthInBytes: bytes as usize,
+        Height: count as usize,
+    };
+    // SAFETY: both places are live memory of the device and have as many bytes.
+    let queued = unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream) };
+    checked("cuMemcpy2DAsync", queued.result())
+}
+
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: ours, freed once. After a fault this fails and nobody can help it.

@@ -19,13 +19,16 @@ pub enum Extent {
     Whole,
     /// The planes that are compared after timing, by the draw that moves them.
     Part(u64),
+    /// One plane, for the check of a drawn call.
+    Plane(usize),
 }
 
 impl Extent {
-    fn views(self, problem: &Problem) -> Vec<View> {
+    pub fn views(self, problem: &Problem) -> Vec<View> {
         match self {
             Extent::Whole => vec![View::whole(problem)],
             Extent::Part(draw) => View::checked(problem, draw),
+            Extent::Plane(plane) => View::of_run(problem, plane..plane + 1),
         }
     }
 }

@@ -5,12 +5,12 @@ use std::time::Instant;
 use regatta_probe::{CacheState, Cuda, Sample, StreamClock, TimedDevice as _};
 
 use super::case::CudaCase;
-use super::check;
+use super::check::{self, DrawnCall};
 use super::driver::CudaDevice;
 use super::error::CudaError;
 use regatta_worker::attention::Direction;
-use regatta_worker::protocol::{Cache, Measure};
-use regatta_worker::sets::{self, Rotation};
+use regatta_worker::protocol::{Cache, Measure, Prepare};
+use regatta_worker::sets::{self, Rotation, drawn_calls};
 
 /// Makes a set of inputs at the addresses that they have, and the forward before a gradient that
 /// is timed alone; the device is idle after.
@@ -39,6 +39,10 @@ pub struct TakenSamples {
     pub samples: Vec<Sample>,
     /// An entry a sample, or none.
     pub host_reference_ns: Vec<f64>,
+    /// Sets of inputs that there were; `None`: the inputs stayed, and no call is checked.
+    pub input_sets: Option<u32>,
+    /// Calls that are checked beside the last.
+    pub calls: Vec<DrawnCall>,
 }
 
 /// Times launches of the clock's kernel that does nothing, in nanoseconds; `None` where the
@@ -65,11 +69,12 @@ fn host_reference(
     Ok(Some(taken.as_nanos() as f64))
 }
 
-/// Takes the samples that `request` asks for, after its warm-up, each on the inputs that `rotation`
-/// says, from a seed on; without one they stay.
+/// Takes the samples that `request` asks for, after its warm-up, each on a set of inputs where
+/// `prepared` asks for several.
 ///
 /// The warm-up is ungated: loading kernels and compiling synchronise (nvbench#240), and the
-/// gate would only wait for the watchdog. Changing inputs is outside of samples and budget.
+/// gate would only wait for the watchdog. Changing inputs, and copying from the results of drawn
+/// calls, is outside of samples and budget.
 ///
 /// # Errors
 /// The clock's, the call's, the driver's.
@@ -78,8 +83,7 @@ pub fn take(
     device: &mut CudaDevice,
     case: &mut CudaCase,
     request: &Measure,
-    rotation: &mut Option<Rotation>,
-    seed: u64,
+    prepared: &Prepare,
 ) -> Result<TakenSamples, CudaError> {
     let cache = cache(request.cache);
     // One more: the first after a check finds the device as that left it.
@@ -99,9 +103,13 @@ pub fn take(
     // Once untimed, before the first sample.
     host_reference(clock, device)?;
     let mut taken = TakenSamples::default();
-    sets::each(request, rotation, |set, _| {
-        if let Some(set) = set {
-            change(device, case, seed.wrapping_add(set.into()))?;
+    let draw = prepared.draw.unwrap_or(prepared.seed);
+    let drawn = drawn_calls(request, draw);
+    let mut rotation = Rotation::new(prepared.input_sets);
+    sets::each(request, &mut rotation, |set, last| {
+        let seed = set.map(|set| prepared.seed.wrapping_add(set.into()));
+        if let Some(seed) = seed {
+            change(device, case, seed)?;
         }
         let begin = Instant::now();
         let sample = clock.sample(cache, |timed| match &graph {
@@ -113,7 +121,16 @@ pub fn take(
         taken
             .host_reference_ns
             .extend(host_reference(clock, device)?);
+        let number = taken.samples.len() as u32;
+        if let Some(seed) = seed
+            && !last
+            && drawn.contains(&number)
+        {
+            let call = DrawnCall::copy(device, case, (number, seed, draw))?;
+            taken.calls.push(call);
+        }
         Ok::<_, CudaError>(spent)
     })?;
+    taken.input_sets = rotation.map(|rotation| rotation.sets());
     Ok(taken)
 }

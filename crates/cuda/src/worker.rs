@@ -9,12 +9,12 @@ use regatta_worker::protocol::{
     Prepared,
 };
 use regatta_worker::serve::{Refusal, Worker};
-use regatta_worker::sets::{self, Rotation};
+use regatta_worker::sets;
 use regatta_worker::units::{Bytes, quantities};
 
 use super::activity;
 use super::case::{self, CudaCase};
-use super::check;
+use super::check::{self, DrawnCall};
 use super::driver::CudaDevice;
 use super::error::CudaError;
 use super::plan::{Offer, Ours, PlanRequest};
@@ -37,12 +37,7 @@ pub struct CudaWorker {
 /// The device, and what is on it.
 struct OpenDevice {
     // Dropped in this order: what lies in memory, the clock, the device.
-    case: Option<CudaCase>,
-    /// Of the case: the seed of its first inputs, and the sets asked for.
-    seed: u64,
-    input_sets: u32,
-    /// From which its probes and planes are drawn.
-    draw: Option<u64>,
+    case: Option<(Prepare, CudaCase)>,
     /// How its last samples were taken, where single calls of it can be recorded so.
     timed: Option<CacheState>,
     references: Vec<Reference>,
@@ -88,9 +83,6 @@ impl OpenDevice {
         let clock = clock.map_err(CudaError::from)?;
         Ok(OpenDevice {
             case: None,
-            seed: 0,
-            input_sets: 1,
-            draw: None,
             timed: None,
             references: Vec::new(),
             clock,
@@ -128,10 +120,7 @@ impl OpenDevice {
             first_call_ns,
             problems: 1,
         };
-        self.case = Some(case);
-        self.seed = request.seed;
-        self.input_sets = request.input_sets;
-        self.draw = request.draw;
+        self.case = Some((request.clone(), case));
         Ok(prepared)
     }
 
@@ -149,33 +138,47 @@ impl OpenDevice {
         }
     }
 
-    /// The results of the last timed call, compared in part.
-    fn check_after(&mut self) -> Result<Checked, Refusal> {
-        let case = self.case.take().ok_or(NO_CASE)?;
-        let checked = self.checked(&case);
-        self.case = Some(case);
-        checked
-    }
-
-    fn checked(&mut self, case: &CudaCase) -> Result<Checked, Refusal> {
-        let seed = self.seed.wrapping_add(sets::LAST.into());
-        let problem = &case.problem;
-        let part = Extent::Part(self.draw.unwrap_or(0));
-        let needed = reference_bytes(problem, part) + check::finite_bytes(problem);
-        self.make_room(needed)?;
-        // The reference is of what the inputs were to be, whatever kernels did to them.
-        check::write_inputs(&mut self.device, case, seed)?;
-        let reference = self.reference(case, seed, part)?;
-        let compared = check::compare(&mut self.device, case, &reference, self.draw);
+    /// The results of the last timed call and of those that were drawn, compared in part.
+    fn checked(
+        &mut self,
+        (prepared, case): &(Prepare, CudaCase),
+        calls: &[DrawnCall],
+    ) -> Result<Checked, Refusal> {
+        let seed = prepared.seed.wrapping_add(sets::LAST.into());
+        let (problem, draw) = (&case.problem, prepared.draw);
+        let part = Extent::Part(draw.unwrap_or(0));
+        let reference = self.reference_after(case, seed, part, check::finite_bytes(problem))?;
+        let compared = check::compare(&mut self.device, case, &reference, draw);
         self.references.push(reference);
         let (errors, probes) = compared?;
-        Ok(Checked {
+        let mut checked = Checked {
             seed,
             errors,
             probes,
-            draw: self.draw,
+            draw,
             call: None,
-        })
+        };
+        for call in calls {
+            let reference = self.reference_after(case, call.seed, call.extent, 0)?;
+            let compared = call.check(&mut self.device, problem.dtype, &reference, &mut checked);
+            self.references.push(reference);
+            compared?;
+        }
+        Ok(checked)
+    }
+
+    /// The reference of a timed call, with room for it and as many bytes more. It is of what the
+    /// inputs were to be, whatever kernels did to them.
+    fn reference_after(
+        &mut self,
+        case: &CudaCase,
+        seed: u64,
+        extent: Extent,
+        more: u64,
+    ) -> Result<Reference, Refusal> {
+        self.make_room(reference_bytes(&case.problem, extent) + more)?;
+        check::write_inputs(&mut self.device, case, seed)?;
+        self.reference(case, seed, extent)
     }
 
     /// Drops references, oldest first, until they take an eighth of the memory at most
@@ -203,7 +206,7 @@ impl OpenDevice {
     }
 
     fn recorded(&mut self) -> Option<Vec<RecordedCall>> {
-        let (case, cache) = (self.case.as_mut()?, self.timed?);
+        let ((_, case), cache) = (self.case.as_mut()?, self.timed?);
         let found = activity::record_samples(&mut self.clock, case, cache);
         // Into the worker's log: what is launched is known without.
         found
@@ -212,27 +215,32 @@ impl OpenDevice {
     }
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
-        let case = self.case.as_mut().ok_or(NO_CASE)?;
-        let device = &mut self.device;
-        let mut rotation = Rotation::new(self.input_sets);
+        let mut of = self.case.take().ok_or(NO_CASE)?;
+        let measured = self.measured(request, &mut of);
+        self.case = Some(of);
+        measured
+    }
+
+    fn measured(
+        &mut self,
+        request: &Measure,
+        of: &mut (Prepare, CudaCase),
+    ) -> Result<Measured, Refusal> {
+        let (prepared, case) = of;
+        // For three copies of a plane, of four bytes an element at the most.
+        self.make_room(2 * reference_bytes(&case.problem, Extent::Plane(0)))?;
         let TakenSamples {
             samples,
             host_reference_ns,
-        } = samples::take(
-            &mut self.clock,
-            device,
-            case,
-            request,
-            &mut rotation,
-            self.seed,
-        )?;
+            input_sets,
+            calls,
+        } = samples::take(&mut self.clock, &mut self.device, case, request, prepared)?;
         let synchronised = samples.iter().any(|sample| sample.synchronised);
         // The replays of a graph are timed, which is gone by now.
         self.timed = (!synchronised && !request.graph).then(|| samples::cache(request.cache));
         let state = self.clock.device().state().map(state_of);
         let peak_bytes = Some(Bytes(case.held_bytes()));
-        let input_sets = rotation.as_ref().map_or(1, Rotation::sets);
-        let checked = rotation.map(|_| self.check_after()).transpose()?;
+        let checked = input_sets.map(|_| self.checked(of, &calls)).transpose()?;
         let clocks: Option<Vec<f64>> = samples.iter().map(|sample| sample.clock_mhz).collect();
         Ok(Measured {
             device_ns: quantities(samples.iter().map(|sample| sample.device_ns)),
@@ -243,7 +251,7 @@ impl OpenDevice {
             state,
             synchronised,
             graph: request.graph,
-            input_sets,
+            input_sets: input_sets.unwrap_or(1),
             checked,
             ..Measured::default()
         })
@@ -311,13 +319,14 @@ impl Worker for CudaWorker {
     }
 
     fn census(&mut self) -> Result<Structure, Refusal> {
-        let case = self.open()?.case.as_ref().ok_or(NO_CASE)?;
+        let (_, case) = self.open()?.case.as_ref().ok_or(NO_CASE)?;
         Ok(case.structure())
     }
 
     fn activity(&mut self) -> Option<Activity> {
         let open = self.open.as_mut()?;
-        let found = activity::record_call(&mut open.device, open.case.as_mut()?);
+        let (_, case) = open.case.as_mut()?;
+        let found = activity::record_call(&mut open.device, case);
         // Into the worker's log: what is launched is known without.
         found
             .inspect_err(|error| eprintln!("no times of single operations: {error}"))
@@ -331,7 +340,7 @@ impl Worker for CudaWorker {
 
     fn counted(&mut self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
         let open = self.open.as_mut().ok_or(NO_CASE)?;
-        let case = open.case.as_mut().ok_or(NO_CASE)?;
+        let (_, case) = open.case.as_mut().ok_or(NO_CASE)?;
         activity::count_kernels(&mut open.device, case, metrics).map_err(|error| error.to_string())
     }
 

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::attention::inputs::drawn;
 use crate::protocol::Measure;
 
 /// The set of the last sample: seed + 1.
@@ -64,6 +65,15 @@ pub fn each<E>(
             return Ok(());
         }
     }
+}
+
+/// The numbers of the calls that are checked beside the last of `request`, from 1: one of those
+/// that are made whatever they cost, and two of all.
+pub fn drawn_calls(request: &Measure, draw: u64) -> [u32; 3] {
+    let most = request.samples.max(request.min_samples).saturating_sub(1);
+    let least = request.min_samples.saturating_sub(1).min(most);
+    let of = |k, below: u32| 1 + drawn(draw, k, below.into()) as u32;
+    [of(0, least), of(1, most), of(2, most)]
 }
 
 /// What is to become of a request for samples before the next one is taken.

@@ -9,7 +9,7 @@ use crate::attention::inputs::{drawn, probe_indices};
 use crate::attention::reference::{self, PlaneReference, TooLarge, checked_runs, result_shape};
 use crate::attention::tolerance::{ErrorSums, results};
 use crate::attention::{Direction, Problem};
-use crate::protocol::{Checked, Measure, PROBES, TensorError};
+use crate::protocol::{Checked, PROBES};
 
 /// References that are kept, however large.
 const KEPT: usize = 4;
@@ -25,15 +25,6 @@ pub struct DrawnCall {
     pub seed: u64,
     /// What it computed.
     pub results: Vec<Vec<f32>>,
-}
-
-/// The numbers of the calls that are checked beside the last of `request`: one of those that are
-/// made whatever they cost, and two of all.
-pub fn drawn_calls(request: &Measure, draw: u64) -> [u32; 3] {
-    let most = request.samples.max(request.min_samples).saturating_sub(1);
-    let least = request.min_samples.saturating_sub(1).min(most);
-    let of = |k, below: u32| 1 + drawn(draw, k, below.into()) as u32;
-    [of(0, least), of(1, most), of(2, most)]
 }
 
 /// The planes of a reference: all of a problem, or those that a draw chooses.
@@ -116,14 +107,7 @@ impl References {
         for ((name, _), result) in results(problem.direction).iter().zip(&call.results) {
             let mut sums = ErrorSums::new();
             plane.compare(name, result, &mut sums);
-            let error = sums.error();
-            // What is not finite is worse than any number.
-            let size = |of: &TensorError| of.relative_l2.unwrap_or(f64::INFINITY);
-            if let Some(before) = checked.errors.get_mut(*name)
-                && size(&error) > size(before)
-            {
-                (*before, checked.call) = (error, Some(call.number));
-            }
+            checked.add_call(name, sums.error(), call.number);
         }
         Ok(())
     }

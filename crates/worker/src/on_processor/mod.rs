@@ -14,7 +14,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use self::check::{DrawnCall, Planes, References, drawn_calls};
+use self::check::{DrawnCall, Planes, References};
 use self::timing::{Sweep, Timed, time};
 use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::reference::zeros;
@@ -25,7 +25,7 @@ use crate::protocol::{
     Prepared, VariantInfo,
 };
 use crate::serve::{Refusal, Worker};
-use crate::sets::{LAST, Rotation};
+use crate::sets::{LAST, Rotation, drawn_calls};
 use crate::units::{Bytes, Nanoseconds};
 
 /// The inputs of a call, in logical order, rounded to the problem's type.
