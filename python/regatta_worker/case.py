@@ -245,7 +245,7 @@ class CaseWorker(Generic[CaseType]):
                     )
 
     def check_settled(
-        self, case: CaseType, early: tuple[Plane, Message], results: Any, errors: Message
+        self, case: CaseType, early: tuple[Any, Message], results: Any, errors: Message
     ) -> None:
         """Raises Failed where results are others than those that `early` has a plane of, which was
         copied when the call had returned."""
@@ -272,9 +272,20 @@ class CaseWorker(Generic[CaseType]):
         """The inputs that a call could write into, logical in shape."""
         return {}
 
-    def cut(self, case: CaseType, results: Any) -> tuple[Plane, dict[str, Any]]:
+    def drawn(self, case: CaseType, results: Any, wanted: int | None = None) -> tuple[Any, ...]:
+        """So many planes of a call's results at random, by default the share that is checked."""
+        return planes.drawn(case.problem, wanted)
+
+    def exact(
+        self, case: CaseType, seed: int, drawn: tuple[Any, ...], along: float = 0.0
+    ) -> dict[Any, dict[str, Any]]:
+        """What drawn planes of the results of a set's inputs should be, by name."""
+        make = self.maker(case, seed, along)
+        return reference_of_planes(self.arrays, case.problem, drawn, make)
+
+    def cut(self, case: CaseType, results: Any) -> tuple[Any, dict[str, Any]]:
         """A plane of a call's results, drawn here, copied to the host."""
-        (plane,) = planes.drawn(case.problem, 1)
+        (plane,) = self.drawn(case, results, 1)
         named = self.named(case, results)
         copy = self.arrays.host_copy
         return plane, {name: copy(plane.cut(name, value)) for name, value in named.items()}
@@ -282,8 +293,7 @@ class CaseWorker(Generic[CaseType]):
     def check_drawn(self, case: CaseType, drawn: DrawnCall, checked: Message) -> None:
         """Puts a drawn call's errors in the place of smaller ones of `checked`, with its number."""
         plane, values = drawn.values
-        make = self.maker(case, seed_of(case.seed, drawn.number), drawn.along)
-        exact = reference_of_planes(self.arrays, case.problem, (plane,), make)[plane]
+        exact = self.exact(case, seed_of(case.seed, drawn.number), (plane,), drawn.along)[plane]
         for name, value in values.items():
             error, before = difference(self.arrays, (value, exact[name])), checked["errors"][name]
             if worst(before, error) is error:
@@ -294,14 +304,14 @@ class CaseWorker(Generic[CaseType]):
         """`errors` of the last timed call, over some planes and from inputs made anew, and
         `probes` of the whole."""
         named = self.named(case, results)
-        errors = self.errors_of_planes(case, seed, planes.drawn(case.problem), named)
+        errors = self.errors_of_planes(case, seed, self.drawn(case, results), named)
         return {"errors": errors} | self.probes(case, named)
 
     def errors_of_planes(
-        self, case: CaseType, seed: int, drawn: tuple[Plane, ...], named: Message
+        self, case: CaseType, seed: int, drawn: tuple[Any, ...], named: Message
     ) -> Message:
         """How far these planes of results are from float64, by name."""
-        exact = reference_of_planes(self.arrays, case.problem, drawn, self.maker(case, seed))
+        exact = self.exact(case, seed, drawn)
         return {
             name: difference_of_planes(self.arrays, name, value, exact)
             for name, value in named.items()

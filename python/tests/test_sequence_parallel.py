@@ -17,13 +17,17 @@ import support
 pytest.importorskip("torch")
 
 
+import torch
+
 from regatta_worker.libraries.sequence_parallel import slowest
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.projection import Geometry, Projection, power_of_two
 from regatta_worker.protocol.channel import Failed, Unsupported
+from regatta_worker.ranks import sequence_parallel as one_rank
 from regatta_worker.ranks.agreement import Agreement
 from regatta_worker.ranks.processes import LIMIT_S, LIMIT_VARIABLE, Ranks
 from regatta_worker.ranks.sequence_parallel import AgreedPlan
+from regatta_worker.ranks.sequence_parallel_variants import Operator
 
 KINDS = ("all-gather", "reduce-scatter")
 TOLERANCE = {"f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
@@ -151,6 +155,33 @@ def test_rank_0_alone_says_how_many_samples(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(samples, range(2))) == [3, 3]
+
+
+@pytest.mark.parametrize("params", [{}, {"lengths": 2}])
+def test_a_rank_that_computes_its_last_call_alone_is_wrong(
+    params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, a_call = support.PLAN | {"warmup": 0, "samples": 6, "min_samples": 6}, len(params) + 1
+
+    def zeros(name: str, of: Projection, weight: torch.Tensor) -> Operator:
+        calls = itertools.count()
+        return Operator(lambda x: x @ weight * (next(calls) // a_call in (0, 6)))
+
+    monkeypatch.setattr(one_rank, "operator", zeros)
+    monkeypatch.setattr(one_rank, "_end_with_parent", lambda: None)
+    Agreement.create(tmp_path / "agreement", 1)
+    limits = dict.fromkeys(("meeting_limit_s", "collective_limit_s"), 60.0)
+    request = {"variant": "gloo", "seed": support.SEED, "params": params, "input_sets": 3}
+    request |= {"problem": support.wire(**layer("all-gather", ranks=1))}
+    rank = one_rank.Rank(0)
+    try:
+        prepared = rank.prepare(request | {"group": {"folder": tmp_path, "ranks": 1, **limits}})
+        support.right(prepared, TOLERANCE["f32"])
+        checked = rank.measure(plan)["checked"]
+    finally:
+        torch.distributed.destroy_process_group()
+    assert checked["errors"]["out"]["relative_l2"] > 0.5
+    assert 1 <= checked["call"] < plan["samples"]
 
 
 class TestConversation(support.Conversing):

@@ -136,16 +136,14 @@ def slowest(replies: list[Message]) -> Message:
 
 
 def _checked(replies: list[Message]) -> Message:
-    """What the last call computed on any rank: errors of the worst, probes of rank 0."""
+    """What the calls computed on any rank: errors of the worst, probes of rank 0."""
     if len(seeds := {reply["checked"]["seed"] for reply in replies}) != 1:
         raise Failed(f"the ranks ended on inputs of different seeds: {sorted(seeds)}")
     fewest = min(replies, key=lambda reply: reply["input_sets"])
-    names = replies[0]["checked"]["errors"]
-    errors = {
-        name: worst(*(reply["checked"]["errors"][name] for reply in replies)) for name in names
-    }
-    told = {key: fewest[key] for key in ("input_sets", "input_sets_reason") if key in fewest}
-    return told | {"checked": replies[0]["checked"] | {"errors": errors}}
+    found = worst(*(reply["checked"]["errors"]["out"] for reply in replies))
+    of = next(reply["checked"] for reply in replies if reply["checked"]["errors"]["out"] is found)
+    sets = {key: fewest[key] for key in ("input_sets", "input_sets_reason") if key in fewest}
+    return sets | {"checked": of | {"probes": replies[0]["checked"]["probes"]}}
 
 
 def _most_disturbed(states: list[Message]) -> Message:

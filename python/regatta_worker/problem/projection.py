@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from regatta_worker.problem.attention import DTYPE_BYTES
+from regatta_worker.problem.planes import DRAW, SHARE
 from regatta_worker.protocol.channel import Failed, Unsupported
 
 KINDS = ("all-gather", "reduce-scatter")
+
+BLOCKS = 2 * SHARE
+"""Blocks that the rows of a shard are drawn in."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +121,27 @@ class Geometry:
         return [(start, start + length) for start in starts]
 
 
-def some_rows(length: int) -> list[tuple[int, int]]:
-    """Rows `first .. last` of a shard that are computed again to check it: an eighth of them,
-    half at the beginning and half at the end."""
-    each = -(-length // 16)
-    if 2 * each >= length:
-        return [(0, length)]
-    return [(0, each), (length - each, length)]
+class Rows(NamedTuple):
+    """A block of a result's rows, which is computed by itself as a plane of attention is."""
+
+    at: int
+    """Where it begins in the result."""
+    first: int
+    """Its first row in the whole product, and one past its last."""
+    last: int
+
+    def cut(self, tensor: str, whole: Any) -> Any:
+        """Its rows of a result, whose rows lie one after the other."""
+        return whole[self.at : self.at + self.last - self.first]
+
+
+def drawn_rows(spans: list[tuple[int, int]], wanted: int | None = None) -> tuple[Rows, ...]:
+    """So many blocks at random of a result that holds these rows of the whole product, by default
+    one in `SHARE`."""
+    blocks, at = list[Rows](), 0
+    for first, last in spans:
+        size = -(-(last - first) // BLOCKS)
+        for begin in range(first, last, size):
+            blocks.append(Rows(at + begin - first, begin, min(begin + size, last)))
+        at += last - first
+    return tuple(DRAW.sample(blocks, wanted or max(min(2, len(blocks)), len(blocks) // SHARE)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import datetime
-import math
 import os
 import signal
 import time
@@ -26,8 +25,8 @@ from regatta_worker.on_torch.library import OnTorch, measure_on_cpu
 from regatta_worker.problem import inputs
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.lengths import Lengths
-from regatta_worker.problem.projection import Geometry, Projection, some_rows
-from regatta_worker.problem.reference import difference, spot_checks, worst
+from regatta_worker.problem.projection import Geometry, Projection, Rows, drawn_rows
+from regatta_worker.problem.reference import difference, worst
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Together, Unsupported, required
 from regatta_worker.protocol.refusals import refusal
@@ -161,14 +160,24 @@ class Rank(Together, OnTorch[Layer]):
         self.wait()
         return results, float(time.perf_counter_ns() - begin)
 
+    def named(self, case: Layer, results: Any) -> dict[str, torch.Tensor]:
+        """The rows of all lengths, one after the other."""
+        rows = [result.reshape(-1, result.shape[-1]) for result in results]
+        return {"out": rows[0] if len(rows) == 1 else torch.cat(rows)}
+
+    def _spans(self, case: Layer, results: Any) -> list[tuple[int, int]]:
+        """Rows `first .. last` of the whole product that `named` has."""
+        lengths = (result.shape[-2] for result in results)
+        return [span for length in lengths for span in case.geometry.counted_rows(length)]
+
     def check(self, case: Layer, results: Any) -> Message:
-        """The larger error of the longest and the shortest length of a call."""
+        """The largest error of all lengths; of the longest the probes."""
         found = []
-        for result in _ends(results):
+        for result in results:
             rows = case.geometry.counted_rows(result.shape[-2])
             exact = self._exact(case.geometry, case.seed, rows)
             found.append(difference(self.arrays, (result, exact)))
-        return {"errors": {"out": worst(*found)}, "probes": {"out": spot_checks(results[0])}}
+        return {"errors": {"out": worst(*found)}} | self.probes(case, {"out": results[0]})
 
     def _exact(self, geometry: Geometry, seed: int, spans: list[tuple[int, int]]) -> torch.Tensor:
         """These rows of the whole product, one after the other, in float64 on this device."""
@@ -183,28 +192,20 @@ class Rank(Together, OnTorch[Layer]):
                 part.addmm_(rows.double(), weight)
         return exact
 
-    def checks_each_call(self, case: Layer) -> bool:
-        """Ranks may draw no calls of their own."""
-        return False
+    def drawn(self, case: Layer, results: Any, wanted: int | None = None) -> tuple[Rows, ...]:
+        """Blocks of this rank's rows, of which no other rank needs to know."""
+        return drawn_rows(self._spans(case, results), wanted)
+
+    def exact(
+        self, case: Layer, seed: int, drawn: tuple[Rows, ...], along: float = 0.0
+    ) -> dict[Rows, dict[str, torch.Tensor]]:
+        spans = [(rows.first, rows.last) for rows in drawn]
+        exact = self._exact(case.geometry, seed, spans).split([b - a for a, b in spans])
+        return {rows: {"out": value} for rows, value in zip(drawn, exact, strict=True)}
 
     def check_last(self, case: Layer, seed: int, results: Any) -> Message:
-        """Some rows of each shard against float64, and none of the others not finite. Where the
-        lengths are drawn there is no place to spot-check."""
-        found = []
-        for result in _ends(results):
-            length = result.shape[-2]
-            shards = result.view(-1, length, result.shape[-1])
-            spans, parts = [], []
-            for shard, (first, _) in zip(shards, case.geometry.counted_rows(length), strict=True):
-                for begin, end in some_rows(length):
-                    spans.append((first + begin, first + end))
-                    parts.append(shard[begin:end])
-            exact = self._exact(case.geometry, seed, spans)
-            found.append(difference(self.arrays, (torch.cat(parts), exact)))
-            if not math.isfinite(float(result.sum(dtype=torch.float32))):
-                found.append({"relative_l2": math.nan, "max_abs": math.nan})
-        spots = {} if case.drawn else {"out": spot_checks(results[0])}
-        return {"errors": {"out": worst(*found)}, "probes": spots}
+        """Where the lengths are drawn there is no place to spot-check."""
+        return super().check_last(case, seed, results) | ({"probes": {}} if case.drawn else {})
 
     def plan(self, request: Message) -> AgreedPlan:
         layer, agreement = self.prepared(), self._together()
@@ -309,11 +310,6 @@ class Rank(Together, OnTorch[Layer]):
         """Never said: all ranks are ended over one that broke, and to ask the device might take
         for ever where it waits in a collective for the others."""
         return False
-
-
-def _ends(results: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-    """The results of the longest and of the shortest length, which may be one."""
-    return list({id(result): result for result in (results[0], results[-1])}.values())
 
 
 def _end_with_parent() -> None:
