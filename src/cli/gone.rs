@@ -9,7 +9,7 @@ use regatta_report::Format;
 /// Commands, flags, and keys of suites with a dot (`*` is any name), and what stands in their
 /// place.
 #[rustfmt::skip]
-const GONE: [(&[&str], &str); 40] = [
+const GONE: [(&[&str], &str); 41] = [
     (&["submit", "next"], "regatta run --shard I/N, for which examples/slurm and examples/kubernetes have scripts"),
     (&["merge"], "folders of shards are one run: regatta report SHARD SHARD.."),
     (&["comment"], "--output markdown=PATH, which action.yml or gh puts under a pull request"),
@@ -23,6 +23,7 @@ const GONE: [(&[&str], &str); 40] = [
     (&["--ruler"], "--check-clocks"),
     (&["report --spread"], "--noise"),
     (&["bisect --processor"], "--cpu-time"),
+    (&["bisect --first-parent"], "git bisect start --first-parent, then git bisect run (docs/BISECT.md)"),
     (&["--against"], "--base SPEC; of build it is --baseline FILE"),
     (&["--openmetrics", "--asv", "--google-benchmark"], "--output json=PATH, or --output bencher=PATH"),
     (&["--criterion"], "--output csv=DIR, whose samples.csv has every sample"),

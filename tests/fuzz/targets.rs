@@ -22,9 +22,7 @@ use regatta_cuda::kernels::cache;
 use regatta_cuda::{Limits, Offer, OwnKernels, PlanRequest};
 use regatta_judge::{self as judge, Options, history, trace as traces};
 use regatta_measure::machine::{fingerprint, worker_record};
-use regatta_measure::versions::bisect::{
-    self as search, BisectStep, Comparer, Tried, TriedOutcome,
-};
+use regatta_measure::versions::bisect::{Next, next};
 use regatta_measure::versions::{Version, journal};
 use regatta_measure::{tracing, verify};
 use regatta_report::history::Shown;
@@ -247,25 +245,6 @@ fn raw_recording(folder: &Path, data: &[u8]) {
     }
 }
 
-/// Whoever is asked for a comparison that is not in the journal: the search ends there.
-struct Nobody;
-
-impl Comparer for Nobody {
-    type Stop = ();
-
-    fn compare(&mut self, _: &Version, _: &Version) -> Result<TriedOutcome, ()> {
-        Err(())
-    }
-
-    fn brought(&mut self, _: &Version, _: &Version) -> Result<Vec<Vec<Version>>, ()> {
-        Ok(Vec::new())
-    }
-
-    fn keep(&mut self, _: &Tried, _: &BisectStep) -> Result<(), ()> {
-        Ok(())
-    }
-}
-
 fn bisect(folder: &Path, data: &[u8]) {
     let path = laid(folder, "bisect.json", data);
     let read = match journal::read(&path) {
@@ -275,20 +254,15 @@ fn bisect(folder: &Path, data: &[u8]) {
     let version = |spec: &String| Version {
         spec: spec.clone(),
         name: spec.clone(),
-        subject: None,
-        author: None,
-        date: None,
-        parents: Vec::new(),
     };
     let row: Vec<Version> = read.question.row.iter().map(version).collect();
-    let mut tried = read.tried.clone();
-    let Ok(ending) = search::bisect(&row, read.question.towards, &mut tried, &mut Nobody) else {
+    let Next::Ended(ending) = next(&row, read.question.towards, &read.tried) else {
         return;
     };
     let shown = report::bisect::Bisect {
         question: &read.question,
         row: &row,
-        tried: &tried,
+        tried: &read.tried,
         ending: &ending,
         moved: &[],
         suite: &[],

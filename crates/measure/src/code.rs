@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::command::PROBE_VARIABLE;
-use crate::git::{Checkout, GitCommands};
+use crate::git::Checkout;
 use crate::worker::{WorkerSpec, descendants, program};
 use regatta_core::cache;
 use regatta_core::record::identity::{Identity, WorkerIdentity, is_kept, is_of_session};

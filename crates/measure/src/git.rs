@@ -30,25 +30,6 @@ const PLAIN: [&str; 8] = [
     "--no-optional-locks",
 ];
 
-/// Asks git something.
-pub trait GitCommands {
-    /// What it prints.
-    ///
-    /// # Errors
-    /// Its words, where it fails or is not there.
-    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError>;
-
-    /// The same as text, without the last line's end.
-    ///
-    /// # Errors
-    /// As [`bytes`](GitCommands::bytes).
-    fn ask(&self, arguments: &[&str]) -> Result<String, SetupError> {
-        let printed = self.bytes(arguments)?;
-        let text = String::from_utf8_lossy(&printed);
-        Ok(text.trim_end_matches('\n').to_owned())
-    }
-}
-
 /// The git of a checkout.
 #[derive(Clone, Debug)]
 pub struct Checkout {
@@ -63,10 +44,22 @@ impl Checkout {
             directory: directory.as_ref().to_owned(),
         }
     }
-}
 
-impl GitCommands for Checkout {
-    fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
+    /// What git prints as text, without the last line's end.
+    ///
+    /// # Errors
+    /// As [`bytes`](Checkout::bytes).
+    pub fn ask(&self, arguments: &[&str]) -> Result<String, SetupError> {
+        let printed = self.bytes(arguments)?;
+        let text = String::from_utf8_lossy(&printed);
+        Ok(text.trim_end_matches('\n').to_owned())
+    }
+
+    /// What git prints.
+    ///
+    /// # Errors
+    /// Its words, where it fails or is not there.
+    pub fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
         let mut command = Command::new("git");
         command.arg("-C").arg(&self.directory).args(PLAIN);
         command.args(arguments).stdin(Stdio::null());
@@ -88,7 +81,7 @@ impl GitCommands for Checkout {
 ///
 /// # Errors
 /// When there is none of this name, or no checkout.
-pub fn commit(git: &dyn GitCommands, revision: &str) -> Result<String, SetupError> {
+fn commit(git: &Checkout, revision: &str) -> Result<String, SetupError> {
     let named = format!("{revision}^{{commit}}");
     let found = git.ask(&[
         "rev-parse",

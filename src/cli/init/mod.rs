@@ -13,7 +13,7 @@ use super::reporting::told_as_json;
 use super::{Ended, Stop, note, print, print_json, show_blocks};
 use regatta_core::suite::environment::Environment;
 use regatta_measure::environments::interpreter_of;
-use regatta_measure::git::{Checkout, GitCommands};
+use regatta_measure::git::Checkout;
 use regatta_report::document::{Block, ListItem};
 use regatta_report::files;
 use regatta_report::text::shell_quoted;

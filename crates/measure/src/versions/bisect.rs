@@ -1,11 +1,18 @@
-//! Bisection: asks for one comparison after the other, and says what came of them.
+//! Bisection of releases: makes one comparison after the other, and says what came of them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::Version;
-use super::search::{BisectHistory, NextStep, RatioReading, Towards};
+use super::journal::Journal;
+use super::search::{BisectHistory, NextStep, RatioReading, Segment, Towards};
+use super::{Spec, Version};
+use crate::environments::PythonEnvironment;
+use crate::experiment::{Experiment, ExperimentError, MeasureOptions, Setup, VersionComparison};
 use regatta_core::record::header::TurnSide;
 use regatta_core::suite::rules::Metric;
+use regatta_core::text::{one_line, plain_name};
 use regatta_judge::judgement::{Judgement, MetricRow, Row, Word};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
@@ -100,7 +107,8 @@ impl TriedOutcome {
         self.cases().iter().find_map(|of| of.reason.as_deref())
     }
 
-    fn largest(&self) -> Option<&CaseReading> {
+    /// Its case with the largest change.
+    pub fn largest(&self) -> Option<&CaseReading> {
         largest(self.cases().iter().filter(|of| of.reading.is_some()))
     }
 }
@@ -168,50 +176,6 @@ pub fn readings(judgement: &Judgement, metric: Metric) -> Vec<CaseReading> {
     judgement.rows.iter().map(reading).collect()
 }
 
-/// Whoever measures, and keeps what came of it.
-pub trait Comparer {
-    /// Why it stops.
-    type Stop;
-
-    /// Compares two versions.
-    ///
-    /// # Errors
-    /// What ends the search, and is no property of a version: a full disk.
-    fn compare(&mut self, base: &Version, head: &Version) -> Result<TriedOutcome, Self::Stop>;
-
-    /// What a merge brought: rows as the one that is searched. None where merges are taken as
-    /// they are.
-    ///
-    /// # Errors
-    /// What ends the search.
-    fn brought(&mut self, low: &Version, merge: &Version) -> Result<Vec<Vec<Version>>, Self::Stop>;
-
-    /// Keeps what came of a comparison, so that it need not be made again, and tells it.
-    ///
-    /// # Errors
-    /// When it cannot be kept.
-    fn keep(&mut self, tried: &Tried, step: &BisectStep) -> Result<(), Self::Stop>;
-}
-
-/// A comparison that was made, for whoever watches.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BisectStep<'a> {
-    /// Counts from 1.
-    pub number: usize,
-    /// How many there will be, about.
-    pub about: usize,
-    /// What it was made with.
-    pub base: &'a Version,
-    /// What was tried.
-    pub head: &'a Version,
-    /// The case that is followed, once there is one.
-    pub case: Option<&'a CaseId>,
-    /// What came of it.
-    pub outcome: &'a TriedOutcome,
-    /// True where the pair is compared for the last word.
-    pub direct: bool,
-}
-
 /// What a search came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
@@ -263,12 +227,6 @@ pub struct FoundStep {
     /// Other cases that changed the same way there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<CaseReading>,
-    /// The merge that brought `after`, where it came by one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub merged_by: Option<Version>,
-    /// True for a merge of which nothing that it brought shows the step alone.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub by_merging: bool,
 }
 
 /// A part of a row that was not split further.
@@ -282,175 +240,212 @@ pub struct Stretch {
     pub ratio: Ratio,
 }
 
-/// Searches a row, and what a merge brought where one is named. `tried` is what is known already,
-/// and gets what is tried.
-///
-/// # Errors
-/// What the comparer stops for.
-pub fn bisect<C: Comparer>(
-    row: &[Version],
-    towards: Towards,
-    tried: &mut Vec<Tried>,
-    comparer: &mut C,
-) -> Result<Ending, C::Stop> {
-    let mut bisection = Bisection {
-        towards,
-        tried,
-        comparer,
-    };
-    match bisection.search(row, None)? {
-        Ending::Found(found) => bisection.within_merge(*found),
-        ending => Ok(ending),
-    }
+/// A comparison of a row that is to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BisectStep {
+    /// The older version: the good end, or the lower one of two neighbours.
+    pub low: usize,
+    /// The version that is tried.
+    pub high: usize,
+    /// About how many comparisons there are still to come, this one included.
+    pub left: usize,
+    /// The case that is followed, once there is one.
+    pub case: Option<CaseId>,
 }
 
-struct Bisection<'a, C> {
-    towards: Towards,
-    tried: &'a mut Vec<Tried>,
-    comparer: &'a mut C,
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Compare two versions.
+    Compare(BisectStep),
+    /// Nothing.
+    Ended(Ending),
 }
 
-impl<C: Comparer> Bisection<'_, C> {
-    /// Searches what a merge brought, and what that brought.
-    fn within_merge(&mut self, found: FoundStep) -> Result<Ending, C::Stop> {
-        if !found.suspects.is_empty() || found.after.parents.len() < 2 {
-            return Ok(Ending::Found(Box::new(found)));
-        }
-        let rows = self.comparer.brought(&found.before, &found.after)?;
-        let searched = !rows.is_empty();
-        for row in rows {
-            if let Ending::Found(mut inner) = self.search(&row, Some(&found.case.case))? {
-                inner.merged_by = Some(found.after);
-                return self.within_merge(*inner);
-            }
-        }
-        Ok(Ending::Found(Box::new(FoundStep {
-            by_merging: searched,
-            ..found
-        })))
-    }
-
-    fn search(&mut self, row: &[Version], case: Option<&CaseId>) -> Result<Ending, C::Stop> {
-        let (Some(good), Some(last)) = (row.first(), row.len().checked_sub(1)) else {
-            return Ok(Ending::NoDifference {
-                case: None,
-                looked_at: Vec::new(),
-            });
-        };
-        loop {
-            let case = case.cloned().or_else(|| followed(row, self.tried));
-            match history(row, case.as_ref(), self.tried, self.towards).next() {
-                NextStep::Compare { low, high, left } => {
-                    let (base, head) = (&row[low], &row[high]);
-                    match self.comparer.compare(base, head)? {
-                        // Not kept: whoever asks again has done something about it.
-                        TriedOutcome::Unusable { side, reason }
-                            if low == 0 && (side == TurnSide::Base || high == last) =>
-                        {
-                            let end = match side {
-                                TurnSide::Base => good.clone(),
-                                TurnSide::Head => head.clone(),
-                            };
-                            return Ok(Ending::NoEnd { end, reason });
-                        }
-                        outcome => {
-                            // Those between are tried, and then the two are compared.
-                            let left = if low == 0 { left + 1 } else { left };
-                            self.keep((base, head), outcome, case.as_ref(), left, low > 0)?;
-                        }
-                    }
-                }
-                NextStep::Found { low, high } => return Ok(self.found(row, low, high, case)),
-                NextStep::NoDifference => {
-                    let seen = self.tried.iter().filter(|tried| tried.base == good.spec);
-                    let reading = |tried: &Tried| tried.reading(case.as_ref()?).cloned();
-                    let looked_at = row.iter().filter(|version| {
-                        let mut seen = seen.clone();
-                        seen.any(|tried| tried.head == version.spec)
-                    });
-                    return Ok(Ending::NoDifference {
-                        case: seen.clone().find_map(reading),
-                        looked_at: looked_at.cloned().collect(),
-                    });
-                }
-                NextStep::Spread(segments) => {
-                    let stretch = |of: super::search::Segment| Stretch {
-                        low: row[of.low].clone(),
-                        high: row[of.high].clone(),
-                        ratio: of.ratio(self.towards),
-                    };
-                    let parts = segments.into_iter().map(stretch).collect();
-                    return Ok(Ending::Spread { case, parts });
-                }
-                NextStep::NoEnd => {
-                    let end = row[last].clone();
-                    let tried = find(self.tried, good, &end);
-                    let why = tried.and_then(|tried| tried.why_skipped(case.as_ref()));
-                    let reason = why.unwrap_or_else(|| "it gave no time".to_owned());
-                    return Ok(Ending::NoEnd { end, reason });
-                }
-            }
-        }
-    }
-
-    fn found(&self, row: &[Version], low: usize, high: usize, case: Option<CaseId>) -> Ending {
-        let (before, after) = (row[low].clone(), row[high].clone());
-        let cases = find(self.tried, &before, &after).map_or(&[][..], Tried::cases);
-        let changed = cases
-            .iter()
-            .filter(|of| of.has_word(self.towards.word()))
-            .cloned();
-        let (own, mut others): (Vec<_>, Vec<_>) =
-            changed.partition(|of| Some(&of.case) == case.as_ref());
-        others.sort_by(|a, b| b.size().total_cmp(&a.size()));
-        match own.into_iter().next() {
-            Some(case) => Ending::Found(Box::new(FoundStep {
-                suspects: match high - low {
-                    1 => Vec::new(),
-                    _ => row[low + 1..=high].to_vec(),
-                },
-                before,
-                after,
+/// What to do next in a row of which these comparisons were made.
+pub fn next(row: &[Version], towards: Towards, tried: &[Tried]) -> Next {
+    let case = followed(row, tried);
+    let history = history(row, case.as_ref(), tried, towards);
+    Next::Ended(match history.next() {
+        NextStep::Compare { low, high, left } => {
+            return Next::Compare(BisectStep {
+                low,
+                high,
+                // Those between are tried, and then the two are compared.
+                left: left + usize::from(low == 0),
                 case,
-                others,
-                merged_by: None,
-                by_merging: false,
-            })),
-            // The search names no pair whose comparison did not decide it.
-            None => Ending::NoDifference {
-                case: None,
-                looked_at: vec![before, after],
-            },
+            });
+        }
+        NextStep::Found { low, high } => {
+            let cases = find(tried, &row[low], &row[high]).map_or(&[][..], Tried::cases);
+            let changed = cases.iter().filter(|of| of.has_word(towards.word()));
+            let (own, mut others): (Vec<_>, Vec<_>) = changed
+                .cloned()
+                .partition(|of| Some(&of.case) == case.as_ref());
+            others.sort_by(|a, b| b.size().total_cmp(&a.size()));
+            match own.into_iter().next() {
+                Some(case) => Ending::Found(Box::new(FoundStep {
+                    before: row[low].clone(),
+                    after: row[high].clone(),
+                    suspects: match high - low {
+                        1 => Vec::new(),
+                        _ => row[low + 1..=high].to_vec(),
+                    },
+                    case,
+                    others,
+                })),
+                // The search names no pair whose comparison did not decide it.
+                None => Ending::NoDifference {
+                    case: None,
+                    looked_at: vec![row[low].clone(), row[high].clone()],
+                },
+            }
+        }
+        NextStep::NoDifference => {
+            let seen = |head: &Version| find(tried, row.first()?, head);
+            let reading = |tried: &Tried| tried.reading(case.as_ref()?).cloned();
+            let looked_at = row.iter().filter(|version| seen(version).is_some());
+            Ending::NoDifference {
+                case: row.last().and_then(|last| reading(seen(last)?)),
+                looked_at: looked_at.cloned().collect(),
+            }
+        }
+        NextStep::Spread(segments) => {
+            let stretch = |of: Segment| Stretch {
+                low: row[of.low].clone(),
+                high: row[of.high].clone(),
+                ratio: of.ratio(towards),
+            };
+            let parts = segments.into_iter().map(stretch).collect();
+            Ending::Spread { case, parts }
+        }
+        NextStep::NoEnd => {
+            let end = row[history.last].clone();
+            let tried = find(tried, &row[0], &end);
+            let why = tried.and_then(|tried| tried.why_skipped(case.as_ref()));
+            let reason = why.unwrap_or_else(|| "it gave no time".to_owned());
+            Ending::NoEnd { end, reason }
+        }
+    })
+}
+
+/// The end of a row that a comparison shows to be unusable.
+fn unusable_end(row: &[Version], step: &BisectStep, outcome: &TriedOutcome) -> Option<Ending> {
+    let TriedOutcome::Unusable { side, reason } = outcome else {
+        return None;
+    };
+    let end = match side {
+        TurnSide::Base if step.low == 0 => row.first()?,
+        TurnSide::Head if step.low == 0 && step.high + 1 == row.len() => row.last()?,
+        _ => return None,
+    };
+    Some(Ending::NoEnd {
+        end: end.clone(),
+        reason: reason.clone(),
+    })
+}
+
+/// Where the runs of the comparisons lie, in the report directory.
+const COMPARED: &str = "compared";
+
+/// The search of a row, each of whose comparisons is an experiment.
+pub struct Bisection<'a> {
+    /// The versions between the ends, both included.
+    pub row: &'a [Version],
+    /// Which change is looked for.
+    pub towards: Towards,
+    /// By what versions are told apart.
+    pub metric: Metric,
+    /// The smallest change that counts, where that is not the suite's.
+    pub threshold: Option<Share>,
+    /// What is measured, and how.
+    pub measure: &'a MeasureOptions,
+    /// The report directory.
+    pub directory: &'a Path,
+}
+
+impl Bisection<'_> {
+    /// Searches on from what the journal has, which gets each comparison; `tell` is told of each,
+    /// and how long the others take.
+    ///
+    /// # Errors
+    /// What ends the search, and is no property of a version: a full disk.
+    pub fn search(
+        &self,
+        journal: &mut Journal,
+        tell: &dyn Fn(&BisectStep, &Tried, Duration),
+    ) -> Result<Ending, ExperimentError> {
+        let (began, mut made) = (Instant::now(), 0);
+        loop {
+            let step = match next(self.row, self.towards, journal.tried()) {
+                Next::Compare(step) => step,
+                Next::Ended(ending) => return Ok(ending),
+            };
+            let (base, head) = (&self.row[step.low], &self.row[step.high]);
+            let outcome = self.compare(base, head)?;
+            // Not kept: whoever asks again has done something about it.
+            if let Some(ending) = unusable_end(self.row, &step, &outcome) {
+                return Ok(ending);
+            }
+            let tried = Tried {
+                base: base.spec.clone(),
+                head: head.spec.clone(),
+                outcome,
+            };
+            journal.keep(&tried).map_err(ExperimentError::not_judged)?;
+            made += 1;
+            let left = u32::try_from(step.left - 1).unwrap_or(u32::MAX);
+            tell(&step, &tried, (began.elapsed() / made).saturating_mul(left));
         }
     }
 
-    /// Keeps what came of a comparison, and tells it.
-    fn keep(
-        &mut self,
-        (base, head): (&Version, &Version),
-        outcome: TriedOutcome,
-        case: Option<&CaseId>,
-        left: usize,
-        direct: bool,
-    ) -> Result<(), C::Stop> {
-        let tried = Tried {
-            base: base.spec.clone(),
-            head: head.spec.clone(),
-            outcome,
+    fn compare(&self, base: &Version, head: &Version) -> Result<TriedOutcome, ExperimentError> {
+        let specs = ([spec(base)?], [spec(head)?]);
+        let mut comparison = VersionComparison::new(self.measure, &specs.0, &specs.1);
+        let names = [&head.name, &base.name].map(|name| plain_name(name));
+        let folder = self.directory.join(COMPARED);
+        comparison.folder = Some(folder.join(names.join("-against-")));
+        comparison.threshold = self.threshold;
+        let experiment = match Experiment::compare(&comparison) {
+            Ok(experiment) => experiment,
+            Err(error) => {
+                let (side, version) = match error {
+                    ExperimentError::Unusable {
+                        side: TurnSide::Base,
+                        ..
+                    } => (TurnSide::Base, base),
+                    _ => (TurnSide::Head, head),
+                };
+                let said = one_line(&error.to_string());
+                let reason = said.strip_prefix(&format!("{}: ", version.spec));
+                let reason = reason.unwrap_or(&said).to_owned();
+                return Ok(TriedOutcome::Unusable { side, reason });
+            }
         };
-        let step = BisectStep {
-            number: self.tried.len() + 1,
-            about: self.tried.len() + left,
-            base,
-            head,
-            case: case.or_else(|| tried.outcome.largest().map(|of| &of.case)),
-            outcome: &tried.outcome,
-            direct,
-        };
-        self.comparer.keep(&tried, &step)?;
-        self.tried.push(tried);
-        Ok(())
+        let mut measured = experiment.run()?;
+        measured.files.close()?;
+        Ok(TriedOutcome::Measured {
+            cases: readings(&measured.judgement, self.metric),
+        })
     }
+
+    /// What is installed in the environment of a version, which was made for a comparison.
+    ///
+    /// # Errors
+    /// When its spec cannot be read again, which it was.
+    pub fn lock(&self, version: &Version) -> Result<Option<String>, ExperimentError> {
+        let side = Setup::make(&[spec(version)?], self.measure);
+        let lock = |side: Setup| {
+            let name = side.environment.as_ref()?;
+            let environment = side.suite.environments.get(name)?;
+            PythonEnvironment::locate(name, environment).ok()??.lock()
+        };
+        Ok(side.ok().and_then(lock))
+    }
+}
+
+fn spec(version: &Version) -> Result<Spec, ExperimentError> {
+    version.spec.parse().map_err(ExperimentError::usage)
 }
 
 fn find<'a>(tried: &'a [Tried], base: &Version, head: &Version) -> Option<&'a Tried> {

@@ -32,9 +32,7 @@ pub struct BisectQuestion {
     pub bad: String,
     /// Which change is looked for.
     pub towards: Towards,
-    /// True where merges are taken as they are.
-    pub first_parent: bool,
-    /// Every version between the ends, both included: an index or a branch may have moved on.
+    /// Every version between the ends, both included: an index may have moved on.
     pub row: Vec<String>,
     /// True where versions are told apart by their processor time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -54,10 +52,6 @@ impl BisectQuestion {
                 "its ends were others",
             ),
             (self.towards != now.towards, "it looked the other way"),
-            (
-                self.first_parent != now.first_parent,
-                "--first-parent was other",
-            ),
             (self.processor != now.processor, "--cpu-time was other"),
             (self.row != now.row, "the versions between its ends changed"),
             (self.tool != now.tool, "the version of regatta changed"),
@@ -198,7 +192,6 @@ mod tests {
             good: "pypi:a==1".to_owned(),
             bad: "pypi:a==3".to_owned(),
             towards: Towards::Bad,
-            first_parent: false,
             row: ["pypi:a==1", "pypi:a==2", "pypi:a==3"]
                 .map(str::to_owned)
                 .into(),

@@ -1,13 +1,10 @@
-//! Which versions there are, how a command line names them, and the search between them.
+//! Which versions there are, how a command line names them, and the search between releases.
 //!
-//! The search is a function of what was compared ([`search`]); [`bisect`] asks for one comparison
-//! after the other, [`comparer`] makes each by an experiment, and [`journal`] keeps it, so that a
-//! bisect goes on after a stop. Releases come from the environment's pip ([`releases`]), commits
-//! from git ([`commits`]).
+//! The search is a function of what was compared ([`search`]); [`bisect`] makes one comparison
+//! after the other by an experiment, and [`journal`] keeps it, so that a bisect resumes after a
+//! stop. Releases come from the environment's pip ([`releases`]). Git searches commits.
 
 pub mod bisect;
-pub mod commits;
-pub mod comparer;
 pub mod journal;
 pub mod releases;
 pub mod search;
@@ -20,7 +17,6 @@ use serde::{Deserialize, Serialize};
 
 use self::releases::PackageIndex;
 use crate::SetupError;
-use crate::git::GitCommands;
 use regatta_core::secrets;
 use regatta_worker::attention::{NAME_RULE, ParseError, VariantId, is_name};
 
@@ -200,68 +196,44 @@ impl fmt::Display for Spec {
 }
 
 /// One of a row of versions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
-    /// As `regatta compare` takes it: `pypi:jax==0.5.1`, `git:` and a commit in full.
+    /// As `regatta compare` takes it: `pypi:jax==0.5.1`.
     pub spec: String,
-    /// As it is told: `jax 0.5.1`, `1f3c9a0`.
+    /// As it is told: `jax 0.5.1`.
     pub name: String,
-    /// Of a commit: the first line of its message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subject: Option<String>,
-    /// Of a commit: who wrote it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub author: Option<String>,
-    /// Of a commit: when it was committed, `2026-11-22`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub date: Option<String>,
-    /// Of a commit: its parents' ids; more than one for a merge.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parents: Vec<String>,
 }
 
-/// The versions from `good` to `bad`, both included, the oldest first.
+/// The versions from `good` to `bad`, both included, the oldest first, as `index` lists them.
 ///
 /// Of several packages the first one's releases are searched; the others keep their version, or
 /// have the first one's where they have it at both ends (`jax==0.5.0,jaxlib==0.5.0`).
 ///
 /// # Errors
 /// When they make no row, or it cannot be listed.
-pub fn row(
+pub fn row<I: PackageIndex>(
     good: &Spec,
     bad: &Spec,
-    index: &dyn PackageIndex,
-    git: &dyn GitCommands,
+    index: impl FnOnce(&[Pin]) -> Result<I, SetupError>,
 ) -> Result<Vec<Version>, SetupError> {
+    let packages =
+        |pins: &[Pin]| -> Vec<String> { pins.iter().map(|pin| pin.package.clone()).collect() };
     match (good, bad) {
-        (Spec::Release(ours), Spec::Release(theirs)) => {
-            let (Some(first), Some(last)) = (ours.first(), theirs.first()) else {
-                return Err(no_order(good, bad));
-            };
-            let packages = |pins: &[Pin]| -> Vec<String> {
-                pins.iter().map(|pin| pin.package.clone()).collect()
-            };
-            if packages(ours) != packages(theirs) {
-                return Err(no_order(good, bad));
-            }
+        (Spec::Release(ours), Spec::Release(theirs)) if packages(ours) == packages(theirs) => {
             let beside = companions(ours, theirs)?;
+            let [package, first] = [&ours[0].package, &ours[0].version];
             let versions =
-                releases::releases_between(index, &first.package, &first.version, &last.version)?;
+                releases::releases_between(&index(ours)?, package, first, &theirs[0].version)?;
+            let versions = versions.iter();
             Ok(versions
-                .iter()
-                .map(|version| release(&first.package, version, &beside))
+                .map(|version| release(package, version, &beside))
                 .collect())
         }
-        (Spec::Revision(good), Spec::Revision(bad)) => commits::commits_between(git, good, bad),
-        _ => Err(no_order(good, bad)),
+        _ => Err(SetupError(format!(
+            "--good {good} and --bad {bad}: there is nothing to search between them; write two \
+             releases of the same packages (pypi:jax==0.4.38)"
+        ))),
     }
-}
-
-fn no_order(good: &Spec, bad: &Spec) -> SetupError {
-    SetupError(format!(
-        "--good {good} and --bad {bad}: there is nothing to search between them; both are releases \
-         of the same packages (pypi:jax==0.4.38), or both are commits (git:v1.0)"
-    ))
 }
 
 /// The other packages, each with the version that it keeps; `None`: the first one's.
@@ -296,7 +268,6 @@ fn release(package: &str, version: &str, beside: &[(String, Option<String>)]) ->
     Version {
         spec: Spec::Release(pins.collect()).to_string(),
         name: format!("{package} {version}"),
-        ..Version::default()
     }
 }
 
@@ -364,15 +335,9 @@ mod tests {
         }
     }
 
-    impl GitCommands for Fake {
-        fn bytes(&self, _: &[&str]) -> Result<Vec<u8>, SetupError> {
-            Err(SetupError("no checkout".to_owned()))
-        }
-    }
-
     fn found(good: &str, bad: &str) -> Result<Vec<String>, String> {
         let (good, bad) = (good.parse().unwrap(), bad.parse().unwrap());
-        let row = row(&good, &bad, &Fake, &Fake).map_err(|error| error.to_string())?;
+        let row = row(&good, &bad, |_| Ok(Fake)).map_err(|error| error.to_string())?;
         Ok(row.into_iter().map(|version| version.spec).collect())
     }
 
@@ -409,12 +374,11 @@ mod tests {
             ("pypi:jax==0.5.0", "git:HEAD"),
             ("pypi:jax==0.5.0", "pypi:torch==2.0"),
             ("pypi:jax==0.5.0", "pypi:jax==0.5.1,jaxlib==0.5.1"),
-            ("here", "git:HEAD"),
+            ("git:v1", "git:HEAD"),
         ] {
             let words = found(good, bad).unwrap_err();
             assert!(words.contains("nothing to search"), "{words}");
             assert!(words.contains(bad), "{words}");
         }
-        assert!(found("git:a", "git:b").unwrap_err().contains("no checkout"));
     }
 }

@@ -120,45 +120,16 @@ impl Bisect<'_> {
         let first = std::iter::once("regatta compare".to_owned()).chain(suite);
         let mut words = vec![first.collect::<Vec<_>>().join(" ")];
         for (option, version) in [("--base", &found.before), ("--head", &found.after)] {
-            words.push(format!("{option} {}", shell_quoted(&short(version))));
+            words.push(format!("{option} {}", shell_quoted(&version.spec)));
         }
         Some(words)
     }
 }
 
-/// A version as a command line takes it, a commit by its short id.
-fn short(version: &Version) -> String {
-    match version.spec.starts_with("git:") {
-        true => format!("git:{}", version.name),
-        false => version.spec.clone(),
-    }
-}
-
-/// A version with what a commit says of itself: `1f3c9a0 Make it slow (Ann, 2026-11-22)`.
-fn described(version: &Version) -> String {
-    let mut said = version.name.clone();
-    if let Some(subject) = &version.subject {
-        said += &format!(" {subject}");
-    }
-    let by: Vec<&str> = [&version.author, &version.date]
-        .into_iter()
-        .flatten()
-        .map(String::as_str)
-        .collect();
-    match by.is_empty() {
-        true => said,
-        false => format!("{said} ({})", by.join(", ")),
-    }
-}
-
-/// The version of a comparison, by its spec; what a merge brought is not in the row.
+/// The version of a comparison, by its spec.
 fn named<'a>(bisect: &'a Bisect, spec: &'a str) -> &'a str {
     let found = bisect.row.iter().find(|version| version.spec == spec);
-    match (found, spec.strip_prefix("git:")) {
-        (Some(version), _) => &version.name,
-        (None, Some(id)) => id.get(..12).unwrap_or(id),
-        (None, None) => spec,
-    }
+    found.map_or(spec, |version| &version.name)
 }
 
 /// True for a ratio that prints.

@@ -1,11 +1,12 @@
 //! The answer of a bisect for a terminal and as a page.
 
-use super::{Bisect, described, is_printable, named};
+use super::{Bisect, is_printable, named};
 use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
 use crate::figures::{TrendPlot, svg};
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
+use regatta_measure::versions::Version;
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, TriedOutcome};
 use regatta_measure::versions::search::Towards;
 use regatta_worker::units::{ARROW, RatioInterval, counted, from_to};
@@ -128,21 +129,8 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
 }
 
 fn found_step(bisect: &Bisect, found: &FoundStep) -> Vec<ListItem> {
-    let (before, after) = (&found.before, &found.after);
-    let mut items: Vec<ListItem> = Vec::new();
-    if after.subject.is_some() {
-        items.push(described(after).into());
-    }
-    let merge = found.merged_by.as_ref();
-    items.extend(merge.map(|merge| format!("merged by {}", described(merge)).into()));
-    if found.by_merging {
-        items.push(
-            "a merge, and none of what it brought shows it alone"
-                .to_owned()
-                .into(),
-        );
-    }
-    items.push(read_case(&found.case, &format!("against {}", before.name)));
+    let against = format!("against {}", found.before.name);
+    let mut items = vec![read_case(&found.case, &against)];
     if !found.others.is_empty() {
         let others = counted(found.others.len(), "other case");
         items.push(format!("{others} changed there as well").into());
@@ -221,14 +209,8 @@ fn points(bisect: &Bisect, case: Option<&String>) -> Vec<(usize, f64)> {
 
 /// Where the step is in the row.
 fn step(bisect: &Bisect, found: Option<&FoundStep>) -> Option<(usize, usize)> {
-    let found = found?;
-    let place = |spec: &str| bisect.row.iter().position(|version| version.spec == spec);
-    let after = found.merged_by.as_ref().unwrap_or(&found.after);
-    let after = place(&after.spec)?;
-    Some((
-        place(&found.before.spec).unwrap_or(after.saturating_sub(1)),
-        after,
-    ))
+    let place = |version: &Version| bisect.row.iter().position(|of| of == version);
+    Some((place(&found?.before)?, place(&found?.after)?))
 }
 
 /// Each comparison.
@@ -238,7 +220,6 @@ fn steps(bisect: &Bisect, case: Option<&String>) -> Vec<TableRow> {
         let of = of_case(tried, case);
         let change = of.and_then(reading);
         let word = of.and_then(|of| of.reading).map(|reading| reading.word);
-        let version = bisect.row.iter().find(|v| v.spec == tried.head);
         let reason = match (&tried.outcome, &change) {
             (TriedOutcome::Unusable { reason, .. }, _) => Some(reason.clone()),
             (_, None) => of.and_then(|of| of.reason.clone()),
@@ -263,11 +244,7 @@ fn steps(bisect: &Bisect, case: Option<&String>) -> Vec<TableRow> {
                 Some(Word::Same) => Tone::Calm,
                 _ => Tone::Doubtful,
             },
-            below: version
-                .and_then(|version| version.subject.clone())
-                .into_iter()
-                .chain(reason)
-                .collect(),
+            below: reason.into_iter().collect(),
         }
     });
     each.collect()

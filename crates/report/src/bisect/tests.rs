@@ -30,14 +30,6 @@ fn releases() -> Vec<Version> {
     read(numbers.map(version).into_iter().collect())
 }
 
-fn commit(name: &str, subject: &str) -> Version {
-    let spec = format!("git:{name}0123456789abcdef0123456789abcdef");
-    read(json!({
-        "spec": spec, "name": name, "subject": subject, "author": "Ann <b>'id'",
-        "date": "2026-11-22",
-    }))
-}
-
 /// The versions at these places, compared with the first; `None` where one cannot be used.
 fn tried(row: &[Version], ratios: &[(usize, Option<f64>)]) -> Vec<Tried> {
     let outcome = |ratio| match ratio {
@@ -70,8 +62,8 @@ impl Scene {
         Scene {
             question: read(json!({
                 "suite": "jax-sdpa", "plan": "", "good": row[0].spec,
-                "bad": row[row.len() - 1].spec, "towards": Towards::Bad, "first_parent": false,
-                "row": [], "tool": "",
+                "bad": row[row.len() - 1].spec, "towards": Towards::Bad, "row": [],
+                "tool": "",
             })),
             tried: tried(&row, ratios),
             row,
@@ -108,8 +100,6 @@ fn found(before: &Version, after: &Version, suspects: &[Version]) -> FoundStep {
         suspects: suspects.to_vec(),
         case: of(1.74),
         others: vec![of(1.2)],
-        merged_by: None,
-        by_merging: false,
     }
 }
 
@@ -152,21 +142,6 @@ fn a_version_that_gave_back_a_part_is_not_called_good_again() {
     let (text, _) = scene.shown();
     let good = "jax 0.5.3 is the first version that is good again";
     assert!(text.contains(good), "{text}");
-}
-
-#[test]
-fn a_commit_that_was_found() {
-    let row = vec![
-        commit("1a2b3c4", "Begin"),
-        commit("2b3c4d5", "Go on"),
-        commit("3c4d5e6", "Keep <script>alert(1)</script> out of the loop"),
-    ];
-    let ending = Ending::Found(Box::new(FoundStep {
-        merged_by: Some(commit("4d5e6f7", "Merge the branch")),
-        ..found(&row[1], &row[2], &[])
-    }));
-    let (text, _) = Scene::of(row, &[(2, Some(1.74)), (1, Some(1.0))], ending).shown();
-    insta::assert_snapshot!(text);
 }
 
 #[test]

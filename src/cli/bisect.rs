@@ -1,7 +1,7 @@
 //! `regatta bisect`: which version made it slower.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -14,48 +14,44 @@ use regatta_core::record::run_file::Before;
 use regatta_core::suite::Suite;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::VerdictOutcome;
+use regatta_measure::SetupError;
 use regatta_measure::environments::{interpreter_of, released};
 use regatta_measure::experiment::MeasureOptions;
-use regatta_measure::git::Checkout;
 use regatta_measure::laps::about;
-use regatta_measure::versions::bisect::{self, BisectStep, Ending, FoundStep, TriedOutcome};
-use regatta_measure::versions::comparer::ExperimentComparer;
+use regatta_measure::versions::bisect::{BisectStep, Bisection, Ending, Tried, TriedOutcome};
 use regatta_measure::versions::journal::{BisectQuestion, Journal};
-use regatta_measure::versions::releases::{MovedPackage, PackageIndex, Pip, moved};
+use regatta_measure::versions::releases::{Pip, moved};
 use regatta_measure::versions::search::Towards;
 use regatta_measure::versions::{Pin, Spec, Version, row};
 use regatta_report::bisect::{Bisect, page, reading, text};
 use regatta_report::files;
+use regatta_report::text::{shell_command, shell_quoted};
 use regatta_worker::units::{Share, counted};
 
-/// Find the release or the commit that made a case slower
+/// Find the release that made a case slower
 ///
 /// Measures versions in pairs with the good end, as `regatta compare` does, and splits the interval
 /// with the largest change first. The final comparison is of the version found with the one before
 /// it. Versions that cannot be made, built or run are skipped and named. Exits 0 when one version
 /// is named, 3 when none can be: the ends do not differ, several versions share the change, or
-/// only versions that do not run lie between. A bisect that was stopped resumes.
+/// only versions that do not run lie between. A bisect that was stopped resumes. For commits, use
+/// `git bisect run` with `regatta compare` (docs/BISECT.md).
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:\n  \
     regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.6.2\n  \
-    regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.10.2 --fixed\n  \
-    regatta bisect ./mine.toml --good git:v1.2 --bad git:HEAD")]
+    regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.10.2 --fixed")]
 pub struct BisectArgs {
-    /// The older version: pypi:NAME==VERSION or git:REVISION
+    /// The older release: pypi:NAME==VERSION
     #[arg(long, value_name = "SPEC")]
     good: Spec,
 
-    /// A newer version of the same
+    /// A newer release of the same package
     #[arg(long, value_name = "SPEC")]
     bad: Spec,
 
     /// Find the version that is good again
     #[arg(long)]
     fixed: bool,
-
-    /// Name a merge, not the commits that it brought
-    #[arg(long)]
-    first_parent: bool,
 
     /// The smallest change that counts
     ///
@@ -105,9 +101,12 @@ fn search(args: &BisectArgs) -> Ended {
         None => Path::new("reports").join(format!("{}-bisect", suite.name)),
     };
     files::check_writable(&directory.join(PAGE)).map_err(Stop::usage)?;
-    let git = Checkout::at(".");
-    let index = index(args, &suite)?;
-    let row = row(&args.good, &args.bad, index.as_ref(), &git).map_err(Stop::usage)?;
+    if let (Spec::Revision(good), Spec::Revision(bad)) = (&args.good, &args.bad) {
+        return Err(by_git(good, bad, &suite_words(args, &request)));
+    }
+    let environment = args.measure.environment.as_deref();
+    let pip = |pins: &[Pin]| pip(&suite, environment, pins);
+    let row = row(&args.good, &args.bad, pip).map_err(Stop::usage)?;
     let question = question(args, &suite, &row);
     let (mut journal, before) = Journal::open(
         &directory,
@@ -130,33 +129,33 @@ fn search(args: &BisectArgs) -> Ended {
         true => Metric::CpuTime,
         false => Metric::Device,
     };
-    let mut tried = journal.tried().to_vec();
-    let mut comparer = ExperimentComparer {
-        measure: &request,
-        threshold: args.threshold,
+    let bisection = Bisection {
+        row: &row,
+        towards: question.towards,
         metric,
+        threshold: args.threshold,
+        measure: &request,
         directory: &directory,
-        git: &git,
-        first_parent: args.first_parent,
-        journal: &mut journal,
-        began: Instant::now(),
-        told: 0,
-        tell: &|step, left| {
-            if !args.measure.quiet {
-                note(line(step, left));
-            }
-        },
     };
-    let ending = bisect::bisect(&row, question.towards, &mut tried, &mut comparer)?;
+    let ending = bisection.search(&mut journal, &|step, tried, left| {
+        say(line(step, tried, &row, left));
+    })?;
     let moved = match &ending {
-        Ending::Found(found) => packages(found, args, &comparer)?,
+        Ending::Found(found) => {
+            let locks = [
+                bisection.lock(&found.before)?,
+                bisection.lock(&found.after)?,
+            ];
+            let [before, after] = locks.map(Option::unwrap_or_default);
+            moved(&before, &after)
+        }
         _ => Vec::new(),
     };
     let words = suite_words(args, &request);
     let answer = Bisect {
         question: &question,
         row: &row,
-        tried: &tried,
+        tried: journal.tried(),
         ending: &ending,
         moved: &moved,
         suite: &words,
@@ -201,31 +200,38 @@ fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> BisectQuestion
             true => Towards::Fixed,
             false => Towards::Bad,
         },
-        first_parent: args.first_parent,
         row: row.iter().map(|version| version.spec.clone()).collect(),
         processor: args.cpu_time,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
 
+/// Commits are git's to search: how to have it do so.
+fn by_git(good: &str, bad: &str, suite: &[String]) -> Stop {
+    let compare = ["regatta".to_owned(), "compare".to_owned()];
+    let compare = shell_command(&[&compare[..], suite].concat());
+    let script = format!(
+        "{compare} --base git:{good} --head git:BISECT_HEAD; code=$?; test $code -lt 2 || exit 125; \
+         exit $code"
+    );
+    Stop::Usage(anyhow!(
+        "git searches commits, and regatta compares each with the good one:\n  \
+         git bisect start --no-checkout --first-parent {bad} {good}\n  \
+         git bisect run sh -c {}",
+        shell_quoted(&script)
+    ))
+}
+
 /// The pip of the interpreter that releases would be made with.
-fn index(args: &BisectArgs, suite: &Suite) -> Result<Box<dyn PackageIndex>, Stop> {
-    let Spec::Release(pins) = &args.good else {
-        return Ok(Box::new(Pip {
-            interpreter: PathBuf::from("python3"),
-            options: Vec::new(),
-        }));
-    };
+fn pip(suite: &Suite, default: Option<&str>, pins: &[Pin]) -> Result<Pip, SetupError> {
     let requirements: Vec<String> = pins.iter().map(Pin::to_string).collect();
-    let default = args.measure.environment.as_deref();
-    let (_, environment) = released(suite, default, &requirements).map_err(Stop::usage)?;
-    Ok(Box::new(Pip {
+    let (_, environment) = released(suite, default, &requirements)?;
+    let options = environment.pip_options();
+    let options = options.flat_map(|line| line.split_whitespace().map(str::to_owned));
+    Ok(Pip {
         interpreter: PathBuf::from(interpreter_of(&environment)),
-        options: environment
-            .pip_options()
-            .flat_map(|line| line.split_whitespace().map(str::to_owned))
-            .collect(),
-    }))
+        options: options.collect(),
+    })
 }
 
 /// Says what became of the bisect that was there before.
@@ -244,22 +250,6 @@ fn tell(before: Before, say: &dyn Fn(String)) {
     }
 }
 
-/// The packages whose versions changed at the step.
-fn packages(
-    found: &FoundStep,
-    args: &BisectArgs,
-    comparer: &ExperimentComparer,
-) -> Result<Vec<MovedPackage>, Stop> {
-    if !matches!(args.good, Spec::Release(_)) {
-        return Ok(Vec::new());
-    }
-    let locks = (comparer.lock(&found.before)?, comparer.lock(&found.after)?);
-    Ok(match locks {
-        (Some(before), Some(after)) => moved(&before, &after),
-        _ => Vec::new(),
-    })
-}
-
 /// The suite and what of it, as `regatta compare` takes it.
 fn suite_words(args: &BisectArgs, request: &MeasureOptions) -> Vec<String> {
     let mut words = request.arguments();
@@ -273,11 +263,12 @@ fn suite_words(args: &BisectArgs, request: &MeasureOptions) -> Vec<String> {
 }
 
 /// A step as it is said: which, what came of it, and how long the others take.
-fn line(step: &BisectStep, left: Option<Duration>) -> String {
-    let found = step
-        .case
-        .and_then(|case| step.outcome.cases().iter().find(|of| of.case == *case));
-    let said = match (step.outcome, found) {
+fn line(step: &BisectStep, tried: &Tried, row: &[Version], left: Duration) -> String {
+    let found = match &step.case {
+        Some(case) => tried.reading(case),
+        None => tried.outcome.largest(),
+    };
+    let said = match (&tried.outcome, found) {
         (TriedOutcome::Unusable { reason, .. }, _) => format!("skipped: {reason}"),
         (_, Some(of)) => match (reading(of), of.reading) {
             (Some(said), Some(reading)) => format!("{said}, {}", reading.word.text()),
@@ -285,13 +276,13 @@ fn line(step: &BisectStep, left: Option<Duration>) -> String {
         },
         (outcome, None) => format!("skipped: {}", outcome.first_reason().unwrap_or(NO_TIME)),
     };
-    let against = match step.direct {
-        true => format!(" against {}", step.base.name),
-        false => String::new(),
+    let against = match step.low {
+        0 => String::new(),
+        low => format!(" against {}", row[low].name),
     };
-    let left = left.map_or(String::new(), |left| format!(" ({} left)", about(left)));
-    format!(
-        "{} of about {}: {}{against} ... {said}{left}",
-        step.number, step.about, step.head.name
-    )
+    let left = match step.left {
+        1 => String::new(),
+        more => format!(" ({} more, {})", more - 1, about(left)),
+    };
+    format!("{}{against} ... {said}{left}", row[step.high].name)
 }
