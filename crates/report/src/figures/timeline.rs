@@ -3,6 +3,7 @@
 //! It is thousands of rectangles, and each says what it is when pointed at. Operations
 //! narrower than half a pixel are drawn as one with their neighbours.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use plotters::coord::Shift;
@@ -12,9 +13,7 @@ use plotters::style::text_anchor::HPos;
 
 use serde::Serialize;
 
-use super::{
-    AUTO, BAND, Drawn, GRID, KINDS, MUTED, Plot, SET, TEXT, letters, time_labels, variable,
-};
+use super::{AUTO, Drawn, GRID, KINDS, MUTED, Plot, SET, TEXT, letters, time_labels, variable};
 use crate::text::{one_line, shorten};
 use regatta_core::machine::{Recorded, Recording, Work, short};
 use regatta_worker::units::{Bytes, NONE, Nanoseconds, counted};
@@ -68,60 +67,59 @@ pub(crate) fn legend(coloured: &[String], kernels: usize) -> Vec<LegendView> {
         .collect()
 }
 
-/// A stretch of a recording to draw.
+/// A stretch of a recording, its busiest streams.
 pub(crate) struct Timeline<'a> {
-    /// Its operations and gaps.
-    pub recording: &'a Recording,
-    /// What it shows, in a few words.
-    pub title: &'a str,
+    recording: &'a Recording,
     /// Kernels with a colour, in the order of the colours.
-    pub coloured: &'a [String],
-    /// Its start, in nanoseconds.
-    pub from: u64,
-    /// Its end.
-    pub to: u64,
-    /// A part of it to mark.
-    pub marked: Option<(u64, u64)>,
+    coloured: &'a [String],
+    /// Its start and its end, in nanoseconds.
+    from: u64,
+    to: u64,
+    /// Operations by stream.
+    lanes: Vec<(Lane, Vec<&'a Recorded>)>,
+    /// Streams that are not drawn.
+    hidden: usize,
 }
 
 /// Process, device and stream.
 type Lane = (u32, u32, Option<u32>);
 
 impl<'a> Timeline<'a> {
-    /// Operations by lane, of the busiest ones, and how many lanes are left out.
-    fn lanes(&self) -> (BTreeMap<Lane, Vec<&'a Recorded>>, usize) {
+    /// A stretch by its start and its end; `None` where nothing ran in it.
+    pub(crate) fn new(
+        recording: &'a Recording,
+        coloured: &'a [String],
+        (from, to): (u64, u64),
+    ) -> Option<Timeline<'a>> {
         let mut lanes: BTreeMap<Lane, Vec<&Recorded>> = BTreeMap::new();
-        for operation in &self.recording.operations {
-            if operation.start_ns < self.to && operation.end_ns > self.from {
+        for operation in &recording.operations {
+            if operation.start_ns < to && operation.end_ns > from {
                 let lane = (operation.process, operation.device, operation.stream);
                 lanes.entry(lane).or_default().push(operation);
             }
         }
+        let mut lanes: Vec<_> = lanes.into_iter().collect();
+        lanes.sort_by_key(|(_, operations)| Reverse(operations.len()));
         let hidden = lanes.len().saturating_sub(ROWS);
-        let mut counts: Vec<usize> = lanes.values().map(Vec::len).collect();
-        counts.sort_unstable();
-        let least = counts.get(hidden).copied().unwrap_or(0);
-        lanes.retain(|_, operations| operations.len() >= least);
-        while lanes.len() > ROWS {
-            lanes.pop_last();
-        }
-        (lanes, hidden)
-    }
-
-    /// True when nothing ran in it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.to <= self.from || self.lanes().0.is_empty()
+        lanes.truncate(ROWS);
+        lanes.sort_by_key(|(lane, _)| *lane);
+        (to > from && !lanes.is_empty()).then_some(Timeline {
+            recording,
+            coloured,
+            from,
+            to,
+            lanes,
+            hidden,
+        })
     }
 
     fn ink(&self, operation: &Recorded) -> RGBColor {
         match &operation.work {
             Work::Kernel(kernel) => {
                 let name = self.recording.name(kernel);
-                let place = self.coloured.iter().position(|known| known == name);
-                place
-                    .and_then(|place| KINDS.get(place))
-                    .copied()
-                    .unwrap_or(OTHER)
+                let mut known = self.coloured.iter().zip(KINDS);
+                let ink = known.find(|(known, _)| *known == name);
+                ink.map_or(OTHER, |(_, ink)| ink)
             }
             Work::Copy { .. } => COPY,
             Work::Set { .. } => SET,
@@ -158,21 +156,19 @@ impl<'a> Timeline<'a> {
 
 impl Plot for Timeline<'_> {
     fn title(&self) -> String {
-        self.title.to_owned()
+        "Operations by stream".to_owned()
     }
 
     fn description(&self) -> String {
-        let (lanes, _) = self.lanes();
-        let operations = counted(lanes.values().map(Vec::len).sum(), "operation");
+        let operations = self.lanes.iter().map(|(_, operations)| operations.len());
+        let operations = counted(operations.sum(), "operation");
         let time = Nanoseconds((self.to - self.from) as f64);
-        format!(
-            "{operations} of {} in {time}",
-            counted(lanes.len(), "stream")
-        )
+        let streams = counted(self.lanes.len(), "stream");
+        format!("{operations} of {streams} in {time}")
     }
 
     fn size(&self) -> (u32, u32) {
-        let rows = self.lanes().0.len() as u32 + 1;
+        let rows = self.lanes.len() as u32 + 1;
         (WIDTH, TOP + ROW * rows + BOTTOM)
     }
 
@@ -181,15 +177,15 @@ impl Plot for Timeline<'_> {
         area: &DrawingArea<B, Shift>,
         tooltips: &mut Vec<String>,
     ) -> Drawn<B> {
-        let (lanes, hidden) = self.lanes();
         let span = (self.to - self.from) as f64;
-        let rows = 100 * (lanes.len() as i32 + 1);
+        let rows = 100 * (self.lanes.len() as i32 + 1);
         let ticks = RangedCoordf64::from(0.0..span).key_points(TICKS);
         let time_label = time_labels(&ticks);
-        let mut processes = lanes.keys().map(|lane| lane.0);
-        let first = processes.next();
-        let alone = processes.all(|process| Some(process) == first);
-        let names = lanes.keys().map(|lane| self.lane_name(*lane, alone));
+        let alone = self.lanes.windows(2).all(|pair| pair[0].0.0 == pair[1].0.0);
+        let names = self
+            .lanes
+            .iter()
+            .map(|(lane, _)| self.lane_name(*lane, alone));
         let mut names: Vec<String> = names.collect();
         names.push("idle".to_owned());
         let middles = (50..rows).step_by(100).collect();
@@ -200,11 +196,6 @@ impl Plot for Timeline<'_> {
             .x_label_area_size(BOTTOM)
             .build_cartesian_2d(0.0..span, (rows..0).with_key_points(middles))?;
         let x = |at: u64| at.clamp(self.from, self.to) as f64 - self.from as f64;
-        if let Some((from, to)) = self.marked {
-            let marked = [(x(from), 0), (x(to), rows)];
-            chart.draw_series([Rectangle::new(marked, BAND.filled())])?;
-            tooltips.push("steady state".to_owned());
-        }
         let name = |middle: &i32| {
             names
                 .get(*middle as usize / 100)
@@ -223,7 +214,7 @@ impl Plot for Timeline<'_> {
             .y_label_formatter(&name)
             .draw()?;
         let pixel = |at: u64, row: i32| chart.backend_coord(&(x(at), row));
-        for (row, operations) in (0..rows).step_by(100).zip(lanes.values()) {
+        for (row, (_, operations)) in (0..rows).step_by(100).zip(&self.lanes) {
             let (mut until, mut drawn) = (i32::MIN, 0);
             for operation in operations {
                 let (left, top) = pixel(operation.start_ns, row + 14);
@@ -259,8 +250,8 @@ impl Plot for Timeline<'_> {
                 }
             }
         }
-        if hidden > 0 {
-            let words = format!("{hidden} less busy streams are not drawn");
+        if self.hidden > 0 {
+            let words = format!("{} less busy streams are not drawn", self.hidden);
             let (width, height) = area.dim_in_pixel();
             let at = ((width - RIGHT) as i32, height as i32 - 12);
             area.draw(&Text::new(
@@ -280,10 +271,8 @@ pub(crate) fn busiest(recording: &Recording) -> Option<(u64, u64)> {
     let (first, last) = (operations.first()?, operations.last()?);
     if operations.len() <= DRAWN {
         let end = operations.iter().map(|operation| operation.end_ns).max();
-        return Some((
-            first.start_ns,
-            end.unwrap_or(last.end_ns).max(first.start_ns + 1),
-        ));
+        let end = end.unwrap_or(last.end_ns).max(first.start_ns + 1);
+        return Some((first.start_ns, end));
     }
     let spans = operations
         .windows(DRAWN)

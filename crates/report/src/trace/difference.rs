@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 
 use super::recorded::{LISTED, figure, findings};
-use super::{coloured, last_repetitions, timeline};
+use super::{coloured, timeline};
 use crate::RenderError;
 use crate::account::AccountView;
 use crate::document::{Block, Document, Table, TableRow, Tone};
-use crate::figures::{Timeline, busiest, legend};
+use crate::figures::legend;
 use crate::text::{one_line, shell_command};
 use regatta_core::machine::{Became, KernelChange, Scope, SideFigures, Summary, short};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::trace::{Analysis, Comparison, analyse};
-use regatta_worker::units::{NONE, Nanoseconds, counted};
+use regatta_worker::units::{NONE, Nanoseconds};
 
 /// The answer, at most eighty columns wide; colour is all that `colour` adds.
 pub fn difference(of: &Comparison, colour: bool) -> String {
@@ -48,8 +48,8 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
             "{name}: {label}, {machine}, {started}"
         )));
         sides.push(Block::Command(vec![shell_command(&header.command)]));
-        let (said, figure) = drawn(trace, analysis, of.scope, &coloured)?;
-        timelines.push(Block::Note(format!("{name}: {label}. {said}")));
+        let (shows, figure) = timeline(trace, analysis, of.scope, &coloured)?;
+        timelines.push(Block::Note(format!("{name}: {label}. {shows}")));
         let most = kernels.into_iter().max().unwrap_or(0);
         timelines.extend(figure.map(|svg| Block::Figure(svg, legend(&coloured, most))));
     }
@@ -250,38 +250,6 @@ fn summary(of: &Analysis, scope: Scope) -> &Summary {
         (Some(part), Scope::Repetition) => &part.summary,
         _ => &of.whole,
     }
-}
-
-/// The timeline of a side, and a sentence on it.
-fn drawn(
-    trace: &Trace,
-    analysis: &Analysis,
-    scope: Scope,
-    coloured: &[String],
-) -> Result<(String, Option<String>), RenderError> {
-    let recording = &trace.recording;
-    if let (Some(part), Scope::Repetition) = (&analysis.steady, scope) {
-        let at = &part.steady;
-        let said = format!(
-            "The last of {} of {}, {} each.",
-            counted(at.repeats, "repetition"),
-            counted(at.period, "operation"),
-            at.period_time()
-        );
-        let figure = last_repetitions(recording, at, coloured, "The last repetitions")?;
-        return Ok((said, figure));
-    }
-    let said = counted(recording.operations.len(), "operation");
-    let figure = timeline(busiest(recording).map(|(from, to)| Timeline {
-        recording,
-        title: "The whole recording, or its busiest stretch",
-        coloured,
-        from,
-        to,
-        marked: None,
-    }))?;
-    let said = format!("The whole recording, or its busiest stretch: {said}.");
-    Ok((said, figure))
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@ mod perfetto;
 mod recorded;
 
 use crate::RenderError;
-use crate::figures::{COLOURS, DRAWN, Timeline, svg};
-use regatta_core::machine::Recording;
-use regatta_core::machine::{Steady, Summary};
+use crate::figures::{COLOURS, DRAWN, Timeline, busiest, svg};
+use regatta_core::machine::{Scope, Summary};
+use regatta_core::record::trace::Trace;
+use regatta_judge::trace::Analysis;
+use regatta_worker::units::counted;
 
 pub use difference::{compared, difference};
 pub use perfetto::perfetto;
@@ -33,31 +35,42 @@ fn coloured<'a>(of: impl IntoIterator<Item = &'a Summary>) -> Vec<String> {
     }
 }
 
-/// A timeline of the end of a steady part: two repetitions show what is between them; one
-/// is enough where that is too much to draw.
-fn last_repetitions(
-    recording: &Recording,
-    at: &Steady,
+/// The timeline of a trace, the end of its steady part where `scope` asks for that: what it
+/// shows in a sentence, and the figure, where anything ran.
+fn timeline(
+    trace: &Trace,
+    analysis: &Analysis,
+    scope: Scope,
     coloured: &[String],
-    title: &str,
-) -> Result<Option<String>, RenderError> {
-    let two = at.to_ns - (at.period_time() * 2.0).0 as u64;
-    let from = match 2 * at.period > DRAWN {
-        true => at.last_ns,
-        false => two.max(at.from_ns),
+) -> Result<(String, Option<String>), RenderError> {
+    let recording = &trace.recording;
+    let (stretch, shows) = match (&analysis.steady, scope) {
+        (Some(part), Scope::Repetition) => {
+            let at = &part.steady;
+            // Two repetitions show what is between them, where that is not too much to draw.
+            let two = at.to_ns.saturating_sub((at.period_time() * 2.0).0 as u64);
+            let from = match 2 * at.period > DRAWN {
+                true => at.last_ns,
+                false => two.max(at.from_ns),
+            };
+            let shows = format!(
+                "The last of {} of {}, {} each.",
+                counted(at.repeats, "repetition"),
+                counted(at.period, "operation"),
+                at.period_time()
+            );
+            (Some((from, at.to_ns)), shows)
+        }
+        _ => {
+            let shows = match recording.operations.len() {
+                all if all > DRAWN => {
+                    format!("The busiest stretch of {DRAWN} operations among {all}.")
+                }
+                all => format!("The whole recording: {}.", counted(all, "operation")),
+            };
+            (busiest(recording), shows)
+        }
     };
-    timeline(Some(Timeline {
-        recording,
-        title,
-        coloured,
-        from,
-        to: at.to_ns,
-        marked: None,
-    }))
-}
-
-/// The figure, where anything ran in it.
-fn timeline(stretch: Option<Timeline>) -> Result<Option<String>, RenderError> {
-    let drawn = stretch.filter(|timeline| !timeline.is_empty());
-    drawn.as_ref().map(svg).transpose()
+    let drawn = stretch.and_then(|stretch| Timeline::new(recording, coloured, stretch));
+    Ok((shows, drawn.as_ref().map(svg).transpose()?))
 }

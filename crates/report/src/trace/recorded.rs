@@ -1,11 +1,11 @@
 //! A trace as it is shown: what ran, how often, and where the time went.
 
-use super::{coloured, last_repetitions, timeline};
+use super::{coloured, timeline};
 use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
-use crate::figures::{DRAWN, Timeline, busiest, legend};
+use crate::figures::legend;
 use crate::text::shell_command;
-use regatta_core::machine::{KernelRow, LaunchShape, Summary, short};
+use regatta_core::machine::{KernelRow, LaunchShape, Scope, Summary, short};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::Finding;
 use regatta_judge::trace::{Analysis, apart_told};
@@ -16,7 +16,7 @@ pub(super) const LISTED: [usize; 2] = [20, 60];
 
 /// The table of a trace, at most eighty columns wide.
 pub fn table(trace: &Trace, analysis: &Analysis) -> String {
-    document(trace, analysis, [None, None], LISTED[0]).text(false)
+    document(trace, analysis, Vec::new(), LISTED[0]).text(false)
 }
 
 /// The page of a trace.
@@ -24,53 +24,28 @@ pub fn table(trace: &Trace, analysis: &Analysis) -> String {
 /// # Errors
 /// When a figure or the template does not fit its data.
 pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
-    let recording = &trace.recording;
-    let chief = match &analysis.steady {
+    let shown = match &analysis.steady {
         Some(part) => &part.summary,
         None => &analysis.whole,
     };
-    let coloured = coloured([chief]);
-    let steady = analysis.steady.as_ref();
-    let steady = steady
-        .map(|part| last_repetitions(recording, &part.steady, &coloured, "The last repetitions"));
-    let marked = analysis.steady.as_ref();
-    let marked = marked.map(|part| (part.steady.from_ns, part.steady.to_ns));
-    let whole = timeline(busiest(recording).map(|(from, to)| Timeline {
-        recording,
-        title: "The whole recording",
-        coloured: &coloured,
-        from,
-        to,
-        marked,
-    }))?;
-    let figures = [steady.transpose()?.flatten(), whole];
-    let legend = || legend(&coloured, chief.kernels.len());
-    let figures = figures.map(|svg| Some(Block::Figure(svg?, legend())));
-    document(trace, analysis, figures, LISTED[1]).page()
+    let coloured = coloured([shown]);
+    let (shows, figure) = timeline(trace, analysis, Scope::Repetition, &coloured)?;
+    let mut drawn = vec![Block::Note(format!(
+        "{shows} Point at a bar to see what it is."
+    ))];
+    let legend = legend(&coloured, shown.kernels.len());
+    drawn.extend(figure.map(|svg| Block::Figure(svg, legend)));
+    document(trace, analysis, drawn, LISTED[1]).page()
 }
 
-/// The document, with figures of the steady part and of the whole, and at most so many kernels.
-fn document(
-    trace: &Trace,
-    analysis: &Analysis,
-    figures: [Option<Block>; 2],
-    most: usize,
-) -> Document {
+/// The document, with the figure of a page, and at most so many kernels.
+fn document(trace: &Trace, analysis: &Analysis, figure: Vec<Block>, most: usize) -> Document {
     let mut body = Vec::new();
     if !analysis.findings.is_empty() {
         body.push(Block::heading("What stands out"));
         body.push(findings(&analysis.findings));
     }
-    let [of_steady, of_whole] = figures;
-    let drawn = match trace.recording.operations.len() {
-        all if all > DRAWN => {
-            format!("Drawn is the busiest stretch of {DRAWN} operations among {all}.")
-        }
-        _ if analysis.steady.is_some() => "The steady state is shaded.".to_owned(),
-        _ => String::new(),
-    };
-    let mut whole = vec![Block::Note(drawn)];
-    whole.extend(of_whole);
+    let figure = Block::Page(figure);
     match &analysis.steady {
         Some(part) => {
             let steady = &part.steady;
@@ -93,14 +68,12 @@ fn document(
                 )]));
             }
             let repeats = steady.repeats as f64;
-            let note = Block::Note("Drawn are the last repetitions.".to_owned());
-            body.extend(of_steady.map(|figure| Block::Page(vec![note, figure])));
+            body.push(figure);
             body.extend(operations(&part.summary, repeats, most));
             body.push(Block::Note("* in one repetition".to_owned()));
             body.push(Block::Text(spent(&part.summary, repeats)));
             body.push(Block::heading("In all, warm-up included"));
-            whole.extend(operations(&analysis.whole, 1.0, most));
-            body.push(Block::Page(whole));
+            body.push(Block::Page(operations(&analysis.whole, 1.0, most)));
             let mut all = spent(&analysis.whole, 1.0);
             all.extend(first_occurrences(&part.summary, &analysis.whole));
             body.push(Block::list(all));
@@ -109,7 +82,7 @@ fn document(
             let said = "no part repeats at the end: warm-up and compilation are in it".to_owned();
             let title = "The whole recording".to_owned();
             body.push(Block::Heading(title, said, Tone::Calm));
-            body.push(Block::Page(whole));
+            body.push(figure);
             body.extend(operations(&analysis.whole, 1.0, most));
             body.push(Block::Text(spent(&analysis.whole, 1.0)));
         }
@@ -117,8 +90,6 @@ fn document(
     let about = "One run under a profiler: structure is exact, times are an indication.";
     body.push(Block::Text(vec![about.to_owned()]));
     let command = shell_command(&trace.header.command);
-    let point = Block::Note("Point at a bar to see what it is.".to_owned());
-    body.push(Block::Page(vec![point]));
     Document {
         title: format!("{}: trace", trace.header.title()),
         kicker: "regatta trace".to_owned(),
@@ -353,6 +324,7 @@ pub(super) fn figure(count: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::{DRAWN, busiest};
     use crate::fixture::{fits, stands_alone};
     use regatta_core::machine::Recording;
     use regatta_core::machine::testing::Writer;
@@ -391,7 +363,7 @@ mod tests {
         let page = page(&trace, &analyse(&trace.recording)).unwrap();
         stands_alone(&page);
         assert!(page.contains("&lt;script&gt;"));
-        assert_eq!(page.matches("<svg").count(), 2);
+        assert_eq!(page.matches("<svg").count(), 1);
     }
 
     #[test]
@@ -403,13 +375,12 @@ mod tests {
             writer.host_pauses(if busy { 10 } else { 5_000 });
         }
         let trace = testing::trace(writer.recording);
-        let page = page(&trace, &analyse(&trace.recording)).unwrap();
-        let told = format!(
-            "busiest stretch of {DRAWN} operations among {}",
-            DRAWN + 1_000
-        );
-        assert!(page.contains(&told));
-        assert!(page.len() < 2_000_000, "{}", page.len());
+        let analysis = analyse(&trace.recording);
+        let (shows, figure) = timeline(&trace, &analysis, Scope::Whole, &[]).unwrap();
+        let all = DRAWN + 1_000;
+        let told = format!("The busiest stretch of {DRAWN} operations among {all}.");
+        assert_eq!(shows, told);
+        assert!(figure.unwrap().len() < 2_000_000);
         assert!(busiest(&Recording::default()).is_none());
     }
 }
