@@ -4,17 +4,21 @@
 //! nothing. A failed case is a row with its error, never a lost row. Texts come from outside
 //! and go into spreadsheets, which take some for formulas: [`text_cell`].
 
-mod cases;
-
+use std::collections::BTreeSet;
 use std::io::Write;
 
-use self::cases::cases;
+use super::device;
+use super::facts::{CaseSide, FIGURES, Figure};
 use super::text::{one_line, shorten};
 use super::{RenderError, Report};
+use regatta_core::machine::METRICS;
 use regatta_core::record::disturbance;
 use regatta_core::record::types::{Entry, Outcome};
+use regatta_core::suite::rules::Metric;
+use regatta_core::suite::structural::Action;
+use regatta_judge::judgement::{MetricRow, Row, Uncounted};
 use regatta_judge::spread::Spreads;
-use regatta_worker::attention::ParamValue;
+use regatta_worker::attention::{Case, FACETS, ParamValue};
 
 /// Writes one of the tables.
 pub(super) fn write(report: &Report, name: &str, out: &mut dyn Write) -> Result<(), RenderError> {
@@ -96,14 +100,14 @@ fn samples_of(table: &mut Table, entry: &Entry) -> Result<(), ::csv::Error> {
 }
 
 /// A table in the making.
-pub(super) type Table<'o> = ::csv::Writer<&'o mut dyn Write>;
+type Table<'o> = ::csv::Writer<&'o mut dyn Write>;
 
 /// Longest text of a cell, in columns: spreadsheets take 32,767 characters.
 const CELL: usize = 32_000;
 
 /// A text as a cell: on one line, and behind an apostrophe where a spreadsheet would take it
 /// for a formula (OWASP, "CSV Injection"). Numbers are written as they are.
-pub(super) fn text_cell(text: &str) -> String {
+fn text_cell(text: &str) -> String {
     let text = shorten(&one_line(text), CELL);
     // The wide ones are what some spreadsheets take for the others.
     let formula = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
@@ -114,27 +118,164 @@ pub(super) fn text_cell(text: &str) -> String {
 }
 
 /// A parameter's value as a cell.
-pub(super) fn parameter(value: &ParamValue) -> String {
+fn parameter(value: &ParamValue) -> String {
     match value {
         ParamValue::Int(number) => number.to_string(),
         ParamValue::Word(word) => text_cell(word),
     }
 }
 
-/// A plain number. Times and ratios print with a unit, which no table of figures has: they
-/// are written by their numbers (`.0`).
-pub(super) trait CsvNumber: ToString {}
-
-impl CsvNumber for f64 {}
-impl CsvNumber for u32 {}
-impl CsvNumber for u64 {}
-impl CsvNumber for usize {}
-
-/// A figure as a cell, empty where there is none.
-pub(super) fn cell(value: Option<impl CsvNumber>) -> String {
+/// A number as a cell, empty where there is none: times and ratios by their numbers, without
+/// their units.
+fn cell(value: Option<f64>) -> String {
+    let value = value.filter(|value| value.is_finite());
     value.map_or(String::new(), |value| value.to_string())
 }
 
+/// A column's name, and what reads its cell.
+type Column<T> = (&'static str, fn(&T) -> String);
+
+/// Columns of texts of `cases.csv`, before and after those of figures.
+const TEXTS: [&[Column<Row>]; 2] = [
+    &[
+        ("word", |of| of.word.text().to_owned()),
+        ("allowed", |of| of.allowed.to_string()),
+        ("reason", |of| joined(of.reason.iter())),
+    ],
+    &[
+        ("findings", |of| joined(of.findings.iter())),
+        ("account", |of| joined(of.account.iter())),
+        ("structure", structure),
+    ],
+];
+
+/// Columns of each metric, after its key: its value on both sides, in nanoseconds or bytes, and
+/// the change, whose interval is of 90 %.
+const OF_METRIC: [Column<MetricRow>; 9] = [
+    ("word", |of| of.word.text().to_owned()),
+    ("base", |of| cell(Some(of.base))),
+    ("head", |of| cell(Some(of.head))),
+    ("ratio", |of| cell(Some(of.change.ratio.0))),
+    ("ratio_low_90", |of| cell(of.change.low.map(|low| low.0))),
+    ("ratio_high_90", |of| {
+        cell(of.change.high.map(|high| high.0))
+    }),
+    ("threshold", |of| cell(Some(of.change.threshold.0))),
+    ("detectable", |of| {
+        cell(of.change.detectable.map(|share| share.0))
+    }),
+    ("paired", |of| of.change.paired.to_string()),
+];
+
+/// Writes `cases.csv`: a row for each case.
+fn cases(table: &mut Table, report: &Report, spreads: &Spreads) -> Result<(), ::csv::Error> {
+    let head = &report.side;
+    let rows = &report.judgement.rows;
+    let cases: Vec<Option<Case>> = rows.iter().map(|row| row.case.case().ok()).collect();
+    let params = cases.iter().flatten().flat_map(|case| case.params.iter());
+    let params: BTreeSet<&String> = params.map(|(name, _)| name).collect();
+    let effective = head.cases.values().flat_map(|of| of.effective.keys());
+    let effective: BTreeSet<&String> = effective.collect();
+
+    let mut names: Vec<String> = vec!["case".to_owned()];
+    names.extend(FACETS.map(str::to_owned));
+    names.extend(TEXTS[0].iter().map(|(name, _)| (*name).to_owned()));
+    names.push("filter".to_owned());
+    for (name, ..) in FIGURES {
+        names.push(name.to_owned());
+        names.extend(of_base(name));
+    }
+    names.extend(TEXTS[1].iter().map(|(name, _)| (*name).to_owned()));
+    for metric in Metric::ALL {
+        names.extend(OF_METRIC.map(|(name, _)| format!("{}_{name}", metric.key())));
+    }
+    names.extend(["instructions", "instructions_spread"].map(str::to_owned));
+    names.extend(params.iter().map(|name| format!("param_{name}")));
+    names.extend(
+        effective
+            .iter()
+            .map(|name| format!("effective_{}", one_line(name))),
+    );
+    table.write_record(&names)?;
+
+    let filter = report.judgement.head.filter.as_deref().unwrap_or_default();
+    let sms = device::sms(&report.head.header);
+    for (row, case) in rows.iter().zip(&cases) {
+        let record = head.cases.get(&row.case);
+        let mut cells = vec![text_cell(&row.case.0)];
+        let facet = |name: &str| case.as_ref().map_or(String::new(), |case| case.facet(name));
+        cells.extend(FACETS.iter().map(|name| text_cell(&facet(name))));
+        cells.extend(TEXTS[0].iter().map(|(_, read)| read(row)));
+        cells.push(text_cell(filter));
+        let sides = [(&row.head, record), (&row.base, None)].map(|(timing, record)| CaseSide {
+            timing: timing.as_ref(),
+            record,
+            spread: spreads.spread(&row.case),
+            sms,
+        });
+        for (name, _, read) in FIGURES {
+            let [now, before] = sides
+                .each_ref()
+                .map(|side| cell(read(side).map(Figure::number)));
+            cells.push(now);
+            cells.extend(of_base(name).map(|_| before));
+        }
+        cells.extend(TEXTS[1].iter().map(|(_, read)| read(row)));
+        for metric in Metric::ALL {
+            match row.metric(metric) {
+                Some(of) => cells.extend(OF_METRIC.map(|(_, read)| read(of))),
+                // A metric without a base has its head alone.
+                None => cells.extend(OF_METRIC.map(|(name, _)| match name {
+                    "head" => cell(record.and_then(|record| record.median(metric))),
+                    _ => String::new(),
+                })),
+            }
+        }
+        let counters = record.and_then(|record| record.counters.as_deref());
+        let instructions = counters.and_then(|of| of.total(METRICS[0].name));
+        cells.push(cell(instructions.map(|counts| counts.most as f64)));
+        cells.push(cell(instructions.map(|counts| counts.spread() as f64)));
+        cells.extend(params.iter().map(|name| {
+            let value = case.as_ref().map(|case| case.params.get(name));
+            value.as_ref().map_or(String::new(), parameter)
+        }));
+        cells.extend(effective.iter().map(|&name| {
+            let value = record.and_then(|record| record.effective.get(name));
+            value.map_or(String::new(), parameter)
+        }));
+        table.write_record(&cells)?;
+    }
+    Ok(())
+}
+
+/// The column of the base beside one of the head.
+fn of_base(name: &str) -> Option<String> {
+    Some(format!("base_{}", name.strip_prefix("head_")?))
+}
+
+/// Texts in a cell.
+fn joined(texts: impl Iterator<Item = impl ToString>) -> String {
+    let texts: Vec<String> = texts.map(|text| one_line(&text.to_string())).collect();
+    text_cell(&texts.join("; "))
+}
+
+/// Every change of structure with how it is taken: `fail: grid 157x1x1 → 1x1x1 of fmha`.
+/// Empty where nothing changed, and where nothing was compared; counts that the head lacks are
+/// named.
+fn structure(row: &Row) -> String {
+    let changes = row.structure.iter().flatten();
+    let uncounted = Uncounted::sentence(&row.uncounted).into_iter();
+    let uncounted = uncounted.map(|lost| one_line(&format!("missing: {lost}")));
+    let texts = changes.map(|change| {
+        let action = match change.action {
+            Action::Fail => "fail",
+            Action::Warn => "warn",
+            Action::Ignore => "ignore",
+        };
+        one_line(&format!("{action}: {change}"))
+    });
+    text_cell(&uncounted.chain(texts).collect::<Vec<_>>().join("; "))
+}
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

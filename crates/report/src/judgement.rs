@@ -5,13 +5,12 @@ use std::collections::HashSet;
 use super::Report;
 use super::by_axes::by_axes;
 use super::document::{Block, Document, Table, TableRow, Tone};
-use super::labels::Labels;
 use super::summary::{RowList, SortedRows, evidence, interval, reproduce};
 use super::text::shorten;
 use regatta_core::suite::rules::Metric;
-use regatta_core::suite::structural::{Kind, Quantity};
+use regatta_core::suite::structural::Quantity;
 use regatta_judge::judgement::{
-    Cause, ExpectationResult, Judgement, MetricRow, Mismatch, Row, SideSummary, Timing, Uncounted,
+    ExpectationResult, Judgement, MetricRow, Mismatch, Row, SideSummary, Timing, Uncounted,
     VerdictOutcome,
 };
 use regatta_judge::spread::Spread;
@@ -68,7 +67,8 @@ pub fn terminal(judgement: &Judgement, all: bool) -> Document {
     } else if judgement.base.is_none() && !judgement.rows.is_empty() {
         body.extend(every_alone(&judgement.rows, lists));
     } else if all {
-        body.extend(every(&judgement.rows));
+        body.push(heading("Every case", judgement.rows.len(), Tone::Calm));
+        body.push(Block::Table(verdicts(&judgement.rows)));
     }
     body.extend(closing(judgement));
     document
@@ -157,12 +157,12 @@ fn heading(name: &str, count: usize, tone: Tone) -> Block {
 /// A list of cases under a heading.
 pub(crate) fn list(of: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
     let each = of_all(rows);
-    let mut named = NamedBefore::default();
+    let mut before: HashSet<String> = HashSet::new();
     let mut lines = Vec::new();
     for (place, row) in lists.shown(rows).iter().enumerate() {
-        // Each row is asked, so that all it names is known.
-        let new = named.adds(row);
-        let in_full = new || place < IN_FULL || lists.most == usize::MAX;
+        let known = before.len();
+        before.extend(named(row));
+        let in_full = before.len() > known || place < IN_FULL || lists.most == usize::MAX;
         let mut below = paragraphs(row, in_full || row.change().is_none());
         below.retain(|paragraph| !each.contains(paragraph));
         let mut of_row = metrics(row);
@@ -183,29 +183,13 @@ pub(crate) fn list(of: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
     [title, Block::Table(table)]
 }
 
-/// What earlier cases of a list named.
-#[derive(Default)]
-struct NamedBefore {
-    causes: HashSet<Cause>,
-    metrics: HashSet<Metric>,
-    structure: HashSet<Kind>,
-}
-
-impl NamedBefore {
-    /// True where a row names something that no row before it did.
-    fn adds(&mut self, row: &Row) -> bool {
-        let mut new = false;
-        for finding in &row.findings {
-            new |= self.causes.insert(finding.cause);
-        }
-        for of in row.regressed() {
-            new |= self.metrics.insert(of.metric);
-        }
-        for change in row.structure.iter().flatten() {
-            new |= self.structure.insert(change.kind);
-        }
-        new
-    }
+/// The causes, metrics and kinds of structure that a row names.
+fn named(row: &Row) -> Vec<String> {
+    let causes = row.findings.iter().map(|finding| finding.cause.to_string());
+    let metrics = row.regressed().map(|of| of.metric.text().to_owned());
+    let changes = row.structure.iter().flatten();
+    let kinds = changes.map(|change| change.kind.text().to_owned());
+    causes.chain(metrics).chain(kinds).collect()
 }
 
 /// The paragraphs below a case: its reason, and `in_full` what else changed, and the causes.
@@ -363,21 +347,31 @@ fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
         false => lists.most,
     };
     let lists = Lists { most, ..lists };
-    let heads = vec!["time", "rate", "spread"];
-    let mut blocks = by_variant(rows, lists, heads, |row| {
+    let cells = |row: &Row| {
         let Some(timing) = &row.head else {
             return vec![row.word.text().to_owned()];
         };
-        let spread = match timing.invocations_ns.len() {
-            0 | 1 => String::new(),
-            _ => (timing.max_ns - timing.min_ns)
-                .share_of(timing.median_ns)
-                .to_string(),
-        };
+        let spread = (timing.max_ns - timing.min_ns).share_of(timing.median_ns);
+        let several = timing.invocations_ns.len() > 1;
         let rate = timing.tflops.filter(|rate| rate.is_finite());
-        let rate = rate.map_or_else(String::new, |rate| format!("{rate}FLOP/s"));
-        vec![timing.median_ns.to_string(), rate, spread]
-    });
+        vec![
+            timing.median_ns.to_string(),
+            rate.map_or_else(String::new, |rate| format!("{rate}FLOP/s")),
+            if several {
+                spread.to_string()
+            } else {
+                String::new()
+            },
+        ]
+    };
+    let table = cases(lists.shown(rows), vec!["time", "rate", "spread"], cells);
+    let mut blocks = vec![
+        heading("Every case", rows.len(), Tone::Calm),
+        Block::Table(Table {
+            rest: lists.rest(rows.len()),
+            ..table
+        }),
+    ];
     if rows.iter().any(|row| row.head.is_some()) {
         let spread = "spread: from the fastest invocation to the slowest, as a part of the median";
         blocks.push(Block::list([spread.to_owned()]));
@@ -385,59 +379,31 @@ fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
     blocks
 }
 
-/// Every case with its word.
-fn every(rows: &[Row]) -> Vec<Block> {
-    let lists = Lists {
-        most: usize::MAX,
-        elsewhere: "",
-    };
-    by_variant(
-        rows,
-        lists,
-        vec!["base", "head", "change", "verdict"],
-        |row| {
-            vec![
-                time(&row.base),
-                time(&row.head),
-                row.change().map_or_else(String::new, |of| short(of.ratio)),
-                row.word.text().to_owned(),
-            ]
-        },
-    )
+/// Cases with their verdicts.
+pub(crate) fn verdicts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Table {
+    cases(rows, vec!["base", "head", "change", "verdict"], |row| {
+        vec![
+            time(&row.base),
+            time(&row.head),
+            row.change().map_or_else(String::new, |of| short(of.ratio)),
+            row.word.text().to_owned(),
+        ]
+    })
 }
 
-/// Cases by variant: what those of one have in common stands above them.
-fn by_variant(
-    rows: &[Row],
-    lists: Lists,
+fn cases<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
     heads: Vec<&'static str>,
     cells: impl Fn(&Row) -> Vec<String>,
-) -> Vec<Block> {
-    let variant = |row: &Row| row.case.0.split(':').next().map(str::to_owned);
-    let mut lines = Vec::new();
-    for group in lists.shown(rows).chunk_by(|a, b| variant(a) == variant(b)) {
-        let labels = Labels::new(group.iter().map(|row| &row.case));
-        let common = labels.common();
-        let indent = if common.is_some() { "  " } else { "" };
-        lines.extend(common.map(|common| TableRow {
-            label: common,
-            ..TableRow::default()
-        }));
-        lines.extend(group.iter().map(|row| TableRow {
-            label: format!("{indent}{}", labels.label(&row.case)),
-            cells: cells(row),
-            tone: Tone::from_word(row.word),
-            ..TableRow::default()
-        }));
+) -> Table {
+    let rows = rows.into_iter().map(|row| TableRow {
+        tone: Tone::from_word(row.word),
+        ..TableRow::new(row.case.0.clone(), cells(row))
+    });
+    Table {
+        ids: true,
+        ..Table::new("case", heads, rows)
     }
-    let table = Table {
-        rest: lists.rest(rows.len()),
-        ..Table::new("case", heads, lines)
-    };
-    vec![
-        heading("Every case", rows.len(), Tone::Calm),
-        Block::Table(table),
-    ]
 }
 
 /// The notes.
@@ -453,7 +419,7 @@ fn short(ratio: Ratio) -> String {
 }
 
 /// The time of a side; empty where it was not measured.
-pub(crate) fn time(timing: &Option<Timing>) -> String {
+fn time(timing: &Option<Timing>) -> String {
     let timing = timing.as_ref();
     timing.map_or(String::new(), |timing| timing.median_ns.to_string())
 }

@@ -10,6 +10,7 @@ pub mod by_axes;
 mod csv;
 mod device;
 pub mod document;
+mod facts;
 mod figures;
 pub mod files;
 mod github;

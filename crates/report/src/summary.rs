@@ -71,7 +71,9 @@ impl RowList {
 
 /// A judgement sorted by what a reader has to act upon.
 pub(crate) struct SortedRows<'a> {
-    /// Lists with a row, those that changed most first.
+    /// The places of all rows, those of a list first; of each list those that changed most.
+    pub(crate) places: Vec<usize>,
+    /// Lists with a row, in the same order.
     pub(crate) lists: BTreeMap<RowList, Vec<&'a Row>>,
     /// Violated expectations, the worst first.
     pub(crate) violated: Vec<&'a ExpectationResult>,
@@ -79,16 +81,25 @@ pub(crate) struct SortedRows<'a> {
 
 impl<'a> SortedRows<'a> {
     pub(crate) fn new(judgement: &'a Judgement) -> SortedRows<'a> {
+        let rows = &judgement.rows;
+        let rank = |row: &Row| {
+            let list = RowList::of_row(row);
+            // Those of no list come last, of them the inconclusive first.
+            let open = row.word == Word::Inconclusive;
+            (list.is_none(), list, !open, row.word)
+        };
+        let mut places: Vec<usize> = (0..rows.len()).collect();
+        places.sort_by(|&a, &b| {
+            let (a, b) = (&rows[a], &rows[b]);
+            let slower = ratio(b).total_cmp(&ratio(a));
+            let improved = a.word == Word::Improved;
+            let slower = if improved { slower.reverse() } else { slower };
+            rank(a).cmp(&rank(b)).then(slower)
+        });
         let mut lists: BTreeMap<RowList, Vec<&Row>> = BTreeMap::new();
-        for row in &judgement.rows {
+        for row in places.iter().map(|&place| &rows[place]) {
             if let Some(list) = RowList::of_row(row) {
                 lists.entry(list).or_default().push(row);
-            }
-        }
-        for (list, rows) in &mut lists {
-            rows.sort_by(|a, b| ratio(b).total_cmp(&ratio(a)));
-            if *list == RowList::Improved {
-                rows.reverse();
             }
         }
         let expectations = judgement.expectations.iter();
@@ -96,7 +107,11 @@ impl<'a> SortedRows<'a> {
             .filter(|of| of.word == Word::Regressed)
             .collect();
         violated.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
-        SortedRows { lists, violated }
+        SortedRows {
+            places,
+            lists,
+            violated,
+        }
     }
 
     /// The rows of some lists.

@@ -234,19 +234,9 @@ impl Screen<'_> {
     /// A label that leaves no room for its figures has a line of its own: no figure is ever cut.
     fn table(&mut self, table: &Table) {
         let rows = &table.rows;
-        let ids: Vec<CaseId> = match table.ids {
-            true => rows.iter().map(|row| CaseId(row.label.clone())).collect(),
-            false => Vec::new(),
-        };
-        let names = Labels::new(ids.iter().filter(|id| !id.0.is_empty()));
-        let label = |place: usize| match ids.get(place).filter(|id| !id.0.is_empty()) {
-            Some(id) => names.label(id),
-            None => rows[place].label.clone(),
-        };
-        let labels: Vec<String> = (0..rows.len()).map(label).collect();
-        let common = names.common().map(|common| format!("all {common}"));
-        if let Some(line) = &common {
-            self.paragraph(INDENT, FURTHER, &shorten(line, REASON));
+        let (common, labels) = labels(table);
+        if let Some(common) = common {
+            self.paragraph(INDENT, FURTHER, &shorten(&format!("all {common}"), REASON));
         }
         for line in &table.each {
             self.paragraph(INDENT, FURTHER, &shorten(&format!("each: {line}"), REASON));
@@ -262,7 +252,7 @@ impl Screen<'_> {
         // A line without figures has all of it.
         let figured = |row: &TableRow| row.cells.iter().any(|cell| !cell.is_empty());
         let beside = rows.iter().zip(&labels).filter(|(row, _)| figured(row));
-        let beside = beside.map(|(_, label)| width(label));
+        let beside = beside.map(|(_, (_, label))| width(label));
         let beside = beside.filter(|label| *label <= room);
         let first = beside.max().unwrap_or(0).max(width(table.label));
         if !widths.is_empty() {
@@ -272,9 +262,13 @@ impl Screen<'_> {
             }
             self.line(self.paint(head, Style::new().dimmed()));
         }
-        for (row, label) in rows.iter().zip(&labels) {
+        let bold = Style::new().bold();
+        for (row, (above, label)) in rows.iter().zip(&labels) {
+            if let Some(above) = above {
+                let above = shorten(above, COLUMNS - INDENT);
+                self.line(format!("{:INDENT$}{}", "", self.paint(&above, bold)));
+            }
             let label = shorten_middle(label, COLUMNS - INDENT);
-            let bold = Style::new().bold();
             let mut text = format!("{:INDENT$}{}", "", self.paint(&label, bold));
             if figured(row) {
                 let mut used = width(&label);
@@ -303,6 +297,43 @@ impl Screen<'_> {
             self.paragraph(INDENT, FURTHER, &table.rest);
         }
     }
+}
+
+/// What all rows of a table of cases have in common, and the label of each. Where that is nothing,
+/// what those of one variant have in common stands above the first of them.
+fn labels(table: &Table) -> (Option<String>, Vec<(Option<String>, String)>) {
+    let rows = &table.rows;
+    if !table.ids {
+        return (
+            None,
+            rows.iter().map(|row| (None, row.label.clone())).collect(),
+        );
+    }
+    let ids = |rows: &[TableRow]| -> Vec<CaseId> {
+        let cases = rows.iter().filter(|row| !row.label.is_empty());
+        cases.map(|row| CaseId(row.label.clone())).collect()
+    };
+    let all = ids(rows);
+    let common = Labels::new(&all).common();
+    let variant = |row: &TableRow| row.label.split(':').next().map(str::to_owned);
+    let same = |a: &TableRow, b: &TableRow| {
+        common.is_some() || b.label.is_empty() || variant(a) == variant(b)
+    };
+    let mut labels = Vec::new();
+    for group in rows.chunk_by(same) {
+        let ids = ids(group);
+        let names = Labels::new(&ids);
+        let mut above = names.common().filter(|_| common.is_none());
+        let indent = if above.is_some() { "  " } else { "" };
+        labels.extend(group.iter().map(|row| match row.label.is_empty() {
+            true => (None, String::new()),
+            false => {
+                let label = names.label(&CaseId(row.label.clone()));
+                (above.take(), format!("{indent}{label}"))
+            }
+        }));
+    }
+    (common, labels)
 }
 
 #[cfg(test)]

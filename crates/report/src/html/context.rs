@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::case::log;
-use super::figures::{InvocationSamples, most};
+use super::figures::{most, taken};
 use super::linked;
-use crate::document::{Block, Table, TableRow, Tone};
-use crate::judgement::{Lists, time};
-use crate::summary::{RowList, SortedRows};
+use crate::document::Block;
+use crate::facts::log;
+use crate::judgement::Lists;
+use crate::summary::SortedRows;
 use crate::{RenderError, Report};
 use regatta_core::record::side::CaseRecord;
-use regatta_judge::judgement::{Row, Word};
+use regatta_judge::judgement::Word;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Share;
 
@@ -28,7 +28,7 @@ pub struct PageContext<'a> {
 #[derive(Default)]
 pub struct InFull {
     /// Its samples, in the order of invocations.
-    pub invocations: Vec<InvocationSamples>,
+    pub invocations: Vec<Vec<f64>>,
     /// The last lines of a worker that failed.
     pub log: Option<String>,
 }
@@ -42,24 +42,27 @@ impl<'a> PageContext<'a> {
     pub fn new(report: &'a Report<'a>, limits: PageLimits) -> Result<PageContext<'a>, RenderError> {
         let summary = SortedRows::new(report.judgement);
         let rows = &report.judgement.rows;
-        let places = in_full(rows, limits);
+        // Of many cases the worst.
+        let opened = match rows.len() > limits.many {
+            true => limits.in_full,
+            false => rows.len(),
+        };
+        let places = &summary.places[..rows.len().min(opened)];
         let planned = report.head.header.settings.invocations;
-        let most = most(limits.samples / places.len().max(1), planned);
+        let samples = most(limits.samples / places.len().max(1), planned);
         let shown = places.iter();
         let shown = shown.map(|&place| (&rows[place].case, InFull::default()));
+        let names: HashSet<&str> = places.iter().map(|&at| rows[at].case.0.as_str()).collect();
         let mut context = PageContext {
             report,
-            summary,
             in_full: shown.collect(),
             cases: rows.iter().map(|row| &row.case).collect(),
+            summary,
         };
         let excerpt = context.excerpt();
-        let names: HashSet<&str> = places.iter().map(|&at| rows[at].case.0.as_str()).collect();
         report.entries.each_of(&names, |entry| {
             if let Some(of_case) = context.in_full.get_mut(&entry.case) {
-                of_case
-                    .invocations
-                    .extend(InvocationSamples::new(entry, most));
+                of_case.invocations.extend(taken(entry, samples));
                 of_case.log = log(entry, excerpt).or(of_case.log.take());
             }
         })?;
@@ -151,60 +154,3 @@ pub(super) const EXCERPT: usize = 4000;
 
 /// Cases of one kind that are shown above the table, the worst first.
 pub(super) const WORST: usize = 5;
-
-/// Which rows a page shows in full: of many the worst.
-pub(super) fn in_full(rows: &[Row], limits: PageLimits) -> Vec<usize> {
-    let mut places = worst_first(rows);
-    if rows.len() > limits.many {
-        places.truncate(limits.in_full);
-    }
-    places
-}
-
-/// The places of all rows, those of a [`RowList`] first. Within a list those that changed most
-/// come first.
-pub(super) fn worst_first(rows: &[Row]) -> Vec<usize> {
-    // Those of no list come last, of them the inconclusive first.
-    let rank = |row: &Row| {
-        let list = RowList::of_row(row);
-        (
-            list.is_none(),
-            list,
-            row.word != Word::Inconclusive,
-            row.word,
-        )
-    };
-    let moved = |row: &Row| row.change().map_or(0.0, |of| of.ratio.0.ln());
-    let mut places: Vec<usize> = (0..rows.len()).collect();
-    places.sort_by(|&a, &b| {
-        let (a, b) = (&rows[a], &rows[b]);
-        let faster = a.word == Word::Improved && b.word == Word::Improved;
-        let order = moved(b).total_cmp(&moved(a));
-        let order = if faster { order.reverse() } else { order };
-        rank(a).cmp(&rank(b)).then(order)
-    });
-    places
-}
-
-/// A table of the first of the cases at these places.
-pub(super) fn worst_rows(rows: &[Row], worst: &[usize]) -> Vec<Block> {
-    let listed = LISTED.shown(worst).iter().map(|&place| &rows[place]);
-    let listed = listed.map(|row| TableRow {
-        tone: Tone::from_word(row.word),
-        ..TableRow::new(
-            row.case.0.clone(),
-            vec![
-                time(&row.base),
-                time(&row.head),
-                row.change()
-                    .map_or_else(String::new, |of| of.ratio.to_string()),
-                format!("{} {}", sign(row.word), row.word.text()),
-            ],
-        )
-    });
-    vec![Block::Table(Table {
-        ids: true,
-        rest: LISTED.rest(rows.len()),
-        ..Table::new("case", vec!["base", "head", "change", "verdict"], listed)
-    })]
-}

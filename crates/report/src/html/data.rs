@@ -9,13 +9,13 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::case;
 use super::context::{PageContext, sign};
 use super::figures::samples;
 use crate::account::AccountView;
 use crate::by_axes::AxisTable;
 use crate::device::{self, Reached, reached};
 use crate::document::Tone;
+use crate::facts;
 use crate::summary::{interval, reproduce};
 use crate::text::{clean, one_line, shorten};
 use regatta_core::machine::{Counters, METRICS, Structure, short};
@@ -25,7 +25,7 @@ use regatta_worker::attention::work;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
 
 /// The document as text that ends no element it stands in.
-pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]) -> String {
+pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
     let rows = &context.report.judgement.rows;
     let words = tally(rows.iter().map(|row| row.word));
     let words: Vec<Word> = words.into_keys().collect();
@@ -62,7 +62,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable, worst: &[usize]
         "word": rows.iter().map(|row| words.iter().position(|word| *word == row.word)).collect::<Vec<_>>(),
         "allowed": places(rows, |row| row.allowed && row.head.is_none()),
         "calm": places(rows, |row| row.metric(Metric::Device).is_some_and(|of| of.word != row.word)),
-        "worst": worst,
+        "worst": context.summary.places,
         "base": timing(|row| Some(time(row.base.as_ref()?))),
         "head": timing(|row| Some(time(row.head.as_ref()?))),
         "change": timing(|row| Some(row.change()?.ratio.to_string())),
@@ -201,17 +201,17 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         ];
         add("judged", json!(parts.map(|text| strings.place(text))));
     }
-    let mut facts = case::facts(row, head, base);
-    facts.extend(case::shares(row, &context.report.head.header));
-    let facts = facts.into_iter().map(|(name, value, differs)| {
-        let (name, value) = (strings.place(name), strings.place(value));
-        match differs {
-            true => json!([name, value, 1]),
-            false => json!([name, value]),
-        }
-    });
+    let facts = facts::facts(context.report, row)
+        .into_iter()
+        .map(|(name, value, differs)| {
+            let (name, value) = (strings.place(name), strings.place(value));
+            match differs {
+                true => json!([name, value, 1]),
+                false => json!([name, value]),
+            }
+        });
     add("facts", json!(facts.collect::<Vec<_>>()));
-    let changes = case::changes(row).into_iter();
+    let changes = facts::changes(row).into_iter();
     let changes = changes.map(|change| strings.place(change));
     add("changes", json!(changes.collect::<Vec<_>>()));
     let sms = device::sms(&context.report.head.header);

@@ -44,28 +44,19 @@ impl Plots {
     }
 }
 
-/// One invocation's samples, as many as are drawn.
-pub(super) struct InvocationSamples {
-    /// In nanoseconds, in the order taken.
-    device_ns: Vec<f64>,
-}
-
 /// Steps between the fastest and the slowest that differ: more than a figure has
 /// pixels.
 const STEPS: f64 = 4095.0;
 
-impl InvocationSamples {
-    /// Every n-th sample of an entry, where there are more than `most`; `None` without a time.
-    pub(super) fn new(entry: &Entry, most: usize) -> Option<InvocationSamples> {
-        let Outcome::Measured(measurement) = &entry.outcome else {
-            return None;
-        };
-        let all = numbers(&measurement.samples.device_ns);
-        let every = all.len().div_ceil(most.max(1)).max(1);
-        Some(InvocationSamples {
-            device_ns: all.into_iter().step_by(every).collect(),
-        })
-    }
+/// Every n-th sample of an invocation, where there are more than `most`, in nanoseconds; `None`
+/// without a time.
+pub(super) fn taken(entry: &Entry, most: usize) -> Option<Vec<f64>> {
+    let Outcome::Measured(measurement) = &entry.outcome else {
+        return None;
+    };
+    let all = numbers(&measurement.samples.device_ns);
+    let every = all.len().div_ceil(most.max(1)).max(1);
+    Some(all.into_iter().step_by(every).collect())
 }
 
 /// Samples of each invocation that are kept, where a case has room for so many: a page must stay
@@ -76,10 +67,9 @@ pub(super) fn most(of_case: usize, invocations: u32) -> usize {
 
 /// The document: the fastest in nanoseconds, a step, the base's medians of invocations, and a
 /// list of each one's samples, all in steps from the fastest. `None` when there is not one finite sample.
-pub(super) fn samples(base_ns: &[f64], head: &[InvocationSamples]) -> Option<Value> {
+pub(super) fn samples(base_ns: &[f64], head: &[Vec<f64>]) -> Option<Value> {
     let finite = |ns: &f64| ns.is_finite();
-    let samples = head.iter().flat_map(|taken| &taken.device_ns);
-    let samples: Vec<f64> = samples.copied().filter(finite).collect();
+    let samples: Vec<f64> = head.iter().flatten().copied().filter(finite).collect();
     if samples.is_empty() {
         return None;
     }
@@ -91,7 +81,7 @@ pub(super) fn samples(base_ns: &[f64], head: &[InvocationSamples]) -> Option<Val
         let step_of = |ns: &f64| if step > 0.0 { (ns - least) / step } else { 0.0 };
         values.map(|ns| step_of(ns).round() as u32).collect()
     };
-    let head_steps: Vec<Vec<u32>> = head.iter().map(|taken| steps(&taken.device_ns)).collect();
+    let head_steps: Vec<Vec<u32>> = head.iter().map(|taken| steps(taken)).collect();
     // Six digits place a sample as well as seventeen.
     let short = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
     let [least, step]: [f64; 2] = [least, step].map(short);
@@ -102,15 +92,9 @@ pub(super) fn samples(base_ns: &[f64], head: &[InvocationSamples]) -> Option<Val
 mod tests {
     use super::*;
 
-    fn taken(device_ns: &[f64]) -> InvocationSamples {
-        InvocationSamples {
-            device_ns: device_ns.to_vec(),
-        }
-    }
-
     #[test]
     fn samples_can_be_had_back() {
-        let document = samples(&[90.0], &[taken(&[100.0, 110.0, f64::NAN])]).unwrap();
+        let document = samples(&[90.0], &[vec![100.0, 110.0, f64::NAN]]).unwrap();
         let number = |value: &Value| value.as_f64().unwrap();
         let at = |steps: &Value| number(&document[0]) + number(&document[1]) * number(steps);
         assert!((at(&document[2][0]) - 90.0).abs() < 0.01);
@@ -122,9 +106,9 @@ mod tests {
     #[test]
     fn any_samples_are_a_document_or_none() {
         assert_eq!(samples(&[1.0], &[]), None);
-        assert_eq!(samples(&[1.0], &[taken(&[f64::NAN])]), None);
+        assert_eq!(samples(&[1.0], &[vec![f64::NAN]]), None);
         for odd in [&[0.0, 0.0][..], &[1e9; 3], &[5e-324, 1e308]] {
-            let document = samples(&[f64::INFINITY], &[taken(odd)]).unwrap();
+            let document = samples(&[f64::INFINITY], &[odd.to_vec()]).unwrap();
             assert!(!document.to_string().contains("null"), "{document}");
         }
     }

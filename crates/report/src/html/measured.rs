@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+use serde_json::Value;
+
 use super::context::{LISTED, PageContext};
 use crate::document::{Block, Table, TableRow, Tone};
 use crate::judgement::mismatches;
@@ -42,7 +45,7 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
         Block::heading("Workers"),
         Block::Table(workers),
         Block::Heading("Settings".to_owned(), replicate.to_owned(), Tone::Calm),
-        Block::facts(settings(context)),
+        Block::facts(members(&header.settings)),
         Block::heading("What the suite demands"),
         Block::facts(policy(context).into_iter().chain(rules)),
     ];
@@ -105,24 +108,18 @@ fn facts(context: &PageContext) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn settings(context: &PageContext) -> Vec<(&'static str, String)> {
-    let settings = &context.report.head.header.settings;
-    let sample = match settings.graph {
-        true => "one replay of a CUDA graph of the call",
-        false => "one call",
+/// The members of a value that files keep, by their keys.
+fn members(of: &impl Serialize) -> Vec<(String, String)> {
+    let value = serde_json::to_value(of).unwrap_or_default();
+    let members = value.as_object().into_iter().flatten();
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
     };
-    vec![
-        ("invocations", settings.invocations.to_string()),
-        ("warm-up calls", settings.warmup.to_string()),
-        (
-            "samples an invocation",
-            format!("{} to {}", settings.min_samples, settings.samples),
-        ),
-        ("budget", format!("{} ms", settings.budget_ms)),
-        ("caches", settings.cache.to_string()),
-        ("a sample", sample.to_owned()),
-        ("seed", settings.seed.to_string()),
-    ]
+    members
+        .map(|(key, value)| (key.clone(), text(value)))
+        .collect()
 }
 
 fn policy(context: &PageContext) -> Vec<(String, String)> {

@@ -4,7 +4,6 @@
 //! case is data, which the page's script draws on demand; without scripts the worst cases are a
 //! table.
 
-mod case;
 mod context;
 mod data;
 mod expectation;
@@ -17,11 +16,11 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
-use self::context::{LIMITS, PageContext, PageLimits, WORST, sign, worst_first, worst_rows};
+use self::context::{LIMITS, LISTED, PageContext, PageLimits, WORST, sign};
 use self::figures::Plots;
 use super::by_axes::AxisTable;
-use super::document::{Block, Document, Tone, cleaned};
-use super::judgement::{Lists, list, verdict};
+use super::document::{Block, Document, Table, Tone, cleaned};
+use super::judgement::{Lists, list, verdict, verdicts};
 use super::summary::reproduce;
 use super::text::one_line;
 use super::{RenderError, Report};
@@ -150,7 +149,11 @@ fn page(context: &PageContext) -> Result<Page, RenderError> {
     let header = &context.report.head.header;
     let rows: Vec<&Row> = judgement.rows.iter().collect();
     let table = AxisTable::new(&rows);
-    let worst = worst_first(&judgement.rows);
+    let worst = LISTED.shown(&context.summary.places).iter();
+    let worst = Table {
+        rest: LISTED.rest(rows.len()),
+        ..verdicts(worst.map(|&place| rows[place]))
+    };
     let mut verdict = verdict(judgement);
     verdict.clean();
     let linked = |blocks| context.linked(cleaned(blocks));
@@ -162,7 +165,7 @@ fn page(context: &PageContext) -> Result<Page, RenderError> {
         script: SCRIPT,
         plots: Plots::new(&table),
         roof: roof(header),
-        data: data::document(context, &table, &worst),
+        data: data::document(context, &table),
         verdict,
         description: one_line(&header.suite.description),
         notes: notes.map(|note| one_line(&note)).collect(),
@@ -175,7 +178,7 @@ fn page(context: &PageContext) -> Result<Page, RenderError> {
             .map(|(word, count)| (word.text(), Tone::from_word(word), sign(word), count))
             .collect(),
         compared: judgement.base.is_some() && judgement.incomparable.is_empty(),
-        worst: cleaned(worst_rows(&judgement.rows, &worst)),
+        worst: cleaned(vec![Block::Table(worst)]),
         measured: cleaned(measured::blocks(context)),
     })
 }

@@ -162,8 +162,8 @@ fn conditions_around_the_samples_are_facts_of_the_case() {
     for fact in [
         "clocks held back",
         "other processes on the device",
-        "the call waits for the device",
-        "(software power cap)",
+        "invocations whose call waits for the device",
+        "software power cap",
     ] {
         assert!(page.contains(fact), "no {fact}");
         assert!(!quiet.contains(fact), "{fact} where nothing happened");

@@ -1,0 +1,258 @@
+//! The figures of a case, each declared once: a column of `cases.csv`, and a fact on the page.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::Report;
+use crate::device;
+use crate::summary::interval;
+use crate::text::{clean, one_line};
+use regatta_core::machine::ActivitySummary;
+use regatta_core::record::conditions::Conditions;
+use regatta_core::record::disturbance::{describe, worst};
+use regatta_core::record::side::{CaseRecord, median};
+use regatta_core::record::types::{Entry, Outcome, RunHeader};
+use regatta_core::suite::rules::Metric;
+use regatta_judge::judgement::{Row, Timing, Uncounted, Word};
+use regatta_judge::spread::Spread;
+use regatta_worker::attention::ParamValue;
+use regatta_worker::units::{ARROW, Nanoseconds, Share};
+
+use Figure::{Number, Part, Time};
+
+/// A figure: a page prints it with its unit, a table its number alone.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Figure {
+    Time(Nanoseconds),
+    Part(Share),
+    Number(f64),
+}
+
+impl Figure {
+    pub(crate) fn number(self) -> f64 {
+        match self {
+            Figure::Time(time) => time.0,
+            Figure::Part(share) => share.0,
+            Figure::Number(number) => number,
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Figure::Time(time) => time.fmt(f),
+            Figure::Part(share) => share.fmt(f),
+            Figure::Number(number) => number.fmt(f),
+        }
+    }
+}
+
+/// What the figures of one side of a case are read from.
+pub(crate) struct CaseSide<'a> {
+    pub timing: Option<&'a Timing>,
+    pub record: Option<&'a CaseRecord>,
+    pub spread: Option<Spread>,
+    /// Multiprocessors of the machine.
+    pub sms: Option<u32>,
+}
+
+impl CaseSide<'_> {
+    /// What happened in one recorded call.
+    fn call(&self) -> Option<&ActivitySummary> {
+        self.record?.activity.as_ref()
+    }
+
+    /// A condition, where any invocation knew it.
+    fn condition(&self, read: fn(&Conditions) -> u32) -> Option<Figure> {
+        let found = &self.record?.conditions;
+        (found.known > 0).then(|| Number(read(found).into()))
+    }
+}
+
+type Read = for<'a> fn(&CaseSide<'a>) -> Option<Figure>;
+
+/// Every figure: its column of `cases.csv`, its name on a page, which shows no more than it has
+/// elsewhere where that is empty, and what reads it. Of a column `head_` there is one `base_`.
+/// From `busy_ns` to `moving_ns` they are of one recorded call. Recording stretches a call, so
+/// that each of them is a part of that call alone.
+#[rustfmt::skip]
+pub(crate) const FIGURES: [(&str, &str, Read); 21] = [
+    ("head_ns", "", |of| Some(Time(of.timing?.median_ns))),
+    ("head_min_ns", "fastest invocation", |of| Some(Time(of.timing?.min_ns))),
+    ("head_max_ns", "slowest invocation", |of| Some(Time(of.timing?.max_ns))),
+    ("tflops", "", |of| Some(Number(of.timing?.tflops?.0))),
+    ("gbps", "", |of| of.timing?.gbps.map(Number)),
+    ("samples", "samples", |of| Some(Number(of.timing?.samples as f64))),
+    ("invocations", "invocations", |of| Some(Number(of.timing?.invocations_ns.len() as f64))),
+    ("spread_within", "", |of| Some(Part(of.spread.as_ref()?.within))),
+    ("spread_between", "", |of| Some(Part(of.spread.as_ref()?.between))),
+    ("clock_mhz", "device clock in MHz", |of| median(&of.record?.clock_mhz).map(Number)),
+    ("throttled", "invocations with clocks held back", |of| of.condition(|of| of.throttled)),
+    ("other_processes", "other processes on the device", |of| of.condition(|of| of.other_processes)),
+    ("synchronised", "invocations whose call waits for the device", |of| above_zero(of.record?.conditions.synchronised)),
+    ("disturbed", "invocations disturbed by other programs", |of| above_zero(of.record?.disturbed().count() as u32)),
+    ("sm_fill", "SMs that the longest launch fills", |of| device::filled(of.record?, of.sms).map(Part)),
+    ("busy_ns", "device busy in a recorded call", |of| Some(time(of.call()?.time.busy_ns))),
+    ("idle_ns", "idle between its operations", |of| Some(time(of.call()?.time.idle_ns()))),
+    ("host_bound", "part of it that waits for the host", |of| of.call()?.time.host_bound().map(Part)),
+    ("copying_ns", "copying", |of| of.call()?.time.copying_ns.map(time)),
+    ("overlap_ns", "copying, with a kernel at once", |of| Some(time(of.call()?.time.overlap_ns))),
+    ("moving_ns", "in kernels that move data", |of| of.call()?.moving_ns.map(time)),
+];
+
+fn above_zero(count: u32) -> Option<Figure> {
+    (count > 0).then_some(Number(count.into()))
+}
+
+fn time(ns: u64) -> Figure {
+    Time(Nanoseconds(ns as f64))
+}
+
+/// A fact's name and value, and whether head and base do not agree on it.
+pub(crate) type Fact = (String, String, bool);
+
+/// Facts of a case for its details: figures, effective parameters, errors of its results.
+pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
+    let header = &report.head.header;
+    let sms = device::sms(header);
+    let records = [
+        report.side.cases.get(&row.case),
+        report.base.and_then(|base| base.cases.get(&row.case)),
+    ];
+    let [head, base] = [
+        (row.head.as_ref(), records[0]),
+        (row.base.as_ref(), records[1]),
+    ];
+    let [head, base] = [head, base].map(|(timing, record)| CaseSide {
+        timing,
+        record,
+        spread: None,
+        sms,
+    });
+    let mut facts = Vec::new();
+    let mut add = |name: &str, before: Option<String>, now: Option<String>| {
+        facts.extend(now.map(|now| (name.to_owned(), before_after(before, now), false)));
+    };
+    for (_, name, read) in FIGURES.iter().filter(|(_, name, _)| !name.is_empty()) {
+        // That nothing happened is no news.
+        let text = |side| {
+            let figure = read(side).filter(|of| of.number().is_finite() && of.number() != 0.0);
+            figure.map(|of| of.to_string())
+        };
+        add(name, text(&base), text(&head));
+    }
+    for metric in Metric::ALL.into_iter().filter(|of| *of != Metric::Device) {
+        let text = |record: Option<&CaseRecord>| Some(metric.value(record?.median(metric)?));
+        add(metric.text(), text(base.record), text(head.record));
+    }
+    if let Some(record) = head.record {
+        let by = record.conditions.throttle_reasons.iter();
+        let by = by
+            .map(|reason| one_line(reason))
+            .collect::<Vec<_>>()
+            .join(", ");
+        add(
+            "clocks held back by",
+            None,
+            Some(by).filter(|by| !by.is_empty()),
+        );
+        let by = worst(record.disturbed().flat_map(|one| &one.disturbed));
+        let by = Some(one_line(&describe(&by))).filter(|by| !by.is_empty());
+        add("the disturbance at its worst", None, by);
+        for (result, error) in &record.errors {
+            let name = format!("{}, error against float64", one_line(result));
+            add(&name, None, Some(format!("{error:.1e}")));
+        }
+    }
+    for (name, share) in shares(row, header) {
+        add(name, None, share);
+    }
+    facts.extend(effective(head.record, base.record));
+    facts
+}
+
+/// How near a case comes to what its device was measured to reach.
+fn shares(row: &Row, header: &RunHeader) -> [(&'static str, Option<String>); 2] {
+    let peak = row.head.as_ref().zip(device::reached(header, &row.case));
+    let of = peak.as_ref().map(|(timing, peak)| {
+        (
+            peak.share_of_products(timing.tflops),
+            peak.share_of_copies(timing.gbps),
+        )
+    });
+    let (products, copies) = of.unwrap_or_default();
+    [
+        ("share of the measured matrix product rate", products),
+        (
+            "share of the measured copy rate, by compulsory bytes",
+            copies,
+        ),
+    ]
+}
+
+/// `157`, or `157 → 1` where the base differs.
+fn before_after(base: Option<String>, now: String) -> String {
+    match base.filter(|before| *before != now) {
+        Some(before) => format!("{before} {ARROW} {now}"),
+        None => now,
+    }
+}
+
+/// What each parameter became.
+fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
+    let of =
+        |record: Option<&CaseRecord>| record.map(|of| of.effective.clone()).unwrap_or_default();
+    let (head, base) = (of(head), of(base));
+    let text = |value: &ParamValue| one_line(&value.to_string());
+    let names: BTreeSet<&String> = head.keys().chain(base.keys()).collect();
+    let facts = names.into_iter().map(|name| {
+        let (before, now) = (base.get(name), head.get(name));
+        let value = now.map_or("unknown".to_owned(), text);
+        (
+            format!("{} became", one_line(name)),
+            before_after(before.map(text), value),
+            before.is_some() && before != now,
+        )
+    });
+    facts.collect()
+}
+
+/// Other metrics than the device time that are not the same, then every change of structure, those
+/// that are ignored last.
+pub(crate) fn changes(row: &Row) -> Vec<String> {
+    let metrics = row.metrics.iter();
+    let metrics = metrics.filter(|of| of.metric != Metric::Device && of.word != Word::Same);
+    let metrics = metrics.map(|of| {
+        let (word, name, times) = (of.word.text(), of.metric.text(), of.from_to());
+        let interval = interval(&of.change).unwrap_or_default();
+        format!("{word}: {name} {times}, {} {interval}", of.change.ratio)
+    });
+    let changes = row.structure.iter().flatten().map(ToString::to_string);
+    let uncounted = Uncounted::sentence(&row.uncounted);
+    uncounted
+        .into_iter()
+        .chain(metrics)
+        .chain(changes)
+        .map(|change| one_line(&change))
+        .collect()
+}
+
+/// The last lines that a worker printed before it failed, where an entry has some.
+pub(crate) fn log(entry: &Entry, most: usize) -> Option<String> {
+    match &entry.outcome {
+        Outcome::Failed { log, .. } if !log.trim().is_empty() => Some(tail(&clean(log), most)),
+        _ => None,
+    }
+}
+
+/// The end of a log, which names what a worker died of.
+fn tail(log: &str, most: usize) -> String {
+    let skipped = log.chars().count().saturating_sub(most);
+    let end: String = log.chars().skip(skipped).collect();
+    if skipped > 0 {
+        format!("…{end}")
+    } else {
+        end
+    }
+}
