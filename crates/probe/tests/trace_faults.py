@@ -2,14 +2,13 @@
 
     python3 crates/probe/tests/trace_faults.py --regatta target/release/regatta --keep FOLDER
 
-Traces programs on a GPU (steps of training, generation by Llama, torch.compile, JAX and
-CUDA) as they should be, then once with each fault and each harmless change of `faults/table.py`.
+Traces programs on a GPU (a step of attention, training of Llama, CUDA kernels) as they should
+be, then once with each fault and each harmless change of `faults/table.py`.
 Of a fault, one of the causes in the table is the first finding, and `diff` exits with 1; of a
 harmless change it exits with 0. Prints a row each, and exits with 1 where one is wrong. Traces
 that are in FOLDER are not taken again.
 
-Needs a CUDA device, PyTorch with Triton, transformers, and JAX for its program. tests/causes.rs
-does the same to runs of a suite, without a GPU.
+Needs a CUDA device, PyTorch and transformers.
 """
 
 from __future__ import annotations

@@ -16,9 +16,6 @@ BASE = "as-it-should-be"
 PROGRAMS = {
     "step": "attention and matrix products, with a copy from the host under them",
     "llama": "transformers' Llama: a training step under autocast with fused AdamW",
-    "generate": "transformers' Llama: prefill, then greedy decoding in a CUDA graph",
-    "compiled": "a transformer block under torch.compile",
-    "jax_step": "a training step in JAX with dot_product_attention",
     "own_kernels": "four CUDA kernels compiled at the start",
 }
 """By name, what each program does."""
@@ -96,44 +93,6 @@ FAULTS = (
         ("checkpointing", ("launches-added",), "each layer's forward pass is done twice"),
     ),
     *_faults(
-        "generate",
-        ("graph-lost", ("host-bound",), "each token's 100 kernels are launched by the host"),
-        ("logits-to-host", FETCHED, "each token is chosen on the host, from copied logits"),
-        ("stops-by-item", FETCHED, "the host reads each token to see whether to stop"),
-        (
-            "reordered-cache",
-            ("copies-added", "launches-added"),
-            "the cache is reordered by index_select at each token, as for one beam",
-        ),
-    ),
-    *_faults(
-        "compiled",
-        (
-            "lengths-change",
-            (*AGAIN, "host-bound"),
-            "what is behind the blocks is compiled for a new length in each step",
-        ),
-        ("graph-breaks", UNFUSED, "six graph breaks: what was one kernel is several"),
-    ),
-    *_faults(
-        "jax_step",
-        (
-            "recompile",
-            (*AGAIN, "host-bound"),
-            "the learning rate is compiled in, and changes in each step",
-        ),
-        (
-            "float32",
-            ("kernel-replaced", "recompiled"),
-            "parameters and inputs in float32; XLA numbers its kernels, whatever they do",
-        ),
-        (
-            "to-host-and-back",
-            ("copies-added", "host-bound", "synchronisation"),
-            "the parameters go through NumPy in each step: copies, and mostly what the host does",
-        ),
-    ),
-    *_faults(
         "own_kernels",
         (
             "bank-conflicts",
@@ -171,19 +130,7 @@ HARMLESS = (
         ("ranges", "NVTX ranges around the steps"),
         ("no-garbage-collection", "gc.disable()"),
     ),
-    *_harmless(
-        "generate",
-        ("same-again", "nothing is different"),
-        ("weights-from-file", "the weights are saved and loaded"),
-        ("idle-thread", "a thread waits beside the program"),
-    ),
-    *_harmless(
-        "jax_step",
-        ("same-again", "nothing is different"),
-        ("other-seed", "other random numbers"),
-    ),
     *_harmless("own_kernels", ("same-again", "nothing is different")),
-    *_harmless("compiled", ("modules-in-another-order", "the block's layers are made in reverse")),
 )
 """Some in every program."""
 

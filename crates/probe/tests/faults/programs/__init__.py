@@ -1,1 +1,2 @@
-"""The programs: `build(change)` of each gives a Program, ready to run."""
+"""The programs: `build(change)` of each gives its step, given a number: negative before the first
+steady one."""

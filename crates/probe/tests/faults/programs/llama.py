@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
-
-from faults.around import Program
 
 BATCH, LENGTH, VOCABULARY = 4, 2048, 16000
 
@@ -28,7 +27,7 @@ def model_of(attention: str, **sizes: Any) -> Any:
         return AutoModelForCausalLM.from_config(LlamaConfig(**sizes), attn_implementation=attention)
 
 
-def build(change: str) -> Program:
+def build(change: str) -> Callable[[int], None]:
     """The program with a change."""
     torch.manual_seed(0)
     model = model_of("eager" if change == "eager-attention" else "sdpa", use_cache=False)
@@ -69,7 +68,7 @@ def build(change: str) -> Program:
         if change == "empty-cache":
             torch.cuda.empty_cache()
 
-    return Program(step, torch.cuda.synchronize)
+    return step
 
 
 def in_float32(module: Any) -> None:
