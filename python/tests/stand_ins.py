@@ -6,7 +6,6 @@ given them, so that a wrong argument is a wrong value.
 
 from __future__ import annotations
 
-import enum
 import inspect
 import math
 import sys
@@ -21,7 +20,6 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention.flex_attention import create_mask
 
-from regatta_worker.on_torch.case import starts
 from regatta_worker.on_torch.library import Library, TorchWorker
 from regatta_worker.problem.attention import Mask
 
@@ -120,7 +118,10 @@ def _one(q: Any, k: Any, v: Any, dout: Any, mask: Mask) -> Results:
     dtype, kv_heads, group = q.dtype, k.shape[1], q.shape[1] // k.shape[1]
     q, k, v = (x.double().transpose(0, 1) for x in (q, k, v))
     k, v = (x.repeat_interleave(group, dim=0) for x in (k, v))
-    p, _ = _softmax(q, k, q.shape[-1] ** -0.5, mask)
+    rows, columns = torch.arange(q.shape[1])[:, None], torch.arange(k.shape[1])[None, :]
+    seen = mask.visible(rows, columns, mask.offset(q.shape[1], k.shape[1]))
+    scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~seen, -math.inf)
+    p = scores.softmax(-1).nan_to_num()
     out = p @ v
     if dout is None:
         return (out.transpose(0, 1).to(dtype),)
@@ -128,15 +129,6 @@ def _one(q: Any, k: Any, v: Any, dout: Any, mask: Mask) -> Results:
     ds = p * (dout @ v.mT - (dout * out).sum(-1, keepdim=True)) * q.shape[-1] ** -0.5
     dk, dv = (x.unflatten(0, (kv_heads, group)).sum(1) for x in (ds.mT @ q, p.mT @ dout))
     return tuple(x.transpose(0, 1).to(dtype) for x in (ds @ k, dk, dv))
-
-
-def _softmax(q: Any, k: Any, scale: float, mask: Mask) -> Results:
-    """The weights, and the logsumexp of the scores, of `[..., seq, width]`."""
-    seq_q, seq_k = q.shape[-2], k.shape[-2]
-    rows, columns = torch.arange(seq_q)[:, None], torch.arange(seq_k)[None, :]
-    seen = mask.visible(rows, columns, mask.offset(seq_q, seq_k))
-    scores = (q @ k.mT * scale).masked_fill(~seen, -math.inf)
-    return scores.softmax(-1).nan_to_num(), scores.logsumexp(-1, keepdim=True)
 
 
 def flash_mask(causal: Any, left: int | None, right: int | None) -> Mask:
@@ -298,216 +290,3 @@ def varlen(
     assert int(cu_seq_q.diff().max()) <= max_q
     assert int(cu_seq_k.diff().max()) <= max_k
     return attend(query, key, value, flash_mask(False, *window_size), cu_seq_q, cu_seq_k)
-
-
-# flash-linear-attention.
-
-
-def _fla(given: Any) -> Any:
-    q, k, v, starts_k = given.q, given.k, given.v, given.cu_seqlens
-    unused = set(vars(given)) - {"q", "k", "v", "cu_seqlens", "window_size"}
-    assert all(getattr(given, name) is None for name in unused)
-    assert q.ndim == 4
-    assert q.shape[2] % k.shape[2] == 0
-    window = getattr(given, "window_size", None)
-    mask = Mask(None if window is None else window - 1, 0, "top-left")
-    if starts_k is None:
-        assert q.shape[1] == k.shape[1]
-        return attend(q, k, v, mask)
-    assert len(q) == 1
-    assert starts_k.dtype == torch.int64
-    return attend(q[0], k[0], v[0], mask, starts_k, starts_k).unsqueeze(0)
-
-
-FLA = {  # By the first release that declares it so; 0.4.2 adds `chunk_indices`.
-    "0.3.2": declared("q k v g scale cu_seqlens head_first", _fla),
-    "0.5.0": declared("q k v g scale window_size cu_seqlens chunk_indices sink_bias", _fla),
-}
-
-
-# FlashInfer.
-
-
-class Wrapper:
-    """What FlashInfer's wrappers share: a workspace, a layout, and a plan before each run."""
-
-    PLAN = ""
-
-    def __init__(self, float_workspace_buffer: torch.Tensor, kv_layout: str, **given: Any) -> None:
-        assert float_workspace_buffer.dtype == torch.uint8
-        assert kv_layout == "NHD"
-        self.plans = 0
-        names = f"num_qo_heads num_kv_heads head_dim_qk {self.PLAN} head_dim_vo causal window_left "
-        names += "q_data_type kv_data_type fixed_split_size disable_split_kv"
-        self.plan = declared(f"{self.ROWS} {names}", self._plan)
-        Wrapper.last = self
-
-    ROWS = "qo_indptr kv_indptr"
-    last: Wrapper
-
-    def _plan(self, given: Any) -> None:
-        self.plans += 1
-        self.given, self.mask = given, flash_mask(given.causal, given.window_left, -1)
-        # Of decoding, where there is one query a sequence.
-        one_each = torch.arange(len(given.kv_indptr), dtype=torch.int32)
-        self.starts = getattr(given, "qo_indptr", one_each), given.kv_indptr
-        assert all(bounds.dtype == torch.int32 for bounds in self.starts)
-
-    def run(self, q: torch.Tensor, *kv: Any) -> torch.Tensor:
-        k, v = kv
-        return attend(q, k, v, self.mask, *self.starts)
-
-
-class Paged(Wrapper):
-    ROWS = "qo_indptr kv_indptr indices last_page_len"
-    PLAN = "page_size"
-
-    def run(self, q: torch.Tensor, *kv: Any) -> torch.Tensor:
-        """Over the keys and values of each sequence, out of their pages."""
-        given, lengths, found = self.given, [], []
-        ends = given.kv_indptr.tolist()
-        used = given.last_page_len.tolist()
-        for first, end, last in zip(ends[:-1], ends[1:], used, strict=True):
-            pages = given.indices[first:end].long()
-            lengths.append((len(pages) - 1) * given.page_size + last)
-            found.append([x[pages].flatten(0, 1)[: lengths[-1]] for x in kv[0]])
-        k, v = (torch.cat(parts) for parts in zip(*found, strict=True))
-        return attend(q, k, v, self.mask, self.starts[0], starts(lengths))
-
-
-class Decode(Paged):
-    ROWS = "kv_indptr indices last_page_len"
-
-
-def _single(given: Any) -> Any:
-    assert given.kv_layout == "NHD"
-    mask = flash_mask(given.causal, given.window_left, -1)
-    return attend(given.q[None], given.k[None], given.v[None], mask)[0]
-
-
-FLASHINFER = module(
-    single_prefill_with_kv_cache=declared("q k v causal kv_layout window_left backend", _single),
-    BatchPrefillWithRaggedKVCacheWrapper=Wrapper,
-    BatchPrefillWithPagedKVCacheWrapper=Paged,
-    BatchDecodeWithPagedKVCacheWrapper=Decode,
-)
-
-
-# cuDNN's frontend.
-
-
-class Alignment(enum.Enum):
-    TOP_LEFT = 0
-    BOTTOM_RIGHT = 1
-
-
-class End:
-    """A tensor of a graph: dimensions and strides, no data."""
-
-    def __init__(self, dim: Any = None, stride: Any = None, data_type: Any = None) -> None:
-        self.dim, self.stride, self.data_type, self.output = dim, stride, data_type, False
-
-    def __getattr__(self, name: str) -> Any:
-        """`set_output` and the others, each of which gives the tensor back."""
-        if not name.startswith("set_"):
-            raise AttributeError(name)
-
-        def put(value: Any) -> End:
-            setattr(self, name.removeprefix("set_"), value)
-            return self
-
-        return put
-
-
-STEPS = ["validate", "build_operation_graph", "create_execution_plans", "check_support"]
-
-
-class Graph:
-    """The frontend's `pygraph`, which computes with torch what it was described to."""
-
-    made = 0
-
-    def __init__(self, **given: Any) -> None:
-        assert given["handle"] == "handle"
-        assert given["compute_data_type"] == "FLOAT"
-        Graph.made += 1
-        self.steps: list[str] = []
-
-    def tensor(self, *, name: str, dim: Any, stride: Any, data_type: Any) -> End:
-        return End(dim, stride, data_type)
-
-    def sdpa(self, q: End, k: End, v: End, *, generate_stats: bool, **options: Any) -> list[Any]:
-        self.ends: tuple[End, ...] = (q, k, v)
-        self.outputs, self.options = [End()], options
-        self.outputs += [End()] if generate_stats else []
-        return [self.outputs[0], self.outputs[1] if generate_stats else None]
-
-    def sdpa_backward(
-        self, q: End, k: End, v: End, o: End, dO: End, stats: End, **options: Any
-    ) -> list[End]:
-        self.ends, self.options = (q, k, v, o, dO, stats), options
-        self.outputs = [End(), End(), End()]
-        return self.outputs
-
-    def __getattr__(self, name: str) -> Any:
-        """The steps of building it, in their order."""
-        if name not in (*STEPS, "build_plans"):
-            raise AttributeError(name)
-        return lambda *given: self._step(name)
-
-    def _step(self, name: str) -> None:
-        self.steps.append(name)
-        if name == "build_plans":
-            assert self.steps == [*STEPS, name]
-            self._plan_index = 1
-
-    def get_plan_name_at_index(self, index: int) -> str:
-        return f"eng{index}_k24=13"
-
-    def get_workspace_size(self) -> int:
-        return 0
-
-    def execute(self, bound: dict[End, torch.Tensor], workspace: Any, handle: Any) -> None:
-        assert handle == "handle"
-        assert workspace.numel() > 0
-        assert "build_plans" in self.steps
-        assert set(bound) == {*self.ends, *self.outputs}
-        assert all(end.output for end in self.outputs)
-        for end, tensor in bound.items():
-            if end.stride is not None:
-                assert list(tensor.shape) == end.dim
-                assert list(tensor.stride()) == end.stride
-        q, k, v = (bound[end].detach().requires_grad_() for end in self.ends[:3])
-        values = out, logsumexp = _cudnn(q, k, v, **self.options)
-        if len(self.ends) > 3:
-            _, _, _, saved, dout, stats = (bound[end] for end in self.ends)
-            torch.testing.assert_close(saved, out)
-            torch.testing.assert_close(stats, logsumexp)
-            values = torch.autograd.grad(out, (q, k, v), dout)
-        for end, value in zip(self.outputs, values, strict=False):
-            bound[end].copy_(value.detach())
-
-
-def _cudnn(
-    q: Any, k: Any, v: Any, *, attn_scale: float, name: str, diagonal_alignment: Any = None,
-    diagonal_band_left_bound: int | None = None, diagonal_band_right_bound: int | None = None,
-) -> Results:  # fmt: skip
-    """By the rules of the frontend: the left bound is the first distance that is hidden."""
-    left = None if diagonal_band_left_bound is None else diagonal_band_left_bound - 1
-    align = "bottom-right" if diagonal_alignment is Alignment.BOTTOM_RIGHT else "top-left"
-    group = q.shape[1] // k.shape[1]
-    k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
-    p, logsumexp = _softmax(q, k, attn_scale, Mask(left, diagonal_band_right_bound, align))
-    return p @ v, logsumexp
-
-
-CUDNN = module(
-    pygraph=Graph,
-    create_handle=lambda: "handle",
-    set_stream=lambda handle, stream: None,
-    backend_version=lambda: 91900,
-    cudnnGraphNotSupportedError=NotImplementedError,
-    data_type=SimpleNamespace(FLOAT="FLOAT", HALF="HALF", BFLOAT16="BFLOAT16"),
-    heur_mode=SimpleNamespace(A="A", FALLBACK="FALLBACK"),
-    diagonal_alignment=Alignment,
-)

@@ -34,10 +34,12 @@ from regatta_worker.libraries import (
 )
 from regatta_worker.libraries import torch as torch_library
 from regatta_worker.on_torch.case import DTYPES, TorchCase
+from regatta_worker.on_torch.kept import Kept
 from regatta_worker.on_torch.library import Library, TorchWorker
+from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.protocol.channel import Failed, Unsupported
-from stand_ins import Recorded, served
+from stand_ins import CPU, Recorded, served
 
 RAGGED = {"q": [3, 24, 7], "k": [5, 24, 16]}
 RAGGED_SELF = {"q": [3, 24], "k": [3, 24]}
@@ -56,7 +58,6 @@ BOTTOM_RIGHT: list[dict[str, Any]] = [
     window(None, 4),
     window(4, None),
 ]
-LEFT_ONLY: list[dict[str, Any]] = [support.FULL, support.CAUSAL_BR, window(4, 0), window(4, None)]
 
 
 @pytest.fixture(scope="module")
@@ -87,23 +88,14 @@ def workers() -> Iterator[dict[str, TorchWorker]]:
         ),
     ):
         rows[name] = replace(own.rows["flex" if name == "flex" else "varlen"], build=build)
-    with mock.patch.dict(cudnn.DATA_TYPES, {"f32": "FLOAT"}):
-        yield {
-            "torch": served(replace(own, rows=rows)),
-            "flash_attn": served(flash_attn.WORKER, **generations),
-            "flashinfer": served(flashinfer.WORKER, flashinfer=stand_ins.FLASHINFER),
-            "cudnn": served(cudnn.WORKER, cudnn=stand_ins.CUDNN),
-            **{f"fla-{release}": serve_fla(release) for release in stand_ins.FLA},
-        }
+    yield {
+        "torch": served(replace(own, rows=rows)),
+        "flash_attn": served(flash_attn.WORKER, **generations),
+    }
     for library in kernels:
         library._destroy()
     # FlexAttention compiles; operators are not counted in a process that does.
     torch.compiler.reset()
-
-
-def serve_fla(release: str) -> TorchWorker:
-    module = stand_ins.module(parallel_attn=stand_ins.FLA[release])
-    return served(fla.WORKER, fla__ops__attn=module)
 
 
 def prepare(
@@ -113,18 +105,14 @@ def prepare(
     library, name = variant.split("/")
     request = {"variant": name, "seed": support.SEED, "params": params or {}}
     request |= {"problem": support.wire(**axes), "input_sets": support.SETS}
-    with mock.patch("torch.cuda.current_stream", return_value=mock.Mock(cuda_stream=0)):
-        return workers[library].prepare(request)
+    return workers[library].prepare(request)
 
 
 def right(
     workers: dict[str, TorchWorker], variant: str, params: Any = None, **axes: Any
 ) -> dict[str, Any]:
     """The case is right, also once other contents lie where the inputs did."""
-    with (
-        warnings.catch_warnings(),
-        mock.patch("torch.cuda.current_stream", return_value=mock.Mock(cuda_stream=0)),
-    ):
+    with warnings.catch_warnings():
         # FlexAttention says that it runs unfused.
         warnings.simplefilter("ignore")
         prepared = prepare(workers, variant, params, **axes)
@@ -159,43 +147,6 @@ TABLE: list[tuple[str, Any, Any, Any]] = [
     ("torch/varlen", BOTTOM_RIGHT, ("both",), {"batch": 3, **CROSS}),
     ("torch/varlen", BOTTOM_RIGHT, ("both",), {"batch": 1, "layout": "bhsd", **CROSS}),
     ("torch/varlen", [support.CAUSAL], ALL, {"batch": 3}),
-    *(
-        (variant, LEFT_ONLY, ("forward",), axes)
-        for variant in ("flashinfer/prefill", "flashinfer/paged-prefill")
-        for axes in (
-            {"batch": 1, "head_dim_v": 8, **CROSS},
-            {"batch": 1, "layout": "bhsd", **CROSS},
-            {"batch": 3, **CROSS},
-            {"varlen": RAGGED, "kv_heads": 2},
-        )
-    ),
-    *(
-        ("flashinfer/paged-decode", LEFT_ONLY, ("forward",), axes)
-        for axes in (
-            {"batch": 3, **CROSS, "seq_q": 1},
-            {"batch": 3, "layout": "bhsd", **CROSS, "seq_q": 1},
-            {"varlen": {"q": [1, 1], "k": [5, 24]}, "seq_q": 1, "seq_k": 24},
-        )
-    ),
-    # On a square a causal mask has no alignment.
-    ("flashinfer/prefill", [support.CAUSAL], ("forward",), {}),
-    *(
-        ("cudnn/graph", [*BOTTOM_RIGHT, support.CAUSAL, window(4, 2, "top-left")], ALL, axes)
-        for axes in (
-            {"seq_q": 9, "seq_k": 24, "kv_heads": 2, "head_dim_v": 8},
-            {"layout": "bhsd", "seq_q": 9, "seq_k": 24},
-        )
-    ),
-    *(
-        (f"fla-{release}/parallel", [support.CAUSAL], ALL, axes)
-        for release in stand_ins.FLA
-        for axes in (
-            {"heads": 6, "kv_heads": 2},
-            {"layout": "bhsd", "head_dim_v": 32},
-            {"varlen": RAGGED_SELF},
-        )
-    ),
-    ("fla-0.5.0/parallel", [window(3, 0, "top-left")], ALL, {}),
 ]
 
 
@@ -203,13 +154,7 @@ TABLE: list[tuple[str, Any, Any, Any]] = [
 def test_values(workers: Any, variant: str, masks: Any, directions: Any, axes: Any) -> None:
     for mask in masks:
         for direction in directions:
-            if not (variant == "cudnn/graph" and _blind(mask, axes)):
-                right(workers, variant, mask=mask, direction=direction, **axes)
-
-
-def _blind(mask: dict[str, Any], axes: dict[str, Any]) -> bool:
-    """cuDNN's frontend makes NaN of a query that sees no key; the stand-in of its logsumexp too."""
-    return Problem.from_wire(support.wire(mask=mask, **axes)).has_blind_query
+            right(workers, variant, mask=mask, direction=direction, **axes)
 
 
 @pytest.mark.parametrize(
@@ -223,31 +168,13 @@ def _blind(mask: dict[str, Any], axes: dict[str, Any]) -> bool:
                 "flash_attn/fa2",
                 "flash_attn/fa3",
                 "flash_attn/fa4",
-                "flashinfer/prefill",
             )
             for axes in ({"seq_q": 9, "seq_k": 24}, {"varlen": RAGGED})
         ),
         ("has no window_size", "torch/earlier", {}, {"varlen": RAGGED, "mask": support.CAUSAL_BR}),
         ("bhsd", "torch/varlen", {}, {"layout": "bhsd"}),
         ("ragged", "torch/flex", {}, {"varlen": RAGGED}),
-        ("ragged", "cudnn/graph", {}, {"varlen": RAGGED}),
         ("bwd has no num_splits", "flash_attn/fa3", {"num_splits": 4}, {"direction": "backward"}),
-        ("to the right", "flashinfer/prefill", {}, {"mask": window(4, 2)}),
-        ("bhsd", "flashinfer/prefill", {}, {"layout": "bhsd"}),
-        ("one query", "flashinfer/paged-decode", {}, {"seq_q": 2}),
-        ("one head_dim", "flashinfer/paged-decode", {}, {"seq_q": 1, "head_dim_v": 8}),
-        ("has no plan", "flashinfer/prefill", {"plan": "once"}, {"batch": 1}),
-        ("backend fa2 alone", "flashinfer/prefill", {"fixed_split_size": 8}, {}),
-        ("no window before fla-core 0.5.0", "fla-0.3.2/parallel", {}, {"mask": window(3, 0)}),
-        ("is causal", "fla-0.5.0/parallel", {}, {"mask": support.FULL}),
-        ("is causal", "fla-0.5.0/parallel", {}, {"mask": window(3, 2)}),
-        (
-            "must be equal",
-            "fla-0.5.0/parallel",
-            {},
-            {"mask": support.CAUSAL, "seq_q": 20, "seq_k": 24},
-        ),
-        ("at most 256", "fla-0.5.0/parallel", {}, {"mask": support.CAUSAL, "head_dim": 320}),
     ],
 )
 def test_what_they_do_not_do(
@@ -326,61 +253,101 @@ class TestGenerations:
         assert "it registers no operator" in worker.missing["fa3"]
 
 
+def cpu_case(module: Any = None, params: Any = None, **axes: Any) -> TorchCase:
+    """A case on the CPU, of the module that a library is."""
+    problem, kept = Problem.from_wire(support.wire(**axes)), Kept(CPU, Arrays.for_torch(CPU))
+    tensors = kept.working(problem, support.SEED)
+    return TorchCase(
+        problem=problem, variant="", params=params or {}, tensors=tensors, module=module
+    )
+
+
 class TestFlashInfer:
-    def test_pages_lie_in_random_order(self, workers: Any) -> None:
-        params = {"page_size": 4, "tensor_cores": "yes", "fixed_split_size": 8}
-        axes = {"batch": 2, "seq_q": 1, "seq_k": 30}
-        effective = right(workers, "flashinfer/paged-decode", params, **axes)["effective"]
-        assert effective == {"tensor_cores": "yes", "page_size": 4, "plan": "once"}
-        given: Any = stand_ins.Wrapper.last.given
-        assert sorted(given.indices.tolist()) == list(range(16))
-        assert given.indices.tolist() != list(range(16))
-        assert given.last_page_len.tolist() == [2, 2]
-        assert given.fixed_split_size == 8
-        pages = flashinfer.Pages.from_case(workers["flashinfer"].prepared())
-        last = given.indices[7].long()
-        assert pages.k[last, 2:].abs().min().item() > 0.0, "rows past the end are random"
+    @pytest.mark.parametrize("axes", [{}, {"layout": "bhsd"}, {"varlen": RAGGED, "kv_heads": 2}])
+    def test_pages_lie_in_random_order(self, axes: Any) -> None:
+        case = cpu_case(params={"page_size": 4}, seq_k=30 if "varlen" not in axes else 24, **axes)
+        pages, given = flashinfer.Pages.from_case(case), case.tensors
+        first, order, used = (part.tolist() for part in pages.table)
+        assert sorted(order) == list(range(len(order))) != order
+        for _ in range(2):
+            for number, of in enumerate(case.problem.sequences):
+                places = order[first[number] : first[number + 1]]
+                assert 4 * (len(places) - 1) + used[number] == of.seq_k
+                for name, pool in (("k", pages.k), ("v", pages.v)):
+                    rows, whole = pool[places].flatten(0, 1), given[name]
+                    own = whole[number] if whole.ndim == 4 else whole[of.k_start :][: of.seq_k]
+                    assert torch.equal(rows[: of.seq_k], own)
+                    assert rows[of.seq_k :].ne(0).all(), "rows past the end are random"
+            given["k"].mul_(2)
+            pages.fill()
 
-    @pytest.mark.parametrize(("plan", "plans"), [("once", 0), ("each", 3)])
-    def test_plan_is_made_once_or_in_each_call(self, workers: Any, plan: str, plans: int) -> None:
-        right(workers, "flashinfer/prefill", {"plan": plan})
-        wrapper, before = stand_ins.Wrapper.last, stand_ins.Wrapper.last.plans
+    @pytest.mark.parametrize("plan", ["once", "each"])
+    def test_plan_is_made_once_or_in_each_call(self, plan: str) -> None:
+        case, plans = cpu_case(params={"plan": plan}), mock.Mock()
+        call = flashinfer.planned(case, plans, lambda: case.tensors["q"])
         for _ in range(3):
-            workers["flashinfer"].call()
-        assert wrapper.plans - before == plans
-        assert workers["flashinfer"].prepared().built.varies == (plan == "each")
+            call.run()
+        assert (plans.call_count, call.varies) == ((1, False) if plan == "once" else (3, True))
 
-    def test_a_split_of_nothing_is_a_mistake(self, workers: Any) -> None:
-        params = {"fixed_split_size": 0, "backend": "fa2"}
+    def test_masks(self) -> None:
+        for mask, given in (
+            (support.FULL, (False, -1)),
+            (support.CAUSAL_BR, (True, -1)),
+            (window(4, 0), (True, 4)),
+            (window(4, None), (False, 4)),
+        ):
+            found = flashinfer.masking(Problem.from_wire(support.wire(mask=mask, seq_k=30)))
+            assert (found["causal"], found["window_left"]) == given
+
+    @pytest.mark.parametrize(
+        ("words", "build", "params", "axes"),
+        [
+            ("at the bottom right", "prefill", {}, {"mask": support.CAUSAL, "seq_k": 30}),
+            ("to the right", "prefill", {}, {"mask": window(4, 2)}),
+            ("bhsd", "prefill", {}, {"layout": "bhsd"}),
+            ("one query", "paged_decode", {}, {"seq_q": 2}),
+            ("one head_dim", "paged_decode", {}, {"seq_q": 1, "head_dim_v": 8}),
+            ("has no plan", "prefill", {"plan": "once"}, {"batch": 1}),
+            ("backend fa2 alone", "prefill", {"fixed_split_size": 8}, {}),
+        ],
+    )
+    def test_what_it_does_not_do(self, words: str, build: str, params: Any, axes: Any) -> None:
+        with pytest.raises(Unsupported, match=words):
+            getattr(flashinfer, build)(cpu_case(mock.Mock(), params, **axes))
+
+    def test_a_split_of_nothing_is_a_mistake(self) -> None:
         with pytest.raises(Failed, match="no positive integer"):
-            prepare(workers, "flashinfer/prefill", params)
+            flashinfer.split_rules(cpu_case(params={"fixed_split_size": 0}), fa2=True)
 
 
 class TestCudnn:
+    """Planning, on a frontend that does nothing; values are checked on a GPU."""
+
+    def attention(self, direction: str, each: bool) -> tuple[cudnn.Attention, mock.Mock, Any]:
+        case, frontend = cpu_case(direction=direction, dtype="f16"), mock.MagicMock()
+        graph = frontend.pygraph.return_value
+        graph.get_workspace_size.return_value, graph._plan_index = 0, 1
+        graph.get_plan_name_at_index = "eng{}".format
+        graph.sdpa.side_effect = lambda **given: [mock.MagicMock() for _ in range(2)]
+        graph.sdpa_backward.side_effect = lambda **given: [mock.MagicMock() for _ in range(3)]
+        attention = cudnn.Attention(frontend, "handle", case.problem, CPU, each)
+        return attention, frontend.pygraph, attention.build(case.tensors).run
+
     @pytest.mark.parametrize(
         ("direction", "graphs"), [("forward", 1), ("backward", 1), ("both", 2)]
     )
-    def test_plans_are_made_once_or_in_each_call(
-        self, workers: Any, direction: str, graphs: int
-    ) -> None:
-        plans = {f"{name}_plan": "eng1_k24=13" for name in ("forward", "backward")}
-        for plan, expected in (("once", 0), ("each", graphs)):
-            prepared = right(workers, "cudnn/graph", {"plan": plan}, direction=direction)
-            names = {} if plan == "each" else plans
-            if direction == "forward" and names:
-                names = {"forward_plan": plans["forward_plan"]}
-            assert prepared["effective"] == {"plan": plan, **names}
-            assert prepared["tuned"] == list(names)
-            before = stand_ins.Graph.made
-            with mock.patch("torch.cuda.current_stream", return_value=mock.Mock(cuda_stream=0)):
-                workers["cudnn"].call()
-            assert stand_ins.Graph.made - before == expected
+    def test_plans_are_made_once_or_in_each_call(self, direction: str, graphs: int) -> None:
+        for each, expected in ((False, 0), (True, graphs)):
+            attention, made, call = self.attention(direction, each)
+            names = ("forward",) if direction == "forward" else ("forward", "backward")
+            if not each:
+                assert attention.names() == {f"{name}_plan": "eng1" for name in names}
+            before = made.call_count
+            assert len(call()) == {"forward": 1, "backward": 3, "both": 4}[direction]
+            assert made.call_count - before == expected
 
-    def test_a_plan_lives_until_the_device_is_done_with_it(self, workers: Any) -> None:
-        prepare(workers, "cudnn/graph")
-        case = workers["cudnn"].prepared()
-        attention = cudnn.Attention(case.module, "handle", case.problem, case.device, each=True)
-        call = attention.build(case.tensors).run
+    def test_a_plan_lives_until_the_device_is_done_with_it(self) -> None:
+        attention, _, call = self.attention("forward", each=True)
         with mock.patch.object(attention, "_idle", return_value=False):
             for _ in range(3):
                 call()
@@ -390,16 +357,54 @@ class TestCudnn:
         call()
         assert attention.retired == []
 
-    def test_the_frontends_own_refusal_and_version(self, workers: Any) -> None:
-        assert NotImplementedError in workers["cudnn"].refusals
-        assert workers["cudnn"].versions()["cudnn"] == "91900"
+    def test_masks(self) -> None:
+        bounds = {name: name for name in ("TOP_LEFT", "BOTTOM_RIGHT")}
+        frontend = mock.Mock(diagonal_alignment=mock.Mock(**bounds))
+        for axes, expected in (
+            ({}, (None, None, None)),
+            ({"mask": support.CAUSAL}, ("TOP_LEFT", None, 0)),
+            # On a square both mean the same.
+            ({"mask": support.CAUSAL_BR}, ("TOP_LEFT", None, 0)),
+            ({"mask": support.CAUSAL_BR, "seq_k": 30}, ("BOTTOM_RIGHT", None, 0)),
+            # Its left bound is the first distance that is hidden.
+            ({"mask": window(5, 2), "seq_k": 30}, ("BOTTOM_RIGHT", 6, 2)),
+            ({"mask": window(4, None, "top-left"), "seq_k": 30}, ("TOP_LEFT", 5, None)),
+        ):
+            found = cudnn.band(frontend, Problem.from_wire(support.wire(**axes)))
+            names = ("diagonal_alignment", "diagonal_band_left_bound", "diagonal_band_right_bound")
+            assert tuple(map(found.get, names)) == expected, axes
 
-    def test_on_a_square_both_alignments_are_the_top_left(self) -> None:
-        problem = Problem.from_wire(support.wire(mask=support.CAUSAL_BR))
-        assert cudnn.band(stand_ins.CUDNN, problem) == {
-            "diagonal_alignment": stand_ins.Alignment.TOP_LEFT,
-            "diagonal_band_right_bound": 0,
-        }
+
+class TestFla:
+    @pytest.mark.parametrize(
+        ("words", "axes"),
+        [
+            ("no window before fla-core 0.5.0", {"mask": window(3, 0)}),
+            ("is causal", {"mask": support.FULL}),
+            ("is causal", {"mask": window(3, 2)}),
+            ("must be equal", {"mask": support.CAUSAL, "seq_q": 20, "seq_k": 24}),
+            ("at most 256", {"mask": support.CAUSAL, "head_dim": 320}),
+        ],
+    )
+    def test_what_it_does_not_do(self, words: str, axes: Any) -> None:
+        module = types.SimpleNamespace(parallel_attn=lambda q, k, v, cu_seqlens=None: None)
+        with pytest.raises(Unsupported, match=words):
+            fla.parallel(cpu_case(module, **axes))
+
+    def test_a_packed_batch_is_one_row_and_a_window_counts_the_query(self) -> None:
+        given = dict[str, Any]()
+
+        def attend(q: Any, k: Any, v: Any, window_size: Any = None, cu_seqlens: Any = None) -> Any:
+            given.update(q=q, window_size=window_size, cu_seqlens=cu_seqlens)
+            return v
+
+        case = cpu_case(
+            types.SimpleNamespace(parallel_attn=attend), varlen=RAGGED_SELF, mask=window(3, 0)
+        )
+        (out,) = fla.parallel(case).run()
+        assert torch.equal(out, case.tensors["v"])
+        assert (len(given["q"]), given["window_size"]) == (1, 4)
+        assert given["cu_seqlens"].tolist() == [0, 3, 27]
 
 
 @pytest.mark.skipif(
@@ -518,11 +523,7 @@ def test_a_library_that_is_not_here_is_listed_and_every_case_says_why(library: s
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-@pytest.mark.parametrize("variant", ["torch/flex", "torch/varlen", "fla/parallel"])
+@pytest.mark.parametrize("variant", ["torch/flex", "torch/varlen"])
 def test_without_a_gpu_it_is_unsupported(variant: str) -> None:
-    module = stand_ins.module(parallel_attn=stand_ins.FLA["0.5.0"])
-    there = {name: types.ModuleType(name) for name in ("fla", "fla.ops")}
-    with mock.patch.dict(sys.modules, {**there, "fla.ops.attn": module}):
-        served_here = {"torch": torch_library.WORKER(), "fla": fla.WORKER()}
     with pytest.raises(Unsupported, match="needs a GPU"):
-        prepare(served_here, variant, dtype="f16", mask=support.CAUSAL)
+        prepare({"torch": torch_library.WORKER()}, variant, dtype="f16", mask=support.CAUSAL)
