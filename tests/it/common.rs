@@ -58,11 +58,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// Has the fake worker draw the same noise again, from its first start on.
-    pub fn same_noise(&self) {
-        std::fs::write(self.starts.path(), "").unwrap();
-    }
-
     pub fn new() -> Place {
         Place {
             folder: tempfile::tempdir().unwrap(),

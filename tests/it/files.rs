@@ -3,6 +3,12 @@
 
 use std::fs;
 
+use regatta_core::record::side::Side;
+use regatta_core::record::{baseline, run_file};
+use regatta_core::suite;
+use regatta_judge::judgement::{Row, VerdictOutcome, Word};
+use regatta_judge::{Options, judge};
+
 use crate::common::Place;
 
 /// A place with a finished run of suite `s`.
@@ -93,5 +99,61 @@ fn what_no_clock_shows_is_damage_with_its_line() {
     assert!(
         stderr.contains("is damaged") && stderr.contains("first_call holds -5 ns"),
         "{stderr}"
+    );
+}
+
+/// What an H200 launched, as committed: with -1 handed over, and as it should be.
+#[test]
+fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sample = root.join("reports/samples/xformers-0.0.26/run.jsonl");
+    let run = run_file::read(&sample).unwrap();
+    let baseline = root.join("baselines/xformers-backward/h200-132sm.jsonl");
+    let mut base = baseline::read(&baseline).unwrap();
+    let mut head = Side::from_run("0.0.26", &run);
+    for side in [&mut base, &mut head] {
+        side.header.rules = suite::load("xformers-0.0.26").unwrap().rules;
+        side.header.settings.structure_only = true;
+        for record in side.cases.values_mut() {
+            record.invocations.clear();
+        }
+    }
+    let alone = |side: &Side| judge(side, None, &Options::ALONE);
+    let good = alone(&base);
+    assert_eq!(
+        good.verdict.outcome,
+        VerdictOutcome::Passed,
+        "{:?}",
+        good.verdict
+    );
+    let met = good.expectations.iter().filter(|of| of.word == Word::Same);
+    assert_eq!(met.count(), 6);
+    let bad = alone(&head);
+    assert_eq!(bad.verdict.outcome, VerdictOutcome::Failed);
+    assert!(
+        bad.verdict.shown.contains("6 violated"),
+        "{:?}",
+        bad.verdict
+    );
+
+    let compared = judge(&head, Some(&base), &Options::ALONE);
+    let failed = compared.rows.iter().filter(|row| row.fails_by_structure());
+    let failed: Vec<&Row> = failed.collect();
+    assert_eq!(failed.len(), 6, "{:?}", compared.verdict);
+    assert!(
+        failed
+            .iter()
+            .all(|row| !row.case.0.contains("num_splits_key"))
+    );
+    let reported = compared
+        .rows
+        .iter()
+        .find(|row| row.case.0 == "torch/efficient:s10000,d32,bwd");
+    let told = reported.unwrap().structure_told();
+    let kernel = "fmha_cutlassB_f32_aligned_64x64_k32_sm80";
+    assert_eq!(told[0], format!("fill 132 → 1 of 132 SMs of {kernel}"));
+    assert!(
+        told.contains(&format!("grid 157x1x1 → 1x1x1 of {kernel}")),
+        "{told:?}"
     );
 }

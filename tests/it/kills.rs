@@ -105,3 +105,65 @@ fn a_gate_stopped_at_any_moment_comes_to_the_answer_of_one_that_was_not() {
         }
     }
 }
+
+#[test]
+fn a_gate_stopped_while_it_measures_pairs_goes_on() {
+    // The noisy ones are not shown to be the same by one run.
+    let place = Place::new();
+    place.suite("s", &["fake/steady", "fake/noisy"], &[], "");
+    place.script("");
+    place.write(".gitignore", "baselines\nreports\ncache\nstarts\n");
+    place.git(&["init", "-q", "-b", "main"]);
+    place.git(&["add", "-A"]);
+    place.git(&["commit", "-q", "-m", "one"]);
+    exits!(place, 0, ["run", "./s.toml"]);
+    exits!(place, 0, ["baseline", "save", "s"]);
+    place.edit("worker.sh", "exec", "true\nexec");
+    place.git(&["commit", "-q", "-am", "two"]);
+    let pairs = place.path().join("reports/s/pairs/head/run.jsonl");
+    let gate = ["gate", "./s.toml"];
+    let mut child = place.started(&gate);
+    let measuring = || {
+        let text = fs::read_to_string(&pairs).unwrap_or_default();
+        text.contains("\"invocation\":2")
+    };
+    while !measuring() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What is there alone does not pass for the whole.
+    exits!(
+        place,
+        3,
+        ["baseline", "save", "s", "reports/s", "--replace"]
+    );
+    let (code, stdout, stderr) = place.ran(&gate);
+    assert!(stderr.contains("resuming:"), "{stderr}");
+    assert!(stdout.contains("by pairs"), "{stdout}");
+    assert_ne!(code, 2, "{stderr}");
+    assert_eq!(place.run("s").entries.len(), 12 * 5);
+}
+
+#[test]
+fn what_is_open_is_measured_again_within_the_time_limit() {
+    let place = Place::new();
+    place.suite("s", &["fake/noisy"], &[], "");
+    let compare = ["compare", "./s.toml", "--base", "here"];
+    place.ran(&compare);
+    let run = place.run("s-compare/head");
+    let steps: Vec<u32> = run.owed.iter().map(|batch| 5 + batch.fresh).collect();
+    assert!([10, 15, 25, 35].starts_with(&steps), "{steps:?}");
+    assert!(!steps.is_empty());
+    for pair in run.owed.windows(2) {
+        let before = &pair[0].cases;
+        assert!(pair[1].cases.iter().all(|case| before.contains(case)));
+    }
+    let (_, stderr) = exits!(place, 2, [&compare[..], &["--time-limit", "soon"]].concat());
+    assert!(stderr.contains("90s, 15m or 2h"), "{stderr}");
+    let short = ["--no-resume", "--time-limit", "0"];
+    let (_, _, stderr) = place.ran(&[&compare[..], &short].concat());
+    assert!(stderr.contains("--time-limit leaves no time"), "{stderr}");
+    assert_eq!(place.run("s-compare/head").owed, []);
+}

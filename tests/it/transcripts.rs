@@ -23,12 +23,12 @@ macro_rules! transcripts {
 }
 
 transcripts! {
-    baselines bisect
+    accounts baselines bisect
     #[ignore = "needs CUDA's compilers"] build_compiled
     building builds_of_kernels ci compare conformance cuda
     #[ignore = "needs CUDA's compilers"] cuda_compiled
-    documents environments gone history identity init instructions
-    refused_commands refused_files refused_suites refused_workers
+    doctor documents environments failing_workers gone history identity init instructions
+    promises refused_commands refused_files refused_suites refused_workers
     resume shards structure terminal trace trace_import tuners worker_logs
 }
 
