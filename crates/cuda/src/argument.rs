@@ -24,8 +24,8 @@ pub struct DeviceTensor {
 
 impl DeviceTensor {
     /// A tensor `[batch, seq, heads, dim]`, logically, in a physical layout.
-    pub fn new(data: u64, seq: u32, heads: u32, dim: u32, layout: Layout) -> DeviceTensor {
-        let (seq, heads, dim) = (i64::from(seq), i64::from(heads), i64::from(dim));
+    pub fn new(data: u64, shape: [u32; 4], layout: Layout) -> DeviceTensor {
+        let [_, seq, heads, dim] = shape.map(i64::from);
         let (along_seq, along_head) = match layout {
             Layout::Bshd => (heads * dim, dim),
             Layout::Bhsd => (dim, seq * dim),
@@ -74,19 +74,16 @@ impl DeviceProblem {
     pub fn sized(problem: &Problem, num_splits: u32) -> DeviceProblem {
         let p = problem;
         let side = |keys: Option<u32>| keys.map_or(-1, |keys| keys.min(1 << 29) as i32);
-        let queries = |dim| DeviceTensor::new(0, p.seq_q, p.heads, dim, p.layout);
-        let keys = |dim| DeviceTensor::new(0, p.seq_k, p.kv_heads, dim, p.layout);
-        let (q, out) = (queries(p.head_dim), queries(p.head_dim_v));
-        let (k, v) = (keys(p.head_dim), keys(p.head_dim_v));
+        let tensor = |of: Pointer| DeviceTensor::new(0, of.shape(p), p.layout);
         DeviceProblem {
-            q,
-            k,
-            v,
-            out,
-            dout: out,
-            dq: q,
-            dk: k,
-            dv: v,
+            q: tensor(Pointer::Q),
+            k: tensor(Pointer::K),
+            v: tensor(Pointer::V),
+            out: tensor(Pointer::Out),
+            dout: tensor(Pointer::Dout),
+            dq: tensor(Pointer::Dq),
+            dk: tensor(Pointer::Dk),
+            dv: tensor(Pointer::Dv),
             batch: problem.batch as i32,
             heads: problem.heads as i32,
             kv_heads: problem.kv_heads as i32,
@@ -104,19 +101,24 @@ impl DeviceProblem {
     }
 
     /// Where memory of the case lies; 0 for what it has not.
-    pub fn address(&self, of: Pointer) -> u64 {
+    pub fn address(mut self, of: Pointer) -> u64 {
+        *self.address_mut(of)
+    }
+
+    /// As [`address`](DeviceProblem::address), to be written.
+    pub fn address_mut(&mut self, of: Pointer) -> &mut u64 {
         match of {
-            Pointer::Q => self.q.data,
-            Pointer::K => self.k.data,
-            Pointer::V => self.v.data,
-            Pointer::Out => self.out.data,
-            Pointer::Lse => self.lse,
-            Pointer::Workspace => self.workspace,
-            Pointer::Dout => self.dout.data,
-            Pointer::Delta => self.delta,
-            Pointer::Dq => self.dq.data,
-            Pointer::Dk => self.dk.data,
-            Pointer::Dv => self.dv.data,
+            Pointer::Q => &mut self.q.data,
+            Pointer::K => &mut self.k.data,
+            Pointer::V => &mut self.v.data,
+            Pointer::Out => &mut self.out.data,
+            Pointer::Lse => &mut self.lse,
+            Pointer::Workspace => &mut self.workspace,
+            Pointer::Dout => &mut self.dout.data,
+            Pointer::Delta => &mut self.delta,
+            Pointer::Dq => &mut self.dq.data,
+            Pointer::Dk => &mut self.dk.data,
+            Pointer::Dv => &mut self.dv.data,
         }
     }
 
@@ -205,30 +207,6 @@ impl ArgumentList {
         self.values.push(boxed);
         self.sizes.push(size_of::<T>());
         self
-    }
-}
-
-/// `Reference` of `reference.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct ReferencePointers {
-    pub(super) out: u64,
-    pub(super) lse: u64,
-    pub(super) delta: u64,
-    pub(super) dq: u64,
-    pub(super) dk: u64,
-    pub(super) dv: u64,
-}
-
-impl ReferencePointers {
-    /// Where a result lies, dense and in logical order.
-    pub fn address(&self, name: &str) -> u64 {
-        match name {
-            "out" => self.out,
-            "dq" => self.dq,
-            "dk" => self.dk,
-            _ => self.dv,
-        }
     }
 }
 

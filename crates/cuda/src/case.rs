@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use super::argument::{self, ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
 use super::driver::{CudaDevice, LoadedKernel, Memory, NAN_IN_EVERY_TYPE};
 use super::error::CudaError;
-use super::plan::{Arguments, Given, Plan, PlannedLaunch};
+use super::plan::{Arguments, Given, Plan, PlannedLaunch, Pointer};
 use regatta_core::machine::{Launch, Structure};
 use regatta_worker::attention::{Direction, Problem};
 use regatta_worker::units::Nanoseconds;
@@ -21,10 +21,7 @@ pub struct CudaCase {
     pub plan: Plan,
     /// What kernels are told of it.
     pub figures: DeviceProblem,
-    /// Poisoned before the first call: results, statistics, workspace.
-    written: Vec<Memory>,
-    /// `q`, `k`, `v`, and `dout` where there is a backward.
-    inputs: Vec<Memory>,
+    memory: Vec<(Pointer, Memory)>,
     forward: Vec<BoundLaunch>,
     backward: Vec<BoundLaunch>,
     stream: sys::CUstream,
@@ -64,34 +61,10 @@ impl BoundLaunch {
 
 /// Bytes of device memory that a case takes: tensors, statistics and workspace.
 pub fn bytes(problem: &Problem, plan: &Plan) -> u64 {
-    let sizes = TensorSizes::new(problem);
-    let gradients = u64::from(problem.direction.has_backward());
-    let width = problem.dtype.bytes();
-    let tensors = (sizes.q + sizes.k + sizes.v) * (1 + gradients) + sizes.out * (1 + gradients);
-    tensors * width + sizes.rows * 4 * (1 + gradients) + plan.workspace_bytes
-}
-
-/// Elements of each tensor.
-pub(super) struct TensorSizes {
-    pub q: u64,
-    pub k: u64,
-    pub v: u64,
-    pub out: u64,
-    /// Of one figure for each query of each head.
-    pub rows: u64,
-}
-
-impl TensorSizes {
-    pub fn new(p: &Problem) -> TensorSizes {
-        let product = |axes: [u32; 4]| axes.iter().map(|&n| u64::from(n)).product();
-        TensorSizes {
-            q: product([p.batch, p.seq_q, p.heads, p.head_dim]),
-            k: product([p.batch, p.seq_k, p.kv_heads, p.head_dim]),
-            v: product([p.batch, p.seq_k, p.kv_heads, p.head_dim_v]),
-            out: product([p.batch, p.seq_q, p.heads, p.head_dim_v]),
-            rows: product([p.batch, p.seq_q, p.heads, 1]),
-        }
-    }
+    let there = Pointer::ALL.into_iter().filter(|of| of.is_of(problem));
+    there
+        .map(|of| of.bytes(problem, plan.workspace_bytes))
+        .sum()
 }
 
 impl CudaCase {
@@ -101,37 +74,21 @@ impl CudaCase {
     /// When memory is short.
     pub fn new(device: &CudaDevice, problem: &Problem, plan: Plan) -> Result<CudaCase, CudaError> {
         let p = problem;
-        let sizes = TensorSizes::new(p);
-        let width = p.dtype.bytes();
-        let (mut inputs, mut written) = (Vec::new(), Vec::new());
-        let place = |kept: &mut Vec<Memory>, bytes: u64| -> Result<u64, CudaError> {
-            let memory = device.allocate(bytes)?;
-            let pointer = memory.pointer;
-            kept.push(memory);
-            Ok(pointer)
-        };
         let mut figures = DeviceProblem::sized(p, plan.num_splits);
-        figures.q.data = place(&mut inputs, sizes.q * width)?;
-        figures.k.data = place(&mut inputs, sizes.k * width)?;
-        figures.v.data = place(&mut inputs, sizes.v * width)?;
-        figures.out.data = place(&mut written, sizes.out * width)?;
-        figures.lse = place(&mut written, sizes.rows * 4)?;
-        if p.direction.has_backward() {
-            figures.dout.data = place(&mut inputs, sizes.out * width)?;
-            figures.dq.data = place(&mut written, sizes.q * width)?;
-            figures.dk.data = place(&mut written, sizes.k * width)?;
-            figures.dv.data = place(&mut written, sizes.v * width)?;
-            figures.delta = place(&mut written, sizes.rows * 4)?;
-        }
-        if plan.workspace_bytes > 0 {
-            figures.workspace = place(&mut written, plan.workspace_bytes)?;
+        let mut memory = Vec::new();
+        for of in Pointer::ALL.into_iter().filter(|of| of.is_of(p)) {
+            let bytes = of.bytes(p, plan.workspace_bytes);
+            if bytes > 0 {
+                let place = device.allocate(bytes)?;
+                *figures.address_mut(of) = place.pointer;
+                memory.push((of, place));
+            }
         }
         Ok(CudaCase {
             problem: p.clone(),
             plan,
             figures,
-            written,
-            inputs,
+            memory,
             forward: Vec::new(),
             backward: Vec::new(),
             stream: device.stream,
@@ -145,7 +102,8 @@ impl CudaCase {
     /// # Errors
     /// A kernel that cannot be made or launched, or fails.
     pub fn first_call(&mut self, device: &mut CudaDevice) -> Result<Nanoseconds, CudaError> {
-        for memory in &mut self.written {
+        let written = self.memory.iter_mut().filter(|(of, _)| !of.is_input());
+        for (_, memory) in written {
             memory.fill(NAN_IN_EVERY_TYPE, self.stream)?;
         }
         device.synchronise()?;
@@ -310,8 +268,8 @@ impl CudaCase {
 
     /// Bytes of device memory that it holds.
     pub fn held_bytes(&self) -> u64 {
-        let held = self.inputs.iter().chain(&self.written);
-        held.map(|memory| memory.bytes as u64).sum()
+        let memory = self.memory.iter();
+        memory.map(|(_, memory)| memory.bytes as u64).sum()
     }
 }
 

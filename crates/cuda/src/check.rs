@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use cudarc::driver::result;
 
 use super::argument::DeviceTensor;
-use super::case::{CudaCase, TensorSizes};
+use super::case::CudaCase;
 use super::driver::{CudaDevice, Memory, NAN_IN_EVERY_TYPE, copy_runs, launch};
 use super::error::{CudaError, checked};
-use super::reference::{Extent, Reference, View};
+use super::reference::{Extent, Reference, View, address};
 use crate::kernels::contract::contracts;
+use crate::plan::Pointer;
 use regatta_worker::attention::inputs::{Tensor, drawn, probe_indices};
-use regatta_worker::attention::reference::Heads;
 use regatta_worker::attention::tolerance::ErrorSums;
 use regatta_worker::attention::{Dtype, Layout, Problem};
 use regatta_worker::protocol::{Checked, PROBES, TensorError};
@@ -26,28 +26,22 @@ const BLOCKS: u32 = 1024;
 /// What `difference` of `reference.cu` writes: four doubles a block.
 const PARTIALS_BYTES: u64 = BLOCKS as u64 * 4 * 8;
 
-/// A tensor, logically `[batch, seq, heads, dim]`.
+/// A result of a case, or a part of it.
 #[derive(Clone, Copy)]
-struct ShapedTensor {
-    name: &'static str,
-    heads: Heads,
+struct ResultTensor {
+    of: Pointer,
     tensor: DeviceTensor,
+    /// Logically `[batch, seq, heads, dim]`.
     shape: [u32; 4],
 }
 
-impl ShapedTensor {
+impl ResultTensor {
     /// The part of it that a view has.
-    fn part(&self, p: &Problem, view: View) -> ShapedTensor {
-        let small = view.problem(p);
-        let [_, seq, _, dim] = self.shape;
-        let heads = match self.heads {
-            Heads::Query => small.heads,
-            Heads::Key => small.kv_heads,
-        };
-        ShapedTensor {
-            tensor: view.tensor(p, &self.tensor, self.heads),
-            shape: [small.batch, seq, heads, dim],
-            ..*self
+    fn part(&self, p: &Problem, view: View) -> ResultTensor {
+        ResultTensor {
+            of: self.of,
+            tensor: view.tensor(p, &self.tensor, self.of.heads()),
+            shape: self.of.shape(&view.problem(p)),
         }
     }
 }
@@ -78,52 +72,41 @@ struct DifferenceArgument {
 /// The driver's, or the compiler's.
 pub fn write_inputs(device: &mut CudaDevice, case: &CudaCase, seed: u64) -> Result<(), CudaError> {
     let (p, figures) = (case.problem.clone(), case.figures);
-    let mut inputs = vec![
-        (Tensor::Q, figures.q, p.seq_q, p.heads, p.head_dim),
-        (Tensor::K, figures.k, p.seq_k, p.kv_heads, p.head_dim),
-        (Tensor::V, figures.v, p.seq_k, p.kv_heads, p.head_dim_v),
-    ];
-    if p.direction.has_backward() {
-        inputs.push((Tensor::Dout, figures.dout, p.seq_q, p.heads, p.head_dim_v));
-    }
     let kernel = &contracts().inputs.inputs;
-    for (tensor, to, seq, heads, dim) in inputs {
-        let fill = Fill {
-            to,
-            seed,
-            tensor: tensor as u64,
-            shape: [p.batch, seq, heads, dim].map(|n| n as i32),
-        };
-        launch(device, kernel, p.dtype, [BLOCKS, 1, 1], fill, None)?;
+    for (tensor, of) in [
+        (Tensor::Q, Pointer::Q),
+        (Tensor::K, Pointer::K),
+        (Tensor::V, Pointer::V),
+        (Tensor::Dout, Pointer::Dout),
+    ] {
+        if of.is_of(&p) {
+            let shape = of.shape(&p);
+            let fill = Fill {
+                to: DeviceTensor::new(figures.address(of), shape, p.layout),
+                seed,
+                tensor: tensor as u64,
+                shape: shape.map(|n| n as i32),
+            };
+            launch(device, kernel, p.dtype, [BLOCKS, 1, 1], fill, None)?;
+        }
     }
     Ok(())
 }
 
 /// The results of a case, in the protocol's order.
-fn results(case: &CudaCase) -> Vec<ShapedTensor> {
+fn results(case: &CudaCase) -> Vec<ResultTensor> {
     let (p, figures) = (&case.problem, &case.figures);
-    let queries = |name, tensor, dim| ShapedTensor {
-        name,
-        heads: Heads::Query,
-        tensor,
-        shape: [p.batch, p.seq_q, p.heads, dim],
+    let wanted = |of: &Pointer| match of {
+        Pointer::Out => p.direction.has_forward(),
+        _ => p.direction.has_backward(),
     };
-    let keys = |name, tensor, dim| ShapedTensor {
-        name,
-        heads: Heads::Key,
-        tensor,
-        shape: [p.batch, p.seq_k, p.kv_heads, dim],
+    let results = [Pointer::Out, Pointer::Dq, Pointer::Dk, Pointer::Dv];
+    let result = |of: Pointer| {
+        let shape = of.shape(p);
+        let tensor = DeviceTensor::new(figures.address(of), shape, p.layout);
+        ResultTensor { of, tensor, shape }
     };
-    let mut found = Vec::new();
-    if p.direction.has_forward() {
-        found.push(queries("out", figures.out, p.head_dim_v));
-    }
-    if p.direction.has_backward() {
-        found.push(queries("dq", figures.dq, p.head_dim));
-        found.push(keys("dk", figures.dk, p.head_dim));
-        found.push(keys("dv", figures.dv, p.head_dim_v));
-    }
-    found
+    results.into_iter().filter(wanted).map(result).collect()
 }
 
 /// How far each result is from the reference, and single elements for the harness's own check.
@@ -150,15 +133,15 @@ pub fn compare(
         let mut sums = ErrorSums::new();
         for (view, right) in &reference.views {
             let part = result.part(p, *view);
-            let right = right.address(result.name);
+            let right = address(right, result.of);
             sums.add(&difference(device, p.dtype, &part, right, &mut partials)?);
         }
         if matches!(reference.extent, Extent::Part(_)) {
             sums.finite &= all_finite(device, p, &result, &mut partials)?;
         }
-        errors.insert(result.name.to_owned(), sums.error());
+        errors.insert(result.of.to_string(), sums.error());
         let probed = probe_elements(&result, p.dtype, draw)?;
-        probes.insert(result.name.to_owned(), probed);
+        probes.insert(result.of.to_string(), probed);
     }
     Ok((errors, probes))
 }
@@ -172,7 +155,7 @@ pub struct DrawnCall {
     pub seed: u64,
     /// Its plane.
     pub extent: Extent,
-    copies: Vec<(ShapedTensor, Memory)>,
+    copies: Vec<(ResultTensor, Memory)>,
 }
 
 impl DrawnCall {
@@ -193,11 +176,10 @@ impl DrawnCall {
             for result in results(case) {
                 let part = result.part(p, view);
                 let memory = device.allocate(elements(&part) * p.dtype.bytes())?;
-                let [_, seq, heads, dim] = part.shape;
-                let dense = DeviceTensor::new(memory.pointer, seq, heads, dim, p.layout);
+                let dense = DeviceTensor::new(memory.pointer, part.shape, p.layout);
                 let runs = runs(&part, p.layout).map(|n| n * p.dtype.bytes());
                 copy_runs(device.stream, (part.tensor.data, dense.data), runs)?;
-                let copy = ShapedTensor {
+                let copy = ResultTensor {
                     tensor: dense,
                     ..part
                 };
@@ -227,9 +209,9 @@ impl DrawnCall {
         let mut partials = device.allocate(PARTIALS_BYTES)?;
         for (_, right) in &reference.views {
             for (copy, _) in &self.copies {
-                let right = right.address(copy.name);
+                let right = address(right, copy.of);
                 let sums = difference(device, dtype, copy, right, &mut partials)?;
-                checked.add_call(copy.name, sums.error(), self.number);
+                checked.add_call(copy.of.name(), sums.error(), self.number);
             }
         }
         Ok(())
@@ -238,7 +220,7 @@ impl DrawnCall {
 
 /// Parts of a plane without a gap: elements of each, how many there are, and elements from one
 /// start to the next.
-fn runs(plane: &ShapedTensor, layout: Layout) -> [u64; 3] {
+fn runs(plane: &ResultTensor, layout: Layout) -> [u64; 3] {
     let [_, seq, heads, dim] = plane.shape.map(u64::from);
     match layout {
         Layout::Bshd => [heads * dim, seq, plane.tensor.seq.unsigned_abs()],
@@ -250,7 +232,7 @@ fn runs(plane: &ShapedTensor, layout: Layout) -> [u64; 3] {
 fn difference(
     device: &mut CudaDevice,
     dtype: Dtype,
-    result: &ShapedTensor,
+    result: &ResultTensor,
     reference: u64,
     partials: &mut Memory,
 ) -> Result<ErrorSums, CudaError> {
@@ -275,13 +257,13 @@ fn difference(
 fn all_finite(
     device: &mut CudaDevice,
     p: &Problem,
-    result: &ShapedTensor,
+    result: &ResultTensor,
     partials: &mut Memory,
 ) -> Result<bool, CudaError> {
     let parts = View::eighths(p)
         .into_iter()
         .map(|view| result.part(p, view));
-    let parts: Vec<ShapedTensor> = parts.collect();
+    let parts: Vec<ResultTensor> = parts.collect();
     let largest = parts.iter().map(elements).max().unwrap_or(0);
     let mut zeros = device.allocate(8 * largest)?;
     zeros.fill(0, device.stream)?;
@@ -296,13 +278,14 @@ fn all_finite(
 /// Bytes that looking for elements that are not finite takes.
 pub fn finite_bytes(p: &Problem) -> u64 {
     let small = View::eighths(p).into_iter().map(|view| {
-        let sizes = TensorSizes::new(&view.problem(p));
-        sizes.q.max(sizes.k).max(sizes.v).max(sizes.out)
+        let small = view.problem(p);
+        let tensors = [Pointer::Q, Pointer::K, Pointer::V, Pointer::Out];
+        tensors.map(|of| of.elements(&small)).into_iter().max()
     });
-    8 * small.max().unwrap_or(0)
+    8 * small.flatten().max().unwrap_or(0)
 }
 
-fn elements(result: &ShapedTensor) -> u64 {
+fn elements(result: &ResultTensor) -> u64 {
     result.shape.iter().map(|&n| u64::from(n)).product()
 }
 
@@ -328,7 +311,7 @@ fn added(partials: &[f64], elements: u64) -> ErrorSums {
 
 /// Single elements of a result, read one by one: there are few.
 fn probe_elements(
-    result: &ShapedTensor,
+    result: &ResultTensor,
     dtype: Dtype,
     draw: Option<u64>,
 ) -> Result<Vec<Option<f64>>, CudaError> {
@@ -386,19 +369,10 @@ mod tests {
         ] {
             let p: Problem = id.parse().unwrap();
             for plane in 0..(p.batch * p.kv_heads) as usize {
-                for name in ["out", "dk"] {
-                    let (heads, count, seq) = match name {
-                        "out" => (Heads::Query, p.heads, p.seq_q),
-                        _ => (Heads::Key, p.kv_heads, p.seq_k),
-                    };
-                    let tensor = DeviceTensor::new(0, seq, count, 4, p.layout);
-                    let shape = [p.batch, seq, count, 4];
-                    let whole = ShapedTensor {
-                        name,
-                        heads,
-                        tensor,
-                        shape,
-                    };
+                for of in [Pointer::Out, Pointer::Dk] {
+                    let shape = of.shape(&p);
+                    let tensor = DeviceTensor::new(0, shape, p.layout);
+                    let whole = ResultTensor { of, tensor, shape };
                     let [view] = Extent::Plane(plane).views(&p)[..] else {
                         panic!("one view");
                     };
@@ -411,14 +385,14 @@ mod tests {
                     });
                     let copied: Vec<u64> = copied.collect();
                     let [_, seq, heads, dim] = part.shape;
-                    let dense = DeviceTensor::new(0, seq, heads, dim, p.layout);
+                    let dense = DeviceTensor::new(0, part.shape, p.layout);
                     let offset = |of: &DeviceTensor, s: u32, h: u32| {
                         (i64::from(s) * of.seq + i64::from(h) * of.head) as u64
                     };
                     assert_eq!(copied.len() as u32, seq * heads * dim, "{id}");
                     for (s, h) in (0..seq).flat_map(|s| (0..heads).map(move |h| (s, h))) {
                         let at = copied[offset(&dense, s, h) as usize];
-                        assert_eq!(at, begin + offset(&part.tensor, s, h), "{id} {name}");
+                        assert_eq!(at, begin + offset(&part.tensor, s, h), "{id} {of}");
                     }
                 }
             }

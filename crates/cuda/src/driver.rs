@@ -8,9 +8,10 @@ use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
 use regatta_worker::attention::Dtype;
 
-use super::argument::{ArgumentList, ReferencePointers};
+use super::argument::ArgumentList;
 use super::error::{CudaError, checked};
 use super::plan::{Code, Limits};
+use super::reference::ReferencePointers;
 use crate::kernels::arch::Arch;
 use crate::kernels::compile::{self, Compiler, Image};
 use crate::kernels::contract::{BlockShape, Kernel};

@@ -6,11 +6,12 @@ use std::ops::Range;
 use regatta_worker::attention::Problem;
 use regatta_worker::attention::reference::{Heads, checked_runs};
 
-use super::argument::{DeviceProblem, DeviceTensor, ReferencePointers};
-use super::case::{CudaCase, TensorSizes};
+use super::argument::{DeviceProblem, DeviceTensor};
+use super::case::CudaCase;
 use super::driver::{CudaDevice, Memory, launch};
 use super::error::CudaError;
 use crate::kernels::contract::{Kernel, contracts};
+use crate::plan::Pointer;
 
 /// How much of a problem a reference is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +44,30 @@ pub struct Reference {
     memory: Vec<Memory>,
 }
 
+/// What a reference computes, in doubles; in the order of `Reference` of `reference.cu`.
+const RESULTS: [Pointer; 6] = {
+    use Pointer::{Delta, Dk, Dq, Dv, Lse, Out};
+    [Out, Lse, Delta, Dq, Dk, Dv]
+};
+
+/// `Reference` of `reference.cu`: where each of them lies, dense and in logical order; 0 for what
+/// the problem has not.
+pub type ReferencePointers = [u64; RESULTS.len()];
+
+/// Where one of them lies.
+pub fn address(results: &ReferencePointers, of: Pointer) -> u64 {
+    let mut found = RESULTS.into_iter().zip(results);
+    found
+        .find(|(result, _)| *result == of)
+        .map_or(0, |(_, address)| *address)
+}
+
 /// Bytes that the reference of a problem takes.
 pub fn reference_bytes(problem: &Problem, extent: Extent) -> u64 {
-    let of = |view: &View| {
-        let sizes = TensorSizes::new(&view.problem(problem));
-        let gradients = match problem.direction.has_backward() {
-            true => sizes.q + sizes.k + sizes.v + sizes.rows,
-            false => 0,
-        };
-        8 * (sizes.out + sizes.rows + gradients)
+    let of = |view: &View| -> u64 {
+        let small = view.problem(problem);
+        let there = RESULTS.into_iter().filter(|of| of.is_of(problem));
+        there.map(|of| 8 * of.elements(&small)).sum()
     };
     extent.views(problem).iter().map(of).sum()
 }
@@ -106,23 +122,13 @@ fn placed(
     problem: &Problem,
     memory: &mut Vec<Memory>,
 ) -> Result<ReferencePointers, CudaError> {
-    let sizes = TensorSizes::new(problem);
-    let mut place = |elements: u64| -> Result<u64, CudaError> {
-        let doubles = device.allocate(8 * elements)?;
-        let pointer = doubles.pointer;
-        memory.push(doubles);
-        Ok(pointer)
-    };
-    let mut results = ReferencePointers {
-        out: place(sizes.out)?,
-        lse: place(sizes.rows)?,
-        ..ReferencePointers::default()
-    };
-    if problem.direction.has_backward() {
-        results.delta = place(sizes.rows)?;
-        results.dq = place(sizes.q)?;
-        results.dk = place(sizes.k)?;
-        results.dv = place(sizes.v)?;
+    let mut results = ReferencePointers::default();
+    for (address, of) in results.iter_mut().zip(RESULTS) {
+        if of.is_of(problem) {
+            let doubles = device.allocate(8 * of.elements(problem))?;
+            *address = doubles.pointer;
+            memory.push(doubles);
+        }
     }
     Ok(results)
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::variants as of;
 use crate::kernels::contract::{self, BlockShape, Kernel, MOST_THREADS, Tile};
 use crate::kernels::source::KernelSource;
+use regatta_worker::attention::reference::Heads;
 use regatta_worker::attention::{Direction, Dtype, ParamValue, Params, Problem};
 use regatta_worker::protocol::{Parameter, VariantInfo};
 use regatta_worker::serve::Refusal;
@@ -137,11 +138,58 @@ words!(
     Dv = "dv"
 );
 
+use Pointer::{Delta, Dk, Dout, Dq, Dv, K, Lse, Out, Q, V, Workspace};
+
 impl Pointer {
     /// True for what is there where gradients are asked for, and only there.
     pub fn is_of_backward(self) -> bool {
-        use Pointer::{Delta, Dk, Dout, Dq, Dv};
         matches!(self, Dout | Delta | Dq | Dk | Dv)
+    }
+
+    /// True where a problem has it.
+    pub fn is_of(self, p: &Problem) -> bool {
+        !self.is_of_backward() || p.direction.has_backward()
+    }
+
+    /// True for what a call reads and does not write.
+    pub fn is_input(self) -> bool {
+        matches!(self, Q | K | V | Dout)
+    }
+
+    /// Whether it has a row for each query and query head, or for each key and key-value head.
+    pub fn heads(self) -> Heads {
+        match self {
+            K | V | Dk | Dv => Heads::Key,
+            _ => Heads::Query,
+        }
+    }
+
+    /// Its shape, logically: `[batch, seq, heads, dim]`. A workspace has none.
+    pub fn shape(self, p: &Problem) -> [u32; 4] {
+        let dim = match self {
+            Q | K | Dq | Dk => p.head_dim,
+            V | Out | Dout | Dv => p.head_dim_v,
+            Lse | Delta => 1,
+            Workspace => 0,
+        };
+        match self.heads() {
+            Heads::Query => [p.batch, p.seq_q, p.heads, dim],
+            Heads::Key => [p.batch, p.seq_k, p.kv_heads, dim],
+        }
+    }
+
+    /// Elements of that shape.
+    pub fn elements(self, p: &Problem) -> u64 {
+        self.shape(p).into_iter().map(u64::from).product()
+    }
+
+    /// Bytes of device memory that it takes, which for a workspace the plan says.
+    pub fn bytes(self, p: &Problem, workspace: u64) -> u64 {
+        match self {
+            Workspace => workspace,
+            Lse | Delta => 4 * self.elements(p),
+            _ => p.dtype.bytes() * self.elements(p),
+        }
     }
 }
 
