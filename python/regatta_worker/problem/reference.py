@@ -184,9 +184,10 @@ def reference_of_planes(
 ) -> dict[Plane, dict[str, Any]]:
     """The reference of these planes alone, from inputs that are made for them.
 
-    So what is compared with it does not depend on what lies in the inputs that were used.
+    So what is compared with it does not depend on what lies in the inputs that were used. They
+    stay where they are computed, and are compared there.
     """
-    needed = names(problem)
+    needed, arrays = names(problem), arrays.kept_there()
 
     def compute(plane: Plane) -> dict[str, Any]:
         inputs = {name: make(name, plane) for name in needed}
@@ -215,9 +216,10 @@ def difference(arrays: Arrays, *pairs: tuple[Any, Any]) -> dict[str, float]:
         for first in range(0, count, CHUNK):
             expected = arrays.float64(exact_flat[first : first + CHUNK])
             off = arrays.float64(flat[first : first + CHUNK]) - expected
-            squares += float((off * off).sum())
-            norm += float((expected * expected).sum())
-            worst_here = float(abs(off).max())
+            sums = (off * off).sum(), (expected * expected).sum(), abs(off).max()
+            # All at once: a device is waited for once.
+            square, exact_square, worst_here = arrays.xp.stack(sums).tolist()
+            squares, norm = squares + square, norm + exact_square
             # Written so that NaN, which is neither smaller nor larger, is kept.
             largest = largest if worst_here <= largest else worst_here
         size += count
