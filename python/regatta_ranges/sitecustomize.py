@@ -48,38 +48,26 @@ def print_error(text: str) -> None:
     sys.stderr.write(f"regatta trace --torch: {line}\n")
 
 
-class Loader(importlib.abc.Loader):
-    """Loads torch as its own loader does, and turns its ranges on."""
-
-    def __init__(self, own: importlib.abc.Loader) -> None:
-        self._own = own
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """As the module's own loader."""
-        return self._own.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Runs the module, which is as if loaded by its own loader from then on."""
-        assert module.__spec__ is not None
-        module.__spec__.loader = self._own
-        module.__loader__ = self._own
-        self._own.exec_module(module)
-        turn_on(module)
-
-
 class Finder(importlib.abc.MetaPathFinder):
     """Finds torch once, wherever the others find it."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The module as the other finders find it, with a loader that turns ranges on."""
+        """The module as the other finders find it, whose loader turns ranges on."""
         if name != "torch":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = Loader(spec.loader)
+            loader, execute = spec.loader, spec.loader.exec_module
+
+            def executed(module: ModuleType) -> None:
+                del loader.exec_module
+                execute(module)
+                turn_on(module)
+
+            loader.exec_module = executed  # type: ignore[method-assign]
         return spec
 
 

@@ -82,12 +82,6 @@ class TestChannel:
         assert second["type"] == "census"
         assert "calls.json_dumps" not in second["counts"], "of the last case"
 
-    def test_a_counter_without_functions_is_malformed(self) -> None:
-        request = {"id": 2, "type": "prepare", "variant": "runs", "counters": [{"name": "x"}]}
-        reply = talk(HELLO, json.dumps(request))[1]
-        assert reply["type"] == "failed"
-        assert "it has no `functions`" in reply["reason"]
-
     def test_a_failure_does_not_end_the_worker(self) -> None:
         replies = talk(
             HELLO,
@@ -192,9 +186,6 @@ class TestRounds:
         assert len(measured["cpu_ns"]) == 3
         assert all(ns > 0 for ns in measured["cpu_ns"])
         assert len(measured["preempted"]) == 3
-
-    def test_what_the_process_does_not_know_is_left_out(self) -> None:
-        assert timing.CpuTimes().as_reply() == {}
 
 
 class TestWhatIsLoaded:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import sys
 import threading
 import types
@@ -18,8 +17,6 @@ from regatta_worker.census import first_call
 from regatta_worker.census.counters import (
     BUILT_IN,
     COUNTED_CALLS,
-    FEWEST_CALLS,
-    WARMUP_CALLS,
     Counter,
     count,
 )
@@ -100,19 +97,6 @@ def counted(call: Callable[[], Any], *functions: str) -> dict[str, int]:
     return counts
 
 
-def test_others_decide_how_many_calls_are_made(library: Any) -> None:
-    made, wishes = list[int](), list[bool]()
-
-    def twice_more(own: bool) -> bool:
-        wishes.append(own)
-        return len(wishes) <= 2
-
-    asked = Counter("it", ("counted_library:select",))
-    counts, _ = count(lambda: made.append(1), [asked], built_in=(), agreed=twice_more)
-    assert len(made) == WARMUP_CALLS + FEWEST_CALLS + 2
-    assert (wishes, counts) == ([True, True, True], {"calls.it": 0}), "never is 0, without a time"
-
-
 def test_every_name_in_every_module_is_counted_and_put_back(library: Any, user: Any) -> None:
     original, modules = library.select, []
 
@@ -146,12 +130,6 @@ def test_methods_of_every_kind(
     assert counted(lambda: call(library), name)["calls.it"] == expected
     assert call(library) == result
     assert dict(vars(library.Selector)) == before
-
-
-def test_a_function_of_c() -> None:
-    counts, _ = count(lambda: math.sqrt(4.0), [Counter("it", ("math:sqrt",))], built_in=())
-    assert counts["calls.it"] == 1
-    assert isinstance(math.sqrt, types.BuiltinFunctionType)
 
 
 def test_nested_calls_count_once_each_and_their_time_once(library: Any) -> None:

@@ -21,7 +21,6 @@ from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.kept import Kept
 from regatta_worker.on_torch.library import Library, Row, TorchWorker, named_results
 from regatta_worker.problem.attention import DIRECTIONS, Problem
-from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed
 
 TOLERANCE = 1e-5
@@ -48,7 +47,7 @@ class Keeping(TorchWorker):
     """Whether a call writes into its inputs."""
 
     def __init__(self) -> None:
-        row = Row(Variant("v", ("f32",)), self.keep, on_gpu=False)
+        row = Row(summary="v", dtypes=("f32",), build=self.keep, on_gpu=False)
         super().__init__(Library("keeping", rows=dict.fromkeys((*KEYS, "written"), row)))
 
     def keep(self, case: TorchCase) -> Call:

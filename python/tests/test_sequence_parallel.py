@@ -22,7 +22,7 @@ import torch
 from regatta_worker.libraries.sequence_parallel import slowest
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.projection import Geometry, Projection, power_of_two
-from regatta_worker.protocol.channel import Failed, Unsupported
+from regatta_worker.protocol.channel import Failed
 from regatta_worker.ranks import sequence_parallel as one_rank
 from regatta_worker.ranks.agreement import Agreement
 from regatta_worker.ranks.processes import LIMIT_S, LIMIT_VARIABLE, Ranks
@@ -50,16 +50,6 @@ def parsed(kind: str, **axes: Any) -> Projection:
 
 
 class TestRows:
-    def test_sizes_follow_from_the_wire(self) -> None:
-        of = parsed("all-gather")
-        assert (of.rows, of.columns, of.shard_rows) == (48, 64, 24)
-        assert of.weight_shape == (40, 64)
-        assert parsed("reduce-scatter").weight_shape == (64, 40)
-
-    def test_attention_is_unsupported_in_words(self) -> None:
-        with pytest.raises(Unsupported, match="projections, not attention"):
-            Projection.from_wire(support.wire())
-
     def test_nonsense_is_malformed(self) -> None:
         for bad in ({"kind": "scatter"}, {"ranks": 5}, {"ranks": 0}, {"hidden": None}):
             wire = support.wire(**layer("all-gather"))
@@ -214,13 +204,6 @@ class TestConversation(support.Conversing):
             assert checked["probes"] == {}, "of other lengths than the problem's"
             assert checked["seed"] == support.SEED + 1
             assert checked["errors"]["out"]["relative_l2"] < tolerance
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_padding_changes_no_row_that_counts(self, kind: str) -> None:
-        plain, padded = (
-            self.prepare(kind, params)["probes"]["out"] for params in ({}, {"pad": "pow2"})
-        )
-        assert padded == pytest.approx(plain, abs=1e-4)
 
     def test_samples_and_census(self) -> None:
         self.prepare("all-gather", {"lengths": 1})

@@ -57,16 +57,9 @@ class Function:
             directions = ("backward", "both")
         elif not differentiated and not self.makes_gradients:
             directions = ("forward",)
-        told = {"dtypes": tuple(DTYPE_BYTES), "directions": directions, **self.tells}
         words = (inspect.getdoc(self.function) or self.where).strip().partition("\n")[0]
-        return Variant(
-            summary=str(told.get("summary", words)),
-            dtypes=tuple(told["dtypes"]),
-            directions=tuple(told["directions"]),
-            parameters=self.parameters,
-            stores_scores=bool(told.get("stores_scores", False)),
-            tf32=bool(told.get("tf32", False)),
-        )
+        told = {"summary": words, "dtypes": tuple(DTYPE_BYTES), "directions": directions}
+        return Variant(**{**told, **self.tells}, parameters=self.parameters)
 
     def bound(self, problem: Problem, params: Mapping[str, Any]) -> Callable[..., Any]:
         """The function of `q, k, v` and, where it makes gradients, `dout`."""

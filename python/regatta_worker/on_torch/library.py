@@ -43,11 +43,10 @@ from regatta_worker.protocol.refusals import absence, refusal
 Build = Callable[[TorchCase], Call]
 
 
-@dataclass(frozen=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class Row(Variant):
     """A variant, and what its cases need."""
 
-    variant: Variant
     build: Build
     modules: tuple[str, ...] = ()
     """The first that can be imported is the case's `module`."""
@@ -83,19 +82,13 @@ class Library:
         self,
         name: str,
         summary: str,
-        modules: tuple[str, ...] | None = None,
-        registers: tuple[str, str] | None = None,
-        on_gpu: bool = True,
-        packed: bool = True,
-        gpu: Mapping[str, Any] | None = None,
         **declared: Any,
     ) -> Callable[[Build], Build]:
-        """Adds the function as a variant; `declared` are further members of `Variant`."""
+        """Adds the function as a variant; `declared` are further members of `Row`."""
 
         def added(build: Build) -> Build:
-            own = self.modules if modules is None else modules
-            variant = Variant(summary, **declared)
-            self.rows[name] = Row(variant, build, own, registers, on_gpu, packed, gpu or {})
+            of = {"modules": self.modules, **declared}
+            self.rows[name] = Row(summary=summary, build=build, **of)
             return build
 
         return added
@@ -223,7 +216,7 @@ class TorchWorker(OnTorch[TorchCase]):
 
     def variants(self) -> dict[str, Variant]:
         return {
-            name: replace(row.variant, **row.gpu) if self.gpu else row.variant
+            name: replace(row, **row.gpu) if self.gpu else row
             for name, row in self.library.rows.items()
         }
 
@@ -249,7 +242,7 @@ class TorchWorker(OnTorch[TorchCase]):
             raise Unsupported(f"{self.NAME}/{name} takes no packed ragged batch")
         if problem.has_backward:
             import_autograd()
-        self.kept.make_room(problem, row.variant.stores_scores)
+        self.kept.make_room(problem, row.stores_scores)
         case = TorchCase(
             problem=problem,
             variant=name,
@@ -258,7 +251,7 @@ class TorchWorker(OnTorch[TorchCase]):
             module=self.modules.get(name),
             **request.case_inputs(),
         )
-        if "access" in row.variant.parameters:
+        if "access" in row.parameters:
             case.param("access", "views")
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
