@@ -12,7 +12,6 @@ import pytest
 
 import support
 from regatta_worker.clock import probe, timing
-from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Unsupported
 
 pytest.importorskip("jax")
@@ -100,10 +99,7 @@ class TestSamples:
         # What was queued after the return is the host's time too.
         assert sample.host_ns and sample.host_ns > 300.0
 
-    def test_a_call_that_fails_is_cancelled_and_a_computation_that_fails_says_why(self) -> None:
-        with pytest.raises(ZeroDivisionError):
-            self.clock.sample(True, lambda: 1 / 0)
-        assert self.library.trace[-2:] == ["xla_begin", "sample_cancel"]
+    def test_a_computation_that_fails_says_why(self) -> None:
         self.library.fails = "xla_end"
         with pytest.raises(probe.ProbeError, match="words of the library"):
             self.clock.sample(True, lambda: None)
@@ -130,17 +126,6 @@ class TestSamples:
         monkeypatch.setattr(jax, "devices", absent)
         assert jax_clock.host_reference() is None
         assert "host_reference_ns" not in self.measure(lambda: None)
-
-    def test_the_last_timed_calls_results_are_kept(self) -> None:
-        inputs, calls = Inputs(), list[Any]()
-
-        def call() -> Any:
-            calls.append(jnp.asarray(float(len(calls))))
-            return calls[-1]
-
-        self.measure(call, warmup=1, inputs=inputs)
-        assert len(inputs.kept) == 1
-        assert inputs.kept[0] is calls[-1]
 
     def test_a_graph_of_ones_own_is_refused_in_words(self) -> None:
         plan = timing.Plan(0, 1, 1, 0, cold=True, graph=True)

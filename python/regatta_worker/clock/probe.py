@@ -38,15 +38,6 @@ class Sample:
     synchronised: bool = False
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """In ns: an empty reading, a kernel that does nothing, and what is subtracted."""
-
-    pair_ns: float
-    null_kernel_ns: float | None
-    cost_ns: float
-
-
 class ProbeLibrary:
     """The shared library at a path; its functions are `regatta_probe_` and `prefix` and a name."""
 
@@ -75,15 +66,15 @@ class Probe(ProbeLibrary):
         self._handle = ctypes.c_void_p()
         super().__init__(path)
         self.library.regatta_probe_version.restype = ctypes.c_char_p
-        self.library.regatta_probe_close.restype = None
         self.version = self.library.regatta_probe_version().decode()
-        self.stream = stream
         self.ask("open", ctypes.c_int(ordinal), ctypes.c_void_p(stream), self._byref("handle"))
         # Looked up and converted once: these two stand around every timed call.
         self._begin = self.library.regatta_probe_sample_begin
         self._end = self.library.regatta_probe_sample_end
         self._device_ns, self._host_ns = ctypes.c_double(), ctypes.c_double()
         self._clock_mhz, self._flags = ctypes.c_double(), ctypes.c_uint32()
+        self._late_ns = ctypes.c_double()
+        """How long after the call returned its work was queued."""
         self._results = tuple(
             self._byref(name) for name in ("device_ns", "host_ns", "clock_mhz", "flags")
         )
@@ -91,26 +82,10 @@ class Probe(ProbeLibrary):
     def _byref(self, name: str) -> Any:
         return ctypes.byref(getattr(self, f"_{name}"))
 
-    def close(self) -> None:
-        """Releases the stream if it is blocked, and frees the clock."""
-        self.library.regatta_probe_close(self._handle)
-        self._handle = ctypes.c_void_p()
-
-    def calibrate(self) -> Calibration:
-        """Measures anew what measuring costs; opening has done it once."""
-        figures = [ctypes.c_double() for _ in range(3)]
-        self.ask("calibrate", self._handle, *map(ctypes.byref, figures))
-        pair, null_kernel, cost = (figure.value for figure in figures)
-        return Calibration(pair, known(null_kernel), cost)
-
-    def null_kernel(self) -> None:
-        """Queues a kernel that does nothing."""
-        self.ask("null_kernel", self._handle)
-
     def sample(self, cold: bool, call: Callable[[], Any], keep: list[Any] | None = None) -> Sample:
         """One sample of one call, whose result goes into `keep`, or else is dropped: its
         memory is free again."""
-        self.check(self._begin(self._handle, cold))
+        self._begin_sample(cold)
         try:
             # Nearer to the call than the library's own reading, which also counts the
             # way in and out of it.
@@ -120,16 +95,23 @@ class Probe(ProbeLibrary):
         except BaseException:
             self.ask("sample_cancel", self._handle)
             raise
-        self.check(self._end(self._handle, *self._results))
+        self._end_sample(result)
         if keep is not None:
             keep.append(result)
         del result
         return Sample(
             device_ns=self._device_ns.value,
-            host_ns=float(host_ns),
+            host_ns=host_ns + self._late_ns.value,
             clock_mhz=known(self._clock_mhz.value),
             synchronised=bool(self._flags.value & SYNCHRONISED),
         )
+
+    def _begin_sample(self, cold: bool) -> None:
+        self.check(self._begin(self._handle, cold))
+
+    def _end_sample(self, result: Any) -> None:
+        """Reads the times of the call with this result, which the device is done with then."""
+        self.check(self._end(self._handle, *self._results))
 
 
 def known(value: float) -> float | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -98,24 +97,11 @@ class XlaProbe(Probe):
     def __init__(self, path: str, device: jax.Device) -> None:
         stream = stream_of(register(path), device)
         super().__init__(path, device.local_hardware_id or 0, stream)
-        self._late_ns = ctypes.c_double()
-        self.late_ns = 0.0
-        """How long after the last call returned XLA had queued its work."""
 
-    def sample(self, cold: bool, call: Callable[[], Any], keep: list[Any] | None = None) -> Sample:
-        """One sample, whose results are awaited and go into `keep`, or else are dropped.
-
-        `host_ns` is the time until `call` returned and all its work was queued, the
-        later of the two.
-        """
+    def _begin_sample(self, cold: bool) -> None:
         self.ask("xla_begin", self._handle, ctypes.c_int(cold), ctypes.c_uint32(1))
-        try:
-            begin = time.perf_counter_ns()
-            result = call()
-            host_ns = time.perf_counter_ns() - begin
-        except BaseException:
-            self.ask("sample_cancel", self._handle)
-            raise
+
+    def _end_sample(self, result: Any) -> None:
         try:
             figures = map(self._byref, ("device_ns", "late_ns", "clock_mhz", "flags"))
             self.ask("xla_end", self._handle, *figures)
@@ -125,15 +111,6 @@ class XlaProbe(Probe):
             raise
         # The device is done, and JAX takes note: only then is the memory free again.
         jax.block_until_ready(result)
-        if keep is not None:
-            keep.append(result)
-        self.late_ns = self._late_ns.value
-        return Sample(
-            device_ns=self._device_ns.value,
-            host_ns=host_ns + self.late_ns,
-            clock_mhz=probe.known(self._clock_mhz.value),
-            synchronised=bool(self._flags.value & probe.SYNCHRONISED),
-        )
 
 
 def open_clock(device: jax.Device) -> XlaProbe | None:
