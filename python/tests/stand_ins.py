@@ -1,12 +1,11 @@
 """Libraries that need a GPU, with their kernels replaced by attention's definition in float64.
 
-Each takes its arguments under the names that the release declares, and masks as the kernels are
-given them, so that a wrong argument is a wrong value.
+Operators have the release's schemas, and masks as the kernels are given them, so that a wrong
+argument is a wrong value.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import sys
 import types
@@ -28,38 +27,12 @@ Results = tuple[torch.Tensor, ...]
 CPU = torch.device("cpu")
 
 
-def served(library: Library, **modules: Any) -> TorchWorker:
-    """A worker of the library on the CPU, whose modules these are; `__` stands for a dot."""
-    there = {name.replace("__", "."): module for name, module in modules.items()}
-    for name in list(there):
-        for end in range(name.count(".")):
-            parent = ".".join(name.split(".")[: end + 1])
-            there.setdefault(parent, types.ModuleType(parent))
+def served(library: Library, *modules: str) -> TorchWorker:
+    """A worker of the library on the CPU, where these modules are there, with nothing in them."""
+    there = {name: types.ModuleType(name) for name in modules}
     rows = {name: replace(row, on_gpu=False) for name, row in library.rows.items()}
     with mock.patch.dict(sys.modules, there):
         return TorchWorker(replace(library, rows=rows))
-
-
-def module(**members: Any) -> Any:
-    """A module of these members."""
-    made = types.ModuleType("stand_in")
-    vars(made).update(members)
-    return made
-
-
-def declared(names: str, compute: Callable[[Any], Any], **defaults: Any) -> Callable[..., Any]:
-    """A function of these parameters alone, which computes with what it was given."""
-    parameters = names.split()
-
-    def called(*arguments: Any, **named: Any) -> Any:
-        assert set(named) <= set(parameters[len(arguments) :]), named
-        given = dict(zip(parameters, arguments, strict=False)) | named
-        return compute(SimpleNamespace(**{**dict.fromkeys(parameters), **defaults, **given}))
-
-    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    of = [inspect.Parameter(name, kinds) for name in parameters]
-    called.__signature__ = inspect.Signature(of)  # type: ignore[attr-defined]
-    return called
 
 
 # Attention by its definition.
@@ -179,8 +152,8 @@ FLASH_ATTN_3 = {
 
 
 def _flash(given: Any) -> Any:
-    """Forward, or where it is given a gradient backward, in the arguments of any generation: `out`
-    and statistics, or three gradients."""
+    """`out` and statistics, or where a gradient is given three gradients, of the arguments of
+    torch's operators or FlashAttention-3's."""
 
     def first(*names: str) -> Any:
         return next((getattr(given, name) for name in names if hasattr(given, name)), None)
@@ -188,8 +161,7 @@ def _flash(given: Any) -> Any:
     lengths = (first("cu_seqlens_q", "cum_seq_q"), first("cu_seqlens_k", "cum_seq_k"))
     longest = (first("max_seqlen_q", "max_q"), first("max_seqlen_k", "max_k"))
     bounded(*lengths, *longest)
-    window = first("window_size") or (given.window_size_left, given.window_size_right)
-    mask = flash_mask(first("causal", "is_causal"), *window)
+    mask = flash_mask(first("is_causal"), given.window_size_left, given.window_size_right)
     q, k, v = (
         first(name, long) for name, long in zip("qkv", ("query", "key", "value"), strict=True)
     )
@@ -197,7 +169,7 @@ def _flash(given: Any) -> Any:
     assert first("softmax_scale", "scale") in (None, q.shape[-1] ** -0.5)
     assert lengths[0] is not None or longest in ((None, None), (q.shape[1], k.shape[1]))
     if hasattr(given, "dout") or hasattr(given, "grad_out"):
-        given.dout, given.lse = first("dout", "grad_out"), first("lse", "softmax_lse", "logsumexp")
+        given.dout, given.lse = first("dout", "grad_out"), first("softmax_lse", "logsumexp")
         return gradients(given, mask, *lengths)
     Recorded.num_splits, Recorded.strides = first("num_splits"), q.stride()
     out = attend(q, k, v, mask, *lengths)
@@ -209,11 +181,12 @@ def operator(schema: Any, results: int) -> Callable[..., Any]:
     that are at their defaults."""
     defaults = {argument.name: argument.default_value for argument in schema.arguments}
 
-    def compute(given: Any) -> Any:
-        found = _flash(given)
-        return *found, *(given.q.new_zeros(2) for _ in range(results - len(found)))
+    def called(*arguments: Any, **named: Any) -> Any:
+        given = defaults | dict(zip(defaults, arguments, strict=False)) | named
+        found = _flash(SimpleNamespace(**given))
+        return *found, *(found[0].new_zeros(2) for _ in range(results - len(found)))
 
-    return declared(" ".join(defaults), compute, **defaults)
+    return called
 
 
 def kernels() -> list[Any]:
@@ -228,45 +201,6 @@ def kernels() -> list[Any]:
         schema = torch._C.parse_schema(f"flash_attn_3::{name}{text}")
         third.impl(name, operator(schema, len(schema.returns)), "CPU")
     return [own, third]
-
-
-def _fa4(given: Any) -> Any:
-    # -1 is a window there, which ends before the query itself.
-    window = (given.window_size_left, given.window_size_right)
-    assert all(side is None or side >= 0 for side in window)
-    return _flash(given)
-
-
-_FA2 = "dropout_p softmax_scale causal window_size softcap alibi_slopes deterministic"
-FLASH_ATTN_2 = module(  # As flash_attn 2.8 has it.
-    flash_attn_func=declared(
-        f"q k v {_FA2} return_attn_probs", lambda given: _flash(given)[0], window_size=(-1, -1)
-    ),
-    flash_attn_varlen_func=declared(
-        f"q k v cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k {_FA2} return_attn_probs "
-        "block_table",
-        lambda given: _flash(given)[0],
-        window_size=(-1, -1),
-    ),
-)
-FLASH_ATTN_4 = module(  # As flash_attn.cute 4.0.0b15 has it.
-    _flash_attn_fwd=declared(
-        "q k v qv cu_seqlens_q cu_seqlens_k seqused_q seqused_k max_seqlen_q max_seqlen_k "
-        "min_seqlen_k page_table softmax_scale causal softcap window_size_left window_size_right "
-        "learnable_sink tile_mn mma_pv_is_rs intra_wg_overlap num_threads num_splits pack_gqa "
-        "_arch score_mod mask_mod block_sparse_tensors return_lse out lse aux_tensors q_descale "
-        "k_descale v_descale gather_kv_indices",
-        _fa4,
-    ),
-    _flash_attn_bwd=declared(
-        "q k v out dout lse softmax_scale causal softcap window_size_left window_size_right "
-        "m_block_size n_block_size num_threads pack_gqa num_stages_Q num_stages_dO SdP_swapAB "
-        "dKV_swapAB dQ_swapAB AtomLayoutMSdP AtomLayoutNdKV AtomLayoutMdQ V_in_regs cu_seqlens_q "
-        "cu_seqlens_k seqused_q seqused_k max_seqlen_q max_seqlen_k deterministic dq dk dv "
-        "score_mod score_mod_bwd mask_mod aux_tensors block_sparse_tensors dlse",
-        _fa4,
-    ),
-)
 
 
 # torch's own of the newer kind.

@@ -64,11 +64,6 @@ BOTTOM_RIGHT: list[dict[str, Any]] = [
 def workers() -> Iterator[dict[str, TorchWorker]]:
     """By library, over stand-ins."""
     kernels = stand_ins.kernels()
-    generations = {
-        "flash_attn__flash_attn_interface": stand_ins.FLASH_ATTN_2,
-        "flash_attn__cute__interface": stand_ins.FLASH_ATTN_4,
-        "flash_attn_interface": types.ModuleType("flash_attn_interface"),
-    }
     own = torch_library.WORKER
     rows = dict(own.rows)
 
@@ -90,7 +85,7 @@ def workers() -> Iterator[dict[str, TorchWorker]]:
         rows[name] = replace(own.rows["flex" if name == "flex" else "varlen"], build=build)
     yield {
         "torch": served(replace(own, rows=rows)),
-        "flash_attn": served(flash_attn.WORKER, **generations),
+        "flash_attn": served(flash_attn.WORKER, "flash_attn_interface"),
     }
     for library in kernels:
         library._destroy()
@@ -126,18 +121,18 @@ CROSS: dict[str, Any] = {"kv_heads": 2, "seq_q": 9, "seq_k": 21}
 TABLE: list[tuple[str, Any, Any, Any]] = [
     *(
         (variant, BOTTOM_RIGHT, ALL, {"layout": layout, **CROSS})
-        for variant in ("torch/flash", "flash_attn/fa2", "flash_attn/fa3", "flash_attn/fa4")
+        for variant in ("torch/flash", "flash_attn/fa3")
         for layout in ("bshd", "bhsd")
     ),
     # On a square a causal mask has no alignment.
     *(
         (variant, [support.CAUSAL], ("both",), axes)
-        for variant in ("torch/flash", "flash_attn/fa2", "flash_attn/fa3", "flash_attn/fa4")
+        for variant in ("torch/flash", "flash_attn/fa3")
         for axes in ({"kv_heads": 1}, {"varlen": RAGGED_SELF, "kv_heads": 2})
     ),
     *(
         (variant, [support.FULL, support.CAUSAL_BR], ("both",), {"varlen": RAGGED, "kv_heads": 2})
-        for variant in ("torch/flash", "flash_attn/fa2", "flash_attn/fa3", "flash_attn/fa4")
+        for variant in ("torch/flash", "flash_attn/fa3")
     ),
     *(
         ("torch/flex", [*BOTTOM_RIGHT, support.CAUSAL], ALL, {"layout": layout, **CROSS})
@@ -165,9 +160,7 @@ def test_values(workers: Any, variant: str, masks: Any, directions: Any, axes: A
             for variant in (
                 "torch/flash",
                 "torch/varlen",
-                "flash_attn/fa2",
                 "flash_attn/fa3",
-                "flash_attn/fa4",
             )
             for axes in ({"seq_q": 9, "seq_k": 24}, {"varlen": RAGGED})
         ),
@@ -185,7 +178,7 @@ def test_what_they_do_not_do(
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
-@pytest.mark.parametrize("variant", ["torch/flash", "flash_attn/fa2", "flash_attn/fa3"])
+@pytest.mark.parametrize("variant", ["torch/flash", "flash_attn/fa3"])
 def test_needless_copies_reorder_and_come_back(workers: Any, variant: str, layout: str) -> None:
     axes = {"batch": 1, "seq_q": 8, "layout": layout, "direction": "both"}
     orders = {"bhsd": (16, 128, 1), "bshd": (64, 16, 1)}
@@ -193,7 +186,7 @@ def test_needless_copies_reorder_and_come_back(workers: Any, variant: str, layou
     for access, strides in (("views", orders[layout]), ("copies", orders[other])):
         prepared = right(workers, variant, {"access": access}, **axes)
         assert prepared["effective"] == {"access": access}
-        assert variant == "flash_attn/fa2" or Recorded.strides[1:] == strides
+        assert Recorded.strides[1:] == strides
     out = workers[variant.split("/")[0]].call()[0]
     assert (out.transpose(1, 2) if layout == "bhsd" else out).is_contiguous()
 
@@ -206,10 +199,23 @@ def test_num_splits_is_of_forward(workers: Any) -> None:
         assert Recorded.num_splits == (asked or 0)
 
 
-def test_only_autograd_takes_the_stream_of_forward(workers: Any) -> None:
-    for variant, earlier in (("fa2", True), ("fa3", False), ("fa4", False)):
-        right(workers, f"flash_attn/{variant}", direction="backward")
-        assert workers["flash_attn"].prepared().built.earlier_stream == earlier
+def test_other_generations_are_given_the_mask_as_they_take_it() -> None:
+    axes: dict[str, Any] = {"mask": window(5, None), "varlen": RAGGED, "kv_heads": 2}
+    given = dict[str, Any]()
+
+    def varlen(q: Any, k: Any, v: Any, **named: Any) -> Any:
+        given.update(named)
+        return v
+
+    flash_attn.fa2(cpu_case(types.SimpleNamespace(flash_attn_varlen_func=varlen), **axes)).run()
+    assert (given["causal"], given["window_size"]) == (False, (5, -1))
+    assert given["cu_seqlens_q"].tolist() == [0, 3, 27, 34]
+    given.clear()
+    module = types.SimpleNamespace(_flash_attn_fwd=lambda *qkv, **named: (varlen(*qkv, **named), 0))
+    flash_attn.fa4(cpu_case(module, **axes)).run()
+    # -1 is a window there, which ends before the query itself.
+    assert (given["window_size_left"], given["window_size_right"]) == (5, None)
+    assert (given["max_seqlen_q"], given["max_seqlen_k"], given["return_lse"]) == (24, 24, False)
 
 
 class TestGenerations:
