@@ -192,31 +192,21 @@ impl Place {
         command.stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// Runs regatta with these variables and gives `(exit code, standard output, standard
-    /// error)`.
-    pub fn ran_with(&self, args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
-        told(self.regatta(args).envs(variables.iter().copied()))
-    }
-
     /// Runs regatta and gives `(exit code, standard output, standard error)`.
     pub fn ran(&self, args: &[&str]) -> (i32, String, String) {
-        told(&mut self.regatta(args))
+        let output = self.regatta(args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code().unwrap_or(-1),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
     }
 
     /// The run of a suite, read back.
     pub fn run(&self, suite: &str) -> Run {
         run_file::read(&self.path().join("reports").join(suite).join("run.jsonl")).unwrap()
     }
-}
-
-fn told(command: &mut Command) -> (i32, String, String) {
-    let output = command.output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code().unwrap_or(-1),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
 }
 
 /// Longer than anything takes on a busy machine.

@@ -3,16 +3,11 @@
 #[macro_use]
 mod common;
 
-mod build;
-mod examples;
 mod files;
 mod forks;
-mod injection;
 mod kills;
 mod leftovers;
 mod nightly;
-mod python_worker;
-mod secrets;
 mod situations;
 mod terminal;
 mod transcripts;

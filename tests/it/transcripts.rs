@@ -27,9 +27,12 @@ transcripts! {
     #[ignore = "needs CUDA's compilers"] build_compiled
     building builds_of_kernels ci compare conformance cuda
     #[ignore = "needs CUDA's compilers"] cuda_compiled
-    doctor documents environments failing_workers gone history identity init instructions
+    doctor documents environments examples
+    #[ignore = "needs NumPy and JAX"] examples_python
+    failing_workers gone history identity init injection instructions
+    #[ignore = "needs JAX"] jax
     promises refused_commands refused_files refused_suites refused_workers
-    resume shards structure terminal trace trace_import tuners worker_logs
+    resume secrets shards structure terminal trace trace_import tuners worker_logs
 }
 
 #[test]
