@@ -12,7 +12,7 @@ use super::saying::{draw, erase};
 use regatta_core::record::disturbance::{Disturbance, describe, worst};
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_measure::experiment::Listener;
-use regatta_measure::laps::{Estimate, about, watch};
+use regatta_measure::laps::{about, watch};
 use regatta_measure::schedule::WorkerBlock;
 use regatta_measure::session::Observer;
 use regatta_report::terminal::COLUMNS;
@@ -34,17 +34,13 @@ impl Listener for Terminal {
         range: Range<u32>,
         quiet: bool,
     ) -> Box<dyn Observer> {
-        let began = Instant::now();
         Box::new(Progress {
             output: ProgressOutput::new(quiet),
-            estimate: Estimate::new(blocks),
-            began,
-            case_began: began,
+            began: Instant::now(),
             range,
             all: blocks.iter().map(|block| block.cases.len()).sum(),
             done: 0,
             invocation: String::new(),
-            worker: String::new(),
             failed: 0,
             disturbed: 0,
             by: Vec::new(),
@@ -105,20 +101,26 @@ impl Drop for Steps {
 /// Shows where a schedule is.
 struct Progress {
     output: ProgressOutput,
-    estimate: Estimate,
     began: Instant,
-    case_began: Instant,
     range: Range<u32>,
     all: usize,
     done: usize,
     invocation: String,
-    worker: String,
     failed: usize,
     disturbed: usize,
     by: Vec<Disturbance>,
 }
 
+/// Measurements before anything is said of what is left: one alone is that of a cold start.
+const ENOUGH: usize = 3;
+
 impl Progress {
+    /// What is left, where each takes as long as those that were made.
+    fn left(&self) -> Option<Duration> {
+        let left = (self.all - self.done) as f64 / self.done as f64;
+        (self.done >= ENOUGH).then(|| self.began.elapsed().mul_f64(left))
+    }
+
     /// `2 failed`, `1 disturbed`.
     fn troubles(&self) -> Vec<String> {
         let troubles = [(self.failed, "failed"), (self.disturbed, "disturbed")];
@@ -133,11 +135,9 @@ impl Observer for Progress {
     fn block(&mut self, block: &WorkerBlock) {
         let at = block.invocation - self.range.start + 1;
         self.invocation = format!("invocation {at}/{}", self.range.len());
-        self.worker.clone_from(&block.worker);
     }
 
     fn case(&mut self, case: &Case) {
-        self.case_began = Instant::now();
         let (case, troubles) = (case.to_string(), self.troubles());
         let place = CurrentCase {
             done: self.done,
@@ -146,7 +146,7 @@ impl Observer for Progress {
             troubles: &troubles,
             time: Time {
                 since: self.began.elapsed(),
-                left: self.estimate.left(Duration::ZERO),
+                left: self.left(),
             },
             case: &case,
         };
@@ -168,8 +168,6 @@ impl Observer for Progress {
             self.by = worst(self.by.iter().chain(&measured.disturbed));
         }
         self.done += 1;
-        let took = self.case_began.elapsed();
-        self.estimate.done(&self.worker, took);
     }
 
     /// What other programs had to do with it.

@@ -104,8 +104,7 @@ pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
 /// # Errors
 /// None: what cannot be written or printed is told.
 pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
-    let clock = measured.arm.began;
-    let mut laps = Laps::begin(&clock);
+    let mut laps = Laps::begin();
     let quiet = measured.arm.quiet;
     let say = |text: String| {
         if !quiet {

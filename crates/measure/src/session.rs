@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::census::{CensusRequest, count, counters, tuned};
+use self::census::{CensusRequest, count, counters, counts_structure, tuned};
 use super::interference::{LoadLog, Watch, disturbed};
-use super::laps::{HarnessClock, Laps, TimeSpent};
+use super::laps::{Laps, TimeSpent};
 use super::preflight::variant_of;
 use super::schedule::WorkerBlock;
 use super::verify::{self, AskedResult, Rejected, Verifier};
@@ -88,8 +88,6 @@ pub struct Session<'a> {
     pub suite: &'a Suite,
     /// Starts their workers.
     pub launcher: &'a mut dyn Launcher,
-    /// Tells what each phase takes.
-    pub clock: &'a dyn HarnessClock,
     /// What is known from the blocks before.
     pub state: &'a mut SessionState,
     /// What is spent on workers and cases is added here.
@@ -112,7 +110,7 @@ impl Session<'_> {
         let last = block.cases.len().saturating_sub(1);
         for (place, case) in block.cases.iter().enumerate() {
             observer.case(case);
-            let mut laps = Laps::begin(self.clock);
+            let mut laps = Laps::begin();
             let (outcome, start) = self.outcome(&mut worker, block, case, &mut laps);
             if place == last && matches!(worker, BlockWorker::Up(_)) {
                 worker = BlockWorker::Absent;
@@ -138,7 +136,7 @@ impl Session<'_> {
         worker: &mut BlockWorker,
         block: &WorkerBlock,
         case: &Case,
-        laps: &mut Laps<'_>,
+        laps: &mut Laps,
     ) -> (Outcome, Option<Start>) {
         let mut first = true;
         let mut conversation = match std::mem::replace(worker, BlockWorker::Absent) {
@@ -220,9 +218,9 @@ impl Session<'_> {
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
             seed: settings.seed,
-            counters: match invocation {
-                0 => counters(self.suite, case),
-                _ => Vec::new(),
+            counters: match counts_structure(invocation, settings.invocations) {
+                true => counters(self.suite, case),
+                false => Vec::new(),
             },
             input_sets: match settings.structure_only {
                 true => 1,
@@ -262,6 +260,7 @@ impl Session<'_> {
         let request = CensusRequest {
             case: &case.id(),
             invocation,
+            planned: settings.invocations,
             instructions: settings.instructions,
             limit,
         };

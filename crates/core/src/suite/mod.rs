@@ -146,31 +146,28 @@ pub struct Override {
     pub origin: Origin,
 }
 
+impl Override {
+    /// True where it replaces what a case asks for.
+    fn replaces(&self, case: &Case) -> bool {
+        let asked = case.params.get(&self.parameter);
+        case.variant == self.variant && self.from.as_ref().is_none_or(|from| *from == asked)
+    }
+}
+
 impl Suite {
     /// The parameters that a case's variant is really given.
     pub fn params_for(&self, case: &Case) -> Params {
         let mut params = case.params.clone();
-        for change in &self.overrides {
-            let asked = case.params.get(&change.parameter);
-            if change.variant == case.variant
-                && change.from.as_ref().is_none_or(|from| *from == asked)
-            {
-                params.set(&change.parameter, change.to.clone());
-            }
+        let changes = self.overrides.iter();
+        for change in changes.filter(|change| change.replaces(case)) {
+            params.set(&change.parameter, change.to.clone());
         }
         params
     }
 
-    /// The first override that replaces nothing in any case.
-    pub fn idle_override(&self) -> Option<&Override> {
-        self.overrides.iter().find(|change| {
-            let meets = |case: &Case| {
-                let asked = case.params.get(&change.parameter);
-                case.variant == change.variant
-                    && change.from.as_ref().is_none_or(|from| *from == asked)
-            };
-            !self.cases.iter().any(meets)
-        })
+    /// True for an override that replaces nothing in any case.
+    pub fn is_idle(&self, change: &Override) -> bool {
+        !self.cases.iter().any(|case| change.replaces(case))
     }
 
     /// Keeps the cases whose id matches one of the patterns: a glob when it holds

@@ -83,7 +83,8 @@ pub fn read(
             return Err(document.error(&at, format!("selects no case{near}")));
         }
     }
-    if let Some(idle) = suite.idle_override() {
+    let mut overrides = suite.overrides.iter();
+    if let Some(idle) = overrides.find(|change| suite.is_idle(change)) {
         let at = KeyPath::root("set").key(&idle.variant.to_string());
         return Err(document.error(
             &at.key(&idle.parameter),

@@ -73,8 +73,11 @@ fn parameters(pair: &Structures) -> Vec<Uncounted> {
 fn varying(pair: &Structures) -> impl Iterator<Item = Uncounted> {
     let new = pair.head.varying.iter().filter(|(name, _)| {
         let kind = match name.as_str() {
-            "launches" => Kind::Launches,
-            _ => Kind::Parameters,
+            name if pair.head.effective.contains_key(name) => Kind::Parameters,
+            "grid" => Kind::Grid,
+            "block" => Kind::Block,
+            "launches" | "structure" => Kind::Launches,
+            name => kind(name).unwrap_or(Kind::Parameters),
         };
         let ignored = pair.policy.action(kind, name) == Action::Ignore;
         !ignored && !pair.base.varying.contains_key(*name)

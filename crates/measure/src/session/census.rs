@@ -33,6 +33,8 @@ pub(super) struct CensusRequest<'a> {
     pub(super) case: &'a CaseId,
     /// The number of the invocation.
     pub(super) invocation: u32,
+    /// Invocations of every case.
+    pub(super) planned: u32,
     /// Whether hardware counters are to be read.
     pub(super) instructions: bool,
     /// How long an answer may take.
@@ -54,30 +56,35 @@ impl CensusRequest<'_> {
 /// of them.
 const DETAILED: u32 = 3;
 
-/// Adds what the case does, of the first invocation; of the next ones what its operations take and
-/// execute, where the first could tell.
+/// True for the invocations in which structure is counted: the first, and the last of those that
+/// are looked at in detail, as a call may do something else from the second on.
+pub(super) fn counts_structure(invocation: u32, planned: u32) -> bool {
+    invocation == 0 || invocation + 1 == DETAILED.min(planned)
+}
+
+/// Adds what the case does, of the invocations that count it; of the others what its operations
+/// take and execute, where the first could tell.
 pub(super) fn count(
     worker: &mut dyn Conversation,
     detailed: &mut BTreeSet<CaseId>,
     asked: &CensusRequest<'_>,
     found: &mut Measurement,
 ) -> Result<(), WorkerError> {
-    match asked.invocation {
-        0 => {
-            found.structure = Some(structure(worker, asked, found)?);
-            if found.division.is_some() || found.counters.is_some() {
-                detailed.insert(asked.case.clone());
-            }
+    if counts_structure(asked.invocation, asked.planned) {
+        found.structure = Some(structure(worker, asked, found)?);
+        if found.division.is_some() || found.counters.is_some() {
+            detailed.insert(asked.case.clone());
         }
-        // A run that went on after a stop knows of none.
-        1..DETAILED if detailed.contains(asked.case) || asked.instructions => {
-            let reply = worker.ask(asked.request(true), asked.limit)?;
-            if let ReplyBody::Census(census) = reply {
-                found.division = Division::from_calls(&census.recorded).map(Box::new);
-                found.counters = Counters::from_calls(&census.counted).map(Box::new);
-            }
+        if asked.invocation > 0 {
+            found.activity = None;
         }
-        _ => {}
+    // A run that went on after a stop knows of none.
+    } else if asked.invocation < DETAILED
+        && (detailed.contains(asked.case) || asked.instructions)
+        && let ReplyBody::Census(census) = worker.ask(asked.request(true), asked.limit)?
+    {
+        found.division = Division::from_calls(&census.recorded).map(Box::new);
+        found.counters = Counters::from_calls(&census.counted).map(Box::new);
     }
     Ok(())
 }

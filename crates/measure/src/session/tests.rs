@@ -1,6 +1,6 @@
 //! Sessions with workers that are a list of answers.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -8,6 +8,7 @@ use std::rc::Rc;
 use super::*;
 use crate::interference::{CoreTimes, MachineCounters};
 use crate::testing::{self, variant};
+use regatta_core::record::header::TurnSide;
 use regatta_core::suite;
 use regatta_worker::protocol::{Census, Checked, Hello, Measured, PROBES, Prepared, TensorError};
 use regatta_worker::units::Nanoseconds;
@@ -46,28 +47,7 @@ const HANGS: Reaction =
 /// Everything that was asked of any worker, with its limit, and every start.
 type Log = Rc<RefCell<Vec<(String, Duration)>>>;
 
-/// Time as the workers make it pass: [`STARTS`], [`ANSWERS`] and [`ENDS`], in nanoseconds.
-#[derive(Clone, Default)]
-struct Hand(Rc<Cell<f64>>);
-
-const STARTS: f64 = 100.0;
-const ANSWERS: f64 = 10.0;
-const ENDS: f64 = 5.0;
-
-impl Hand {
-    fn passes(&self, time: f64) {
-        self.0.set(self.0.get() + time);
-    }
-}
-
-impl HarnessClock for Hand {
-    fn now(&self) -> Nanoseconds {
-        Nanoseconds(self.0.get())
-    }
-}
-
 struct Scripted {
-    clock: Hand,
     hello: Hello,
     answers: Answers,
     log: Log,
@@ -127,7 +107,6 @@ fn reply(reply: ReplyBody) -> Reaction {
 impl Conversation for Scripted {
     fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, WorkerError> {
         let asked = body.name();
-        self.clock.passes(ANSWERS);
         self.log.borrow_mut().push((asked.to_owned(), limit));
         if let RequestBody::Prepare(request) = &body {
             self.seed = request.seed;
@@ -151,17 +130,10 @@ impl Conversation for Scripted {
     }
 }
 
-impl Drop for Scripted {
-    fn drop(&mut self) {
-        self.clock.passes(ENDS);
-    }
-}
-
 /// Starts workers, the first with these answers and later ones right.
 struct Starts {
     answers: Answers,
     log: Log,
-    clock: Hand,
 }
 
 impl Launcher for Starts {
@@ -169,9 +141,7 @@ impl Launcher for Starts {
         self.log
             .borrow_mut()
             .push(("start".to_owned(), Duration::ZERO));
-        self.clock.passes(STARTS);
         Ok(Box::new(Scripted {
-            clock: self.clock.clone(),
             hello: hello(),
             answers: std::mem::take(&mut self.answers),
             log: self.log.clone(),
@@ -185,31 +155,31 @@ impl Observer for Silent {}
 
 /// What becomes of both cases where the first worker answers so, and what was asked.
 fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
-    let (entries, log, _) = kept(answers);
+    let (entries, log) = kept(answers);
     let outcomes = entries.into_iter().map(|entry| entry.outcome).collect();
     let (asked, limits) = log.borrow().iter().cloned().unzip();
     (outcomes, asked, limits)
 }
 
-/// The entries of both cases, what was asked, and what was spent.
-fn kept(answers: Answers) -> (Vec<Entry>, Log, TimeSpent) {
+/// The entries of both cases, and what was asked.
+fn kept(answers: Answers) -> (Vec<Entry>, Log) {
     kept_on(answers, None)
 }
 
 /// The same on a machine that is watched.
-fn kept_on(answers: Answers, watch: Option<Box<dyn Watch>>) -> (Vec<Entry>, Log, TimeSpent) {
+fn kept_on(answers: Answers, watch: Option<Box<dyn Watch>>) -> (Vec<Entry>, Log) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, SUITE).unwrap();
     let mut suite = suite::load(path.to_str().unwrap()).unwrap();
     (suite.settings.seed, suite.settings.min_samples) = (5, 2);
-    let (log, clock) = (Log::default(), Hand::default());
+    let log = Log::default();
     let mut starts = Starts {
         answers,
         log: log.clone(),
-        clock: clock.clone(),
     };
     let block = WorkerBlock {
+        side: TurnSide::Head,
         worker: "mine".to_owned(),
         invocation: 0,
         cases: suite.cases.clone(),
@@ -219,16 +189,14 @@ fn kept_on(answers: Answers, watch: Option<Box<dyn Watch>>) -> (Vec<Entry>, Log,
         entries.push(entry.clone());
         Ok::<(), Infallible>(())
     };
-    let mut spent = TimeSpent::default();
     let mut session = Session {
         suite: &suite,
         launcher: &mut starts,
-        clock: &clock,
         state: &mut SessionState::new(watch),
-        spent: &mut spent,
+        spent: &mut TimeSpent::default(),
     };
     session.run(&block, &mut Silent, &mut keep).unwrap();
-    (entries, log, spent)
+    (entries, log)
 }
 
 fn only(asked: &'static str, reaction: Reaction) -> Answers {
@@ -261,18 +229,6 @@ fn the_results_of_one_set_and_of_several_are_kept_as_they_were_checked() {
         assert_eq!(asked, wanted);
         // Releasing has the time limit of the suite.
         assert_eq!(limits[4], Duration::from_secs(7));
-    }
-}
-
-#[test]
-fn the_time_of_a_session_is_of_its_workers_and_its_cases() {
-    for (answers, starts, asked) in [
-        (Answers::new(), 1.0, 8.0),
-        (only("measure", DIES), 2.0, 6.0),
-    ] {
-        let (.., spent) = kept(answers);
-        assert_eq!(spent.workers, Nanoseconds(starts * (STARTS + ENDS)));
-        assert_eq!(spent.cases, Nanoseconds(asked * ANSWERS));
     }
 }
 
@@ -390,7 +346,7 @@ fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
             loaded,
             foreign: 0.0,
         };
-        let (entries, log, _) = kept_on(Answers::new(), Some(Box::new(watch)));
+        let (entries, log) = kept_on(Answers::new(), Some(Box::new(watch)));
         assert_eq!(asked(&log), asked(&clean.1));
         let found = entries.iter().map(|entry| match &entry.outcome {
             Outcome::Measured(one) => (one.first_call_disturbed, !one.disturbed.is_empty()),

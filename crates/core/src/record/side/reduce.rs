@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CaseRecord, Invocation, Side, Status, median};
 use crate::last_words;
-use crate::machine::{Counters, Division, Work, moves_data, normalised, short};
+use crate::machine::{
+    Counters, Division, LaunchChange, Structure, Work, moves_data, normalised, of_calls, short,
+    sizes,
+};
 use crate::metric::Values;
 use crate::record::choices;
 use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
+use crate::suite::structural::is_steady;
 use crate::text;
 use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::protocol::{Measured, Taken};
@@ -220,36 +224,93 @@ fn host_ratio(samples: &Measured) -> Option<f64> {
     median(&ratios)
 }
 
-/// The kernels that compute, of the first invocation and of the first with others.
+/// The kernels that compute in the first invocation of which they are known, and in the first
+/// with others.
 fn varying_launches(divisions: &[(u32, Division)]) -> Option<String> {
     let kernels = |of: &Division| {
         let names = of.parts.iter().filter_map(|part| match &part.work {
-            Work::Kernel(kernel) if !moves_data(&kernel.name) => Some(normalised(&kernel.name)),
+            Work::Kernel(kernel) => Some(kernel.name.as_str()),
             _ => None,
         });
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        names
+        computing(names)
     };
     let (first, rest) = divisions.split_first()?;
     let usual = kernels(&first.1);
-    rest.iter().find_map(|(number, of)| {
-        let other = kernels(of);
-        let only = |these: &[String], those: &[String]| -> String {
-            let only = these.iter().find(|name| !those.contains(name));
-            only.map_or(String::new(), |name| format!(", with {}", short(name)))
-        };
-        (other != usual).then(|| {
-            format!(
-                "{}{} in invocation {}, {}{} in invocation {number}",
-                usual.len(),
-                only(&usual, &other),
-                first.0,
-                other.len(),
-                only(&other, &usual),
-            )
-        })
+    let mut rest = rest.iter();
+    rest.find_map(|(number, of)| other_kernels([first.0, *number], &usual, &kernels(of)))
+}
+
+/// The kernels that compute, by their normalised names.
+fn computing<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<String> = names
+        .filter(|name| !moves_data(name))
+        .map(normalised)
+        .collect();
+    names.sort();
+    names
+}
+
+/// In what the kernels of two invocations differ.
+fn other_kernels([first, number]: [u32; 2], usual: &[String], other: &[String]) -> Option<String> {
+    let only = |these: &[String], those: &[String]| -> String {
+        let only = these.iter().find(|name| !those.contains(name));
+        only.map_or(String::new(), |name| format!(", with {}", short(name)))
+    };
+    (usual != other).then(|| {
+        format!(
+            "{}{} in invocation {first}, {}{} in invocation {number}",
+            usual.len(),
+            only(usual, other),
+            other.len(),
+            only(other, usual),
+        )
     })
+}
+
+/// In what the structures of two invocations differ, by name. Threads that did work, and what was
+/// asked of the driver's memory, depend on what else the process and the machine did.
+fn varying_structure(
+    numbers: [u32; 2],
+    usual: &Structure,
+    other: &Structure,
+) -> Vec<(String, String)> {
+    let [first, number] = numbers;
+    let in_both = |before: &str, after: &str| {
+        format!("{before} in invocation {first}, {after} in invocation {number}")
+    };
+    if other.is_empty() && !usual.is_empty() {
+        let how = in_both("counted", "not counted");
+        return vec![("structure".to_owned(), how)];
+    }
+    let kernels = |of: &Structure| computing(of.launches.iter().map(|launch| &*launch.name));
+    if let Some(how) = other_kernels(numbers, &kernels(usual), &kernels(other)) {
+        return vec![("launches".to_owned(), how)];
+    }
+    let mut found = Vec::new();
+    for kernel in of_calls(usual, other, None) {
+        for change in &kernel.changes {
+            let (name, before, after) = match *change {
+                LaunchChange::Grid(before, after) => ("grid", before, after),
+                LaunchChange::Block(before, after) => ("block", before, after),
+                _ => continue,
+            };
+            let of = format!(" of {}", short(kernel.called()));
+            found.push((
+                name.to_owned(),
+                in_both(&sizes(before), &(sizes(after) + &of)),
+            ));
+        }
+    }
+    let exact = |name: &str| ["tasks", "copies"].contains(&name) || is_steady(name);
+    for (name, before) in usual.counts.iter().filter(|(name, _)| exact(name)) {
+        if let Some(after) = other.counts.get(name).filter(|after| *after != before) {
+            found.push((
+                name.clone(),
+                in_both(&before.to_string(), &after.to_string()),
+            ));
+        }
+    }
+    found
 }
 
 /// The medians of each part over invocations that tell; `None` where none does.
@@ -309,10 +370,18 @@ impl CaseRecord {
                 None => drop(self.errors.insert(result.clone(), error)),
             }
         }
-        if let Some(structure) = &measurement.structure {
-            self.structure = Some(Box::new(structure.clone()));
+        match (&self.structure, &measurement.structure) {
+            // Another choice of a tuner is another structure.
+            (Some(usual), Some(other)) if measurement.tuned.is_empty() => {
+                let first = self.invocations.first().map_or(0, |first| first.number);
+                for (name, how) in varying_structure([first, number], usual, other) {
+                    self.varying.entry(name).or_insert(how);
+                }
+            }
+            (None, Some(structure)) => self.structure = Some(Box::new(structure.clone())),
+            _ => {}
         }
-        if let Some(activity) = &measurement.activity {
+        if let (None, Some(activity)) = (&self.activity, &measurement.activity) {
             self.activity = Some(activity.summary());
         }
     }
