@@ -239,7 +239,7 @@ fn tell(before: Before, say: &dyn Fn(String)) {
     match before {
         Before::Nothing | Before::Resumed { entries: 0, .. } => {}
         Before::Resumed { entries, .. } => say(format!(
-            "resuming: {} of this bisect are kept",
+            "resuming: kept {} of this bisect",
             counted(entries, "comparison")
         )),
         Before::Kept { path, because } => say(format!(

@@ -8,7 +8,7 @@ use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, watch};
 use regatta_core::suite::shard::Place;
-use regatta_measure::experiment::{Arm, Experiment};
+use regatta_measure::experiment::Experiment;
 use regatta_report::text::shell_command;
 use regatta_worker::units::counted;
 
@@ -72,8 +72,7 @@ fn shard(args: &RunArgs, place: Place) -> Ended {
         )));
     }
     watch();
-    let mut arm = Arm::prepare(&args.measure.request(), Some(place))?;
-    arm.measure_shard()?;
+    let arm = Experiment::shard(&args.measure.request(), place)?;
     let whole = arm.directory.parent().unwrap_or(&arm.directory);
     let words = ["regatta", "diff", "--no-base", &whole.display().to_string()].map(str::to_owned);
     arm.say(format!(

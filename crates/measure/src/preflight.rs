@@ -106,18 +106,6 @@ pub fn check(
             }
         }
     }
-    for change in &suite.overrides {
-        if !suite
-            .cases
-            .iter()
-            .any(|case| case.variant == change.variant)
-        {
-            return Err(SetupError(format!(
-                "an override is for {}, which this suite does not measure",
-                change.variant
-            )));
-        }
-    }
     Ok(Introduced {
         hellos,
         waiting,

@@ -15,7 +15,7 @@ use crate::code::Roots;
 use crate::git::state_of_checkout;
 use crate::interference;
 use crate::interrupt;
-use crate::laps::{HarnessClock, TimeSpent};
+use crate::laps::TimeSpent;
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
 use crate::schedule::{WorkerBlock, blocks};
@@ -26,7 +26,7 @@ use regatta_core::record::RecordError;
 use regatta_core::record::header::{
     Git, RunHeader, SUITE_BUILD, Shard, SuiteRecord, Turn, plan_checksum,
 };
-use regatta_core::record::run_file::{Before, NO_RESUME, Opening, RunWriter};
+use regatta_core::record::run_file::{Before, Opening, RunWriter};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::Run;
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
@@ -35,7 +35,7 @@ use regatta_core::suite::Suite;
 use regatta_core::suite::shard::{Place, deal};
 use regatta_core::text::{clean, one_line, shell_command};
 use regatta_worker::attention::Case;
-use regatta_worker::units::counted;
+use regatta_worker::units::{Nanoseconds, counted};
 
 /// One side of an experiment, whose workers have introduced themselves.
 pub struct Arm {
@@ -153,7 +153,7 @@ impl Arm {
         let cases = suite.cases.iter();
         let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
         let environment = environment.as_deref();
-        let setting_up = since.now();
+        let setting_up = Nanoseconds::from(since.elapsed());
         // Of a shard the workers of the whole introduce themselves: all shards are of one machine
         // and one code, whatever falls to them.
         let (turn, roots) = pair.unzip();
@@ -166,23 +166,22 @@ impl Arm {
             whole: plan_checksum(suite.cases.iter().map(Case::id)),
         });
         let settings = &suite.settings;
-        let regular = blocks(
-            &cases,
-            0..settings.invocations,
-            settings.seed,
-            &BTreeSet::new(),
-        );
         // Beside another run no process is kept up: the other side's may come first.
-        let first = match (&turn, regular.first()) {
-            (None, Some(block)) => &block.worker,
-            _ => "",
+        let first = match &turn {
+            None => {
+                let cases: Vec<_> = cases.iter().map(|case| (None, case.clone())).collect();
+                let first = blocks(&cases, [&BTreeSet::new(); 2], 0..1, settings.seed);
+                first.into_iter().next().map(|block| block.worker)
+            }
+            Some(_) => None,
         };
+        let first = first.unwrap_or_default();
         let Introduced {
             hellos,
             waiting,
             peaks,
             unmeasured,
-        } = preflight::check(&suite, &mut processes, first).map_err(ExperimentError::usage)?;
+        } = preflight::check(&suite, &mut processes, &first).map_err(ExperimentError::usage)?;
         for line in unmeasured.iter().map(|why| one_line(why)) {
             request.listener.note(&line);
         }
@@ -190,7 +189,7 @@ impl Arm {
             request.listener.note(&preflight::peak_line(worker, peak));
         }
         let mut spent = TimeSpent {
-            workers: since.now() - setting_up,
+            workers: Nanoseconds::from(since.elapsed()) - setting_up,
             ..TimeSpent::default()
         };
         suite.cases = cases;
@@ -248,7 +247,7 @@ impl Arm {
             hosts: Vec::new(),
         };
         processes.expect(hellos, waiting);
-        spent.setting_up = since.now() - spent.workers;
+        spent.setting_up = Nanoseconds::from(since.elapsed()) - spent.workers;
         let arm = Arm {
             suite,
             header,
@@ -308,60 +307,56 @@ impl Arm {
         }
     }
 
-    /// Measures every invocation of a shard that is not measured yet, and ends its run.
-    ///
-    /// # Errors
-    /// When the run cannot be written: exit code 3.
-    pub fn measure_shard(&mut self) -> Result<(), ExperimentError> {
-        let mut file = self.open(&Opening {
-            anew: self.fresh.then_some(NO_RESUME),
-            ..Opening::default()
-        })?;
-        let (range, seed) = (0..self.suite.settings.invocations, self.suite.settings.seed);
-        let blocks = blocks(&self.suite.cases, range.clone(), seed, &file.done);
-        let mut progress = self.listener.progress(&blocks, range, self.quiet);
-        for block in &blocks {
-            self.measure_block(block, &mut file, progress.as_mut())?;
-        }
-        if let Some(summary) = progress.summary() {
-            self.say(summary);
-        }
-        file.close().map_err(ExperimentError::not_judged)
-    }
-
-    /// Opens the run's file, or goes on with it, and says what became of the run before.
+    /// Opens the run's file, or goes on with it, and gives what became of the run before.
     ///
     /// # Errors
     /// When it cannot be written: exit code 3.
-    pub(super) fn open(&self, opening: &Opening) -> Result<RunWriter, ExperimentError> {
-        let (writer, before) = RunWriter::open(&self.directory, &self.header, opening)
+    pub(super) fn open(&self, opening: &Opening) -> Result<(RunWriter, Before), ExperimentError> {
+        let opened = RunWriter::open(&self.directory, &self.header, opening)
             .map_err(ExperimentError::not_judged)?;
-        if !matches!(before, Before::Resumed { .. }) {
+        if !matches!(opened.1, Before::Resumed { .. }) {
             self.processes.begin_logs();
         }
-        match before {
-            Before::Nothing => {}
-            Before::Resumed { entries, damaged } => {
-                self.say(format!(
-                    "resuming: {entries} entries of an unfinished run are kept"
-                ));
-                if damaged > 0 {
-                    self.say(format!(
-                        "{damaged} lines could not be used and are measured again"
-                    ));
+        Ok(opened)
+    }
+
+    /// Says what became of the runs before, those of both sides where there are two.
+    pub(super) fn tell(&self, before: Vec<Before>) {
+        let (mut kept, mut unusable, mut why) = (0, 0, Vec::new());
+        let mut moved = Vec::new();
+        let mut resumes = false;
+        for before in before {
+            match before {
+                Before::Nothing => {}
+                Before::Resumed { entries, damaged } => {
+                    resumes = true;
+                    kept += entries;
+                    unusable += damaged;
                 }
-            }
-            Before::Kept { path, because } => {
-                if !because.is_empty() {
-                    self.say(format!(
-                        "cannot resume the unfinished run ({}); starting a new run",
-                        because.join("; ")
-                    ));
+                Before::Kept { path, because } => {
+                    moved.push(path.display().to_string());
+                    why.extend(because);
                 }
-                self.say(format!("the run before is kept as {}", path.display()));
             }
         }
-        Ok(writer)
+        why.dedup();
+        if resumes {
+            let kept = counted(kept, "measurement");
+            self.say(format!("resuming: kept {kept} of an unfinished run"));
+        }
+        if unusable > 0 {
+            let lines = counted(unusable, "line");
+            self.say(format!("{lines} could not be used; measuring again"));
+        }
+        if !why.is_empty() {
+            let why = why.join("; ");
+            self.say(format!(
+                "cannot resume the unfinished run ({why}); starting a new run"
+            ));
+        }
+        for path in moved {
+            self.say(format!("the run before is kept as {path}"));
+        }
     }
 
     /// Measures a block, and writes what came of it.
@@ -377,7 +372,6 @@ impl Arm {
         let mut session = Session {
             suite: &self.suite,
             launcher: &mut self.processes,
-            clock: &self.began,
             state: &mut self.session,
             spent: &mut self.spent,
         };

@@ -53,12 +53,8 @@ pub fn gate(
         }
     };
     let mut experiment = Experiment {
-        folder: head.directory.clone(),
-        head,
-        base,
-        options: Options::GATE,
         limit,
-        expectations_alone: false,
+        ..Experiment::of(head, base, Options::GATE)
     };
     if let Some(base) = experiment.stored_base()
         && let Some(lines) = experiment.incomparable(base, ["there", "here"])

@@ -29,6 +29,7 @@ use regatta_core::record::header::TurnSide;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
+use regatta_core::suite::shard::Place;
 use regatta_judge::judgement::Judgement;
 use regatta_judge::{self as judge, Options};
 use regatta_worker::attention::CaseId;
@@ -137,13 +138,35 @@ impl Experiment {
     pub fn alone(request: &MeasureOptions) -> Result<Experiment, ExperimentError> {
         let head = Arm::prepare(request, None)?;
         Ok(Experiment {
+            expectations_alone: true,
+            ..Experiment::of(head, Base::Absent, Options::ALONE)
+        })
+    }
+
+    /// A head with its base, reported where the head's run is, without a time limit.
+    fn of(head: Arm, base: Base, options: Options) -> Experiment {
+        Experiment {
             folder: head.directory.clone(),
             head,
-            base: Base::Absent,
-            options: Options::ALONE,
+            base,
+            options,
             limit: None,
-            expectations_alone: true,
-        })
+            expectations_alone: false,
+        }
+    }
+
+    /// Measures a shard of a suite and ends its run, which is judged with all others.
+    ///
+    /// # Errors
+    /// As [`alone`](Experiment::alone); when the run cannot be written: exit code 3.
+    pub fn shard(request: &MeasureOptions, place: Place) -> Result<Arm, ExperimentError> {
+        let head = Arm::prepare(request, Some(place))?;
+        let mut shard = Experiment::of(head, Base::Absent, Options::ALONE);
+        let mut files = shard.open()?;
+        let all = 0..shard.head.suite.settings.invocations;
+        shard.measure(&mut files, None, all)?;
+        files.close()?;
+        Ok(shard.head)
     }
 
     /// Measures until everything is decided or the time limit ends, and judges it.
@@ -167,8 +190,7 @@ impl Experiment {
         self.measure_owed(files)?;
         let mut last = None;
         loop {
-            let clock = self.head.began;
-            let mut laps = Laps::begin(&clock);
+            let mut laps = Laps::begin();
             let evidence = self.judge(files)?;
             self.head.spent.judging += laps.end();
             let taken = first + files.head.owed.last().map_or(0, |owed| owed.fresh);
@@ -221,13 +243,21 @@ impl Experiment {
             base: Some(self.base_id()),
             ..Opening::default()
         };
-        match &self.base {
-            Base::Interleaved(base) => base.open(&self.head, opening),
-            Base::Absent | Base::Stored(_) => Ok(RunFiles {
-                head: self.head.open(&opening)?,
-                base: None,
-            }),
-        }
+        let (files, before) = match &self.base {
+            Base::Interleaved(base) => {
+                let opening = base.opening(&self.head, opening);
+                let (head, head_before) = self.head.open(&opening)?;
+                let (base, base_before) = base.arm.open(&opening)?;
+                let base = Some(base);
+                (RunFiles { head, base }, vec![head_before, base_before])
+            }
+            Base::Absent | Base::Stored(_) => {
+                let (head, before) = self.head.open(&opening)?;
+                (RunFiles { head, base: None }, vec![before])
+            }
+        };
+        self.head.tell(before);
+        Ok(files)
     }
 
     /// What the head's run names as its base.
@@ -247,29 +277,22 @@ impl Experiment {
         only: Option<&[CaseId]>,
         range: Range<u32>,
     ) -> Result<usize, ExperimentError> {
-        let wanted = |id: CaseId| only.is_none_or(|only| only.contains(&id));
-        let seed = self.head.suite.settings.seed;
-        let turns: Vec<(TurnSide, WorkerBlock)> = match (&self.base, &files.base) {
-            (Base::Interleaved(base), Some(base_file)) => {
-                let mut cases = base.cases.clone();
-                cases.retain(|(_, head)| wanted(head.id()));
-                let done = [&base_file.done, &files.head.done];
-                schedule::interleaved(&cases, done, range.clone(), seed)
-            }
-            _ => {
-                let mut cases = self.head.suite.cases.clone();
-                cases.retain(|case| wanted(case.id()));
-                let blocks = schedule::blocks(&cases, range.clone(), seed, &files.head.done);
-                blocks
-                    .into_iter()
-                    .map(|block| (TurnSide::Head, block))
-                    .collect()
+        let mut cases = match &self.base {
+            Base::Interleaved(base) => base.cases.clone(),
+            Base::Absent | Base::Stored(_) => {
+                let cases = self.head.suite.cases.iter();
+                cases.map(|case| (None, case.clone())).collect()
             }
         };
-        let blocks: Vec<WorkerBlock> = turns.iter().map(|(_, block)| block.clone()).collect();
+        cases.retain(|(_, head)| only.is_none_or(|only| only.contains(&head.id())));
+        let none = BTreeSet::new();
+        let base_done = files.base.as_ref().map_or(&none, |file| &file.done);
+        let done = [base_done, &files.head.done];
+        let seed = self.head.suite.settings.seed;
+        let blocks = schedule::blocks(&cases, done, range.clone(), seed);
         let mut progress = self.head.listener.progress(&blocks, range, self.head.quiet);
-        for (side, block) in &turns {
-            let (arm, file) = match (side, &mut self.base, &mut files.base) {
+        for block in &blocks {
+            let (arm, file) = match (block.side, &mut self.base, &mut files.base) {
                 (TurnSide::Base, Base::Interleaved(base), Some(file)) => (&mut base.arm, file),
                 _ => (&mut self.head, &mut files.head),
             };
@@ -296,11 +319,10 @@ impl Experiment {
             fresh,
         };
         if let (Base::Interleaved(base), Some(file)) = (&self.base, &mut files.base) {
-            let beside = base
-                .cases
-                .iter()
-                .filter(|(_, head)| cases.contains(&head.id()));
-            let beside = beside.map(|(base, _)| base.id()).collect();
+            let beside = base.cases.iter();
+            let beside = beside.filter(|(_, head)| cases.contains(&head.id()));
+            let beside = beside.filter_map(|(base, _)| Some(base.as_ref()?.id()));
+            let beside = beside.collect();
             file.owe(owed(beside))
                 .map_err(ExperimentError::not_judged)?;
         }
@@ -366,8 +388,7 @@ impl Experiment {
                 (side, Some(base.arm.spent))
             }
         };
-        let clock = self.head.began;
-        let mut laps = Laps::begin(&clock);
+        let mut laps = Laps::begin();
         let side = base.as_ref().map(|base| &base.side);
         let judgement = judge::judge(&evidence.head, side, &self.options);
         self.head.spent.judging += laps.end();

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 
 use super::arm::reports;
 use super::stored::{StoredBase, find};
-use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, RunFiles, Setup};
+use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, Setup};
 use crate::code::Roots;
+use crate::schedule::CasePair;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::header::{Turn, TurnSide};
@@ -49,7 +50,7 @@ pub struct VersionComparison<'a> {
 pub(super) struct Interleaved {
     pub(super) arm: Arm,
     /// Cases of the base and the head, each beside the other.
-    pub(super) cases: Vec<(Case, Case)>,
+    pub(super) cases: Vec<CasePair>,
 }
 
 impl<'a> VersionComparison<'a> {
@@ -155,16 +156,12 @@ fn against_run(
         None,
         times,
     )?;
+    let side = found.side;
+    let base = Base::Stored(Box::new(StoredBase { id, side }));
     Ok(Experiment {
-        head,
-        base: Base::Stored(Box::new(StoredBase {
-            id,
-            side: found.side,
-        })),
-        options: Options::COMPARISON,
         limit: asked.limit,
         folder,
-        expectations_alone: false,
+        ..Experiment::of(head, base, Options::COMPARISON)
     })
 }
 
@@ -230,13 +227,11 @@ fn interleaved(
     // What the command did until now is counted by the base.
     let (side, since) = (TurnSide::Head, Instant::now());
     let head = start(head, head_processes, side, "head", None, since)?;
+    let base = Base::Interleaved(Box::new(Interleaved { arm: base, cases }));
     Ok(Experiment {
-        head,
-        base: Base::Interleaved(Box::new(Interleaved { arm: base, cases })),
-        options: Options::COMPARISON,
         limit: asked.limit,
         folder,
-        expectations_alone: false,
+        ..Experiment::of(head, base, Options::COMPARISON)
     })
 }
 
@@ -288,7 +283,7 @@ fn one_sided(variant: &VariantId) -> ExperimentError {
 }
 
 /// The cases of both sides, each beside the other: they are the same but for their variants.
-fn side_by_side(base: &Setup, head: &Setup) -> Vec<(Case, Case)> {
+fn side_by_side(base: &Setup, head: &Setup) -> Vec<CasePair> {
     let mut cases = head.suite.cases.clone();
     cases.sort();
     let pair = |head: Case| {
@@ -297,19 +292,20 @@ fn side_by_side(base: &Setup, head: &Setup) -> Vec<(Case, Case)> {
             variant,
             ..head.clone()
         };
-        (base, head)
+        (Some(base), head)
     };
     cases.into_iter().map(pair).collect()
 }
 
 impl Interleaved {
-    /// Opens both runs: both go on where both were stopped, or both begin anew. An invocation
-    /// that one side alone came to is measured again in both, since nothing lies beside it.
-    pub(super) fn open(&self, head: &Arm, opening: Opening) -> Result<RunFiles, ExperimentError> {
+    /// How both runs are opened: both go on where both were stopped, or both begin anew. An
+    /// invocation that one side alone came to is measured again in both, since nothing lies beside
+    /// it.
+    pub(super) fn opening(&self, head: &Arm, opening: Opening) -> Opening {
         let there = |arm: &Arm| going_on(&arm.directory, &arm.header, &opening);
         let pair = |run: &Run| run.header.turn.as_ref().map(|turn| turn.pair.clone());
         let both = there(&self.arm).zip(there(head));
-        let opening = match both.filter(|(base, head)| pair(base) == pair(head)) {
+        match both.filter(|(base, head)| pair(base) == pair(head)) {
             Some((base, head)) => Opening {
                 only: Some(self.in_both(&base, &head)),
                 ..opening
@@ -318,11 +314,7 @@ impl Interleaved {
                 anew: opening.anew.or(Some("both sides resume, or neither")),
                 ..opening
             },
-        };
-        Ok(RunFiles {
-            head: head.open(&opening)?,
-            base: Some(self.arm.open(&opening)?),
-        })
+        }
     }
 
     /// The entries of both runs whose counterparts are there.
@@ -336,9 +328,12 @@ impl Interleaved {
         let mut both = BTreeSet::new();
         for number in numbers {
             for (base_case, head_case) in &self.cases {
-                let pair = [(number, base_case.id()), (number, head_case.id())];
-                if base.contains(&pair[0]) && head.contains(&pair[1]) {
-                    both.extend(pair);
+                let pair = (base_case.as_ref().map(Case::id), head_case.id());
+                let (Some(was), is) = (pair.0.map(|id| (number, id)), (number, pair.1)) else {
+                    continue;
+                };
+                if base.contains(&was) && head.contains(&is) {
+                    both.extend([was, is]);
                 }
             }
         }

@@ -68,9 +68,9 @@ impl MeasureOptions {
             if set_switch(&mut suite, text)? {
                 continue;
             }
-            suite.overrides.push(parse_override(text, &suite)?);
+            let change = parse_override(text, &suite)?;
+            suite.overrides.push(change);
         }
-        check_overrides(&suite)?;
         if let Some(invocations) = self.invocations {
             suite.settings.invocations = invocations;
         }
@@ -89,18 +89,6 @@ impl MeasureOptions {
             )));
         }
         Ok(suite)
-    }
-}
-
-/// Refuses an override that replaces nothing in any case.
-pub(super) fn check_overrides(suite: &Suite) -> Result<(), ExperimentError> {
-    match suite.idle_override() {
-        None => Ok(()),
-        Some(idle) => Err(ExperimentError::Usage(format!(
-            "{} replaces nothing: no case of {} leaves {} at auto (values that a suite gives \
-             explicitly stay as they are)",
-            idle.origin.0, idle.variant, idle.parameter
-        ))),
     }
 }
 
@@ -173,7 +161,7 @@ pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, Expe
             suite.name
         )));
     }
-    Ok(Override {
+    let change = Override {
         variant,
         parameter: parameter.to_owned(),
         // What a case asks for explicitly stays explicit: it is the automatic choice
@@ -181,5 +169,13 @@ pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, Expe
         from: Some(ParamValue::auto()),
         to,
         origin: Origin(about),
-    })
+    };
+    if suite.is_idle(&change) {
+        return Err(ExperimentError::Usage(format!(
+            "{} replaces nothing: no case of {} leaves {parameter} at auto (values that a suite \
+             gives explicitly stay as they are)",
+            change.origin.0, change.variant
+        )));
+    }
+    Ok(change)
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
-use super::request::{MeasureOptions, check_overrides, parse_override};
+use super::request::{MeasureOptions, parse_override};
 use crate::building;
 use crate::environments::{PythonEnvironment, locked, released};
 use crate::git::Revision;
@@ -111,7 +111,6 @@ impl Setup {
                 let change = parse_override(text, &self.suite)?;
                 let origin = Origin(text.clone());
                 self.suite.overrides.push(Override { origin, ..change });
-                check_overrides(&self.suite)?;
             }
             Spec::Variant(variant) => {
                 if let Some(other) = self.variant.replace(variant.clone()) {
