@@ -171,6 +171,18 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
+/// Text as a part of a link (RFC 3986): letters, digits, and `kept` as they are.
+pub fn link_part(text: &str, kept: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) {
+            true => out.push(char::from(byte)),
+            false => out += &format!("%{byte:02X}"),
+        }
+    }
+    out
+}
+
 /// The text as one argument of a POSIX shell.
 pub fn shell_quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);

@@ -30,7 +30,7 @@ struct MovedRows<'a> {
     /// Whether each is.
     is: Vec<bool>,
     /// `2.10x to 2.40x slower`, by the ratios of cases; or words alone.
-    said: Phrase,
+    phrase: Phrase,
 }
 
 /// The wording of a kind.
@@ -42,66 +42,49 @@ enum Phrase {
     Words(&'static str, &'static str),
 }
 
-impl<'a> MovedRows<'a> {
-    fn new(
-        rows: &'a [Row],
-        could: impl Fn(&Row) -> bool,
-        is: impl Fn(&Row) -> bool,
-        said: Phrase,
-    ) -> MovedRows<'a> {
-        let among: Vec<&Row> = rows.iter().filter(|row| could(row)).collect();
-        MovedRows {
-            noun: "case",
-            is: among.iter().map(|row| is(row)).collect(),
-            among,
-            said,
-        }
-    }
+type Test = fn(&Row) -> bool;
+
+/// Kinds of change: the cases that could be of it, those that are, and its wording.
+#[rustfmt::skip]
+const KINDS: [(Test, Test, Phrase); 6] = [
+    (was_compared, is_slower, Phrase::By("slower")),
+    (|row| !row.metrics.is_empty(), |row| row.regressed().next().is_some() && !is_slower(row), Phrase::Words("are worse by another metric", "is worse by another metric")),
+    (|row| row.structure.is_some(), |row| row.fails_by_structure() && row.regressed().next().is_none(), Phrase::Words("have a worse structure", "has a worse structure")),
+    (|_| true, |row| row.word == Word::Error, Phrase::Words("failed", "failed")),
+    (|_| true, |row| row.word == Word::Missing, Phrase::Words("are missing", "is missing")),
+    (was_compared, |row| device_time_is(row, Word::Improved), Phrase::By("faster")),
+];
+
+/// Expectations are named behind the metrics and the structure.
+const EXPECTATIONS: usize = 3;
+
+fn was_compared(row: &Row) -> bool {
+    row.change().is_some()
+}
+
+fn is_slower(row: &Row) -> bool {
+    device_time_is(row, Word::Regressed)
+}
+
+fn device_time_is(row: &Row, word: Word) -> bool {
+    row.metric(Metric::Device).is_some_and(|of| of.word == word)
 }
 
 /// The paragraph; empty where there is nothing to say, as of a run that is judged by nothing.
 ///
 /// Cases that were not compared are left out.
 pub fn by_axes(judgement: &Judgement) -> String {
-    let rows = &judgement.rows;
-    let compared = |row: &Row| row.change().is_some();
-    let device =
-        |row: &Row, word: Word| row.metric(Metric::Device).is_some_and(|of| of.word == word);
-    let slower = |row: &Row| device(row, Word::Regressed);
-    let kinds = [
-        MovedRows::new(rows, compared, slower, Phrase::By("slower")),
-        MovedRows::new(
-            rows,
-            |row| !row.metrics.is_empty(),
-            |row| row.regressed().next().is_some() && !slower(row),
-            Phrase::Words("are worse by another metric", "is worse by another metric"),
-        ),
-        MovedRows::new(
-            rows,
-            |row| row.structure.is_some(),
-            |row| row.fails_by_structure() && row.regressed().next().is_none(),
-            Phrase::Words("have a worse structure", "has a worse structure"),
-        ),
-        expectations(judgement),
-        MovedRows::new(
-            rows,
-            |_| true,
-            |row| row.word == Word::Error,
-            Phrase::Words("failed", "failed"),
-        ),
-        MovedRows::new(
-            rows,
-            |_| true,
-            |row| row.word == Word::Missing,
-            Phrase::Words("are missing", "is missing"),
-        ),
-        MovedRows::new(
-            rows,
-            compared,
-            |row| device(row, Word::Improved),
-            Phrase::By("faster"),
-        ),
-    ];
+    let kinds = KINDS.iter().map(|(could, is, phrase)| {
+        let among: Vec<&Row> = judgement.rows.iter().filter(|row| could(row)).collect();
+        MovedRows {
+            noun: "case",
+            is: among.iter().map(|row| is(row)).collect(),
+            among,
+            phrase: *phrase,
+        }
+    });
+    let mut kinds: Vec<MovedRows> = kinds.collect();
+    kinds.insert(EXPECTATIONS, expectations(judgement));
     let mut sentences: Vec<String> = kinds.iter().flat_map(clauses).collect();
     let none = kinds.iter().all(|kind| !kind.is.contains(&true));
     if sentences.is_empty() && !none {
@@ -173,7 +156,7 @@ fn clause(found: &Described, kind: &MovedRows) -> String {
 /// The wording for the cases at these places.
 fn phrase(kind: &MovedRows, places: &[usize]) -> String {
     let one = places.len() == 1;
-    let word = match kind.said {
+    let word = match kind.phrase {
         Phrase::Words(_, of_one) if one => return of_one.to_owned(),
         Phrase::Words(of_several, _) => return of_several.to_owned(),
         Phrase::By(word) => word,
@@ -214,7 +197,7 @@ fn expectations(judgement: &Judgement) -> MovedRows<'_> {
         noun: "expectation",
         among,
         is,
-        said: Phrase::Words("are violated", "is violated"),
+        phrase: Phrase::Words("are violated", "is violated"),
     }
 }
 

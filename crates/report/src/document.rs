@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::account::AccountView;
-use crate::figures::LegendView;
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
 
@@ -79,10 +77,8 @@ pub enum Block {
     Log(String),
     /// Words for a shell.
     Command(Vec<String>),
-    /// Where the time of a change went.
-    Account(AccountView),
-    /// An SVG with the legend of its colours; only pages have figures.
-    Figure(String, Vec<LegendView>),
+    /// An SVG; only pages have figures.
+    Figure(String),
     /// Blocks that Markdown and pages fold away, and a terminal leaves out.
     Details(String, Vec<Block>),
     /// Blocks of a page alone.
@@ -203,7 +199,7 @@ impl Block {
             Block::Details(_, blocks) | Block::Page(blocks) => {
                 blocks.iter_mut().for_each(Block::clean);
             }
-            Block::Account(_) | Block::Figure(..) => {}
+            Block::Figure(_) => {}
         }
     }
 }

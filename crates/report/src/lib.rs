@@ -4,7 +4,6 @@
 //! [`files`] writes. Every text that came from outside the process (a worker's
 //! reason, a kernel's name, a path) passes [`text`] before it is shown.
 
-mod account;
 pub mod bisect;
 pub mod by_axes;
 mod csv;

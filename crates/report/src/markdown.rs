@@ -94,13 +94,12 @@ fn lay(out: &mut String, block: &Block) {
         Block::Table(of) => table(out, of),
         Block::Log(text) => writeln!(out, "\n```text\n{}\n```", text.replace('`', "\'")),
         Block::Command(words) => writeln!(out, "\n```sh\n{}\n```", words.join(" ")),
-        Block::Account(account) => writeln!(out, "\n- {}", prose(&account.sentence)),
         Block::Details(title, blocks) => {
             let _ = writeln!(out, "\n<details><summary>{}</summary>", prose(title));
             blocks.iter().for_each(|block| lay(out, block));
             writeln!(out, "\n</details>")
         }
-        Block::Figure(..) | Block::Page(_) => Ok(()),
+        Block::Figure(_) | Block::Page(_) => Ok(()),
     };
 }
 

@@ -159,13 +159,13 @@ impl Screen<'_> {
     fn headline(&mut self, document: &Document) {
         let word = &document.word;
         let subject = shorten(&document.subject, 40);
-        let parts = [subject, document.sentence.clone()];
-        let parts = parts.iter().filter(|part| !part.is_empty());
-        let rest = parts.map(String::as_str).collect::<Vec<_>>().join(": ");
+        let parts = [&*subject, &document.sentence].into_iter();
+        let rest: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+        let rest = rest.join(": ");
         if word.is_empty() {
             return self.paragraph(0, FURTHER, &rest);
         }
-        let lines = wrap(&format!("{word} {rest}"), COLUMNS - 3);
+        let lines = wrapped(&format!("{word} {rest}"), COLUMNS - 3);
         for (number, line) in lines.iter().enumerate() {
             match line.strip_prefix(&**word).filter(|_| number == 0) {
                 Some(rest) => {
@@ -226,8 +226,7 @@ impl Screen<'_> {
                     false => self.line(format!("    {}", words.join(" \\\n      "))),
                 }
             }
-            Block::Account(account) => self.paragraph(INDENT, FURTHER, &account.sentence),
-            Block::Figure(..) | Block::Details(..) | Block::Page(_) => {}
+            Block::Figure(_) | Block::Details(..) | Block::Page(_) => {}
         }
     }
 

@@ -18,6 +18,7 @@ use regatta_judge::history::{Options, series, trends};
 use regatta_report::Format;
 use regatta_report::files::place;
 use regatta_report::history::{self, Shown};
+use regatta_report::text::link_part;
 
 /// Shows it.
 ///
@@ -204,22 +205,8 @@ fn link(file: &Path, folder: &Path) -> String {
     let up = folder[same..].iter().map(|_| "..".to_owned());
     let down = file[same..]
         .iter()
-        .map(|part| escaped(&part.as_os_str().to_string_lossy()));
+        .map(|part| link_part(&part.as_os_str().to_string_lossy(), "-._~+@"));
     up.chain(down).collect::<Vec<_>>().join("/")
-}
-
-/// A part of a path as a link has it (RFC 3986).
-fn escaped(part: &str) -> String {
-    let mut out = String::new();
-    for byte in part.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'+' | b'@' => {
-                out.push(char::from(byte));
-            }
-            byte => out += &format!("%{byte:02X}"),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! share.
 
 use super::calls::{Calls, Moments};
-use regatta_worker::machine::{Gap, Launch, Operation, Ran, by_device, gaps};
+use regatta_worker::machine::{Launch, Operation};
 use regatta_worker::units::is_zero;
 use serde::{Deserialize, Serialize};
 
@@ -114,13 +114,5 @@ impl Recording {
         let beyond = self.operations.len().saturating_sub(limit);
         self.operations.drain(..beyond);
         self.left_out += beyond as u64;
-    }
-
-    /// The gaps of every device, by device.
-    pub fn gaps(&self) -> Vec<Gap> {
-        let devices = by_device(&self.operations).into_iter();
-        devices
-            .flat_map(|device| gaps(device.into_iter().map(Ran::from)))
-            .collect()
     }
 }

@@ -15,6 +15,7 @@ use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, s
 use regatta_measure::versions::journal::BisectQuestion;
 use regatta_measure::versions::releases::MovedPackage;
 use regatta_measure::versions::search::Towards;
+use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Ratio, counted};
 
 pub use shown::{page, reading, text};
@@ -95,15 +96,19 @@ impl Bisect<'_> {
         serde_json::to_string_pretty(&written)
     }
 
-    /// Versions that were tried and passed over, with the reason of each.
-    fn skipped(&self) -> Vec<(Version, String)> {
-        let case = match self.ending {
+    /// The case that was followed.
+    fn case(&self) -> Option<&CaseId> {
+        match self.ending {
             Ending::Found(found) => Some(&found.case.case),
             Ending::NoDifference { case, .. } => case.as_ref().map(|of| &of.case),
             Ending::Spread { case, .. } => case.as_ref(),
             Ending::NoEnd { .. } => None,
-        };
-        skipped(self.row, self.tried, case)
+        }
+    }
+
+    /// Versions that were tried and passed over, with the reason of each.
+    fn skipped(&self) -> Vec<(Version, String)> {
+        skipped(self.row, self.tried, self.case())
     }
 
     fn found(&self) -> Option<&FoundStep> {

@@ -3,11 +3,9 @@
 use super::{Bisect, is_printable, named};
 use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
-use crate::figures::{TrendPlot, svg};
 use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
-use regatta_measure::versions::Version;
-use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, TriedOutcome};
+use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, TriedOutcome};
 use regatta_measure::versions::search::Towards;
 use regatta_worker::units::{ARROW, RatioInterval, counted, from_to};
 
@@ -35,37 +33,13 @@ pub fn text(bisect: &Bisect) -> String {
 /// # Errors
 /// When the figure or the template does not fit its data.
 pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
-    let case = followed(bisect);
-    let mut body = Vec::new();
-    let points = points(bisect, case.as_ref());
-    if points.len() > 1 {
-        let at = |place: usize| points.iter().find(|of| of.0 == place).map(|of| of.1);
-        let step = step(bisect, bisect.found());
-        let step = step.and_then(|(before, after)| Some((after, at(before)?, at(after)?)));
-        let name = |at: usize| {
-            bisect
-                .row
-                .get(at)
-                .map_or("", |of| of.name.as_str())
-                .to_owned()
-        };
-        let trend = TrendPlot {
-            title: "Each version against the good end".to_owned(),
-            steps: step.into_iter().collect(),
-            ratio: true,
-            name: &name,
-            points,
-        };
-        body.push(Block::heading("Every version that was tried"));
-        body.push(Block::Figure(svg(&trend)?, Vec::new()));
-    }
-    body.push(Block::heading("Comparisons, in the order made"));
-    body.push(Block::Table(Table::new(
+    let comparisons = Block::Table(Table::new(
         "version",
         vec!["number", "against", "change", "says"],
-        steps(bisect, case.as_ref()),
-    )));
-    document(bisect, body).page()
+        steps(bisect),
+    ));
+    let heading = Block::heading("Comparisons, in the order made");
+    document(bisect, vec![heading, comparisons]).page()
 }
 
 fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
@@ -177,47 +151,11 @@ fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem
     items
 }
 
-/// The case that was followed.
-fn followed(bisect: &Bisect) -> Option<String> {
-    match bisect.ending {
-        Ending::Found(found) => Some(found.case.case.0.clone()),
-        Ending::NoDifference { case, .. } => case.as_ref().map(|of| of.case.0.clone()),
-        Ending::Spread { case, .. } => case.as_ref().map(|case| case.0.clone()),
-        Ending::NoEnd { .. } => None,
-    }
-}
-
-/// Where the case stands in a comparison.
-fn of_case<'a>(tried: &'a Tried, case: Option<&String>) -> Option<&'a CaseReading> {
-    let case = case?;
-    tried.cases().iter().find(|of| of.case.0 == *case)
-}
-
-/// The places of versions that were compared with the good end, with their ratios.
-fn points(bisect: &Bisect, case: Option<&String>) -> Vec<(usize, f64)> {
-    let good = bisect.row.first().map(|good| &good.spec);
-    let tried = bisect.tried.iter().filter(|of| Some(&of.base) == good);
-    let points = tried.filter_map(|tried| {
-        let at = bisect.row.iter().position(|of| of.spec == tried.head)?;
-        let reading = of_case(tried, case)?.reading.filter(|of| of.is_usable())?;
-        Some((at, reading.ratio.0))
-    });
-    let mut points: Vec<(usize, f64)> = std::iter::once((0, 1.0)).chain(points).collect();
-    points.sort_by_key(|(at, _)| *at);
-    points
-}
-
-/// Where the step is in the row.
-fn step(bisect: &Bisect, found: Option<&FoundStep>) -> Option<(usize, usize)> {
-    let place = |version: &Version| bisect.row.iter().position(|of| of == version);
-    Some((place(&found?.before)?, place(&found?.after)?))
-}
-
 /// Each comparison.
-fn steps(bisect: &Bisect, case: Option<&String>) -> Vec<TableRow> {
+fn steps(bisect: &Bisect) -> Vec<TableRow> {
     let each = bisect.tried.iter().enumerate();
     let each = each.map(|(number, tried)| {
-        let of = of_case(tried, case);
+        let of = bisect.case().and_then(|case| tried.reading(case));
         let change = of.and_then(reading);
         let word = of.and_then(|of| of.reading).map(|reading| reading.word);
         let reason = match (&tried.outcome, &change) {

@@ -112,7 +112,6 @@ fn a_release_that_was_found() {
     scene.moved = moved("jax==0.5.0\njaxlib==0.5.0\n", "jax==0.5.1\njaxlib==0.5.1\n");
     let (text, page) = scene.shown();
     insta::assert_snapshot!(text);
-    assert_eq!(page.matches("<svg").count(), 1);
     assert!(page.contains("&lt;i&gt;"));
 }
 
@@ -176,9 +175,8 @@ fn answers_that_name_no_version() {
         (no_end, &[]),
     ] {
         assert!(!ending.names_one());
-        let (text, page) = Scene::of(row.clone(), ratios, ending).shown();
+        let (text, _) = Scene::of(row.clone(), ratios, ending).shown();
         all += &format!("{text}\n");
-        assert_eq!(page.contains("<svg"), !ratios.is_empty());
     }
     insta::assert_snapshot!(all);
 }

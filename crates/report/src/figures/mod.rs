@@ -1,11 +1,9 @@
 //! Figures, one a file, drawn through plotters on any backend; in pages they are SVG.
 
 mod splits;
-mod timeline;
 mod trend;
 
 pub(super) use splits::Splits;
-pub(super) use timeline::{DRAWN, LegendView, Timeline, busiest, legend};
 pub(super) use trend::TrendPlot;
 
 use std::ops::Range;
@@ -103,24 +101,8 @@ const SLOW: RGBColor = RGBColor(0xb8, 0x40, 0x0a);
 const FAST: RGBColor = RGBColor(0x00, 0x70, 0x4f);
 /// The implementation's own choice.
 const AUTO: RGBColor = RGBColor(0xa3, 0x35, 0x6f);
-/// Memory that is set.
-const SET: RGBColor = RGBColor(0xd3, 0xa1, 0xbd);
-/// Kinds that differ by colour alone.
-const KINDS: [RGBColor; COLOURS] = [
-    HEAD,
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0x00, 0x8a, 0x66),
-    RGBColor(0x9b, 0x4f, 0x96),
-    RGBColor(0xb5, 0x89, 0x00),
-    RGBColor(0x3f, 0x6f, 0xd8),
-    RGBColor(0x7a, 0x52, 0x30),
-];
-
-/// Kinds that have a colour of their own.
-pub(super) const COLOURS: usize = 7;
-
 /// Each colour's name in the style sheet, which has a light and a dark value of it.
-const VARIABLES: [(RGBColor, &str); 15] = [
+const VARIABLES: [(RGBColor, &str); 8] = [
     (TEXT, "text"),
     (MUTED, "muted"),
     (GRID, "line"),
@@ -129,20 +111,7 @@ const VARIABLES: [(RGBColor, &str); 15] = [
     (SLOW, "slow"),
     (FAST, "fast"),
     (AUTO, "auto"),
-    (KINDS[1], "k1"),
-    (KINDS[2], "k2"),
-    (KINDS[3], "k3"),
-    (KINDS[4], "k4"),
-    (KINDS[5], "k5"),
-    (KINDS[6], "k6"),
-    (SET, "set"),
 ];
-
-/// The colour's name in the style sheet.
-fn variable(ink: RGBColor) -> &'static str {
-    let known = VARIABLES.iter().find(|(other, _)| *other == ink);
-    known.map_or("text", |(_, name)| name)
-}
 
 /// Letters of a size in pixels, their middle at the height of where they are put.
 fn letters(pixels: u32, ink: RGBColor, at: HPos) -> TextStyle<'static> {

@@ -1,4 +1,4 @@
-//! Times of a case over the runs of a history, or its ratios over versions.
+//! Times of a case over the runs of a history.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -7,18 +7,15 @@ use plotters::style::text_anchor::HPos;
 use super::{
     Drawn, GRID, HEAD, MUTED, Plot, SLOW, is_drawable, letters, log_range, log_ticks, time_labels,
 };
-use regatta_worker::units::Ratio;
 
 /// The figure.
 pub(crate) struct TrendPlot<'a> {
     pub title: String,
-    /// The place of a run or a version, and nanoseconds or a ratio.
+    /// The place of a run, and nanoseconds.
     pub points: Vec<(usize, f64)>,
     /// The first place of a change, with the levels before and after it.
     pub steps: Vec<(usize, f64, f64)>,
-    /// True for ratios.
-    pub ratio: bool,
-    /// The day of a run, or the name of a version.
+    /// The day of a run.
     pub name: &'a dyn Fn(usize) -> String,
 }
 
@@ -53,11 +50,7 @@ impl Plot for TrendPlot<'_> {
         let [first, last] = [points.first(), points.last()].map(|end| end.map_or(0.0, |of| of.0));
         let up = log_range(points.iter().map(|(_, value)| *value));
         let ticks = log_ticks(&up, 4);
-        let times = time_labels(&ticks);
-        let value = |value: &f64| match self.ratio {
-            true => Ratio(*value).factor().to_string(),
-            false => times(value),
-        };
+        let value = time_labels(&ticks);
         // Between two places there is none.
         let name = |at: &f64| match (at - at.round()).abs() < 1e-9 && *at >= 0.0 {
             true => (self.name)(*at as usize),
@@ -112,13 +105,12 @@ mod tests {
     #[test]
     fn any_points_can_be_drawn() {
         let odd = [f64::NAN, 0.0, -1.0, f64::INFINITY, 1e-9, 1.0, 1e9];
-        for (count, ratio) in [(0, true), (1, false), (7, true), (300, false)] {
+        for count in [0, 1, 7, 300] {
             let points = odd.into_iter().cycle().take(count).enumerate();
             let trend = TrendPlot {
                 title: "<x>".to_owned(),
                 points: points.collect(),
                 steps: vec![(3, 1.0, 2.0), (9, f64::NAN, 1.0)],
-                ratio,
                 name: &|at| format!("<{at}>"),
             };
             let drawn = svg(&trend).unwrap();

@@ -52,11 +52,10 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
                 .iter()
                 .map(|step| (step.run, step.from_ns.0, step.to_ns.0))
                 .collect(),
-            ratio: false,
             name: &|run| shown.day(run),
         };
         document.body.push(Block::heading(shown.id(case)));
-        document.body.push(Block::Figure(svg(&trend)?, Vec::new()));
+        document.body.push(Block::Figure(svg(&trend)?));
     }
     let last = shown.history.runs.iter().enumerate().rev().take(MOST_PAGE);
     let runs = last.map(|(place, kept)| TableRow {

@@ -9,7 +9,6 @@ use crate::facts::log;
 use crate::judgement::Lists;
 use crate::summary::SortedRows;
 use crate::{RenderError, Report};
-use regatta_core::record::side::CaseRecord;
 use regatta_judge::judgement::Word;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Share;
@@ -91,14 +90,6 @@ impl<'a> PageContext<'a> {
     /// opens.
     pub fn excerpt(&self) -> usize {
         (EXCERPTS / self.in_full.len().max(1)).clamp(200, EXCERPT)
-    }
-
-    pub fn head_record(&self, case: &CaseId) -> Option<&CaseRecord> {
-        self.report.side.cases.get(case)
-    }
-
-    pub fn base_record(&self, case: &CaseId) -> Option<&CaseRecord> {
-        self.report.base?.cases.get(case)
     }
 
     /// The threshold of device times, within what a figure can show.

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::context::{PageContext, sign};
 use super::figures::samples;
-use crate::account::AccountView;
 use crate::by_axes::AxisTable;
 use crate::device::{self, Reached, reached};
 use crate::document::Tone;
@@ -19,6 +18,7 @@ use crate::facts;
 use crate::summary::{interval, reproduce};
 use crate::text::{clean, one_line, shorten};
 use regatta_core::machine::{Counters, METRICS, Structure, short};
+use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{Change, Row, Timing, Word, tally};
 use regatta_worker::attention::work;
@@ -169,72 +169,63 @@ fn ratios(row: &Row) -> Value {
 
 /// All that is known of a case.
 fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut Strings) -> Value {
-    let head = context.head_record(&row.case);
-    let base = context.base_record(&row.case);
-    let mut found = serde_json::Map::new();
-    // What is not known of it is absent.
-    let mut add = |key: &str, value: Value| {
-        if value.as_array().is_none_or(|all| !all.is_empty()) {
-            found.insert(key.to_owned(), value);
-        }
-    };
-    if let Some(reason) = reason(row, context.excerpt()) {
-        add("reason", json!(strings.place(reason)));
-    }
+    let head = context.report.side.cases.get(&row.case);
+    let base = context
+        .report
+        .base
+        .and_then(|base| base.cases.get(&row.case));
+    let taken = context.in_full.get(&row.case);
     let findings = row.findings.iter().map(|of| {
         let share = of.share.map_or_else(String::new, |share| share.to_string());
-        [of.cause.to_string(), one_line(&of.evidence), share].map(|text| strings.place(text))
+        [of.cause.to_string(), one_line(&of.evidence), share]
     });
-    add("findings", json!(findings.collect::<Vec<_>>()));
-    let accounts = AccountView::all(row).into_iter().map(|account| {
-        let lines = account.lines.iter().map(|line| {
-            let what = strings.place(line.what.clone());
-            json!([what, line.growth, line.from, line.width, line.longer])
-        });
-        json!([account.change, lines.collect::<Vec<Value>>()])
+    let others = row.regressed().filter_map(|of| {
+        let account = of.account.as_ref()?;
+        Some(format!("{} {account}", of.metric.text()))
     });
-    add("accounts", json!(accounts.collect::<Vec<_>>()));
-    if let Some(device) = row.metric(Metric::Device) {
-        let parts = [
-            interval(&device.change).unwrap_or_default(),
-            how(&device.change),
-        ];
-        add("judged", json!(parts.map(|text| strings.place(text))));
-    }
-    let facts = facts::facts(context.report, row)
-        .into_iter()
-        .map(|(name, value, differs)| {
-            let (name, value) = (strings.place(name), strings.place(value));
-            match differs {
-                true => json!([name, value, 1]),
-                false => json!([name, value]),
-            }
-        });
-    add("facts", json!(facts.collect::<Vec<_>>()));
-    let changes = facts::changes(row).into_iter();
-    let changes = changes.map(|change| strings.place(change));
-    add("changes", json!(changes.collect::<Vec<_>>()));
-    let sms = device::sms(&context.report.head.header);
-    for (side, record) in [("head", head), ("base", base)] {
-        let counters = record.and_then(|record| record.counters.as_deref());
-        if let Some(structure) = record.and_then(|record| record.structure.as_deref()) {
-            let call = call((structure, counters), sms, strings);
-            add(side, json!(calls.place(call)));
-        }
-    }
-    let taken = context.in_full.get(&row.case);
-    if let Some(log) = taken.and_then(|taken| taken.log.as_ref()) {
-        add("log", json!(strings.place(log.as_str())));
-    }
+    let accounts = row.account_told().into_iter().chain(others);
+    let device = row.metric(Metric::Device);
+    let judged = device.map(|device| {
+        let interval = interval(&device.change).unwrap_or_default();
+        [interval, how(&device.change)]
+    });
+    let facts = facts::facts(context.report, row).into_iter();
+    let facts = facts.map(|(name, value, differs)| match differs {
+        true => json!([name, value, 1]),
+        false => json!([name, value]),
+    });
     let base_ns = row
         .base
         .as_ref()
         .map(|timing| numbers(&timing.invocations_ns));
-    let taken = taken.map_or(&[][..], |taken| &taken.invocations);
-    if let Some(samples) = samples(&base_ns.unwrap_or_default(), taken) {
-        add("samples", samples);
+    let samples = samples(
+        &base_ns.unwrap_or_default(),
+        taken.map_or(&[], |taken| &taken.invocations),
+    );
+    let sms = device::sms(&context.report.head.header);
+    let mut call = |record: Option<&CaseRecord>| {
+        let counters = record?.counters.as_deref();
+        let call = call(record?.structure.as_deref()?, counters, sms);
+        Some(calls.place(strings.interned(call).to_string()))
+    };
+    let [head, base] = [head, base].map(&mut call);
+    let mut found = strings.interned(json!({
+        "reason": reason(row, context.excerpt()),
+        "findings": findings.collect::<Vec<_>>(),
+        "accounts": accounts.map(|of| one_line(&of)).collect::<Vec<_>>(),
+        "judged": judged,
+        "facts": facts.collect::<Vec<_>>(),
+        "changes": facts::changes(row),
+        "head": head,
+        "base": base,
+        "log": taken.and_then(|taken| taken.log.as_deref()),
+        "samples": samples,
+    }));
+    if let Some(members) = found.as_object_mut() {
+        // What is not known of it is absent.
+        members.retain(|_, value| !value.is_null() && value.as_array() != Some(&Vec::new()));
     }
-    Value::Object(found)
+    found
 }
 
 /// The row's reason, lines kept apart, `most` columns of it; `None` when it has none.
@@ -264,16 +255,12 @@ fn how(change: &Change) -> String {
     how + &left_out + &detectable
 }
 
-/// What one call does, and what hardware counted of it, as JSON text. A launch is its kernel,
-/// grid, blocks, SMs, blocks that one holds at once, waves, block, registers and shared memory.
-fn call(
-    (structure, counters): (&Structure, Option<&Counters>),
-    sms: Option<u32>,
-    strings: &mut Strings,
-) -> String {
+/// What one call does, and what hardware counted of it. A launch is its kernel, grid, blocks, SMs,
+/// blocks that one holds at once, waves, block, registers and shared memory.
+fn call(structure: &Structure, counters: Option<&Counters>, sms: Option<u32>) -> Value {
     let unknown = || NONE.to_owned();
     let triple = |sizes: [u32; 3]| sizes.map(|size| size.to_string()).join(" × ");
-    let launches: Vec<[usize; 9]> = structure
+    let launches: Vec<[String; 9]> = structure
         .launches
         .iter()
         .map(|launch| {
@@ -292,7 +279,6 @@ fn call(
                 registers.unwrap_or_else(unknown),
                 shared.unwrap_or_else(unknown),
             ]
-            .map(|text| strings.place(text))
         })
         .collect();
     let counts = structure.counts.iter();
@@ -304,7 +290,7 @@ fn call(
         .chain(uncounted)
         .chain(instructions(counters))
         .collect();
-    json!([launches, strings.place(counts.join(", "))]).to_string()
+    json!([launches, counts.join(", ")])
 }
 
 /// Instructions that kernels execute, and whether all countings read the same.
@@ -335,9 +321,21 @@ struct Strings {
 }
 
 impl Strings {
+    /// The value with the place of each text in it.
+    fn interned(&mut self, value: Value) -> Value {
+        match value {
+            Value::String(text) => self.place(text).into(),
+            Value::Array(all) => all.into_iter().map(|of| self.interned(of)).collect(),
+            Value::Object(all) => {
+                let all = all.into_iter();
+                all.map(|(key, of)| (key, self.interned(of))).collect()
+            }
+            value => value,
+        }
+    }
+
     /// The place of a text.
-    fn place(&mut self, text: impl Into<String>) -> usize {
-        let text = text.into();
+    fn place(&mut self, text: String) -> usize {
         if let Some(place) = self.places.get(&text) {
             return *place;
         }

@@ -34,7 +34,7 @@ pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
         blocks.push(Block::Table(expectations(&[result])));
         let figure = dependence(context, result);
         let figure = figure.as_ref().map(svg).transpose()?;
-        blocks.extend(figure.map(|svg| Block::Figure(svg, Vec::new())));
+        blocks.extend(figure.map(Block::Figure));
         let again = reproduce(context.report, &family(&result.subject()));
         blocks.push(Block::Command(vec![again]));
     }
@@ -86,7 +86,7 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Split
         let time = match metric {
             Metric::Device => timing.median_ns.0,
             metric => {
-                let record = context.head_record(&row.case);
+                let record = context.report.side.cases.get(&row.case);
                 record.and_then(|of| of.median(metric)).unwrap_or(f64::NAN)
             }
         };
@@ -100,7 +100,7 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Split
         match value {
             ParamValue::Int(value) => found.points.push((value, time)),
             value if value.is_auto() => {
-                let record = context.head_record(&row.case);
+                let record = context.report.side.cases.get(&row.case);
                 let became = record.and_then(|record| record.effective.get(&parameter));
                 let became = match became {
                     Some(ParamValue::Int(value)) => Some(*value),

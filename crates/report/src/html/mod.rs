@@ -22,7 +22,7 @@ use super::by_axes::AxisTable;
 use super::document::{Block, Document, Table, Tone, cleaned};
 use super::judgement::{Lists, list, verdict, verdicts};
 use super::summary::reproduce;
-use super::text::one_line;
+use super::text::{link_part, one_line};
 use super::{RenderError, Report};
 use regatta_core::record::types::RunHeader;
 use regatta_judge::judgement::{Row, tally};
@@ -93,17 +93,7 @@ fn breakable(id: &str) -> minijinja::Value {
 
 /// An id as a link to its case. The script writes it likewise.
 fn linked(id: &str) -> String {
-    let mut out = "#case=".to_owned();
-    for byte in id.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => out.push(char::from(byte)),
-            b'-' | b'_' | b'.' | b'~' | b',' | b':' | b'/' | b'@' | b'=' => {
-                out.push(char::from(byte))
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+    format!("#case={}", link_part(id, "-_.~,:/@="))
 }
 
 /// The script, in the order in which its parts build on each other.

@@ -4,21 +4,18 @@
 use std::collections::BTreeSet;
 
 use super::recorded::{LISTED, figure, findings};
-use super::{coloured, timeline};
 use crate::RenderError;
-use crate::account::AccountView;
 use crate::document::{Block, Document, Table, TableRow, Tone};
-use crate::figures::legend;
 use crate::text::{one_line, shell_command};
-use regatta_core::machine::{Became, KernelChange, Scope, SideFigures, Summary, short};
+use regatta_core::machine::{Became, KernelChange, Scope, SideFigures, short};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::VerdictOutcome;
-use regatta_judge::trace::{Analysis, Comparison, analyse};
+use regatta_judge::trace::Comparison;
 use regatta_worker::units::{NONE, Nanoseconds};
 
 /// The answer, at most eighty columns wide; colour is all that `colour` adds.
 pub fn difference(of: &Comparison, colour: bool) -> String {
-    let mut document = document(of, Vec::new(), Vec::new(), LISTED[0]);
+    let mut document = document(of, Vec::new(), LISTED[0]);
     document.word = document.word.to_uppercase();
     document.text(colour)
 }
@@ -26,21 +23,13 @@ pub fn difference(of: &Comparison, colour: bool) -> String {
 /// The page of a comparison and the traces it was made of.
 ///
 /// # Errors
-/// When a figure or the template does not fit its data.
+/// When the template does not fit its data.
 pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, RenderError> {
-    let analyses = [base, head].map(|trace| analyse(&trace.recording));
-    let summaries = analyses.each_ref().map(|found| summary(found, of.scope));
-    let coloured = coloured(summaries);
-    let kernels = summaries.map(|summary| summary.kernels.len());
-    let labels = [&of.sides.base.label, &of.sides.head.label];
-    let (mut sides, mut timelines) = (Vec::new(), Vec::new());
-    timelines.push(Block::Heading(
-        "Timelines".to_owned(),
-        "Each has a scale of its own. A kernel has the same colour in both.".to_owned(),
-        Tone::Calm,
-    ));
-    let each = ["base", "head"].into_iter().zip(labels);
-    for ((name, label), (trace, analysis)) in each.zip([base, head].into_iter().zip(&analyses)) {
+    let mut sides = Vec::new();
+    for (name, label, trace) in [
+        ("base", &of.sides.base.label, base),
+        ("head", &of.sides.head.label, head),
+    ] {
         let header = &trace.header;
         let started = header.started.strftime("%Y-%m-%dT%H:%M:%SZ");
         let machine = &header.machine.name;
@@ -48,16 +37,12 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
             "{name}: {label}, {machine}, {started}"
         )));
         sides.push(Block::Command(vec![shell_command(&header.command)]));
-        let (shows, figure) = timeline(trace, analysis, of.scope, &coloured)?;
-        timelines.push(Block::Note(format!("{name}: {label}. {shows}")));
-        let most = kernels.into_iter().max().unwrap_or(0);
-        timelines.extend(figure.map(|svg| Block::Figure(svg, legend(&coloured, most))));
     }
-    document(of, sides, timelines, LISTED[1]).page()
+    document(of, sides, LISTED[1]).page()
 }
 
-/// The document, with what a page has of both sides and their timelines.
-fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>, most: usize) -> Document {
+/// The document, with what a page has of both sides.
+fn document(of: &Comparison, sides: Vec<Block>, most: usize) -> Document {
     let (word, tone) = match of.verdict.outcome {
         VerdictOutcome::Passed => ("Nothing worse", Tone::Good),
         VerdictOutcome::Failed => ("Worse", Tone::Bad),
@@ -67,7 +52,7 @@ fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>, most: usi
     let mut body = Vec::new();
     if let Some(account) = &of.account {
         body.push(Block::heading("Where the time went"));
-        body.push(Block::Account(AccountView::new(account)));
+        body.push(Block::list([account.to_string()]));
     }
     if !of.findings.is_empty() {
         body.push(Block::heading("Why"));
@@ -103,7 +88,6 @@ fn document(of: &Comparison, sides: Vec<Block>, timelines: Vec<Block>, most: usi
             "{same} of {all} kernels as before"
         )]));
     }
-    body.push(Block::Page(timelines));
     body.push(Block::Text(of.notes.clone()));
     Document {
         title: format!("{word}: {} → {}", of.sides.base.label, of.sides.head.label),
@@ -245,13 +229,6 @@ fn count(kernel: &KernelChange) -> String {
     }
 }
 
-fn summary(of: &Analysis, scope: Scope) -> &Summary {
-    match (&of.steady, scope) {
-        (Some(part), Scope::Repetition) => &part.summary,
-        _ => &of.whole,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_findings_figures_and_both_timelines_are_on_one_page() {
+    fn verdict_findings_and_figures_are_on_one_page() {
         let page = page_of(&testing::training(157), &testing::training(1));
         for words in [
             "<h1>Worse</h1>",
@@ -312,15 +289,6 @@ mod tests {
         ] {
             assert!(page.contains(words), "{words}");
         }
-        assert_eq!(page.matches("<svg").count(), 2);
-        // The backward kernel is drawn in one colour on both sides.
-        let of = |words| page.match_indices(words);
-        let drawn = of("_sm80 1x1x1:").chain(of("_k32_sm80 157x1x1:"));
-        let colour = |(at, _)| &page[page[..at].rfind("fill=").unwrap()..][..15];
-        let mut colours: Vec<&str> = drawn.map(colour).collect();
-        assert!(colours.len() >= 4, "two repetitions of each side");
-        colours.dedup();
-        assert_eq!(colours.len(), 1, "{colours:?}");
     }
 
     #[test]
@@ -332,6 +300,5 @@ mod tests {
         head.recording = Default::default();
         let page = page_of(&head, &testing::training(1));
         assert!(page.contains("<h1>Inconclusive</h1>"));
-        assert_eq!(page.matches("<svg").count(), 1);
     }
 }

@@ -1,11 +1,9 @@
 //! A trace as it is shown: what ran, how often, and where the time went.
 
-use super::{coloured, timeline};
 use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
-use crate::figures::legend;
 use crate::text::shell_command;
-use regatta_core::machine::{KernelRow, LaunchShape, Scope, Summary, short};
+use regatta_core::machine::{KernelRow, LaunchShape, Summary, short};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::Finding;
 use regatta_judge::trace::{Analysis, apart_told};
@@ -16,36 +14,24 @@ pub(super) const LISTED: [usize; 2] = [20, 60];
 
 /// The table of a trace, at most eighty columns wide.
 pub fn table(trace: &Trace, analysis: &Analysis) -> String {
-    document(trace, analysis, Vec::new(), LISTED[0]).text(false)
+    document(trace, analysis, LISTED[0]).text(false)
 }
 
 /// The page of a trace.
 ///
 /// # Errors
-/// When a figure or the template does not fit its data.
+/// When the template does not fit its data.
 pub fn page(trace: &Trace, analysis: &Analysis) -> Result<String, RenderError> {
-    let shown = match &analysis.steady {
-        Some(part) => &part.summary,
-        None => &analysis.whole,
-    };
-    let coloured = coloured([shown]);
-    let (shows, figure) = timeline(trace, analysis, Scope::Repetition, &coloured)?;
-    let mut drawn = vec![Block::Note(format!(
-        "{shows} Point at a bar to see what it is."
-    ))];
-    let legend = legend(&coloured, shown.kernels.len());
-    drawn.extend(figure.map(|svg| Block::Figure(svg, legend)));
-    document(trace, analysis, drawn, LISTED[1]).page()
+    document(trace, analysis, LISTED[1]).page()
 }
 
-/// The document, with the figure of a page, and at most so many kernels.
-fn document(trace: &Trace, analysis: &Analysis, figure: Vec<Block>, most: usize) -> Document {
+/// The document, with at most so many kernels.
+fn document(trace: &Trace, analysis: &Analysis, most: usize) -> Document {
     let mut body = Vec::new();
     if !analysis.findings.is_empty() {
         body.push(Block::heading("What stands out"));
         body.push(findings(&analysis.findings));
     }
-    let figure = Block::Page(figure);
     match &analysis.steady {
         Some(part) => {
             let steady = &part.steady;
@@ -68,7 +54,6 @@ fn document(trace: &Trace, analysis: &Analysis, figure: Vec<Block>, most: usize)
                 )]));
             }
             let repeats = steady.repeats as f64;
-            body.push(figure);
             body.extend(operations(&part.summary, repeats, most));
             body.push(Block::Note("* in one repetition".to_owned()));
             body.push(Block::Text(spent(&part.summary, repeats)));
@@ -82,13 +67,14 @@ fn document(trace: &Trace, analysis: &Analysis, figure: Vec<Block>, most: usize)
             let said = "no part repeats at the end: warm-up and compilation are in it".to_owned();
             let title = "The whole recording".to_owned();
             body.push(Block::Heading(title, said, Tone::Calm));
-            body.push(figure);
             body.extend(operations(&analysis.whole, 1.0, most));
             body.push(Block::Text(spent(&analysis.whole, 1.0)));
         }
     }
     let about = "One run under a profiler: structure is exact, times are an indication.";
     body.push(Block::Text(vec![about.to_owned()]));
+    let timeline = "--output perfetto=PATH writes every operation for ui.perfetto.dev.";
+    body.push(Block::Page(vec![Block::Note(timeline.to_owned())]));
     let command = shell_command(&trace.header.command);
     Document {
         title: format!("{}: trace", trace.header.title()),
@@ -324,10 +310,7 @@ pub(super) fn figure(count: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::{DRAWN, busiest};
     use crate::fixture::{fits, stands_alone};
-    use regatta_core::machine::Recording;
-    use regatta_core::machine::testing::Writer;
     use regatta_core::record::trace::testing;
     use regatta_judge::trace::analyse;
 
@@ -363,24 +346,5 @@ mod tests {
         let page = page(&trace, &analyse(&trace.recording)).unwrap();
         stands_alone(&page);
         assert!(page.contains("&lt;script&gt;"));
-        assert_eq!(page.matches("<svg").count(), 1);
-    }
-
-    #[test]
-    fn a_long_recording_is_drawn_where_it_is_busiest() {
-        let mut writer = Writer::new();
-        for number in 0..DRAWN + 1_000 {
-            writer.kernel("k", 1, 1_000);
-            let busy = (500..DRAWN + 500).contains(&number);
-            writer.host_pauses(if busy { 10 } else { 5_000 });
-        }
-        let trace = testing::trace(writer.recording);
-        let analysis = analyse(&trace.recording);
-        let (shows, figure) = timeline(&trace, &analysis, Scope::Whole, &[]).unwrap();
-        let all = DRAWN + 1_000;
-        let told = format!("The busiest stretch of {DRAWN} operations among {all}.");
-        assert_eq!(shows, told);
-        assert!(figure.unwrap().len() < 2_000_000);
-        assert!(busiest(&Recording::default()).is_none());
     }
 }

@@ -215,14 +215,6 @@ const details = (() => {
     return parts;
   }
 
-  // Where a change of a time went: a row a line, each bar beginning where the last one ended.
-  function account([change, lines]) {
-    const rows = lines.map(([what, growth, from, width, longer]) => el("tr", {},
-      el("td", {}, page.text(what)), el("td", { class: "n" }, growth),
-      el("td", { class: "fall" }, el("i", { class: longer ? "bad" : "good", style: `left:${from}%;width:${width}%` }))));
-    return el("table", { class: "account" }, el("caption", {}, `${change} is`), el("tbody", {}, rows));
-  }
-
   // What is found stands in a cell of its table; `wide` is how many pixels a figure may take.
   function of(one, wide) {
     const known = page.doc.details[one.place];
@@ -230,7 +222,7 @@ const details = (() => {
     const text = page.text;
     const box = el("div", { class: "known" });
     if (known.reason !== undefined) box.append(el("pre", { class: "reason" }, text(known.reason)));
-    for (const one of known.accounts || []) box.append(account(one));
+    for (const one of known.accounts || []) box.append(el("p", {}, text(one)));
     if (known.findings) {
       box.append(el("ul", { class: "findings" }, known.findings.map(([cause, evidence, share]) =>
         el("li", {}, el("b", {}, text(cause)), `: ${text(evidence)}`, text(share) && el("span", { class: "muted" }, ` (${text(share)} of the change)`)))));
