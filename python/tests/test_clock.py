@@ -3,6 +3,7 @@ host time, an entry a sample."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 from types import SimpleNamespace
@@ -108,7 +109,8 @@ class TestOfTorch:
 
     def test_inputs_change_between_samples_and_count_as_no_memory(self) -> None:
         inputs = self.inputs
-        measured = timing.measure_blocked(inputs.call, PLAN, probe.Probe("fake"), inputs)
+        sample = functools.partial(probe.Probe("fake").sample, PLAN.cold, inputs.call)
+        measured = timing.take_samples(PLAN, inputs, sample, on_torch=True)
         assert inputs.trace == ["changed", "called", "changed", "called", "last", "called"]
         assert inputs.kept == [6]
         assert len(measured["host_reference_ns"]) == 3 and min(measured["host_reference_ns"]) > 0

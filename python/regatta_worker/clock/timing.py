@@ -8,6 +8,7 @@ around call and wait.
 
 from __future__ import annotations
 
+import functools
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -117,37 +118,13 @@ def take_samples(
     return measured | ({"peak_bytes": peak - inputs.held_bytes} if on_torch else {})
 
 
-class CpuTimes:
-    """CPU time and involuntary context switches of this process, all its threads, per sample.
+def cpu_times() -> tuple[int, int]:
+    """CPU time in ns, and involuntary context switches, of this process with all its threads.
 
     A call that waited for a core takes longer by the wall's clock, and not by this one.
     `ru_nivcsw` of getrusage(2) counts how often a core was taken away.
     """
-
-    def __init__(self) -> None:
-        self._cpu_ns: list[float] = []
-        self._preempted: list[int] = []
-        self._begun = (0, 0)
-
-    @staticmethod
-    def _now() -> tuple[int, int]:
-        return time.process_time_ns(), resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-
-    def begin(self) -> None:
-        """A sample begins."""
-        self._begun = self._now()
-
-    def end(self) -> None:
-        """It ended."""
-        (begin_ns, lost_before), (end_ns, lost) = self._begun, self._now()
-        self._cpu_ns.append(float(end_ns - begin_ns))
-        self._preempted.append(lost - lost_before)
-
-    def as_reply(self) -> dict[str, Any]:
-        """Members of `measured`; none where the clock did not move."""
-        if not self._cpu_ns or min(self._cpu_ns) <= 0:
-            return {}
-        return {"cpu_ns": self._cpu_ns, "preempted": self._preempted}
+    return time.process_time_ns(), resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def measure_wall(
@@ -174,26 +151,31 @@ def measure_wall(
         )
     for _ in range(plan.warmup):
         wait(call())
-    cpu = CpuTimes()
+    cpu_ns, preempted = list[float](), list[int]()
 
     def sample(keep: list[Any]) -> Sample:
         if plan.cold:
             flush()
         before()
-        cpu.begin()
+        cpu_before, lost_before = cpu_times()
         begin = time.perf_counter_ns()
         result = call()
         issued = time.perf_counter_ns()
         wait(result)
         device_ns = float(time.perf_counter_ns() - begin)
-        cpu.end()
+        cpu_after, lost = cpu_times()
+        cpu_ns.append(float(cpu_after - cpu_before))
+        preempted.append(lost - lost_before)
         keep.append(result)
         if gpu is None:
             return Sample(device_ns)
         return Sample(device_ns, float(issued - begin), gpu.clock_mhz())
 
     measured = take_samples(plan, inputs or Inputs(), sample, host if gpu else None)
-    return measured | ({"state": gpu.state()} if gpu else cpu.as_reply())
+    if gpu:
+        return measured | {"state": gpu.state()}
+    # Not where that clock does not move.
+    return measured | ({"cpu_ns": cpu_ns, "preempted": preempted} if min(cpu_ns) > 0 else {})
 
 
 def cuda_clock() -> str:
@@ -258,7 +240,8 @@ def _measure_on_stream(
     # A call that waits for the device waits for the block, which ends by
     # force after 50 ms: those would be the host's time in each sample.
     if not blocked.sample(plan.cold, call).synchronised:
-        return measure_blocked(call, plan, blocked, inputs, host=host)
+        sample = functools.partial(blocked.sample, plan.cold, call)
+        return take_samples(plan, inputs, sample, host, on_torch=True)
     print("the call waits for the device: timed by plain events, not on a blocked stream")
     return measure_events(call, plan, gpu, inputs, host=host) | {"synchronised": True}
 
@@ -324,21 +307,6 @@ def reset_peak_bytes() -> None:
     import torch
 
     torch.cuda.reset_peak_memory_stats()
-
-
-def measure_blocked(
-    call: Callable[[], Any],
-    plan: Plan,
-    blocked: Probe,
-    inputs: Inputs,
-    host: HostReference | None = None,
-) -> dict[str, Any]:
-    """Samples by regatta's own clock; what a sample is stands in crates/probe/src/clock.rs."""
-
-    def sample(keep: list[Any]) -> Sample:
-        return blocked.sample(plan.cold, call, keep)
-
-    return take_samples(plan, inputs, sample, host, on_torch=True)
 
 
 def measure_events(

@@ -8,6 +8,7 @@ marker the stream; there the stop event is recorded (crates/probe/src/xla.rs).
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import traceback
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from regatta_worker.clock import probe, timing
-from regatta_worker.clock.probe import Probe, ProbeError, Sample
+from regatta_worker.clock.probe import Probe, ProbeError
 from regatta_worker.clock.reference import OPERATIONS, HostReference
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.input_sets import Inputs
@@ -168,8 +169,6 @@ def measure(
     if clock.sample(plan.cold, call).synchronised:
         return None
 
-    def sample(keep: list[Any]) -> Sample:
-        return clock.sample(plan.cold, call, keep)
-
+    sample = functools.partial(clock.sample, plan.cold, call)
     measured = timing.take_samples(plan, inputs or Inputs(), sample, host)
     return measured | {"state": gpu.state()}

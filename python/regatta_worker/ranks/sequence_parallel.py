@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import datetime
+import functools
 import os
 import signal
 import time
@@ -280,7 +281,8 @@ class Rank(Together, OnTorch[Layer]):
             raise Unsupported("start=queued is timed by regatta's GPU clock, which is not here")
         host_ns: list[float] = []
         met = self._met(call, host_ns, again=True)
-        return timing.measure_blocked(met, plan, blocked, sets) | {"host_ns": host_ns}
+        sample = functools.partial(blocked.sample, plan.cold, met)
+        return timing.take_samples(plan, sets, sample, on_torch=True) | {"host_ns": host_ns}
 
     def agreed(self, own: bool) -> bool:
         """What rank 0 says: each rank's own clock may say another number of calls."""
