@@ -108,11 +108,10 @@ class CaseWorker(Generic[CaseType]):
         """The case, the results of its first call, and the members of `prepared` about it."""
         raise NotImplementedError
 
-    def checked_inputs(self, case: CaseType) -> dict[str, Any]:
-        """The inputs that the first call was given, as they were before it."""
-        make, problem = inputs.whole, case.problem
+    def inputs(self, problem: Problem, seed: int) -> dict[str, Any]:
+        """The inputs of a set, made anew: a call may have written into those that it was given."""
         dtype, names = self.DTYPES[problem.dtype], inputs.names(problem)
-        return {name: make(self.arrays, problem, name, case.seed, dtype) for name in names}
+        return {name: inputs.whole(self.arrays, problem, name, seed, dtype) for name in names}
 
     def named(self, case: CaseType, results: Any) -> dict[str, Any]:
         """The results of the problem itself by name, in logical order.
@@ -192,7 +191,8 @@ class CaseWorker(Generic[CaseType]):
     def check(self, case: CaseType, results: Any) -> Message:
         """`errors` of the first call's results against float64, and `probes` of them."""
         named = self.named(case, results)
-        exact = self.references.whole(case.problem, case.seed, self.checked_inputs(case))
+        problem, seed = case.problem, case.seed
+        exact = self.references.whole(problem, seed, lambda: self.inputs(problem, seed))
         errors = {n: difference(self.arrays, (value, exact[n])) for n, value in named.items()}
         return {"errors": errors} | self.probes(case, named)
 

@@ -18,7 +18,6 @@ import torch.nn.functional as F
 
 from regatta_worker.on_torch.case import Call, Tensors, TorchCase
 from regatta_worker.on_torch.inputs import TorchInputSets
-from regatta_worker.on_torch.kept import Kept
 from regatta_worker.on_torch.library import Library, Row, TorchWorker, named_results
 from regatta_worker.problem.attention import DIRECTIONS, Problem
 from regatta_worker.protocol.channel import Failed
@@ -119,8 +118,7 @@ class TestKeptResults:
                 raise torch.OutOfMemoryError("none left")
 
         for direction in DIRECTIONS:
-            alone = mock.patch.object(Kept, "keeps", return_value=False)
-            with alone, mock.patch.object(TorchInputSets, "_write", short):
+            with mock.patch.object(TorchInputSets, "_write", short):
                 _, measured, _ = self.measured("right", direction=direction)
             assert measured["input_sets"] == 1
             assert "none left" in measured["input_sets_reason"]
@@ -164,26 +162,6 @@ class TestKeptInputs:
         assert again["errors"] == before["errors"]
         measured = library.measure(support.PLAN)
         support.right_after_timing(measured, TOLERANCE, before)
-
-    def test_inputs_are_known_by_all_that_determines_them(self) -> None:
-        kept = Keeping().kept
-
-        def inputs(seed: int = 7, **axes: Any) -> dict[str, torch.Tensor]:
-            problem = Problem.from_wire(support.wire(**axes))
-            found = kept.inputs(problem, seed)
-            for name, tensor in found.items():
-                assert tuple(tensor.shape) == problem.shape(name)
-            return found
-
-        first = inputs()
-        assert inputs()["q"] is first["q"]
-        assert inputs(mask=support.CAUSAL, direction="backward")["k"] is first["k"]
-        for other in ({"dtype": "bf16"}, {"layout": "bhsd"}, {"seq_q": 23}, {"seed": 8}):
-            assert inputs(**other)["q"] is not first["q"]
-        assert inputs(layout="bhsd")["q"].stride() == (24 * 4 * 16, 16, 24 * 16, 1)
-        working = kept.working(Problem.from_wire(support.wire(layout="bhsd")), 7)
-        assert working["q"].stride() == inputs(layout="bhsd")["q"].stride()
-        assert working["q"] is not inputs(layout="bhsd")["q"]
 
     def test_what_does_not_fit_is_not_kept_and_is_right(self) -> None:
         library = Keeping()

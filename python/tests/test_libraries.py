@@ -34,8 +34,8 @@ from regatta_worker.libraries import (
 )
 from regatta_worker.libraries import torch as torch_library
 from regatta_worker.on_torch.case import DTYPES, TorchCase
-from regatta_worker.on_torch.kept import Kept
 from regatta_worker.on_torch.library import Library, TorchWorker
+from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.protocol.channel import Failed, Unsupported
@@ -248,8 +248,11 @@ class TestGenerations:
 
 def cpu_case(module: Any = None, params: Any = None, **axes: Any) -> TorchCase:
     """A case on the CPU, of the module that a library is."""
-    problem, kept = Problem.from_wire(support.wire(**axes)), Kept(CPU, Arrays.for_torch(CPU))
-    tensors = kept.working(problem, support.SEED)
+    problem, arrays = Problem.from_wire(support.wire(**axes)), Arrays.for_torch(CPU)
+    tensors = {
+        name: inputs.whole(arrays, problem, name, support.SEED, DTYPES[problem.dtype])
+        for name in inputs.names(problem)
+    }
     return TorchCase(
         problem=problem, variant="", params=params or {}, tensors=tensors, module=module
     )

@@ -13,8 +13,8 @@ from regatta_worker.problem import inputs
 from regatta_worker.problem.attention import GRADIENTS, Problem
 from regatta_worker.problem.planes import SHARE, Plane, drawn
 from regatta_worker.problem.reference import (
-    ReferenceCache,
     difference_of_planes,
+    reference,
     reference_of_planes,
     worst,
 )
@@ -59,7 +59,7 @@ class TestReferences:
         for wire in PROBLEMS.values():
             problem = Problem.from_wire(wire | {"direction": "both"})
             tensors = {t: inputs.whole(ARRAYS, problem, t, 11, np.float32) for t in inputs.TENSORS}
-            whole = ReferenceCache(ARRAYS).whole(problem, 11, tensors)
+            whole = reference(ARRAYS, problem, tensors)
             whole = {t: whole[t].reshape(problem.shape(t)) for t in RESULTS}
             planes = references(problem, drawn(problem))
             for plane, exact in planes.items():
@@ -73,9 +73,7 @@ class TestFigures:
     def test_an_error_in_a_plane_counts_and_what_is_not_finite_anywhere(self) -> None:
         problem = Problem.from_wire(support.wire(batch=4, heads=16))
         tensors = {t: inputs.whole(ARRAYS, problem, t, 11, np.float32) for t in ("q", "k", "v")}
-        out = (
-            ReferenceCache(ARRAYS).whole(problem, 11, tensors)["out"].reshape(problem.shape("out"))
-        )
+        out = reference(ARRAYS, problem, tensors)["out"].reshape(problem.shape("out"))
 
         every = drawn(problem, 64)
         planes = references(problem, tuple(x for x in every if (x.index, x.kv_head) != (1, 3)))

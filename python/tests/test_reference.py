@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import support
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import GRADIENTS, Mask, Problem
-from regatta_worker.problem.reference import ReferenceCache, difference, spot_checks
+from regatta_worker.problem.reference import ReferenceCache, difference, reference, spot_checks
 
 ARRAYS = Arrays.for_numpy()
 
@@ -41,10 +42,6 @@ def exact_inputs(problem: Problem) -> dict[str, np.ndarray]:
         ).reshape(problem.shape(name))
         for name in inputs.TENSORS
     }
-
-
-def reference(problem: Problem, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return ReferenceCache(ARRAYS).whole(problem, 11, tensors)
 
 
 class TestMasks:
@@ -78,7 +75,7 @@ class TestReference:
             problem = Problem.from_wire(axes)
             tensors = exact_inputs(problem)
             packed = {k: v.reshape(-1, *v.shape[-2:]) for k, v in tensors.items()}
-            out = reference(problem, tensors)["out"]
+            out = reference(ARRAYS, problem, tensors)["out"]
             for q_start, k_start, seq_q, seq_k in problem.sequences:
                 offset = problem.mask.offset(seq_q, seq_k)
                 for i in range(seq_q):
@@ -98,7 +95,7 @@ class TestReference:
         for axes in PROBLEMS.values():
             problem = Problem.from_wire(axes | {"direction": "both"})
             tensors = exact_inputs(problem)
-            exact = reference(problem, tensors)
+            exact = reference(ARRAYS, problem, tensors)
             dout = tensors["dout"].reshape(exact["out"].shape)
             for gradient in GRADIENTS:
                 flat = tensors[gradient[1]].reshape(-1)
@@ -106,7 +103,8 @@ class TestReference:
                     kept, losses = flat[index], []
                     for moved in (kept + step, kept - step):
                         flat[index] = moved
-                        losses.append(float((reference(problem, tensors)["out"] * dout).sum()))
+                        out = reference(ARRAYS, problem, tensors)["out"]
+                        losses.append(float((out * dout).sum()))
                     flat[index] = kept
                     slope = (losses[0] - losses[1]) / (2 * step)
                     assert exact[gradient].reshape(-1)[index] == pytest.approx(slope, abs=1e-7)
@@ -116,8 +114,8 @@ class TestReference:
         for axes in PROBLEMS.values():
             problem = Problem.from_wire(axes | {"direction": "both"})
             tensors = exact_inputs(problem)
-            whole, pieces = reference(problem, tensors), ReferenceCache(small)
-            for result, value in pieces.whole(problem, 11, tensors).items():
+            whole = reference(ARRAYS, problem, tensors)
+            for result, value in reference(small, problem, tensors).items():
                 np.testing.assert_allclose(value, whole[result], atol=1e-12)
 
     def test_torch_computes_what_numpy_does(self) -> None:
@@ -126,16 +124,20 @@ class TestReference:
             problem = Problem.from_wire(axes | {"direction": "both"})
             tensors = exact_inputs(problem)
             same = {name: torch.from_numpy(value.copy()) for name, value in tensors.items()}
-            found = ReferenceCache(Arrays.for_torch("cpu")).whole(problem, 11, same)
-            for name, value in reference(problem, tensors).items():
+            found = reference(Arrays.for_torch("cpu"), problem, same)
+            for name, value in reference(ARRAYS, problem, tensors).items():
                 np.testing.assert_allclose(found[name].numpy(), value, atol=1e-12)
 
     def test_one_reference_serves_layouts_and_directions(self) -> None:
         cache, axes = ReferenceCache(ARRAYS), PROBLEMS["full"]
-        tensors = exact_inputs(Problem.from_wire(axes))
-        both = cache.whole(Problem.from_wire(axes | {"direction": "both"}), 11, tensors)
-        assert cache.whole(Problem.from_wire(axes | {"layout": "bhsd"}), 11, tensors) is both
-        assert cache.whole(Problem.from_wire(axes), 12, tensors) is not both
+
+        def whole(seed: int = 11, **other: str) -> Any:
+            problem = Problem.from_wire(axes | other)
+            return cache.whole(problem, seed, lambda: exact_inputs(problem))
+
+        both = whole(direction="both")
+        assert whole(layout="bhsd") is both
+        assert whole(12) is not both
 
 
 class TestDifference:

@@ -64,11 +64,7 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
             raise Unsupported(f"NumPy has no {problem.dtype}")
         if problem.has_backward and not function.makes_gradients:
             raise Unsupported(f"{function.where} names no `dout`, and NumPy finds no gradients")
-        dtype = self.DTYPES[problem.dtype]
-        tensors = {
-            name: inputs.whole(self.arrays, problem, name, request.seed, dtype)
-            for name in inputs.names(problem)
-        }
+        tensors = self.inputs(problem, request.seed)
         arguments = [problem.turned(tensor) for tensor in tensors.values()]
         bound = function.bound(problem, request.params)
 

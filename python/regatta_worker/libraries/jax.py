@@ -27,7 +27,6 @@ from regatta_worker.clock import timing
 from regatta_worker.clock.peak import jax_peak
 from regatta_worker.on_jax import clock as jax_clock
 from regatta_worker.on_jax.inputs import ByName, refill
-from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, seed_of
@@ -62,8 +61,6 @@ class _Case(Case):
     """The inputs that the arguments are, or were made of."""
     arranged: Callable[[ByName], tuple[Any, ...]]
     """The arguments of inputs: for backward, forward is run."""
-    host: dict[str, np.ndarray]
-    """The inputs of the first call until it is checked, logical in shape."""
 
     def call(self) -> Any:
         return self.compiled(*self.arguments)
@@ -146,14 +143,10 @@ class JaxWorker(CaseWorker[_Case]):
         """
         problem = request.problem
         attend = self.attend(problem, request.variant, request.params)
-        dtype = DTYPES[problem.dtype]
-        host = {
-            name: inputs.whole(self.arrays, problem, name, request.seed, dtype)
-            for name in inputs.names(problem)
-        }
         # On the device, in the order in memory that the caller holds.
         arrays = {
-            name: jax.device_put(problem.turned(array), self.device) for name, array in host.items()
+            name: jax.device_put(problem.turned(array), self.device)
+            for name, array in self.inputs(problem, request.seed).items()
         }
         function, arranged = self._function(problem, attend)
         try:
@@ -175,7 +168,6 @@ class JaxWorker(CaseWorker[_Case]):
             arguments=arguments,
             arrays=arrays,
             arranged=arranged,
-            host=host,
             **request.case_inputs(),
         )
         return (
@@ -216,11 +208,6 @@ class JaxWorker(CaseWorker[_Case]):
     def jitted(self, function: Callable[..., Any]) -> Any:
         """Jitted, and as the clock needs it. What is checked is what is timed."""
         return jax.jit(jax_clock.marked(function) if self.clock else function)
-
-    def checked_inputs(self, case: _Case) -> dict[str, Any]:
-        """Those that were copied to the device, for the last time."""
-        host, case.host = case.host, {}
-        return host
 
     def named(self, case: _Case, results: Any) -> dict[str, np.ndarray]:
         pairs = zip(case.problem.results, results, strict=True)

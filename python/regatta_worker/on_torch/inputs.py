@@ -31,10 +31,8 @@ class TorchInputSets(InputSets):
         fill: Fill,
         refresh: Callable[[], None] | None = None,
         free_bytes: int | None = None,
-        made: Callable[[int], Tensors] | None = None,
     ) -> None:
-        """`tensors` hold the set that is in place; `refresh` follows each change of theirs;
-        `made` has sets that are kept for other cases too, and are only read.
+        """`tensors` hold the set that is in place; `refresh` follows each change of theirs.
 
         Sets are made once, beside the tensors, and copied in turn, all tensors at once, so
         that the making leaves no more in a cache than the inputs. In each sample but the last
@@ -44,7 +42,6 @@ class TorchInputSets(InputSets):
         0, in them.
         """
         self._tensors, self._seed, self._fill, self._refresh = tensors, of.seed, fill, refresh
-        self._kept_sets = made
         sets, numbers = max(3, of.sets), of.numbers
         self._beside: dict[int, Tensors] = {}
         self._copies: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
@@ -65,16 +62,13 @@ class TorchInputSets(InputSets):
         except torch.OutOfMemoryError:
             self._beside, self._copies, self._go_round = {}, {}, False
         super().__init__(of, self._put_in_place, _no_memory, numbers)
-        # What is kept for others is counted by whoever keeps it.
-        own = {} if self._go_round and made else self._beside
-        self.held_bytes = sum(x.nbytes for beside in own.values() for x in beside.values())
+        beside = self._beside.values()
+        self.held_bytes = sum(x.nbytes for tensors in beside for x in tensors.values())
 
     def forget(self) -> None:
         self._beside, self._copies = {}, {}
 
     def _make(self, number: int) -> Tensors:
-        if self._kept_sets:
-            return self._kept_sets(number)
         made = {name: torch.empty_like(tensor) for name, tensor in self._tensors.items()}
         self._write(made, number)
         return made

@@ -1,7 +1,6 @@
-"""What a worker keeps on its device between cases: inputs of problems, and references.
+"""What a worker keeps on its device between cases, the references; and room for a case.
 
-docs/PROTOCOL.md, "What a worker may keep", is the contract: each value is known by all that
-determines it, and nothing that a call was given is kept.
+docs/PROTOCOL.md, "What a worker may keep", is the contract.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from collections.abc import Sequence
 
 import torch
 
-from regatta_worker.on_torch.case import DTYPES, Tensors
+from regatta_worker.on_torch.case import DTYPES
 from regatta_worker.problem import inputs
-from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.cache import Cache
+from regatta_worker.problem.reference import Cache
 
 SHARE_OF_DEVICE = 8
 """What is kept may take one part in so many of a device's memory."""
@@ -36,10 +34,10 @@ def import_autograd() -> None:
 
 
 class Kept:
-    """Inputs that were made, by tensor, shape, type, layout and seed; and room for a case."""
+    """References as they were computed on the device, up to a part of its memory."""
 
-    def __init__(self, device: torch.device, arrays: Arrays) -> None:
-        self._device, self._arrays = device, arrays
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._gpu = device.type == "cuda"
         self.cache = Cache()
         if self._gpu:
@@ -54,32 +52,6 @@ class Kept:
     def total_bytes(self) -> int:
         """Device memory that is taken beside the case's own."""
         return self.cache.total_bytes if self._gpu else 0
-
-    def keeps(self, problem: Problem, sets: int = 1) -> bool:
-        """Whether so many sets of inputs of a problem are kept."""
-        return self.cache.fits(max(3, sets) * _bytes(problem, inputs.names(problem)))
-
-    def inputs(self, problem: Problem, seed: int) -> Tensors:
-        """The inputs of a set as they are kept: only to be read."""
-        dtype = DTYPES[problem.dtype]
-
-        def taken(name: str) -> torch.Tensor:
-            key = ("input", name, problem.shape(name), dtype, problem.layout, seed)
-            size = _bytes(problem, (name,))
-            return self.cache.take(key, size, lambda: self.made(problem, name, seed))
-
-        return {name: taken(name) for name in inputs.names(problem)}
-
-    def made(self, problem: Problem, name: str, seed: int) -> torch.Tensor:
-        """An input of a set, made anew."""
-        made: torch.Tensor = inputs.whole(self._arrays, problem, name, seed, DTYPES[problem.dtype])
-        return made
-
-    def working(self, problem: Problem, seed: int) -> Tensors:
-        """The inputs of a set for a call, which may do with them what it likes."""
-        if self.keeps(problem):
-            return {name: x.clone() for name, x in self.inputs(problem, seed).items()}
-        return {name: self.made(problem, name, seed) for name in inputs.names(problem)}
 
     def make_room(self, problem: Problem, stores_scores: bool) -> None:
         """Lets go of everything where memory is short for a case: also of what torch's
@@ -97,7 +69,7 @@ class Kept:
             self.clear()
 
     def clear(self) -> bool:
-        """Frees cached inputs and references; returns False if there were none."""
+        """Frees the references; returns False if there were none."""
         there = bool(self.cache.values)
         self.cache.values.clear()
         gc.collect()

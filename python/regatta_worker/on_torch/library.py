@@ -33,9 +33,9 @@ from regatta_worker.on_torch.kept import Kept, import_autograd
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.input_sets import Inputs, seed_of
+from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.planes import Plane
-from regatta_worker.problem.reference import Make, ReferenceCache, difference, worst
+from regatta_worker.problem.reference import Make, ReferenceCache, difference, reference, worst
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported
 from regatta_worker.protocol.refusals import absence, refusal
@@ -200,7 +200,7 @@ class TorchWorker(OnTorch[TorchCase]):
     def __init__(self, library: Library) -> None:
         super().__init__()
         self.NAME, self.library, self.packages = library.name, library, library.packages
-        self.kept = Kept(self.device, self.arrays)
+        self.kept = Kept(self.device)
         self.references = ReferenceCache(self.arrays, near=self.kept.cache)
         self.modules, self.missing = library.load()
         loaded = (module for module in dict.fromkeys(self.modules.values()) if module is not None)
@@ -247,7 +247,7 @@ class TorchWorker(OnTorch[TorchCase]):
             problem=problem,
             variant=name,
             params=request.params,
-            tensors=self.kept.working(problem, request.seed),
+            tensors=self.inputs(problem, request.seed),
             module=self.modules.get(name),
             **request.case_inputs(),
         )
@@ -271,21 +271,13 @@ class TorchWorker(OnTorch[TorchCase]):
         problems = case.built.problems
         return case, results, about | ({"problems": problems} if problems > 1 else {})
 
-    def checked_inputs(self, case: TorchCase) -> Tensors:
-        """What the call was given it may have written into, unless it had copies. Detached, or
-        the reference would keep a graph of all its temporaries."""
-        kept = self.kept.keeps(case.problem)
-        given = self.kept.inputs(case.problem, case.seed) if kept else case.tensors
-        return {name: tensor.detach() for name, tensor in given.items()}
-
     def check(self, case: TorchCase, results: Results) -> Message:
         found = super().check(case, results)
         if case.built.draws_lengths and len(results) > 1:
             short = _shortened(case.problem, results[-1])
-            cut = {name: x[:, : short.seq_q] for name, x in self.checked_inputs(case).items()}
-            # Its inputs are the beginning of longer ones, and not those of a case: it must
-            # not be kept for one.
-            exact = ReferenceCache(self.arrays).whole(short, case.seed, cut)["out"]
+            whole = self.inputs(case.problem, case.seed)
+            cut = {name: x[:, : short.seq_q] for name, x in whole.items()}
+            exact = reference(self.arrays, short, cut)["out"]
             of_short = difference(self.arrays, (results[-1], exact))
             found["errors"]["out"] = worst(found["errors"]["out"], of_short)
         return found
@@ -315,11 +307,10 @@ class TorchWorker(OnTorch[TorchCase]):
         if not along:
             return super().maker(case, seed)
 
-        kept = self.kept.keeps(case.problem)
+        dtype = DTYPES[case.problem.dtype]
 
         def make(name: str, plane: Plane) -> torch.Tensor:
-            made = self.kept.inputs(case.problem, seed) if kept else {}
-            source = made[name] if kept else self.kept.made(case.problem, name, seed)
+            source = inputs.whole(self.arrays, case.problem, name, seed, dtype)
             cut: torch.Tensor = plane.cut(name, rotated(case.tensors[name], source, along))[None]
             return cut
 
@@ -343,15 +334,8 @@ class TorchWorker(OnTorch[TorchCase]):
         return plan
 
     def input_sets(self, case: TorchCase) -> TorchInputSets:
-        """Sets that are kept for other cases too, or are made for this one."""
-        made = None
-        if self.kept.keeps(case.problem, case.sets):
-
-            def made(number: int) -> Tensors:
-                return self.kept.inputs(case.problem, seed_of(case.seed, number))
-
         fill = functools.partial(inputs.fill, self.arrays)
-        return TorchInputSets(case.tensors, case, fill, case.built.refresh, made=made)
+        return TorchInputSets(case.tensors, case, fill, case.built.refresh)
 
     def timed(self, case: TorchCase, plan: timing.Plan, sets: Inputs) -> Message:
         if gpu := self.gpu:

@@ -8,13 +8,14 @@ device with memory to spare, so that no comparison moves them, or else on the ho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence, probe_indices
-from regatta_worker.problem.cache import Cache
 from regatta_worker.problem.inputs import names
 from regatta_worker.problem.planes import Plane
 
@@ -150,6 +151,39 @@ class _Reference:
         return slice(first, max(end, 0))
 
 
+def reference(arrays: Arrays, problem: Problem, inputs: dict[str, Any]) -> dict[str, Any]:
+    """`out`, and with gradients `dq`, `dk`, `dv`, packed `[rows, heads, width]`."""
+    return _Reference(arrays, problem, inputs, problem.has_backward).compute()
+
+
+SHARE_OF_HOST = 16
+"""References may take one part in so many of the host's memory."""
+
+
+class Cache:
+    """References, the longest unused of which go first. The last one stays, however large."""
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        """`limit_bytes` is by default a sixteenth of the host's memory."""
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self.limit_bytes = memory // SHARE_OF_HOST if limit_bytes is None else limit_bytes
+        self.values: OrderedDict[Hashable, tuple[dict[str, Any], int]] = OrderedDict()
+
+    @property
+    def total_bytes(self) -> int:
+        """What the references take."""
+        return sum(size for _, size in self.values.values())
+
+    def fits(self, size: int) -> bool:
+        """Whether a reference of so many bytes is kept beside others."""
+        return size <= self.limit_bytes // 2
+
+    def make_room(self, size: int) -> None:
+        """Drops references until so many bytes fit, or none is left."""
+        while self.values and self.total_bytes > max(0, self.limit_bytes - size):
+            self.values.popitem(last=False)
+
+
 class ReferenceCache:
     """References of the last problems: several variants run on the same one in one process.
 
@@ -157,26 +191,26 @@ class ReferenceCache:
     by the seed of its inputs. In float64 it holds `out`, and with gradients `dq`, `dk` and `dv`.
     """
 
-    def __init__(self, arrays: Arrays, host: Cache | None = None, near: Cache | None = None):
-        """They lie in `host`; and in `near`, where there is one and they fit, as computed."""
-        self._arrays, self._near, self._host = arrays, near, host or Cache()
+    def __init__(self, arrays: Arrays, near: Cache | None = None):
+        """They lie on the host; and in `near`, where there is one and they fit, as computed."""
+        self._arrays, self._near, self._host = arrays, near, Cache()
 
-    def whole(self, problem: Problem, seed: int, inputs: dict[str, Any]) -> dict[str, Any]:
-        """`out`, and `dq`, `dk`, `dv` where the problem asks for them."""
-
-        def compute(arrays: Arrays) -> dict[str, Any]:
-            return _Reference(arrays, problem, inputs, problem.has_backward).compute()
-
-        key, size = ("reference", problem.same_values(), seed), reference_bytes(problem)
+    def whole(
+        self, problem: Problem, seed: int, inputs: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The reference of a problem, only to be read; `inputs` makes the inputs of this seed."""
+        key, size = (problem.same_values(), seed), reference_bytes(problem)
         cache, arrays = self._host, self._arrays
         if self._near is not None and self._near.fits(size):
             cache, arrays = self._near, arrays.kept_there()
-        return cache.take(
-            key,
-            size,
-            lambda: compute(arrays),
-            lambda found: "dq" in found or not problem.has_backward,
-        )
+        found, _ = cache.values.pop(key, ({}, 0))
+        if "out" not in found or (problem.has_backward and "dq" not in found):
+            # What is there makes room first: both need not fit at a time.
+            found = {}
+            cache.make_room(size)
+            found = reference(arrays, problem, inputs())
+        cache.values[key] = found, size
+        return found
 
 
 def reference_of_planes(
@@ -191,8 +225,7 @@ def reference_of_planes(
 
     def compute(plane: Plane) -> dict[str, Any]:
         inputs = {name: make(name, plane) for name in needed}
-        own = plane.problem(problem)
-        return _Reference(arrays, own, inputs, problem.has_backward).compute()
+        return reference(arrays, plane.problem(problem), inputs)
 
     if arrays.threads == 1:
         return {plane: compute(plane) for plane in planes}
