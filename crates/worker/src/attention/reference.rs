@@ -1,9 +1,9 @@
 //! The float64 computation that every result is held to.
 //!
-//! Textbook loops with nothing clever: scores of one query against its visible
-//! keys, a softmax with the row maximum taken out, a weighted sum. Only the memory
-//! order is chosen with care: each key-value head of each sequence is computed by itself,
-//! with the query heads that read it, and rows run in parallel.
+//! The textbook's formulas with nothing clever: scores of queries against their visible keys, a
+//! softmax with the row maximum taken out, a weighted sum, each product of matrices by
+//! `matrixmultiply`. Each key-value head of each sequence is computed by itself, with the query
+//! heads that read it, and blocks of rows run in parallel.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ mod plane;
 
 pub use part::{PlaneReference, bytes, checked_runs, expected, result_shape};
 pub(crate) use plane::zeros;
-use plane::{Elements, Seeded, add_scaled};
+use plane::{Elements, Seeded};
 pub use plane::{Heads, PlaneId, TooLarge, places, planes};
 
 /// The results of a problem for the inputs of a seed, by name and in logical order.
@@ -71,7 +71,10 @@ pub fn projection(problem: &Problem, of: &Projection, seed: u64) -> Result<Vec<f
         for (term, weights) in weight.chunks_exact(width).enumerate() {
             let (rank, x) = (term as u64 / terms.inner, term as u64 % terms.inner);
             let at = rank * terms.block + i as u64 * terms.inner + x;
-            add_scaled(row, value(Tensor::Q, at), weights);
+            let factor = value(Tensor::Q, at);
+            for (sum, weight) in row.iter_mut().zip(weights) {
+                *sum += factor * weight;
+            }
         }
     });
     Ok(out)

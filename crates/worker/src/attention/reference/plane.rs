@@ -140,6 +140,22 @@ fn partition(range: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
     low
 }
 
+/// Rows of a block, and scores of it where one row has no more: 4 MiB. Tests have several blocks
+/// in a few rows.
+const BLOCK: (usize, usize) = if cfg!(test) { (3, 8) } else { (64, 1 << 19) };
+
+/// Blocks that follow one another.
+fn blocks(rows: Range<usize>, meeting: impl Fn(&Range<usize>) -> usize) -> Vec<Range<usize>> {
+    let (mut blocks, mut next) = (Vec::new(), rows.start);
+    while next < rows.end {
+        let most = next..rows.end.min(next + BLOCK.0);
+        let count = (BLOCK.1 / meeting(&most).max(1)).clamp(1, most.len());
+        blocks.push(next..next + count);
+        next += count;
+    }
+    blocks
+}
+
 impl PlaneId {
     /// Bytes that computing this plane takes, gradients included.
     pub fn bytes(&self) -> u128 {
@@ -226,11 +242,32 @@ impl PlaneId {
         seen.start - self.keys.start..seen.end - self.keys.start
     }
 
-    /// The queries that see key `j`, both counted from the plane's first.
-    fn seeing(&self, j: usize) -> Range<usize> {
-        let rows = 0..self.queries.len();
-        let first = partition(rows.clone(), |i| self.visible(i).end <= j);
-        first..partition(first..rows.end, |i| self.visible(i).start <= j)
+    /// The keys that a query row of this block sees, of a head's neighbouring queries.
+    fn keys_of(&self, rows: &Range<usize>) -> Range<usize> {
+        self.visible(rows.start).start..self.visible(rows.end - 1).end
+    }
+
+    /// The query rows that see a key of this block, for each head.
+    fn rows_of(&self, keys: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let count = self.queries.len();
+        let first = partition(0..count, |i| self.visible(i).end <= keys.start);
+        let end = partition(first..count, |i| self.visible(i).start < keys.end);
+        (0..self.group).map(move |member| member * count + first..member * count + end)
+    }
+
+    /// All query rows in blocks, none of which has rows of two heads.
+    fn query_blocks(&self) -> Vec<Range<usize>> {
+        let count = self.queries.len();
+        let heads = (0..self.group).map(|member| member * count..(member + 1) * count);
+        heads
+            .flat_map(|rows| blocks(rows, |block| self.keys_of(block).len()))
+            .collect()
+    }
+
+    /// All keys in blocks.
+    fn key_blocks(&self) -> Vec<Range<usize>> {
+        let meeting = |keys: &Range<usize>| self.rows_of(keys).map(|rows| rows.len()).max();
+        blocks(0..self.keys.len(), |block| meeting(block).unwrap_or(0))
     }
 
     pub(super) fn gather(
@@ -294,18 +331,31 @@ impl Plane<'_> {
     }
 
     pub(super) fn forward(&self) -> Result<PlaneForward, TooLarge> {
-        let (d, dv) = (self.place.d, self.place.dv);
-        let rows = self.place.rows(Heads::Query) as u64;
-        let mut out = zeros(&[rows, dv as u64])?;
-        let mut lse = zeros(&[rows])?;
-        out.par_chunks_mut(dv)
-            .zip(&mut lse)
-            .enumerate()
-            .try_for_each(|(at, (out, lse))| -> Result<(), TooLarge> {
-                let seen = self.place.visible(at);
-                let keys = &self.k[seen.start * d..seen.end * d];
-                let values = &self.v[seen.start * dv..seen.end * dv];
-                *lse = attend(row(&self.q, at, d), keys, values, self.scale, out)?;
+        let (place, dv) = (self.place, self.place.dv);
+        let rows = place.rows(Heads::Query) as u64;
+        let (mut out, mut lse) = (zeros(&[rows, dv as u64])?, zeros(&[rows])?);
+        let blocks = place.query_blocks();
+        let pieces = pieces(&mut out, dv, &blocks)
+            .into_par_iter()
+            .zip(pieces(&mut lse, 1, &blocks));
+        pieces
+            .zip(&blocks)
+            .try_for_each(|((out, lse), rows)| -> Result<(), TooLarge> {
+                let keys = place.keys_of(rows);
+                let mut p = self.scores(rows, &keys)?;
+                for (p, lse) in p.chunks_exact_mut(keys.len()).zip(lse) {
+                    let max = p.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    p.iter_mut().for_each(|p| *p = (*p - max).exp());
+                    let sum: f64 = p.iter().sum();
+                    p.iter_mut().for_each(|p| *p /= sum);
+                    *lse = max + sum.ln();
+                }
+                multiply(
+                    1.0,
+                    Matrix::new(&p, keys.len()),
+                    rows_of(&self.v, dv, &keys),
+                    out,
+                );
                 Ok(())
             })?;
         Ok(PlaneForward { out, lse })
@@ -321,74 +371,151 @@ impl Plane<'_> {
         dout: &[f64],
         saved: &PlaneForward,
     ) -> Result<PlaneGradients, TooLarge> {
-        let place = self.place;
-        let (d, dv, queries) = (place.d, place.dv, place.queries.len());
-        let rows = place.rows(Heads::Query) as u64;
-        let mut delta = zeros(&[rows])?;
-        delta.par_iter_mut().enumerate().for_each(|(at, delta)| {
-            *delta = dot(row(&saved.out, at, dv), row(dout, at, dv));
-        });
-        // `(p, ds)` of a query and a key it sees.
-        let pair = |at: usize, j: usize| {
-            let score = self.scale * dot(row(&self.q, at, d), row(&self.k, j, d));
-            let p = (score - saved.lse[at]).exp();
-            let dp = dot(row(dout, at, dv), row(&self.v, j, dv));
-            (p, p * (dp - delta[at]))
+        let (place, d, dv) = (self.place, self.place.d, self.place.dv);
+        let (rows, keys) = (place.rows(Heads::Query) as u64, place.keys.len() as u64);
+        let products = saved.out.iter().zip(dout).map(|(out, dout)| out * dout);
+        let products: Vec<f64> = products.collect();
+        let delta: Vec<f64> = products
+            .chunks_exact(dv)
+            .map(|row| row.iter().sum())
+            .collect();
+        // `(p, ds)` of query rows and keys.
+        let pair = |rows: &Range<usize>, keys: &Range<usize>| -> Result<_, TooLarge> {
+            let mut p = self.scores(rows, keys)?;
+            let mut ds = zeros(&[rows.len() as u64, keys.len() as u64])?;
+            let (dout, v) = (rows_of(dout, dv, rows), rows_of(&self.v, dv, keys));
+            multiply(1.0, dout, v.t(), &mut ds);
+            let by_row = p
+                .chunks_exact_mut(keys.len())
+                .zip(ds.chunks_exact_mut(keys.len()));
+            for ((p, ds), row) in by_row.zip(rows.clone()) {
+                for (p, ds) in p.iter_mut().zip(ds) {
+                    *p = (*p - saved.lse[row]).exp();
+                    *ds = *p * (*ds - delta[row]);
+                }
+            }
+            Ok((p, ds))
         };
         let mut dq = zeros(&[rows, d as u64])?;
-        dq.par_chunks_mut(d).enumerate().for_each(|(at, dq)| {
-            for j in place.visible(at) {
-                let (_, ds) = pair(at, j);
-                add_scaled(dq, self.scale * ds, row(&self.k, j, d));
-            }
-        });
-        let keys = place.keys.len() as u64;
-        let mut dk = zeros(&[keys, d as u64])?;
-        let mut dv_rows = zeros(&[keys, dv as u64])?;
-        dk.par_chunks_mut(d)
-            .zip(dv_rows.par_chunks_mut(dv))
-            .enumerate()
-            .for_each(|(j, (dk, dv_row))| {
-                for member in 0..place.group {
-                    for i in place.seeing(j) {
-                        let at = member * queries + i;
-                        let (p, ds) = pair(at, j);
-                        add_scaled(dk, self.scale * ds, row(&self.q, at, d));
-                        add_scaled(dv_row, p, row(dout, at, dv));
-                    }
+        let blocks = place.query_blocks();
+        let of_blocks = pieces(&mut dq, d, &blocks).into_par_iter().zip(&blocks);
+        of_blocks.try_for_each(|(dq, rows)| -> Result<(), TooLarge> {
+            let keys = place.keys_of(rows);
+            let (_, ds) = pair(rows, &keys)?;
+            let ds = Matrix::new(&ds, keys.len());
+            multiply(self.scale, ds, rows_of(&self.k, d, &keys), dq);
+            Ok(())
+        })?;
+        let (mut dk, mut dv_rows) = (zeros(&[keys, d as u64])?, zeros(&[keys, dv as u64])?);
+        let blocks = place.key_blocks();
+        let of_blocks =
+            pieces(&mut dk, d, &blocks)
+                .into_par_iter()
+                .zip(pieces(&mut dv_rows, dv, &blocks));
+        of_blocks
+            .zip(&blocks)
+            .try_for_each(|((dk, dv_rows), keys)| -> Result<(), TooLarge> {
+                for rows in place.rows_of(keys) {
+                    let (p, ds) = pair(&rows, keys)?;
+                    let (p, ds) = (Matrix::new(&p, keys.len()), Matrix::new(&ds, keys.len()));
+                    multiply(self.scale, ds.t(), rows_of(&self.q, d, &rows), dk);
+                    multiply(1.0, p.t(), rows_of(dout, dv, &rows), dv_rows);
                 }
-            });
+                Ok(())
+            })?;
         Ok(PlaneGradients {
             dq,
             dk,
             dv: dv_rows,
         })
     }
+
+    /// `q · k / √head_dim` of query rows and keys, `[rows, keys]`; -∞ where the mask hides.
+    fn scores(&self, rows: &Range<usize>, keys: &Range<usize>) -> Result<Vec<f64>, TooLarge> {
+        let (d, width) = (self.place.d, keys.len());
+        let mut scores = zeros(&[rows.len() as u64, width as u64])?;
+        let (q, k) = (rows_of(&self.q, d, rows), rows_of(&self.k, d, keys));
+        multiply(self.scale, q, k.t(), &mut scores);
+        for (scores, row) in scores.chunks_exact_mut(width).zip(rows.clone()) {
+            let seen = self.place.visible(row);
+            let first = seen.start.clamp(keys.start, keys.end) - keys.start;
+            let end = seen.end.clamp(keys.start, keys.end) - keys.start;
+            scores[..first].fill(f64::NEG_INFINITY);
+            scores[end.max(first)..].fill(f64::NEG_INFINITY);
+        }
+        Ok(scores)
+    }
 }
 
-/// One query against the keys it sees; returns the row's log-sum-exp.
-fn attend(
-    q: &[f64],
-    keys: &[f64],
-    values: &[f64],
-    scale: f64,
-    out: &mut [f64],
-) -> Result<f64, TooLarge> {
-    let mut weights = zeros(&[(keys.len() / q.len()) as u64])?;
-    let mut max = f64::NEG_INFINITY;
-    for (weight, key) in weights.iter_mut().zip(keys.chunks_exact(q.len())) {
-        *weight = scale * dot(q, key);
-        max = max.max(*weight);
+/// Rows of `columns` elements, one after the other.
+#[derive(Clone, Copy)]
+struct Matrix<'a> {
+    values: &'a [f64],
+    rows: usize,
+    columns: usize,
+    /// From a row, and from a column, to the next.
+    strides: (usize, usize),
+}
+
+impl<'a> Matrix<'a> {
+    fn new(values: &'a [f64], columns: usize) -> Matrix<'a> {
+        Matrix {
+            values,
+            rows: values.len() / columns,
+            columns,
+            strides: (columns, 1),
+        }
     }
-    let mut sum = 0.0;
-    for weight in &mut weights {
-        *weight = (*weight - max).exp();
-        sum += *weight;
+
+    /// The transpose, in place.
+    fn t(self) -> Matrix<'a> {
+        Matrix {
+            rows: self.columns,
+            columns: self.rows,
+            strides: (self.strides.1, self.strides.0),
+            ..self
+        }
     }
-    for (weight, value) in weights.iter().zip(values.chunks_exact(out.len())) {
-        add_scaled(out, weight / sum, value);
+}
+
+/// These rows of a plane's tensor.
+fn rows_of<'a>(tensor: &'a [f64], dim: usize, rows: &Range<usize>) -> Matrix<'a> {
+    Matrix::new(&tensor[rows.start * dim..rows.end * dim], dim)
+}
+
+/// `sum += factor · a b`.
+fn multiply(factor: f64, a: Matrix, b: Matrix, sum: &mut [f64]) {
+    assert_eq!((a.columns, a.rows * b.columns), (b.rows, sum.len()));
+    // SAFETY: the elements of `a` and `b` are `rows · columns` of their slices, those of the sum
+    // all of its own, as has just been checked; it is borrowed mutably, so it overlaps neither.
+    unsafe {
+        matrixmultiply::dgemm(
+            a.rows,
+            a.columns,
+            b.columns,
+            factor,
+            a.values.as_ptr(),
+            a.strides.0 as isize,
+            a.strides.1 as isize,
+            b.values.as_ptr(),
+            b.strides.0 as isize,
+            b.strides.1 as isize,
+            1.0,
+            sum.as_mut_ptr(),
+            b.columns as isize,
+            1,
+        );
     }
-    Ok(max + sum.ln())
+}
+
+/// The rows of each block, which follow one another, as slices of their own.
+fn pieces<'a>(mut rest: &'a mut [f64], dim: usize, blocks: &[Range<usize>]) -> Vec<&'a mut [f64]> {
+    let cut = |block: &Range<usize>| {
+        let (piece, after) = std::mem::take(&mut rest).split_at_mut(block.len() * dim);
+        rest = after;
+        piece
+    };
+    blocks.iter().map(cut).collect()
 }
 
 /// The reference does not fit into memory.
@@ -415,32 +542,4 @@ pub(crate) fn zeros<T: Clone + Default>(axes: &[u64]) -> Result<Vec<T>, TooLarge
         .map_err(|_: TryReserveError| too_large)?;
     values.resize(len, T::default());
     Ok(values)
-}
-
-fn row(plane: &[f64], i: usize, dim: usize) -> &[f64] {
-    &plane[i * dim..(i + 1) * dim]
-}
-
-/// Eight running sums: the order of additions is free, so this vectorises.
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0; 8];
-    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
-    let tail: f64 = a
-        .remainder()
-        .iter()
-        .zip(b.remainder())
-        .map(|(a, b)| a * b)
-        .sum();
-    for (a, b) in a.zip(b) {
-        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-            *sum += a * b;
-        }
-    }
-    sums.iter().sum::<f64>() + tail
-}
-
-pub(super) fn add_scaled(sum: &mut [f64], factor: f64, values: &[f64]) {
-    for (sum, value) in sum.iter_mut().zip(values) {
-        *sum += factor * value;
-    }
 }
