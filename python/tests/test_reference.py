@@ -136,7 +136,9 @@ class TestReference:
             return cache.whole(problem, seed, lambda: exact_inputs(problem))
 
         both = whole(direction="both")
+        taken = cache._host.total_bytes
         assert whole(layout="bhsd") is both
+        assert cache._host.total_bytes == taken, "with the gradients, which forward has no use for"
         assert whole(12) is not both
 
 

@@ -203,13 +203,13 @@ class ReferenceCache:
         cache, arrays = self._host, self._arrays
         if self._near is not None and self._near.fits(size):
             cache, arrays = self._near, arrays.kept_there()
-        found, _ = cache.values.pop(key, ({}, 0))
+        found, taken = cache.values.pop(key, ({}, 0))
         if "out" not in found or (problem.has_backward and "dq" not in found):
             # What is there makes room first: both need not fit at a time.
             found = {}
             cache.make_room(size)
-            found = reference(arrays, problem, inputs())
-        cache.values[key] = found, size
+            found, taken = reference(arrays, problem, inputs()), size
+        cache.values[key] = found, taken
         return found
 
 
