@@ -106,7 +106,7 @@ fn search(args: &BisectArgs) -> Ended {
     }
     let environment = args.measure.environment.as_deref();
     let pip = |pins: &[Pin]| pip(&suite, environment, pins);
-    let row = row(&args.good, &args.bad, pip).map_err(Stop::usage)?;
+    let row = row(&args.good, &args.bad, pip)?;
     let question = question(args, &suite, &row);
     let (mut journal, before) = Journal::open(
         &directory,

@@ -150,8 +150,8 @@ fn of_gate(store: &Store, name: &str, header: &RunHeader) -> Result<(Side, Polic
 }
 
 fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {
-    let Answers { show, outputs } = &args.answers;
-    if show.all {
+    let Answers { json, all, outputs } = &args.answers;
+    if *all {
         return Err(Stop::Usage(anyhow!(
             "--all is for runs; of two traces there is the text, --json and --output html=PATH"
         )));
@@ -164,12 +164,12 @@ fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {
             "--threshold {threshold} is no share; 0.1 stands for 10 %"
         )));
     }
-    if outputs.prints() && show.json {
+    if outputs.prints() && *json {
         return Err(Stop::Usage(anyhow!(
             "--json and --output html=- both go to standard output; name a file for the page"
         )));
     }
     let side = |trace, runs| traces::DiffSide { trace, runs };
     let sides = [side(base, &args.base_run), side(head, &args.head_run)];
-    traces::diff(sides, args.threshold.map(Share), show.json, outputs)
+    traces::diff(sides, args.threshold.map(Share), *json, outputs)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::{Ended, Stop, clocks, print_json, show_blocks, watch_for};
+use super::{Ended, clocks, print_json, show_blocks, watch_for};
 use regatta_core::record::baseline::Store;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::{self, Suite};
@@ -51,7 +51,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
         return clocks::run();
     }
     let mut config = Suite::default();
-    suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    suite::configure(&mut config, Path::new("regatta.toml"))?;
     watch_for("");
     let found = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
     let here: Vec<DoctorCheck> = found.iter().map(worker).collect();

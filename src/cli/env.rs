@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{Ended, Stop, note, print, print_json, show_blocks, watch_for};
-use regatta_core::suite::environment::Environment;
 use regatta_core::suite::{self, Suite};
 use regatta_measure::environments::{PythonEnvironment, interpreter_of};
 use regatta_measure::workers::find_environment;
@@ -61,10 +60,10 @@ enum EnvAction {
 /// See [`super::Stop`].
 pub fn run(args: &EnvArgs) -> Ended {
     let mut suite = match &args.suite {
-        Some(name) => suite::load(name).map_err(Stop::usage)?,
+        Some(name) => suite::load(name)?,
         None => Suite::default(),
     };
-    suite::configure(&mut suite, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    suite::configure(&mut suite, Path::new("regatta.toml"))?;
     match (&args.action, &args.name) {
         (Some(EnvAction::Make { name, recreate }), _) => make(&suite, name, *recreate, args.json),
         (None, Some(name)) => show(&suite, name, args.json),
@@ -75,7 +74,7 @@ pub fn run(args: &EnvArgs) -> Ended {
 fn list(suite: &Suite, json: bool) -> Ended {
     let mut entries = Vec::new();
     for (name, environment) in &suite.environments {
-        let made = PythonEnvironment::locate(name, environment).map_err(Stop::usage)?;
+        let made = PythonEnvironment::locate(name, environment)?;
         let state = match &made {
             None => "as it is",
             Some(made) if made.lock().is_some() => "made",
@@ -111,8 +110,8 @@ fn list(suite: &Suite, json: bool) -> Ended {
 
 fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
     watch_for("; the environment is not made");
-    let environment = declared(suite, name)?;
-    let Some(made) = PythonEnvironment::locate(name, environment).map_err(Stop::usage)? else {
+    let environment = find_environment(name, suite)?;
+    let Some(made) = PythonEnvironment::locate(name, environment)? else {
         return Err(Stop::Usage(anyhow!(
             "environment `{name}` has no `requirements`: its interpreter ({}) is used as it is",
             interpreter_of(environment)
@@ -122,7 +121,7 @@ fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
         Some(lock) if !recreate => lock,
         _ => {
             note(format!("making environment {name}"));
-            made.make().map_err(Stop::usage)?
+            made.make()?
         }
     };
     let built = made.built();
@@ -145,7 +144,7 @@ fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
 }
 
 fn show(suite: &Suite, name: &str, json: bool) -> Ended {
-    let made = PythonEnvironment::locate(name, declared(suite, name)?).map_err(Stop::usage)?;
+    let made = PythonEnvironment::locate(name, find_environment(name, suite)?)?;
     let lock = made.and_then(|made| made.lock()).ok_or_else(|| {
         Stop::Usage(anyhow!(
             "environment `{name}` was not made here: `regatta env` tells the state of each"
@@ -156,8 +155,4 @@ fn show(suite: &Suite, name: &str, json: bool) -> Ended {
     }
     print(lock)?;
     Ok(0)
-}
-
-fn declared<'a>(suite: &'a Suite, name: &str) -> Result<&'a Environment, Stop> {
-    find_environment(name, suite).map_err(Stop::usage)
 }

@@ -51,7 +51,7 @@ pub fn run(args: &ListArgs) -> Ended {
 }
 
 fn cases(args: &ListArgs, name: &str) -> Ended {
-    let mut suite = suite::load(name).map_err(Stop::usage)?;
+    let mut suite = suite::load(name)?;
     let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
     suite.keep(&args.filter);
     if suite.cases.is_empty() {
@@ -79,7 +79,7 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
 
 fn variants(args: &ListArgs) -> Ended {
     let mut config = Suite::default();
-    suite::configure(&mut config, Path::new("regatta.toml")).map_err(Stop::usage)?;
+    suite::configure(&mut config, Path::new("regatta.toml"))?;
     watch_for("");
     let found = introductions(&config, args.environment.as_deref(), None)?;
     if args.json {
@@ -94,8 +94,7 @@ fn variants(args: &ListArgs) -> Ended {
         return print_json(&json!({ "workers": entries, "suites": suites }));
     }
     let suites = BUILTIN.iter().map(|(name, _)| suite::load(name));
-    let suites = suites.collect::<Result<Vec<Suite>, _>>();
-    let suites = suites.map_err(Stop::usage)?;
+    let suites = suites.collect::<Result<Vec<Suite>, _>>()?;
     let mut blocks = workers(&found);
     blocks.extend(suites_by_workers(&suites, &found));
     show_blocks(blocks)

@@ -31,7 +31,9 @@ use std::io::{self, Write};
 use saying::{harmless, say};
 use serde::Serialize;
 
+use regatta_core::suite::document::DocumentError;
 use regatta_judge::judgement::VerdictOutcome;
+use regatta_measure::SetupError;
 use regatta_measure::experiment::ExperimentError;
 use regatta_measure::interrupt;
 use regatta_report::document::{Block, Document};
@@ -57,6 +59,18 @@ impl From<ExperimentError> for Stop {
             ExperimentError::NotJudged(text) => Stop::NotJudged(anyhow::Error::msg(text)),
             ExperimentError::Unusable { error, .. } => Stop::from(*error),
         }
+    }
+}
+
+impl From<SetupError> for Stop {
+    fn from(error: SetupError) -> Stop {
+        Stop::usage(error)
+    }
+}
+
+impl From<DocumentError> for Stop {
+    fn from(error: DocumentError) -> Stop {
+        Stop::usage(error)
     }
 }
 

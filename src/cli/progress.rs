@@ -1,7 +1,6 @@
 //! Progress of a measurement on standard error: a line that is redrawn on a terminal, and a line now
 //! and then elsewhere.
 
-use std::fmt;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -115,19 +114,26 @@ struct Progress {
 const ENOUGH: usize = 3;
 
 impl Progress {
-    /// What is left, where each takes as long as those that were made.
-    fn left(&self) -> Option<Duration> {
-        let left = (self.all - self.done) as f64 / self.done as f64;
-        (self.done >= ENOUGH).then(|| self.began.elapsed().mul_f64(left))
-    }
-
-    /// `2 failed`, `1 disturbed`.
-    fn troubles(&self) -> Vec<String> {
-        let troubles = [(self.failed, "failed"), (self.disturbed, "disturbed")];
-        let troubles = troubles.into_iter().filter(|(number, _)| *number > 0);
-        troubles
-            .map(|(number, what)| format!("{number} {what}"))
-            .collect()
+    /// `37/120, invocation 2/5, 1 min 4 s, about 2 min left, 2 failed: cpu/flash:s512,d64`, so long
+    /// after the start. What leaves no room is not in it.
+    fn line(&self, since: Duration, case: &str) -> String {
+        let (done, all) = (self.done, self.all);
+        let mut line = format!("{done}/{all}, {}, {}", self.invocation, watch(since));
+        if done >= ENOUGH {
+            let left = since.mul_f64((all - done) as f64 / done as f64);
+            line += &format!(", {} left", about(left));
+        }
+        for (number, what) in [(self.failed, "failed"), (self.disturbed, "disturbed")] {
+            let trouble = format!(", {number} {what}");
+            if number > 0 && width(&line) + width(&trouble) <= COLUMNS {
+                line += &trouble;
+            }
+        }
+        match COLUMNS.saturating_sub(width(&line) + 2) {
+            // Not enough to tell one from another.
+            ..16 => line,
+            room => format!("{line}: {}", shorten_middle(case, room)),
+        }
     }
 }
 
@@ -138,26 +144,16 @@ impl Observer for Progress {
     }
 
     fn case(&mut self, case: &Case) {
-        let (case, troubles) = (case.to_string(), self.troubles());
-        let place = CurrentCase {
-            done: self.done,
-            all: self.all,
-            invocation: &self.invocation,
-            troubles: &troubles,
-            time: Time {
-                since: self.began.elapsed(),
-                left: self.left(),
-            },
-            case: &case,
-        };
+        let since = self.began.elapsed();
+        let line = self.line(since, &case.to_string());
         match &mut self.output {
-            ProgressOutput::Nowhere => {}
-            ProgressOutput::Redrawn => draw(&place.line()),
+            ProgressOutput::Redrawn => draw(&line),
             ProgressOutput::Lines(pace) => {
-                if pace.is_due(place.time.since, self.done, self.all) {
-                    note(place.line());
+                if pace.is_due(since, self.done, self.all) {
+                    note(line);
                 }
             }
+            ProgressOutput::Nowhere => {}
         }
     }
 
@@ -200,7 +196,6 @@ const AT_LEAST: Duration = Duration::from_secs(60);
 struct Pace {
     last: Duration,
     tenths: usize,
-    said: bool,
 }
 
 impl Pace {
@@ -208,72 +203,11 @@ impl Pace {
     fn is_due(&mut self, since: Duration, done: usize, all: usize) -> bool {
         let quiet = since.saturating_sub(self.last);
         let tenths = 10 * done / all.max(1);
-        let wanted = !self.said || tenths > self.tenths || quiet >= AT_LEAST;
-        let due = quiet >= AT_MOST && wanted;
+        let due = quiet >= AT_LEAST || quiet >= AT_MOST && tenths > self.tenths;
         if due {
-            *self = Pace {
-                last: since,
-                tenths,
-                said: true,
-            };
+            (self.last, self.tenths) = (since, tenths);
         }
         due
-    }
-}
-
-/// How long it has taken, and will.
-#[derive(Clone, Copy, Debug)]
-struct Time {
-    /// Since the start.
-    since: Duration,
-    /// What is left, where that is known.
-    left: Option<Duration>,
-}
-
-impl fmt::Display for Time {
-    /// `1 min 4 s, about 2 min left`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&watch(self.since))?;
-        match self.left {
-            Some(left) => write!(f, ", {} left", about(left)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Where a schedule is.
-#[derive(Debug)]
-struct CurrentCase<'a> {
-    /// Measurements that were made.
-    done: usize,
-    /// All of them.
-    all: usize,
-    /// `invocation 2/5`.
-    invocation: &'a str,
-    /// How long it takes.
-    time: Time,
-    /// `2 failed`, the gravest first.
-    troubles: &'a [String],
-    /// What runs now.
-    case: &'a str,
-}
-
-impl CurrentCase<'_> {
-    /// `37/120, invocation 2/5, 1 min 4 s, about 2 min left: cpu/flash:s512,d64`. What leaves
-    /// no room is not in it.
-    fn line(&self) -> String {
-        let (done, all, invocation) = (self.done, self.all, self.invocation);
-        let mut line = format!("{done}/{all}, {invocation}, {}", self.time);
-        for trouble in self.troubles {
-            if width(&line) + 2 + width(trouble) <= COLUMNS {
-                line += &format!(", {trouble}");
-            }
-        }
-        match COLUMNS.saturating_sub(width(&line) + 2) {
-            // Not enough to tell one from another.
-            ..16 => line,
-            room => format!("{line}: {}", shorten_middle(self.case, room)),
-        }
     }
 }
 
@@ -309,33 +243,28 @@ mod tests {
 
     #[test]
     fn a_line_fits_whatever_runs() {
-        let case = format!("fake/{}:s64,d64,bwd", "x".repeat(200));
-        let mut place = CurrentCase {
-            done: 37,
+        let mut progress = Progress {
+            output: ProgressOutput::Nowhere,
+            began: Instant::now(),
+            range: 0..5,
             all: 120,
-            invocation: "invocation 2/5",
-            time: Time {
-                since: Duration::from_secs(64),
-                left: Some(Duration::from_secs(121)),
-            },
-            troubles: &[],
-            case: &case,
+            done: 37,
+            invocation: "invocation 2/5".to_owned(),
+            failed: 0,
+            disturbed: 0,
+            by: Vec::new(),
         };
-        let line = place.line();
-        assert!(
-            line.starts_with("37/120, invocation 2/5, 1 min 4 s, about 2 min 10 s left: fake/")
-        );
+        let since = Duration::from_secs(64);
+        let case = format!("fake/{}:s64,d64,bwd", "x".repeat(200));
+        let line = progress.line(since, &case);
+        let begins = "37/120, invocation 2/5, 1 min 4 s, about 2 min 30 s left: fake/";
+        assert!(line.starts_with(begins), "{line}");
         assert_eq!(width(&line), COLUMNS);
-        (place.time.left, place.case) = (None, "cpu/flash:s64,d64");
-        assert_eq!(
-            place.line(),
-            "37/120, invocation 2/5, 1 min 4 s: cpu/flash:s64,d64"
-        );
-        let troubles = ["2 failed", "1200 disturbed"].map(str::to_owned);
-        place.troubles = &troubles;
-        place.time.left = Some(Duration::from_secs(121));
-        let line = place.line();
+        (progress.failed, progress.disturbed) = (2, 1200);
+        let line = progress.line(since, &case);
         assert!(line.ends_with("left, 2 failed"), "{line}");
-        assert!(width(&line) <= COLUMNS);
+        (progress.done, progress.failed, progress.disturbed) = (2, 0, 0);
+        let line = progress.line(since, "cpu/flash:s64,d64");
+        assert_eq!(line, "2/120, invocation 2/5, 1 min 4 s: cpu/flash:s64,d64");
     }
 }

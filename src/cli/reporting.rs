@@ -19,10 +19,10 @@ use regatta_report::judgement::terminal;
 use regatta_report::summary::took;
 use regatta_report::{self as report, Format, Report, files};
 
-/// How the answer is printed.
-#[derive(Args, Clone, Copy, Debug)]
+/// How the answer is printed, and where else it goes.
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
-pub struct Show {
+pub struct Answers {
     /// Print the judgement as JSON
     #[arg(long)]
     pub json: bool,
@@ -30,15 +30,6 @@ pub struct Show {
     /// Print every case, not only those that matter
     #[arg(long)]
     pub all: bool,
-}
-
-/// How the answer is printed, and where else it goes.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Output")]
-pub struct Answers {
-    /// How it is printed.
-    #[command(flatten)]
-    pub show: Show,
 
     /// The files it goes to.
     #[command(flatten)]
@@ -53,11 +44,11 @@ impl Answers {
     /// The first that cannot: exit code 2.
     pub fn check(&self) -> Result<(), Stop> {
         self.outputs.check_of_run()?;
-        match self.outputs.prints() && (self.show.json || self.outputs.annotates()) {
+        match self.outputs.prints() && (self.json || self.outputs.annotates()) {
             false => Ok(()),
             true => Err(Stop::Usage(anyhow!(
                 "{} and a report named `-` both go to standard output; name a file for one",
-                match self.show.json {
+                match self.json {
                     true => "--json",
                     false => "--output github=-",
                 }
@@ -71,14 +62,14 @@ impl Answers {
         let files = self.outputs.write(report);
         let told = match self.outputs.prints() {
             true => Ok(()),
-            false => answer(report, &self.show),
+            false => answer(report, self),
         };
         let noted = match self.outputs.annotates() {
             true => match self.outputs.summarises() {
                 true => Ok(()),
                 false => fill_summary(report),
             }
-            .and_then(|()| annotate(report, self.show.json)),
+            .and_then(|()| annotate(report, self.json)),
             false => Ok(()),
         };
         [files, told, noted]
@@ -184,14 +175,14 @@ pub fn show(report: &Report, answers: &Answers) -> Ended {
 }
 
 /// Prints the answer.
-fn answer(report: &Report, show: &Show) -> Result<(), Stop> {
-    if show.json {
+fn answer(report: &Report, answers: &Answers) -> Result<(), Stop> {
+    if answers.json {
         for name in report::names(Format::Json) {
             print_as_made(|out| report::write(Format::Json, report, name, out))?;
         }
         return Ok(());
     }
-    print_as_made(|out| terminal(report.judgement, show.all).write(true, out))
+    print_as_made(|out| terminal(report.judgement, answers.all).write(true, out))
 }
 
 /// Where a command ends before there is anything to judge, reports that as JSON, in the files and
@@ -201,7 +192,7 @@ pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
     else {
         return ended;
     };
-    let json = answers.show.json;
+    let json = answers.json;
     if outputs.annotates() {
         complain(&format!("{error:#}"), json);
     }

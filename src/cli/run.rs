@@ -60,8 +60,8 @@ fn measured(args: &RunArgs) -> Ended {
 fn shard(args: &RunArgs, place: Place) -> Ended {
     let answers = &args.answers;
     let judging = [
-        ("--json", answers.show.json),
-        ("--all", answers.show.all),
+        ("--json", answers.json),
+        ("--all", answers.all),
         ("a report's file", answers.outputs.any()),
         ("--history", args.keep.any()),
     ];

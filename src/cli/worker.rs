@@ -107,15 +107,7 @@ fn check(command: &[String], json: bool) -> Ended {
     let (program, args) = command
         .split_first()
         .ok_or_else(|| Stop::Usage(anyhow!("no command")))?;
-    let spec = WorkerSpec {
-        name: program.clone(),
-        program: PathBuf::from(program),
-        args: args.to_vec(),
-        env: Vec::new(),
-        directory: None,
-        fix: "is it installed, and is the path right?".to_owned(),
-        forking: Default::default(),
-    };
+    let spec = WorkerSpec::new(program, program, args.to_vec());
     let log = tempfile::NamedTempFile::new().map_err(Stop::usage)?;
     interrupt::leaves(log.path().to_owned());
     let limit = Duration::from_secs(Settings::default().timeout_s.into());

@@ -367,14 +367,10 @@ mod tests {
         let env = env
             .iter()
             .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let args = args.iter().map(|&word| word.to_owned()).collect();
         WorkerSpec {
-            name: "mine".to_owned(),
-            program: PathBuf::from("sh"),
-            args: args.iter().map(|&word| word.to_owned()).collect(),
             env: env.collect(),
-            directory: None,
-            fix: String::new(),
-            forking: Default::default(),
+            ..WorkerSpec::new("mine", "sh", args)
         }
     }
 

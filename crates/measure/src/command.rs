@@ -37,13 +37,9 @@ pub(super) fn worker_spec(
                 .ok_or_else(|| SetupError(format!("worker `{worker}` has an empty command")))?;
             let clock = clock_variable(&environment.env)?;
             return Ok(WorkerSpec {
-                name: name.to_owned(),
-                program: PathBuf::from(program),
-                args: args.to_vec(),
                 env: env.into_iter().chain(clock).collect(),
-                directory: None,
                 fix: format!("see `{worker}` in [workers]"),
-                forking: Forking::Never,
+                ..WorkerSpec::new(name, program, args.to_vec())
             });
         }
         Some(OwnWorker::Python { code, function }) => {
@@ -75,13 +71,9 @@ fn own_spec(
         .map_err(|error| SetupError(format!("cannot find regatta's own executable: {error}")))?;
     let serve = ["worker", "serve"].map(str::to_owned);
     Ok(WorkerSpec {
-        name: name.to_owned(),
-        program,
-        args: [serve.to_vec(), words].concat(),
         env,
-        directory: None,
         fix: "is the executable still there?".to_owned(),
-        forking: Forking::Never,
+        ..WorkerSpec::new(name, program, [serve.to_vec(), words].concat())
     })
 }
 
@@ -165,16 +157,14 @@ fn python_spec(
     // A worker is read-only to the user's checkout and talks on its own channel.
     env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
     env.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));
+    let args = [vec![worker.display().to_string()], code].concat();
     Ok(WorkerSpec {
-        name: name.to_owned(),
-        program: interpreter,
-        args: [vec![worker.display().to_string()], code].concat(),
         env,
-        directory: None,
         fix: "name the interpreter in [environments.default] of regatta.toml or in \
               REGATTA_PYTHON"
             .to_owned(),
         forking,
+        ..WorkerSpec::new(name, interpreter, args)
     })
 }
 

@@ -1,8 +1,7 @@
 //! Interference: what other programs did to the machine around the samples of a case, by its own
 //! counters.
 //!
-//! From `/proc` (proc_stat(5), proc_pid_stat(5); `Documentation/scheduler/sched-stats.rst` and
-//! `Documentation/accounting/psi.rst` of Linux). Each file may be missing, by the kernel's
+//! From `/proc` (proc_stat(5), proc_pid_stat(5); `Documentation/scheduler/sched-stats.rst` of Linux). Each file may be missing, by the kernel's
 //! configuration or by a container's: what it tells is then unknown, and never 0.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +16,7 @@ use crate::worker::descendants;
 use regatta_core::record::disturbance::{self, Disturbance, Ground};
 use regatta_core::record::types::Measurement;
 use regatta_worker::protocol::{Device, DeviceKind};
-use regatta_worker::units::{Nanoseconds, Share};
+use regatta_worker::units::Nanoseconds;
 
 /// Looks at the machine, and lets time pass.
 pub trait Watch {
@@ -50,10 +49,6 @@ pub struct MachineCounters {
     pub own_ns: Option<Nanoseconds>,
     /// How long each thread of what it started was ready and had no core, by its number.
     pub waited_ns: Option<BTreeMap<u32, f64>>,
-    /// Time in which some process waited for a core.
-    pub pressed_ns: Option<Nanoseconds>,
-    /// Load average of the last minute.
-    pub load: Option<f64>,
 }
 
 /// The times of some cores in `/proc/stat`.
@@ -90,11 +85,8 @@ fn ground(before: &MachineCounters, began: &MachineCounters, now: &MachineCounte
         window_ns: window,
         cores: now.cores,
         foreign: busy.zip(own).map(|(busy, own)| of(busy - own, window)),
-        own: own.map(|own| of(own, window)),
         steal: both(|look| Some(look.stat?.steal_ns)).map(|steal| of(steal, window)),
         waited: waited.map(|waited| of(waited, measured)),
-        pressure: both(|look| look.pressed_ns).map(|some| Share(of(some, window).min(1.0))),
-        load: now.load,
     }
 }
 
@@ -132,8 +124,6 @@ impl Watch for MachineWatch {
             stat: read("/proc/stat").and_then(|text| stat(&text, &self.cores, self.tick_ns)),
             own_ns: ticks.map(|ticks| Nanoseconds(ticks as f64 * self.tick_ns)),
             waited_ns: waits(&tree),
-            pressed_ns: read("/proc/pressure/cpu").and_then(|text| pressed(&text)),
-            load: read("/proc/loadavg").and_then(|text| load(&text)),
         }
     }
 
@@ -213,20 +203,6 @@ fn stat(text: &str, cores: &[u32], tick_ns: f64) -> Option<CoreTimes> {
         found += 1;
     }
     (found > 0 && found == cores.len()).then_some(sum)
-}
-
-/// `total` of the line `some` of a pressure file, which is in microseconds.
-fn pressed(text: &str) -> Option<Nanoseconds> {
-    let some = text.lines().find(|line| line.starts_with("some "))?;
-    let total = some
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("total="))?;
-    Some(Nanoseconds(total.parse::<f64>().ok()? * 1e3))
-}
-
-/// The first figure of `/proc/loadavg`.
-fn load(text: &str) -> Option<f64> {
-    text.split_whitespace().next()?.parse().ok()
 }
 
 /// `Cpus_allowed_list` of a process's `status`: `0-1,4`.

@@ -23,7 +23,7 @@ pub fn is_one(name: &str) -> bool {
 /// # Errors
 /// A suite that cannot be read or builds nothing, and a command that cannot be started.
 pub fn run(name: &str, json: bool) -> Ended {
-    let suite = suite::load(name).map_err(Stop::usage)?;
+    let suite = suite::load(name)?;
     let Some(build) = &suite.build else {
         return Err(Stop::Usage(anyhow!(
             "suite {name} has no [build]; give it `command = [\"make\", ...]` there, and what \

@@ -106,11 +106,12 @@ fn init(args: &InitArgs) -> Ended {
         Ci::Gitlab => Some(begun(root, "speed.gitlab-ci.yml", GITLAB)?),
         Ci::None => None,
     });
-    all.push(ignored(root)?);
-    all.push(described(
-        root,
-        &SECTION.replace("git:main", &format!("git:{}", branch(root))),
-    )?);
+    // What runs write.
+    let is_ignored = |line: &str| line.trim().trim_matches('/') == "reports";
+    all.push(added(root, ".gitignore", "reports/\n", is_ignored)?);
+    let section = SECTION.replace("git:main", &format!("git:{}", branch(root)));
+    let is_described = |line: &str| line.contains("./speed.toml");
+    all.push(added(root, "README.md", &section, is_described)?);
     let mut next = "regatta run ./speed.toml".to_owned();
     if made {
         next = format!("regatta env --suite ./speed.toml make default && {next}");
@@ -166,6 +167,7 @@ fn there(path: &Path) -> Result<Option<String>, Stop> {
     }
 }
 
+/// Writes a file where there is none of this name.
 fn begun(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
     let path = root.join(name);
     let what = match there(&path)? {
@@ -179,14 +181,26 @@ fn begun(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
     Ok(InitFile { path, what })
 }
 
-/// Adds what runs write to `.gitignore`.
-fn ignored(root: &Path) -> Result<InitFile, Stop> {
-    let own = there(&root.join(".gitignore"))?.unwrap_or_default();
-    let named = |line: &str| matches!(line.trim().trim_matches('/'), "reports");
-    match own.lines().any(named) {
-        true => appended(root, ".gitignore", ""),
-        false => appended(root, ".gitignore", "reports/\n"),
+/// Adds a text to the end of a file, unless one of its lines has it by `is_in`.
+fn added(root: &Path, name: &str, text: &str, is_in: fn(&str) -> bool) -> Result<InitFile, Stop> {
+    let path = root.join(name);
+    let own = there(&path)?;
+    let what = if own.is_some() { "added to" } else { "written" };
+    let mut whole = own.unwrap_or_default();
+    if whole.lines().any(is_in) {
+        let what = "unchanged";
+        return Ok(InitFile { path, what });
     }
+    if !whole.is_empty() && !whole.ends_with('\n') {
+        whole.push('\n');
+    }
+    let apart = if whole.trim().is_empty() || !text.starts_with('#') {
+        ""
+    } else {
+        "\n"
+    };
+    files::write(&path, &format!("{whole}{apart}{text}")).map_err(Stop::usage)?;
+    Ok(InitFile { path, what })
 }
 
 /// The branch that others are compared with: the remote's default, or else one of the usual
@@ -204,33 +218,4 @@ fn branch(root: &Path) -> String {
     let here = || Some(reference("HEAD")?.trim().to_owned());
     let found = remote.or_else(|| usual().map(str::to_owned)).or_else(here);
     found.unwrap_or_else(|| "main".to_owned())
-}
-
-/// Adds a section to the README.
-fn described(root: &Path, section: &str) -> Result<InitFile, Stop> {
-    let own = there(&root.join("README.md"))?.unwrap_or_default();
-    match own.contains("./speed.toml") {
-        true => appended(root, "README.md", ""),
-        false if own.trim().is_empty() => appended(root, "README.md", section),
-        false => appended(root, "README.md", &format!("\n{section}")),
-    }
-}
-
-fn appended(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
-    let path = root.join(name);
-    let own = there(&path)?;
-    let what = match (&own, text.is_empty()) {
-        (_, true) => "unchanged",
-        (None, false) => "written",
-        (Some(_), false) => "added to",
-    };
-    if !text.is_empty() {
-        let own = own.unwrap_or_default();
-        let end = match own.is_empty() || own.ends_with('\n') {
-            true => "",
-            false => "\n",
-        };
-        files::write(&path, &format!("{own}{end}{text}")).map_err(Stop::usage)?;
-    }
-    Ok(InitFile { path, what })
 }

@@ -25,8 +25,8 @@ pub fn is(path: &Path) -> bool {
     let Ok(mut opened) = Opened::open(path) else {
         return false;
     };
-    let is = kineto::is(&mut opened).unwrap_or(false);
-    opened.dropped();
+    let is = kineto::is(&mut opened.bytes).unwrap_or(false);
+    opened.problem();
     is
 }
 
@@ -39,7 +39,7 @@ pub fn read(path: &Path) -> Result<Trace, Stop> {
     let refused = |problem: String| Stop::Usage(anyhow!("{name}: {problem}"));
     let mut opened = Opened::open(path).map_err(refused)?;
     let label = name.to_string();
-    let buffered = BufReader::with_capacity(1 << 16, &mut opened);
+    let buffered = BufReader::with_capacity(1 << 16, &mut opened.bytes);
     let read = kineto::read(buffered, &label, LIMIT);
     // What gzip says of a damaged file comes before what is missing then.
     if let (Err(_), Some(problem)) = (&read, opened.problem()) {
@@ -61,9 +61,9 @@ pub fn read(path: &Path) -> Result<Trace, Stop> {
 }
 
 /// A file, or what gzip makes of it.
-enum Opened {
-    Plain(File),
-    Unpacked(Child),
+struct Opened {
+    bytes: Box<dyn Read>,
+    gzip: Option<Child>,
 }
 
 impl Opened {
@@ -78,7 +78,8 @@ impl Opened {
         file.take(2).read_to_end(&mut begins).map_err(told)?;
         let file = File::open(path).map_err(told)?;
         if begins != GZIP {
-            return Ok(Opened::Plain(file));
+            let bytes = Box::new(file);
+            return Ok(Opened { bytes, gzip: None });
         }
         let gzip = Command::new("gzip")
             .arg("-dc")
@@ -86,37 +87,22 @@ impl Opened {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        gzip.map(Opened::Unpacked)
-            .map_err(|error| format!("gzip cannot be started ({error}); unpack the file by hand"))
-    }
-
-    /// Ends what unpacks it, where not all of it is wanted.
-    fn dropped(self) {
-        if let Opened::Unpacked(mut gzip) = self {
-            // It may have ended by itself.
-            let _ = gzip.kill();
-            let _ = gzip.wait();
-        }
-    }
-
-    /// What gzip objected to.
-    fn problem(self) -> Option<String> {
-        let Opened::Unpacked(mut gzip) = self else {
-            return None;
+        let mut gzip = gzip.map_err(|error| {
+            format!("gzip cannot be started ({error}); unpack the file by hand")
+        })?;
+        let bytes: Box<dyn Read> = match gzip.stdout.take() {
+            Some(out) => Box::new(out),
+            None => Box::new(std::io::empty()),
         };
-        // What is left to be read is not wanted.
-        drop(gzip.stdout.take());
-        let ended = gzip.wait_with_output().ok()?;
+        let gzip = Some(gzip);
+        Ok(Opened { bytes, gzip })
+    }
+
+    /// What gzip objected to; ends it, where not all of the file was wanted.
+    fn problem(self) -> Option<String> {
+        drop(self.bytes);
+        let ended = self.gzip?.wait_with_output().ok()?;
         let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
         (!ended.status.success() && !said.is_empty()).then(|| format!("{said}; is it all there?"))
-    }
-}
-
-impl Read for Opened {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Opened::Plain(file) => file.read(into),
-            Opened::Unpacked(gzip) => gzip.stdout.as_mut().map_or(Ok(0), |out| out.read(into)),
-        }
     }
 }

@@ -12,9 +12,8 @@
 //!   bound grows with the number of cores. Waiting alone is no proof, since a worker with
 //!   more threads than cores waits for itself; nor is others' work alone, which a machine
 //!   with free cores does beside. The wait is the scheduler's own (`run_delay` of
-//!   `/proc/PID/task/TID/schedstat`, in nanoseconds); a kernel without it has the pressure of
-//!   `/proc/pressure/cpu` in its place (Weiner, PSI, 2018: the share of time in which some
-//!   task waited for a core). And where others had [`CROWDED`] of all cores, what cores share
+//!   `/proc/PID/task/TID/schedstat`, in nanoseconds); where a kernel tells none, others' work
+//!   counts as waited for. And where others had [`CROWDED`] of all cores, what cores share
 //!   (caches, memory, their clock, hardware threads of one core) is not the case's alone,
 //!   whether or not it waited.
 //! - **Steal.** What a hypervisor gives to other guests is seen by no clock of this one's:
@@ -43,9 +42,6 @@ pub const FOREIGN: f64 = 0.15;
 /// Time that ready threads of the worker waited, in cores. Threads that wake each other up
 /// wait for themselves on the quietest machine, as long as this and longer.
 pub const WAITED: f64 = 0.05;
-
-/// The same of a kernel that tells the machine's pressure alone, which counts whoever waits.
-pub const PRESSED: Share = Share(0.10);
 
 /// Others' work that disturbs whether or not anything waited, as a share of all cores.
 pub const CROWDED: Share = Share(0.25);
@@ -137,11 +133,7 @@ impl fmt::Display for Disturbance {
 pub fn of_processor(ground: &Ground) -> Vec<Disturbance> {
     let mut found = Vec::new();
     if let Some(cores) = ground.foreign {
-        let waited = match (ground.waited, ground.pressure) {
-            (Some(waited), _) => waited >= WAITED,
-            (None, Some(pressure)) => pressure >= PRESSED,
-            (None, None) => false,
-        };
+        let waited = ground.waited.is_none_or(|waited| waited >= WAITED);
         let crowded = cores >= CROWDED.0 * f64::from(ground.cores);
         if crowded || waited && cores >= FOREIGN {
             let of = ground.cores;
@@ -205,22 +197,12 @@ pub struct Ground {
     /// and all it started did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<f64>,
-    /// Work of regatta and all it started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own: Option<f64>,
     /// What the hypervisor gave to others (`steal` of proc_stat(5)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal: Option<f64>,
     /// What the worker's threads waited for a core, ready to run, while it measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited: Option<f64>,
-    /// Part of the time in which some process of this machine waited for a core
-    /// (`/proc/pressure/cpu`), regatta's own included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pressure: Option<Share>,
-    /// Processes that ran or were ready, over the last minute (`/proc/loadavg`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load: Option<f64>,
 }
 
 impl Ground {
@@ -230,11 +212,8 @@ impl Ground {
         let amounts = [
             window,
             ("foreign", self.foreign),
-            ("own", self.own),
             ("steal", self.steal),
             ("waited", self.waited),
-            ("pressure", self.pressure.map(|share| share.0)),
-            ("load", self.load),
         ];
         let known = amounts.into_iter();
         let mut known = known.filter_map(|(name, amount)| Some((name, amount?)));
@@ -281,14 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn pressure_stands_in_for_a_wait_that_is_not_told() {
+    fn a_wait_that_is_not_told_counts_as_one() {
         let mut ground = ground(0.3, 0.0);
-        ground.waited = None;
         assert_eq!(of_processor(&ground), []);
-        ground.pressure = Some(Share(0.3));
+        ground.waited = None;
         assert!(!of_processor(&ground).is_empty());
-        ground.foreign = None;
-        assert_eq!(of_processor(&ground), [], "the worker's own, perhaps");
+        ground.foreign = Some(0.05);
+        assert_eq!(of_processor(&ground), [], "a daemon");
     }
 
     #[test]

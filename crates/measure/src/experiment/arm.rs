@@ -102,8 +102,7 @@ impl Arm {
         let cases = setup.suite.cases.iter();
         let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
         let (environment, logs) = (setup.environment.as_deref(), directory.join("logs"));
-        let found = Processes::find(workers.iter(), &setup.suite, environment, logs)
-            .map_err(ExperimentError::usage)?;
+        let found = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
         Ok(match &setup.revision {
             Some(worktree) => found.started_in(&worktree.directory, worktree.own.as_deref()),
             None => found,
@@ -181,7 +180,7 @@ impl Arm {
             waiting,
             peaks,
             unmeasured,
-        } = preflight::check(&suite, &mut processes, &first).map_err(ExperimentError::usage)?;
+        } = preflight::check(&suite, &mut processes, &first)?;
         for line in unmeasured.iter().map(|why| one_line(why)) {
             request.listener.note(&line);
         }

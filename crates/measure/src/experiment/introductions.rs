@@ -1,11 +1,9 @@
 //! Every worker that is known, asked who it is: what `list` and `doctor` show.
 
-use std::collections::VecDeque;
-use std::num::NonZero;
 use std::path::Path;
-use std::sync::Mutex;
-use std::thread;
 use std::time::Duration;
+
+use rayon::prelude::*;
 
 use super::ExperimentError;
 use crate::command::LIBRARIES;
@@ -57,41 +55,19 @@ pub fn introductions(
     environment: Option<&str>,
     limit: Option<Duration>,
 ) -> Result<Vec<Introduction>, ExperimentError> {
-    workers::check_declared(config, environment).map_err(ExperimentError::usage)?;
+    workers::check_declared(config, environment)?;
     let logs = tempfile::tempdir().map_err(ExperimentError::usage)?;
     interrupt::leaves(logs.path().to_owned());
     let names = OWN.into_iter().chain(LIBRARIES.iter().copied());
     let names = names
         .map(str::to_owned)
         .chain(config.workers.keys().cloned());
-    let names: VecDeque<(usize, String)> = names.enumerate().collect();
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let at_once = cores.min(names.len());
-    let waiting = Mutex::new(names);
-    let ask = || {
-        let mut found = Vec::new();
-        // A poisoned lock is one of a thread that panicked: its panic is handed on below.
-        while let Some((at, worker)) = waiting.lock().ok().and_then(|mut all| all.pop_front()) {
-            let answer = introduction(&worker, config, environment, limit, logs.path());
-            found.push((
-                at,
-                Introduction {
-                    worker,
-                    found: answer,
-                },
-            ));
-        }
-        found
-    };
-    let mut found: Vec<(usize, Introduction)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(ask)).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .flat_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+    let names: Vec<String> = names.collect();
+    let introduced = names.into_par_iter().map(|worker| Introduction {
+        found: introduction(&worker, config, environment, limit, logs.path()),
+        worker,
     });
-    found.sort_by_key(|(at, _)| *at);
-    Ok(found.into_iter().map(|(_, one)| one).collect())
+    Ok(introduced.collect())
 }
 
 fn introduction(

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use crate::SetupError;
 use crate::laps::{Laps, TimeSpent};
 use crate::schedule::{self, WorkerBlock};
 use crate::session::Observer;
@@ -29,6 +30,7 @@ use regatta_core::record::header::TurnSide;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
+use regatta_core::suite::document::DocumentError;
 use regatta_core::suite::shard::Place;
 use regatta_judge::judgement::Judgement;
 use regatta_judge::{self as judge, Options};
@@ -458,6 +460,18 @@ impl ExperimentError {
             "the {what} stops here; what was measured is kept, and the same command goes on: {}",
             chain(&error)
         ))
+    }
+}
+
+impl From<SetupError> for ExperimentError {
+    fn from(error: SetupError) -> ExperimentError {
+        ExperimentError::Usage(error.0)
+    }
+}
+
+impl From<DocumentError> for ExperimentError {
+    fn from(error: DocumentError) -> ExperimentError {
+        ExperimentError::usage(error)
     }
 }
 

@@ -62,8 +62,8 @@ impl MeasureOptions {
     /// # Errors
     /// Whatever is wrong with either: exit code 2.
     pub fn load(&self) -> Result<Suite, ExperimentError> {
-        let mut suite = suite::load(&self.suite).map_err(ExperimentError::usage)?;
-        suite::configure(&mut suite, Path::new("regatta.toml")).map_err(ExperimentError::usage)?;
+        let mut suite = suite::load(&self.suite)?;
+        suite::configure(&mut suite, Path::new("regatta.toml"))?;
         for text in &self.set {
             if set_switch(&mut suite, text)? {
                 continue;

@@ -100,7 +100,7 @@ impl Setup {
         match spec {
             Spec::Here => {}
             Spec::Environment(name) => {
-                find_environment(name, &self.suite).map_err(ExperimentError::usage)?;
+                find_environment(name, &self.suite)?;
                 self.environment = Some(name.clone());
             }
             Spec::Release(pins) => self.release(pins)?,
@@ -132,8 +132,7 @@ impl Setup {
     fn release(&mut self, pins: &[Pin]) -> Result<(), ExperimentError> {
         let requirements: Vec<String> = pins.iter().map(Pin::to_string).collect();
         let default = self.environment.as_deref();
-        let (name, environment) =
-            released(&self.suite, default, &requirements).map_err(ExperimentError::usage)?;
+        let (name, environment) = released(&self.suite, default, &requirements)?;
         self.suite.environments.insert(name.clone(), environment);
         self.environment = Some(name);
         Ok(())
@@ -145,8 +144,7 @@ impl Setup {
         let lines =
             lock_file(file).map_err(|why| ExperimentError::Usage(format!("{asked}: {why}")))?;
         let default = self.environment.as_deref();
-        let environment =
-            locked(&self.suite, default, &asked, &lines).map_err(ExperimentError::usage)?;
+        let environment = locked(&self.suite, default, &asked, &lines)?;
         let stem = file
             .file_stem()
             .map(|stem| plain_name(&stem.to_string_lossy()));
@@ -198,8 +196,7 @@ impl Setup {
                  makes = [\"target/release/regatta\"]"
             )));
         }
-        let found =
-            Revision::check_out(Path::new("."), revision).map_err(ExperimentError::usage)?;
+        let found = Revision::check_out(Path::new("."), revision)?;
         let built = build
             .map(|build| build_revision(&found, build, args))
             .transpose()?;
@@ -253,8 +250,8 @@ fn make_environment(
     name: &str,
     args: &MeasureOptions,
 ) -> Result<(), ExperimentError> {
-    let environment = find_environment(name, suite).map_err(ExperimentError::usage)?;
-    let made = PythonEnvironment::locate(name, environment).map_err(ExperimentError::usage)?;
+    let environment = find_environment(name, suite)?;
+    let made = PythonEnvironment::locate(name, environment)?;
     let Some(made) = made.filter(|made| made.lock().is_none()) else {
         return Ok(());
     };

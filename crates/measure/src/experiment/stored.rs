@@ -1,5 +1,6 @@
 //! Finds what a command line means by a run: a file, a folder, or a baseline's name.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -61,8 +62,7 @@ impl StoredRun {
 }
 
 /// Finds and reads `what`: the file of a run or a baseline, a report folder, a folder of shards'
-/// folders, or a baseline's name. Two that are found with the same `known` share what they have
-/// in common.
+/// folders, or a baseline's name, which is that of `machine` where there are several.
 ///
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2; when some shards are not there, or do
@@ -86,10 +86,9 @@ pub fn find(
 pub fn find_all(names: &[String], store: &Store) -> Result<Vec<StoredRun>, ExperimentError> {
     let (mut found, mut of_all) = (Vec::new(), Vec::new());
     for name in names {
-        let shards = shards(name)?;
-        match shards.is_empty() {
-            true => found.push(find_alone(name, store, None)?),
-            false => of_all.extend(shards),
+        match shards(name)? {
+            none if none.is_empty() => found.push(find_alone(name, store, None)?),
+            shards => of_all.extend(shards),
         }
     }
     if !of_all.is_empty() {
@@ -154,12 +153,8 @@ fn together(files: Vec<PathBuf>) -> Result<StoredRun, ExperimentError> {
     })
 }
 
-/// As [`find`], but that the run of a shard is taken by itself, and those in folders are not
-/// looked for.
-///
-/// # Errors
-/// When there is none, or it cannot be read: exit code 2.
-pub fn find_alone(
+/// Finds and reads a run that is not in shards.
+fn find_alone(
     what: &str,
     store: &Store,
     machine: Option<&str>,
@@ -173,10 +168,7 @@ pub fn find_alone(
     }
     // A name that cannot be a baseline's is no baseline.
     let files = store.files(what).unwrap_or_default();
-    let own = |path: &&PathBuf| {
-        path.file_stem()
-            .is_some_and(|stem| machine.is_some_and(|m| stem == m))
-    };
+    let own = |path: &&PathBuf| machine.is_some() && path.file_stem() == machine.map(OsStr::new);
     match (files.iter().find(own), files.as_slice()) {
         (Some(path), _) | (None, [path]) => read(path, what),
         (None, []) => Err(ExperimentError::Usage(format!(

@@ -42,14 +42,9 @@ fn what_linux_says_is_read_or_unknown() {
         "with children it waited for"
     );
     assert_eq!(run_delay("35413 9876543 12\n"), Some(9_876_543.0));
-    let text = "some avg10=0.74 avg60=0.88 avg300=2.04 total=5231961\n\
-                full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
-    assert_eq!(pressed(text), Some(Nanoseconds(5_231_961_000.0)));
-    assert_eq!(load("0.55 0.63 1.27 1/85 841\n"), Some(0.55));
-    for short in ["", "841 (a) S 1 2", "full avg10=0.00 total=7\n"] {
-        assert_eq!((process_ticks(short), pressed(short)), (None, None));
+    for short in ["", "841 (a) S 1 2"] {
+        assert_eq!((process_ticks(short), run_delay("")), (None, None));
     }
-    assert_eq!((run_delay(""), load("")), (None, None));
 }
 
 /// A machine of two cores after so many seconds.
@@ -64,8 +59,6 @@ fn after(seconds: f64, busy: f64, own: f64) -> MachineCounters {
         }),
         own_ns: Some(time(own)),
         waited_ns: Some(BTreeMap::from([(7, seconds * 1e9)])),
-        pressed_ns: Some(time(seconds * 0.5)),
-        load: Some(3.5),
     }
 }
 
@@ -80,13 +73,11 @@ fn foreign_is_what_the_cores_did_less_what_was_ours() {
     assert_eq!(found.window_ns, Nanoseconds(2e9));
     for (found, expected) in [
         (found.foreign, 1.0),
-        (found.own, 1.0),
         (found.steal, 0.1),
         (found.waited, 0.75),
     ] {
         assert!(close(found, expected), "{found:?} {expected}");
     }
-    assert_eq!((found.pressure, found.load), (Some(Share(0.5)), Some(3.5)));
     // Rounding of ticks may leave less than nothing.
     let found = ground(&before, &began, &after(12.0, 100.0, 52.0));
     assert_eq!(found.foreign, Some(0.0));
@@ -98,12 +89,11 @@ fn what_one_look_does_not_tell_is_unknown() {
     let blind = MachineCounters {
         stat: None,
         waited_ns: None,
-        pressed_ns: None,
         ..before.clone()
     };
     let found = ground(&blind, &blind, &now);
     assert_eq!((found.foreign, found.steal), (None, None));
-    assert_eq!((found.waited, found.pressure), (None, None));
+    assert_eq!(found.waited, None);
     // No time passed.
     assert_eq!(ground(&now, &now, &now), Ground::default());
 }
@@ -144,7 +134,6 @@ impl Watch for Fake {
             }),
             own_ns: Some(Nanoseconds(self.now * MS)),
             waited_ns: Some(BTreeMap::from([(1, waited.count() as f64 * MS)])),
-            ..MachineCounters::default()
         }
     }
 

@@ -15,8 +15,7 @@ pub const RECOMPUTED_FLOPS: f64 = 1e9;
 /// one sequence takes more is not computed here.
 pub const RECOMPUTED_BYTES: u64 = 512 << 20;
 
-/// Problems that are kept at the most, those that were used last: a kilobyte each, and the lengths
-/// of their sequences.
+/// References that are kept at the most: a kilobyte each, and the lengths of their sequences.
 const KEPT: usize = 10_000;
 
 /// What each result is held to, by its name.
@@ -32,31 +31,20 @@ pub enum ReferenceLookup<'a> {
     TooLarge(TooLarge),
 }
 
-/// ReferenceCache of the problems that were met last.
+/// References that were computed, by problem, seed and the draw of its probes.
 pub struct ReferenceCache {
-    /// The last used last.
-    kept: Vec<KeptReference>,
-    /// Problems that may be kept.
-    room: usize,
+    pub kept: BTreeMap<(Problem, u64, Option<u64>), ByResult>,
     /// Computes what is not here: problem, seed, draw of its probes, bytes that it may take.
-    compute: fn(&Problem, u64, Option<u64>, u64) -> Result<ByResult, TooLarge>,
+    pub compute: fn(&Problem, u64, Option<u64>, u64) -> Result<ByResult, TooLarge>,
 }
 
 impl Default for ReferenceCache {
     fn default() -> ReferenceCache {
         ReferenceCache {
-            kept: Vec::new(),
-            room: KEPT,
+            kept: BTreeMap::new(),
             compute: reference::expected,
         }
     }
-}
-
-struct KeptReference {
-    problem: Problem,
-    seed: u64,
-    draw: Option<u64>,
-    expected: ByResult,
 }
 
 impl ReferenceCache {
@@ -64,55 +52,25 @@ impl ReferenceCache {
     pub fn find(&mut self, problem: &Problem, seed: u64, draw: Option<u64>) -> ReferenceLookup<'_> {
         let wanted = problem.same_values();
         // One with gradients serves forward alone as well.
-        let serves = |kept: &KeptReference| {
-            (kept.seed, kept.draw) == (seed, draw)
-                && (kept.problem == wanted
-                    || kept.problem == wanted.with(Direction::Both) && !is_projection(&wanted))
+        let both = (wanted.with(Direction::Both), seed, draw);
+        let key = match !is_projection(&wanted) && self.kept.contains_key(&both) {
+            true => both,
+            false => (wanted, seed, draw),
         };
-        if let Some(at) = self.kept.iter().rposition(serves) {
-            let kept = self.kept.remove(at);
-            return self.keep(kept);
+        if !self.kept.contains_key(&key) {
+            if too_large(problem) {
+                return ReferenceLookup::NotComputedHere;
+            }
+            let expected = match (self.compute)(&key.0, seed, draw, RECOMPUTED_BYTES) {
+                Ok(expected) => expected,
+                Err(error) => return ReferenceLookup::TooLarge(error),
+            };
+            if self.kept.len() == KEPT {
+                self.kept.clear();
+            }
+            self.kept.insert(key.clone(), expected);
         }
-        if too_large(problem) {
-            return ReferenceLookup::NotComputedHere;
-        }
-        match (self.compute)(&wanted, seed, draw, RECOMPUTED_BYTES) {
-            Ok(expected) => self.keep(KeptReference {
-                problem: wanted,
-                seed,
-                draw,
-                expected,
-            }),
-            Err(error) => ReferenceLookup::TooLarge(error),
-        }
-    }
-
-    fn keep(&mut self, kept: KeptReference) -> ReferenceLookup<'_> {
-        self.kept.push(kept);
-        let beyond = self.kept.len().saturating_sub(self.room.max(1));
-        self.kept.drain(..beyond);
-        match self.kept.last() {
-            Some(kept) => ReferenceLookup::Computed(&kept.expected),
-            None => ReferenceLookup::NotComputedHere,
-        }
-    }
-
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.kept.len()
-    }
-
-    /// As where memory is short.
-    #[cfg(test)]
-    pub fn without_memory() -> ReferenceCache {
-        ReferenceCache {
-            compute: |_, _, _, bytes| {
-                Err(TooLarge {
-                    bytes: bytes.into(),
-                })
-            },
-            ..ReferenceCache::default()
-        }
+        ReferenceLookup::Computed(&self.kept[&key])
     }
 }
 
@@ -152,28 +110,12 @@ mod tests {
         assert_eq!(both.len(), 4);
         assert_eq!(computed(&mut references, "s16,d8", 1), both);
         assert_eq!(computed(&mut references, "s16,d8,bhsd", 1), both);
-        assert_eq!(references.len(), 1);
+        assert_eq!(references.kept.len(), 1);
         assert_ne!(computed(&mut references, "s16,d8", 2), both);
-        assert_eq!(references.len(), 2);
+        assert_eq!(references.kept.len(), 2);
         // Forward alone pays for forward alone.
         assert_eq!(computed(&mut references, "s17,d8", 1).len(), 1);
         assert_eq!(computed(&mut references, "s17,d8,both", 1).len(), 4);
-    }
-
-    #[test]
-    fn what_was_used_longest_ago_is_dropped() {
-        let mut references = ReferenceCache {
-            room: 8,
-            ..ReferenceCache::default()
-        };
-        for seed in 1..100 {
-            computed(&mut references, "s4,d2", seed);
-            // Used again and again.
-            computed(&mut references, "s5,d2", 0);
-            assert!(references.len() <= 8, "{} are kept", references.len());
-        }
-        let seeds: Vec<u64> = references.kept.iter().map(|kept| kept.seed).collect();
-        assert_eq!(seeds, [93, 94, 95, 96, 97, 98, 99, 0]);
     }
 
     #[test]

@@ -254,7 +254,13 @@ fn a_wrong_call_is_named_by_its_number() {
 #[test]
 fn a_check_that_cannot_be_made_is_never_skipped() {
     let mut verifier = Verifier {
-        references: ReferenceCache::without_memory(),
+        references: ReferenceCache {
+            compute: |_, _, _, bytes| {
+                let bytes = bytes.into();
+                Err(regatta_worker::attention::reference::TooLarge { bytes })
+            },
+            ..ReferenceCache::default()
+        },
     };
     let small = problem("s24,d8");
     let rejected = verifier

@@ -39,6 +39,21 @@ pub struct WorkerSpec {
     pub forking: Forking,
 }
 
+impl WorkerSpec {
+    /// A worker that is started in the caller's folder and environment.
+    pub fn new(name: &str, program: impl Into<PathBuf>, args: Vec<String>) -> WorkerSpec {
+        WorkerSpec {
+            name: name.to_owned(),
+            program: program.into(),
+            args,
+            env: Vec::new(),
+            directory: None,
+            fix: "is it installed, and is the path right?".to_owned(),
+            forking: Forking::Never,
+        }
+    }
+}
+
 /// Whether workers are forked from a process that has imported their library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forking {
