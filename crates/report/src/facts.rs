@@ -130,7 +130,7 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
         spread: None,
         sms,
     });
-    let mut facts = Vec::new();
+    let mut facts = effective(records[0], records[1]);
     let mut add = |name: &str, before: Option<String>, now: Option<String>| {
         facts.extend(now.map(|now| (name.to_owned(), before_after(before, now), false)));
     };
@@ -168,7 +168,6 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
     for (name, share) in shares(row, header) {
         add(name, None, share);
     }
-    facts.extend(effective(head.record, base.record));
     facts
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Map, json};
 
 use super::{RenderError, Report};
 use regatta_core::record::SCHEMA_VERSION;
-use regatta_judge::judgement::Judgement;
-use regatta_worker::units::{Nanoseconds, Rate};
+use regatta_judge::judgement::{Judgement, Timing};
+use regatta_worker::units::Nanoseconds;
 
 #[derive(Serialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -55,57 +55,30 @@ pub(super) fn document(
     Ok(writeln!(out)?)
 }
 
-/// One number of a case.
-struct CaseMetric<'a> {
-    case: &'a str,
-    name: &'static str,
-    unit: &'static str,
-    value: f64,
-    /// The smallest and the largest of its invocations, where that is known.
-    range: Option<(f64, f64)>,
-}
-
-/// The metrics of every case that has a time: `latency`, and where it is known `tflops`.
-fn metrics<'a>(report: &'a Report) -> impl Iterator<Item = CaseMetric<'a>> {
-    let timed = report.judgement.rows.iter().filter_map(|row| {
+/// The cases that have a time.
+fn timed<'a>(report: &'a Report) -> impl Iterator<Item = (&'a str, &'a Timing)> {
+    report.judgement.rows.iter().filter_map(|row| {
         let timing = row.head.as_ref()?;
         let is_time = timing.median_ns.is_finite() && timing.median_ns > Nanoseconds::ZERO;
         is_time.then_some((row.case.0.as_str(), timing))
-    });
-    timed.flat_map(|(case, timing)| {
-        let latency = CaseMetric {
-            case,
-            name: "latency",
-            unit: "ns",
-            value: timing.median_ns.0,
-            range: Some((timing.min_ns.0, timing.max_ns.0)),
-        };
-        let rate = timing.tflops.filter(|rate| rate.0.is_finite());
-        let tflops = rate.map(|Rate(value)| CaseMetric {
-            case,
-            name: "tflops",
-            unit: "TFLOP/s",
-            value,
-            range: None,
-        });
-        std::iter::once(latency).chain(tflops)
     })
 }
 
 /// Writes `bencher.json`, Bencher Metric Format:
 /// <https://bencher.dev/docs/reference/bencher-metric-format/>
 pub(super) fn bencher(report: &Report, _: &str, out: &mut dyn Write) -> Result<(), RenderError> {
-    let mut cases = Map::new();
-    for metric in metrics(report) {
-        let mut number = json!({ "value": metric.value });
-        if let Some((low, high)) = metric.range {
-            number["lower_value"] = low.into();
-            number["upper_value"] = high.into();
+    let cases = timed(report).map(|(case, timing)| {
+        let mut metrics = json!({ "latency": {
+            "value": timing.median_ns,
+            "lower_value": timing.min_ns,
+            "upper_value": timing.max_ns,
+        } });
+        if let Some(rate) = timing.tflops.filter(|rate| rate.0.is_finite()) {
+            metrics["tflops"] = json!({ "value": rate });
         }
-        let case = cases.entry(metric.case).or_insert_with(|| json!({}));
-        case[metric.name] = number;
-    }
-    write_json(out, &cases)
+        (case.to_owned(), metrics)
+    });
+    write_json(out, &cases.collect::<Map<_, _>>())
 }
 
 /// Writes `benchmark-action.json`, the `customSmallerIsBetter` of github-action-benchmark:
@@ -116,14 +89,12 @@ pub(super) fn benchmark_action(
     _: &str,
     out: &mut dyn Write,
 ) -> Result<(), RenderError> {
-    let times = metrics(report).filter(|metric| metric.name == "latency");
-    let cases = times.map(|metric| {
-        let half = metric.range.map_or(0.0, |(low, high)| (high - low) / 2.0);
+    let cases = timed(report).map(|(case, timing)| {
         json!({
-            "name": metric.case,
-            "unit": metric.unit,
-            "value": metric.value,
-            "range": format!("± {half:.0}"),
+            "name": case,
+            "unit": "ns",
+            "value": timing.median_ns,
+            "range": format!("± {:.0}", (timing.max_ns - timing.min_ns).0 / 2.0),
             "extra": report.head.header.machine.name,
         })
     });

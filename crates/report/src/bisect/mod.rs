@@ -4,7 +4,6 @@ mod shown;
 #[cfg(test)]
 mod tests;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::text::shell_quoted;
@@ -37,39 +36,6 @@ pub struct Bisect<'a> {
     pub suite: &'a [String],
 }
 
-/// The document of `--json`.
-#[derive(Serialize)]
-struct BisectAnswer<'a> {
-    /// [`SCHEMA_VERSION`] of the writer.
-    schema: u32,
-    /// The suite.
-    suite: &'a str,
-    /// The good end, as it was given.
-    good: &'a str,
-    /// The bad end.
-    bad: &'a str,
-    /// Which change was looked for.
-    towards: Towards,
-    /// Versions between the ends, both included.
-    versions: usize,
-    #[serde(flatten)]
-    ending: &'a Ending,
-    /// What is left of the change between the two versions beside it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    left: Option<&'a CaseReading>,
-    /// What moved from the environment before the step to that after it.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    moved: &'a [MovedPackage],
-    /// Versions that were passed over.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    skipped: Vec<Value>,
-    /// The command that shows the step again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    again: Option<String>,
-    /// Comparisons, in order.
-    tried: &'a [Tried],
-}
-
 impl Bisect<'_> {
     /// The whole answer as JSON.
     ///
@@ -77,23 +43,28 @@ impl Bisect<'_> {
     /// None that its values could bring about.
     pub fn json(&self) -> serde_json::Result<String> {
         let skipped = self.skipped().into_iter();
-        let written = BisectAnswer {
-            schema: SCHEMA_VERSION,
-            suite: &self.question.suite,
-            good: &self.question.good,
-            bad: &self.question.bad,
-            towards: self.question.towards,
-            versions: self.row.len(),
-            ending: self.ending,
-            left: self.left(),
-            moved: self.moved,
-            skipped: skipped
+        let mut answer = json!({
+            "schema": SCHEMA_VERSION,
+            "suite": self.question.suite,
+            "good": self.question.good,
+            "bad": self.question.bad,
+            "towards": self.question.towards,
+            "versions": self.row.len(),
+            "left": self.left(),
+            "moved": self.moved,
+            "skipped": skipped
                 .map(|(version, reason)| json!({ "version": version, "reason": reason }))
-                .collect(),
-            again: self.again().map(|words| words.join(" ")),
-            tried: self.tried,
-        };
-        serde_json::to_string_pretty(&written)
+                .collect::<Vec<_>>(),
+            "again": self.again().map(|words| words.join(" ")),
+            "tried": self.tried,
+        });
+        if let (Some(members), Value::Object(ending)) =
+            (answer.as_object_mut(), serde_json::to_value(self.ending)?)
+        {
+            members.extend(ending);
+            members.retain(|_, value| !value.is_null());
+        }
+        serde_json::to_string_pretty(&answer)
     }
 
     /// The case that was followed.

@@ -6,13 +6,12 @@ mod tests;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::document::Tone;
 use super::text::one_line;
-use regatta_core::record::history::History;
-use regatta_judge::history::{Event, Lost, Options, REFERENCE, Series, Step, Trend, Trends, Who};
+use regatta_core::record::history::{History, HistoryRun};
+use regatta_judge::history::{Event, Lost, Options, REFERENCE, Series, Trend, Trends, Who};
 use regatta_judge::judgement::Mismatch;
 use regatta_worker::units::{ARROW, Ratio, counted};
 
@@ -225,39 +224,43 @@ fn tone(who: &Who, ratio: Ratio) -> Tone {
 /// # Errors
 /// None that values can bring about.
 pub fn json(shown: &Shown) -> serde_json::Result<String> {
-    let history = shown.history;
+    let (history, trends) = (shown.history, shown.trends);
+    let ids = |cases: &[usize]| -> Vec<String> {
+        let cases = cases.iter().filter(|case| shown.wants(**case));
+        cases.map(|case| shown.id(*case)).collect()
+    };
     let events = shown.events(true).map(|event| {
-        let mut value = with_times(shown, event, event.run, event.before)?;
-        let cases = event.cases.iter().filter(|case| shown.wants(**case));
-        value["cases"] = cases.map(|case| shown.id(*case)).collect();
-        value["most"] = stepped(shown, &event.most)?;
+        let mut value = serde_json::to_value(event)?;
+        value["cases"] = json!(ids(&event.cases));
         value["told"] = json!({
             "who": shown.who(&event.who, &event.cases),
             "changed": changed(event),
         });
         Ok(value)
     });
-    let events = events.collect::<serde_json::Result<Vec<Value>>>()?;
     let crept = shown.crept().into_iter().map(|(crept, cases)| {
         json!({
             "who": shown.who(&crept.who, &crept.cases),
             "ratio": crept.ratio,
-            "cases": cases.iter().map(|case| shown.id(*case)).collect::<Vec<_>>(),
+            "cases": ids(&cases),
         })
     });
+    let trend = |of: &Trend| -> serde_json::Result<Value> {
+        let mut value = serde_json::to_value(of)?;
+        if let Some(ratio) = of.since_reference() {
+            value["since_reference"] = json!(ratio);
+        }
+        Ok(value)
+    };
     let cases = (0..history.cases.len()).filter(|case| shown.wants(*case));
     let cases = cases.map(|case| {
-        let trend = &shown.trends.cases[case];
-        let mut value = trended(shown, trend)?;
+        let mut value = trend(&trends.cases[case])?;
         value["case"] = shown.id(case).into();
-        if let Some(lost) = &shown.trends.lost[case] {
-            value["lost"] = with_times(shown, lost, lost.run, lost.run)?;
+        if let Some(lost) = &trends.lost[case] {
+            value["lost"] = serde_json::to_value(lost)?;
         }
         Ok(value)
     });
-    let cases = cases.collect::<serde_json::Result<Vec<Value>>>()?;
-    let shared = shown.trends.shared.as_ref();
-    let shared = shared.map(|trend| trended(shown, trend)).transpose()?;
     let at = |run: usize| shown.at(run);
     let mut document = json!({
         "suite": history.suite,
@@ -268,51 +271,37 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
         "to": at(history.runs.len().saturating_sub(1)),
         "since": shown.since,
         "said": shown.sentence(),
-        "events": events,
+        "events": events.collect::<serde_json::Result<Vec<Value>>>()?,
         "crept": crept.collect::<Vec<_>>(),
-        "cases": cases,
+        "cases": cases.collect::<serde_json::Result<Vec<Value>>>()?,
         "damage": history.damage,
     });
-    if let Some(mut shared) = shared {
+    if let Some(shared) = &trends.shared {
+        document["shared"] = trend(shared)?;
         // Its level is a factor, not a time.
-        for key in ["level_ns", "reference_ns"] {
-            shared.as_object_mut().map(|fields| fields.remove(key));
+        if let Some(members) = document["shared"].as_object_mut() {
+            members.retain(|key, _| key != "level_ns" && key != "reference_ns");
         }
-        document["shared"] = shared;
     }
+    name_runs(shown, &mut document);
     serde_json::to_string(&document)
 }
 
-/// A value with the times and labels of the runs that it names by their places.
-fn with_times(
-    shown: &Shown,
-    of: &impl Serialize,
-    run: usize,
-    before: usize,
-) -> serde_json::Result<Value> {
-    let mut value = serde_json::to_value(of)?;
-    for (name, place) in [("run", run), ("before", before)] {
-        if let Some(kept) = shown.history.runs.get(place) {
-            value[name] = json!({
-                "at": kept.about.at,
-                "label": kept.about.label,
-                "git": kept.about.git,
-            });
+/// Puts its time, label and revision in the place of each run's number.
+fn name_runs(shown: &Shown, value: &mut Value) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(|of| name_runs(shown, of)),
+        Value::Object(members) => {
+            for (key, value) in members {
+                let place = value.as_u64().filter(|_| key == "run" || key == "before");
+                match place.and_then(|place| shown.history.runs.get(place as usize)) {
+                    Some(HistoryRun { about, .. }) => {
+                        *value = json!({ "at": about.at, "label": about.label, "git": about.git });
+                    }
+                    None => name_runs(shown, value),
+                }
+            }
         }
+        _ => {}
     }
-    Ok(value)
-}
-
-fn stepped(shown: &Shown, step: &Step) -> serde_json::Result<Value> {
-    with_times(shown, step, step.run, step.before)
-}
-
-fn trended(shown: &Shown, trend: &Trend) -> serde_json::Result<Value> {
-    let mut value = serde_json::to_value(trend)?;
-    let steps = trend.steps.iter().map(|step| stepped(shown, step));
-    value["steps"] = steps.collect::<serde_json::Result<Vec<Value>>>()?.into();
-    if let Some(ratio) = trend.since_reference() {
-        value["since_reference"] = json!(ratio);
-    }
-    Ok(value)
 }
