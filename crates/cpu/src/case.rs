@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::kernel::{CallBuffers, CpuKernel, Geometry, Tally};
-use super::tensors::{HostTensor, OutOfMemory};
-use regatta_worker::attention::{Direction, Dtype, ParamValue, Problem, work};
+use super::tensors::OutOfMemory;
+use regatta_worker::attention::{Direction, Layout, ParamValue, Problem, work};
 use regatta_worker::machine::Structure;
 use regatta_worker::on_processor::timing::{self, Timed};
 use regatta_worker::on_processor::{ProcessorCase, available_memory};
@@ -36,10 +36,15 @@ impl CpuCase {
     /// When it does not fit into memory.
     pub fn new(request: &Prepare, kernel: MakeKernel) -> Result<CpuCase, Refusal> {
         let problem = request.problem.clone();
+        if problem.layout != Layout::Bshd {
+            let (variant, layout) = (&request.variant, problem.layout);
+            let why = format!("cpu/{variant} takes the layout bshd, not {layout}");
+            return Err(Refusal::Unsupported(why));
+        }
         let tensors = work::memory_bytes(&problem, false);
         // The reference: float64 is twice the width, and each tensor is there in
         // logical order and once more with heads apart.
-        let reference = work::memory_bytes(&single(&problem), false).saturating_mul(4);
+        let reference = work::memory_bytes(&problem.with(Direction::Both), false).saturating_mul(4);
         let needed = tensors.saturating_add(reference);
         fits(needed)?;
         let shape = Geometry::new(&problem);
@@ -47,7 +52,7 @@ impl CpuCase {
         fits(needed.saturating_add(kernel.workspace_bytes()))?;
         let failed = |error: OutOfMemory| Refusal::Failed(error.to_string());
         kernel.allocate().map_err(failed)?;
-        let mut buffers = CallBuffers::new(&problem, &shape, problem.layout).map_err(failed)?;
+        let mut buffers = CallBuffers::new(&problem, &shape).map_err(failed)?;
         buffers.randomise(request.seed);
         Ok(CpuCase {
             problem,
@@ -106,10 +111,8 @@ impl ProcessorCase for CpuCase {
         let out = direction.has_forward().then_some(&self.buffers.saved.out);
         let backward = [&gradients.dq, &gradients.dk, &gradients.dv];
         let backward = backward.into_iter().filter(|_| direction.has_backward());
-        out.into_iter()
-            .chain(backward)
-            .map(HostTensor::to_logical)
-            .collect()
+        let results = out.into_iter().chain(backward);
+        results.map(|tensor| tensor.values.clone()).collect()
     }
 
     fn effective(&self) -> BTreeMap<String, ParamValue> {
@@ -139,15 +142,6 @@ impl ProcessorCase for CpuCase {
             counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
             ..Structure::default()
         }
-    }
-}
-
-/// The problem with everything that its float64 reference computes.
-fn single(problem: &Problem) -> Problem {
-    Problem {
-        dtype: Dtype::F32,
-        direction: Direction::Both,
-        ..problem.clone()
     }
 }
 

@@ -76,18 +76,18 @@ impl Flash {
         dk_sum.fill(0.0);
         dv_sum.fill(0.0);
         let queries = QUERIES.min(shape.queries[sequence].len);
-        let [a, b, c, e] = QuerySide::scratch(shape, queries);
-        let sizes = [n * d, n * dv, queries * n, queries * n, a, b, c, e];
-        gemm::lend(sizes, |[k, v, p, ds, q, dout, lse, delta]| {
-            let k = x.k.rows(sequence, kv_head, task.rows.clone(), k);
-            let v = x.v.rows(sequence, kv_head, task.rows.clone(), v);
+        let [a, b, c] = QuerySide::scratch(shape, queries);
+        let k = x.k.rows(sequence, kv_head, task.rows.clone());
+        let v = x.v.rows(sequence, kv_head, task.rows.clone());
+        let sizes = [queries * n, queries * n, a, b, c];
+        gemm::lend(sizes, |[p, ds, q, lse, delta]| {
             for head in kv_head * shape.group()..(kv_head + 1) * shape.group() {
                 for rows in tiles(0..shape.queries[sequence].len, QUERIES) {
                     if shape.keys_of(sequence, &rows, task.rows.clone()).is_empty() {
                         continue;
                     }
                     let m = rows.len();
-                    let scratch = [&mut *q, &mut *dout, &mut *lse, &mut *delta];
+                    let scratch = [&mut *q, &mut *lse, &mut *delta];
                     let side = QuerySide::load(x, saved, shape, (sequence, head), rows, scratch);
                     side.softmax_gradient(shape, (k, v), &task.rows, p, ds);
                     multiply(Matrix::new(p, m, n, n).t(), side.dout, 1.0, dv_sum, dv);
@@ -103,20 +103,20 @@ impl Flash {
     fn query_gradients(&self, x: &Operands, saved: &SavedTensors, task: &Task, sum: &mut [f32]) {
         let shape = &self.shape;
         let (sequence, head) = task.plane;
-        let (m, d, dv) = (task.rows.len(), shape.d, shape.dv);
+        let (m, d) = (task.rows.len(), shape.d);
         let kv_head = head / shape.group();
         let keys = shape.keys_of(sequence, &task.rows, 0..shape.keys[sequence].len);
         let width = KEYS.min(keys.len());
         sum.fill(0.0);
-        let [a, b, c, e] = QuerySide::scratch(shape, m);
-        let sizes = [width * d, width * dv, m * width, m * width, a, b, c, e];
-        gemm::lend(sizes, |[k, v, p, ds, q, dout, lse, delta]| {
-            let scratch = [q, dout, lse, delta];
+        let [a, b, c] = QuerySide::scratch(shape, m);
+        let sizes = [m * width, m * width, a, b, c];
+        gemm::lend(sizes, |[p, ds, q, lse, delta]| {
+            let scratch = [q, lse, delta];
             let side = QuerySide::load(x, saved, shape, task.plane, task.rows.clone(), scratch);
             for tile in tiles(keys, KEYS) {
                 let n = tile.len();
-                let k = x.k.rows(sequence, kv_head, tile.clone(), k);
-                let v = x.v.rows(sequence, kv_head, tile.clone(), v);
+                let k = x.k.rows(sequence, kv_head, tile.clone());
+                let v = x.v.rows(sequence, kv_head, tile.clone());
                 side.softmax_gradient(shape, (k, v), &tile, p, ds);
                 multiply(Matrix::new(ds, m, n, n), k, 1.0, sum, d);
             }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::tensors::{HostTensor, OutOfMemory, Span, spans};
-use regatta_worker::attention::{Dtype, Layout, Mask, ParamValue, Problem, inputs};
+use regatta_worker::attention::inputs::Tensor;
+use regatta_worker::attention::{Dtype, Mask, ParamValue, Problem};
+use regatta_worker::on_processor::fill;
 
 /// One implementation on one problem.
 pub trait CpuKernel: Send {
@@ -73,7 +75,7 @@ pub struct GradientTensors {
     pub dv: HostTensor,
 }
 
-/// The tensors of a call in one layout.
+/// The tensors of a call.
 pub struct CallBuffers {
     /// Read.
     pub operands: Operands,
@@ -89,11 +91,7 @@ impl CallBuffers {
     ///
     /// # Errors
     /// When they do not fit into memory.
-    pub fn new(
-        problem: &Problem,
-        shape: &Geometry,
-        layout: Layout,
-    ) -> Result<CallBuffers, OutOfMemory> {
+    pub fn new(problem: &Problem, shape: &Geometry) -> Result<CallBuffers, OutOfMemory> {
         let none = spans(std::iter::empty());
         let (q_rows, k_rows) = (&shape.queries, &shape.keys);
         let (q_gradient, k_gradient) = if problem.direction.has_backward() {
@@ -101,26 +99,23 @@ impl CallBuffers {
         } else {
             (&none, &none)
         };
-        let tensor = |rows: &Arc<[Span]>, heads, dim, value| {
-            HostTensor::filled(rows, heads, dim, problem.dtype, layout, value)
-        };
         let (heads, kv_heads, d, dv) = (shape.heads, shape.kv_heads, shape.d, shape.dv);
         let nan = f32::NAN;
         Ok(CallBuffers {
             operands: Operands {
-                q: tensor(q_rows, heads, d, 0.0)?,
-                k: tensor(k_rows, kv_heads, d, 0.0)?,
-                v: tensor(k_rows, kv_heads, dv, 0.0)?,
-                dout: tensor(q_gradient, heads, dv, 0.0)?,
+                q: HostTensor::filled(q_rows, heads, d, 0.0)?,
+                k: HostTensor::filled(k_rows, kv_heads, d, 0.0)?,
+                v: HostTensor::filled(k_rows, kv_heads, dv, 0.0)?,
+                dout: HostTensor::filled(q_gradient, heads, dv, 0.0)?,
             },
             saved: SavedTensors {
-                out: tensor(q_rows, heads, dv, nan)?,
-                lse: HostTensor::filled(q_rows, heads, 1, Dtype::F32, Layout::Bhsd, nan)?,
+                out: HostTensor::filled(q_rows, heads, dv, nan)?,
+                lse: HostTensor::filled(q_rows, heads, 1, nan)?,
             },
             gradients: GradientTensors {
-                dq: tensor(q_gradient, heads, d, nan)?,
-                dk: tensor(k_gradient, kv_heads, d, nan)?,
-                dv: tensor(k_gradient, kv_heads, dv, nan)?,
+                dq: HostTensor::filled(q_gradient, heads, d, nan)?,
+                dk: HostTensor::filled(k_gradient, kv_heads, d, nan)?,
+                dv: HostTensor::filled(k_gradient, kv_heads, dv, nan)?,
             },
         })
     }
@@ -128,10 +123,14 @@ impl CallBuffers {
     /// Makes the inputs that `seed` defines.
     pub fn randomise(&mut self, seed: u64) {
         let x = &mut self.operands;
-        x.q.randomise(seed, inputs::Tensor::Q);
-        x.k.randomise(seed, inputs::Tensor::K);
-        x.v.randomise(seed, inputs::Tensor::V);
-        x.dout.randomise(seed, inputs::Tensor::Dout);
+        for (of, tensor) in [
+            (Tensor::Q, &mut x.q),
+            (Tensor::K, &mut x.k),
+            (Tensor::V, &mut x.v),
+            (Tensor::Dout, &mut x.dout),
+        ] {
+            fill(&mut tensor.values, seed, of, Dtype::F32);
+        }
     }
 }
 

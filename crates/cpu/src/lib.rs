@@ -1,7 +1,7 @@
 //! The `cpu` worker: attention on the processor, in three ways.
 //!
 //! [`naive`] keeps the score matrix, [`flash`] tiles it away, [`split_key`] is
-//! parallel over the keys alone. All do their arithmetic in f32.
+//! parallel over the keys alone. All take f32 in the layout bshd.
 
 mod case;
 pub mod flash;
@@ -81,7 +81,7 @@ fn variant(name: &str, summary: &str, kernel: MakeKernel) -> ProcessorVariant {
         info: VariantInfo {
             name: name.to_owned(),
             summary: summary.to_owned(),
-            dtypes: Dtype::ALL.to_vec(),
+            dtypes: vec![Dtype::F32],
             directions: Direction::ALL.to_vec(),
             parameters,
             stores_scores: name == "naive",

@@ -51,20 +51,19 @@ impl Naive {
         let kv_head = head / shape.group();
         let probabilities = &self.scores[sequence * shape.heads + head];
         let tile = GRADIENT_QUERIES.min(seq_q);
-        let (keys, values) = (seq_k * d, seq_k * dv);
-        let sizes = [keys, values, tile * seq_k, tile * d, tile * dv, dv];
-        gemm::lend(sizes, |[k, v, ds, q, dout, out]| {
-            let k = x.k.rows(sequence, kv_head, 0..seq_k, k);
-            let v = x.v.rows(sequence, kv_head, 0..seq_k, v);
+        let k = x.k.rows(sequence, kv_head, 0..seq_k);
+        let v = x.v.rows(sequence, kv_head, 0..seq_k);
+        gemm::lend([tile * seq_k], |[ds]| {
             for rows in tiles(0..seq_q, GRADIENT_QUERIES) {
                 let m = rows.len();
                 let p = &probabilities[rows.start * seq_k..rows.end * seq_k];
-                x.dout.load(sequence, head, rows.clone(), dout);
-                let q = x.q.rows(sequence, head, rows.clone(), q);
-                multiply(Matrix::new(dout, m, dv, dv), v.t(), 0.0, ds, seq_k);
+                let dout = x.dout.rows(sequence, head, rows.clone());
+                let q = x.q.rows(sequence, head, rows.clone());
+                multiply(dout, v.t(), 0.0, ds, seq_k);
                 for (i, row) in rows.clone().enumerate() {
-                    saved.out.load(sequence, head, row..row + 1, out);
-                    let delta = softmax::dot(out, &dout[i * dv..(i + 1) * dv]);
+                    let (out, dout) = (&saved.out, &x.dout);
+                    let [out, dout] = [out, dout].map(|of| of.row(sequence, head, row));
+                    let delta = softmax::dot(out, dout);
                     let cells = i * seq_k..(i + 1) * seq_k;
                     for (ds, p) in ds[cells.clone()].iter_mut().zip(&p[cells]) {
                         *ds = p * (*ds - delta) * shape.scale;
@@ -74,7 +73,7 @@ impl Naive {
                     Matrix::new(p, m, seq_k, seq_k),
                     Matrix::new(ds, m, seq_k, seq_k),
                 );
-                multiply(p.t(), Matrix::new(dout, m, dv, dv), 1.0, dv_sum, dv);
+                multiply(p.t(), dout, 1.0, dv_sum, dv);
                 multiply(ds.t(), q, 1.0, dk, d);
                 multiply(ds, k, 0.0, &mut dq[rows.start * d..], d);
             }
@@ -91,28 +90,26 @@ fn attend(
     scores: &mut [f32],
     [out, lse]: [&mut [f32]; 2],
 ) {
-    let (d, dv) = (shape.d, shape.dv);
+    let dv = shape.dv;
     let (seq_q, seq_k) = (shape.queries[sequence].len, shape.keys[sequence].len);
     let kv_head = head / shape.group();
-    gemm::lend([seq_q * d, seq_k * d, seq_k * dv], |[q, k, v]| {
-        let q = x.q.rows(sequence, head, 0..seq_q, q);
-        let k = x.k.rows(sequence, kv_head, 0..seq_k, k);
-        let v = x.v.rows(sequence, kv_head, 0..seq_k, v);
-        multiply(q, k.t(), 0.0, scores, seq_k);
-        softmax::scale(scores, shape.scale * LOG2_E);
-        for (i, row) in scores.chunks_exact_mut(seq_k).enumerate() {
-            let seen = shape.visible(sequence, i, &(0..seq_k));
-            row[..seen.start].fill(0.0);
-            row[seen.end..].fill(0.0);
-            let row = &mut row[seen];
-            let max = softmax::maximum(row);
-            let sum = softmax::exponentiate(row, max);
-            softmax::scale(row, sum.recip());
-            // No key: -∞ + ln 0.
-            lse[i] = max / LOG2_E + sum.ln();
-        }
-        multiply(Matrix::new(scores, seq_q, seq_k, seq_k), v, 0.0, out, dv);
-    });
+    let q = x.q.rows(sequence, head, 0..seq_q);
+    let k = x.k.rows(sequence, kv_head, 0..seq_k);
+    let v = x.v.rows(sequence, kv_head, 0..seq_k);
+    multiply(q, k.t(), 0.0, scores, seq_k);
+    softmax::scale(scores, shape.scale * LOG2_E);
+    for (i, row) in scores.chunks_exact_mut(seq_k).enumerate() {
+        let seen = shape.visible(sequence, i, &(0..seq_k));
+        row[..seen.start].fill(0.0);
+        row[seen.end..].fill(0.0);
+        let row = &mut row[seen];
+        let max = softmax::maximum(row);
+        let sum = softmax::exponentiate(row, max);
+        softmax::scale(row, sum.recip());
+        // No key: -∞ + ln 0.
+        lse[i] = max / LOG2_E + sum.ln();
+    }
+    multiply(Matrix::new(scores, seq_q, seq_k, seq_k), v, 0.0, out, dv);
 }
 
 impl CpuKernel for Naive {

@@ -119,19 +119,18 @@ impl Split {
             sum.fill(0.0);
         }
         let (queries, width) = (QUERIES.min(self.lse.len()), KEYS.min(self.keys.len()));
-        let [a, b, c, e] = QuerySide::scratch(shape, queries);
+        let [a, b, c] = QuerySide::scratch(shape, queries);
         let cells = queries * width;
-        let sizes = [width * d, width * dv, cells, cells, a, b, c, e];
-        gemm::lend(sizes, |[k, v, p, ds, q, dout, lse, delta]| {
+        gemm::lend([cells, cells, a, b, c], |[p, ds, q, lse, delta]| {
             for rows in tiles(0..self.lse.len(), QUERIES) {
                 let keys = shape.keys_of(sequence, &rows, self.keys.clone());
                 let (m, first) = (rows.len(), rows.start);
-                let scratch = [&mut *q, &mut *dout, &mut *lse, &mut *delta];
+                let scratch = [&mut *q, &mut *lse, &mut *delta];
                 let side = QuerySide::load(x, saved, shape, self.plane, rows, scratch);
                 for tile in tiles(keys, KEYS) {
                     let n = tile.len();
-                    let k = x.k.rows(sequence, kv_head, tile.clone(), k);
-                    let v = x.v.rows(sequence, kv_head, tile.clone(), v);
+                    let k = x.k.rows(sequence, kv_head, tile.clone());
+                    let v = x.v.rows(sequence, kv_head, tile.clone());
                     side.softmax_gradient(shape, (k, v), &tile, p, ds);
                     let (p, ds) = (Matrix::new(p, m, n, n), Matrix::new(ds, m, n, n));
                     let own = tile.start - self.keys.start;

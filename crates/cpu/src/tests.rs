@@ -6,7 +6,7 @@ use super::flash::Flash;
 use super::kernel::{CpuKernel, GradientTensors, Operands, SavedTensors, Tally};
 use super::{variant, worker};
 use regatta_worker::attention::{
-    Align, Direction, Dtype, Layout, Mask, ParamValue, Params, Problem, Varlen, tolerance,
+    Align, Direction, Mask, ParamValue, Params, Problem, Varlen, tolerance,
 };
 use regatta_worker::on_processor::OnProcessor;
 use regatta_worker::protocol::{Cache, Measure, Prepare, Prepared};
@@ -59,12 +59,10 @@ fn problem() -> impl Strategy<Value = Problem> {
         (1u32..3, 1u32..4, 1u32..3, any::<bool>()),
         prop::collection::vec((length(), length()), 1..4),
         (1u32..36, 1u32..36),
-        prop::sample::select(Dtype::ALL.to_vec()),
         mask(),
-        prop::sample::select(Layout::ALL.to_vec()),
         prop::sample::select(Direction::ALL.to_vec()),
     )
-        .prop_map(|(sizes, lengths, dims, dtype, mask, layout, direction)| {
+        .prop_map(|(sizes, lengths, dims, mask, direction)| {
             let (batch, group, kv_heads, ragged) = sizes;
             let mut problem = Problem {
                 batch,
@@ -73,14 +71,11 @@ fn problem() -> impl Strategy<Value = Problem> {
                 seq_q: lengths[0].0,
                 seq_k: lengths[0].1,
                 head_dim_v: dims.1,
-                dtype,
                 mask,
-                layout,
                 direction,
                 ..Problem::new(1, dims.0)
             };
             if ragged {
-                problem.layout = Layout::Bshd;
                 problem.batch = lengths.len() as u32;
                 let (q, k): (Vec<u32>, Vec<u32>) = lengths.into_iter().unzip();
                 problem.seq_q = *q.iter().max().unwrap();
@@ -161,6 +156,14 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
         unsupported("the cpu worker has no variant `cutlass`")
     );
     assert_eq!(
+        refuse("flash", "s16,d8,bf16".parse().unwrap(), &[]),
+        unsupported("cpu/flash takes f32, not bf16")
+    );
+    assert_eq!(
+        refuse("naive", "s16,d8,bhsd".parse().unwrap(), &[]),
+        unsupported("cpu/naive takes the layout bshd, not bhsd")
+    );
+    assert_eq!(
         refuse("flash", small(), &[("num_splits_key", "2")]),
         unsupported("cpu/flash has no parameter `num_splits_key`")
     );
@@ -195,8 +198,8 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
     let mut worker = worker();
     for id in [
         "b2,h4,kv2,s70,d16",
-        "v30+1+70,h2,d8,f16",
-        "h1,s40,sk90,d8,causal-br,bf16",
+        "v30+1+70,h2,d8",
+        "h1,s40,sk90,d8,causal-br",
     ] {
         for direction in Direction::ALL {
             let problem: Problem = id.parse().unwrap();

@@ -37,15 +37,14 @@ pub fn attend(
     out.fill(0.0);
     sum.fill(0.0);
     let width = KEYS.min(keys.len());
-    let sizes = [n * d, width * d, width * dv, n * width, n];
-    gemm::lend(sizes, |[q, k, v, scores, max]| {
+    gemm::lend([n * d, n * width, n], |[q, scores, max]| {
         x.q.load(sequence, head, rows.clone(), q);
         softmax::scale(q, shape.scale * LOG2_E);
         max.fill(f32::NEG_INFINITY);
         let q = Matrix::new(q, n, d, d);
         for tile in tiles(keys, KEYS) {
-            let k = x.k.rows(sequence, kv_head, tile.clone(), k);
-            let v = x.v.rows(sequence, kv_head, tile.clone(), v);
+            let k = x.k.rows(sequence, kv_head, tile.clone());
+            let v = x.v.rows(sequence, kv_head, tile.clone());
             let width = tile.len();
             multiply(q, k.t(), 0.0, scores, width);
             for (i, row) in scores.chunks_exact_mut(width).take(n).enumerate() {
@@ -106,8 +105,8 @@ pub struct QuerySide<'a> {
 
 impl<'a> QuerySide<'a> {
     /// Sizes of the scratch that [`QuerySide::load`] takes, for `n` queries.
-    pub fn scratch(shape: &Geometry, n: usize) -> [usize; 4] {
-        [n * shape.d, n * shape.dv, n, n]
+    pub fn scratch(shape: &Geometry, n: usize) -> [usize; 3] {
+        [n * shape.d, n, n]
     }
 
     /// Loads queries, and computes `δ = dout · out` of each.
@@ -117,21 +116,23 @@ impl<'a> QuerySide<'a> {
         shape: &Geometry,
         (sequence, head): (usize, usize),
         rows: Range<usize>,
-        [q, dout, lse, delta]: [&'a mut [f32]; 4],
+        [q, lse, delta]: [&'a mut [f32]; 3],
     ) -> QuerySide<'a> {
-        let (n, d, dv) = (rows.len(), shape.d, shape.dv);
-        let (q, dout) = (&mut q[..n * d], &mut dout[..n * dv]);
-        x.dout.load(sequence, head, rows.clone(), dout);
-        output_gradient_sums(saved, (sequence, head), &rows, dout, delta);
+        let (n, d) = (rows.len(), shape.d);
+        let q = &mut q[..n * d];
+        for (row, delta) in rows.clone().zip(&mut *delta) {
+            let [out, dout] = [&saved.out, &x.dout].map(|of| of.row(sequence, head, row));
+            *delta = softmax::dot(out, dout);
+        }
         x.q.load(sequence, head, rows.clone(), q);
         softmax::scale(q, shape.scale * LOG2_E);
         saved.lse.load(sequence, head, rows.clone(), &mut lse[..n]);
         softmax::scale(&mut lse[..n], LOG2_E);
         QuerySide {
+            q: Matrix::new(q, n, d, d),
+            dout: x.dout.rows(sequence, head, rows.clone()),
             rows,
             sequence,
-            q: Matrix::new(q, n, d, d),
-            dout: Matrix::new(dout, n, dv, dv),
             lse: &lse[..n],
             delta: &delta[..n],
         }
@@ -159,21 +160,5 @@ impl<'a> QuerySide<'a> {
             let (p, ds) = (&mut p[seen.clone()], &mut ds[seen]);
             softmax::softmax_gradient(p, ds, self.lse[i], self.delta[i]);
         }
-    }
-}
-
-/// `δ = dout · out` of each row.
-fn output_gradient_sums(
-    saved: &SavedTensors,
-    (sequence, head): (usize, usize),
-    rows: &Range<usize>,
-    dout: &[f32],
-    delta: &mut [f32],
-) {
-    let dv = saved.out.dim();
-    let mut out = vec![0.0; dv];
-    for ((row, dout), delta) in rows.clone().zip(dout.chunks_exact(dv)).zip(delta) {
-        saved.out.load(sequence, head, row..row + 1, &mut out);
-        *delta = softmax::dot(&out, dout);
     }
 }

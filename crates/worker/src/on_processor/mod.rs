@@ -167,21 +167,26 @@ impl ProcessorCase for FunctionCase {
     }
 }
 
+/// Writes the inputs of a seed, in logical order, rounded to a type.
+pub fn fill(values: &mut [f32], seed: u64, tensor: Tensor, dtype: Dtype) {
+    values.par_iter_mut().enumerate().for_each(|(i, value)| {
+        *value = rounded(element(seed, tensor, i as u64), dtype) as f32;
+    });
+}
+
 fn tensors(problem: &Problem, seed: u64) -> Result<Tensors, String> {
-    let fill = |tensor: Tensor, rows: u64, heads: u32, dim: u32| {
-        let made = zeros(&[rows, heads.into(), dim.into()]);
-        let mut values = made.map_err(|error| error.to_string())?;
-        values.par_iter_mut().enumerate().for_each(|(i, value)| {
-            *value = rounded(element(seed, tensor, i as u64), problem.dtype) as f32;
-        });
+    let made = |tensor: Tensor, rows: u64, heads: u32, dim: u32| {
+        let zeros = zeros(&[rows, heads.into(), dim.into()]);
+        let mut values = zeros.map_err(|error| error.to_string())?;
+        fill(&mut values, seed, tensor, problem.dtype);
         Ok::<Vec<f32>, String>(values)
     };
     let (rows_q, rows_k) = (problem.total_q(), problem.total_k());
     Ok(Tensors {
-        q: fill(Tensor::Q, rows_q, problem.heads, problem.head_dim)?,
-        k: fill(Tensor::K, rows_k, problem.kv_heads, problem.head_dim)?,
-        v: fill(Tensor::V, rows_k, problem.kv_heads, problem.head_dim_v)?,
-        dout: fill(Tensor::Dout, rows_q, problem.heads, problem.head_dim_v)?,
+        q: made(Tensor::Q, rows_q, problem.heads, problem.head_dim)?,
+        k: made(Tensor::K, rows_k, problem.kv_heads, problem.head_dim)?,
+        v: made(Tensor::V, rows_k, problem.kv_heads, problem.head_dim_v)?,
+        dout: made(Tensor::Dout, rows_q, problem.heads, problem.head_dim_v)?,
     })
 }
 
