@@ -277,6 +277,7 @@ fn argument_word(given: Given) -> &'static str {
     match given {
         Given::Problem => "the `problem`",
         Given::Pointer(_) => "the tensor",
+        Given::Map(..) => "the tensor map",
         Given::Int(_) => "the `int`",
         Given::Unsigned(_) => "the `unsigned`",
         Given::Long(_) => "the `long`",

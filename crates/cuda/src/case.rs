@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use super::argument::{self, ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
 use super::driver::{CudaDevice, LoadedKernel, Memory, NAN_IN_EVERY_TYPE};
 use super::error::CudaError;
-use super::plan::{Arguments, Given, Plan, PlannedLaunch, Pointer};
+use super::plan::{Code, Given, Plan, PlannedLaunch, Pointer};
 use regatta_core::machine::{Launch, Structure};
 use regatta_worker::attention::{Direction, Problem};
 use regatta_worker::units::Nanoseconds;
@@ -129,8 +129,9 @@ impl CudaCase {
             let function = device.function(step.code, &step.entry, step.shape)?;
             let arguments = self.arguments(&step.arguments)?;
             // Our own are held to their files by tests.
-            if let Arguments::Listed(listed) = &step.arguments {
-                let listed = listed.iter().copied().zip(arguments.sizes.iter().copied());
+            if step.code == Code::Own {
+                let listed = step.arguments.iter().copied();
+                let listed = listed.zip(arguments.sizes.iter().copied());
                 // SAFETY: the function is loaded.
                 if let Some(taken) = unsafe { argument::parameter_sizes(function.handle) } {
                     argument::check_parameters(&step.entry, &listed.collect::<Vec<_>>(), &taken)?;
@@ -146,77 +147,26 @@ impl CudaCase {
         steps.iter().map(bind).collect()
     }
 
-    fn arguments(&self, arguments: &Arguments) -> Result<ArgumentList, CudaError> {
-        match *arguments {
-            Arguments::Listed(ref listed) => Ok(self.listed(listed)),
-            Arguments::Problem => Ok(ArgumentList::default().push(self.figures)),
-            Arguments::Wgmma {
-                tile_keys,
-                heads_per_section,
-            } => self.wgmma(tile_keys, heads_per_section),
-            Arguments::WgmmaBackward {
-                tile_queries,
-                tile_keys,
-            } => {
-                let figures = &self.figures;
-                Ok(ArgumentList::default()
-                    .push(self.map_of_queries(&figures.q, tile_queries)?)
-                    .push(self.map_of_keys(&figures.k, tile_keys)?)
-                    .push(self.map_of_keys(&figures.v, tile_keys)?)
-                    .push(self.map_of_queries(&figures.dout, tile_queries)?)
-                    .push(*figures))
-            }
+    fn arguments(&self, given: &[Given]) -> Result<ArgumentList, CudaError> {
+        let (p, figures) = (&self.problem, &self.figures);
+        let mut list = ArgumentList::default();
+        for given in given {
+            list = match *given {
+                Given::Problem => list.push(*figures),
+                Given::Pointer(pointer) => list.push(figures.address(pointer)),
+                Given::Map(of, rows) => {
+                    let shape = of.shape(p);
+                    let tensor = DeviceTensor::new(figures.address(of), shape, p.layout);
+                    list.push(TensorMap::new(&tensor, shape, p.dtype, rows)?)
+                }
+                Given::Int(value) => list.push(value),
+                Given::Unsigned(value) => list.push(value),
+                Given::Long(value) => list.push(value),
+                Given::Float(value) => list.push(value),
+                Given::Double(value) => list.push(value),
+            };
         }
-    }
-
-    fn listed(&self, listed: &[Given]) -> ArgumentList {
-        let list = ArgumentList::default();
-        listed.iter().fold(list, |list, given| match *given {
-            Given::Problem => list.push(self.figures),
-            Given::Pointer(pointer) => list.push(self.figures.address(pointer)),
-            Given::Int(value) => list.push(value),
-            Given::Unsigned(value) => list.push(value),
-            Given::Long(value) => list.push(value),
-            Given::Float(value) => list.push(value),
-            Given::Double(value) => list.push(value),
-        })
-    }
-
-    fn wgmma(&self, tile_keys: u32, heads_per_section: u32) -> Result<ArgumentList, CudaError> {
-        // A consumer warpgroup's queries.
-        const ROWS: u32 = 64;
-        let figures = &self.figures;
-        let (low, high) = figures.band();
-        let maps = ArgumentList::default()
-            .push(self.map_of_queries(&figures.q, ROWS)?)
-            .push(self.map_of_keys(&figures.k, tile_keys)?)
-            .push(self.map_of_keys(&figures.v, tile_keys)?)
-            .push(self.map_of_queries(&figures.out, ROWS)?)
-            .push(figures.lse);
-        let numbers = [
-            figures.batch,
-            figures.heads,
-            figures.kv_heads,
-            figures.seq_q,
-            figures.seq_k,
-            low,
-            high,
-            heads_per_section as i32,
-        ];
-        let list = numbers.into_iter().fold(maps, ArgumentList::push);
-        Ok(list.push(figures.scale * std::f32::consts::LOG2_E))
-    }
-
-    fn map_of_queries(&self, tensor: &DeviceTensor, rows: u32) -> Result<TensorMap, CudaError> {
-        let p = &self.problem;
-        let shape = [p.batch, p.seq_q, p.heads, p.head_dim];
-        TensorMap::new(tensor, shape, p.dtype, rows)
-    }
-
-    fn map_of_keys(&self, tensor: &DeviceTensor, rows: u32) -> Result<TensorMap, CudaError> {
-        let p = &self.problem;
-        let shape = [p.batch, p.seq_k, p.kv_heads, p.head_dim];
-        TensorMap::new(tensor, shape, p.dtype, rows)
+        Ok(list)
     }
 
     /// Queues the forward that comes before a gradient which is timed alone.

@@ -11,7 +11,7 @@ mod tests;
 
 use std::path::Path;
 
-use super::plan::{Arguments, Code, Offer, Plan, PlanRequest, PlannedLaunch};
+use super::plan::{Code, Offer, Plan, PlanRequest, PlannedLaunch};
 use crate::argument::DeviceProblem;
 use crate::kernels::contract::BlockShape;
 use crate::kernels::source::KernelSource;
@@ -191,6 +191,6 @@ fn step(
             shared_bytes: u32::try_from(shared)
                 .map_err(|_| format!("shared_bytes: `{}` is {shared}", launch.shared_bytes))?,
         },
-        arguments: Arguments::Listed(arguments.map_err(|why| format!("arguments: {why}"))?),
+        arguments: arguments.map_err(|why| format!("arguments: {why}"))?,
     })
 }

@@ -48,32 +48,8 @@ pub struct PlannedLaunch {
     pub grid: [u32; 3],
     /// How each block is launched.
     pub shape: BlockShape,
-    /// What it is given.
-    pub arguments: Arguments,
-}
-
-/// What an entry point is given.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Arguments {
-    /// One after the other, as a contract lists them.
-    Listed(Vec<Given>),
-    /// `Problem` of `problem.cuh`, by value.
-    Problem,
-    /// Tensor maps and figures, as `flash_wgmma.cu` lists them.
-    Wgmma {
-        /// Keys of a tile: rows of the boxes of `k` and `v`.
-        tile_keys: u32,
-        /// Heads whose tiles are taken before others are begun.
-        heads_per_section: u32,
-    },
-    /// Tensor maps of `q`, `k`, `v` and `dout`, then the problem, as
-    /// `flash_wgmma_backward.cu` lists them.
-    WgmmaBackward {
-        /// Queries of a tile: rows of the boxes of `q` and `dout`.
-        tile_queries: u32,
-        /// Keys of a tile: rows of the boxes of `k` and `v`.
-        tile_keys: u32,
-    },
+    /// What it is given, one after the other.
+    pub arguments: Vec<Given>,
 }
 
 /// One argument, passed by value.
@@ -83,6 +59,8 @@ pub enum Given {
     Problem,
     /// An address on the device.
     Pointer(Pointer),
+    /// `CUtensorMap` of a tensor, read in boxes of so many rows.
+    Map(Pointer, u32),
     /// `int`
     Int(i32),
     /// `unsigned`
@@ -420,7 +398,7 @@ fn step(problem: &Problem, kernel: &Kernel, tile: &Tile, grid: [u32; 3]) -> Plan
         entry,
         grid,
         shape,
-        arguments: Arguments::Problem,
+        arguments: vec![Given::Problem],
     }
 }
 

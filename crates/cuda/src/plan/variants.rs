@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use regatta_worker::attention::{Dtype, ParamValue, Problem};
 
 use super::{
-    Arguments, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, PlanRequest, PlannedLaunch, TILE_KEYS,
-    exact, holding, number, query_gradient_bytes, step,
+    Given, Limits, NUM_SPLITS, NUM_SPLITS_KEY, Plan, PlanRequest, PlannedLaunch, Pointer,
+    TILE_KEYS, exact, holding, number, query_gradient_bytes, step,
 };
+use crate::argument::DeviceProblem;
 use crate::kernels::contract::{Kernel, Naive, Tile, contracts};
 
 pub fn mma(asked: &PlanRequest) -> Result<Plan, String> {
@@ -277,10 +278,7 @@ pub fn wgmma(asked: &PlanRequest) -> Result<Plan, String> {
     };
     let mut plan = Plan {
         forward: vec![PlannedLaunch {
-            arguments: Arguments::Wgmma {
-                tile_keys: tile.keys,
-                heads_per_section: heads_per_section(p, asked.limits.l2_bytes),
-            },
+            arguments: wgmma_arguments(p, tile, heads_per_section(p, asked.limits.l2_bytes)),
             ..step(p, forward, tile, [blocks, 1, 1])
         }],
         num_splits: 1,
@@ -295,15 +293,47 @@ pub fn wgmma(asked: &PlanRequest) -> Result<Plan, String> {
     Ok(plan)
 }
 
+/// As `flash_wgmma.cu` lists them.
+fn wgmma_arguments(p: &Problem, tile: &Tile, heads_per_section: u32) -> Vec<Given> {
+    // A consumer warpgroup's queries.
+    const ROWS: u32 = 64;
+    let figures = DeviceProblem::sized(p, 1);
+    let (low, high) = figures.band();
+    let mut arguments = vec![
+        Given::Map(Pointer::Q, ROWS),
+        Given::Map(Pointer::K, tile.keys),
+        Given::Map(Pointer::V, tile.keys),
+        Given::Map(Pointer::Out, ROWS),
+        Given::Pointer(Pointer::Lse),
+    ];
+    let numbers = [
+        figures.batch,
+        figures.heads,
+        figures.kv_heads,
+        figures.seq_q,
+        figures.seq_k,
+        low,
+        high,
+        heads_per_section as i32,
+    ];
+    arguments.extend(numbers.map(Given::Int));
+    arguments.push(Given::Float(figures.scale * std::f32::consts::LOG2_E));
+    arguments
+}
+
 fn wgmma_backward(p: &Problem, tile: &Tile) -> Vec<PlannedLaunch> {
     let kernels = &contracts().flash_wgmma_backward;
     let queries = [p.seq_q.div_ceil(tile.queries), p.heads, p.batch];
     let keys = [p.seq_k.div_ceil(tile.keys), p.kv_heads, p.batch];
     let main = PlannedLaunch {
-        arguments: Arguments::WgmmaBackward {
-            tile_queries: tile.queries,
-            tile_keys: tile.keys,
-        },
+        // As `flash_wgmma_backward.cu` lists them.
+        arguments: vec![
+            Given::Map(Pointer::Q, tile.queries),
+            Given::Map(Pointer::K, tile.keys),
+            Given::Map(Pointer::V, tile.keys),
+            Given::Map(Pointer::Dout, tile.queries),
+            Given::Problem,
+        ],
         ..step(p, &kernels.backward, tile, keys)
     };
     vec![
