@@ -172,7 +172,8 @@ impl Nvml {
         match status {
             // This process holds a context, so one of them is it: by count, because in
             // a container NVML may give the process ids of the host.
-            SUCCESS => Some(count.saturating_sub(1)),
+            // Where NVML lists not even that one, it sees no others either.
+            SUCCESS => count.checked_sub(1),
             INSUFFICIENT_SIZE => Some(count.max(found.len() as c_uint)),
             _ => None,
         }
