@@ -413,6 +413,52 @@ impl Drop for Memory {
     }
 }
 
+/// Launches as a CUDA graph, to be made again.
+pub struct Graph(sys::CUgraphExec);
+
+impl Graph {
+    /// Captures what `call` queues on a stream, which is not done meanwhile.
+    ///
+    /// # Errors
+    /// The call's, or the driver's: the call does what a graph cannot hold.
+    pub fn capture(
+        stream: sys::CUstream,
+        call: impl FnOnce() -> Result<(), CudaError>,
+    ) -> Result<Graph, CudaError> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is live, and the graph is destroyed once, after its use.
+        unsafe {
+            let begun = result::stream::begin_capture(stream, mode);
+            checked("cuStreamBeginCapture", begun)?;
+            let called = call();
+            // Also after a failure: a stream left capturing is of no use to anyone.
+            let graph = result::stream::end_capture(stream);
+            called?;
+            let graph = checked("cuStreamEndCapture", graph)?;
+            let exec = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
+            checked("cuGraphDestroy", result::graph::destroy(graph))?;
+            Ok(Graph(checked("cuGraphInstantiateWithFlags", exec)?))
+        }
+    }
+
+    /// Queues everything that it holds.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn launch(&self, stream: sys::CUstream) -> Result<(), CudaError> {
+        // SAFETY: it is instantiated, and the stream live.
+        let queued = unsafe { result::graph::launch(self.0, stream) };
+        checked("cuGraphLaunch", queued)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: ours; the driver lets running replays end first. A failure has nobody to tell.
+        let _ = unsafe { result::graph::exec_destroy(self.0) };
+    }
+}
+
 /// Launches a kernel of the checks.
 ///
 /// # Errors

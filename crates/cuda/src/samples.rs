@@ -6,7 +6,7 @@ use regatta_probe::{CacheState, Cuda, Sample, StreamClock, TimedDevice as _};
 
 use super::case::CudaCase;
 use super::check::{self, DrawnCall};
-use super::driver::CudaDevice;
+use super::driver::{CudaDevice, Graph};
 use super::error::CudaError;
 use regatta_worker::attention::Direction;
 use regatta_worker::protocol::{Cache, Measure, Prepare};
@@ -92,12 +92,12 @@ pub fn take(
     }
     device.synchronise()?;
     let graph = match request.graph {
-        true => Some(clock.capture(|_| case.call().map_err(CudaError::into_probe))?),
+        true => Some(Graph::capture(device.stream, || case.call())?),
         false => None,
     };
     if let Some(graph) = &graph {
         // The first launch uploads the graph.
-        clock.device().launch(graph)?;
+        graph.launch(device.stream)?;
         device.synchronise()?;
     }
     // Once untimed, before the first sample.
@@ -112,9 +112,12 @@ pub fn take(
             change(device, case, seed)?;
         }
         let begin = Instant::now();
-        let sample = clock.sample(cache, |timed| match &graph {
-            Some(graph) => timed.launch(graph),
-            None => case.call().map_err(CudaError::into_probe),
+        let sample = clock.sample(cache, |_| {
+            let called = match &graph {
+                Some(graph) => graph.launch(device.stream),
+                None => case.call(),
+            };
+            called.map_err(CudaError::into_probe)
         })?;
         let spent = begin.elapsed();
         taken.samples.push(sample);

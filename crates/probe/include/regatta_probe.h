@@ -31,7 +31,6 @@ enum {
   REGATTA_PROBE_BAD_ARGUMENT = 3,   /* null, or out of range */
   REGATTA_PROBE_WRONG_ORDER = 4,    /* an end without a begin */
   REGATTA_PROBE_CALL_FAILED = 5,    /* the callback said so */
-  REGATTA_PROBE_NOT_CAPTURABLE = 6, /* into a CUDA graph */
   REGATTA_PROBE_PANICKED = 7        /* a bug in the clock */
 };
 

@@ -89,8 +89,6 @@ pub enum Mark {
 
 /// What the clock needs of a device: a queue in order, and the two clocks.
 pub trait TimedDevice {
-    /// A captured call, ready to be launched again.
-    type Graph;
     /// The word that [`TimedDevice::wait`] waits for.
     fn word(&self) -> Arc<dyn TicketWord>;
     /// Queues writing more than the last-level cache holds.
@@ -113,12 +111,6 @@ pub trait TimedDevice {
     /// Queues a kernel of one thread that does nothing; false where none can be loaded.
     /// It is loaded before: loading can synchronise (nvbench#340).
     fn null_kernel(&mut self) -> Result<bool>;
-    /// From here on queued work is noted, not done.
-    fn begin_capture(&mut self) -> Result<()>;
-    /// Ends it, also after a failure.
-    fn end_capture(&mut self) -> Result<Self::Graph>;
-    /// Queues everything that the graph holds.
-    fn launch(&mut self, graph: &Self::Graph) -> Result<()>;
 }
 
 /// Kernels that do nothing between the gate and the start event, after a flush. Each
@@ -310,47 +302,9 @@ impl<D: TimedDevice> StreamClock<D> {
         Ok(middle.iter().sum::<f64>() / middle.len() as f64)
     }
 
-    /// The call as a graph.
-    ///
-    /// # Errors
-    /// [`Error::NotCapturable`] when the call does what a graph cannot hold, such as
-    /// waiting for the device.
-    pub fn capture(&mut self, mut call: impl FnMut(&mut D) -> Result<()>) -> Result<D::Graph> {
-        let device = self.device();
-        device.synchronise()?;
-        device.begin_capture()?;
-        let mut capturing = Capturing {
-            device,
-            ended: false,
-        };
-        let called = call(capturing.device);
-        capturing.ended = true;
-        let graph = capturing.device.end_capture();
-        // The call's own words say best what it did; the capture is merely broken by it.
-        called.map_err(|error| match error {
-            Error::NotCapturable(_) => error,
-            other => Error::NotCapturable(other.to_string()),
-        })?;
-        graph
-    }
-
     /// The device, to queue work on.
     pub fn device(&mut self) -> &mut D {
         &mut self.device
-    }
-}
-
-/// Ends the capture when the call panics: a stream left capturing is of no use to anyone.
-struct Capturing<'a, D: TimedDevice> {
-    device: &'a mut D,
-    ended: bool,
-}
-
-impl<D: TimedDevice> Drop for Capturing<'_, D> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.device.end_capture().ok();
-        }
     }
 }
 

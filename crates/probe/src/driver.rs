@@ -111,8 +111,6 @@ pub type StreamHandle = *mut c_void;
 pub type EventHandle = *mut c_void;
 pub type ModuleHandle = *mut c_void;
 pub type FunctionHandle = *mut c_void;
-pub type GraphHandle = *mut c_void;
-pub type GraphExec = *mut c_void;
 /// Address in the device's memory.
 pub type DevicePointer = u64;
 
@@ -121,7 +119,6 @@ pub const MEM_HOST_ALLOC_PORTABLE: c_uint = 1;
 pub const MEM_HOST_ALLOC_DEVICEMAP: c_uint = 2;
 pub const STREAM_WAIT_VALUE_GEQ: c_uint = 0;
 pub const EVENT_DEFAULT: c_uint = 0;
-pub const CAPTURE_MODE_THREAD_LOCAL: c_int = 1;
 
 functions! {
     /// libcuda, under the names of cuda.h without their version suffix.
@@ -157,12 +154,6 @@ functions! {
         FunctionHandle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, StreamHandle,
         *mut *mut c_void, *mut *mut c_void,
     );
-    cuStreamBeginCapture [c"cuStreamBeginCapture_v2"] (StreamHandle, c_int);
-    cuStreamEndCapture [c"cuStreamEndCapture"] (StreamHandle, *mut GraphHandle);
-    cuGraphInstantiateWithFlags [c"cuGraphInstantiateWithFlags"] (*mut GraphExec, GraphHandle, u64);
-    cuGraphDestroy [c"cuGraphDestroy"] (GraphHandle);
-    cuGraphLaunch [c"cuGraphLaunch"] (GraphExec, StreamHandle);
-    cuGraphExecDestroy [c"cuGraphExecDestroy"] (GraphExec);
 }
 
 impl Driver {

@@ -29,8 +29,6 @@ pub enum Error {
     Order(&'static str),
     /// The timed call said that it failed.
     Call(String),
-    /// The call does something that a CUDA graph cannot hold.
-    NotCapturable(String),
 }
 
 /// What every operation of this crate gives.
@@ -50,9 +48,6 @@ impl fmt::Display for Error {
             Self::Argument(what) => write!(f, "wrong argument: {what}"),
             Self::Order(what) => f.write_str(what),
             Self::Call(what) => write!(f, "the timed call failed: {what}"),
-            Self::NotCapturable(why) => {
-                write!(f, "the call cannot be captured into a CUDA graph: {why}")
-            }
         }
     }
 }
@@ -72,8 +67,6 @@ pub const BAD_ARGUMENT: c_int = 3;
 pub const WRONG_ORDER: c_int = 4;
 /// The callback said that the call failed.
 pub const CALL_FAILED: c_int = 5;
-/// The call cannot be captured into a CUDA graph.
-pub const NOT_CAPTURABLE: c_int = 6;
 /// A bug in the clock.
 pub const PANICKED: c_int = 7;
 
@@ -88,7 +81,6 @@ fn code(error: &Error) -> c_int {
         Error::Argument(_) => BAD_ARGUMENT,
         Error::Order(_) => WRONG_ORDER,
         Error::Call(_) => CALL_FAILED,
-        Error::NotCapturable(_) => NOT_CAPTURABLE,
     }
 }
 

@@ -24,7 +24,7 @@ mod tests;
 pub mod xla;
 
 pub use clock::{Begun, CacheState, Calibration, Mark, Sample, StreamClock, TimedDevice};
-pub use cuda::{Cuda, Graph};
+pub use cuda::Cuda;
 pub use error::{Error, Result};
 pub use nvml::{NvmlFacts, NvmlState};
 

@@ -1,6 +1,5 @@
 //! The contract, compared with the simulated device.
 
-use crate::Error;
 use crate::Result;
 use crate::clock::{CacheState, EMPTY_KERNEL_NS, Mark, Sample, StreamClock, TimedDevice};
 use mock::{HOT_SHARE, ISSUE_NS, LAUNCH_NS, Mock, MockCall, PAIR_NS, failure};
@@ -164,17 +163,6 @@ fn a_guard_that_outlives_its_sample_harms_no_later_one() {
         })
         .unwrap();
     assert!(sample.synchronised);
-}
-
-#[test]
-fn a_graph_is_replayed_and_what_cannot_be_captured_is_said() {
-    let mut clock = clock();
-    let graph = clock.capture(kernel).unwrap();
-    let sample = clock.sample(CacheState::Cold, |device| device.launch(&graph));
-    assert_eq!(sample.unwrap().device_ns, KERNEL_NS as f64);
-    let waits = clock.capture(|device| device.synchronise());
-    assert!(matches!(waits, Err(Error::NotCapturable(_))), "{waits:?}");
-    clock.sample(CacheState::Cold, kernel).unwrap();
 }
 
 pub(crate) mod mock;

@@ -25,9 +25,6 @@ pub enum MockCall {
     OpenGate,
     Elapsed,
     SmClock,
-    BeginCapture,
-    EndCapture,
-    LaunchGraph,
 }
 
 /// Queued work.
@@ -73,7 +70,6 @@ pub struct Mock {
     word: Arc<TracedWord>,
     trace: CallTrace,
     queue: VecDeque<QueuedWork>,
-    capturing: Option<Vec<QueuedWork>>,
     device_ns: u64,
     host_ns: u64,
     marks: [u64; 3],
@@ -94,7 +90,6 @@ impl Mock {
             }),
             trace,
             queue: VecDeque::new(),
-            capturing: None,
             device_ns: 0,
             host_ns: 0,
             marks: [0; 3],
@@ -131,16 +126,12 @@ impl Mock {
     }
 
     fn queue(&mut self, work: QueuedWork) {
-        if let Some(captured) = &mut self.capturing {
-            captured.push(work);
-        } else {
-            self.host_ns += ISSUE_NS;
-            // An idle device begins when the host has told it to, and not before.
-            if self.queue.is_empty() {
-                self.device_ns = self.device_ns.max(self.host_ns);
-            }
-            self.queue.push_back(work);
+        self.host_ns += ISSUE_NS;
+        // An idle device begins when the host has told it to, and not before.
+        if self.queue.is_empty() {
+            self.device_ns = self.device_ns.max(self.host_ns);
         }
+        self.queue.push_back(work);
     }
 
     fn work(&mut self, work: QueuedWork) {
@@ -186,8 +177,6 @@ pub fn failure() -> Error {
 }
 
 impl TimedDevice for Mock {
-    type Graph = Vec<u64>;
-
     fn word(&self) -> Arc<dyn TicketWord> {
         Arc::clone(&self.word) as Arc<dyn TicketWord>
     }
@@ -200,9 +189,6 @@ impl TimedDevice for Mock {
 
     fn synchronise(&mut self) -> Result<()> {
         self.step(MockCall::Synchronise)?;
-        if self.capturing.is_some() {
-            return Err(Error::NotCapturable("waiting in a capture".to_owned()));
-        }
         while let Some(work) = self.queue.pop_front() {
             self.work(work);
         }
@@ -255,30 +241,5 @@ impl TimedDevice for Mock {
         self.step(MockCall::NullKernel)?;
         self.queue(QueuedWork::NullKernel);
         Ok(true)
-    }
-
-    fn begin_capture(&mut self) -> Result<()> {
-        self.step(MockCall::BeginCapture)?;
-        self.capturing = Some(Vec::new());
-        Ok(())
-    }
-
-    fn end_capture(&mut self) -> Result<Vec<u64>> {
-        let captured = self.capturing.take().unwrap_or_default();
-        self.step(MockCall::EndCapture)?;
-        let kernels = captured.into_iter().filter_map(|work| match work {
-            QueuedWork::Kernel(ns) => Some(ns),
-            _ => None,
-        });
-        Ok(kernels.collect())
-    }
-
-    fn launch(&mut self, graph: &Vec<u64>) -> Result<()> {
-        self.step(MockCall::LaunchGraph)?;
-        self.host_ns += ISSUE_NS;
-        for ns in graph {
-            self.queue.push_back(QueuedWork::Kernel(*ns));
-        }
-        Ok(())
     }
 }
