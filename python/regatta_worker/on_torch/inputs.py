@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 
@@ -37,36 +38,28 @@ class TorchInputSets(InputSets):
         Sets are made once, beside the tensors, and copied in turn, all tensors at once, so
         that the making leaves no more in a cache than the inputs. In each sample but the last
         they lie at another place in memory, the end put before the beginning, so that no two
-        samples have the same contents. Where there is no room for that, each sample has a set
-        that is made for it, beside the tensors where that fits; where not, or `free_bytes` is
-        0, in them.
+        samples have the same contents. Where there is no room for that, or `free_bytes` is 0, each
+        sample has a set that is made in them.
         """
         self._tensors, self._seed, self._fill, self._refresh = tensors, of.seed, fill, refresh
-        sets, numbers = max(3, of.sets), of.numbers
-        self._beside: dict[int, Tensors] = {}
         self._copies: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+        """By set, where its tensors are copied to, and they."""
         self._samples = 0
-        size = sum(tensor.nbytes for tensor in tensors.values())
+        sets, size = max(3, of.sets), sum(tensor.nbytes for tensor in tensors.values())
         free = self._free() if free_bytes is None else free_bytes
-        self._go_round = sets * size <= free // SHARE_OF_FREE
-        try:
-            if self._go_round:
-                self._beside = {number: self._make(number) for number in range(sets)}
+        if sets * size <= free // SHARE_OF_FREE:
+            with contextlib.suppress(torch.OutOfMemoryError):
                 self._copies = {
                     number: [_as_they_lie(tensor, made[name]) for name, tensor in tensors.items()]
-                    for number, made in self._beside.items()
+                    for number in range(sets)
+                    for made in (self._make(number),)
                 }
-                numbers = in_turn(sets)
-            elif size <= free // SHARE_OF_FREE:
-                self._beside = {0: {name: torch.empty_like(x) for name, x in tensors.items()}}
-        except torch.OutOfMemoryError:
-            self._beside, self._copies, self._go_round = {}, {}, False
+        numbers = in_turn(sets) if self._copies else of.numbers
         super().__init__(of, self._put_in_place, _no_memory, numbers)
-        beside = self._beside.values()
-        self.held_bytes = sum(x.nbytes for tensors in beside for x in tensors.values())
+        self.held_bytes = len(self._copies) * size
 
     def forget(self) -> None:
-        self._beside, self._copies = {}, {}
+        self._copies = {}
 
     def _make(self, number: int) -> Tensors:
         made = {name: torch.empty_like(tensor) for name, tensor in self._tensors.items()}
@@ -81,16 +74,12 @@ class TorchInputSets(InputSets):
         self._samples, self.along = self._samples + 1, 0.0
         # Not through `.data`: whoever looks at a tensor's version is to see that it changed.
         with torch.no_grad():
-            if not self._beside:
+            if not self._copies:
                 self._write(self._tensors, number)
-            elif self._go_round:
+            else:
                 self.along = 0.0 if number == LAST else self._samples * STEP % 1.0
                 for into, source in self._copies[number]:
                     _copy_along(into, source, self.along)
-            else:
-                self._write(self._beside[0], number)
-                for name, tensor in self._tensors.items():
-                    tensor.copy_(self._beside[0][name])
         if self._refresh:
             self._refresh()
         if self._on_gpu():
