@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import os
 import sys
 import types
 import warnings
@@ -248,7 +249,7 @@ class TestGenerations:
 
 def cpu_case(module: Any = None, params: Any = None, **axes: Any) -> TorchCase:
     """A case on the CPU, of the module that a library is."""
-    problem, arrays = Problem.from_wire(support.wire(**axes)), Arrays.for_torch(CPU)
+    problem, arrays = problem_of(**axes), Arrays.for_torch(CPU)
     tensors = {
         name: inputs.whole(arrays, problem, name, support.SEED, DTYPES[problem.dtype])
         for name in inputs.names(problem)
@@ -292,7 +293,7 @@ class TestFlashInfer:
             (window(4, 0), (True, 4)),
             (window(4, None), (False, 4)),
         ):
-            found = flashinfer.masking(Problem.from_wire(support.wire(mask=mask, seq_k=30)))
+            found = flashinfer.masking(problem_of(mask=mask, seq_k=30))
             assert (found["causal"], found["window_left"]) == given
 
     @pytest.mark.parametrize(
@@ -366,7 +367,7 @@ class TestCudnn:
             ({"mask": window(5, 2), "seq_k": 30}, ("BOTTOM_RIGHT", 6, 2)),
             ({"mask": window(4, None, "top-left"), "seq_k": 30}, ("TOP_LEFT", 5, None)),
         ):
-            found = cudnn.band(frontend, Problem.from_wire(support.wire(**axes)))
+            found = cudnn.band(frontend, problem_of(**axes))
             names = ("diagonal_alignment", "diagonal_band_left_bound", "diagonal_band_right_bound")
             assert tuple(map(found.get, names)) == expected, axes
 
@@ -433,7 +434,7 @@ class TestEfficientByShape:
 
     def call(self, **axes: Any) -> Any:
         params = {name: axes.pop(name) for name in ("num_splits_key", "access") if name in axes}
-        problem = Problem.from_wire(support.wire(**axes))
+        problem = problem_of(**axes)
         unknown = mock.patch.object(torch_library, "splits_here", return_value={})
         with FakeTensorMode(), unknown:
             results = torch_library.efficient(fake_case(problem, **params)).run()
@@ -485,6 +486,71 @@ class TestXformers:
         request = {"variant": variant, "seed": 1, "problem": problem}
         with pytest.raises(Unsupported, match=r"device=cpu \(supported: \{'cuda'\}\)"):
             xformers.WORKER().prepare(request)
+
+
+def problem_of(**axes: Any) -> Problem:
+    return Problem.from_wire(support.wire(**axes))
+
+
+@pytest.mark.parametrize(
+    ("axes", "given"),
+    [
+        ({}, ("no_mask", (-1, -1), None)),
+        ({"mask": support.CAUSAL}, ("causal", (-1, 0), None)),
+        ({"mask": support.CAUSAL, "seq_k": 30}, ("causal", (-1, 0), None)),
+        ({"mask": support.CAUSAL_BR}, ("causal", (-1, 0), None)),
+        ({"mask": support.CAUSAL_BR, "seq_k": 30}, ("causal_bottom_right", (-1, 0), None)),
+        ({"mask": window(5, 0, "top-left")}, ("causal", (5, 0), None)),
+        ({"mask": window(5, 3, "top-left")}, ("no_mask", (5, 3), None)),
+        ({"mask": window(5, 3, "top-left"), "seq_k": 30}, ("no_mask", (5, 3), False)),
+        ({"mask": window(5, 3, "bottom-right"), "seq_k": 30}, ("no_mask", (5, 3), True)),
+        # An unbounded side is as wide as the longer sequence.
+        ({"mask": window(None, 3, "top-left"), "seq_k": 30}, ("no_mask", (30, 3), False)),
+        ({"mask": window(5, None, "top-left"), "seq_k": 30}, ("no_mask", (5, 30), False)),
+        ({"varlen": RAGGED_SELF}, ("padding", (-1, -1), None)),
+        ({"varlen": RAGGED_SELF, "mask": support.CAUSAL}, ("padding_causal", (-1, 0), None)),
+    ],
+)
+def test_transformer_engines_masks(axes: dict[str, Any], given: tuple[Any, ...]) -> None:
+    found = transformer_engine.mask_arguments(problem_of(**axes), windowed=False)
+    names = ("attn_mask_type", "window_size", "bottom_right_diagonal")
+    assert tuple(found.get(name) for name in names) == given
+    assert found["qkv_format"] == ("thd" if "varlen" in axes else "bshd")
+    assert found["attention_type"] == ("cross" if "seq_k" in axes else "self")
+
+
+def test_a_windowed_layer_differs_in_its_window_alone() -> None:
+    causal = problem_of(mask=support.CAUSAL, varlen=RAGGED_SELF)
+    plain, windowed = (transformer_engine.mask_arguments(causal, each) for each in (False, True))
+    assert windowed == plain | {"window_size": (256, 0)}
+
+
+@pytest.mark.parametrize(
+    ("axes", "layers", "alternate", "words"),
+    [
+        ({"layout": "bhsd"}, 1, False, "takes bshd, sbhd and thd"),
+        ({"mask": support.CAUSAL}, 1, True, "two or more"),
+        ({}, 2, True, "causal mask"),
+        ({"mask": window(5, 3, "top-left")}, 2, True, "causal mask"),
+    ],
+)
+def test_what_transformer_engine_does_not_do(
+    axes: dict[str, Any], layers: int, alternate: bool, words: str
+) -> None:
+    with pytest.raises(Unsupported, match=words):
+        transformer_engine._refuse(problem_of(**axes), layers, alternate)
+
+
+def test_one_backend_is_left_to_choose_from_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVTE_FUSED_ATTN", "1")
+    monkeypatch.delenv("NVTE_FLASH_ATTN", raising=False)
+    with transformer_engine._environment("flash"):
+        chosen = {
+            name: os.environ[variable] for name, variable in transformer_engine.BACKENDS.items()
+        }
+    assert chosen == {"fused": "0", "flash": "1", "unfused": "0"}
+    assert os.environ["NVTE_FUSED_ATTN"] == "1"
+    assert "NVTE_FLASH_ATTN" not in os.environ
 
 
 PACKAGES: dict[str, tuple[Library, dict[str, Any]]] = {
