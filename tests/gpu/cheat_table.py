@@ -68,32 +68,16 @@ def by_regatta(regatta: str, name: str, out: Path) -> tuple[str, float | None]:
         code = subprocess.run(
             command, env=environment, stdout=log, stderr=log, timeout=RUN_LIMIT_S, check=False
         ).returncode
-    found = [of for of in entries(folder / "run.jsonl") if of]
-    reasons = [str(of["reason"]) for of in found if "reason" in of]
+    lines = map(json.loads, (folder / "run.jsonl").read_text().splitlines())
+    outcomes = [line["outcome"] for line in lines if line["kind"] == "entry"]
+    reasons = [str(of["reason"]) for each in outcomes for of in each.values() if "reason" in of]
     if reasons:
         return f"exit {code}: {reasons[0][:240]}", None
-    times = [statistics.median(of["device_ns"]) for of in found if of.get("device_ns")]
+    samples = (each["measured"]["samples"] for each in outcomes if "measured" in each)
+    times = [statistics.median(of["device_ns"]) for of in samples]
     if code != 0 or not times:
         return f"exit {code}: see {name}.log", None
     return "exit 0", statistics.median(times) / 1e3
-
-
-def entries(path: Path) -> list[Row]:
-    """What each invocation measured, or its reason."""
-    found: list[Row] = []
-    for line in path.read_text().splitlines():
-        with_outcome(json.loads(line), found)
-    return found
-
-
-def with_outcome(value: Any, found: list[Row]) -> None:
-    """Adds the objects in a line that hold samples or a reason."""
-    if isinstance(value, dict):
-        if "device_ns" in value or ("reason" in value and "fault" in value):
-            found.append(value)
-            return
-        for inner in value.values():
-            with_outcome(inner, found)
 
 
 def timers(name: str, pipe: Any) -> None:
