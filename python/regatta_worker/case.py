@@ -362,7 +362,7 @@ class CaseWorker(Generic[CaseType]):
         """Hardware counters of the kernels of some calls."""
         call = self.prepared().call
         if self.gpu is None:
-            raise Unsupported("hardware counters are a GPU's, and this device is none")
+            raise Unsupported("hardware counters need a GPU, and this device is none")
         self.wait()
         return self.guarded(lambda: instructions.count_instructions(call, self.wait, metrics))
 

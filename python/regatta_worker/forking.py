@@ -40,16 +40,15 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CUDA_ERROR_NOT_INITIALIZED = 3
 
-OF_A_PROCESSOR = (
-    "no GPU is seen, and on a processor starts differ by where memory lies, which forks of one "
-    "process share"
+ON_A_CPU = (
+    "no GPU is seen; on a CPU, invocations differ by memory layout, which forked processes share"
 )
 
 
 def fork_workers(load: Callable[[], None], always: bool = False) -> None:
     """Serves until the harness is gone; returns in each worker that is forked, and nowhere else.
 
-    `load` imports the library. `always` forks workers of a processor too.
+    `load` imports the library. `always` forks workers on a CPU too.
     """
     control = socket.socket(fileno=REQUEST_FD)
     control.set_inheritable(False)
@@ -173,7 +172,7 @@ def _prctl(option: int, value: int) -> None:
 def _unfit(load: Callable[[], None], always: bool) -> str:
     """Why workers of this library are not forked; empty where they are."""
     if not always and not _sees_gpu():
-        return OF_A_PROCESSOR
+        return ON_A_CPU
     try:
         load()
     except Exception as error:

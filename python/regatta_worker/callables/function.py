@@ -51,15 +51,15 @@ class Function:
         return "dout" in self.keywords
 
     def variant(self, differentiated: bool) -> Variant:
-        """What is told of it; `differentiated`: its framework finds the gradients."""
+        """As `hello` lists it; `differentiated`: its framework finds the gradients."""
         directions: tuple[str, ...] = DIRECTIONS
         if self.needs_dout:
             directions = ("backward", "both")
         elif not differentiated and not self.makes_gradients:
             directions = ("forward",)
         words = (inspect.getdoc(self.function) or self.where).strip().partition("\n")[0]
-        told = {"summary": words, "dtypes": tuple(DTYPE_BYTES), "directions": directions}
-        return Variant(**{**told, **self.tells}, parameters=self.parameters)
+        found = {"summary": words, "dtypes": tuple(DTYPE_BYTES), "directions": directions}
+        return Variant(**{**found, **self.tells}, parameters=self.parameters)
 
     def bound(self, problem: Problem, params: Mapping[str, Any]) -> Callable[..., Any]:
         """The function of `q, k, v` and, where it makes gradients, `dout`."""
@@ -194,8 +194,8 @@ def _kind(parameter: inspect.Parameter, annotation: Any) -> Any:
 
 def _framework(annotation: Any) -> str | None:
     """Whose array it is; of one in quotes, whose names were not looked up, as it is written."""
-    told = annotation if isinstance(annotation, str) else getattr(annotation, "__module__", "")
-    root = str(told).partition(".")[0].strip("\"' ")
+    module = annotation if isinstance(annotation, str) else getattr(annotation, "__module__", "")
+    root = str(module).partition(".")[0].strip("\"' ")
     root = {"jaxlib": "jax"}.get(root, root)
     return root if root in FRAMEWORKS else None
 

@@ -170,14 +170,16 @@ def _those(module: ModuleType) -> str:
 def framework(found: dict[str, Function]) -> str:
     """Whose arrays the functions take: what the annotation of `q` says; else CuPy where importing
     the code imported it, else torch, else jax, else numpy."""
-    told = {function.framework: function.where for function in found.values() if function.framework}
-    if len(told) > 1:
-        listed = " and ".join(f"{where} takes {name}" for name, where in told.items())
+    annotated = {
+        function.framework: function.where for function in found.values() if function.framework
+    }
+    if len(annotated) > 1:
+        listed = " and ".join(f"{where} takes {name}" for name, where in annotated.items())
         raise Failed(
             f"{listed}, and a worker has arrays of one; give each a `workers.NAME` of its own"
         )
-    if told:
-        return str(next(iter(told)))
+    if annotated:
+        return str(next(iter(annotated)))
     return next((name for name in ("cupy", "torch", "jax") if name in sys.modules), "numpy")
 
 

@@ -164,7 +164,7 @@ def record_samples(
 
     `sample` times one call, and gives the reading in ns, or None where it has no clock. What
     it queues around the call (a flush, the run-up) is not the call's, and what it asks of CUDA is
-    not told where `call` `waits` for the device, as it need not. Raises CensusError or OSError
+    not reported where `call` `waits` for the device, as it need not. Raises CensusError or OSError
     where nothing can be recorded.
     """
     recorder = Recorder(library())

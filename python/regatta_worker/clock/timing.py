@@ -143,7 +143,7 @@ def measure_wall(
     hides: `device_ns` is then the time from issuing the call until it is done, launch
     latency included, and `host_ns` the time until the call returned, beside which
     `host` is timed. Without, host and device are one, `host_ns` stays empty, and what
-    the process itself did in each sample is told beside it.
+    the process itself did in each sample is reported beside it.
     """
     if plan.graph:
         raise Unsupported(

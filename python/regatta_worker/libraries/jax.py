@@ -287,7 +287,7 @@ class JaxWorker(CaseWorker[_Case]):
 
 
 def _mask_arguments(problem: Problem) -> dict[str, Any]:
-    """How `dot_product_attention` is told the mask.
+    """How `dot_product_attention` is given the mask.
 
     Its `is_causal` and `local_window_size` are aligned top-left (`jnp.tril` and
     `query <= key + left` in jax/_src/nn/functions.py); the other alignment has to be
