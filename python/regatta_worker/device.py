@@ -96,11 +96,12 @@ class NvidiaDevice:
         throttle = "nvmlDeviceGetCurrentClocksThrottleReasons"
         found["throttle_bits"] = self._nvml_number(throttle, kind=ctypes.c_ulonglong)
         # By count, because in a container NVML may give the process ids of the host. No room is
-        # offered, so that only their number comes back; this process is one of them.
+        # offered, so that only their number comes back; this process is one of them, or NVML
+        # lists none here.
         count, processes = ctypes.c_uint(0), "nvmlDeviceGetComputeRunningProcesses_v3"
         status = self._nvml_status(processes, ctypes.byref(count), None)
-        if status in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE):
-            found["other_processes"] = max(0, count.value - 1)
+        if status in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE) and count.value:
+            found["other_processes"] = count.value - 1
         return {name: value for name, value in found.items() if value is not None}
 
     def l2_bytes(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,3 +40,16 @@ def test_cold_is_colder_than_all_last_level_caches(
     for cache, flushed in ((64 << 20, 80 << 20), (None, 80 << 20), (2 << 30, 1 << 30)):
         monkeypatch.setattr(device, "last_level_cache_bytes", lambda cache=cache: cache)
         assert device.cpu_flush_bytes() == flushed
+
+
+@pytest.mark.parametrize(("listed", "others"), [(0, None), (1, 0), (3, 2)])
+def test_where_nvml_lists_not_even_this_process_others_are_unknown(
+    listed: int, others: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def status(gpu: device.NvidiaDevice, function: str, *arguments: Any) -> int:
+        if "Processes" in function:
+            arguments[0]._obj.value = listed
+        return device.NVML_SUCCESS
+
+    monkeypatch.setattr(device.NvidiaDevice, "_nvml_status", status)
+    assert device.NvidiaDevice().state().get("other_processes") == others
