@@ -337,14 +337,15 @@ class CaseWorker(Generic[CaseType]):
 
     def launches(self, call: Callable[[], Any]) -> Message:
         """`launches`, `counts` and `activity` of a call on a GPU."""
-        if self.gpu is not None:
-            self.wait()
-            try:
-                return launches.profile_call(call, self.wait, self.operator_ranges())
-            except (launches.CensusError, OSError):
-                # Into the worker's log: the case is none the worse for it.
-                traceback.print_exc()
-        return {"launches": [], "counts": {}}
+        nothing: Message = {"launches": [], "counts": {}}
+        if self.gpu is None:
+            return nothing
+        self.wait()
+        try:
+            return launches.profile_call(call, self.wait, self.operator_ranges())
+        except (launches.CensusError, OSError) as error:
+            traceback.print_exc()
+            return nothing | {"uncounted": {"census": f"the census failed: {error}"}}
 
     def recorded(self) -> list[Message]:
         """Calls recorded as the last samples were taken; none where nothing can be recorded."""

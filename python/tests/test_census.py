@@ -12,9 +12,11 @@ from unittest import mock
 
 import pytest
 
+from regatta_worker.case import CaseWorker
 from regatta_worker.census import instructions, launches
 from regatta_worker.census.launches import CensusError
 from regatta_worker.clock import probe
+from regatta_worker.problem.arrays import Arrays
 from regatta_worker.protocol.channel import Relay, Unsupported
 from regatta_worker.serving import Session
 
@@ -147,6 +149,14 @@ class TestOfACall:
             os.environ.pop(probe.VARIABLE)
             with pytest.raises(CensusError, match="names no library"):
                 launches.profile_call(self.call, self.wait)
+
+
+def test_a_case_whose_launches_are_not_counted_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(probe.VARIABLE, raising=False)
+    found = CaseWorker(Arrays.for_numpy(), mock.Mock()).launches(lambda: None)
+    assert (found["launches"], found["counts"]) == ([], {}), "and never 0 of them"
+    # So begin the reasons that a report names.
+    assert found["uncounted"] == {"census": "the census failed: REGATTA_PROBE names no library"}
 
 
 EXECUTED = "sm__inst_executed.sum"

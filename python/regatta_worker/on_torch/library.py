@@ -353,7 +353,10 @@ class TorchWorker(OnTorch[TorchCase]):
         return self.kept.clear()
 
     def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
-        return super().profile(call, profiled) | operators.count_operators(call)
+        found = super().profile(call, profiled)
+        calls, uncounted = operators.count_operators(call)
+        found |= {"operators": calls} if calls else {}
+        return found | {"uncounted": found.get("uncounted", {}) | uncounted}
 
     def recordings(self, case: TorchCase) -> list[Message]:
         """Calls recorded as the samples were timed: on a blocked stream, or one after the other."""

@@ -33,8 +33,8 @@ class _Counting(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return function(*arguments, **(keywords or {}))
 
 
-def count_operators(call: Callable[[], Any]) -> dict[str, Any]:
-    """`operators` of one steady call by name, or `uncounted` with the reason."""
+def count_operators(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, str]]:
+    """Operators of one steady call by name, or the reason why they are not counted."""
     if compiles():
         return _uncounted(
             "torch.compile does not compile under a dispatch mode: the call would be another"
@@ -52,11 +52,11 @@ def count_operators(call: Callable[[], Any]) -> dict[str, Any]:
     if first != second:
         name = min(name for name in first | second if first[name] != second[name])
         return _uncounted(f"two calls differ, as in {name}: {first[name]} and {second[name]}")
-    return {"operators": bounded(dict(second))} if second else {}
+    return bounded(dict(second)), {}
 
 
-def _uncounted(reason: str) -> dict[str, Any]:
-    return {"uncounted": {"operators": reason}}
+def _uncounted(reason: str) -> tuple[dict[str, int], dict[str, str]]:
+    return {}, {"operators": reason}
 
 
 def compiles() -> bool:
