@@ -177,8 +177,10 @@ impl DrawnCall {
                 let part = result.part(p, view);
                 let memory = device.allocate(elements(&part) * p.dtype.bytes())?;
                 let dense = DeviceTensor::new(memory.pointer, part.shape, p.layout);
-                let runs = runs(&part, p.layout).map(|n| n * p.dtype.bytes());
-                copy_runs(device.stream, (part.tensor.data, dense.data), runs)?;
+                let [run, count, next] = runs(&part, p.layout);
+                let (run, next) = (run * p.dtype.bytes(), next * p.dtype.bytes());
+                let ends = (part.tensor.data, dense.data);
+                copy_runs(device.stream, ends, [run, count, next])?;
                 let copy = ResultTensor {
                     tensor: dense,
                     ..part
