@@ -1,6 +1,6 @@
 //! What every part of the page looks up: which cases it shows in full, and how long its lists are.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::figures::{most, taken};
 use super::linked;
@@ -19,8 +19,6 @@ pub struct PageContext<'a> {
     pub summary: SortedRows<'a>,
     /// The cases that are shown in full, with what was measured of each.
     pub in_full: BTreeMap<&'a CaseId, InFull>,
-    /// The cases of the table.
-    pub cases: BTreeSet<&'a CaseId>,
 }
 
 /// Samples and log of a case, from its entries.
@@ -55,7 +53,6 @@ impl<'a> PageContext<'a> {
         let mut context = PageContext {
             report,
             in_full: shown.collect(),
-            cases: rows.iter().map(|row| &row.case).collect(),
             summary,
         };
         let excerpt = context.excerpt();
@@ -70,10 +67,12 @@ impl<'a> PageContext<'a> {
 
     /// The blocks, in whose tables each case that the page has is a link to it.
     pub fn linked(&self, mut blocks: Vec<Block>) -> Vec<Block> {
+        let rows = self.report.judgement.rows.iter();
+        let cases: HashSet<&str> = rows.map(|row| row.case.0.as_str()).collect();
         for block in &mut blocks {
             let Block::Table(table) = block else { continue };
             for row in table.rows.iter_mut().filter(|_| table.ids) {
-                if self.cases.contains(&CaseId(row.label.clone())) {
+                if cases.contains(&*row.label) {
                     row.link = linked(&row.label);
                 }
             }

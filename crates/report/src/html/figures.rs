@@ -1,52 +1,25 @@
 //! Samples as they are drawn, and the library that draws what one explores.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::by_axes::AxisTable;
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_worker::units::numbers;
 
-/// uPlot 1.6.32, for the plots that one explores; committed as npm has it.
-const PLOTS: [&str; 3] = [
-    include_str!("vendor/LICENSE"),
-    include_str!("vendor/uPlot.iife.min.js"),
-    include_str!("vendor/uPlot.min.css"),
-];
-
-/// The library's licence, script and style.
-#[derive(Serialize)]
-pub(super) struct Plots {
-    licence: &'static str,
-    script: &'static str,
-    style: &'static str,
+/// uPlot 1.6.32, for the plots that one explores, committed as npm has it: licence, script, style.
+/// `None` where no axis has three lengths or numbers to plot against.
+pub(super) fn plots(table: &AxisTable) -> Option<Vec<&'static str>> {
+    let is_number = |value: &&String| value.parse::<u64>().is_ok();
+    let mut axes = table.axes.iter();
+    axes.find(|axis| axis.values.iter().filter(is_number).count() >= 3)?;
+    // Its first line is an address.
+    let script = include_str!("vendor/uPlot.iife.min.js").split_once('\n')?;
+    let (licence, style) = (
+        include_str!("vendor/LICENSE"),
+        include_str!("vendor/uPlot.min.css"),
+    );
+    Some(vec![licence, script.1, style])
 }
-
-impl Plots {
-    /// `None` where no axis has three lengths or numbers to plot against.
-    pub(super) fn new(table: &AxisTable) -> Option<Plots> {
-        let numbers = |values: &[String]| {
-            values
-                .iter()
-                .filter(|value| value.parse::<u64>().is_ok())
-                .count()
-        };
-        let swept = table.axes.iter().any(|axis| numbers(&axis.values) >= 3);
-        // Its first line is an address.
-        let script = PLOTS[1]
-            .split_once('\n')
-            .map_or(PLOTS[1], |(_, script)| script);
-        swept.then_some(Plots {
-            licence: PLOTS[0],
-            script,
-            style: PLOTS[2],
-        })
-    }
-}
-
-/// Steps between the fastest and the slowest that differ: more than a figure has
-/// pixels.
-const STEPS: f64 = 4095.0;
 
 /// Every n-th sample of an invocation, where there are more than `most`, in nanoseconds; `None`
 /// without a time.
@@ -64,6 +37,10 @@ pub(super) fn taken(entry: &Entry, most: usize) -> Option<Vec<f64>> {
 pub(super) fn most(of_case: usize, invocations: u32) -> usize {
     (of_case.clamp(24, 400) / invocations.max(1) as usize).max(2)
 }
+
+/// Steps between the fastest and the slowest that differ: more than a figure has
+/// pixels.
+const STEPS: f64 = 4095.0;
 
 /// The document: the fastest in nanoseconds, a step, the base's medians of invocations, and a
 /// list of each one's samples, all in steps from the fastest. `None` when there is not one finite sample.

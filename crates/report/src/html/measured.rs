@@ -1,7 +1,5 @@
 //! How it was measured: enough to do it again, and to doubt it.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use serde_json::Value;
 
@@ -10,7 +8,7 @@ use crate::document::{Block, Table, TableRow, Tone};
 use crate::judgement::mismatches;
 use crate::text::shell_command;
 use regatta_core::record::header::SuiteRecord;
-use regatta_core::suite::rules::Metric;
+use regatta_core::suite::rules::{Metric, Rules};
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
 /// The section.
@@ -18,94 +16,78 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
     let run = context.report.head;
     let header = &run.header;
     let judgement = context.report.judgement;
+    let titled =
+        |title: &str, about: &str, tone| Block::Heading(title.to_owned(), about.to_owned(), tone);
     let workers = header.workers.iter().map(|worker| {
-        TableRow::new(
-            worker.name.clone(),
-            vec![worker.device.clone(), versions(&worker.versions)],
-        )
+        let versions = worker.versions.iter();
+        let versions = versions.map(|(name, version)| format!("{name} {version}"));
+        let cells = vec![
+            worker.device.clone(),
+            versions.collect::<Vec<_>>().join(", "),
+        ];
+        TableRow::new(worker.name.clone(), cells)
     });
-    let workers = Table::new("worker", vec!["device", "versions"], workers);
-    let machine = format!("Machine: {}", header.machine.name);
-    let compared = "Times are compared only where all of these agree.".to_owned();
-    let replicate = "An invocation is one start of a worker process. It gives one value of each \
-                     metric, and only these values are compared.";
-    let rules = header.rules.expectations.iter();
-    let rules = rules.map(|rule| {
-        (
-            rule.name.clone(),
-            format!("at most {}", rule.within.factor()),
-        )
+    let finished = run.end.as_ref().map(|end| {
+        let took = end.finished.duration_since(header.started).as_secs_f64();
+        let took = Elapsed(Nanoseconds::of_seconds(took));
+        format!("{}, after {took}", end.finished)
     });
+    let git = header.git.as_ref().map(|git| match git.dirty {
+        true => format!("{}, with uncommitted changes", git.revision),
+        false => git.revision.clone(),
+    });
+    let facts = [
+        ("started", header.started.to_string()),
+        ("finished", finished.unwrap_or("not finished".to_owned())),
+        ("git revision", git.unwrap_or("none".to_owned())),
+        ("regatta", header.tool.clone()),
+        ("method", header.method.to_string()),
+        ("file schema", header.schema.to_string()),
+    ];
     let mut blocks = vec![
         Block::Command(vec![shell_command(&header.argv)]),
-        Block::facts(facts(context)),
-        Block::Heading(machine, compared, Tone::Calm),
+        Block::facts(facts),
+        titled(
+            &format!("Machine: {}", header.machine.name),
+            "Times are compared only where all of these agree.",
+            Tone::Calm,
+        ),
         Block::facts(header.machine.hard.clone()),
         Block::facts(header.machine.soft.clone()),
         Block::heading("Workers"),
-        Block::Table(workers),
-        Block::Heading("Settings".to_owned(), replicate.to_owned(), Tone::Calm),
+        Block::Table(Table::new("worker", vec!["device", "versions"], workers)),
+        titled(
+            "Settings",
+            "An invocation is one start of a worker process. It gives one value of each metric, \
+             and only these values are compared.",
+            Tone::Calm,
+        ),
         Block::facts(members(&header.settings)),
         Block::heading("What the suite demands"),
-        Block::facts(policy(context).into_iter().chain(rules)),
+        Block::facts(demands(&header.rules)),
     ];
     if !judgement.incomparable.is_empty() {
         let why = "The sides differ in what decides speed, so their times were not compared.";
-        blocks.push(Block::Heading(
-            "Not comparable".to_owned(),
-            why.to_owned(),
-            Tone::Bad,
-        ));
+        blocks.push(titled("Not comparable", why, Tone::Bad));
         blocks.push(mismatches(&judgement.incomparable, LISTED));
     }
     if !judgement.differences.is_empty() {
         let why = "None of it forbids the comparison; any of it may be the cause of a change.";
-        let title = "Where the sides differ".to_owned();
-        blocks.push(Block::Heading(title, why.to_owned(), Tone::Calm));
+        blocks.push(titled("Where the sides differ", why, Tone::Calm));
         blocks.push(mismatches(&judgement.differences, LISTED));
     }
     let damage = run.damage.iter();
     let damage = damage.map(|of| format!("head, line {}: {}", of.line, of.problem));
-    let base = context
-        .report
-        .base
-        .into_iter()
-        .flat_map(|base| &base.damage);
-    let damage: Vec<String> = damage.chain(base.map(|of| format!("base, {of}"))).collect();
+    let base = context.report.base.into_iter();
+    let base = base
+        .flat_map(|base| &base.damage)
+        .map(|of| format!("base, {of}"));
+    let damage: Vec<String> = damage.chain(base).collect();
     if !damage.is_empty() {
         blocks.push(Block::heading("Lines that could not be used"));
         blocks.push(Block::list(damage));
     }
     blocks
-}
-
-fn facts(context: &PageContext) -> Vec<(&'static str, String)> {
-    let run = context.report.head;
-    let header = &run.header;
-    let finished = run.end.as_ref().map_or_else(
-        || "not finished".to_owned(),
-        |end| {
-            let took = end.finished.duration_since(header.started);
-            let took = Elapsed(Nanoseconds::of_seconds(took.as_secs_f64()));
-            format!("{}, after {took}", end.finished)
-        },
-    );
-    let git = header.git.as_ref().map_or("none".to_owned(), |git| {
-        let dirty = if git.dirty {
-            ", with uncommitted changes"
-        } else {
-            ""
-        };
-        format!("{}{dirty}", git.revision)
-    });
-    vec![
-        ("started", header.started.to_string()),
-        ("finished", finished),
-        ("git revision", git),
-        ("regatta", header.tool.clone()),
-        ("method", header.method.to_string()),
-        ("file schema", header.schema.to_string()),
-    ]
 }
 
 /// The members of a value that files keep, by their keys.
@@ -122,19 +104,26 @@ fn members(of: &impl Serialize) -> Vec<(String, String)> {
         .collect()
 }
 
-fn policy(context: &PageContext) -> Vec<(String, String)> {
-    let policy = &context.report.head.header.rules.policy;
-    let mut facts = Vec::new();
-    for metric in Metric::ALL {
+/// The threshold of each metric, the cases that may be absent, and what is expected.
+fn demands(rules: &Rules) -> Vec<(String, String)> {
+    let policy = &rules.policy;
+    let thresholds = Metric::ALL.into_iter().map(|metric| {
         let threshold = match policy.ignores(metric) {
             true => "ignored".to_owned(),
             false => policy.threshold_of(metric).to_string(),
         };
-        facts.push((format!("threshold of {}", metric.text()), threshold));
-    }
+        (format!("threshold of {}", metric.text()), threshold)
+    });
     let optional = policy.optional.iter();
-    facts.extend(optional.map(|of| ("may fail or be unsupported".to_owned(), of.clone())));
-    facts
+    let optional = optional.map(|of| ("may fail or be unsupported".to_owned(), of.clone()));
+    let expectations = rules.expectations.iter();
+    let expectations = expectations.map(|rule| {
+        (
+            rule.name.clone(),
+            format!("at most {}", rule.within.factor()),
+        )
+    });
+    thresholds.chain(optional).chain(expectations).collect()
 }
 
 /// Overrides of parameters, as sentences.
@@ -146,9 +135,4 @@ pub(super) fn overrides(suite: &SuiteRecord) -> Vec<String> {
         format!("{variant} got {parameter} = {to} in place of {from}")
     });
     overrides.collect()
-}
-
-fn versions(of: &BTreeMap<String, String>) -> String {
-    let each = of.iter().map(|(name, version)| format!("{name} {version}"));
-    each.collect::<Vec<_>>().join(", ")
 }

@@ -13,11 +13,10 @@ mod measured;
 use std::io::Write;
 
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
-use serde::Serialize;
+use minijinja::{Environment, UndefinedBehavior, Value, context};
 
 use self::context::{LIMITS, LISTED, PageContext, PageLimits, WORST, sign};
-use self::figures::Plots;
+use self::figures::plots;
 use super::by_axes::AxisTable;
 use super::document::{Block, Document, Table, Tone, cleaned};
 use super::judgement::{Lists, list, verdict, verdicts};
@@ -45,16 +44,8 @@ impl Document {
     /// # Errors
     /// When the template does not fit its data.
     pub fn page(mut self) -> Result<String, RenderError> {
-        #[derive(Serialize)]
-        struct DocumentPage {
-            style: &'static str,
-            document: Document,
-        }
         self.clean();
-        let page = DocumentPage {
-            style: STYLE,
-            document: self,
-        };
+        let page = context! { style => STYLE, document => Serde(self) };
         rendered(include_str!("document.html"), page)
     }
 }
@@ -64,17 +55,17 @@ const STYLE: &str = include_str!("style.css");
 
 /// A page from its template. What comes from outside is text in it, as the file's extension says;
 /// what is not there is an error.
-fn rendered(template: &str, view: impl Serialize) -> Result<String, RenderError> {
+fn rendered(template: &str, view: Value) -> Result<String, RenderError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_filter("breakable", breakable);
     environment.add_template("shared.html", include_str!("shared.html"))?;
     environment.add_template("page.html", template)?;
-    Ok(environment.get_template("page.html")?.render(Serde(view))?)
+    Ok(environment.get_template("page.html")?.render(view)?)
 }
 
 /// An id with leave to break a line after its separators, and nowhere else.
-fn breakable(id: &str) -> minijinja::Value {
+fn breakable(id: &str) -> Value {
     let mut out = String::new();
     for c in id.chars() {
         match c {
@@ -88,7 +79,7 @@ fn breakable(id: &str) -> minijinja::Value {
             c => out.push(c),
         }
     }
-    minijinja::Value::from_safe_string(out)
+    Value::from_safe_string(out)
 }
 
 /// An id as a link to its case. The script writes it likewise.
@@ -103,30 +94,6 @@ const SCRIPT: &str = concat!(
     include_str!("script/table.js"),
 );
 
-/// The whole page, as the template takes it.
-#[derive(Serialize)]
-struct Page {
-    style: [&'static str; 2],
-    script: &'static str,
-    plots: Option<Plots>,
-    /// What measured the peaks of the devices; empty where nothing did.
-    roof: String,
-    data: String,
-    verdict: Document,
-    description: String,
-    notes: Vec<String>,
-    changes: Vec<Block>,
-    expectations: Vec<Block>,
-    /// Which cases have details, where not all of them have.
-    in_full: String,
-    count: usize,
-    words: Vec<(&'static str, Tone, &'static str, usize)>,
-    /// True where times were compared.
-    compared: bool,
-    worst: Vec<Block>,
-    measured: Vec<Block>,
-}
-
 /// Which worker measured the peaks of a device, and how: `torch by torch.matmul of 8192 x 8192`.
 fn roof(header: &RunHeader) -> String {
     let peaks = header.peaks.iter();
@@ -134,7 +101,8 @@ fn roof(header: &RunHeader) -> String {
     peaks.collect::<Vec<_>>().join("; ")
 }
 
-fn page(context: &PageContext) -> Result<Page, RenderError> {
+/// The whole page, as its template takes it.
+fn page(context: &PageContext) -> Result<Value, RenderError> {
     let judgement = context.report.judgement;
     let header = &context.report.head.header;
     let rows: Vec<&Row> = judgement.rows.iter().collect();
@@ -150,26 +118,25 @@ fn page(context: &PageContext) -> Result<Page, RenderError> {
     let overrides = measured::overrides(&header.suite).into_iter();
     let overrides = overrides.map(|of| format!("Parameters were overridden: {of}."));
     let notes = overrides.chain(judgement.notes.iter().cloned());
-    Ok(Page {
-        style: [STYLE, include_str!("page.css")],
-        script: SCRIPT,
-        plots: Plots::new(&table),
-        roof: roof(header),
-        data: data::document(context, &table),
-        verdict,
-        description: one_line(&header.suite.description),
-        notes: notes.map(|note| one_line(&note)).collect(),
-        changes: linked(changes(context)),
-        expectations: linked(expectation::blocks(context)?),
-        in_full: in_full(context),
-        count: judgement.rows.len(),
-        words: tally(judgement.rows.iter().map(|row| row.word))
-            .into_iter()
-            .map(|(word, count)| (word.text(), Tone::from_word(word), sign(word), count))
-            .collect(),
-        compared: judgement.base.is_some() && judgement.incomparable.is_empty(),
-        worst: cleaned(vec![Block::Table(worst)]),
-        measured: cleaned(measured::blocks(context)),
+    let words = tally(judgement.rows.iter().map(|row| row.word)).into_iter();
+    let words = words.map(|(word, count)| (word.text(), Tone::from_word(word), sign(word), count));
+    Ok(context! {
+        style => vec![STYLE, include_str!("page.css")],
+        script => SCRIPT,
+        plots => plots(&table),
+        roof => roof(header),
+        data => data::document(context, &table),
+        verdict => Serde(verdict),
+        description => one_line(&header.suite.description),
+        notes => notes.map(|note| one_line(&note)).collect::<Vec<_>>(),
+        changes => Serde(linked(changes(context))),
+        expectations => Serde(linked(expectation::blocks(context)?)),
+        in_full => in_full(context),
+        count => rows.len(),
+        words => Serde(words.collect::<Vec<_>>()),
+        compared => judgement.base.is_some() && judgement.incomparable.is_empty(),
+        worst => Serde(cleaned(vec![Block::Table(worst)])),
+        measured => Serde(cleaned(measured::blocks(context))),
     })
 }
 
