@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Shown, changed, day, tone};
 use crate::RenderError;
 use crate::document::{Block, Document, Table, TableRow, Tone};
-use crate::figures::{TrendPlot, svg};
+use crate::figures::{TimePlot, svg};
 use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series, Step};
 use regatta_judge::revision_text;
@@ -22,6 +22,9 @@ const MOST_PAGE: usize = 100;
 
 /// Up to so many cases all are listed.
 const FEW: usize = 12;
+
+/// Days that have a label across a figure.
+const LABELS: usize = 7;
 
 /// Cases of a page that have a figure.
 const DRAWN: usize = 24;
@@ -42,17 +45,26 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
     let crept = shown.crept().into_iter().map(|(_, cases)| cases[0]);
     let drawn: BTreeSet<usize> = events.copied().chain(crept).take(DRAWN).collect();
     for case in drawn {
+        let place = |run: usize| 1000 * run as i32;
         let series = &shown.series[case];
         let runs = series.runs.iter().map(|run| *run as usize);
-        let trend = TrendPlot {
+        let points = runs.zip(&series.times);
+        let points: Vec<(i32, f64, String)> = points
+            .map(|(run, time)| (place(run), time.0, shown.day(run)))
+            .collect();
+        let steps = shown.trends.cases[case].steps.iter();
+        let steps: Vec<(i32, f64, f64)> = steps
+            .map(|step| (place(step.run) - 500, step.from_ns.0, step.to_ns.0))
+            .collect();
+        let labels = points.iter().step_by(points.len().div_ceil(LABELS).max(1));
+        let trend = TimePlot {
             title: format!("Times of {} by run", shown.id(case)),
-            points: runs.zip(series.times.iter().map(|time| time.0)).collect(),
-            steps: shown.trends.cases[case]
-                .steps
-                .iter()
-                .map(|step| (step.run, step.from_ns.0, step.to_ns.0))
-                .collect(),
-            name: &|run| shown.day(run),
+            description: format!("{} runs, {} changes of level", points.len(), steps.len()),
+            size: (900, 240),
+            labels: labels.map(|(at, _, day)| (*at, day.clone())).collect(),
+            points,
+            steps,
+            ..TimePlot::default()
         };
         document.body.push(Block::heading(shown.id(case)));
         document.body.push(Block::Figure(svg(&trend)?));

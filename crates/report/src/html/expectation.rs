@@ -5,13 +5,17 @@ use std::cmp::Reverse;
 use super::context::{LISTED, PageContext, WORST};
 use crate::RenderError;
 use crate::document::{Block, Tone};
-use crate::figures::{Splits, svg};
+use crate::figures::{AUTO, MUTED, TimePlot, is_drawable, svg};
 use crate::judgement::expectations;
 use crate::summary::reproduce;
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Quantity;
 use regatta_judge::judgement::{ExpectationResult, Word};
 use regatta_worker::attention::{Case, FACETS, ParamValue};
+use regatta_worker::units::Nanoseconds;
+
+/// Values of a parameter that have a label across a figure, at the most.
+const LABELS: i32 = 12;
 
 /// Expectations, those violated most with their figure, then all others.
 ///
@@ -61,19 +65,16 @@ fn family(case: &str) -> String {
 }
 
 /// The times of a case over the parameter that the expectation is about: one that its rule
-/// names, or else one in which the two cases differ. `None` when it is about something else.
-fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Splits> {
+/// names, or else one in which the two cases differ. `None` when it is about something else, or
+/// when fewer than two values can be drawn.
+fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<TimePlot> {
     let Quantity::Metric(metric) = result.metric else {
         return None;
     };
     let case = result.case.as_ref()?.case().ok()?;
     let parameter = parameter(context, result, &case)?;
-    let mut found = Splits {
-        parameter: parameter.clone(),
-        points: Vec::new(),
-        auto: None,
-        limit_ns: None,
-    };
+    let mut points: Vec<(i64, f64)> = Vec::new();
+    let (mut auto, mut became, mut limit) = (None, None, None);
     let alike = |mut case: Case| {
         case.params.set(&parameter, ParamValue::auto());
         case
@@ -95,23 +96,66 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<Split
             continue;
         }
         if result.against.as_ref() == Some(&row.case) {
-            found.limit_ns = result.at_most.map(|most| time * most);
+            limit = result.at_most.map(|most| time * most);
         }
         match value {
-            ParamValue::Int(value) => found.points.push((value, time)),
+            ParamValue::Int(value) if value > 0 && is_drawable(time) => points.push((value, time)),
             value if value.is_auto() => {
+                auto = Some(time);
                 let record = context.report.side.cases.get(&row.case);
-                let became = record.and_then(|record| record.effective.get(&parameter));
-                let became = match became {
-                    Some(ParamValue::Int(value)) => Some(*value),
-                    _ => None,
-                };
-                found.auto = Some((time, became));
+                became = record.and_then(|record| record.effective.get(&parameter).cloned());
             }
-            ParamValue::Word(_) => {}
+            _ => {}
         }
     }
-    found.drawable()
+    points.sort_by_key(|(value, _)| *value);
+    if points.len() < 2 {
+        return None;
+    }
+    let auto = auto.filter(|ns| is_drawable(*ns));
+    let limit = limit.filter(|ns| is_drawable(*ns));
+    let became = became.and_then(|became| match became {
+        ParamValue::Int(value) if value > 0 => Some(value),
+        _ => None,
+    });
+    let place = |value: i64| (1000.0 * (value as f64).ln()) as i32;
+    let mut labels: Vec<(i32, String)> = Vec::new();
+    let apart = (place(points[points.len() - 1].0) - place(points[0].0)) / LABELS;
+    for (value, _) in &points {
+        if labels
+            .last()
+            .is_none_or(|last| place(*value) - last.0 >= apart)
+        {
+            labels.push((place(*value), value.to_string()));
+        }
+    }
+    let takes = auto.map_or("an unknown time".to_owned(), |ns| {
+        Nanoseconds(ns).to_string()
+    });
+    let named = became.map_or(String::new(), |value| format!(" and became {value}"));
+    let count = points.len();
+    let points = points.into_iter();
+    let levels = [
+        limit.map(|ns| (ns, "allowed", MUTED)),
+        auto.map(|ns| (ns, "auto", AUTO)),
+    ];
+    Some(TimePlot {
+        title: format!("Time against {parameter}"),
+        description: format!(
+            "{count} explicit values of {parameter}; automatic takes {takes}{named}"
+        ),
+        size: (640, 302),
+        labels,
+        points: points
+            .map(|(value, ns)| (place(value), ns, format!("{parameter} {value}")))
+            .collect(),
+        levels: levels.into_iter().flatten().collect(),
+        mark: auto
+            .zip(became)
+            .map(|(ns, value)| (place(value), ns, format!("auto became {value}"))),
+        across: parameter,
+        ..TimePlot::default()
+    })
 }
 
 fn parameter(context: &PageContext, result: &ExpectationResult, case: &Case) -> Option<String> {
