@@ -8,7 +8,6 @@ import pytest
 
 import support
 from faults import table
-from trace_faults import judge
 
 FAULTS = support.ROOT / "crates/probe/tests/faults"
 JUDGE = support.ROOT / "crates/judge/src"
@@ -46,25 +45,3 @@ def test_a_misspelt_change_does_not_run_as_the_program_that_it_should_be() -> No
         table.find("llama", "itme")
     with pytest.raises(KeyError, match="no program lama: there are step"):
         table.find("lama", "item")
-
-
-@pytest.mark.parametrize(
-    ("code", "causes", "harmless", "right"),
-    [
-        (1, ["launches-added", "gaps"], False, True),
-        (1, ["gaps", "launches-added"], False, False),
-        (0, ["launches-added"], False, False),
-        (1, [], False, False),
-        (0, ["gaps"], True, True),
-        (1, [], True, False),
-    ],
-)
-def test_a_row_is_right_by_its_exit_code_and_first_cause(
-    code: int, causes: list[str], harmless: bool, right: bool
-) -> None:
-    expected = () if harmless else ("copies-added", "launches-added")
-    findings = [{"cause": cause, "evidence": f"of {cause}"} for cause in causes]
-    answer = {"findings": findings, "verdict": {"reasons": ["longer"]}}
-    found, row = judge(table.Change("llama", "clone", "", expected), code, answer)
-    assert found == right
-    assert ("WRONG" in row) != right

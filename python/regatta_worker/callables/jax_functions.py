@@ -25,7 +25,6 @@ class JaxFunctions(Guarded, JaxWorker):
         super().__init__()
 
     def variants(self) -> dict[str, Variant]:
-        """A function each."""
         # XLA's default precision for float32 products on Ampere and later.
         found = {name: function.variant(True) for name, function in self._functions.items()}
         return {

@@ -35,7 +35,6 @@ class NumpyCase(Case):
     tensors: dict[str, np.ndarray]
 
     def call(self) -> Results:
-        """One call."""
         return self.run()
 
 
@@ -50,15 +49,12 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
         self._target, self._functions = target, functions
 
     def variants(self) -> dict[str, Variant]:
-        """A function each."""
         return {name: function.variant(False) for name, function in self._functions.items()}
 
     def versions(self) -> dict[str, str]:
-        """Versions of NumPy and Python."""
         return {"numpy": np.__version__, "python": platform.python_version()}
 
     def build(self, request: Request) -> tuple[NumpyCase, Results, Message]:
-        """The inputs, and the first call."""
         problem, function = request.problem, self._functions[request.variant]
         if problem.dtype not in self.DTYPES:
             raise Unsupported(f"NumPy has no {problem.dtype}")
@@ -77,7 +73,6 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
         return case, results, first
 
     def named(self, case: NumpyCase, results: Results) -> dict[str, np.ndarray]:
-        """Results by name, in logical order."""
         case.function.check(results, case.problem, self.DTYPES[case.problem.dtype], np.ndarray)
         turned = map(case.problem.turned, results)
         return dict(zip(case.problem.results, turned, strict=True))
@@ -96,7 +91,6 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
         return InputSets(case, put, self.no_memory)
 
     def timed(self, case: NumpyCase, plan: timing.Plan, sets: Inputs) -> Message:
-        """Samples by the host's clock."""
         flush = np.ones(device.cpu_flush_bytes() if plan.cold else 0, dtype=np.uint8)
         return timing.measure_wall(
             case.run, self.wait, plan, lambda: np.invert(flush, out=flush), inputs=sets

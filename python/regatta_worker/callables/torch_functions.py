@@ -67,7 +67,6 @@ class TorchFunctions(Guarded, TorchWorker):
         return by_autograd(problem, forward, inputs, given["dout"])
 
     def named(self, case: TorchCase, results: Results) -> Tensors:
-        """Results by name, in logical order."""
         problem, function = case.problem, self._functions[case.variant]
         function.check(results, problem, DTYPES[problem.dtype], torch.Tensor)
         return super().named(case, tuple(map(problem.turned, results)))

@@ -71,7 +71,6 @@ class Rank(Together, OnTorch[Layer]):
         return super().hello() | {"gpus": torch.cuda.device_count() if self.gpu else 0}
 
     def versions(self) -> dict[str, str]:
-        """Also NCCL's."""
         found = super().versions()
         if self.gpu:
             found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
