@@ -7,7 +7,7 @@ import gc
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from regatta_worker import device
@@ -49,16 +49,10 @@ class Request:
     params: Mapping[str, Any]
     """Those that are not `auto`, checked against the variant's declaration."""
     seed: int
-    sets: int = 1
-    """Of inputs, that samples are to be taken on."""
-    draw: int | None = None
-    """From which probes are drawn."""
-    wire: Message = field(default_factory=dict)
+    inputs: dict[str, Any]
+    """Members of a case's `CaseInputs`, the seed among them."""
+    wire: Message
     """As it was sent."""
-
-    def case_inputs(self) -> dict[str, Any]:
-        """Members of a case's `CaseInputs`."""
-        return {"seed": self.seed, "sets": self.sets, "draw": self.draw}
 
 
 @dataclass(kw_only=True)
@@ -179,8 +173,9 @@ class CaseWorker(Generic[CaseType]):
         if variant is None:
             raise Failed(f"{self.TESTED or f'library {self.NAME}'} has no variant `{name}`")
         params = variant.taken(name, wire.get("params", {}))
-        seed, sets, draw = required(wire, "seed"), wire.get("input_sets", 1), wire.get("draw")
-        request = Request(problem, name, params, seed, int(sets), draw, wire)
+        seed, sets = required(wire, "seed"), int(wire.get("input_sets", 1))
+        inputs = {"seed": seed, "sets": sets, "draw": wire.get("draw")}
+        request = Request(problem, name, params, seed, inputs, wire)
         self.case, results, about = self.build(request)
         return {"effective": {}} | self.check(self.case, results) | about
 

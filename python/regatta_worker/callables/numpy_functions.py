@@ -68,8 +68,9 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
             return function.several(bound(*arguments), problem)
 
         results, first = first_call(run, lambda: None)
-        members = request.case_inputs()
-        case = NumpyCase(problem=problem, function=function, run=run, tensors=tensors, **members)
+        case = NumpyCase(
+            problem=problem, function=function, run=run, tensors=tensors, **request.inputs
+        )
         return case, results, first
 
     def named(self, case: NumpyCase, results: Results) -> dict[str, np.ndarray]:

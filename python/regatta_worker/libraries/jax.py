@@ -168,7 +168,7 @@ class JaxWorker(CaseWorker[_Case]):
             arguments=arguments,
             arrays=arrays,
             arranged=arranged,
-            **request.case_inputs(),
+            **request.inputs,
         )
         return (
             case,

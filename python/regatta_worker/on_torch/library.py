@@ -249,7 +249,7 @@ class TorchWorker(OnTorch[TorchCase]):
             params=request.params,
             tensors=self.inputs(problem, request.seed),
             module=self.modules.get(name),
-            **request.case_inputs(),
+            **request.inputs,
         )
         if "access" in row.parameters:
             case.param("access", "views")

@@ -102,7 +102,7 @@ class Rank(Together, OnTorch[Layer]):
                     operator=operator(request.variant, of, weight),
                     drawn=drawn,
                     queued=params["start"] == "queued",
-                    **request.case_inputs(),
+                    **request.inputs,
                 )
                 results, first_call_ns = self._first(layer)
             except (torch.OutOfMemoryError, dist.DistError):
