@@ -78,12 +78,7 @@ class Library:
     """Versions that the module knows of itself."""
     rows: dict[str, Row] = field(default_factory=dict)
 
-    def variant(
-        self,
-        name: str,
-        summary: str,
-        **declared: Any,
-    ) -> Callable[[Build], Build]:
+    def variant(self, name: str, summary: str, **declared: Any) -> Callable[[Build], Build]:
         """Adds the function as a variant; `declared` are further members of `Row`."""
 
         def added(build: Build) -> Build:
