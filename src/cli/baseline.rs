@@ -36,9 +36,9 @@ enum BaselineAction {
     Save {
         /// The baseline's name; `gate SUITE` takes that of the suite
         name: String,
-        /// A run file, report folder or shards [default: the newest that passed]
+        /// A run file, report folder or shards [default: reports/NAME]
         ///
-        /// The default is of the suite of this name, or of the only suite under reports/.
+        /// Where a baseline of this name is there, the default is the report folder of its suite.
         #[arg(value_name = "RUN")]
         runs: Vec<String>,
         /// Replace the baseline that is there

@@ -26,6 +26,9 @@ const LIMIT: Duration = Duration::from_secs(8);
 /// The worker that is always needed.
 const CPU: &str = "cpu";
 
+/// The heading of the workers.
+const WORKERS: &str = "Workers";
+
 /// Show what this machine can run, what is missing, and the fix
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
@@ -54,29 +57,31 @@ pub fn run(args: &DoctorArgs) -> Ended {
     suite::configure(&mut config, Path::new("regatta.toml"))?;
     watch_for("");
     let found = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
-    let here: Vec<DoctorCheck> = found.iter().map(worker).collect();
-    let machine = [processor(), gpu_driver(), gpu_clock()];
-    let compilers = [Compiler::Nvrtc, Compiler::Nvcc].map(compiler);
-    let folders = [reports(), baselines()];
-    let environments: Vec<DoctorCheck> = config.environments.iter().map(environment).collect();
-    // In the order that scripts know.
-    let [processor, driver, clock] = &machine;
-    let all = std::iter::once(processor).chain(&here).chain([driver]);
-    let all = all.chain(&compilers).chain([clock]).chain(&folders);
-    let all: Vec<&DoctorCheck> = all.chain(&environments).collect();
+    let groups: [(&str, Vec<DoctorCheck>); 5] = [
+        ("Machine", vec![processor(), gpu_driver(), gpu_clock()]),
+        (
+            "CUDA compilers",
+            [Compiler::Nvrtc, Compiler::Nvcc].map(compiler).into(),
+        ),
+        (WORKERS, found.iter().map(worker).collect()),
+        (
+            "Environments of regatta.toml",
+            config.environments.iter().map(environment).collect(),
+        ),
+        ("Folders", vec![reports(), baselines()]),
+    ];
+    let all: Vec<&DoctorCheck> = groups.iter().flat_map(|(_, checks)| checks).collect();
     if args.json {
         print_json(&all)?;
     } else {
-        let items = |checks: &[DoctorCheck]| checks.iter().map(DoctorCheck::item).collect();
-        let groups: [(&str, Vec<ListItem>); 5] = [
-            ("Machine", items(&machine)),
-            ("CUDA compilers", items(&compilers)),
-            ("Workers", workers(&found)),
-            ("Environments of regatta.toml", items(&environments)),
-            ("Folders", items(&folders)),
-        ];
-        let groups = groups.into_iter().filter(|(_, items)| !items.is_empty());
-        let blocks = groups.flat_map(|(name, items)| [Block::heading(name), Block::List(items)]);
+        let groups = groups.iter().filter(|(_, checks)| !checks.is_empty());
+        let blocks = groups.flat_map(|(name, checks)| {
+            let items = match *name {
+                WORKERS => workers(&found),
+                _ => checks.iter().map(DoctorCheck::item).collect(),
+            };
+            [Block::heading(*name), Block::List(items)]
+        });
         show_blocks(blocks.collect())?;
     }
     let broken = all
@@ -117,7 +122,7 @@ fn state_of(absence: &Absence, always_needed: bool) -> CheckState {
 /// A worker, as JSON tells it.
 fn worker(one: &Introduction) -> DoctorCheck {
     let what = format!("worker {}", one.worker);
-    let found = match &one.found {
+    match &one.found {
         Ok(hello) => {
             let versions = hello.versions.iter().map(|(name, v)| format!("{name} {v}"));
             let detail = format!(
@@ -132,8 +137,7 @@ fn worker(one: &Introduction) -> DoctorCheck {
             let state = state_of(absence, one.worker == CPU);
             DoctorCheck::new(&what, state, absence.reason.as_str()).helped_by(absence.fix.as_str())
         }
-    };
-    found.called(&one.worker)
+    }
 }
 
 /// One thing that was looked at.
@@ -141,9 +145,6 @@ fn worker(one: &Introduction) -> DoctorCheck {
 struct DoctorCheck {
     /// What was looked at.
     what: String,
-    /// What it is called in its group.
-    #[serde(skip)]
-    name: String,
     /// How it is.
     state: CheckState,
     /// What was found.
@@ -154,21 +155,14 @@ struct DoctorCheck {
 }
 
 impl DoctorCheck {
-    /// Something that its group calls as it is called, and that needs nothing.
+    /// Something that needs nothing.
     fn new(what: &str, state: CheckState, detail: impl Into<String>) -> DoctorCheck {
         DoctorCheck {
             what: what.to_owned(),
-            name: what.to_owned(),
             state,
             detail: detail.into(),
             fix: String::new(),
         }
-    }
-
-    /// The same, called otherwise in its group.
-    fn called(mut self, name: &str) -> DoctorCheck {
-        name.clone_into(&mut self.name);
-        self
     }
 
     /// The same, with what would help.
@@ -179,11 +173,15 @@ impl DoctorCheck {
 
     fn item(&self) -> ListItem {
         let (mark, tone) = self.state.mark();
+        // The heading says what kind of thing it is.
+        let kinds = ["worker ", "environment ", "compiler "];
+        let name = kinds.iter().find_map(|kind| self.what.strip_prefix(kind));
+        let name = name.unwrap_or(&self.what);
         let fix = (!self.fix.is_empty()).then(|| format!("fix: {}", self.fix));
         ListItem {
             tone,
             below: fix.into_iter().collect(),
-            ..ListItem::new(format!("{mark} {}", self.name), &self.detail)
+            ..ListItem::new(format!("{mark} {name}"), &self.detail)
         }
     }
 }
@@ -232,11 +230,8 @@ fn gpu_driver() -> DoctorCheck {
 }
 
 fn compiler(compiler: Compiler) -> DoctorCheck {
-    let (what, name) = match compiler {
-        Compiler::Nvrtc => ("CUDA's run-time compiler (nvrtc)", "nvrtc"),
-        Compiler::Nvcc => ("CUDA's compiler (nvcc)", "nvcc"),
-    };
-    let found = match toolkit::here(compiler) {
+    let what = &format!("compiler {}", compiler.name());
+    match toolkit::here(compiler) {
         Ok(toolkit) => {
             DoctorCheck::new(what, CheckState::Ok, toolkit.program.display().to_string())
         }
@@ -247,8 +242,7 @@ fn compiler(compiler: Compiler) -> DoctorCheck {
             "not found, so not for `regatta build`",
         )
         .helped_by(why.lines().last().unwrap_or_default()),
-    };
-    found.called(name)
+    }
 }
 
 /// Whether Python workers can be given the gated clock.
@@ -299,9 +293,8 @@ fn baselines() -> DoctorCheck {
 
 /// An environment as `regatta env` tells it.
 fn environment((name, environment): (&String, &Environment)) -> DoctorCheck {
-    let told = |state, detail: &str| {
-        DoctorCheck::new(&format!("environment {name}"), state, detail).called(name)
-    };
+    let told =
+        |state, detail: &str| DoctorCheck::new(&format!("environment {name}"), state, detail);
     match PythonEnvironment::locate(name, environment) {
         Err(error) => told(CheckState::Broken, &error.to_string()),
         Ok(None) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
-use super::{Ended, Stop, clocks, note, print_json, show_blocks, watch_for};
+use super::{Ended, Stop, note, print_json, show_blocks, watch_for};
 use regatta_core::suite::Settings;
 use regatta_cuda::{CudaWorker, OwnKernels};
 use regatta_measure::conformance::{self, Check, CheckResult};
@@ -42,12 +42,6 @@ enum WorkerAction {
         #[arg(long, requires = "name")]
         contract: Option<PathBuf>,
     },
-    /// Check a clock and print what it reads (started by `doctor --check-clocks`)
-    #[command(hide = true)]
-    Clock {
-        /// The clock
-        clock: clocks::ClockKind,
-    },
     /// Start a worker, and check it by docs/PROTOCOL.md
     ///
     /// Exits 0 when it conforms, 1 when it does not, 2 when it cannot be started.
@@ -76,7 +70,6 @@ pub fn run(args: &WorkerArgs) -> Ended {
             (Some(name), Some(file), Some(contract)) => serve(kernels(name, file, contract)?),
             _ => serve(own(worker)?),
         },
-        WorkerAction::Clock { clock } => clocks::serve(*clock),
         WorkerAction::Check { json, command } => check(command, *json),
     }
 }

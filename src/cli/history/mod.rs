@@ -2,7 +2,6 @@
 //! of a gate.
 
 mod add;
-mod list;
 mod show;
 
 use std::path::PathBuf;
@@ -48,7 +47,7 @@ enum HistoryCommand {
 pub fn run(args: &HistoryArgs) -> Ended {
     match &args.command {
         Some(HistoryCommand::Add(args)) => told_as_json(add::run(args), args.json),
-        None if args.show.list => told_as_json(list::run(&args.show), args.show.json),
+        None if args.show.list => told_as_json(show::list(&args.show), args.show.json),
         None => told_as_json(show::run(&args.show), args.show.json),
     }
 }
@@ -73,7 +72,7 @@ pub(super) struct ShowArgs {
     #[command(flatten)]
     pub(super) which: Which,
 
-    /// List the histories, or the runs of one
+    /// List the runs of the history
     #[arg(long, conflicts_with_all = ["since", "case", "reference", "clock", "output", "all"])]
     pub(super) list: bool,
 

@@ -10,15 +10,18 @@ use jiff::Timestamp;
 use super::{ShowArgs, Which};
 use super::{since, time};
 use crate::cli::outputs::{is_stdout, put};
-use crate::cli::{Ended, Stop, note, print};
-use regatta_core::record::history::{About, History, HistoryFile, HistoryStore};
+use crate::cli::{Ended, Stop, note, print, print_json, show_blocks};
+use regatta_core::record::history::{About, Came, History, HistoryFile, HistoryRun, HistoryStore};
 use regatta_core::record::run_file;
 use regatta_core::suite::matches_id;
 use regatta_judge::history::{Options, series, trends};
 use regatta_report::Format;
+use regatta_report::document::{Block, Table, TableRow};
 use regatta_report::files::place;
 use regatta_report::history::{self, Shown};
 use regatta_report::text::link_part;
+use regatta_report::text::shorten_middle;
+use serde_json::json;
 
 /// Shows it.
 ///
@@ -93,6 +96,41 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
         false => print(history::text(&shown, true, args.all))?,
     }
     Ok(0)
+}
+
+/// Lists the runs of a history.
+///
+/// # Errors
+/// When it is not there or cannot be read: exit code 2.
+pub(super) fn list(args: &ShowArgs) -> Ended {
+    let history = read(&chosen(&args.which)?)?;
+    let timed = |kept: &HistoryRun| {
+        let came = kept.results.iter();
+        came.filter(|(_, came)| matches!(came, Came::Timed(_)))
+            .count()
+    };
+    if args.json {
+        let runs = history.runs.iter().map(|kept| {
+            json!({
+                "run": kept.about,
+                "timed": timed(kept),
+                "cases": kept.results.len(),
+            })
+        });
+        return print_json(&runs.collect::<serde_json::Value>());
+    }
+    let rows = history.runs.iter().map(|kept| {
+        let about = &kept.about;
+        let revision = about.git.as_ref();
+        let cells = vec![
+            about.at.strftime("%Y-%m-%d %H:%M").to_string(),
+            format!("{} of {}", timed(kept), kept.results.len()),
+            revision.map_or_else(String::new, regatta_judge::revision_text),
+        ];
+        TableRow::new(shorten_middle(&about.label, 33), cells)
+    });
+    let heads = vec!["measured", "timed", "revision"];
+    show_blocks(vec![Block::Table(Table::new("run", heads, rows))])
 }
 
 /// Reads a history, and tells what in it could not be used.

@@ -2,21 +2,21 @@
 //! one costs no import. See `python/regatta_worker/forking.py`, its other side.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IoSlice, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, BufRead, BufReader, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use command_fds::FdMapping;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::channel::WorkerLog;
+use super::channel::{WorkerLog, read_lines};
 use super::program::{ENDING, Program, RunningProgram, STARTING, Started, Streams};
 use super::protocol::REQUEST_FD;
 use super::supervisor::{self, SupervisorReply};
@@ -164,9 +164,10 @@ impl Drop for Forks {
 /// A forked worker. Dropped, it ends with everything it started.
 #[derive(Debug)]
 pub(super) struct Forked {
-    /// While this is open the supervisor lets the worker run; it tells here how that ended.
+    /// While this is open the supervisor lets the worker run.
     leash: UnixStream,
-    said: Vec<u8>,
+    /// What the supervisor says at its other end, until the worker has ended.
+    replies: Receiver<io::Result<String>>,
     pid: u32,
     ended: bool,
     status: Option<ExitStatus>,
@@ -178,60 +179,25 @@ impl Forked {
     /// # Errors
     /// When it does not.
     pub(super) fn begun(leash: UnixStream) -> io::Result<Forked> {
-        leash.set_read_timeout(Some(STARTING))?;
-        let mut answer = String::new();
-        // One line is all that is there until the worker ends.
-        BufReader::with_capacity(1, &leash).read_line(&mut answer)?;
-        let Ok(SupervisorReply::Runs(pid)) = serde_json::from_str(&answer) else {
+        let replies = read_lines(leash.try_clone()?.into());
+        let Some(SupervisorReply::Runs(pid)) = reply(replies.recv_timeout(STARTING)) else {
             return Err(io::Error::other(
                 "its supervisor ended before it was forked",
             ));
         };
-        leash.set_nonblocking(true)?;
         Ok(Forked {
             leash,
-            said: Vec::new(),
+            replies,
             pid,
             ended: false,
             status: None,
         })
     }
+}
 
-    /// Hears what the supervisor says, for so long.
-    fn hear(&mut self, limit: Duration) {
-        let deadline = Instant::now() + limit;
-        while !self.ended {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            let mut polled = [PollFd::new(self.leash.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut polled, timeout) {
-                Ok(0) => return,
-                Ok(_) => self.read(),
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(_) => self.ended = true,
-            }
-        }
-    }
-
-    fn read(&mut self) {
-        let mut part = [0; 256];
-        match self.leash.read(&mut part) {
-            Ok(0) => self.ended = true,
-            Ok(read) => self.said.extend_from_slice(&part[..read]),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
-            Err(_) => self.ended = true,
-        }
-        if let Some(line) = self.said.strip_suffix(b"\n")
-            && let Ok(SupervisorReply::Ended(status)) = serde_json::from_slice(line)
-        {
-            self.status = Some(ExitStatus::from_raw(status));
-            self.ended = true;
-        }
-    }
+/// What a line of a supervisor says; `None` for none, or another.
+fn reply(line: Result<io::Result<String>, RecvTimeoutError>) -> Option<SupervisorReply> {
+    serde_json::from_str(&line.ok()?.ok()?).ok()
 }
 
 impl RunningProgram for Forked {
@@ -240,7 +206,13 @@ impl RunningProgram for Forked {
     }
 
     fn ends_within(&mut self, limit: Duration) -> bool {
-        self.hear(limit);
+        if !self.ended {
+            let line = self.replies.recv_timeout(limit);
+            self.ended = !matches!(line, Err(RecvTimeoutError::Timeout));
+            if let Some(SupervisorReply::Ended(status)) = reply(line) {
+                self.status = Some(ExitStatus::from_raw(status));
+            }
+        }
         self.ended
     }
 
