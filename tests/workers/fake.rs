@@ -30,11 +30,11 @@ use std::time::Duration;
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use regatta_core::machine::{Activity, CountedCall, RecordedCall, Structure};
+use regatta_core::machine::{RecordedCall, Structure};
 use regatta_worker::attention::{Direction, Dtype, ParamValue, work};
 use regatta_worker::protocol::{
-    Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared, REPLY_FD,
-    VariantInfo,
+    Census, Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
+    REPLY_FD, VariantInfo,
 };
 use regatta_worker::serve::{Refusal, Worker, serve_on_descriptors};
 use regatta_worker::units::{Bytes, Nanoseconds};
@@ -364,39 +364,36 @@ impl Worker for Fake {
         })
     }
 
-    fn census(&mut self) -> Result<Structure, Refusal> {
+    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {
         let case = self.prepared.as_ref().ok_or("no case is prepared")?;
-        if case.variant == "gpu" {
-            return fault::of(case).census();
+        let (fault, gpu) = (fault::of(case), case.variant == "gpu");
+        let mut census = Census::default();
+        if !times_only {
+            census.structure = match gpu {
+                true => fault.census()?,
+                false => Structure {
+                    counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
+                    ..Structure::default()
+                },
+            };
         }
-        Ok(Structure {
-            counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
-            ..Structure::default()
-        })
-    }
-
-    fn activity(&mut self) -> Option<Activity> {
-        let case = self.prepared.as_ref()?;
-        (case.variant == "gpu")
-            .then(|| fault::of(case).activity())
-            .flatten()
-    }
-
-    /// Three calls as the clock had them: the device's record of one.
-    fn recorded(&mut self) -> Vec<RecordedCall> {
-        let timed = |case| fault::of(case).asked_when_timed();
-        let asked = self.prepared.as_ref().map(timed).unwrap_or_default();
-        let calls = self.activity().map(|activity| RecordedCall {
+        census.activity = if gpu { fault.activity() } else { None };
+        // Three calls as the clock had them: the device's record of one.
+        let calls = census.activity.clone().map(|activity| RecordedCall {
             time_ns: None,
             operations: activity.operations,
-            calls: activity.calls.into_iter().chain(asked).collect(),
+            calls: activity
+                .calls
+                .into_iter()
+                .chain(fault.asked_when_timed())
+                .collect(),
         });
-        calls.into_iter().cycle().take(3).collect()
-    }
-
-    fn counted(&mut self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
-        let case = self.prepared.as_ref().ok_or("no case is prepared")?;
-        fault::of(case).counted(metrics)
+        census.recorded = calls.into_iter().cycle().take(3).collect();
+        if times_only {
+            census.activity = None;
+        }
+        census.count(metrics, |metrics| fault.counted(metrics));
+        Ok(census)
     }
 
     fn release(&mut self) {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use regatta_core::machine::{Activity, CountedCall, RecordedCall, Structure};
 use regatta_probe::{CacheState, Cuda, StreamClock};
 use regatta_worker::protocol::{
-    self, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION, Prepare,
-    Prepared,
+    self, Census, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION,
+    Prepare, Prepared,
 };
 use regatta_worker::serve::{Refusal, Worker};
 use regatta_worker::sets;
@@ -205,13 +204,22 @@ impl OpenDevice {
         }
     }
 
-    fn recorded(&mut self) -> Option<Vec<RecordedCall>> {
-        let ((_, case), cache) = (self.case.as_mut()?, self.timed?);
-        let found = activity::record_samples(&mut self.clock, case, cache);
-        // Into the worker's log: what is launched is known without.
-        found
-            .inspect_err(|error| eprintln!("no times of single operations: {error}"))
-            .ok()
+    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {
+        let (_, case) = self.case.as_mut().ok_or(NO_CASE)?;
+        let mut census = Census::default();
+        if !times_only {
+            census.structure = case.structure();
+            census.activity = known(activity::record_call(&mut self.device, case));
+        }
+        if let Some(cache) = self.timed {
+            let recorded = activity::record_samples(&mut self.clock, case, cache);
+            census.recorded = known(recorded).unwrap_or_default();
+        }
+        census.count(metrics, |metrics| {
+            let counted = activity::count_kernels(&mut self.device, case, metrics);
+            counted.map_err(|error| error.to_string())
+        });
+        Ok(census)
     }
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
@@ -318,30 +326,8 @@ impl Worker for CudaWorker {
         self.open()?.measure(request)
     }
 
-    fn census(&mut self) -> Result<Structure, Refusal> {
-        let (_, case) = self.open()?.case.as_ref().ok_or(NO_CASE)?;
-        Ok(case.structure())
-    }
-
-    fn activity(&mut self) -> Option<Activity> {
-        let open = self.open.as_mut()?;
-        let (_, case) = open.case.as_mut()?;
-        let found = activity::record_call(&mut open.device, case);
-        // Into the worker's log: what is launched is known without.
-        found
-            .inspect_err(|error| eprintln!("no times of single operations: {error}"))
-            .ok()
-    }
-
-    fn recorded(&mut self) -> Vec<RecordedCall> {
-        let recorded = self.open.as_mut().and_then(OpenDevice::recorded);
-        recorded.unwrap_or_default()
-    }
-
-    fn counted(&mut self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
-        let open = self.open.as_mut().ok_or(NO_CASE)?;
-        let (_, case) = open.case.as_mut().ok_or(NO_CASE)?;
-        activity::count_kernels(&mut open.device, case, metrics).map_err(|error| error.to_string())
+    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {
+        self.open()?.census(times_only, metrics)
     }
 
     fn release(&mut self) {
@@ -349,6 +335,14 @@ impl Worker for CudaWorker {
             (open.case, open.timed) = (None, None);
         }
     }
+}
+
+/// Times of single operations. Why there are none stands in the worker's log: what is launched is
+/// known without.
+fn known<T>(found: Result<T, CudaError>) -> Option<T> {
+    found
+        .inspect_err(|error| eprintln!("no times of single operations: {error}"))
+        .ok()
 }
 
 fn mig_word(enabled: bool) -> String {

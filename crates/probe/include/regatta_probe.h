@@ -54,10 +54,6 @@ const char *regatta_probe_last_error(void);
  * the clock is closed. */
 int regatta_probe_open(int ordinal, void *stream, regatta_probe **probe);
 void regatta_probe_close(regatta_probe *probe);
-/* What measuring costs, measured anew: a pair of events, a kernel that does nothing, and what
- * is taken off each sample. */
-int regatta_probe_calibrate(regatta_probe *probe, double *pair_ns, double *null_kernel_ns,
-                            double *cost_ns);
 
 int regatta_probe_sample_begin(regatta_probe *probe, int cold);
 int regatta_probe_sample_end(regatta_probe *probe, double *device_ns, double *host_ns,

@@ -11,8 +11,6 @@
 //! const char *regatta_probe_last_error(void);        // of this thread's last failure
 //! int  regatta_probe_open(int ordinal, void *stream, regatta_probe **probe);
 //! void regatta_probe_close(regatta_probe *);
-//! int  regatta_probe_calibrate(regatta_probe *, double *pair_ns, double *null_kernel_ns,
-//!                              double *cost_ns);     // see clock.rs, Calibration
 //! int  regatta_probe_sample_begin(regatta_probe *, int cold);
 //! int  regatta_probe_sample_end(regatta_probe *, double *device_ns, double *host_ns,
 //!                               double *clock_mhz, uint32_t *flags);
@@ -155,31 +153,6 @@ pub unsafe extern "C" fn regatta_probe_close(probe: *mut Probe) {
     });
 }
 
-/// Measures anew what measuring costs. Opening has done it; long after, clocks differ.
-///
-/// # Safety
-/// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
-/// alone; the pointers are null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn regatta_probe_calibrate(
-    handle: *mut Probe,
-    pair_ns: *mut f64,
-    null_kernel_ns: *mut f64,
-    cost_ns: *mut f64,
-) -> c_int {
-    // SAFETY: the caller's, of the handle and of the other pointers.
-    unsafe {
-        with_probe(handle, |probe| {
-            probe.begun = None;
-            let found = probe.clock.calibrate()?;
-            put(pair_ns, found.pair_ns);
-            put(null_kernel_ns, found.null_kernel_ns.unwrap_or(f64::NAN));
-            put(cost_ns, found.cost_ns);
-            Ok(())
-        })
-    }
-}
-
 /// Everything before the call. A sample begun before and not ended is cancelled.
 ///
 /// # Safety
@@ -305,7 +278,6 @@ mod tests {
         unsafe {
             for status in [
                 regatta_probe_open(0, null_mut(), null_mut()),
-                regatta_probe_calibrate(none, figure, figure, figure),
                 regatta_probe_sample_begin(none, 1),
                 regatta_probe_sample_end(none, figure, figure, figure, count),
                 regatta_probe_sample_cancel(none),

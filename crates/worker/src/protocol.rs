@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use super::machine::DeviceState;
-use super::machine::{Activity, CountedCall, RecordedCall, Structure};
+use super::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
 use crate::attention::{Direction, Dtype, ParamValue, Params, Problem, ProjectionKind};
 use crate::units::{Bytes, Nanoseconds, Rate};
 use crate::words;
@@ -216,6 +216,27 @@ pub struct Census {
     /// `uncounted` of the structure says under `instructions` why they cannot be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<CountedCall>,
+}
+
+impl Census {
+    /// Puts in what hardware counters tell, or why they cannot be read; nothing where no metrics
+    /// are asked for.
+    pub fn count(
+        &mut self,
+        metrics: &[String],
+        counted: impl FnOnce(&[String]) -> Result<Vec<CountedCall>, String>,
+    ) {
+        if metrics.is_empty() {
+            return;
+        }
+        match counted(metrics) {
+            Ok(counted) => self.counted = counted,
+            Err(reason) => {
+                let uncounted = &mut self.structure.uncounted;
+                uncounted.insert(INSTRUCTIONS.to_owned(), reason);
+            }
+        }
+    }
 }
 
 /// A worker introduces itself.

@@ -11,7 +11,6 @@ use super::protocol::{
     REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
 use crate::attention::Dtype;
-use crate::machine::{Activity, CountedCall, INSTRUCTIONS, RecordedCall, Structure};
 
 /// Why a case was not made ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,32 +69,13 @@ pub trait Worker {
     /// When none is prepared, or the call fails.
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal>;
 
-    /// Counts what one call of the prepared case does.
+    /// Counts what one call of the prepared case does: its structure and what the device did, and
+    /// when; where `times_only`, no more than calls that are recorded as the last samples were taken;
+    /// and what hardware counters tell that `metrics` name.
     ///
     /// # Errors
     /// When none is prepared, or the call fails.
-    fn census(&mut self) -> Result<Structure, Refusal>;
-
-    /// What the device did in one such call, and when; asked right after the census.
-    /// `None` where that is not known.
-    fn activity(&mut self) -> Option<Activity> {
-        None
-    }
-
-    /// Some calls, recorded as the last samples were taken; empty where that cannot be had.
-    fn recorded(&mut self) -> Vec<RecordedCall> {
-        Vec::new()
-    }
-
-    /// Some calls of the prepared case, with the hardware counters that `metrics` name read of
-    /// each kernel.
-    ///
-    /// # Errors
-    /// Why they cannot be read.
-    fn counted(&mut self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
-        let _ = metrics;
-        Err("this worker reads no hardware counters".to_owned())
-    }
+    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal>;
 
     /// Measures what the device reaches at the most, with no case prepared.
     ///
@@ -199,29 +179,11 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
             .measure(&request)
             .map_or_else(ReplyBody::from, ReplyBody::Measured),
         RequestBody::Census {
-            times_only: true,
+            times_only,
             metrics,
-        } => {
-            let recorded = worker.recorded();
-            let counted = counted(worker, &metrics, &mut Structure::default());
-            ReplyBody::Census(Census {
-                recorded,
-                counted,
-                ..Census::default()
-            })
-        }
-        RequestBody::Census {
-            times_only: false,
-            metrics,
-        } => match worker.census() {
-            Ok(mut structure) => ReplyBody::Census(Census {
-                activity: worker.activity(),
-                recorded: worker.recorded(),
-                counted: counted(worker, &metrics, &mut structure),
-                structure,
-            }),
-            Err(refusal) => ReplyBody::from(refusal),
-        },
+        } => worker
+            .census(times_only, &metrics)
+            .map_or_else(ReplyBody::from, ReplyBody::Census),
         RequestBody::Peak { dtypes } => worker
             .peak(&dtypes)
             .map_or_else(ReplyBody::from, ReplyBody::Peak),
@@ -231,21 +193,6 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
         }
         RequestBody::Shutdown => ReplyBody::Bye,
     }
-}
-
-/// Hardware counters of some calls, where they are asked for; why not is told in `structure`.
-fn counted(
-    worker: &mut dyn Worker,
-    metrics: &[String],
-    structure: &mut Structure,
-) -> Vec<CountedCall> {
-    if metrics.is_empty() {
-        return Vec::new();
-    }
-    worker.counted(metrics).unwrap_or_else(|reason| {
-        structure.uncounted.insert(INSTRUCTIONS.to_owned(), reason);
-        Vec::new()
-    })
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {

@@ -108,31 +108,19 @@ type Demangle =
 /// Names of kernels, each once.
 #[derive(Default)]
 pub struct Names {
-    /// By where CUPTI keeps it: it keeps one copy of each name.
-    by_address: HashMap<usize, u32>,
-    by_text: HashMap<CString, u32>,
-    mangled: Vec<CString>,
+    ids: HashMap<CString, u32>,
     demangled: Vec<String>,
 }
 
 impl Names {
     /// Its id: ids count from 0 in the order of first appearance.
     fn id(&mut self, name: &CStr) -> u32 {
-        let address = name.as_ptr() as usize;
-        if let Some(&id) = self.by_address.get(&address) {
-            // A module that was unloaded may have left its place to another's name.
-            if self.mangled[id as usize].as_c_str() == name {
-                return id;
-            }
+        if let Some(&id) = self.ids.get(name) {
+            return id;
         }
-        let id = self.by_text.get(name).copied().unwrap_or_else(|| {
-            let id = self.mangled.len() as u32;
-            self.mangled.push(name.to_owned());
-            self.by_text.insert(name.to_owned(), id);
-            self.demangled.push(demangled(name));
-            id
-        });
-        self.by_address.insert(address, id);
+        let id = self.demangled.len() as u32;
+        self.ids.insert(name.to_owned(), id);
+        self.demangled.push(demangled(name));
         id
     }
 

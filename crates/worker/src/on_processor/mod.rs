@@ -21,7 +21,7 @@ use crate::attention::reference::zeros;
 use crate::attention::{Direction, Dtype, ParamValue, Problem};
 use crate::machine::Structure;
 use crate::protocol::{
-    Checked, Device, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare,
+    Census, Checked, Device, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare,
     Prepared, VariantInfo,
 };
 use crate::serve::{Refusal, Worker};
@@ -348,8 +348,16 @@ impl Worker for OnProcessor {
         Ok(measured)
     }
 
-    fn census(&mut self) -> Result<Structure, Refusal> {
-        Ok(self.prepared.as_mut().ok_or(NO_CASE)?.1.census())
+    fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {
+        let (_, case) = self.prepared.as_mut().ok_or(NO_CASE)?;
+        let mut census = Census::default();
+        if !times_only {
+            census.structure = case.census();
+        }
+        census.count(metrics, |_| {
+            Err("this worker reads no hardware counters".to_owned())
+        });
+        Ok(census)
     }
 
     fn peak(&mut self, dtypes: &[Dtype]) -> Result<Peak, Refusal> {
