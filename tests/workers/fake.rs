@@ -31,7 +31,7 @@ use std::time::Duration;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use regatta_core::machine::{RecordedCall, Structure};
-use regatta_worker::attention::{Direction, Dtype, ParamValue, work};
+use regatta_worker::attention::{CaseId, Direction, Dtype, ParamValue, work};
 use regatta_worker::protocol::{
     Census, Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
     REPLY_FD, VariantInfo,
@@ -179,16 +179,13 @@ impl Fake {
         }
     }
 
-    /// Draws the times of a case from what it is, this start and the seed (FNV-1a).
+    /// Draws the times of a case from what it is, this start and the seed.
     fn deal(&mut self, case: &Prepare) {
         let of = format!(
             "{} {} {} {}",
             self.seed, self.start, case.variant, case.problem
         );
-        let seed = of.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        self.rng = ChaCha8Rng::seed_from_u64(seed);
+        self.rng = ChaCha8Rng::seed_from_u64(CaseId(of).drawn(0));
     }
 
     fn noise(&mut self, width: f64) -> f64 {

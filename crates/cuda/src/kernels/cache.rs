@@ -6,6 +6,7 @@
 //! at once; one that is torn or edited is as good as absent.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -15,7 +16,7 @@ use regatta_core::input;
 use regatta_core::output;
 
 /// Part of every name: another format is another name.
-const FORMAT: &str = "regatta kernel image 1";
+const FORMAT: &str = "regatta kernel image 2";
 
 /// Images kept of one file, architecture and compiler: those of the last few versions of
 /// the source.
@@ -26,27 +27,24 @@ const KEPT: usize = 8;
 pub struct CacheKey {
     /// What the image is of, for people, and for finding its older versions.
     label: String,
-    hash: u128,
+    hash: u64,
 }
 
 impl CacheKey {
     /// The key of what follows from these texts.
     pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> CacheKey {
-        let mut hash = Fnv::default();
-        for text in std::iter::once(FORMAT).chain(texts) {
-            // Lengths keep "ab","c" and "a","bc" apart.
-            hash.add(&text.len().to_le_bytes());
-            hash.add(text.as_bytes());
-        }
+        let mut hasher = DefaultHasher::new();
+        FORMAT.hash(&mut hasher);
+        texts.into_iter().for_each(|text| text.hash(&mut hasher));
         CacheKey {
             label: label.to_owned(),
-            hash: hash.0,
+            hash: hasher.finish(),
         }
     }
 
     /// Where the image lies in a folder.
     pub fn path(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("{}{:032x}.image", self.prefix(), self.hash))
+        folder.join(format!("{}{:016x}.image", self.prefix(), self.hash))
     }
 
     fn prefix(&self) -> String {
@@ -88,7 +86,7 @@ pub fn store(folder: &Path, key: &CacheKey, image: &Image) -> io::Result<()> {
 fn forget_oldest(folder: &Path, key: &CacheKey) {
     let prefix = key.prefix();
     // The hash is all that may follow: `flash_mma-` is no prefix of flash_mma_backward's.
-    let length = prefix.len() + 32 + ".image".len();
+    let length = prefix.len() + 16 + ".image".len();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut images: Vec<(SystemTime, PathBuf)> = entries
         .filter(|entry| {
@@ -102,27 +100,6 @@ fn forget_oldest(folder: &Path, key: &CacheKey) {
     let excess = images.len().saturating_sub(KEPT);
     for (_, path) in images.drain(..excess) {
         let _ = fs::remove_file(path);
-    }
-}
-
-/// FNV-1a of 128 bits (<http://www.isthe.com/chongo/tech/comp/fnv/>): the same in every
-/// version and on every machine, and wide enough that two sources never meet by chance.
-struct Fnv(u128);
-
-impl Default for Fnv {
-    fn default() -> Fnv {
-        Fnv(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
-    }
-}
-
-impl Fnv {
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 ^= u128::from(*byte);
-            self.0 = self
-                .0
-                .wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-        }
     }
 }
 
