@@ -1,4 +1,4 @@
-"""Libraries that need a GPU, with their kernels replaced by attention's definition in float64.
+"""Libraries that need a GPU, with their kernels replaced by the reference, of their arguments.
 
 Operators have the release's schemas, and masks as the kernels are given them, so that a wrong
 argument is a wrong value.
@@ -6,7 +6,6 @@ argument is a wrong value.
 
 from __future__ import annotations
 
-import math
 import sys
 import types
 from collections.abc import Callable
@@ -20,7 +19,9 @@ import torch.nn.functional as F
 from torch.nn.attention.flex_attention import create_mask
 
 from regatta_worker.on_torch.library import Library, TorchWorker
-from regatta_worker.problem.attention import Mask
+from regatta_worker.problem.arrays import Arrays
+from regatta_worker.problem.attention import GRADIENTS, Mask, Problem
+from regatta_worker.problem.reference import reference
 
 Results = tuple[torch.Tensor, ...]
 
@@ -35,7 +36,7 @@ def served(library: Library, *modules: str) -> TorchWorker:
         return TorchWorker(replace(library, rows=rows))
 
 
-# Attention by its definition.
+# Attention by the worker's reference.
 
 
 class Attention(torch.autograd.Function):  # type: ignore[misc]  # of no type here
@@ -45,11 +46,12 @@ class Attention(torch.autograd.Function):  # type: ignore[misc]  # of no type he
     def forward(ctx: Any, q: Any, k: Any, v: Any, *mask: Any) -> torch.Tensor:
         ctx.save_for_backward(q, k, v)
         ctx.mask = mask
-        return _each((q, k, v, None), *mask)[0]
+        return _computed(q, k, v, None, *mask)[0]
 
     @staticmethod
     def backward(ctx: Any, dout: torch.Tensor) -> tuple[Any, ...]:
-        return *_each((*ctx.saved_tensors, dout), *ctx.mask), None, None
+        q, k, v = ctx.saved_tensors
+        return *_computed(q, k, v, dout, *ctx.mask), None, None
 
 
 def attend(q: Any, k: Any, v: Any, mask: Mask, starts_q: Any = None, starts_k: Any = None) -> Any:
@@ -63,7 +65,7 @@ def gradients(given: Any, mask: Mask, starts_q: Any = None, starts_k: Any = None
     out = attend(*inputs, mask, starts_q, starts_k)
     torch.testing.assert_close(given.out, out)
     torch.testing.assert_close(given.lse, statistics(out))
-    return _each((*inputs, given.dout), mask, (starts_q, starts_k))
+    return _computed(*inputs, given.dout, mask, (starts_q, starts_k))
 
 
 def statistics(out: torch.Tensor) -> torch.Tensor:
@@ -71,37 +73,21 @@ def statistics(out: torch.Tensor) -> torch.Tensor:
     return out.float().sum().reshape(1)
 
 
-def _each(tensors: Any, mask: Mask, cu_seqlens: tuple[Any, Any]) -> Results:
-    """Sequence by sequence, each `[seq, heads, width]`."""
-    q, k, v, dout = tensors
-    if cu_seqlens[0] is None:
-        assert q.ndim == 4
-        douts = [None] * len(q) if dout is None else dout
-        parts = [_one(*part, mask) for part in zip(q, k, v, douts, strict=True)]
-        return tuple(torch.stack(results) for results in zip(*parts, strict=True))
-    assert q.ndim == 3
-    lengths_q, lengths_k = (bounds.diff().tolist() for bounds in cu_seqlens)
-    douts = [None] * len(lengths_q) if dout is None else dout.split(lengths_q)
-    split = (q.split(lengths_q), k.split(lengths_k), v.split(lengths_k), douts)
-    parts = [_one(*part, mask) for part in zip(*split, strict=True)]
-    return tuple(torch.cat(results) for results in zip(*parts, strict=True))
-
-
-def _one(q: Any, k: Any, v: Any, dout: Any, mask: Mask) -> Results:
-    dtype, kv_heads, group = q.dtype, k.shape[1], q.shape[1] // k.shape[1]
-    q, k, v = (x.double().transpose(0, 1) for x in (q, k, v))
-    k, v = (x.repeat_interleave(group, dim=0) for x in (k, v))
-    rows, columns = torch.arange(q.shape[1])[:, None], torch.arange(k.shape[1])[None, :]
-    seen = mask.visible(rows, columns, mask.offset(q.shape[1], k.shape[1]))
-    scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~seen, -math.inf)
-    p = scores.softmax(-1).nan_to_num()
-    out = p @ v
-    if dout is None:
-        return (out.transpose(0, 1).to(dtype),)
-    dout = dout.double().transpose(0, 1)
-    ds = p * (dout @ v.mT - (dout * out).sum(-1, keepdim=True)) * q.shape[-1] ** -0.5
-    dk, dv = (x.unflatten(0, (kv_heads, group)).sum(1) for x in (ds.mT @ q, p.mT @ dout))
-    return tuple(x.transpose(0, 1).to(dtype) for x in (ds @ k, dk, dv))
+def _computed(q: Any, k: Any, v: Any, dout: Any, mask: Mask, starts: tuple[Any, Any]) -> Results:
+    """`out`, or where there is a `dout` the gradients, by the worker's reference."""
+    packed = starts[0] is not None
+    assert q.ndim == (3 if packed else 4)
+    lengths = [tuple(each.diff().tolist()) for each in starts] if packed else []
+    sizes = {"batch": 1 if packed else len(q), "heads": q.shape[-2], "kv_heads": k.shape[-2]}
+    sizes |= {"seq_q": q.shape[-3], "seq_k": k.shape[-3]}
+    sizes |= {"head_dim": q.shape[-1], "head_dim_v": v.shape[-1]}
+    direction, names = ("forward", ("out",)) if dout is None else ("both", GRADIENTS)
+    wire = {"dtype": "f32", "layout": "bshd", "direction": direction, "mask": vars(mask)}
+    ragged = {"varlen": dict(zip("qk", lengths, strict=True))} if packed else {}
+    problem = Problem.from_wire(sizes | wire | ragged)
+    inputs = {"q": q, "k": k, "v": v, "dout": dout}
+    found = reference(Arrays.for_torch(CPU), problem, inputs)
+    return tuple(found[name].view(problem.shape(name)).to(q.dtype) for name in names)
 
 
 def flash_mask(causal: Any, left: int | None, right: int | None) -> Mask:
