@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 import support
-from regatta_worker.census import first_call
+from regatta_worker.census import counters
 from regatta_worker.census.counters import (
     BUILT_IN,
     COUNTED_CALLS,
@@ -224,18 +224,18 @@ WATCHED = (
 
 
 def test_parts_of_a_first_call_are_their_own(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_call, "WATCHED", WATCHED)
+    monkeypatch.setattr(counters, "WATCHED", WATCHED)
     tune, sleep = library.tune, library.time.sleep
-    _, reply = first_call.first_call(lambda: library.tune(), lambda: sleep(0.005))
+    _, reply = counters.first_call(lambda: library.tune(), lambda: sleep(0.005))
     parts = reply["first_call_parts"]
     assert {name: part["count"] for name, part in parts.items()} == {"tuning": 1, "compiling": 2}
     assert parts["compiling"]["ns"] >= 40e6
     # The wait is in the call and in no part.
     assert sum(part["ns"] for part in parts.values()) + 5e6 <= reply["first_call_ns"]
     assert library.tune is tune, "as it was"
-    assert first_call.first_call(lambda: 3, lambda: None)[1]["first_call_parts"] == {}
+    assert counters.first_call(lambda: 3, lambda: None)[1]["first_call_parts"] == {}
     with pytest.raises(LookupError, match="without being counted"):
-        first_call.first_call(lambda: library.fails(), lambda: None)
+        counters.first_call(lambda: library.fails(), lambda: None)
 
 
 def built_in(name: str) -> list[Counter]:

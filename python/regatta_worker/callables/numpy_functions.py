@@ -13,7 +13,7 @@ from regatta_worker import device
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.case import Case, CaseWorker, Request
-from regatta_worker.census.first_call import first_call
+from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays

@@ -23,7 +23,7 @@ import torch
 from regatta_worker import device
 from regatta_worker.case import CaseType, CaseWorker, Request
 from regatta_worker.census import launches
-from regatta_worker.census.first_call import first_call
+from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch import operators
