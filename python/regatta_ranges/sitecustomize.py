@@ -67,7 +67,10 @@ class Finder(importlib.abc.MetaPathFinder):
                 execute(module)
                 turn_on(module)
 
-            loader.exec_module = executed  # type: ignore[method-assign]
+            try:
+                loader.exec_module = executed  # type: ignore[method-assign]
+            except AttributeError as error:
+                print_error(f"PyTorch's ranges are not on: {error}")
         return spec
 
 
