@@ -129,42 +129,33 @@ def placed(file: str | None, error: BaseException) -> str:
     return f"line {last.lineno}{inside}: {words}"
 
 
-def functions(target: Target, module: ModuleType) -> dict[str, Function]:
-    """The one that is named, or each public one that begins with `q, k, v`."""
-    if target.function is not None:
-        if (named := getattr(module, target.function, None)) is None:
-            raise Failed(f"{target.code} has no function `{target.function}`; {_those(module)}")
-        return {target.function: read(target.function, target.where(target.function), named)}
+def functions(target: Target) -> dict[str, Function]:
+    """The one that is named, or each public one that begins with `q, k, v`, of the module's own:
+    what it imports from others is theirs."""
+    # Read when JAX's backend starts, which the code may do while it is imported: see
+    # libraries/jax.py.
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    module, name = imported(target), target.function
+    own = {
+        name: thing
+        for name, thing in vars(module).items()
+        if callable(thing) and getattr(thing, "__module__", None) == module.__name__
+    }
+    there = f"there are {', '.join(own)}" if own else "there are none in it"
+    if name is not None:
+        if (named := getattr(module, name, None)) is None:
+            raise Failed(f"{target.code} has no function `{name}`; {there}")
+        return {name: read(name, target.where(name), named)}
     found = {
-        name: read(name, target.where(name), function) for name, function in _public(module).items()
+        name: read(name, target.where(name), thing)
+        for name, thing in own.items()
+        if not name.startswith("_") and begins_as_attention(thing)
     }
     if not found:
         raise Failed(
-            f"{target.code} has no public function that begins with the parameters q, k, v; "
-            f"{_those(module)}"
+            f"{target.code} has no public function that begins with the parameters q, k, v; {there}"
         )
     return found
-
-
-def _public(module: ModuleType) -> dict[str, Any]:
-    """Those of the module's own: what it imports from others is theirs."""
-    return {
-        name: thing
-        for name, thing in vars(module).items()
-        if not name.startswith("_")
-        and callable(thing)
-        and getattr(thing, "__module__", None) == module.__name__
-        and begins_as_attention(thing)
-    }
-
-
-def _those(module: ModuleType) -> str:
-    own = [
-        name
-        for name, thing in vars(module).items()
-        if callable(thing) and getattr(thing, "__module__", None) == module.__name__
-    ]
-    return f"there are {', '.join(own)}" if own else "there are none in it"
 
 
 def framework(found: dict[str, Function]) -> str:
@@ -185,7 +176,7 @@ def framework(found: dict[str, Function]) -> str:
 
 def open_worker(target: Target) -> Worker:
     """Imports the code and what serves it."""
-    found = _functions(target)
+    found = functions(target)
     try:
         module = importlib.import_module(f"regatta_worker.callables.{framework(found)}_functions")
     except ModuleNotFoundError as error:
@@ -196,17 +187,10 @@ def open_worker(target: Target) -> Worker:
 
 def preload(target: Target) -> None:
     """Imports the code and its framework for workers that are forked later."""
-    found = _functions(target)
+    found = functions(target)
     module = importlib.import_module(f"regatta_worker.callables.{framework(found)}_functions")
     if hasattr(module, "preload"):
         module.preload()
-
-
-def _functions(target: Target) -> dict[str, Function]:
-    # Read when JAX's backend starts, which the code may do while it is imported: see
-    # libraries/jax.py.
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    return functions(target, imported(target))
 
 
 WATCHED_S = 0.05
