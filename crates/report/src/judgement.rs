@@ -197,15 +197,20 @@ pub(crate) fn paragraphs(row: &Row, in_full: bool) -> Vec<String> {
     let mut paragraphs: Vec<String> = row.reason.iter().cloned().collect();
     paragraphs.extend(Uncounted::sentence(&row.uncounted));
     if in_full {
-        paragraphs.extend(row.regressed().filter_map(|of| {
-            let account = of.account.as_ref()?;
-            Some(format!("{} {account}", of.metric.text()))
-        }));
         paragraphs.extend(row.structure_beside_causes());
-        paragraphs.extend(row.account_told());
+        paragraphs.extend(accounts(row));
         paragraphs.extend(row.findings.iter().map(ToString::to_string));
     }
     paragraphs
+}
+
+/// Where the time of a case went: its device time, and each other metric that regressed.
+pub(crate) fn accounts(row: &Row) -> Vec<String> {
+    let others = row.regressed().filter_map(|of| {
+        let account = of.account.as_ref()?;
+        Some(format!("{} {account}", of.metric.text()))
+    });
+    row.account_told().into_iter().chain(others).collect()
 }
 
 /// All of a case: its first metric, the others that got worse, and its paragraphs.
@@ -245,16 +250,9 @@ fn metrics(row: &Row) -> Vec<TableRow> {
         shown.extend(first.or(row.metric(Metric::Device)));
     }
     if shown.is_empty() {
-        return vec![TableRow::new(
-            row.case.0.clone(),
-            vec![
-                String::new(),
-                time(&row.base),
-                time(&row.head),
-                String::new(),
-                String::new(),
-            ],
-        )];
+        let [base, head] = [&row.base, &row.head].map(time);
+        let cells = ["", &*base, &*head, "", ""].map(str::to_owned);
+        return vec![TableRow::new(row.case.0.clone(), cells.into())];
     }
     let lines = shown.into_iter().enumerate().map(|(place, of)| TableRow {
         label: match place {

@@ -5,7 +5,7 @@
 //! reason, a kernel's name, a path) passes [`text`] before it is shown.
 
 pub mod bisect;
-pub mod by_axes;
+mod by_axes;
 mod csv;
 mod device;
 pub mod document;

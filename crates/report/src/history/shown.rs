@@ -6,6 +6,7 @@ use super::{Shown, changed, day, tone};
 use crate::RenderError;
 use crate::document::{Block, Document, Table, TableRow, Tone};
 use crate::figures::{TimePlot, svg};
+use crate::judgement::Lists;
 use regatta_core::record::side::median;
 use regatta_judge::history::{Event, Series, Step};
 use regatta_judge::revision_text;
@@ -131,6 +132,10 @@ fn document(shown: &Shown, most: usize, all: bool) -> Document {
         ),
     ];
     let mut body = Vec::new();
+    let listed = Lists {
+        most,
+        elsewhere: ", which --all prints",
+    };
     for (name, tone, heads, mut rows) in lists {
         if rows.is_empty() {
             continue;
@@ -140,10 +145,7 @@ fn document(shown: &Shown, most: usize, all: bool) -> Document {
         let title = format!("{name} ({count})");
         body.push(Block::Heading(title, String::new(), tone));
         body.push(Block::Table(Table {
-            rest: match count.saturating_sub(most) {
-                0 => String::new(),
-                more => format!("and {more} more, which --all prints"),
-            },
+            rest: listed.rest(count),
             ..Table::new("case", heads, rows)
         }));
     }

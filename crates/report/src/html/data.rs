@@ -15,6 +15,7 @@ use crate::by_axes::AxisTable;
 use crate::device::{self, Reached, reached};
 use crate::document::Tone;
 use crate::facts;
+use crate::judgement::accounts;
 use crate::summary::{interval, reproduce};
 use crate::text::{clean, one_line, shorten};
 use regatta_core::machine::{Counters, METRICS, Structure, short};
@@ -179,11 +180,6 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         let share = of.share.map_or_else(String::new, |share| share.to_string());
         [of.cause.to_string(), one_line(&of.evidence), share]
     });
-    let others = row.regressed().filter_map(|of| {
-        let account = of.account.as_ref()?;
-        Some(format!("{} {account}", of.metric.text()))
-    });
-    let accounts = row.account_told().into_iter().chain(others);
     let device = row.metric(Metric::Device);
     let judged = device.map(|device| {
         let interval = interval(&device.change).unwrap_or_default();
@@ -212,7 +208,7 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
     let mut found = strings.interned(json!({
         "reason": reason(row, context.excerpt()),
         "findings": findings.collect::<Vec<_>>(),
-        "accounts": accounts.map(|of| one_line(&of)).collect::<Vec<_>>(),
+        "accounts": accounts(row).iter().map(|of| one_line(of)).collect::<Vec<_>>(),
         "judged": judged,
         "facts": facts.collect::<Vec<_>>(),
         "changes": facts::changes(row),
