@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::{Ended, clocks, print_json, show_blocks, watch_for};
+use super::{Ended, note, print_json, show_blocks, watch_for};
 use regatta_core::record::baseline::Store;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::{self, Suite};
@@ -16,7 +16,9 @@ use regatta_measure::command;
 use regatta_measure::environments::{PythonEnvironment, interpreter_of};
 use regatta_measure::experiment::introductions::{Absence, Introduction, grouped, introductions};
 use regatta_measure::machine;
-use regatta_report::document::{Block, ListItem, Tone};
+use regatta_measure::ruler::{self, ClockReading};
+use regatta_probe::Error;
+use regatta_report::document::{Block, ListItem, Table, TableRow, Tone};
 use regatta_report::files::check_writable;
 
 /// What a worker may take to introduce itself here: a look at the machine does not wait for
@@ -51,7 +53,7 @@ pub struct DoctorArgs {
 /// See [`super::Stop`].
 pub fn run(args: &DoctorArgs) -> Ended {
     if args.check_clocks {
-        return clocks::run();
+        return check_clocks();
     }
     let mut config = Suite::default();
     suite::configure(&mut config, Path::new("regatta.toml"))?;
@@ -314,4 +316,55 @@ fn environment((name, environment): (&String, &Environment)) -> DoctorCheck {
             told(CheckState::Absent, "not made yet").helped_by(format!("regatta env make {name}"))
         }
     }
+}
+
+/// What the columns mean, below a table.
+const LEGEND: &str = "read: median. bias: read less nominal and less what starting and ending \
+     takes of the work itself. visible: largest difference between two interleaved sets of the \
+     same work, over all rounds. +n %: what work longer by n % was read as.";
+
+/// Checks the clock of the first GPU and the monotonic clock of the CPU. Exits 3 when a device is
+/// there and could not be checked.
+///
+/// # Errors
+/// See [`super::Stop`].
+fn check_clocks() -> Ended {
+    let mut code = 0;
+    for name in ["gpu", "cpu"] {
+        note(format!("checking the {name} clock"));
+        let found = match name {
+            "gpu" => ruler::gpu(),
+            _ => Ok(ruler::cpu()),
+        };
+        let blocks = match found {
+            Ok((what, readings)) => table(what, &readings),
+            Err(error @ Error::Unavailable(_)) => {
+                vec![Block::Note(format!("{name} clock absent: {error}"))]
+            }
+            Err(error) => {
+                code = 3;
+                vec![Block::Note(format!("{name} clock FAILED: {error}"))]
+            }
+        };
+        show_blocks(blocks)?;
+    }
+    Ok(code)
+}
+
+fn table(what: String, readings: &[ClockReading]) -> Vec<Block> {
+    let rows = readings.iter().map(|of| {
+        let mut cells = vec![
+            of.read.to_string(),
+            of.bias.signed(),
+            format!("{:.2}", of.visible),
+        ];
+        cells.extend(of.added.map(|share| format!("{:.2}", share.0 * 100.0)));
+        TableRow::new(of.nominal.to_string(), cells)
+    });
+    let heads = vec!["read", "bias", "visible", "+1 %", "+2 %", "+5 %", "+10 %"];
+    vec![
+        Block::Note(what),
+        Block::Table(Table::new("nominal", heads, rows)),
+        Block::Text(vec![LEGEND.to_owned()]),
+    ]
 }

@@ -11,7 +11,6 @@ use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_measure::experiment::introductions::{Introduction, grouped, introductions};
 use regatta_measure::experiment::request::no_case_left;
 use regatta_report::document::{Block, ListItem, Tone};
-use regatta_report::labels::Labels;
 use regatta_worker::attention::{Case, Params};
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 use regatta_worker::units::counted;
@@ -186,14 +185,10 @@ fn suites_by_workers(suites: &[Suite], found: &[Introduction]) -> Vec<Block> {
     lists.collect()
 }
 
-/// A problem, and the parameters that a variant is given with it.
-type Measured = (String, Vec<String>);
-
 /// Variants that measure the same, and the cases of one of them.
 type Group<'a> = (Vec<String>, Vec<&'a Case>);
 
-/// The plan of a suite: variants that measure the same stand together, what their cases have in
-/// common is said once, and each problem has a line.
+/// The plan of a suite: variants that measure the same stand together.
 fn plan(suite: &Suite) -> Vec<Block> {
     let cases = counted(suite.cases.len(), "case");
     let invocations = counted(suite.settings.invocations as usize, "invocation");
@@ -226,58 +221,28 @@ fn groups(cases: &[Case]) -> Vec<Group<'_>> {
     groups
 }
 
+/// A line a problem, with the parameters that the variants are given with it.
 fn group(variants: &[String], cases: &[&Case]) -> [Block; 2] {
-    let bare = |case: &Case| Case {
-        params: Params::default(),
-        ..case.clone()
-    };
-    let mut problems: Vec<Measured> = Vec::new();
-    let ids: Vec<_> = cases.iter().map(|case| bare(case).id()).collect();
-    let mut distinct = ids.clone();
-    distinct.dedup();
-    let labels = Labels::new(&distinct);
-    for (case, id) in cases.iter().zip(&ids) {
-        let label = match distinct.len() {
-            // One alone is called by its id, whose variant stands above.
-            1 => case.problem.to_string(),
-            _ => labels.label(id),
-        };
-        match problems.last_mut().filter(|(last, _)| *last == label) {
+    let mut problems: Vec<(String, Vec<String>)> = Vec::new();
+    for case in cases {
+        let problem = case.problem.to_string();
+        match problems.last_mut().filter(|(last, _)| *last == problem) {
             Some((_, params)) => params.push(asked(case)),
-            None => problems.push((label, vec![asked(case)])),
+            None => problems.push((problem, vec![asked(case)])),
         }
     }
-    let mut head = counted(cases.len(), "case");
-    if variants.len() > 1 {
-        head += " each";
-    }
-    // The variant is named already.
-    let common = labels.shared().iter();
-    let common: Vec<&str> = common
-        .map(String::as_str)
-        .filter(|token| !variants.iter().any(|variant| variant == token))
-        .collect();
-    if !common.is_empty() {
-        head += &format!(", all {}", common.join(", "));
-    }
-    // What each problem is given is said once.
-    let alike = problems.windows(2).all(|two| two[0].1 == two[1].1);
-    let given = problems
-        .first()
-        .map_or(String::new(), |one| together(&one.1));
-    let several = problems.len() > 1;
-    if alike && several && !given.is_empty() {
-        head += &format!(", each with {given}");
-    }
-    let lines =
-        problems.into_iter().map(
-            |(label, params)| match (together(&params), alike && several) {
-                (given, false) if !given.is_empty() => format!("{label}; {given}"),
-                _ => label,
-            },
-        );
-    let lines = Block::list(lines.collect::<Vec<_>>());
-    [heading(variants.join(", "), head), lines]
+    let each = if variants.len() > 1 { " each" } else { "" };
+    let head = format!("{}{each}", counted(cases.len(), "case"));
+    let lines = problems
+        .into_iter()
+        .map(|(problem, params)| match together(&params) {
+            none if none.is_empty() => problem,
+            params => format!("{problem}; {params}"),
+        });
+    [
+        heading(variants.join(", "), head),
+        Block::list(lines.collect::<Vec<_>>()),
+    ]
 }
 
 /// The parameters of a case: `num_splits_key=1,access=views`; empty: none.

@@ -3,7 +3,6 @@
 pub mod baseline;
 pub mod bisect;
 pub mod build;
-pub mod clocks;
 pub mod compare;
 pub mod completions;
 pub mod diff;

@@ -10,12 +10,11 @@ use serde::Serialize;
 use super::outputs::{OF_TRACES, Outputs, is_stdout};
 use super::{Ended, Stop, note, print, print_json, traces};
 use regatta_core::machine::Recording;
+use regatta_core::record::RecordError;
 use regatta_core::record::trace::{Trace, TraceHeader, file, is_script, raw};
-use regatta_core::record::{METHOD_VERSION, RecordError, SCHEMA_VERSION};
 use regatta_core::secrets;
 use regatta_judge::trace::{Analysis, analyse, times_of};
 use regatta_measure::command;
-use regatta_measure::experiment::arm::argv;
 use regatta_measure::git::state_of_checkout;
 use regatta_measure::tracing::{self, Recorder};
 use regatta_measure::worker::program::why;
@@ -268,18 +267,11 @@ fn why_nothing(recording: &Recording) -> String {
 }
 
 fn header(args: &TraceArgs, run: &TracedRun) -> TraceHeader {
+    let command = secrets::command_line(&args.command);
+    let ended = tracing::ended(run.ran.status);
     TraceHeader {
-        schema: SCHEMA_VERSION,
-        method: METHOD_VERSION,
-        tool: env!("CARGO_PKG_VERSION").to_owned(),
-        argv: argv(),
-        command: secrets::command_line(&args.command),
-        started: run.started,
-        ended: tracing::ended(run.ran.status),
         git: state_of_checkout(Path::new("reports")),
-        machine: tracing::fingerprint(&run.recording),
-        recorder: None,
-        earlier: Vec::new(),
+        ..tracing::header(command, run.started, ended, &run.recording)
     }
 }
 

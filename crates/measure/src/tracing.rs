@@ -26,6 +26,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use super::machine;
+use crate::experiment::arm::argv;
 use crate::interrupt::stopping;
 use crate::worker::descendants;
 pub use crate::worker::program::ended;
@@ -188,27 +189,41 @@ pub fn exit_code(status: ExitStatus) -> u8 {
 /// PyTorch's profiler, as it is told.
 pub const KINETO: &str = "PyTorch's profiler (Kineto)";
 
-/// The trace of a file that PyTorch's profiler wrote at some time.
-pub fn of_kineto(recording: Recording, label: String, written: Timestamp) -> Trace {
-    let header = TraceHeader {
+/// The header of a recording that began at some time and ended somehow.
+pub fn header(
+    command: Vec<String>,
+    started: Timestamp,
+    ended: String,
+    recording: &Recording,
+) -> TraceHeader {
+    TraceHeader {
         schema: SCHEMA_VERSION,
         method: METHOD_VERSION,
         tool: env!("CARGO_PKG_VERSION").to_owned(),
-        argv: Vec::new(),
-        command: vec![label],
-        // When the file was written is the nearest that is known.
-        started: written,
-        ended: "an end that is not known".to_owned(),
+        argv: argv(),
+        command,
+        started,
+        ended,
         git: None,
-        machine: fingerprint(&recording),
-        recorder: Some(KINETO.to_owned()),
+        machine: fingerprint(recording),
+        recorder: None,
         earlier: Vec::new(),
+    }
+}
+
+/// The trace of a file that PyTorch's profiler wrote at some time, the nearest to its start that is
+/// known.
+pub fn of_kineto(recording: Recording, label: String, written: Timestamp) -> Trace {
+    let ended = "an end that is not known".to_owned();
+    let header = TraceHeader {
+        recorder: Some(KINETO.to_owned()),
+        ..header(vec![label], written, ended, &recording)
     };
     Trace { header, recording }
 }
 
 /// The machine, as far as the GPUs that were recorded tell.
-pub fn fingerprint(recording: &Recording) -> Fingerprint {
+fn fingerprint(recording: &Recording) -> Fingerprint {
     let devices = recording
         .processes
         .iter()
