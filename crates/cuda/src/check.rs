@@ -177,10 +177,8 @@ impl DrawnCall {
                 let part = result.part(p, view);
                 let memory = device.allocate(elements(&part) * p.dtype.bytes())?;
                 let dense = DeviceTensor::new(memory.pointer, part.shape, p.layout);
-                let [run, count, next] = runs(&part, p.layout);
-                let (run, next) = (run * p.dtype.bytes(), next * p.dtype.bytes());
                 let ends = (part.tensor.data, dense.data);
-                copy_runs(device.stream, ends, [run, count, next])?;
+                copy_runs(device.stream, ends, runs(&part, p))?;
                 let copy = ResultTensor {
                     tensor: dense,
                     ..part
@@ -220,14 +218,16 @@ impl DrawnCall {
     }
 }
 
-/// Parts of a plane without a gap: elements of each, how many there are, and elements from one
-/// start to the next.
-fn runs(plane: &ResultTensor, layout: Layout) -> [u64; 3] {
+/// Parts of a plane without a gap: bytes of each, how many there are, and bytes from one start to
+/// the next.
+fn runs(plane: &ResultTensor, p: &Problem) -> [u64; 3] {
     let [_, seq, heads, dim] = plane.shape.map(u64::from);
-    match layout {
-        Layout::Bshd => [heads * dim, seq, plane.tensor.seq.unsigned_abs()],
-        Layout::Bhsd => [seq * dim, heads, plane.tensor.head.unsigned_abs()],
-    }
+    let (length, count, step) = match p.layout {
+        Layout::Bshd => (heads * dim, seq, plane.tensor.seq),
+        Layout::Bhsd => (seq * dim, heads, plane.tensor.head),
+    };
+    let width = p.dtype.bytes();
+    [length * width, count, step.unsigned_abs() * width]
 }
 
 /// The sums over one part of a result.
@@ -379,8 +379,10 @@ mod tests {
                         panic!("one view");
                     };
                     let part = whole.part(&p, view);
-                    let [length, count, step] = runs(&part, p.layout);
-                    let begin = part.tensor.data / p.dtype.bytes();
+                    let width = p.dtype.bytes();
+                    let [length, count, step] = runs(&part, &p);
+                    let (length, step) = (length / width, step / width);
+                    let begin = part.tensor.data / width;
                     let copied = (0..count).flat_map(|run| {
                         let start = begin + run * step;
                         start..start + length
