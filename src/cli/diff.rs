@@ -1,6 +1,5 @@
 //! `regatta diff`: judge two stored runs, or two traces.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -123,8 +122,8 @@ pub fn run(args: &DiffArgs) -> Ended {
     let report = Report {
         judgement: &judgement,
         head: &head.run,
-        side: Cow::Borrowed(&head.side),
-        entries: head.entries(),
+        side: &head.side,
+        files: head.entries(),
         base: base.as_ref(),
     };
     reporting::show(&report, &args.answers)

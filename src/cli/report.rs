@@ -1,6 +1,5 @@
 //! `regatta report`: write reports of stored runs.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -12,7 +11,7 @@ use super::reporting;
 use super::{Ended, Stop, print, print_json, traces};
 use regatta_core::output::REPORT_FILES;
 use regatta_core::record::baseline::Store;
-use regatta_core::record::run_file::RUN_FILE;
+use regatta_core::record::run_file::{self, RUN_FILE};
 use regatta_judge::spread::Spreads;
 use regatta_judge::{self as judge, Options};
 use regatta_measure::experiment::stored::{self, StoredRun};
@@ -110,8 +109,8 @@ pub fn run(args: &ReportArgs) -> Ended {
         let report = Report {
             judgement: &judgement,
             head: &head.run,
-            side: Cow::Borrowed(&head.side),
-            entries: head.entries(),
+            side: &head.side,
+            files: head.entries(),
             base: base.as_ref(),
         };
         if args.outputs.any() {
@@ -156,7 +155,7 @@ fn spread(heads: &[StoredRun], json: bool) -> Ended {
         }
         let mut empty = true;
         let mut found = Spreads::default();
-        let read = head.entries().each(|entry| {
+        let read = run_file::entries(head.entries(), None, |entry| {
             empty = false;
             found.add(entry);
         });

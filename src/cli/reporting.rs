@@ -1,6 +1,5 @@
 //! Where a judgement goes: the terminal, a report folder, files of chosen formats.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -10,7 +9,6 @@ use serde_json::json;
 
 use super::outputs::{Outputs, annotate, complain, fill_summary};
 use super::{Ended, Stop, note, print, print_as_made, print_json};
-use regatta_core::record::entries::Entries;
 use regatta_core::record::types::{Judged, RunEnd};
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_measure::experiment::MeasuredRun;
@@ -116,8 +114,8 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
     let report = Report {
         judgement: &measured.judgement,
         head: &measured.run,
-        side: Cow::Borrowed(&measured.head),
-        entries: Entries::Stored(&file),
+        side: &measured.head,
+        files: &file,
         base: measured.base.as_ref().map(|base| &base.side),
     };
     let written = write(&measured.folder, &report);

@@ -7,7 +7,7 @@ use super::history::{Keep, kept};
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, watch};
-use regatta_core::suite::shard::Place;
+use regatta_core::suite::plan::Place;
 use regatta_measure::experiment::Experiment;
 use regatta_report::text::shell_command;
 use regatta_worker::units::counted;

@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use regatta_core::record::entries::Entries;
+use regatta_core::record::baseline;
 use regatta_core::record::history::{History, HistoryStore};
 use regatta_core::record::side::Side;
 use regatta_core::record::trace::{Trace, file, kineto, raw};
 use regatta_core::record::types::Run;
-use regatta_core::record::{baseline, run_file};
 use regatta_core::suite;
 use regatta_core::suite::rules::Metric;
 use regatta_cuda::kernels::cache;
@@ -133,10 +132,16 @@ fn case_id(_: &Path, data: &[u8]) {
 }
 
 /// Judges a side alone and against itself, and renders every report of it.
-fn judged(side: &Side, run: &Run) {
+fn judged(side: &Side, run: &Run, files: &[PathBuf]) {
     for base in [None, Some(side)] {
         let judgement = judge::judge(side, base, &Options::ALONE);
-        let report = Report::new(&judgement, run, base);
+        let report = Report {
+            judgement: &judgement,
+            head: run,
+            side,
+            files,
+            base,
+        };
         for format in Format::all() {
             let Ok(documents) = report::render(format, &report) else {
                 continue;
@@ -155,11 +160,10 @@ fn judged(side: &Side, run: &Run) {
 
 fn run(folder: &Path, data: &[u8]) {
     let path = laid(folder, "run.jsonl", &sealed(data));
-    let Ok(run) = run_file::read(&path) else {
+    let Ok((run, side)) = Side::read(&path, "head") else {
         return;
     };
-    judged(&Side::from_run("head", &run), &run);
-    let _ = judge::spread::spreads(&run, Entries::Held(&run));
+    judged(&side, &run, &[path]);
 }
 
 fn baseline_file(folder: &Path, data: &[u8]) {
@@ -168,7 +172,7 @@ fn baseline_file(folder: &Path, data: &[u8]) {
         return;
     };
     let run = Run::begun(side.header.clone());
-    judged(&side, &run);
+    judged(&side, &run, &[]);
 }
 
 fn reply(_: &Path, data: &[u8]) {

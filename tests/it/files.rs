@@ -73,7 +73,7 @@ fn what_no_clock_shows_is_damage_with_its_line() {
         (
             "\"threshold\":0.02",
             "\"threshold\":10.0",
-            "run.jsonl:1: policy.threshold is 10, beyond 0 to 1",
+            "run.jsonl:1: policy.threshold holds 10, beyond 0 to 1",
         ),
     ] {
         edited(&place, "odd", |line| line.replace(from, to));
@@ -107,10 +107,9 @@ fn what_no_clock_shows_is_damage_with_its_line() {
 fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let sample = root.join("reports/samples/xformers-0.0.26/run.jsonl");
-    let run = run_file::read(&sample).unwrap();
     let baseline = root.join("baselines/xformers-backward/h200-132sm.jsonl");
     let mut base = baseline::read(&baseline).unwrap();
-    let mut head = Side::from_run("0.0.26", &run);
+    let (_, mut head) = Side::read(&sample, "0.0.26").unwrap();
     for side in [&mut base, &mut head] {
         side.header.rules = suite::load("xformers-0.0.26").unwrap().rules;
         side.header.settings.structure_only = true;

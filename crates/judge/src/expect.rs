@@ -5,6 +5,7 @@
 //! cancels. The allowed ratio is the threshold.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::causes::{self, Pair, TimeSource};
 use super::complete::allowed;
@@ -127,7 +128,7 @@ fn without_value(
 
 struct ExpectedCase<'a> {
     id: &'a CaseId,
-    case: Case,
+    case: Rc<Case>,
     record: &'a CaseRecord,
 }
 
@@ -385,7 +386,7 @@ fn cause(
     let (first, others) = found.split_first()?;
     let first = &first.finding;
     // The parameters of two cases differ by design, and the kernels of two variants.
-    let variant = |id: &CaseId| id.case().ok().map(|case| case.variant);
+    let variant = |id: &CaseId| id.case().ok().map(|case| case.variant.clone());
     let same_variant = variant(best.id) == variant(of.id);
     let by_design = |cause: Cause| match cause {
         Cause::ParameterChanged => true,

@@ -10,7 +10,6 @@ mod comparable;
 mod complete;
 mod conditions;
 mod expect;
-mod families;
 pub mod history;
 pub mod judgement;
 mod metrics;

@@ -1,6 +1,6 @@
 //! One row a case, from both sides.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::account::of_first_call;
 use super::causes::{self, TimeSource, explained};
@@ -38,16 +38,29 @@ pub struct RowInputs<'a> {
 /// Makes the rows, sorted by id. Where the sides cannot be compared, only the head's cases have
 /// one: the base's times stand beside them, and nothing is said of them.
 pub fn rows(sides: &RowInputs) -> Vec<Row> {
+    let mut cases: BTreeMap<&CaseId, RecordPair> = BTreeMap::new();
+    cases.extend(
+        sides
+            .head
+            .cases
+            .iter()
+            .map(|(id, head)| (id, (None, Some(head)))),
+    );
+    for (id, record) in sides.base.iter().flat_map(|base| &base.cases) {
+        if sides.comparable || sides.head.cases.contains_key(id) {
+            cases.entry(id).or_default().0 = Some(record);
+        }
+    }
     let base = sides.base.filter(|_| sides.comparable);
-    let own = sides.head.cases.keys();
-    let ids: BTreeSet<&CaseId> = own
-        .chain(base.iter().flat_map(|b| b.cases.keys()))
-        .collect();
     let error = sides.share_of_error(base);
-    ids.into_iter()
-        .map(|id| row(sides, base, id, error))
+    let cases = cases.into_iter();
+    cases
+        .map(|(id, pair)| row(sides, id, pair, error))
         .collect()
 }
+
+/// What the base and the head have of a case.
+type RecordPair<'a> = (Option<&'a CaseRecord>, Option<&'a CaseRecord>);
 
 impl RowInputs<'_> {
     /// The head's policy.
@@ -73,23 +86,20 @@ impl RowInputs<'_> {
     }
 }
 
-fn row(sides: &RowInputs, base: Option<&Side>, id: &CaseId, error: f64) -> Row {
-    let (before, after) = (
-        base.and_then(|base| base.cases.get(id)),
-        sides.head.cases.get(id),
-    );
+fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) -> Row {
     let untimed = sides.head.header.settings.structure_only;
-    let standing = standing(before, after, &sides.head.header, id);
-    let structure = structures(sides, id);
-    let time = |side: Option<&Side>| timing(id, side?.cases.get(id)?);
+    let compared = before.filter(|_| sides.comparable);
+    let standing = standing(compared, after, &sides.head.header, id);
+    let structure = structures(sides, id, (before, after));
+    let time = |record: Option<&CaseRecord>| timing(id, record?);
     let mut row = Row {
         case: id.clone(),
         word: Word::Same,
         reason: None,
         allowed: allowed(id, &sides.policy().optional),
         fault: Fault::Unknown,
-        head: time(Some(sides.head)),
-        base: time(sides.base),
+        head: time(after),
+        base: time(before),
         metrics: Vec::new(),
         findings: Vec::new(),
         account: None,
@@ -175,6 +185,7 @@ fn metrics(
             other_framework(row);
         }
     }
+    rows.shrink_to_fit();
     rows
 }
 
@@ -242,19 +253,18 @@ fn causes_of(
 
 /// What there is to compare of structure, where both sides were measured on devices that
 /// are alike.
-fn structures<'a>(sides: &'a RowInputs, id: &'a CaseId) -> Option<structure::Structures<'a>> {
-    let base = sides.base.filter(|_| sides.structure)?;
+fn structures<'a>(
+    sides: &'a RowInputs,
+    id: &CaseId,
+    (base, head): RecordPair<'a>,
+) -> Option<structure::Structures<'a>> {
+    let measured = |record: &&CaseRecord| record.status == Status::Measured;
     Some(structure::Structures {
-        base: measured(base, id)?,
-        head: measured(sides.head, id)?,
+        base: base.filter(measured).filter(|_| sides.structure)?,
+        head: head.filter(measured)?,
         sms: multiprocessors(&sides.head.header, id),
         policy: sides.policy(),
     })
-}
-
-fn measured<'a>(side: &'a Side, id: &CaseId) -> Option<&'a CaseRecord> {
-    let record = side.cases.get(id)?;
-    (record.status == Status::Measured).then_some(record)
 }
 
 /// Versions in which the worker of a case differs.
@@ -276,9 +286,8 @@ fn versions<'a>(soft: &'a [Mismatch], id: &CaseId) -> Vec<&'a Mismatch> {
 fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
     let invocations_ns = record.device_ns();
     let median_ns = median(&invocations_ns)?;
-    let problem = case.case().ok().map(|case| case.problem);
-    let problem = problem.filter(|_| !record.several);
-    let of = |amount: fn(&Problem) -> f64| problem.as_ref().map(amount);
+    let case = case.case().ok().filter(|_| !record.several);
+    let of = |amount: fn(&Problem) -> f64| Some(amount(&case.as_ref()?.problem));
     Some(Timing {
         median_ns,
         min_ns: invocations_ns

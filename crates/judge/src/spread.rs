@@ -5,8 +5,6 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use regatta_core::record::RecordError;
-use regatta_core::record::entries::Entries;
 use regatta_core::record::side::median;
 use regatta_core::record::types::{Entry, Outcome, Run};
 use regatta_worker::attention::CaseId;
@@ -98,16 +96,6 @@ fn coefficient_of_variation(values: &[f64]) -> f64 {
     (squares.sum::<f64>() / (count - 1.0)).sqrt() / mean
 }
 
-/// Spread of every case of a run that was measured, in the order of the plan.
-///
-/// # Errors
-/// When the entries cannot be read any more.
-pub fn spreads(run: &Run, entries: Entries) -> Result<Vec<Spread>, RecordError> {
-    let mut found = Spreads::default();
-    entries.each(|entry| found.add(entry))?;
-    Ok(found.all(run))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,7 +105,9 @@ mod tests {
     use regatta_worker::units::quantities;
 
     fn found(run: &Run) -> Vec<Spread> {
-        spreads(run, Entries::Held(run)).unwrap()
+        let mut spreads = Spreads::default();
+        run.entries.iter().for_each(|entry| spreads.add(entry));
+        spreads.all(run)
     }
 
     fn run(invocations: &[(&str, &[f64])]) -> Run {

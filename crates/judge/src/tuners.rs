@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use regatta_core::machine::Sides;
-use regatta_core::record::choices::{counted, usual};
 use regatta_core::record::side::CaseRecord;
+use regatta_core::record::side::{counted_choice, usual_choice};
 use regatta_worker::attention::ParamValue;
 
 /// Parameters that a tuner chose on a side, and that the other has otherwise.
 pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<ParamValue>> {
     let of = |record: &CaseRecord| -> Vec<String> {
-        let usual = usual(&record.choices).into_iter();
+        let usual = usual_choice(&record.choices).into_iter();
         usual
             .flat_map(|choice| choice.tuned.keys().cloned())
             .collect()
@@ -30,7 +30,7 @@ pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<P
 
 /// What a tuner mostly chose for a parameter on a side.
 fn tuned<'a>(record: &'a CaseRecord, name: &str) -> Option<&'a ParamValue> {
-    let tuned = usual(&record.choices)?.tuned.get(name)?;
+    let tuned = usual_choice(&record.choices)?.tuned.get(name)?;
     Some(&tuned.value)
 }
 
@@ -83,7 +83,7 @@ pub fn counted_otherwise(base: &CaseRecord, head: &CaseRecord) -> bool {
     if base.choices.len() < 2 && head.choices.len() < 2 {
         return false;
     }
-    match (counted(&base.choices), counted(&head.choices)) {
+    match (counted_choice(&base.choices), counted_choice(&head.choices)) {
         (Some(base), Some(head)) => base.tuned.iter().any(|(name, one)| {
             head.tuned
                 .get(name)

@@ -26,7 +26,7 @@ pub(super) fn write(report: &Report, name: &str, out: &mut dyn Write) -> Result<
         return samples(out, report);
     }
     let mut spreads = Spreads::default();
-    report.entries.each(|entry| spreads.add(entry))?;
+    report.entries(None, |entry| spreads.add(entry))?;
     let mut table = ::csv::Writer::from_writer(out);
     let filled = cases(&mut table, report, &spreads);
     done(filled.and_then(|()| Ok(table.flush()?)))
@@ -59,7 +59,7 @@ const NAMES: [&str; 9] = [
 fn samples(out: &mut dyn Write, report: &Report) -> Result<(), RenderError> {
     let mut table = ::csv::Writer::from_writer(out);
     let mut written = table.write_record(NAMES);
-    report.entries.each(|entry| {
+    report.entries(None, |entry| {
         if written.is_ok() {
             written = samples_of(&mut table, entry);
         }

@@ -8,7 +8,7 @@ use crate::device;
 use crate::summary::interval;
 use crate::text::{clean, one_line};
 use regatta_core::machine::ActivitySummary;
-use regatta_core::record::conditions::Conditions;
+use regatta_core::record::side::Conditions;
 use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::side::{CaseRecord, median};
 use regatta_core::record::types::{Entry, Outcome, RunHeader};

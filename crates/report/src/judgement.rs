@@ -462,7 +462,7 @@ mod tests {
     use crate::fixture::{self, finding, fits};
     use regatta_core::suite::rules::Metric;
     use regatta_judge::judgement::{Cause, Word};
-    use regatta_judge::spread::spreads;
+    use regatta_judge::spread::Spreads;
 
     fn plain(scene: &fixture::Scene) -> String {
         terminal(&scene.judgement, false).text(false)
@@ -492,8 +492,13 @@ mod tests {
     #[test]
     fn every_measured_case_is_in_the_table_of_spreads() {
         let scene = fixture::failed();
-        let spreads = spreads(&scene.head, scene.report().entries).unwrap();
-        let text = spread("quick", &spreads).text(false);
+        let mut spreads = Spreads::default();
+        scene
+            .head
+            .entries
+            .iter()
+            .for_each(|entry| spreads.add(entry));
+        let text = spread("quick", &spreads.all(&scene.head)).text(false);
         fits(&text);
         insta::assert_snapshot!(text.lines().take(5).collect::<Vec<_>>().join("\n"));
     }

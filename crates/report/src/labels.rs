@@ -94,7 +94,7 @@ impl<'a> Labels<'a> {
     /// `forward`. The id where nothing is found.
     fn unsaid(&self, case: &Case) -> String {
         let all = self.ids.iter().filter_map(|id| id.case().ok());
-        let all: Vec<Case> = all.collect();
+        let all: Vec<_> = all.collect();
         let parameters = all.iter().flat_map(|case| case.params.iter());
         let parameters: BTreeSet<&str> = parameters.map(|(name, _)| name.as_str()).collect();
         // What follows from another axis is that axis's.
@@ -120,7 +120,8 @@ impl<'a> Labels<'a> {
 fn common(ids: &[&CaseId]) -> Option<Vec<String>> {
     let mut common: Option<Vec<String>> = None;
     for id in ids {
-        let tokens = Tokens::new(&id.case().ok()?);
+        let case = id.case().ok()?;
+        let tokens = Tokens::new(&case);
         match &mut common {
             None => common = Some(tokens.all().cloned().collect()),
             Some(common) => common.retain(|token| tokens.all().any(|of| of == token)),

@@ -33,13 +33,13 @@ mod words;
 
 pub use regatta_core::text;
 
-use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
-use regatta_core::record::RecordError;
-use regatta_core::record::entries::Entries;
 use regatta_core::record::side::Side;
-use regatta_core::record::types::Run;
+use regatta_core::record::types::{Entry, Run};
+use regatta_core::record::{RecordError, run_file};
 use regatta_judge::judgement::Judgement;
 
 pub use github::complaint;
@@ -51,26 +51,26 @@ pub use json::schema;
 pub struct Report<'a> {
     /// The judgement of the run.
     pub judgement: &'a Judgement,
-    /// Under what the run was measured; its entries may be elsewhere.
+    /// The run; its entries may be in files.
     pub head: &'a Run,
     /// The run, reduced as the judge saw it.
-    pub side: Cow<'a, Side>,
-    /// Its entries, for their samples.
-    pub entries: Entries<'a>,
+    pub side: &'a Side,
+    /// The files of its entries, for their samples; none of a baseline, which keeps medians alone.
+    pub files: &'a [PathBuf],
     /// What it was compared with, if anything.
     pub base: Option<&'a Side>,
 }
 
-impl<'a> Report<'a> {
-    /// The report of a run that holds its entries.
-    pub fn new(judgement: &'a Judgement, head: &'a Run, base: Option<&'a Side>) -> Report<'a> {
-        Report {
-            judgement,
-            head,
-            side: Cow::Owned(Side::from_run("head", head)),
-            entries: Entries::Held(head),
-            base,
-        }
+impl Report<'_> {
+    /// Shows each entry of the run, or of some cases, in the order measured.
+    pub(crate) fn entries(
+        &self,
+        cases: Option<&HashSet<&str>>,
+        mut look: impl FnMut(&Entry),
+    ) -> Result<(), RecordError> {
+        let wanted = |of: &&Entry| cases.is_none_or(|cases| cases.contains(of.case.0.as_str()));
+        self.head.entries.iter().filter(wanted).for_each(&mut look);
+        run_file::entries(self.files, cases, look)
     }
 }
 

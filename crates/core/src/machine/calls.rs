@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::recording::Recording;
+use super::Recording;
 use super::steady::Steady;
 use regatta_worker::machine::SYNCHRONISATIONS;
 use regatta_worker::units::is_zero;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Sides;
 use super::align::align;
-use super::recording::{Recorded, Recording};
+use super::{Recorded, Recording};
 
 /// What became of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

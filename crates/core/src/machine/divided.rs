@@ -3,8 +3,8 @@
 use regatta_worker::machine::{Division, Named, Own, Ran, divide};
 
 use super::calls::turns;
-use super::recording::{Recorded, Recording};
 use super::steady::Steady;
+use super::{Recorded, Recording};
 
 /// Operations beyond which nothing is laid side by side one by one.
 const MOST: usize = 100_000;

@@ -16,8 +16,8 @@ use regatta_worker::machine::Work;
 use regatta_worker::units::Nanoseconds;
 use serde::Serialize;
 
-use super::recording::{Recorded, Recording};
 use super::summary::Summary;
+use super::{Recorded, Recording};
 
 /// Operations of the busiest stream that are searched from its end.
 const SEARCHED: usize = 50_000;

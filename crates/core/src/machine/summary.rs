@@ -7,7 +7,7 @@ use regatta_worker::units::Nanoseconds;
 use serde::Serialize;
 
 use super::calls::estimated;
-use super::recording::{Recorded, Recording};
+use super::{Recorded, Recording};
 
 /// A stretch of a trace in figures. Times are nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

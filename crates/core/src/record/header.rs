@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
+use crate::suite::plan::Place;
 use crate::suite::rules::Rules;
-use crate::suite::shard::Place;
 use crate::suite::structural::Count;
 use crate::suite::{Override, Settings};
-use regatta_worker::attention::{CaseId, VariantId};
+use regatta_worker::attention::{Case, CaseId, VariantId};
 pub use regatta_worker::protocol::Peak;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
@@ -75,14 +75,18 @@ impl RunHeader {
 
     /// The name that a case of this run has in `head`, with which it was measured in turn.
     pub fn named_in(&self, head: &RunHeader, id: &CaseId) -> CaseId {
-        let (Some(stands_in), Ok(mut case)) = (self.stands_in_for(head), id.case()) else {
+        let (Some(stands_in), Ok(case)) = (self.stands_in_for(head), id.case()) else {
             return id.clone();
         };
         match stands_in.get(&case.variant) {
             None => id.clone(),
             Some(variant) => {
-                case.variant = variant.clone();
-                case.id()
+                let variant = variant.clone();
+                Case {
+                    variant,
+                    ..(*case).clone()
+                }
+                .id()
             }
         }
     }

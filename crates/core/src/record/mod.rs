@@ -1,10 +1,7 @@
 //! What is kept: runs and baselines, on disk and as one side of a comparison.
 
 pub mod baseline;
-pub mod choices;
-pub mod conditions;
 pub mod disturbance;
-pub mod entries;
 pub mod header;
 pub mod history;
 pub mod identity;

@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use super::RecordError;
 use super::header::{Shard, plan_checksum};
-use super::run_file::{RUN_FILE, differences, header_of};
+use super::line::Lines;
+use super::run_file::{RUN_FILE, differences};
 use super::side::Side;
 use super::types::{Run, RunEnd, RunHeader};
-use crate::suite::shard::Place;
+use crate::input;
+use crate::suite::plan::Place;
 use regatta_worker::attention::CaseId;
 
 /// Why shards make no run.
@@ -25,7 +30,15 @@ pub enum ShardError {
 
 /// True for the run of a shard.
 pub fn is_shard(file: &Path) -> bool {
-    header_of(file).is_ok_and(|header| header.shard.is_some())
+    /// Of a header that may have 100,000 cases.
+    #[derive(Deserialize)]
+    struct Sharded {
+        #[serde(default)]
+        shard: Option<IgnoredAny>,
+    }
+    let mut lines = Lines::open(file, input::RUN, input::RUN);
+    let first = lines.as_mut().ok().and_then(|lines| lines.first().ok());
+    first.is_some_and(|first: Sharded| first.shard.is_some())
 }
 
 /// The runs of shards in the folders of a folder, in their order.

@@ -3,22 +3,19 @@
 //! The replicate is the invocation: its samples collapse to one median here, and
 //! nothing downstream sees single samples as evidence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod reduce;
-mod stream;
 
 use serde::{Deserialize, Serialize};
 
-use super::choices::Choice;
-use super::conditions::Conditions;
 use super::disturbance::Disturbance;
-use super::types::{Fault, Parts, RunHeader};
+use super::types::{Fault, Measurement, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Structure};
 use crate::suite::matches_any;
 use crate::suite::rules::{Metric, Values};
 use regatta_worker::attention::{CaseId, ParamValue};
-use regatta_worker::units::{Dimensioned, Nanoseconds, numbers, quantities};
+use regatta_worker::units::{Dimensioned, Nanoseconds, Share, is_zero, numbers, quantities};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -246,4 +243,125 @@ pub fn median<Q: Dimensioned>(values: &[Q]) -> Option<Q> {
         n if n % 2 == 1 => Some(Q::from_number(sorted[middle])),
         _ => Some(Q::from_number((sorted[middle - 1] + sorted[middle]) / 2.0)),
     }
+}
+
+/// A parameter that a tuner chose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Tuned {
+    /// What it chose.
+    pub value: ParamValue,
+    /// True where a case may ask for it: the variant has a parameter of this name that takes
+    /// the value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinnable: bool,
+}
+
+/// What a tuner chose, by the parameter's name.
+pub type Choices = BTreeMap<String, Tuned>;
+
+/// What a tuner chose in some invocations of a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Choice {
+    /// By the parameter's name; empty where the tuner told nothing in these.
+    pub tuned: Choices,
+    /// The numbers of these invocations, from 0, rising.
+    pub invocations: Vec<u32>,
+}
+
+/// Takes in what was chosen in an invocation. Choices keep the order in which they were first
+/// made.
+pub(super) fn add_choice(all: &mut Vec<Choice>, invocation: u32, tuned: &Choices) {
+    match all.iter_mut().find(|choice| choice.tuned == *tuned) {
+        Some(choice) => choice.invocations.push(invocation),
+        None => all.push(Choice {
+            tuned: tuned.clone(),
+            invocations: vec![invocation],
+        }),
+    }
+}
+
+/// The choice that most invocations have; of two that as many have, the one that was made first.
+pub fn usual_choice(all: &[Choice]) -> Option<&Choice> {
+    // `max_by_key` takes the last of equals.
+    let rated = all.iter().rev();
+    rated.max_by_key(|choice| choice.invocations.len())
+}
+
+/// The choice of the first invocation, in which structure is counted.
+pub fn counted_choice(all: &[Choice]) -> Option<&Choice> {
+    all.iter().min_by_key(|choice| choice.invocations.first())
+}
+
+/// Conditions that say something about a time beside the code that took it. Counts are
+/// of invocations, later ones included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Conditions {
+    /// Those after which the device's state is known.
+    pub known: u32,
+    /// Those in which the device held its clocks back.
+    pub throttled: u32,
+    /// By what.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub throttle_reasons: BTreeSet<String>,
+    /// Those in which another process computed on the device.
+    pub shared: u32,
+    /// Most other processes at once.
+    pub other_processes: u32,
+    /// Those in which the call itself waited for the device, so that its device time
+    /// holds waits for the host.
+    pub synchronised: u32,
+    /// Those whose results were checked before timing only, though several sets of inputs
+    /// were asked for: their worker knows none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub checked_before_only: u32,
+    /// Those that had fewer sets of inputs than asked for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub fewer_input_sets: u32,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fewer_input_sets_reason: Option<String>,
+}
+
+impl Conditions {
+    /// Takes in one invocation.
+    pub(super) fn add(&mut self, measurement: &Measurement) {
+        self.synchronised += u32::from(measurement.samples.synchronised);
+        if let Some(reason) = &measurement.samples.input_sets_reason {
+            self.fewer_input_sets += 1;
+            self.fewer_input_sets_reason = Some(reason.clone());
+        }
+        let Some(state) = &measurement.samples.state else {
+            return;
+        };
+        self.known += 1;
+        let mut reasons = state.throttled_by().peekable();
+        self.throttled += u32::from(reasons.peek().is_some());
+        self.throttle_reasons.extend(reasons);
+        let others = state.other_processes.unwrap_or(0);
+        self.shared += u32::from(others > 0);
+        self.other_processes = self.other_processes.max(others);
+    }
+
+    /// Share of the known invocations in which the device held its clocks back.
+    pub fn throttled_share(&self) -> Share {
+        share(self.throttled, self.known)
+    }
+
+    /// Share of the known invocations in which another process was on the device.
+    pub fn shared_share(&self) -> Share {
+        share(self.shared, self.known)
+    }
+
+    /// True when nothing is known, which is then not written.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Conditions::default()
+    }
+}
+
+fn share(part: u32, whole: u32) -> Share {
+    Share(f64::from(part) / f64::from(whole.max(1)))
 }

@@ -11,20 +11,17 @@ use super::types::{
     DeviceState, Entry, Ground, Measurement, Outcome, Owed, RunHeader, WorkerRecord,
 };
 use crate::machine::{Counters, Structure};
-use crate::suite::rules::{Metric, Rules};
-use crate::suite::shard::Place;
+use crate::suite::plan::Place;
+use crate::suite::rules::{Expectation, Metric, Rules};
 use regatta_worker::attention::CaseId;
 use regatta_worker::protocol::DeviceKind;
-use regatta_worker::units::{Nanoseconds, Ratio, Share, quantities};
+use regatta_worker::units::{Nanoseconds, Share, quantities};
 
 /// Fastest clock of a device, in MHz.
 const FASTEST_MHZ: f64 = 1e5;
 
 /// Most device memory in use, by its name in files.
 const PEAK: &str = "peak_bytes";
-
-/// Most power of a device, in watts.
-const MOST_WATTS: f64 = 1e5;
 
 /// Most invocations of a case: a suite may ask for 1,000, older ones for more.
 const MOST_INVOCATIONS: u32 = 100_000;
@@ -64,14 +61,11 @@ impl CaseRecord {
     /// What in it cannot be, as a sentence.
     pub fn objection(&self) -> Option<String> {
         let values = |of: Metric| times(of.key(), &quantities::<Nanoseconds>(self.values(of)));
-        let mut ratios = self.invocations.iter().filter_map(|one| one.host_ratio);
+        let ratios = self.invocations.iter().filter_map(|one| one.host_ratio);
+        let why = ": no ratio is negative or nothing";
         let mut all = Metric::ALL.into_iter();
         all.find_map(values)
-            .or_else(|| {
-                ratios
-                    .find(|ratio| !POSSIBLE_RATIO.contains(ratio))
-                    .map(no_ratio)
-            })
+            .or_else(|| impossible("host_ratio", ratios, 1e-9..=1e12, why))
             .or_else(|| self.out_of_order())
             .or_else(|| clocks("clock_mhz", &self.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
@@ -156,30 +150,44 @@ impl Owed {
 /// A threshold or a share that lets anything pass would hide what it is there to show.
 fn of_rules(rules: &Rules) -> Option<String> {
     let policy = &rules.policy;
-    for (name, value) in [
-        ("policy.threshold", policy.threshold),
-        ("policy.day", policy.day.unwrap_or(Share(0.0))),
-    ] {
-        if !(0.0..=1.0).contains(&value.0) {
-            return Some(format!("{name} is {}, beyond 0 to 1", number(value.0)));
-        }
-    }
-    for (metric, threshold) in &policy.thresholds {
-        if !(0.0..=1e3).contains(&threshold.0) {
-            return Some(format!(
-                "policy.thresholds.{} is {}, beyond 0 to 1000",
-                metric.key(),
-                number(threshold.0)
-            ));
-        }
-    }
-    let absurd = |within: Ratio| !(0.01..=100.0).contains(&within.0);
-    let expectation = rules.expectations.iter().find(|e| absurd(e.within))?;
-    Some(format!(
-        "expectation {:?} allows {} times, beyond 0.01 to 100",
-        expectation.name,
-        number(expectation.within.0)
-    ))
+    let shares = [
+        ("policy.threshold", Some(policy.threshold)),
+        ("policy.day", policy.day),
+    ];
+    let share = |(name, share): (&str, Option<Share>)| {
+        impossible(name, share.map(|of| of.0), 0.0..=1.0, ", beyond 0 to 1")
+    };
+    let threshold = |(metric, threshold): (&Metric, &Share)| {
+        let name = format!("policy.thresholds.{}", metric.key());
+        impossible(&name, [threshold.0], 0.0..=1e3, ", beyond 0 to 1000")
+    };
+    let within = |of: &Expectation| {
+        let name = format!("expectation {:?}", of.name);
+        impossible(
+            &name,
+            [of.within.0],
+            0.01..=100.0,
+            " times, beyond 0.01 to 100",
+        )
+    };
+    shares
+        .into_iter()
+        .find_map(share)
+        .or_else(|| policy.thresholds.iter().find_map(threshold))
+        .or_else(|| rules.expectations.iter().find_map(within))
+}
+
+/// The first value that nothing can have, as a sentence: `clock_mhz holds -5 MHz: no device runs at
+/// it`.
+fn impossible(
+    name: &str,
+    values: impl IntoIterator<Item = f64>,
+    possible: RangeInclusive<f64>,
+    why: &str,
+) -> Option<String> {
+    let mut values = values.into_iter();
+    let bad = values.find(|value| !possible.contains(value))?;
+    Some(format!("{name} holds {}{why}", number(bad)))
 }
 
 fn times(name: &str, values: &[Nanoseconds]) -> Option<String> {
@@ -192,55 +200,30 @@ fn times(name: &str, values: &[Nanoseconds]) -> Option<String> {
     Some(format!("{name} holds {} ns: {why}", number(bad.0)))
 }
 
-/// Of a call's host time to a reference operation's.
-const POSSIBLE_RATIO: RangeInclusive<f64> = 1e-9..=1e12;
-
-fn no_ratio(ratio: f64) -> String {
-    format!(
-        "host_ratio holds {}: no ratio is negative or nothing",
-        number(ratio)
+fn clocks(name: &str, values: &[f64]) -> Option<String> {
+    let values = values.iter().copied();
+    impossible(
+        name,
+        values,
+        0.0..=FASTEST_MHZ,
+        " MHz: no device runs at it",
     )
 }
 
-fn clocks(name: &str, values: &[f64]) -> Option<String> {
-    let mut values = values.iter().copied();
-    let bad = values.find(|mhz| !(0.0..=FASTEST_MHZ).contains(mhz))?;
-    Some(format!(
-        "{name} holds {} MHz: no device runs at it",
-        number(bad)
-    ))
-}
-
-fn errors<'a>(name: &str, mut values: impl Iterator<Item = &'a f64>) -> Option<String> {
-    let bad = values.find(|error| !(error.is_finite() && **error >= 0.0))?;
-    Some(format!(
-        "{name} holds {}: a distance is never negative",
-        number(*bad)
-    ))
+fn errors<'a>(name: &str, values: impl Iterator<Item = &'a f64>) -> Option<String> {
+    let why = ": a distance is never negative";
+    impossible(name, values.copied(), 0.0..=f64::MAX, why)
 }
 
 fn of_state(state: &DeviceState) -> Option<String> {
-    let clock = |name, mhz: Option<f64>| clocks(name, mhz.as_slice());
-    let power = || {
-        let watts = state.power_w.filter(|w| !(0.0..=MOST_WATTS).contains(w))?;
-        Some(format!(
-            "state.power_w is {}: no device draws it",
-            number(watts)
-        ))
-    };
-    let temperature = || {
-        let celsius = state
-            .temperature_c
-            .filter(|c| !(-273.15..=1000.0).contains(c))?;
-        let shown = number(celsius);
-        Some(format!(
-            "state.temperature_c is {shown}: no device works at it"
-        ))
-    };
-    clock("state.sm_mhz", state.sm_mhz)
-        .or_else(|| clock("state.memory_mhz", state.memory_mhz))
-        .or_else(power)
-        .or_else(temperature)
+    let (power, celsius) = (state.power_w, state.temperature_c);
+    clocks("state.sm_mhz", state.sm_mhz.as_slice())
+        .or_else(|| clocks("state.memory_mhz", state.memory_mhz.as_slice()))
+        .or_else(|| impossible("state.power_w", power, 0.0..=1e5, " W: no device draws it"))
+        .or_else(|| {
+            let why = " °C: no device works at it";
+            impossible("state.temperature_c", celsius, -273.15..=1000.0, why)
+        })
 }
 
 /// A number as it is written, without three hundred zeros.
@@ -330,7 +313,7 @@ mod tests {
                         ..DeviceState::default()
                     });
                 }),
-                "state.power_w is -1",
+                "state.power_w holds -1 W",
             ),
         ];
         for (found, says) in said {
@@ -370,21 +353,21 @@ mod tests {
                     threshold: Share(1.5),
                     ..Policy::default()
                 },
-                Some("policy.threshold is 1.5, beyond 0 to 1"),
+                Some("policy.threshold holds 1.5, beyond 0 to 1"),
             ),
             (
                 Policy {
                     day: Some(Share(-0.1)),
                     ..Policy::default()
                 },
-                Some("policy.day is -0.1, beyond 0 to 1"),
+                Some("policy.day holds -0.1, beyond 0 to 1"),
             ),
             (
                 Policy {
                     thresholds: [(Metric::Host, Share(f64::INFINITY))].into(),
                     ..Policy::default()
                 },
-                Some("policy.thresholds.host is inf, beyond 0 to 1000"),
+                Some("policy.thresholds.host holds inf, beyond 0 to 1000"),
             ),
         ];
         for (policy, says) in policies {

@@ -10,12 +10,12 @@ use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::protocol::{Measured, Taken};
 use regatta_worker::units::Nanoseconds;
 
-pub use super::choices::{Choices, Tuned};
 pub use super::disturbance::{Disturbance, Ground};
 pub use super::header::{
     BaseId, Fingerprint, Git, How, Peak, RunHeader, Start, SuiteRecord, WorkerRecord,
     short_revision,
 };
+pub use super::side::{Choices, Tuned};
 pub use crate::input::Damage;
 pub use crate::machine::DeviceState;
 

@@ -1,14 +1,12 @@
 //! What to measure: a suite as written in TOML, and the cases it makes.
 
 mod builtin;
-mod choices;
 pub mod document;
 pub mod environment;
 mod expectations;
 pub mod file;
-mod plan;
+pub mod plan;
 pub mod rules;
-pub mod shard;
 pub mod structural;
 mod sweep;
 pub mod workers;

@@ -20,7 +20,11 @@ use regatta_worker::attention::ParamValue;
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.
 pub fn changes(pair: &Structures) -> Option<Vec<StructuralChange>> {
     let (base, head) = (known(pair.base)?, known(pair.head)?);
-    changes_of(pair, &of_calls(base, head, pair.sms))
+    let kernels = match base.launches == head.launches {
+        true => Vec::new(),
+        false => of_calls(base, head, pair.sms),
+    };
+    changes_of(pair, &kernels)
 }
 
 /// The same, where the launches of both calls were compared before.
@@ -31,7 +35,8 @@ pub fn changes_of(pair: &Structures, kernels: &[KernelChange]) -> Option<Vec<Str
         changes: Vec::new(),
     };
     // Launches of one side alone were not counted on the other: that is no change from none.
-    if !base.launches.is_empty() && !head.launches.is_empty() {
+    let both = !base.launches.is_empty() && !head.launches.is_empty();
+    if both && base.launches != head.launches {
         launches(&mut found, kernels);
         if let Some(spills) = spills_of_other_kernels(base, head) {
             found.add(Kind::Spills, Direction::Worse, spills);

@@ -37,7 +37,9 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
         let before = Some(base.launches.len() as u64);
         found.push(Uncounted::new("launches", before, why(head, "launches")));
     }
-    figures(pair, base, head, &mut found);
+    if base.launches != head.launches {
+        figures(pair, base, head, &mut found);
+    }
     for (name, before) in counts(pair.base, base) {
         let excused = NO_STRUCTURE.iter().any(|no| name.starts_with(no))
             || (WHERE_LOADED.contains(&name) && !head.uncounted.contains_key(name))

@@ -32,7 +32,7 @@ use regatta_core::record::types::Run;
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta_core::secrets;
 use regatta_core::suite::Suite;
-use regatta_core::suite::shard::{Place, deal};
+use regatta_core::suite::plan::{Place, deal};
 use regatta_core::text::{clean, one_line, shell_command};
 use regatta_worker::attention::Case;
 use regatta_worker::units::{Nanoseconds, counted};

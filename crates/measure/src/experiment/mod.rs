@@ -31,7 +31,7 @@ use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
 use regatta_core::suite::document::DocumentError;
-use regatta_core::suite::shard::Place;
+use regatta_core::suite::plan::Place;
 use regatta_judge::judgement::Judgement;
 use regatta_judge::{self as judge, Options};
 use regatta_worker::attention::CaseId;

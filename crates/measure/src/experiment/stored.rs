@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use super::ExperimentError;
 use crate::code::checksum;
 use regatta_core::record::baseline::{self, Store};
-use regatta_core::record::entries::Entries;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::shards::{self, ShardError};
 use regatta_core::record::side::Side;
@@ -37,11 +36,11 @@ pub struct StoredRun {
 }
 
 impl StoredRun {
-    /// The entries of the run.
-    pub fn entries(&self) -> Entries<'_> {
+    /// The files of the run's entries; none of a baseline, which keeps medians alone.
+    pub fn entries(&self) -> &[PathBuf] {
         match self.is_baseline {
-            true => Entries::None,
-            false => Entries::Stored(&self.files),
+            true => &[],
+            false => &self.files,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Which axes describe the cases that moved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use regatta_judge::judgement::Row;
 use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
@@ -210,7 +211,7 @@ pub(crate) struct TableAxis {
 impl AxisTable {
     /// Reads the axes of rows.
     pub(crate) fn new(rows: &[&Row]) -> AxisTable {
-        let cases: Vec<Option<Case>> = rows.iter().map(|row| row.case.case().ok()).collect();
+        let cases: Vec<Option<Rc<Case>>> = rows.iter().map(|row| row.case.case().ok()).collect();
         let known = cases.iter().flatten();
         let mut parameters: Vec<String> = known
             .flat_map(|case| case.params.iter().map(|(name, _)| name.clone()))
@@ -243,14 +244,13 @@ impl AxisTable {
     }
 }
 
-fn axis(name: String, cases: &[Option<Case>]) -> TableAxis {
+fn axis(name: String, cases: &[Option<Rc<Case>>]) -> TableAxis {
     let texts: Vec<Option<String>> = cases
         .iter()
         .map(|case| case.as_ref().map(|case| case.facet(&name)))
         .collect();
-    let mut values: Vec<String> = texts.iter().flatten().cloned().collect();
-    values.sort();
-    values.dedup();
+    let values: BTreeSet<&String> = texts.iter().flatten().collect();
+    let mut values: Vec<String> = values.into_iter().cloned().collect();
     let numeric = values.iter().all(|value| value.parse::<u64>().is_ok());
     if numeric {
         values.sort_by_key(|value| value.parse::<u64>().unwrap_or(0));

@@ -56,7 +56,7 @@ impl<'a> PageContext<'a> {
             summary,
         };
         let excerpt = context.excerpt();
-        report.entries.each_of(&names, |entry| {
+        report.entries(Some(&names), |entry| {
             if let Some(of_case) = context.in_full.get_mut(&entry.case) {
                 of_case.invocations.extend(taken(entry, samples));
                 of_case.log = log(entry, excerpt).or(of_case.log.take());

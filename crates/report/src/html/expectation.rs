@@ -75,11 +75,12 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<TimeP
     let parameter = parameter(context, result, &case)?;
     let mut points: Vec<(i64, f64)> = Vec::new();
     let (mut auto, mut became, mut limit) = (None, None, None);
-    let alike = |mut case: Case| {
+    let alike = |case: &Case| {
+        let mut case = case.clone();
         case.params.set(&parameter, ParamValue::auto());
         case
     };
-    let family = alike(case);
+    let family = alike(&case);
     for row in &context.report.judgement.rows {
         let (Ok(sibling), Some(timing)) = (row.case.case(), &row.head) else {
             continue;
@@ -92,7 +93,7 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<TimeP
             }
         };
         let value = sibling.params.get(&parameter);
-        if alike(sibling) != family {
+        if alike(&sibling) != family {
             continue;
         }
         if result.against.as_ref() == Some(&row.case) {

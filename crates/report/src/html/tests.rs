@@ -155,8 +155,8 @@ fn the_worst_comes_first_and_skipped_ones_late() {
 
 #[test]
 fn conditions_around_the_samples_are_facts_of_the_case() {
+    let quiet = page(&fixture::failed());
     let mut scene = fixture::failed();
-    let quiet = page(&scene);
     fixture::disturb(&mut scene.head);
     let page = page(&scene);
     for fact in [

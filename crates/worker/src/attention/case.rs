@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
+use std::rc::Rc;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -110,22 +111,22 @@ impl CaseId {
     ///
     /// # Errors
     /// When the id is not one that [`Case`] writes.
-    pub fn case(&self) -> Result<Case, ParseError> {
+    pub fn case(&self) -> Result<Rc<Case>, ParseError> {
         /// More cases than a run has.
         const MOST: usize = 1 << 18;
         thread_local! {
             /// Cases by their ids: who reads an id reads it many times.
-            static KNOWN: RefCell<HashMap<String, Case>> = RefCell::default();
+            static KNOWN: RefCell<HashMap<Box<str>, Rc<Case>>> = RefCell::default();
         }
         KNOWN.with_borrow_mut(|known| {
-            if let Some(case) = known.get(&self.0) {
+            if let Some(case) = known.get(self.0.as_str()) {
                 return Ok(case.clone());
             }
-            let case: Case = self.0.parse()?;
+            let case: Rc<Case> = Rc::new(self.0.parse()?);
             if known.len() >= MOST {
                 known.clear();
             }
-            known.insert(self.0.clone(), case.clone());
+            known.insert(self.0.as_str().into(), case.clone());
             Ok(case)
         })
     }

@@ -151,10 +151,13 @@ pub fn moves_data(kernel: &str) -> bool {
         return operators
             .all(|word| word.bytes().all(|b| b.is_ascii_digit()) || FUSED_MOVES.contains(&word));
     }
-    let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let is_word = |word: &str| {
+        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+        words.any(|other| other == word)
+    };
     // `cat` and `fill` occur inside longer words; the others are telling anywhere.
     let moves = MOVING.iter().any(|&moving| match moving {
-        "cat" | "fill" => words.contains(&moving),
+        "cat" | "fill" => is_word(moving),
         moving => name.contains(moving),
     });
     // PyTorch's elementwise kernels do whatever function they are made with. One that adds

@@ -1,7 +1,7 @@
 //! Reads a run's file, line by line: what is not kept of a line is gone with it.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rayon::prelude::*;
@@ -34,9 +34,8 @@ fn read_line(text: &str) -> Result<RunLine, String> {
 /// When there is no file, or its first line is not that of a run this version reads.
 pub fn read(path: &Path) -> Result<Run, RecordError> {
     let mut entries: Vec<Entry> = Vec::new();
-    let mut run = each(path, &mut entries)?;
-    run.entries = entries;
-    Ok(run)
+    let run = each(path, |_| true, |_, _, entry| entries.push(entry))?;
+    Ok(Run { entries, ..run })
 }
 
 /// When the run of a file began; `None` where it is none.
@@ -52,24 +51,21 @@ pub fn header_of(path: &Path) -> Result<RunHeader, RecordError> {
     Ok(header(&mut opened(path)?)?.header)
 }
 
-/// What looks at the entries of a run's file.
-pub trait Looks {
-    /// Before the first: the run, in which nothing was measured yet.
-    fn begin(&mut self, _run: &Run) {}
-
-    /// True where entries of this case are looked at.
-    fn wants(&self, _case: &str) -> bool {
-        true
+/// Reads the entries of the runs in some files one by one, in the order measured: all, or those of
+/// some cases, where hardly anything is read of the other lines.
+///
+/// # Errors
+/// As [`read`].
+pub fn entries(
+    files: &[PathBuf],
+    cases: Option<&HashSet<&str>>,
+    mut look: impl FnMut(&Entry),
+) -> Result<(), RecordError> {
+    let wanted = |case: &str| cases.is_none_or(|cases| cases.contains(case));
+    for path in files {
+        each(path, wanted, |_, _, entry| look(&entry))?;
     }
-
-    /// At an entry of the case at this place of the plan.
-    fn look(&mut self, place: usize, entry: Entry);
-}
-
-impl Looks for Vec<Entry> {
-    fn look(&mut self, _: usize, entry: Entry) {
-        self.push(entry);
-    }
+    Ok(())
 }
 
 /// The case of an entry, where its line says so first and plainly.
@@ -83,15 +79,18 @@ fn opened(path: &Path) -> Result<Lines<'_>, RecordError> {
     Lines::open(path, input::RUN, input::RUN)
 }
 
-/// Shows every entry of a run's file that can be used, in the file's order; the run comes back
-/// without any.
+/// Reads every entry of a run's file that can be used and whose case is wanted, in the file's
+/// order, with the case's place in the plan; the run comes back without any.
 ///
 /// # Errors
 /// As [`read`].
-pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
+pub fn each(
+    path: &Path,
+    wanted: impl Fn(&str) -> bool,
+    mut look: impl FnMut(&Run, usize, Entry),
+) -> Result<Run, RecordError> {
     let mut file = opened(path)?;
     let mut run = header(&mut file)?;
-    to.begin(&run);
     let ids = run.header.plan.clone();
     let plan = CaseIndex::new(&ids);
     let mut seen = Seen::new(ids.len());
@@ -100,7 +99,7 @@ pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
         let mut batch: Vec<(usize, String)> = Vec::with_capacity(BATCH);
         while batch.len() < BATCH && !ended {
             match file.next_line()? {
-                Some(text) if case_of(&text).is_some_and(|case| !to.wants(case)) => {}
+                Some(text) if case_of(&text).is_some_and(|case| !wanted(case)) => {}
                 Some(text) => {
                     let text = text.into_owned();
                     batch.push((file.number, text));
@@ -114,7 +113,7 @@ pub fn each(path: &Path, to: &mut impl Looks) -> Result<Run, RecordError> {
             let taken = read.and_then(|read| match read {
                 RunLine::Entry(entry) => {
                     let place = seen.usable(&entry, &plan)?;
-                    to.look(place, *entry);
+                    look(&run, place, *entry);
                     Ok(())
                 }
                 RunLine::Owed(owed) => match owed.objection(&plan.cases()) {

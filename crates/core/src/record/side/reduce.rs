@@ -1,53 +1,95 @@
 //! From the entries of a run to one record a case.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use super::{CaseRecord, Invocation, Side, Status, median};
+use super::{CaseRecord, Invocation, Side, Status, add_choice, median};
 use crate::last_words;
 use crate::machine::{
     Counters, Division, LaunchChange, Structure, Work, moves_data, normalised, of_calls, short,
     sizes,
 };
 use crate::metric::Values;
-use crate::record::choices;
-use crate::record::types::{Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
+use crate::record::RecordError;
+use crate::record::run_file::each;
+use crate::record::types::{Choices, Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
 use crate::suite::structural::is_steady;
 use crate::text;
-use regatta_worker::attention::{CaseId, ParamValue};
+use regatta_worker::attention::ParamValue;
 use regatta_worker::protocol::{Measured, Taken};
 use regatta_worker::units::Nanoseconds;
 
 impl Side {
-    /// Reduces a run.
-    pub fn from_run(label: impl Into<String>, run: &Run) -> Side {
-        // The file's order is that in which they were measured, and one that was torn is
-        // measured last.
-        let mut entries: BTreeMap<&CaseId, BTreeMap<u32, &Entry>> = BTreeMap::new();
-        for entry in &run.entries {
-            let of_case = entries.entry(&entry.case).or_default();
-            of_case.insert(entry.invocation, entry);
+    /// Reads a run's file and reduces it: an entry is read, reduced into its case, and gone. The run
+    /// comes back without its entries.
+    ///
+    /// # Errors
+    /// As [`run_file::read`](crate::record::run_file::read).
+    pub fn read(path: &Path, label: &str) -> Result<(Run, Side), RecordError> {
+        let mut folds: Vec<Fold> = Vec::new();
+        // Cases with an invocation that stands behind a later one: what was torn is measured last.
+        let mut late: BTreeMap<usize, BTreeMap<u32, Entry>> = BTreeMap::new();
+        let new = |run: &Run| vec![Fold::new(&run.header.settings); run.header.plan.len()];
+        let run = each(
+            path,
+            |_| true,
+            |run, place, entry| {
+                if folds.is_empty() {
+                    folds = new(run);
+                }
+                if !folds[place].add(entry) {
+                    late.insert(place, BTreeMap::new());
+                }
+            },
+        )?;
+        if folds.is_empty() {
+            folds = new(&run);
         }
-        let folds = run.header.plan.iter().map(|case| {
-            let mut fold = Fold::new(&run.header.settings);
-            for entry in entries.get(case).into_iter().flat_map(BTreeMap::values) {
-                fold.add(entry);
+        if !late.is_empty() {
+            // They are few: all of their invocations at once, and in their order.
+            each(
+                path,
+                |_| true,
+                |_, place, entry| {
+                    if let Some(of_case) = late.get_mut(&place) {
+                        of_case.insert(entry.invocation, entry);
+                    }
+                },
+            )?;
+        }
+        for (place, invocations) in late {
+            folds[place] = Fold::new(&run.header.settings);
+            for entry in invocations.into_values() {
+                folds[place].add(entry);
             }
-            fold
-        });
-        let folds: Vec<Fold> = folds.collect();
-        assembled(label.into(), run, folds)
+        }
+        let side = assembled(label, &run, folds);
+        Ok((run, side))
+    }
+
+    /// The side of a run that holds its entries, whatever they are.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn from_run(label: &str, run: &Run) -> Side {
+        let mut folds = vec![Fold::new(&run.header.settings); run.header.plan.len()];
+        let mut entries = run.entries.clone();
+        entries.sort_by_key(|entry| entry.invocation);
+        for entry in entries {
+            let place = run.header.plan.iter().position(|id| *id == entry.case);
+            folds[place.expect("a case of the plan")].add(entry);
+        }
+        assembled(label, run, folds)
     }
 }
 
-/// The side of a run whose cases were folded, in the order of its plan.
-pub(super) fn assembled(label: String, run: &Run, folds: Vec<Fold>) -> Side {
+/// The side of a run whose cases were reduced, in the order of its plan.
+fn assembled(label: &str, run: &Run, folds: Vec<Fold>) -> Side {
     let settings = &run.header.settings;
     let cases = run.header.plan.iter().zip(folds);
     let cases = cases.map(|(case, fold)| (case.clone(), fold.record(settings)));
     let line = |damage: &Damage| format!("line {}: {}", damage.line, damage.problem);
     Side {
-        label,
+        label: label.to_owned(),
         header: run.header.clone(),
         cases: cases.collect(),
         damage: run.damage.iter().map(line).collect(),
@@ -56,7 +98,7 @@ pub(super) fn assembled(label: String, run: &Run, folds: Vec<Fold>) -> Side {
 
 /// One case, invocation by invocation in their order, reduced as they come.
 #[derive(Clone, Debug)]
-pub(super) struct Fold {
+struct Fold {
     record: CaseRecord,
     /// Invocations in the file, and those of them that every case has.
     seen: u32,
@@ -80,7 +122,7 @@ pub(super) struct Fold {
 
 impl Fold {
     /// A case of which nothing was seen yet.
-    pub(super) fn new(settings: &Settings) -> Fold {
+    fn new(settings: &Settings) -> Fold {
         Fold {
             record: CaseRecord::empty(Status::Measured),
             seen: 0,
@@ -98,7 +140,7 @@ impl Fold {
     }
 
     /// Adds an invocation; `false` where it comes before one that was added, and is not.
-    pub(super) fn add(&mut self, entry: &Entry) -> bool {
+    fn add(&mut self, entry: Entry) -> bool {
         let number = entry.invocation;
         if self.last.is_some_and(|last| last > number) {
             return false;
@@ -106,46 +148,64 @@ impl Fold {
         self.last = Some(number);
         self.seen += 1;
         self.planned.0 += u32::from(number < self.planned.1);
-        match &entry.outcome {
+        match entry.outcome {
             Outcome::Measured(measurement) => self.learn(number, measurement),
             Outcome::Unsupported { reason } => {
                 self.refused += 1;
-                self.refusal.get_or_insert_with(|| text::reason(reason));
+                self.refusal.get_or_insert_with(|| text::reason(&reason));
             }
             Outcome::Failed { reason, fault, log } => {
-                let reason = || match last_words::fault(log) {
+                let reason = || match last_words::fault(&log) {
                     Some(line) => format!("{reason}; its last words: {line}"),
                     None => reason.clone(),
                 };
                 self.failure
-                    .get_or_insert_with(|| (text::reason(&reason()), *fault));
+                    .get_or_insert_with(|| (text::reason(&reason()), fault));
             }
         }
         true
     }
 
-    fn learn(&mut self, number: u32, measurement: &Measurement) {
+    fn learn(&mut self, number: u32, measurement: Measurement) {
         let record = &mut self.record;
-        record.learn(number, measurement);
         record.samples += measurement.samples.device_ns.len() as u64;
         record
             .clock_mhz
             .extend(median(&measurement.samples.clock_mhz));
-        record
-            .invocations
-            .push(Invocation::reduced(number, measurement));
-        choices::add(&mut record.choices, number, &measurement.tuned);
-        let (division, counters) = (&measurement.division, &measurement.counters);
-        let division = division.as_deref().cloned();
-        self.divisions.extend(division.map(|of| (number, of)));
-        self.counters.extend(counters.as_deref().cloned());
-        if !measurement.first_call_disturbed {
-            self.parts.extend(measurement.first_call_parts.clone());
-        }
+        add_choice(&mut record.choices, number, &measurement.tuned);
         self.before_only += u32::from(measurement.errors_after.is_empty());
         if measurement.samples.device_ns.is_empty() {
             self.without.get_or_insert(number);
         }
+        record.conditions.add(&measurement);
+        let invocation = Invocation::reduced(number, &measurement);
+        let division = measurement.division.map(|of| (number, *of));
+        self.divisions.extend(division);
+        self.counters.extend(measurement.counters.map(|of| *of));
+        if !measurement.first_call_disturbed {
+            self.parts.extend(measurement.first_call_parts);
+        }
+        record.several |= measurement.several;
+        record.effective(number, measurement.effective, &measurement.tuned);
+        for (result, error) in measurement.errors {
+            let worst = record.errors.entry(result).or_insert(error);
+            *worst = worst.max(error);
+        }
+        match (&record.structure, measurement.structure) {
+            // Another choice of a tuner is another structure.
+            (Some(usual), Some(other)) if measurement.tuned.is_empty() => {
+                let first = record.invocations.first().map_or(0, |first| first.number);
+                for (name, how) in varying_structure([first, number], usual, &other) {
+                    record.varying.entry(name).or_insert(how);
+                }
+            }
+            (None, Some(structure)) => record.structure = Some(Box::new(structure)),
+            _ => {}
+        }
+        if let (None, Some(activity)) = (&record.activity, measurement.activity) {
+            record.activity = Some(activity.summary());
+        }
+        record.invocations.push(invocation);
     }
 
     /// The record of the case.
@@ -157,7 +217,7 @@ impl Fold {
             record.conditions.checked_before_only = self.before_only;
         }
         if record.choices.iter().all(|one| one.tuned.is_empty()) {
-            record.choices.clear();
+            record.choices = Vec::new();
         }
         record.first_call_parts = median_parts(&self.parts);
         if let Some(how) = varying_launches(&self.divisions) {
@@ -340,49 +400,27 @@ fn median_parts(all: &[Parts]) -> Option<Parts> {
 }
 
 impl CaseRecord {
-    /// What an invocation tells beside its times.
-    fn learn(&mut self, number: u32, measurement: &Measurement) {
-        self.several |= measurement.several;
-        self.conditions.add(measurement);
-        match self.invocations.first() {
-            None => self.effective.clone_from(&measurement.effective),
-            Some(_) if self.effective == measurement.effective => {}
-            Some(first) => {
-                let first = first.number;
-                let names = self.effective.keys().chain(measurement.effective.keys());
-                for name in names.filter(|name| !measurement.tuned.contains_key(*name)) {
-                    let value = |of: &BTreeMap<String, ParamValue>| match of.get(name) {
-                        Some(value) => value.to_string(),
-                        None => "not reported".to_owned(),
-                    };
-                    let (before, now) = (value(&self.effective), value(&measurement.effective));
-                    if before != now && !self.varying.contains_key(name) {
-                        let how =
-                            format!("{before} in invocation {first}, {now} in invocation {number}");
-                        self.varying.insert(name.clone(), how);
-                    }
-                }
-            }
+    /// Takes in what parameters became in an invocation, before its times.
+    fn effective(&mut self, number: u32, now: BTreeMap<String, ParamValue>, tuned: &Choices) {
+        let Some(first) = self.invocations.first() else {
+            self.effective = now;
+            return;
+        };
+        if self.effective == now {
+            return;
         }
-        for (result, &error) in &measurement.errors {
-            match self.errors.get_mut(result) {
-                Some(worst) => *worst = worst.max(error),
-                None => drop(self.errors.insert(result.clone(), error)),
+        let first = first.number;
+        let names = self.effective.keys().chain(now.keys());
+        for name in names.filter(|name| !tuned.contains_key(*name)) {
+            let value = |of: &BTreeMap<String, ParamValue>| match of.get(name) {
+                Some(value) => value.to_string(),
+                None => "not reported".to_owned(),
+            };
+            let (before, now) = (value(&self.effective), value(&now));
+            if before != now && !self.varying.contains_key(name) {
+                let how = format!("{before} in invocation {first}, {now} in invocation {number}");
+                self.varying.insert(name.clone(), how);
             }
-        }
-        match (&self.structure, &measurement.structure) {
-            // Another choice of a tuner is another structure.
-            (Some(usual), Some(other)) if measurement.tuned.is_empty() => {
-                let first = self.invocations.first().map_or(0, |first| first.number);
-                for (name, how) in varying_structure([first, number], usual, other) {
-                    self.varying.entry(name).or_insert(how);
-                }
-            }
-            (None, Some(structure)) => self.structure = Some(Box::new(structure.clone())),
-            _ => {}
-        }
-        if let (None, Some(activity)) = (&self.activity, &measurement.activity) {
-            self.activity = Some(activity.summary());
         }
     }
 }

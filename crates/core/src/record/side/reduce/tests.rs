@@ -1,9 +1,13 @@
 //! Records from outcomes made by hand.
 
 use super::*;
+use crate::machine::{Activity, DeviceState, Launch, Named, Operation, Structure};
 use crate::metric::Metric;
 use crate::record::disturbance::Disturbance;
+use crate::record::run_file::{self, Opening, RunWriter};
 use crate::record::testing::header;
+use crate::record::types::{BaseId, Owed};
+use regatta_worker::attention::CaseId;
 use regatta_worker::protocol::Measured;
 use regatta_worker::units::{Bytes, Nanoseconds, numbers, quantities};
 
@@ -19,6 +23,7 @@ fn measured(ns: f64) -> Outcome {
 fn sampled(samples: Measured) -> Measurement {
     Measurement {
         samples,
+        first_call_ns: Nanoseconds(1e6),
         ..Measurement::default()
     }
 }
@@ -166,7 +171,7 @@ fn what_other_programs_disturbed_keeps_its_values_and_says_so() {
 
 #[test]
 fn what_is_measured_in_some_invocations_alone_is_missing() {
-    let empty = || Outcome::Measured(Measurement::default());
+    let empty = || Outcome::Measured(sampled(Measured::default()));
     let replaced = |places: &[usize], outcome: fn() -> Outcome| {
         let mut outcomes = five();
         for place in places {
@@ -315,4 +320,91 @@ fn each_part_has_its_median_and_what_is_not_named_took_nothing() {
     );
     assert_eq!(median_parts(&[]), None);
     assert_eq!(median_parts(&[Parts::new()]), Some(Parts::new()));
+}
+
+/// Everything that a measurement can hold.
+fn full(ns: f64) -> Outcome {
+    let ran = Operation::new(Work::Kernel(Named::default()), 0, ns as u64);
+    Outcome::Measured(Measurement {
+        samples: Measured {
+            device_ns: quantities([ns, 2.5 * ns, 0.1 + ns]),
+            host_ns: quantities([9.0, 8.0, 7.0]),
+            state: Some(DeviceState {
+                sm_mhz: Some(1980.0),
+                ..DeviceState::default()
+            }),
+            ..Measured::default()
+        },
+        first_call_ns: Nanoseconds(1e6),
+        effective: [("num_splits_key".to_owned(), ParamValue::Int(157))].into(),
+        errors: [("dq".to_owned(), 2e-5), ("dk".to_owned(), 0.5 / ns)].into(),
+        structure: Some(Structure {
+            launches: vec![Launch {
+                name: "a \"kernel\" }".to_owned(),
+                ..Launch::default()
+            }],
+            ..Structure::default()
+        }),
+        activity: Some(Box::new(Activity {
+            operations: vec![ran],
+            ..Activity::default()
+        })),
+        errors_after: [("dq".to_owned(), 1.25e-7)].into(),
+        ..Measurement::default()
+    })
+}
+
+/// Torn and repeated lines, and invocations that are measured last, change no case.
+#[test]
+fn a_side_is_the_same_in_whatever_order_its_file_is() {
+    let plan = [64, 128, 192, 256].map(|seq| CaseId(format!("cpu/a:s{seq},d64")));
+    let mut run = Run::begun(header());
+    run.header.plan = plan.to_vec();
+    for invocation in 0..7 {
+        for case in &plan[..3] {
+            run.entries.push(Entry {
+                case: case.clone(),
+                invocation,
+                outcome: full(100.0 + f64::from(invocation)),
+                start: None,
+            });
+        }
+    }
+    run.entries[10].outcome = died();
+    run.entries[5].outcome = refused();
+    run.owed = vec![Owed {
+        base: BaseId {
+            name: "s".to_owned(),
+            sum: String::new(),
+        },
+        cases: vec![plan[0].clone()],
+        fresh: 3,
+    }];
+    let ordered = Side::from_run("run", &run);
+    run.entries.rotate_left(2);
+    let folder = tempfile::tempdir().unwrap();
+    let opened = RunWriter::open(folder.path(), &run.header, &Opening::default());
+    let (mut writer, _) = opened.unwrap();
+    for entry in &run.entries {
+        writer.append(entry).unwrap();
+    }
+    writer.owe(run.owed[0].clone()).unwrap();
+    let path = writer.path();
+    let mut text = std::fs::read_to_string(path).unwrap();
+    let torn = text.lines().nth(5).unwrap()[..90].to_owned();
+    let twice = text.lines().nth(6).unwrap().to_owned();
+    text += &format!("{torn}\n{twice}\r\n\n");
+    std::fs::write(path, text).unwrap();
+    let (read, side) = Side::read(path, "run").unwrap();
+    assert_eq!(side.cases, ordered.cases);
+    assert_eq!(side.damage.len(), 3, "{:?}", side.damage);
+    let whole = run_file::read(path).unwrap();
+    assert_eq!((&whole.entries, &whole.owed), (&run.entries, &run.owed));
+    assert_eq!(
+        read,
+        Run {
+            entries: Vec::new(),
+            ..whole
+        }
+    );
 }
