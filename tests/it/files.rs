@@ -3,8 +3,8 @@
 
 use std::fs;
 
+use regatta_core::record::baseline;
 use regatta_core::record::side::Side;
-use regatta_core::record::{baseline, run_file};
 use regatta_core::suite;
 use regatta_judge::judgement::{Row, VerdictOutcome, Word};
 use regatta_judge::{Options, judge};
@@ -148,7 +148,7 @@ fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
         .rows
         .iter()
         .find(|row| row.case.0 == "torch/efficient:s10000,d32,bwd");
-    let told = reported.unwrap().structure_told();
+    let told = reported.unwrap().structure_sentences();
     let kernel = "fmha_cutlassB_f32_aligned_64x64_k32_sm80";
     assert_eq!(told[0], format!("fill 132 → 1 of 132 SMs of {kernel}"));
     assert!(

@@ -133,35 +133,48 @@ impl Metric {
 }
 
 /// The value of each metric in one invocation; a metric may have none.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schemas", schemars(with = "BTreeMap<Metric, f64>"))]
 #[serde(from = "BTreeMap<Metric, f64>", into = "BTreeMap<Metric, f64>")]
-pub struct Values([Option<f64>; Metric::ALL.len()]);
+pub struct Values {
+    /// Not a number where there is none: a run may have millions of these.
+    by_metric: [f64; Metric::ALL.len()],
+}
 
 impl Values {
     /// What the samples of an invocation come to; what no clock can have shown is left out.
     pub fn reduced(measurement: &Measurement) -> Values {
-        Values(INFO.each_ref().map(|metric| {
-            let value = (metric.reduced)(measurement)?;
-            is_time(Nanoseconds(value)).then_some(value)
-        }))
+        let mut values = Values::default();
+        for metric in Metric::ALL {
+            let value = (metric.info().reduced)(measurement);
+            values.set(metric, value.filter(|value| is_time(Nanoseconds(*value))));
+        }
+        values
     }
 
     /// The value of a metric.
     pub fn get(&self, metric: Metric) -> Option<f64> {
-        self.0[metric as usize]
+        Some(self.by_metric[metric as usize]).filter(|value| !value.is_nan())
     }
 
     /// Sets it, or takes it away.
     pub fn set(&mut self, metric: Metric, value: Option<f64>) {
-        self.0[metric as usize] = value;
+        self.by_metric[metric as usize] = value.unwrap_or(f64::NAN);
     }
 }
 
 impl Default for Values {
     fn default() -> Values {
-        Values([None; Metric::ALL.len()])
+        let by_metric = [f64::NAN; Metric::ALL.len()];
+        Values { by_metric }
+    }
+}
+
+impl PartialEq for Values {
+    fn eq(&self, other: &Values) -> bool {
+        let mut metrics = Metric::ALL.into_iter();
+        metrics.all(|metric| self.get(metric) == other.get(metric))
     }
 }
 

@@ -43,10 +43,7 @@ impl Draft {
     /// # Errors
     /// When its folder is absent or cannot be written.
     pub fn create(path: &Path) -> Result<Draft, OutputError> {
-        let folder = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(path);
         // `tempfile` puts the temporary file's name into the system's words, and its mode would
         // be its owner's alone.
         let mut code = None;
@@ -108,6 +105,14 @@ fn kept(path: &Path, moved: Result<File, PersistError>) -> Result<(), OutputErro
     moved.map(drop).map_err(|error| refused(path, error))
 }
 
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Writes a file, over what is there.
 ///
 /// # Errors
@@ -155,11 +160,7 @@ pub fn place(path: &Path) -> PathBuf {
     if let Ok(real) = fs::canonicalize(path) {
         return real;
     }
-    let folder = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    match (fs::canonicalize(folder), path.file_name()) {
+    match (fs::canonicalize(folder_of(path)), path.file_name()) {
         (Ok(folder), Some(name)) => folder.join(name),
         _ => path.to_owned(),
     }
@@ -249,10 +250,7 @@ pub fn draft(path: &Path) -> Result<Draft, TargetError> {
         let why = format!("it is a directory; name a file in it, for example {example}");
         return Err(TargetError::new(path, why));
     }
-    let dir = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
+    let dir = folder_of(path);
     if let Some(file) = dir.ancestors().find(|ancestor| ancestor.is_file()) {
         let file = file.display();
         let why = format!("{file} is a file, not a directory; move it away, or name another path");

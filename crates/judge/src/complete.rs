@@ -3,10 +3,10 @@
 use super::judgement::Word;
 use regatta_core::machine::CENSUS;
 use regatta_core::record::side::{CaseRecord, Status};
-use regatta_core::record::types::{Fault, RunHeader};
+use regatta_core::record::types::{Fault, RunHeader, WorkerRecord};
 use regatta_core::suite::glob;
 use regatta_core::suite::rules::Metric;
-use regatta_worker::attention::CaseId;
+use regatta_worker::attention::{Case, CaseId};
 
 /// What there is to judge of one case.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,10 @@ pub fn standing<'a>(
     if let Some(reason) = trouble(head, untimed) {
         return match &head.status {
             Status::Unsupported { .. } if is_absent(header, id) => {
-                let worker = worker_name(id).unwrap_or_default();
+                let case = id.case().ok();
+                let worker = case
+                    .map(|case| case.variant.worker_name())
+                    .unwrap_or_default();
                 let fix = format!(
                     "{reason}; install it, or name its cases in the suite: [policy] optional = \
                      [\"{worker}/*\"]"
@@ -107,23 +110,42 @@ fn trouble(record: &CaseRecord, untimed: bool) -> Option<String> {
     }
 }
 
-fn worker_name(id: &CaseId) -> Option<String> {
-    Some(id.case().ok()?.variant.worker_name())
-}
-
 /// True where the worker of a case could not load its library. Such a worker has no device, and
 /// the run does not list it.
 fn is_absent(header: &RunHeader, id: &CaseId) -> bool {
-    let worker = worker_name(id);
-    worker.is_some_and(|name| header.workers.iter().all(|worker| worker.name != name))
+    id.case()
+        .is_ok_and(|case| header.worker_of(&case).is_none())
 }
 
 /// True for a case that does not run on the CPU.
-pub fn gpu(header: &RunHeader, case: &CaseId) -> bool {
-    worker_name(case).is_some_and(|name| !header.runs_on_processor(&name))
+pub fn gpu(header: &RunHeader, id: &CaseId) -> bool {
+    let on_cpu = |case: &Case| {
+        let worker = header.worker_of(case);
+        worker.is_some_and(WorkerRecord::runs_on_processor)
+    };
+    id.case().is_ok_and(|case| !on_cpu(&case))
 }
 
 /// True when one of the patterns allows this case to fail or be unsupported.
 pub fn allowed(case: &CaseId, patterns: &[String]) -> bool {
     patterns.iter().any(|pattern| glob(pattern, &case.0))
+}
+
+/// What becomes of a demand on cases of which none was measured: it is skipped where `optional` names
+/// each of them. `None` of no case.
+pub fn unmeasured(cases: &[&CaseId], optional: &[String]) -> Option<(Word, String)> {
+    let first = cases.first()?;
+    let required = cases.iter().find(|id| !allowed(id, optional));
+    Some(match required {
+        Some(id) => (
+            Word::Missing,
+            format!(
+                "{id} was not measured; measure it, or name it in the suite: [policy] optional"
+            ),
+        ),
+        None => (
+            Word::Skipped,
+            format!("{first} was not measured, as `optional` allows"),
+        ),
+    })
 }

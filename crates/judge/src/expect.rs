@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::causes::{self, Pair, TimeSource};
-use super::complete::allowed;
+use super::complete::{allowed, unmeasured};
 use super::judgement::{Cause, ExpectationResult, Word};
 use super::metrics::{ComparedValues, Value, interference, longer_by_tasks, ruling, values_of};
 use super::rule::{GATE_ERROR, LOOKS, RuleResult, Series, Terms, compare};
 use super::structure::multiprocessors;
 use regatta_core::record::side::{CaseRecord, Side, Status};
-use regatta_core::record::types::RunHeader;
+use regatta_core::record::types::{RunHeader, WorkerRecord};
 use regatta_core::suite::rules::{Expectation, Metric};
 use regatta_core::suite::structural::Quantity;
 use regatta_worker::attention::{Case, CaseId};
@@ -102,27 +102,17 @@ fn without_value(
     let involved = cases
         .iter()
         .filter(|one| rule.case.matches(&one.case) || rule.against.matches(&one.case));
-    let lacking: Vec<&ExpectedCase> = involved
-        .filter(|one| one.record.status != Status::Measured)
-        .collect();
-    let required = lacking.iter().find(|one| !allowed(one.id, optional));
+    let lacking = involved.filter(|one| one.record.status != Status::Measured);
+    let lacking: Vec<&CaseId> = lacking.map(|one| one.id).collect();
     let mut result = empty(rule, first);
     if header.settings.structure_only {
         result.word = Word::Skipped;
         result.reason = Some("no time was taken".to_owned());
         return result;
     }
-    result.reason = Some(match (required, lacking.first()) {
-        (Some(one), _) => format!(
-            "{} was not measured; measure it, or name it in the suite: [policy] optional",
-            one.id
-        ),
-        (None, Some(one)) => {
-            result.word = Word::Skipped;
-            format!("{} was not measured, as `optional` allows", one.id)
-        }
-        (None, None) => "the suite has no case that it could be compared with".to_owned(),
-    });
+    let none = "the suite has no case that it could be compared with".to_owned();
+    let (word, reason) = unmeasured(&lacking, optional).unwrap_or((Word::Missing, none));
+    (result.word, result.reason) = (word, Some(reason));
     result
 }
 
@@ -187,7 +177,8 @@ fn choose<'a>(
 
 /// The metric that is compared: on the CPU host and device are one.
 fn metric(rule: &Expectation, of: &ExpectedCase, header: &RunHeader) -> Metric {
-    let on_cpu = header.runs_on_processor(&of.case.variant.worker_name());
+    let worker = header.worker_of(&of.case);
+    let on_cpu = worker.is_some_and(WorkerRecord::runs_on_processor);
     match rule.metric {
         Metric::Host if on_cpu && of.record.median(Metric::Host).is_none() => Metric::Device,
         metric => metric,
@@ -197,20 +188,9 @@ fn metric(rule: &Expectation, of: &ExpectedCase, header: &RunHeader) -> Metric {
 /// A result without a value.
 fn empty(rule: &Expectation, of: &ExpectedCase) -> ExpectationResult {
     ExpectationResult {
-        name: rule.name.clone(),
         case: Some(of.id.clone()),
-        built: None,
-        metric: Quantity::Metric(rule.metric),
-        against: None,
-        at_least: None,
         at_most: Some(rule.within.0),
-        value: None,
-        low: None,
-        high: None,
-        word: Word::Missing,
-        reason: None,
-        may_be_worse: false,
-        open: false,
+        ..ExpectationResult::missing(&rule.name, Quantity::Metric(rule.metric))
     }
 }
 
@@ -276,12 +256,7 @@ fn by_rule(
     let threshold = rule.within.0.ln();
     // What is allowed may lie below 1: then the case has to be that much faster.
     let shift = threshold.min(0.0);
-    let terms = Terms {
-        threshold: threshold.max(0.0),
-        day: 0.0,
-        error,
-        last: true,
-    };
+    let terms = Terms::last(threshold.max(0.0), error);
     let compared = |base: &[f64], head: &[f64]| -> Option<RuleResult> {
         let head: Vec<f64> = head.iter().map(|head| head - shift).collect();
         let series = Series {

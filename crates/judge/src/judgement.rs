@@ -84,11 +84,7 @@ impl Judgement {
             expectations: Vec::new(),
             gaps: Vec::new(),
             notes: Vec::new(),
-            verdict: Verdict {
-                outcome: VerdictOutcome::Inconclusive,
-                reasons: vec![reason],
-                shown: String::new(),
-            },
+            verdict: Verdict::inconclusive(vec![reason]),
         }
     }
 }
@@ -204,7 +200,7 @@ impl Row {
 
     /// Where its change went, as a sentence that names the metric where it is not the device
     /// time: `host time +299.0 µs = launches +120, not explained +179`.
-    pub fn account_told(&self) -> Option<String> {
+    pub fn account_sentence(&self) -> Option<String> {
         let account = self.account.as_ref()?;
         let first = self.regressed().next();
         Some(match first.filter(|of| of.metric != Metric::Device) {
@@ -219,7 +215,7 @@ impl Row {
     }
 
     /// Changes of structure worth telling, as sentences, those that fail first.
-    pub fn structure_told(&self) -> Vec<String> {
+    pub fn structure_sentences(&self) -> Vec<String> {
         self.worth_telling().map(ToString::to_string).collect()
     }
 
@@ -310,31 +306,43 @@ pub struct ExpectationResult {
 }
 
 impl ExpectationResult {
-    /// Compares a figure with a limit, of no case and no build yet.
+    /// A result without a value, of no case and no build yet.
+    pub fn missing(name: &str, metric: Quantity) -> ExpectationResult {
+        ExpectationResult {
+            name: name.to_owned(),
+            case: None,
+            built: None,
+            metric,
+            against: None,
+            at_least: None,
+            at_most: None,
+            value: None,
+            low: None,
+            high: None,
+            word: Word::Missing,
+            reason: None,
+            may_be_worse: false,
+            open: false,
+        }
+    }
+
+    /// Compares a figure with a limit.
     pub fn of_limit(
         limit: &Limit,
         value: Option<f64>,
         reason: Option<String>,
     ) -> ExpectationResult {
         ExpectationResult {
-            name: limit.name.clone(),
-            case: None,
-            built: None,
-            metric: limit.count.clone(),
-            against: None,
             at_least: limit.at_least,
             at_most: limit.at_most,
             value,
-            low: None,
-            high: None,
             word: match value {
                 None => Word::Missing,
                 Some(value) if limit.allows(value) => Word::Same,
                 Some(_) => Word::Regressed,
             },
             reason,
-            may_be_worse: false,
-            open: false,
+            ..ExpectationResult::missing(&limit.name, limit.count.clone())
         }
     }
 
@@ -420,6 +428,15 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// A verdict of which nothing was shown.
+    pub fn inconclusive(reasons: Vec<String>) -> Verdict {
+        Verdict {
+            outcome: VerdictOutcome::Inconclusive,
+            reasons,
+            shown: String::new(),
+        }
+    }
+
     /// What was shown, then the reasons.
     pub fn sentences(&self) -> Vec<&str> {
         let all = std::iter::once(&self.shown).chain(&self.reasons);

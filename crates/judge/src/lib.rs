@@ -27,7 +27,7 @@ use std::collections::HashMap;
 
 pub use comparable::revision_text;
 use comparable::{Differences, differences};
-use judgement::{Judgement, Row, SideSummary, Verdict, VerdictOutcome};
+use judgement::{Judgement, Row, SideSummary, Verdict};
 use regatta_core::record::header::in_turn;
 use regatta_core::record::side::{Side, median};
 use regatta_worker::attention::CaseId;
@@ -107,11 +107,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         ]
         .concat(),
         notes: Vec::new(),
-        verdict: Verdict {
-            outcome: VerdictOutcome::Inconclusive,
-            reasons: Vec::new(),
-            shown: String::new(),
-        },
+        verdict: Verdict::inconclusive(Vec::new()),
     };
     let mut notes: Vec<String> = damage(head)
         .chain(base.into_iter().flat_map(damage))

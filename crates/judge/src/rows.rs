@@ -237,7 +237,7 @@ fn causes_of(
         };
     }
     let has_moved = device.filter(moved).is_some();
-    if !has_moved && row.structure_told().is_empty() {
+    if !has_moved && row.structure_sentences().is_empty() {
         return (Vec::new(), None);
     }
     let clocks = headers.map(|(header, record)| TimeSource::of_case(header, &row.case, record));

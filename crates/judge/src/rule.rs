@@ -66,6 +66,18 @@ pub struct Terms {
     pub last: bool,
 }
 
+impl Terms {
+    /// Those of a last look, where no day lies between the sides.
+    pub fn last(threshold: f64, error: f64) -> Terms {
+        Terms {
+            threshold,
+            day: 0.0,
+            error,
+            last: true,
+        }
+    }
+}
+
 /// What is shown (inconclusive: nothing is), the estimate and the interval; all are differences of
 /// logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]

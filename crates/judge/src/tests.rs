@@ -3,6 +3,7 @@
 use super::judgement::{Row, Word};
 use super::testing::{around, disturbed, failed, side, timed, unsupported, with};
 use super::*;
+use crate::judgement::VerdictOutcome;
 use regatta_core::record::header::{Turn, TurnSide};
 use regatta_core::record::side::{CaseRecord, Status};
 use regatta_core::record::types::Fault;

@@ -18,7 +18,7 @@ use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
 use regatta_judge::judgement::{MetricRow, Row, Uncounted};
 use regatta_judge::spread::Spreads;
-use regatta_worker::attention::{Case, FACETS, ParamValue};
+use regatta_worker::attention::{FACETS, ParamValue};
 
 /// Writes one of the tables.
 pub(super) fn write(report: &Report, name: &str, out: &mut dyn Write) -> Result<(), RenderError> {
@@ -169,9 +169,9 @@ const OF_METRIC: [Column<MetricRow>; 9] = [
 
 /// Writes `cases.csv`: a row for each case.
 fn cases(table: &mut Table, report: &Report, spreads: &Spreads) -> Result<(), ::csv::Error> {
-    let head = &report.side;
+    let head = report.side;
     let rows = &report.judgement.rows;
-    let cases: Vec<Option<Case>> = rows.iter().map(|row| row.case.case().ok()).collect();
+    let cases: Vec<_> = rows.iter().map(|row| row.case.case().ok()).collect();
     let params = cases.iter().flatten().flat_map(|case| case.params.iter());
     let params: BTreeSet<&String> = params.map(|(name, _)| name).collect();
     let effective = head.cases.values().flat_map(|of| of.effective.keys());

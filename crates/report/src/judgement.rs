@@ -210,7 +210,7 @@ pub(crate) fn accounts(row: &Row) -> Vec<String> {
         let account = of.account.as_ref()?;
         Some(format!("{} {account}", of.metric.text()))
     });
-    row.account_told().into_iter().chain(others).collect()
+    row.account_sentence().into_iter().chain(others).collect()
 }
 
 /// All of a case: its first metric, the others that got worse, and its paragraphs.

@@ -110,7 +110,7 @@ fn case(row: &Row) -> Test {
             let of_metric = row.regressed().next().and_then(|_| evidence(row));
             let (kind, message) = match of_metric {
                 Some(parts) => ("regressed", parts.join("   ")),
-                None => ("structure", row.structure_told().join("; ")),
+                None => ("structure", row.structure_sentences().join("; ")),
             };
             Some(("failure", kind, message, explanation(row).join("\n")))
         }

@@ -32,7 +32,7 @@ pub(crate) enum RowList {
 impl RowList {
     /// The list of a row; `None`: it is counted alone.
     pub(crate) fn of_row(row: &Row) -> Option<RowList> {
-        let restructured = !row.findings.is_empty() || !row.structure_told().is_empty();
+        let restructured = !row.findings.is_empty() || !row.structure_sentences().is_empty();
         match row.word {
             Word::Error => Some(RowList::Errors),
             Word::Regressed => Some(RowList::Regressed),

@@ -13,7 +13,7 @@ use super::types::{
 use crate::machine::{Counters, Structure};
 use crate::suite::plan::Place;
 use crate::suite::rules::{Expectation, Metric, Rules};
-use regatta_worker::attention::CaseId;
+use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::protocol::DeviceKind;
 use regatta_worker::units::{Nanoseconds, Share, quantities};
 
@@ -95,10 +95,10 @@ impl WorkerRecord {
 }
 
 impl RunHeader {
-    /// True for a worker of this run whose device is the processor.
-    pub fn runs_on_processor(&self, worker: &str) -> bool {
-        let mut workers = self.workers.iter();
-        workers.any(|record| record.name == worker && record.runs_on_processor())
+    /// The worker that a case is of; `None` where the run does not list it.
+    pub fn worker_of(&self, case: &Case) -> Option<&WorkerRecord> {
+        let name = case.variant.worker_name();
+        self.workers.iter().find(|worker| worker.name == name)
     }
 
     /// What in it cannot be, as a sentence.

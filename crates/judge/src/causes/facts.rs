@@ -282,8 +282,7 @@ impl TimeSource {
         let Ok(case) = id.case() else {
             return TimeSource::Events;
         };
-        let name = case.variant.worker_name();
-        let worker = header.workers.iter().find(|worker| worker.name == name);
+        let worker = header.worker_of(&case);
         match worker.map_or(TimeSource::Events, |worker| TimeSource::read(worker, &case)) {
             TimeSource::Gated if record.conditions.synchronised > 0 => TimeSource::Events,
             clock => clock,

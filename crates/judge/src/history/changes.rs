@@ -158,13 +158,7 @@ impl ChangeSearch<'_> {
             head: &head,
             paired: false,
         };
-        let terms = Terms {
-            threshold: 0.0,
-            day: 0.0,
-            error: self.error,
-            last: true,
-        };
-        let found = compare(series, terms).map(|found| found.word);
+        let found = compare(series, Terms::last(0.0, self.error)).map(|found| found.word);
         matches!(found, Some(Word::Regressed | Word::Improved)) && self.stands_out(left, right)
     }
 

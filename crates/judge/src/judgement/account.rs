@@ -221,7 +221,7 @@ impl Account {
 
     /// The lines of a sentence, the largest first, at most `most` by themselves: the small ones as
     /// one, and what is not explained where it is not small.
-    fn told_lines(&self, most: usize) -> Vec<(String, Nanoseconds)> {
+    fn longest_lines(&self, most: usize) -> Vec<(String, Nanoseconds)> {
         let small = self.change_ns.0.abs() * SMALL;
         let (mut told, mut rest) = (Vec::new(), Vec::new());
         for line in &self.lines {
@@ -269,7 +269,7 @@ const LONGEST: usize = 3 * 76;
 
 impl Account {
     fn sentence(&self, most: usize) -> String {
-        let told = self.told_lines(most);
+        let told = self.longest_lines(most);
         let parts = told
             .iter()
             .map(|(what, growth)| format!("{what} {}", growth.signed_beside(self.change_ns)));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::multiprocessors;
-use crate::complete::allowed;
-use crate::judgement::{ExpectationResult, Word};
+use crate::complete::{allowed, unmeasured};
+use crate::judgement::ExpectationResult;
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
 use regatta_core::record::header::Built;
 use regatta_core::record::side::{CaseRecord, Side, Status};
@@ -19,7 +19,6 @@ pub fn limits(side: &Side) -> Vec<ExpectationResult> {
     let rules = &side.header.rules;
     let mut results = Vec::new();
     for limit in rules.limits.iter().filter(|l| !l.count.is_of_build()) {
-        let is_allowed = |id: &CaseId| allowed(id, &rules.policy.optional);
         let selected = side.cases.iter();
         let selected: Vec<(&CaseId, &CaseRecord)> = selected
             .filter(|(id, _)| id.case().is_ok_and(|case| limit.case.matches(&case)))
@@ -27,31 +26,18 @@ pub fn limits(side: &Side) -> Vec<ExpectationResult> {
         let excused = |(id, record): (&CaseId, &CaseRecord)| match record.status {
             Status::Measured => false,
             Status::Unsupported { .. } => true,
-            _ => is_allowed(id),
+            _ => allowed(id, &rules.policy.optional),
         };
-        if let Some((first, _)) = selected.first()
-            && selected.iter().all(|one| excused(*one))
-        {
-            let required = selected.iter().find(|(id, _)| !is_allowed(id));
-            let (word, reason) = match required {
-                Some((id, _)) => (
-                    Word::Missing,
-                    format!(
-                        "{id} is unsupported; measure it, or name it in the suite: [policy] \
-                         optional"
-                    ),
-                ),
-                None => (
-                    Word::Skipped,
-                    format!("{first} was not measured, as `optional` allows"),
-                ),
-            };
-            let result = ExpectationResult {
-                case: Some((*first).clone()),
-                word,
-                ..ExpectationResult::of_limit(limit, None, Some(reason))
-            };
-            results.push(result.missing_at(&limit.origin));
+        if selected.iter().all(|one| excused(*one)) {
+            let ids: Vec<&CaseId> = selected.iter().map(|(id, _)| *id).collect();
+            if let Some((word, reason)) = unmeasured(&ids, &rules.policy.optional) {
+                let result = ExpectationResult {
+                    case: Some(ids[0].clone()),
+                    word,
+                    ..ExpectationResult::of_limit(limit, None, Some(reason))
+                };
+                results.push(result.missing_at(&limit.origin));
+            }
         }
         for (id, record) in selected {
             if excused((id, record)) {
@@ -201,6 +187,7 @@ fn result(limit: &Limit, of: Option<(&String, &Built)>) -> ExpectationResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judgement::Word;
     use crate::testing::{failed, side, timed, unsupported, written};
     use regatta_core::suite::rules::{Origin, Selector};
     use regatta_worker::units::Nanoseconds;

@@ -105,12 +105,8 @@ pub fn not_comparable(differ: &[Mismatch]) -> Vec<Mismatch> {
 
 /// The multiprocessors of the device that a case runs on, where it tells them.
 pub fn multiprocessors(header: &RunHeader, case: &CaseId) -> Option<u32> {
-    let worker = case.case().ok()?.variant.worker_name();
-    let kind = &header
-        .workers
-        .iter()
-        .find(|w| w.name == worker)?
-        .device_kind;
+    let case = case.case().ok()?;
+    let kind = &header.worker_of(&case)?.device_kind;
     let sms = header.machine.hard.get(&format!("{kind}.sms"))?;
     sms.parse().ok().filter(|sms| *sms > 0)
 }

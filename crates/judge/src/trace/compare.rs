@@ -8,6 +8,7 @@ use super::runs::{FEWEST, Runs, RunsOf, THRESHOLD, comparable, judge};
 use super::{Analysis, analyse};
 use crate::account::{AccountInputs, account};
 use crate::causes::{Facts, Found, found};
+use crate::comparable::differ;
 use crate::judgement::{Account, Finding, Mismatch, Verdict, VerdictOutcome};
 use regatta_core::machine::{
     Division, KernelChange, Launches, Recorded, Scope, SideFigures, Sides, Summary, in_each,
@@ -178,20 +179,15 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
         _ => Scope::Whole,
     };
     let mut incomparable = Vec::new();
-    let mut differ = |field: &str, base: String, head: String| {
-        if base != head {
-            let field = field.to_owned();
-            incomparable.push(Mismatch { field, base, head });
-        }
-    };
-    differ("devices", base.devices(), head.devices());
-    let method = |side: &TracedSide| side.trace.header.method.to_string();
-    differ("method", method(&base), method(&head));
+    let differing = &mut incomparable;
+    differ(differing, "devices", base.devices(), head.devices());
+    let method = |side: &TracedSide| side.trace.header.method;
+    differ(differing, "method", method(&base), method(&head));
     let recorder = |side: &TracedSide| {
-        let told = side.trace.header.recorder.as_deref();
-        told.unwrap_or("regatta").to_owned()
+        let told = side.trace.header.recorder.clone();
+        told.unwrap_or_else(|| "regatta".to_owned())
     };
-    differ("recorder", recorder(&base), recorder(&head));
+    differ(differing, "recorder", recorder(&base), recorder(&head));
     let mut comparison = Comparison {
         scope,
         threshold,
@@ -202,11 +198,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
         findings: Vec::new(),
         account: None,
         notes: Vec::new(),
-        verdict: Verdict {
-            outcome: VerdictOutcome::Inconclusive,
-            reasons: Vec::new(),
-            shown: String::new(),
-        },
+        verdict: Verdict::inconclusive(Vec::new()),
     };
     let (found, account) = {
         let Comparison { sides, kernels, .. } = &comparison;
@@ -238,11 +230,7 @@ fn verdict(comparison: &Comparison, found: &[Found], sides: [&TracedSide; 2]) ->
         .iter()
         .find(|s| s.trace.recording.operations.is_empty())
     {
-        return Verdict {
-            outcome: VerdictOutcome::Inconclusive,
-            reasons: vec![format!("{} has no operation", empty.label)],
-            shown: String::new(),
-        };
+        return Verdict::inconclusive(vec![format!("{} has no operation", empty.label)]);
     }
     let runs = comparison.runs.as_ref().filter(|_| comparable);
     let mut reasons = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::Failed));

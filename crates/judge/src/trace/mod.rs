@@ -8,7 +8,7 @@ mod compare;
 mod runs;
 
 pub use compare::{Comparison, compare};
-pub use runs::{FEWEST, LEAST, Runs, RunsOf, THRESHOLD, apart_told, runs_of, times_of};
+pub use runs::{FEWEST, LEAST, Runs, RunsOf, THRESHOLD, apart_sentence, runs_of, times_of};
 
 use serde::Serialize;
 

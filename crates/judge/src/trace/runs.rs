@@ -84,7 +84,7 @@ pub fn runs_of(trace: &Trace) -> Vec<RunTimes> {
 }
 
 /// How far the runs that a trace tells of lie apart, as a sentence; `None` for one run.
-pub fn apart_told(trace: &Trace, own: &Analysis) -> Option<String> {
+pub fn apart_sentence(trace: &Trace, own: &Analysis) -> Option<String> {
     let scope = match own.steady {
         Some(_) => Scope::Repetition,
         None => Scope::Whole,
@@ -202,14 +202,8 @@ fn ruled(times: &Sides<Vec<Nanoseconds>>, threshold: Share, let_pass: Share) -> 
         head: &values.head,
         paired: false,
     };
-    let terms = Terms {
-        threshold: least,
-        day: 0.0,
-        // The other half is for the other of the two times.
-        error: GATE_ERROR / 2.0,
-        last: true,
-    };
-    let found = compare(series, terms)?;
+    // The other half of the error is for the other of the two times.
+    let found = compare(series, Terms::last(least, GATE_ERROR / 2.0))?;
     let ratio = |log: f64| Ratio(log.exp());
     let word = found.word;
     let beyond = ratio(found.high) > Ratio::grown_by(let_pass);

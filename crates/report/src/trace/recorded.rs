@@ -6,7 +6,7 @@ use crate::text::shell_command;
 use regatta_core::machine::{KernelRow, LaunchShape, Summary, short};
 use regatta_core::record::trace::Trace;
 use regatta_judge::judgement::Finding;
-use regatta_judge::trace::{Analysis, apart_told};
+use regatta_judge::trace::{Analysis, apart_sentence};
 use regatta_worker::units::{Bytes, Digits, Nanoseconds, Share, counted};
 
 /// Kernels that a terminal lists, and those of a page.
@@ -113,7 +113,7 @@ fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
         counted(recording.processes.len(), "process").replace("processs", "processes"),
         trace.header.machine.name,
     )];
-    facts.extend(apart_told(trace, analysis));
+    facts.extend(apart_sentence(trace, analysis));
     let unfinished = recording.processes.iter().filter(|process| !process.ended);
     let unfinished: Vec<String> = unfinished.map(|process| process.pid.to_string()).collect();
     if !unfinished.is_empty() {

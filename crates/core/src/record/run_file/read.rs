@@ -95,19 +95,24 @@ pub fn each(
     let plan = CaseIndex::new(&ids);
     let mut seen = Seen::new(ids.len());
     let mut ended = false;
+    // Lines with their numbers, whose memory the next ones take.
+    let mut batch = vec![(0, String::new()); BATCH];
     while !ended {
-        let mut batch: Vec<(usize, String)> = Vec::with_capacity(BATCH);
-        while batch.len() < BATCH && !ended {
+        let mut filled = 0;
+        while filled < BATCH && !ended {
             match file.next_line()? {
                 Some(text) if case_of(&text).is_some_and(|case| !wanted(case)) => {}
                 Some(text) => {
-                    let text = text.into_owned();
-                    batch.push((file.number, text));
+                    batch[filled].1.clear();
+                    batch[filled].1.push_str(&text);
+                    drop(text);
+                    batch[filled].0 = file.number;
+                    filled += 1;
                 }
                 None => ended = true,
             }
         }
-        let read = batch.par_iter().map(|(_, text)| read_line(text));
+        let read = batch[..filled].par_iter().map(|(_, text)| read_line(text));
         let read: Vec<_> = read.collect();
         for ((number, _), read) in batch.iter().zip(read) {
             let taken = read.and_then(|read| match read {

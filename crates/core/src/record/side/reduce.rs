@@ -172,7 +172,9 @@ impl Fold {
         record
             .clock_mhz
             .extend(median(&measurement.samples.clock_mhz));
-        add_choice(&mut record.choices, number, &measurement.tuned);
+        if !measurement.tuned.is_empty() {
+            add_choice(&mut record.choices, number, &measurement.tuned);
+        }
         self.before_only += u32::from(measurement.errors_after.is_empty());
         if measurement.samples.device_ns.is_empty() {
             self.without.get_or_insert(number);
@@ -216,8 +218,14 @@ impl Fold {
         if settings.input_sets > 1 && !settings.structure_only {
             record.conditions.checked_before_only = self.before_only;
         }
-        if record.choices.iter().all(|one| one.tuned.is_empty()) {
-            record.choices = Vec::new();
+        if !record.choices.is_empty() {
+            let chosen = record.choices.iter().flat_map(|of| &of.invocations);
+            let chosen: BTreeSet<u32> = chosen.copied().collect();
+            let all = record.invocations.iter().map(|one| one.number);
+            for number in all.filter(|number| !chosen.contains(number)) {
+                add_choice(&mut record.choices, number, &Choices::new());
+            }
+            record.choices.sort_by_key(|of| of.invocations[0]);
         }
         record.first_call_parts = median_parts(&self.parts);
         if let Some(how) = varying_launches(&self.divisions) {
