@@ -84,7 +84,7 @@ const PAGE: &str = "report.html";
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &BisectArgs) -> Ended {
-    reporting::told_as_json(search(args), args.json)
+    reporting::report_error_as_json(search(args), args.json)
 }
 
 fn search(args: &BisectArgs) -> Ended {
@@ -120,7 +120,7 @@ fn search(args: &BisectArgs) -> Ended {
             note(text);
         }
     };
-    tell(before, &say);
+    report_before(before, &say);
     if journal.tried().is_empty() {
         let between = counted(row.len().saturating_sub(2), "version");
         say(format!("{between} between {} and {}", args.good, args.bad));
@@ -235,7 +235,7 @@ fn pip(suite: &Suite, default: Option<&str>, pins: &[Pin]) -> Result<Pip, SetupE
 }
 
 /// Says what became of the bisect that was there before.
-fn tell(before: Before, say: &dyn Fn(String)) {
+fn report_before(before: Before, say: &dyn Fn(String)) {
     match before {
         Before::Nothing | Before::Resumed { entries: 0, .. } => {}
         Before::Resumed { entries, .. } => say(format!(

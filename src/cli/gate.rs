@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::compare::duration;
-use super::history::{Keep, kept};
+use super::history::{Keep, add_to_history};
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, watch};
@@ -76,5 +76,5 @@ fn measured(args: &GateArgs) -> Ended {
     };
     let run = measured.arm.directory.clone();
     let ended = reporting::conclude(measured, &args.answers);
-    kept(ended, &args.keep, &run, args.measure.quiet)
+    add_to_history(ended, &args.keep, &run, args.measure.quiet)
 }

@@ -56,7 +56,7 @@ impl Answers {
 
     /// Writes the files, prints the answer unless one of them went where it would go, and
     /// annotates.
-    fn tell(&self, report: &Report) -> [Result<(), Stop>; 3] {
+    fn write(&self, report: &Report) -> [Result<(), Stop>; 3] {
         let files = self.outputs.write(report);
         let told = match self.outputs.prints() {
             true => Ok(()),
@@ -132,7 +132,7 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
              again without measuring",
         ),
     }
-    let answered = answers.tell(&report);
+    let answered = answers.write(&report);
     say(took(
         measured.arm.began.elapsed().into(),
         spent,
@@ -169,7 +169,7 @@ fn ended(judgement: &Judgement, told: impl IntoIterator<Item = Result<(), Stop>>
 /// # Errors
 /// None: what cannot be written or printed is told.
 pub fn show(report: &Report, answers: &Answers) -> Ended {
-    ended(report.judgement, answers.tell(report))
+    ended(report.judgement, answers.write(report))
 }
 
 /// Prints the answer.
@@ -196,7 +196,7 @@ pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
     }
     let refusal = Judgement::refused(suite, format!("{error:#}"));
     if matches!(ended, Err(Stop::Usage(_))) {
-        return told_as_json(ended, json);
+        return report_error_as_json(ended, json);
     }
     outputs.write_refusal(&refusal);
     if json && let Ok(Some(text)) = report::render_refusal(Format::Json, &refusal) {
@@ -207,7 +207,7 @@ pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
 }
 
 /// Where a command ends before there is an answer, and JSON was asked for, says so there as well.
-pub fn told_as_json(ended: Ended, json: bool) -> Ended {
+pub fn report_error_as_json(ended: Ended, json: bool) -> Ended {
     if let (Err(stop @ (Stop::Usage(error) | Stop::NotJudged(error))), true) = (&ended, json) {
         let answer = json!({ "error": format!("{error:#}"), "exit_code": stop.exit_code() });
         let _ = print_json(&answer);

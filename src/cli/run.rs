@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::Args;
 
-use super::history::{Keep, kept};
+use super::history::{Keep, add_to_history};
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, watch};
@@ -52,7 +52,7 @@ fn measured(args: &RunArgs) -> Ended {
     let measured = Experiment::alone(&args.measure.request())?.run()?;
     let run = measured.folder.clone();
     let ended = reporting::conclude(measured, &args.answers);
-    kept(ended, &args.keep, &run, args.measure.quiet)
+    add_to_history(ended, &args.keep, &run, args.measure.quiet)
 }
 
 /// Measures a shard. What the suite expects is judged of all shards together: a case may be

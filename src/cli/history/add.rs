@@ -145,7 +145,7 @@ fn refused(error: RecordError) -> Stop {
 ///
 /// # Errors
 /// As the command itself.
-pub fn kept(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
+pub fn add_to_history(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) -> Ended {
     let (Some(root), Ok(code)) = (&keep.history, &ended) else {
         return ended;
     };

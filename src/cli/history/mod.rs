@@ -13,11 +13,11 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::outputs::Outputs;
-use super::reporting::told_as_json;
+use super::reporting::report_error_as_json;
 use super::{Ended, Stop};
 use regatta_core::suite::rules::Metric;
 
-pub use add::{Keep, kept};
+pub use add::{Keep, add_to_history};
 
 /// Show trends of stored runs, and add runs to a history
 ///
@@ -46,9 +46,9 @@ enum HistoryCommand {
 /// See [`super::Stop`].
 pub fn run(args: &HistoryArgs) -> Ended {
     match &args.command {
-        Some(HistoryCommand::Add(args)) => told_as_json(add::run(args), args.json),
-        None if args.show.list => told_as_json(show::list(&args.show), args.show.json),
-        None => told_as_json(show::run(&args.show), args.show.json),
+        Some(HistoryCommand::Add(args)) => report_error_as_json(add::run(args), args.json),
+        None if args.show.list => report_error_as_json(show::list(&args.show), args.show.json),
+        None => report_error_as_json(show::run(&args.show), args.show.json),
     }
 }
 

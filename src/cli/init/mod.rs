@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::reporting::told_as_json;
+use super::reporting::report_error_as_json;
 use super::{Ended, Stop, note, print, print_json, show_blocks};
 use regatta_core::suite::environment::Environment;
 use regatta_measure::environments::interpreter_of;
@@ -54,7 +54,7 @@ enum Ci {
 /// # Errors
 /// See [`super::Stop`].
 pub fn run(args: &InitArgs) -> Ended {
-    told_as_json(init(args), args.json)
+    report_error_as_json(init(args), args.json)
 }
 
 const FUNCTION: &str = include_str!("attention.py");
@@ -89,7 +89,7 @@ fn init(args: &InitArgs) -> Ended {
     let ci = args.ci.unwrap_or_else(|| of_remote(root));
     // Where Python has no NumPy, the suite brings it.
     let bringing = SUITE.replace(ENVIRONMENT, &format!("{ENVIRONMENT}{NUMPY}"));
-    let made = match there(&root.join("speed.toml"))? {
+    let made = match read(&root.join("speed.toml"))? {
         Some(own) => own == bringing,
         None => !has_numpy(),
     };
@@ -98,20 +98,20 @@ fn init(args: &InitArgs) -> Ended {
         false => SUITE.to_owned(),
     };
     let mut all = vec![
-        begun(root, "attention.py", FUNCTION)?,
-        begun(root, "speed.toml", &suite)?,
+        write_new(root, "attention.py", FUNCTION)?,
+        write_new(root, "speed.toml", &suite)?,
     ];
     all.extend(match ci {
-        Ci::Github => Some(begun(root, ".github/workflows/speed.yml", GITHUB)?),
-        Ci::Gitlab => Some(begun(root, "speed.gitlab-ci.yml", GITLAB)?),
+        Ci::Github => Some(write_new(root, ".github/workflows/speed.yml", GITHUB)?),
+        Ci::Gitlab => Some(write_new(root, "speed.gitlab-ci.yml", GITLAB)?),
         Ci::None => None,
     });
     // What runs write.
     let is_ignored = |line: &str| line.trim().trim_matches('/') == "reports";
-    all.push(added(root, ".gitignore", "reports/\n", is_ignored)?);
+    all.push(append(root, ".gitignore", "reports/\n", is_ignored)?);
     let section = SECTION.replace("git:main", &format!("git:{}", branch(root)));
     let is_described = |line: &str| line.contains("./speed.toml");
-    all.push(added(root, "README.md", &section, is_described)?);
+    all.push(append(root, "README.md", &section, is_described)?);
     let mut next = "regatta run ./speed.toml".to_owned();
     if made {
         next = format!("regatta env --suite ./speed.toml make default && {next}");
@@ -159,7 +159,7 @@ fn of_remote(root: &Path) -> Ci {
 }
 
 /// What a file holds; `None` where it is not there.
-fn there(path: &Path) -> Result<Option<String>, Stop> {
+fn read(path: &Path) -> Result<Option<String>, Stop> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -168,9 +168,9 @@ fn there(path: &Path) -> Result<Option<String>, Stop> {
 }
 
 /// Writes a file where there is none of this name.
-fn begun(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
+fn write_new(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
     let path = root.join(name);
-    let what = match there(&path)? {
+    let what = match read(&path)? {
         Some(own) if own == text => "unchanged",
         Some(_) => "kept",
         None => {
@@ -182,9 +182,9 @@ fn begun(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
 }
 
 /// Adds a text to the end of a file, unless one of its lines has it by `is_in`.
-fn added(root: &Path, name: &str, text: &str, is_in: fn(&str) -> bool) -> Result<InitFile, Stop> {
+fn append(root: &Path, name: &str, text: &str, is_in: fn(&str) -> bool) -> Result<InitFile, Stop> {
     let path = root.join(name);
-    let own = there(&path)?;
+    let own = read(&path)?;
     let what = if own.is_some() { "added to" } else { "written" };
     let mut whole = own.unwrap_or_default();
     if whole.lines().any(is_in) {

@@ -320,7 +320,7 @@ impl Arm {
     }
 
     /// Says what became of the runs before, those of both sides where there are two.
-    pub(super) fn tell(&self, before: Vec<Before>) {
+    pub(super) fn report_before(&self, before: Vec<Before>) {
         let (mut kept, mut unusable, mut why) = (0, 0, Vec::new());
         let mut moved = Vec::new();
         let mut resumes = false;

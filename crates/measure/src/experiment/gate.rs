@@ -54,7 +54,7 @@ pub fn gate(
     };
     let mut experiment = Experiment {
         limit,
-        ..Experiment::of(head, base, Options::GATE)
+        ..Experiment::new(head, base, Options::GATE)
     };
     if let Some(base) = experiment.stored_base()
         && let Some(lines) = experiment.incomparable(base, ["there", "here"])

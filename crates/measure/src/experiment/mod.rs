@@ -141,12 +141,12 @@ impl Experiment {
         let head = Arm::prepare(request, None)?;
         Ok(Experiment {
             expectations_alone: true,
-            ..Experiment::of(head, Base::Absent, Options::ALONE)
+            ..Experiment::new(head, Base::Absent, Options::ALONE)
         })
     }
 
     /// A head with its base, reported where the head's run is, without a time limit.
-    fn of(head: Arm, base: Base, options: Options) -> Experiment {
+    fn new(head: Arm, base: Base, options: Options) -> Experiment {
         Experiment {
             folder: head.directory.clone(),
             head,
@@ -163,7 +163,7 @@ impl Experiment {
     /// As [`alone`](Experiment::alone); when the run cannot be written: exit code 3.
     pub fn shard(request: &MeasureOptions, place: Place) -> Result<Arm, ExperimentError> {
         let head = Arm::prepare(request, Some(place))?;
-        let mut shard = Experiment::of(head, Base::Absent, Options::ALONE);
+        let mut shard = Experiment::new(head, Base::Absent, Options::ALONE);
         let mut files = shard.open()?;
         let all = 0..shard.head.suite.settings.invocations;
         shard.measure(&mut files, None, all)?;
@@ -258,7 +258,7 @@ impl Experiment {
                 (RunFiles { head, base: None }, vec![before])
             }
         };
-        self.head.tell(before);
+        self.head.report_before(before);
         Ok(files)
     }
 

@@ -161,7 +161,7 @@ fn against_run(
     Ok(Experiment {
         limit: asked.limit,
         folder,
-        ..Experiment::of(head, base, Options::COMPARISON)
+        ..Experiment::new(head, base, Options::COMPARISON)
     })
 }
 
@@ -231,7 +231,7 @@ fn interleaved(
     Ok(Experiment {
         limit: asked.limit,
         folder,
-        ..Experiment::of(head, base, Options::COMPARISON)
+        ..Experiment::new(head, base, Options::COMPARISON)
     })
 }
 

@@ -56,7 +56,7 @@ impl Forks {
     /// Why workers of this library are not forked.
     pub(super) fn ready(self: Box<Forks>, limit: Duration) -> Result<Box<Forks>, String> {
         let set = self.control.set_read_timeout(Some(limit));
-        match set.and_then(|()| self.hear()) {
+        match set.and_then(|()| self.read_reply()) {
             Ok(ForkReply { done: true, .. }) => Ok(self),
             Ok(ForkReply { reason, .. }) => Err(reason),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -92,7 +92,7 @@ impl Forks {
         Ok(Forks { started, control })
     }
 
-    fn hear(&self) -> io::Result<ForkReply> {
+    fn read_reply(&self) -> io::Result<ForkReply> {
         let mut line = String::new();
         // Each line answers a request, so there is never more than one.
         BufReader::new(&self.control).read_line(&mut line)?;
@@ -135,9 +135,9 @@ impl Forks {
             None,
         )?;
         drop(theirs);
-        let answer = self.hear()?;
+        let answer = self.read_reply()?;
         match answer.done {
-            true => Forked::begun(leash),
+            true => Forked::new(leash),
             false => Err(io::Error::other(answer.reason)),
         }
     }
@@ -178,7 +178,7 @@ impl Forked {
     ///
     /// # Errors
     /// When it does not.
-    pub(super) fn begun(leash: UnixStream) -> io::Result<Forked> {
+    pub(super) fn new(leash: UnixStream) -> io::Result<Forked> {
         let replies = read_lines(leash.try_clone()?.into());
         let Some(SupervisorReply::Runs(pid)) = reply(replies.recv_timeout(STARTING)) else {
             return Err(io::Error::other(
