@@ -38,7 +38,7 @@ pub struct Stored {
     pub header: RunHeader,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum BaselineLine {
@@ -260,10 +260,7 @@ fn opened(path: &Path) -> Result<Lines<'_>, RecordError> {
 }
 
 fn head(path: &Path, file: &mut Lines) -> Result<Stored, RecordError> {
-    let head = match file.first()? {
-        BaselineLine::Baseline(head) => *head,
-        BaselineLine::Case(_) => return Err(file.invalid("its header is missing")),
-    };
+    let head: BaselineHeader = file.first("baseline")?;
     if let Some(objection) = head.run.objection() {
         return Err(file.invalid(objection));
     }

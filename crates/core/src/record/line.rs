@@ -39,6 +39,12 @@ pub fn read<T: DeserializeOwned>(line: &str) -> Result<T, String> {
     parse(line)
 }
 
+/// What a line is, which its first member says.
+pub fn kind(line: &str) -> Option<&str> {
+    let (kind, _) = line.strip_prefix("{\"kind\":\"")?.split_once('"')?;
+    Some(kind)
+}
+
 /// Checks the checksum of a line.
 ///
 /// # Errors
@@ -128,14 +134,19 @@ impl<'p> Lines<'p> {
     /// Reads the first line, which says of which schema the file is.
     ///
     /// # Errors
-    /// When the file is empty, of another schema, or the line is damaged.
-    pub fn first<T: DeserializeOwned>(&mut self) -> Result<T, RecordError> {
+    /// When the file is empty, of another schema, or the line is damaged or of another kind.
+    pub fn first<T: DeserializeOwned>(&mut self, wanted: &str) -> Result<T, RecordError> {
         let path = self.path;
         let Some(text) = self.next_line()? else {
             return Err(RecordError::invalid(path, 1, "the file is empty"));
         };
         check_schema(path, &text)?;
-        read(&text).map_err(|problem| RecordError::invalid(path, 1, problem))
+        let of_kind = |()| match kind(&text) == Some(wanted) {
+            true => parse(&text),
+            false => Err(format!("it is not the first line of a {wanted}")),
+        };
+        let first = check(&text).and_then(of_kind);
+        first.map_err(|problem| RecordError::invalid(path, 1, problem))
     }
 
     /// Reads the next line; `None` at the end, and what is wrong with it where it is damaged.

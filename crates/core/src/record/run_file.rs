@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub use read::{each, entries, header_of, read, started};
 
@@ -20,7 +20,7 @@ use regatta_worker::attention::CaseId;
 pub const RUN_FILE: &str = "run.jsonl";
 
 /// A line of a run's file.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum RunLine {

@@ -221,7 +221,7 @@ impl Ledger {
     /// pass what it should hold.
     pub fn read(path: &Path) -> Result<Ledger, RecordError> {
         let mut file = Lines::open(path, input::LEDGER, input::LEDGER)?;
-        let (compiler, entries) = match file.first()? {
+        let (compiler, entries) = match file.first("ledger")? {
             LedgerLine::Ledger {
                 compiler, entries, ..
             } => (compiler, entries),
@@ -468,7 +468,7 @@ mod tests {
             "{short}"
         );
         let headless = said(whole.split_once('\n').unwrap().1);
-        assert!(headless.contains(":1: its header is missing"), "{headless}");
+        assert!(headless.contains(":1: it is not the first line of a ledger"), "{headless}");
         let other = said(&whole.replace("\"schema\":3", "\"schema\":9"));
         assert!(other.contains("its schema is 9"), "{other}");
         assert!(said("").contains(":1: "), "an empty file");

@@ -282,7 +282,7 @@ fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
     // A line of a run is one of a history too, whose first line may be missing.
     check_kind(path, &["history", "run"])?;
     let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
-    let HistoryLine::History { suite, machine, .. } = file.first()? else {
+    let HistoryLine::History { suite, machine, .. } = file.first("history")? else {
         return Err(file.invalid("its first line is missing"));
     };
     let mut history = History {

@@ -16,14 +16,14 @@ use regatta_worker::attention::CaseId;
 /// Lines that are read at once, by all processors.
 const BATCH: usize = 512;
 
-/// How the line of an entry begins.
-const ENTRY: &str = "{\"kind\":\"entry\",";
-
-/// Reads a line. One of an entry is read as such: a tagged type would copy each value first.
+/// Reads a line by its kind: a tagged type would copy each value first.
 fn read_line(text: &str) -> Result<RunLine, String> {
-    match text.starts_with(ENTRY) {
-        true => line::read(text).map(RunLine::Entry),
-        false => line::read(text),
+    match line::kind(text) {
+        Some("entry") => line::read(text).map(RunLine::Entry),
+        Some("owed") => line::read(text).map(RunLine::Owed),
+        Some("end") => line::read(text).map(RunLine::End),
+        Some("run") => line::read(text).map(RunLine::Run),
+        _ => Err("it says no kind that a run has".to_owned()),
     }
 }
 
@@ -145,10 +145,7 @@ pub fn each(
 
 /// The run that the first line of a file begins.
 fn header(file: &mut Lines) -> Result<Run, RecordError> {
-    let header = match file.first()? {
-        RunLine::Run(header) => *header,
-        _ => return Err(file.invalid("it is not the first line of a run")),
-    };
+    let header: RunHeader = file.first("run")?;
     if let Some(objection) = header.objection() {
         return Err(file.invalid(objection));
     }

@@ -134,10 +134,7 @@ pub fn is_trace(path: &Path) -> bool {
 pub fn read(path: &Path) -> Result<Trace, RecordError> {
     check_kind(path, &["trace"])?;
     let mut file = Lines::open(path, input::TRACE, input::LINE)?;
-    let header = match file.first()? {
-        TraceLine::Trace(header) => *header,
-        _ => return Err(file.invalid("it is not the first line of a trace")),
-    };
+    let header = file.first("trace")?;
     let mut recording = Recording::default();
     let label = path.display().to_string();
     let mut operators = Vec::new();
