@@ -38,7 +38,8 @@ enum BaselineAction {
         name: String,
         /// A run file, report folder or shards [default: reports/NAME]
         ///
-        /// Where a baseline of this name is there, the default is the report folder of its suite.
+        /// Where that is not there, the default is the only run under reports/; where a baseline
+        /// of this name is there, the report folder of its suite.
         #[arg(value_name = "RUN")]
         runs: Vec<String>,
         /// Replace the baseline that is there

@@ -37,7 +37,10 @@ pub fn is_shard(file: &Path) -> bool {
         shard: Option<IgnoredAny>,
     }
     let mut lines = Lines::open(file, input::RUN, input::RUN);
-    let first = lines.as_mut().ok().and_then(|lines| lines.first().ok());
+    let first = lines
+        .as_mut()
+        .ok()
+        .and_then(|lines| lines.first("run").ok());
     first.is_some_and(|first: Sharded| first.shard.is_some())
 }
 

@@ -468,7 +468,10 @@ mod tests {
             "{short}"
         );
         let headless = said(whole.split_once('\n').unwrap().1);
-        assert!(headless.contains(":1: it is not the first line of a ledger"), "{headless}");
+        assert!(
+            headless.contains(":1: it is not the first line of a ledger"),
+            "{headless}"
+        );
         let other = said(&whole.replace("\"schema\":3", "\"schema\":9"));
         assert!(other.contains("its schema is 9"), "{other}");
         assert!(said("").contains(":1: "), "an empty file");

@@ -1,6 +1,6 @@
 //! Which run becomes a baseline, and what becomes of the one that is there.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 
@@ -9,11 +9,12 @@ use super::arm::reports;
 use super::stored::{StoredRun, find, find_one};
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::Store;
+use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::side::Side;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::{self as judge, Options};
 
-/// Saves a run as a baseline: of none, the one in the report folder of its suite. The baseline that
+/// Saves a run as a baseline: of none, the one in reports/NAME, or else the only one in reports/. The baseline that
 /// is there is replaced only with `replace`; with `force`, a run will do that is not fit to be one.
 /// Gives its file, and what it was made of.
 ///
@@ -30,13 +31,24 @@ pub fn save(
     let stored = match runs.is_empty() {
         true => {
             let folder = reports(suite_of(store, name).as_deref().unwrap_or(name));
-            let folder = folder.display().to_string();
-            if !Path::new(&folder).is_dir() {
-                return Err(ExperimentError::NotJudged(format!(
-                    "there is no run in {folder}; measure a suite (regatta run SUITE), or name its \
-                     run: regatta baseline save {name} RUN"
-                )));
-            }
+            let measured = measured();
+            let folder = match &measured[..] {
+                _ if folder.is_dir() => folder.display().to_string(),
+                [only] if suite_of(store, name).is_none() => only.clone(),
+                others => {
+                    let folder = folder.display();
+                    return Err(ExperimentError::NotJudged(match others {
+                        [] => format!(
+                            "there is no run in {folder}; measure a suite: regatta run SUITE"
+                        ),
+                        [first, ..] => format!(
+                            "there is no run in {folder}; name one of {}: regatta baseline save \
+                             {name} {first}",
+                            others.join(", ")
+                        ),
+                    }));
+                }
+            };
             find(&folder, store, None)?
         }
         false => find_one(runs, store)?,
@@ -57,6 +69,16 @@ pub fn save(
             _ => ExperimentError::not_judged(error),
         })?;
     Ok((path, stored.side))
+}
+
+/// The folders of reports/ that hold a run, sorted.
+fn measured() -> Vec<String> {
+    let folders = reports("").read_dir().into_iter().flatten().flatten();
+    let folders = folders.map(|folder| folder.path());
+    let with_run = folders.filter(|folder| folder.join(RUN_FILE).is_file());
+    let mut found: Vec<String> = with_run.map(|path| path.display().to_string()).collect();
+    found.sort();
+    found
 }
 
 /// Why a run should not be what others are compared with.

@@ -13,7 +13,7 @@ use super::{Way, record, switch, take};
 use crate::Error;
 use std::ffi::c_int;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -92,10 +92,10 @@ impl RecordingFile {
 pub extern "C" fn InitializeInjection() -> c_int {
     let begun = catch_unwind(|| {
         if let Err(why) = begin() {
-            eprintln!(
-                "regatta: this process is not recorded: {}",
-                why.replace('\n', " ")
-            );
+            let why = why.replace('\n', " ");
+            // In one write: other processes have the same standard error.
+            let line = format!("regatta: this process is not recorded: {why}\n");
+            let _ = io::stderr().write_all(line.as_bytes());
         }
     });
     // The message of a panic is on standard error.
