@@ -146,6 +146,7 @@ fn two_thousand_cases_with_a_base() {
         assert!(details.contains("less-parallel"));
         assert_eq!(found.json["sweep"]["canvas"], 1, "{}", found.text);
         assert_eq!(found.json["sweep"]["axes"][0], "seq", "{}", found.text);
+        assert_eq!(found.json["sweep"]["uncoloured"], 0, "{}", found.text);
     }
 }
 

@@ -125,6 +125,9 @@
     if (typeof sweep !== "undefined" && sweep) {
       await new Promise((done) => setTimeout(done, 100));
       found.sweep = { canvas: document.querySelectorAll("#sweep-plot canvas").length, axes: sweep.choices.map((of) => of.name) };
+      // The keys of lines have the lines' colours; the first is the axis.
+      found.sweep.uncoloured = [...document.querySelectorAll("#sweep-plot .u-marker")].slice(1)
+        .filter((key) => !/rgb|#/.test(key.style.border)).length;
       await frame();
       found.sweepOverflow = overflow();
       // What is plotted is kept in the address beside the filter, read from there, and left alone
