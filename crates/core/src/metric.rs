@@ -37,6 +37,8 @@ struct MetricInfo {
     key: &'static str,
     /// The name for people.
     text: &'static str,
+    /// Where the time was taken, to end a sentence; nothing for the device, which is usual.
+    ending: &'static str,
     /// The smallest relative change that counts, in thresholds of the device time; a metric that
     /// varies otherwise has one of its own ([`MetricInfo::own`]).
     of_device: f64,
@@ -57,12 +59,12 @@ struct MetricInfo {
 /// - *First call*: it depends on caches that no run controls, compiled kernels above all.
 #[rustfmt::skip]
 const INFO: [MetricInfo; 6] = [
-    MetricInfo { key: "device", text: "device time", of_device: 1.0, own: 0.0, least: 0.0, reduced: |of| median(&of.samples.device_ns).map(number) },
-    MetricInfo { key: "device_p90", text: "slow tenth", of_device: 3.0, own: 0.10, least: 2e3, reduced: |of| ninth_of_ten(&of.samples.device_ns) },
-    MetricInfo { key: "host", text: "host time", of_device: 0.0, own: 0.20, least: 10e3, reduced: |of| median(&of.samples.host_ns).map(number) },
-    MetricInfo { key: "first_call", text: "first call", of_device: 0.0, own: 1.0, least: 50e6, reduced: |of| Some(of.first_call_ns.0) },
-    MetricInfo { key: "peak_memory", text: "peak memory", of_device: 0.0, own: 0.10, least: 16.0 * 1024.0 * 1024.0, reduced: |of| Some((of.samples.peak_bytes?.0 as f64).max(1.0)) },
-    MetricInfo { key: "cpu_time", text: "CPU time", of_device: 1.0, own: 0.05, least: 10e3, reduced: |of| median(&of.samples.cpu_ns).map(number) },
+    MetricInfo { key: "device", text: "device time", ending: "", of_device: 1.0, own: 0.0, least: 0.0, reduced: |of| median(&of.samples.device_ns).map(number) },
+    MetricInfo { key: "device_p90", text: "slow tenth", ending: " in its slow tenth", of_device: 3.0, own: 0.10, least: 2e3, reduced: |of| ninth_of_ten(&of.samples.device_ns) },
+    MetricInfo { key: "host", text: "host time", ending: " on the host", of_device: 0.0, own: 0.20, least: 10e3, reduced: |of| median(&of.samples.host_ns).map(number) },
+    MetricInfo { key: "first_call", text: "first call", ending: " in its first call", of_device: 0.0, own: 1.0, least: 50e6, reduced: |of| Some(of.first_call_ns.0) },
+    MetricInfo { key: "peak_memory", text: "peak memory", ending: " of memory", of_device: 0.0, own: 0.10, least: 16.0 * 1024.0 * 1024.0, reduced: |of| Some((of.samples.peak_bytes?.0 as f64).max(1.0)) },
+    MetricInfo { key: "cpu_time", text: "CPU time", ending: " of CPU time", of_device: 1.0, own: 0.05, least: 10e3, reduced: |of| median(&of.samples.cpu_ns).map(number) },
 ];
 
 impl Metric {
@@ -116,14 +118,7 @@ impl Metric {
 
     /// Where the time was taken, to end a sentence; nothing for the device, which is usual.
     pub fn where_timed(self) -> &'static str {
-        match self {
-            Metric::Device => "",
-            Metric::DeviceP90 => " in its slow tenth",
-            Metric::Host => " on the host",
-            Metric::FirstCall => " in its first call",
-            Metric::PeakMemory => " of memory",
-            Metric::CpuTime => " of CPU time",
-        }
+        self.info().ending
     }
 
     /// True for a time on the wall, in which other programs on the same cores are.

@@ -131,7 +131,7 @@ impl CaseTimes {
             Metric::Device => Some(self.device_ns),
             Metric::Host => self.host_ns,
             Metric::CpuTime => self.cpu_ns,
-            Metric::DeviceP90 | Metric::FirstCall | Metric::PeakMemory => None,
+            _ => None,
         }
     }
 }
