@@ -584,12 +584,13 @@ impl MetricRow {
     pub fn changed(&self) -> String {
         let interval = self.change.interval();
         let interval = interval.map_or(String::new(), |of| format!(" {of}"));
-        format!(
-            "{} {}, {}{interval}",
-            self.metric.text(),
-            self.from_to(),
-            self.change.ratio.in_words(),
-        )
+        let change = self.change.ratio.in_words().to_string();
+        let change = match self.metric {
+            Metric::PeakMemory => change.replace("slower", "more").replace("faster", "less"),
+            _ => change,
+        };
+        let (metric, from_to) = (self.metric.text(), self.from_to());
+        format!("{metric} {from_to}, {change}{interval}")
     }
 
     /// `52.1 → 352.4 µs`.
