@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::gemm::{self, Matrix, multiply};
 use super::kernel::{CpuKernel, Geometry, GradientTensors, Operands, SavedTensors, Tally, tiles};
 use super::softmax;
+use super::tensors::lend;
 use super::tile::{KEYS, QUERIES, QuerySide, attend};
+use regatta_worker::matrix::{Matrix, multiply};
 
 /// Keys of a tile whose `dk` and `dv` one task sums.
 const GRADIENT_KEYS: usize = 128;
@@ -80,7 +81,7 @@ impl Flash {
         let k = x.k.rows(sequence, kv_head, task.rows.clone());
         let v = x.v.rows(sequence, kv_head, task.rows.clone());
         let sizes = [queries * n, queries * n, a, b, c];
-        gemm::lend(sizes, |[p, ds, q, lse, delta]| {
+        lend(sizes, |[p, ds, q, lse, delta]| {
             for head in kv_head * shape.group()..(kv_head + 1) * shape.group() {
                 for rows in tiles(0..shape.queries[sequence].len, QUERIES) {
                     if shape.keys_of(sequence, &rows, task.rows.clone()).is_empty() {
@@ -110,7 +111,7 @@ impl Flash {
         sum.fill(0.0);
         let [a, b, c] = QuerySide::scratch(shape, m);
         let sizes = [m * width, m * width, a, b, c];
-        gemm::lend(sizes, |[p, ds, q, lse, delta]| {
+        lend(sizes, |[p, ds, q, lse, delta]| {
             let scratch = [q, lse, delta];
             let side = QuerySide::load(x, saved, shape, task.plane, task.rows.clone(), scratch);
             for tile in tiles(keys, KEYS) {

@@ -5,7 +5,6 @@
 
 mod case;
 pub mod flash;
-pub mod gemm;
 pub mod kernel;
 pub mod naive;
 pub mod softmax;
@@ -21,11 +20,11 @@ use std::time::{Duration, Instant};
 
 use case::{CpuCase, MakeKernel};
 use flash::Flash;
-use gemm::{Matrix, multiply};
 use naive::Naive;
 use rayon::prelude::*;
 use regatta_worker::attention::inputs::{Tensor, element};
 use regatta_worker::attention::{Direction, Dtype, ParamValue};
+use regatta_worker::matrix::{Matrix, multiply};
 use regatta_worker::on_processor::{OnProcessor, ProcessorVariant, last_level_cache};
 use regatta_worker::protocol::{Parameter, Peak, Prepare, VariantInfo};
 use regatta_worker::units::{Nanoseconds, Rate};

@@ -4,10 +4,10 @@ use std::f32::consts::LOG2_E;
 
 use rayon::prelude::*;
 
-use super::gemm::{self, Matrix, multiply};
 use super::kernel::{CpuKernel, Geometry, GradientTensors, Operands, SavedTensors, Tally, tiles};
 use super::softmax;
-use super::tensors::{OutOfMemory, filled};
+use super::tensors::{OutOfMemory, filled, lend};
+use regatta_worker::matrix::{Matrix, multiply};
 
 /// Queries whose gradient scores are in memory at a time.
 const GRADIENT_QUERIES: usize = 64;
@@ -53,7 +53,7 @@ impl Naive {
         let tile = GRADIENT_QUERIES.min(seq_q);
         let k = x.k.rows(sequence, kv_head, 0..seq_k);
         let v = x.v.rows(sequence, kv_head, 0..seq_k);
-        gemm::lend([tile * seq_k], |[ds]| {
+        lend([tile * seq_k], |[ds]| {
             for rows in tiles(0..seq_q, GRADIENT_QUERIES) {
                 let m = rows.len();
                 let p = &probabilities[rows.start * seq_k..rows.end * seq_k];

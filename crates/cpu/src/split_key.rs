@@ -10,12 +10,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::gemm::{self, Matrix, multiply};
 use super::kernel::{CpuKernel, Geometry, GradientTensors, Operands, SavedTensors, Tally, tiles};
 use super::softmax;
-use super::tensors::{OutOfMemory, RowWriter, filled};
+use super::tensors::{OutOfMemory, RowWriter, filled, lend};
 use super::tile::{KEYS, QUERIES, QuerySide, attend};
 use regatta_worker::attention::ParamValue;
+use regatta_worker::matrix::{Matrix, multiply};
 
 /// The parameter.
 pub const NUM_SPLITS_KEY: &str = "num_splits_key";
@@ -121,7 +121,7 @@ impl Split {
         let (queries, width) = (QUERIES.min(self.lse.len()), KEYS.min(self.keys.len()));
         let [a, b, c] = QuerySide::scratch(shape, queries);
         let cells = queries * width;
-        gemm::lend([cells, cells, a, b, c], |[p, ds, q, lse, delta]| {
+        lend([cells, cells, a, b, c], |[p, ds, q, lse, delta]| {
             for rows in tiles(0..self.lse.len(), QUERIES) {
                 let keys = shape.keys_of(sequence, &rows, self.keys.clone());
                 let (m, first) = (rows.len(), rows.start);

@@ -1,11 +1,12 @@
-//! Tensors in memory, `[batch, seq, heads, dim]` or packed where lengths are ragged: kernels read and
-//! write them a few rows at a time.
+//! Tensors in memory, `[batch, seq, heads, dim]` or packed where lengths are ragged, which kernels
+//! read and write a few rows at a time; and memory for tiles.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::gemm::Matrix;
+use regatta_worker::matrix::Matrix;
 
 /// One sequence's rows of a packed tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,4 +156,29 @@ pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, OutOfMemory> {
         .map_err(|_| OutOfMemory(len as u128 * size_of::<T>() as u128))?;
     values.resize(len, value);
     Ok(values)
+}
+
+// Memory for tiles, kept by each thread from one task to the next.
+thread_local! {
+    static SCRATCH: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls `f` with one slice for each of `sizes`. Their contents are left over from
+/// whatever used them last.
+pub fn lend<const N: usize, R>(sizes: [usize; N], f: impl FnOnce([&mut [f32]; N]) -> R) -> R {
+    // Taken, not borrowed: a panic in `f` then costs the buffer, and no state.
+    let mut buffer = SCRATCH.take();
+    let total = sizes.iter().sum();
+    if buffer.len() < total {
+        buffer.resize(total, 0.0);
+    }
+    let mut rest = buffer.as_mut_slice();
+    let slices = sizes.map(|size| {
+        let (slice, tail) = std::mem::take(&mut rest).split_at_mut(size);
+        rest = tail;
+        slice
+    });
+    let result = f(slices);
+    SCRATCH.set(buffer);
+    result
 }

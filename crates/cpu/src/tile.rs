@@ -6,9 +6,10 @@
 use std::f32::consts::{LN_2, LOG2_E};
 use std::ops::Range;
 
-use super::gemm::{self, Matrix, multiply};
 use super::kernel::{Geometry, Operands, SavedTensors, tiles};
 use super::softmax;
+use super::tensors::lend;
+use regatta_worker::matrix::{Matrix, multiply};
 
 /// Queries of a tile at the most. With as many keys, a tile of scores is 256 KiB,
 /// which stays in a core's second cache.
@@ -37,7 +38,7 @@ pub fn attend(
     out.fill(0.0);
     sum.fill(0.0);
     let width = KEYS.min(keys.len());
-    gemm::lend([n * d, n * width, n], |[q, scores, max]| {
+    lend([n * d, n * width, n], |[q, scores, max]| {
         x.q.load(sequence, head, rows.clone(), q);
         softmax::scale(q, shape.scale * LOG2_E);
         max.fill(f32::NEG_INFINITY);

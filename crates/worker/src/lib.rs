@@ -62,6 +62,7 @@
 
 pub mod attention;
 pub mod machine;
+pub mod matrix;
 pub mod on_processor;
 pub mod protocol;
 pub mod serve;

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::{Dtype, Mask, Problem};
+use crate::matrix::{Matrix, multiply};
 
 /// Where elements of inputs come from, by their index in logical order.
 pub(super) trait Elements: Sync {
@@ -309,7 +310,9 @@ pub struct PlaneGradients {
 /// The inputs of a plane, of the rows that meet.
 pub(super) struct Plane<'a> {
     place: &'a PlaneId,
+    /// `1 / √head_dim`.
     scale: f64,
+    /// Times `scale`.
     q: Vec<f64>,
     k: Vec<f64>,
     v: Vec<f64>,
@@ -321,10 +324,13 @@ impl Plane<'_> {
         source: &dyn Elements,
     ) -> Result<Plane<'a>, TooLarge> {
         let read = |tensor, side, dim| place.gather(side, dim, |index| source.at(tensor, index));
+        let scale = (place.d as f64).sqrt().recip();
+        let mut q = read(Tensor::Q, Heads::Query, place.d)?;
+        q.iter_mut().for_each(|q| *q *= scale);
         Ok(Plane {
             place,
-            scale: (place.d as f64).sqrt().recip(),
-            q: read(Tensor::Q, Heads::Query, place.d)?,
+            scale,
+            q,
             k: read(Tensor::K, Heads::Key, place.d)?,
             v: read(Tensor::V, Heads::Key, place.dv)?,
         })
@@ -350,12 +356,7 @@ impl Plane<'_> {
                     p.iter_mut().for_each(|p| *p /= sum);
                     *lse = max + sum.ln();
                 }
-                multiply(
-                    1.0,
-                    Matrix::new(&p, keys.len()),
-                    rows_of(&self.v, dv, &keys),
-                    out,
-                );
+                multiply(matrix(&p, &keys), rows_of(&self.v, dv, &keys), 0.0, out, dv);
                 Ok(())
             })?;
         Ok(PlaneForward { out, lse })
@@ -384,7 +385,7 @@ impl Plane<'_> {
             let mut p = self.scores(rows, keys)?;
             let mut ds = zeros(&[rows.len() as u64, keys.len() as u64])?;
             let (dout, v) = (rows_of(dout, dv, rows), rows_of(&self.v, dv, keys));
-            multiply(1.0, dout, v.t(), &mut ds);
+            multiply(dout, v.t(), 0.0, &mut ds, keys.len());
             let by_row = p
                 .chunks_exact_mut(keys.len())
                 .zip(ds.chunks_exact_mut(keys.len()));
@@ -402,8 +403,8 @@ impl Plane<'_> {
         of_blocks.try_for_each(|(dq, rows)| -> Result<(), TooLarge> {
             let keys = place.keys_of(rows);
             let (_, ds) = pair(rows, &keys)?;
-            let ds = Matrix::new(&ds, keys.len());
-            multiply(self.scale, ds, rows_of(&self.k, d, &keys), dq);
+            multiply(matrix(&ds, &keys), rows_of(&self.k, d, &keys), 0.0, dq, d);
+            dq.iter_mut().for_each(|dq| *dq *= self.scale);
             Ok(())
         })?;
         let (mut dk, mut dv_rows) = (zeros(&[keys, d as u64])?, zeros(&[keys, dv as u64])?);
@@ -417,9 +418,9 @@ impl Plane<'_> {
             .try_for_each(|((dk, dv_rows), keys)| -> Result<(), TooLarge> {
                 for rows in place.rows_of(keys) {
                     let (p, ds) = pair(&rows, keys)?;
-                    let (p, ds) = (Matrix::new(&p, keys.len()), Matrix::new(&ds, keys.len()));
-                    multiply(self.scale, ds.t(), rows_of(&self.q, d, &rows), dk);
-                    multiply(1.0, p.t(), rows_of(dout, dv, &rows), dv_rows);
+                    let (p, ds) = (matrix(&p, keys), matrix(&ds, keys));
+                    multiply(ds.t(), rows_of(&self.q, d, &rows), 1.0, dk, d);
+                    multiply(p.t(), rows_of(dout, dv, &rows), 1.0, dv_rows, dv);
                 }
                 Ok(())
             })?;
@@ -435,7 +436,7 @@ impl Plane<'_> {
         let (d, width) = (self.place.d, keys.len());
         let mut scores = zeros(&[rows.len() as u64, width as u64])?;
         let (q, k) = (rows_of(&self.q, d, rows), rows_of(&self.k, d, keys));
-        multiply(self.scale, q, k.t(), &mut scores);
+        multiply(q, k.t(), 0.0, &mut scores, width);
         for (scores, row) in scores.chunks_exact_mut(width).zip(rows.clone()) {
             let seen = self.place.visible(row);
             let first = seen.start.clamp(keys.start, keys.end) - keys.start;
@@ -447,65 +448,19 @@ impl Plane<'_> {
     }
 }
 
-/// Rows of `columns` elements, one after the other.
-#[derive(Clone, Copy)]
-struct Matrix<'a> {
-    values: &'a [f64],
-    rows: usize,
-    columns: usize,
-    /// From a row, and from a column, to the next.
-    strides: (usize, usize),
-}
-
-impl<'a> Matrix<'a> {
-    fn new(values: &'a [f64], columns: usize) -> Matrix<'a> {
-        Matrix {
-            values,
-            rows: values.len() / columns,
-            columns,
-            strides: (columns, 1),
-        }
-    }
-
-    /// The transpose, in place.
-    fn t(self) -> Matrix<'a> {
-        Matrix {
-            rows: self.columns,
-            columns: self.rows,
-            strides: (self.strides.1, self.strides.0),
-            ..self
-        }
-    }
+/// Scores of some rows and these keys, or what is made of them.
+fn matrix<'a>(values: &'a [f64], keys: &Range<usize>) -> Matrix<'a, f64> {
+    Matrix::new(values, values.len() / keys.len(), keys.len(), keys.len())
 }
 
 /// These rows of a plane's tensor.
-fn rows_of<'a>(tensor: &'a [f64], dim: usize, rows: &Range<usize>) -> Matrix<'a> {
-    Matrix::new(&tensor[rows.start * dim..rows.end * dim], dim)
-}
-
-/// `sum += factor · a b`.
-fn multiply(factor: f64, a: Matrix, b: Matrix, sum: &mut [f64]) {
-    assert_eq!((a.columns, a.rows * b.columns), (b.rows, sum.len()));
-    // SAFETY: the elements of `a` and `b` are `rows · columns` of their slices, those of the sum
-    // all of its own, as has just been checked; it is borrowed mutably, so it overlaps neither.
-    unsafe {
-        matrixmultiply::dgemm(
-            a.rows,
-            a.columns,
-            b.columns,
-            factor,
-            a.values.as_ptr(),
-            a.strides.0 as isize,
-            a.strides.1 as isize,
-            b.values.as_ptr(),
-            b.strides.0 as isize,
-            b.strides.1 as isize,
-            1.0,
-            sum.as_mut_ptr(),
-            b.columns as isize,
-            1,
-        );
-    }
+fn rows_of<'a>(tensor: &'a [f64], dim: usize, rows: &Range<usize>) -> Matrix<'a, f64> {
+    Matrix::new(
+        &tensor[rows.start * dim..rows.end * dim],
+        rows.len(),
+        dim,
+        dim,
+    )
 }
 
 /// The rows of each block, which follow one another, as slices of their own.

@@ -1,23 +1,21 @@
-//! Matrix products on f32 tiles, and memory for tiles.
+//! Products of strided matrices, for kernels in f32 and the reference in float64.
 
-use std::cell::Cell;
-
-/// A strided f32 matrix in someone else's memory.
+/// A strided matrix in someone else's memory.
 #[derive(Clone, Copy)]
-pub struct Matrix<'a> {
-    values: &'a [f32],
+pub struct Matrix<'a, T = f32> {
+    values: &'a [T],
     rows: usize,
     columns: usize,
     row_stride: usize,
     column_stride: usize,
 }
 
-impl<'a> Matrix<'a> {
+impl<'a, T> Matrix<'a, T> {
     /// Rows of `columns` elements that start `stride` apart.
     ///
     /// # Panics
     /// When `values` is too short for that.
-    pub fn new(values: &'a [f32], rows: usize, columns: usize, stride: usize) -> Matrix<'a> {
+    pub fn new(values: &'a [T], rows: usize, columns: usize, stride: usize) -> Matrix<'a, T> {
         assert!(columns <= stride || rows <= 1, "rows overlap");
         assert!(rows == 0 || (rows - 1) * stride + columns <= values.len());
         Matrix {
@@ -30,7 +28,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// The transpose, in place.
-    pub fn t(self) -> Matrix<'a> {
+    pub fn t(self) -> Matrix<'a, T> {
         Matrix {
             rows: self.columns,
             columns: self.rows,
@@ -41,13 +39,37 @@ impl<'a> Matrix<'a> {
     }
 }
 
+/// `matrixmultiply`'s function of a type: `c = alpha · a b + beta · c` by sizes and strides.
+#[rustfmt::skip]
+type Gemm<T> = unsafe fn(
+    usize, usize, usize, T, *const T, isize, isize, *const T, isize, isize, T, *mut T, isize, isize,
+);
+
+/// A type of elements.
+pub trait Element: Copy {
+    /// 1.
+    const ONE: Self;
+    /// Multiplies.
+    const GEMM: Gemm<Self>;
+}
+
+impl Element for f32 {
+    const ONE: f32 = 1.0;
+    const GEMM: Gemm<f32> = matrixmultiply::sgemm;
+}
+
+impl Element for f64 {
+    const ONE: f64 = 1.0;
+    const GEMM: Gemm<f64> = matrixmultiply::dgemm;
+}
+
 /// `c = beta · c + a b`, where `c` has rows of `stride` elements.
 ///
 /// With `beta` 0, `c` is not read.
 ///
 /// # Panics
 /// When the shapes do not fit each other.
-pub fn multiply(a: Matrix, b: Matrix, beta: f32, c: &mut [f32], stride: usize) {
+pub fn multiply<T: Element>(a: Matrix<T>, b: Matrix<T>, beta: T, c: &mut [T], stride: usize) {
     assert_eq!(a.columns, b.rows);
     let (m, n) = (a.rows, b.columns);
     if m == 0 || n == 0 {
@@ -58,11 +80,11 @@ pub fn multiply(a: Matrix, b: Matrix, beta: f32, c: &mut [f32], stride: usize) {
     // addressed by these sizes and strides lies inside the three slices; `c` is
     // borrowed mutably, so it overlaps neither `a` nor `b`.
     unsafe {
-        matrixmultiply::sgemm(
+        T::GEMM(
             m,
             a.columns,
             n,
-            1.0,
+            T::ONE,
             a.values.as_ptr(),
             a.row_stride as isize,
             a.column_stride as isize,
@@ -75,31 +97,6 @@ pub fn multiply(a: Matrix, b: Matrix, beta: f32, c: &mut [f32], stride: usize) {
             1,
         );
     }
-}
-
-// Memory for tiles, kept by each thread from one task to the next.
-thread_local! {
-    static SCRATCH: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
-}
-
-/// Calls `f` with one slice for each of `sizes`. Their contents are left over from
-/// whatever used them last.
-pub fn lend<const N: usize, R>(sizes: [usize; N], f: impl FnOnce([&mut [f32]; N]) -> R) -> R {
-    // Taken, not borrowed: a panic in `f` then costs the buffer, and no state.
-    let mut buffer = SCRATCH.take();
-    let total = sizes.iter().sum();
-    if buffer.len() < total {
-        buffer.resize(total, 0.0);
-    }
-    let mut rest = buffer.as_mut_slice();
-    let slices = sizes.map(|size| {
-        let (slice, tail) = std::mem::take(&mut rest).split_at_mut(size);
-        rest = tail;
-        slice
-    });
-    let result = f(slices);
-    SCRATCH.set(buffer);
-    result
 }
 
 #[cfg(test)]
