@@ -68,15 +68,18 @@ pub struct Ledger {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum LedgerLine {
-    Ledger {
-        /// [`SCHEMA_VERSION`] of the writer.
-        schema: u32,
-        /// The compiler and its version.
-        compiler: String,
-        /// Lines that follow.
-        entries: usize,
-    },
+    Ledger(LedgerHeader),
     Entry(Box<LedgerRow>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct LedgerHeader {
+    /// [`SCHEMA_VERSION`] of the writer.
+    schema: u32,
+    /// The compiler and its version.
+    compiler: String,
+    /// Lines that follow.
+    entries: usize,
 }
 
 /// A kernel file with an architecture it was compiled for.
@@ -197,11 +200,11 @@ impl Ledger {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), RecordError> {
-        let mut text = line::write(&LedgerLine::Ledger {
+        let mut text = line::write(&LedgerLine::Ledger(LedgerHeader {
             schema: SCHEMA_VERSION,
             compiler: self.compiler.clone(),
             entries: self.rows.len(),
-        })?;
+        }))?;
         for row in self.rows.values() {
             text += &line::write(&LedgerLine::Entry(Box::new(row.clone())))?;
         }
@@ -221,12 +224,7 @@ impl Ledger {
     /// pass what it should hold.
     pub fn read(path: &Path) -> Result<Ledger, RecordError> {
         let mut file = Lines::open(path, input::LEDGER, input::LEDGER)?;
-        let (compiler, entries) = match file.first("ledger")? {
-            LedgerLine::Ledger {
-                compiler, entries, ..
-            } => (compiler, entries),
-            LedgerLine::Entry(_) => return Err(file.invalid("its header is missing")),
-        };
+        let header: LedgerHeader = file.first("ledger")?;
         let mut rows = Vec::new();
         while let Some(read) = file.read()? {
             match read {
@@ -235,14 +233,15 @@ impl Ledger {
                     return Err(file.invalid(problem));
                 }
                 Ok(LedgerLine::Entry(row)) => rows.push(*row),
-                Ok(LedgerLine::Ledger { .. }) => return Err(file.invalid("a second header")),
+                Ok(LedgerLine::Ledger(_)) => return Err(file.invalid("a second header")),
                 Err(problem) => return Err(file.invalid(problem)),
             }
         }
-        let ledger = Ledger::new(&compiler, rows);
-        if ledger.rows.len() != entries {
+        let ledger = Ledger::new(&header.compiler, rows);
+        if ledger.rows.len() != header.entries {
             let problem = format!(
-                "its header names {entries} entry points, {} are there; save it again",
+                "its header names {} entry points, {} are there; save it again",
+                header.entries,
                 ledger.rows.len()
             );
             return Err(RecordError::invalid(path, 1, problem));

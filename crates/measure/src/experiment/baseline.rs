@@ -14,9 +14,9 @@ use regatta_core::record::side::Side;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::{self as judge, Options};
 
-/// Saves a run as a baseline: of none, the one in reports/NAME, or else the only one in reports/. The baseline that
-/// is there is replaced only with `replace`; with `force`, a run will do that is not fit to be one.
-/// Gives its file, and what it was made of.
+/// Saves a run as a baseline: of none, the one in reports/NAME, or else the only one in reports/.
+/// The baseline that is there is replaced only with `replace`; with `force`, a run will do that is
+/// not fit to be one. Gives its file, and what it was made of.
 ///
 /// # Errors
 /// When there is no run, or it is none to hold others against: exit code 3; when it cannot be
@@ -28,32 +28,12 @@ pub fn save(
     replace: bool,
     force: bool,
 ) -> Result<(PathBuf, Side), ExperimentError> {
+    let suite = suite_of(store, name);
     let stored = match runs.is_empty() {
-        true => {
-            let folder = reports(suite_of(store, name).as_deref().unwrap_or(name));
-            let measured = measured();
-            let folder = match &measured[..] {
-                _ if folder.is_dir() => folder.display().to_string(),
-                [only] if suite_of(store, name).is_none() => only.clone(),
-                others => {
-                    let folder = folder.display();
-                    return Err(ExperimentError::NotJudged(match others {
-                        [] => format!(
-                            "there is no run in {folder}; measure a suite: regatta run SUITE"
-                        ),
-                        [first, ..] => format!(
-                            "there is no run in {folder}; name one of {}: regatta baseline save \
-                             {name} {first}",
-                            others.join(", ")
-                        ),
-                    }));
-                }
-            };
-            find(&folder, store, None)?
-        }
+        true => find(&measured(name, suite.as_deref())?, store, None)?,
         false => find_one(runs, store)?,
     };
-    let why = unfit(&stored).or_else(|| suite_mismatch(store, name, &stored.side));
+    let why = unfit(&stored).or_else(|| suite_mismatch(name, suite.as_deref()?, &stored.side));
     if let (Some(why), false) = (why, force) {
         return Err(ExperimentError::NotJudged(format!(
             "{} {why}; it makes no baseline unless --force is given",
@@ -71,14 +51,30 @@ pub fn save(
     Ok((path, stored.side))
 }
 
-/// The folders of reports/ that hold a run, sorted.
-fn measured() -> Vec<String> {
+/// The report folder that becomes the baseline of a name: that of its suite where one is there
+/// already, or else the one of this name, or else the only one.
+fn measured(name: &str, suite: Option<&str>) -> Result<String, ExperimentError> {
+    let folder = reports(suite.unwrap_or(name));
+    if folder.is_dir() {
+        return Ok(folder.display().to_string());
+    }
     let folders = reports("").read_dir().into_iter().flatten().flatten();
     let folders = folders.map(|folder| folder.path());
     let with_run = folders.filter(|folder| folder.join(RUN_FILE).is_file());
-    let mut found: Vec<String> = with_run.map(|path| path.display().to_string()).collect();
-    found.sort();
-    found
+    let mut others: Vec<String> = with_run.map(|path| path.display().to_string()).collect();
+    others.sort();
+    let fix = match &others[..] {
+        [only] if suite.is_none() => return Ok(only.clone()),
+        [] => "measure a suite: regatta run SUITE".to_owned(),
+        [first, ..] => {
+            let all = others.join(", ");
+            format!("name one of {all}: regatta baseline save {name} {first}")
+        }
+    };
+    let folder = folder.display();
+    Err(ExperimentError::NotJudged(format!(
+        "there is no run in {folder}; {fix}"
+    )))
 }
 
 /// Why a run should not be what others are compared with.
@@ -121,10 +117,9 @@ fn unfit(stored: &StoredRun) -> Option<String> {
 }
 
 /// Why a run does not belong under a name: the baseline there is of another suite.
-fn suite_mismatch(store: &Store, name: &str, side: &Side) -> Option<String> {
-    let there = suite_of(store, name)?;
+fn suite_mismatch(name: &str, there: &str, side: &Side) -> Option<String> {
     let own = &side.header.suite.name;
-    (there != *own).then(|| format!("is of suite {own}, and baseline {name} is of suite {there}"))
+    (there != own).then(|| format!("is of suite {own}, and baseline {name} is of suite {there}"))
 }
 
 /// The suite of a baseline that is there.

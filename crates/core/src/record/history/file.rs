@@ -20,20 +20,23 @@ use regatta_worker::units::Nanoseconds;
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum HistoryLine {
-    History {
-        /// [`SCHEMA_VERSION`] of the writer.
-        schema: u32,
-        /// The suite.
-        suite: String,
-        /// The machine.
-        machine: String,
-    },
+    History(HistoryHeader),
     Run {
         /// What is kept of the run itself.
         run: Box<About>,
         /// What came of its cases.
         cases: BTreeMap<CaseId, Came>,
     },
+}
+
+#[derive(Serialize, Deserialize)]
+struct HistoryHeader {
+    /// [`SCHEMA_VERSION`] of the writer.
+    schema: u32,
+    /// The suite.
+    suite: String,
+    /// The machine.
+    machine: String,
 }
 
 /// A folder of histories, which need not exist yet.
@@ -225,12 +228,12 @@ impl Book {
             LastLine::Cut(bytes) => self.length = self.length.saturating_sub(bytes),
         }
         if self.length == 0 {
-            let first = HistoryLine::History {
+            let first = HistoryHeader {
                 schema: SCHEMA_VERSION,
                 suite: self.suite.clone(),
                 machine: self.machine.clone(),
             };
-            text += &line::write(&first)?;
+            text += &line::write(&HistoryLine::History(first))?;
         }
         let of_run = HistoryLine::Run {
             run: Box::new(run.about.clone()),
@@ -282,12 +285,10 @@ fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
     // A line of a run is one of a history too, whose first line may be missing.
     check_kind(path, &["history", "run"])?;
     let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
-    let HistoryLine::History { suite, machine, .. } = file.first("history")? else {
-        return Err(file.invalid("its first line is missing"));
-    };
+    let first: HistoryHeader = file.first("history")?;
     let mut history = History {
-        suite,
-        machine,
+        suite: first.suite,
+        machine: first.machine,
         runs: Vec::new(),
         cases: Vec::new(),
         damage: Vec::new(),
@@ -307,7 +308,7 @@ fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
             (false, _) => LastLine::Whole,
         };
         let run = line.and_then(|line| match line {
-            HistoryLine::History { .. } => Err("a second first line".to_owned()),
+            HistoryLine::History(_) => Err("a second first line".to_owned()),
             HistoryLine::Run { run, .. } if known.contains(&run.id) => {
                 Err("its run is in the history already".to_owned())
             }
