@@ -7,7 +7,8 @@ was started by itself: it has descriptors, a log, a process group and a supervis
     server ──fork── (ends at once) ──fork── the worker's supervisor ──fork── the worker
 
 The supervisor, whose parent has ended, goes to the supervisor of the server, which reaps it;
-it then becomes regatta's own (src/worker/supervisor.rs), whose child the worker stays.
+it then becomes regatta's own (crates/measure/src/worker/supervisor.rs), whose child the worker
+stays.
 """
 
 from __future__ import annotations

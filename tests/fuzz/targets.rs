@@ -21,7 +21,7 @@ use regatta_cuda::kernels::cache;
 use regatta_cuda::{Limits, Offer, OwnKernels, PlanRequest};
 use regatta_judge::{self as judge, Options, history, trace as traces};
 use regatta_measure::machine::{fingerprint, worker_record};
-use regatta_measure::versions::bisect::{Next, next};
+use regatta_measure::versions::bisect::{BisectNext, next};
 use regatta_measure::versions::{Version, journal};
 use regatta_measure::{tracing, verify};
 use regatta_report::history::Shown;
@@ -260,7 +260,7 @@ fn bisect(folder: &Path, data: &[u8]) {
         name: spec.clone(),
     };
     let row: Vec<Version> = read.question.row.iter().map(version).collect();
-    let Next::Ended(ending) = next(&row, read.question.towards, &read.tried) else {
+    let BisectNext::Ended(ending) = next(&row, read.question.towards, &read.tried) else {
         return;
     };
     let shown = report::bisect::Bisect {

@@ -1,5 +1,5 @@
 "use strict";
-// Put into a copy of a page by tests/page.rs: does what a reader does, and writes what it finds
+// Put into a copy of a page by tests/page/main.rs: does what a reader does, and writes what it finds
 // into the document as JSON. It waits for no clock; times are told, and nothing is made of them.
 (async () => {
   const found = { errors: window.probeErrors, times: {} };

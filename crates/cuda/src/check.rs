@@ -148,7 +148,7 @@ pub fn compare(
 
 /// A timed call that is checked beside the last one: a plane of its results, copied once the call
 /// had ended.
-pub struct DrawnCall {
+pub struct CopiedCall {
     /// Counted from 1.
     number: u32,
     /// Of its inputs.
@@ -158,7 +158,7 @@ pub struct DrawnCall {
     copies: Vec<(ResultTensor, Memory)>,
 }
 
-impl DrawnCall {
+impl CopiedCall {
     /// Copies the plane that `draw` chooses for the call of this number, which was the last one.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl DrawnCall {
         device: &CudaDevice,
         case: &CudaCase,
         (number, seed, draw): (u32, u64, u64),
-    ) -> Result<DrawnCall, CudaError> {
+    ) -> Result<CopiedCall, CudaError> {
         let p = &case.problem;
         let planes = u64::from(p.batch) * u64::from(p.kv_heads);
         let extent = Extent::Plane(drawn(draw, number.into(), planes) as usize);
@@ -187,7 +187,7 @@ impl DrawnCall {
             }
         }
         device.synchronise()?;
-        Ok(DrawnCall {
+        Ok(CopiedCall {
             number,
             seed,
             extent,

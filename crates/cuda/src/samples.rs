@@ -5,7 +5,7 @@ use std::time::Instant;
 use regatta_probe::{CacheState, Cuda, Sample, StreamClock, TimedDevice as _};
 
 use super::case::CudaCase;
-use super::check::{self, DrawnCall};
+use super::check::{self, CopiedCall};
 use super::driver::{CudaDevice, Graph};
 use super::error::CudaError;
 use regatta_worker::attention::Direction;
@@ -42,7 +42,7 @@ pub struct TakenSamples {
     /// Sets of inputs that there were; `None`: the inputs stayed, and no call is checked.
     pub input_sets: Option<u32>,
     /// Calls that are checked beside the last.
-    pub calls: Vec<DrawnCall>,
+    pub calls: Vec<CopiedCall>,
 }
 
 /// Times launches of the clock's kernel that does nothing, in nanoseconds; `None` where the
@@ -129,7 +129,7 @@ pub fn take(
             && !last
             && drawn.contains(&number)
         {
-            let call = DrawnCall::copy(device, case, (number, seed, draw))?;
+            let call = CopiedCall::copy(device, case, (number, seed, draw))?;
             taken.calls.push(call);
         }
         Ok::<_, CudaError>(spent)

@@ -13,7 +13,7 @@ use regatta_worker::units::{Bytes, quantities};
 
 use super::activity;
 use super::case::{self, CudaCase};
-use super::check::{self, DrawnCall};
+use super::check::{self, CopiedCall};
 use super::driver::CudaDevice;
 use super::error::CudaError;
 use super::plan::{Offer, Ours, PlanRequest};
@@ -141,7 +141,7 @@ impl OpenDevice {
     fn checked(
         &mut self,
         (prepared, case): &(Prepare, CudaCase),
-        calls: &[DrawnCall],
+        calls: &[CopiedCall],
     ) -> Result<Checked, Refusal> {
         let seed = prepared.seed.wrapping_add(sets::LAST.into());
         let (problem, draw) = (&case.problem, prepared.draw);

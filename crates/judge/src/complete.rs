@@ -131,8 +131,8 @@ pub fn allowed(case: &CaseId, patterns: &[String]) -> bool {
     patterns.iter().any(|pattern| glob(pattern, &case.0))
 }
 
-/// What becomes of a demand on cases of which none was measured: it is skipped where `optional` names
-/// each of them. `None` of no case.
+/// What becomes of a demand on cases of which none was measured: it is skipped where `optional`
+/// names each of them. `None` of no case.
 pub fn unmeasured(cases: &[&CaseId], optional: &[String]) -> Option<(Word, String)> {
     let first = cases.first()?;
     let required = cases.iter().find(|id| !allowed(id, optional));

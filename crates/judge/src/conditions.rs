@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use regatta_core::machine::{CENSUS, CENSUS_FAILED, INSTRUCTIONS};
 use regatta_core::record::disturbance::{describe, worst};
-use regatta_core::record::side::Conditions;
-use regatta_core::record::side::{CaseRecord, Side, Status};
+use regatta_core::record::side::{CaseRecord, Conditions, Side, Status};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::counted;
 

@@ -584,10 +584,9 @@ impl MetricRow {
     pub fn changed(&self) -> String {
         let interval = self.change.interval();
         let interval = interval.map_or(String::new(), |of| format!(" {of}"));
-        let change = self.change.ratio.in_words().to_string();
         let change = match self.metric {
-            Metric::PeakMemory => change.replace("slower", "more").replace("faster", "less"),
-            _ => change,
+            Metric::PeakMemory => self.change.ratio.in_amounts(),
+            _ => self.change.ratio.in_words(),
         };
         let (metric, from_to) = (self.metric.text(), self.from_to());
         format!("{metric} {from_to}, {change}{interval}")

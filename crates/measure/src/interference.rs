@@ -1,8 +1,9 @@
 //! Interference: what other programs did to the machine around the samples of a case, by its own
 //! counters.
 //!
-//! From `/proc` (proc_stat(5), proc_pid_stat(5); `Documentation/scheduler/sched-stats.rst` of Linux). Each file may be missing, by the kernel's
-//! configuration or by a container's: what it tells is then unknown, and never 0.
+//! From `/proc` (proc_stat(5), proc_pid_stat(5); `Documentation/scheduler/sched-stats.rst` of
+//! Linux). Each file may be missing, by the kernel's configuration or by a container's: what it
+//! tells is then unknown, and never 0.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::env;

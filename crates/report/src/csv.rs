@@ -276,6 +276,7 @@ fn structure(row: &Row) -> String {
     });
     text_cell(&uncounted.chain(texts).collect::<Vec<_>>().join("; "))
 }
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -175,22 +175,17 @@ pub(super) fn svg(figure: &TimePlot) -> Result<String, RenderError> {
 const TEXT: RGBColor = RGBColor(0x16, 0x19, 0x1d);
 pub(crate) const MUTED: RGBColor = RGBColor(0x59, 0x61, 0x6c);
 const GRID: RGBColor = RGBColor(0xd9, 0xdd, 0xe3);
-/// Changes too small to count.
-const BAND: RGBColor = RGBColor(0xe9, 0xed, 0xf2);
 const HEAD: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 const SLOW: RGBColor = RGBColor(0xb8, 0x40, 0x0a);
-const FAST: RGBColor = RGBColor(0x00, 0x70, 0x4f);
 /// The implementation's own choice.
 pub(crate) const AUTO: RGBColor = RGBColor(0xa3, 0x35, 0x6f);
 /// Each colour's name in the style sheet, which has a light and a dark value of it.
-const VARIABLES: [(RGBColor, &str); 8] = [
+const VARIABLES: [(RGBColor, &str); 6] = [
     (TEXT, "text"),
     (MUTED, "muted"),
     (GRID, "line"),
-    (BAND, "band"),
     (HEAD, "head"),
     (SLOW, "slow"),
-    (FAST, "fast"),
     (AUTO, "auto"),
 ];
 

@@ -70,8 +70,8 @@ pub trait Worker {
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal>;
 
     /// Counts what one call of the prepared case does: its structure and what the device did, and
-    /// when; where `times_only`, no more than calls that are recorded as the last samples were taken;
-    /// and what hardware counters tell that `metrics` name.
+    /// when; where `times_only`, no more than calls that are recorded as the last samples were
+    /// taken; and what hardware counters tell that `metrics` name.
     ///
     /// # Errors
     /// When none is prepared, or the call fails.

@@ -1,5 +1,5 @@
-//! From a suite's file to its cases and rules, and to the part of the cases that one machine of several
-//! measures: every machine deals the cases by itself and comes to the same parts.
+//! From a suite's file to its cases and rules, and to the part of the cases that one machine of
+//! several measures: every machine deals the cases by itself and comes to the same parts.
 
 use std::fmt;
 use std::str::FromStr;

@@ -128,8 +128,9 @@ const PARTS: [&str; 3] = [
     "event_synchronisations",
 ];
 
-/// Makes the account of a host's time, by classes of calls to CUDA; `None` where a side tells no times of them, or more than its
-/// call takes: the first launch that is recorded may wait for the recording to begin.
+/// Makes the account of a host's time, by classes of calls to CUDA; `None` where a side tells no
+/// times of them, or more than its call takes: the first launch that is recorded may wait for the
+/// recording to begin.
 pub fn of_host(times: Sides<Nanoseconds>, calls: Sides<&ActivitySummary>) -> Option<Account> {
     let whole = |(name, _): &(&String, &u64)| !PARTS.contains(&name.as_str());
     let fits = |time: Nanoseconds, side: &ActivitySummary| {

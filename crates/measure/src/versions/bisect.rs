@@ -255,7 +255,7 @@ pub struct BisectStep {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum BisectNext {
     /// Compare two versions.
     Compare(BisectStep),
     /// Nothing.
@@ -263,12 +263,12 @@ pub enum Next {
 }
 
 /// What to do next in a row of which these comparisons were made.
-pub fn next(row: &[Version], towards: Towards, tried: &[Tried]) -> Next {
+pub fn next(row: &[Version], towards: Towards, tried: &[Tried]) -> BisectNext {
     let case = followed(row, tried);
     let history = history(row, case.as_ref(), tried, towards);
-    Next::Ended(match history.next() {
+    BisectNext::Ended(match history.next() {
         NextStep::Compare { low, high, left } => {
-            return Next::Compare(BisectStep {
+            return BisectNext::Compare(BisectStep {
                 low,
                 high,
                 // Those between are tried, and then the two are compared.
@@ -378,8 +378,8 @@ impl Bisection<'_> {
         let (began, mut made) = (Instant::now(), 0);
         loop {
             let step = match next(self.row, self.towards, journal.tried()) {
-                Next::Compare(step) => step,
-                Next::Ended(ending) => return Ok(ending),
+                BisectNext::Compare(step) => step,
+                BisectNext::Ended(ending) => return Ok(ending),
             };
             let (base, head) = (&self.row[step.low], &self.row[step.high]);
             let outcome = self.compare(base, head)?;

@@ -183,7 +183,7 @@ fn path(stack: &[u32], names: &[String]) -> [u32; 3] {
 }
 
 /// True for the name of a framework's operator, not of a program's own range. Who reads a
-/// recording goes by the same rule (`crates/worker/src/machine/operator.rs`).
+/// recording goes by the same rule (`crates/worker/src/machine/names.rs`).
 fn is_operator(name: &str) -> bool {
     let function = name.ends_with("Func") || name.ends_with("Function");
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -47,9 +47,14 @@ impl Ratio {
         Factor(self)
     }
 
-    /// As a change in a sentence: `12.3 % slower`.
+    /// As a change of a time in a sentence: `12.3 % slower`.
     pub fn in_words(self) -> RatioInWords {
-        RatioInWords(self)
+        RatioInWords(self, ["slower", "faster"])
+    }
+
+    /// As a change of an amount in a sentence: `12.3 % more`.
+    pub fn in_amounts(self) -> RatioInWords {
+        RatioInWords(self, ["more", "less"])
     }
 }
 
@@ -67,9 +72,8 @@ impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match Unit::choose(*self) {
             None => NONE.to_owned(),
-            Some(Unit::Slower) => format!("{} slower", self.factor()),
-            Some(Unit::Faster) => format!("{} faster", self.inverse().factor()),
             Some(Unit::Percent) => signed(self.growth()),
+            Some(_) => self.in_words().to_string(),
         };
         put(f, &text)
     }
@@ -111,15 +115,17 @@ fn signed(change: Share) -> String {
 /// A ratio as a change in a sentence: `12.3 % slower`, `4.0 % faster`, `3.42x slower`.
 /// A column of figures has the sign instead, as [`Ratio`] prints it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RatioInWords(Ratio);
+pub struct RatioInWords(Ratio, [&'static str; 2]);
 
 impl fmt::Display for RatioInWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ratio = self.0;
+        let RatioInWords(ratio, [longer, shorter]) = *self;
         let text = match Unit::choose(ratio) {
-            Some(Unit::Percent) if ratio >= Ratio::ONE => format!("{} slower", ratio.growth()),
-            Some(Unit::Percent) => format!("{} faster", Share(1.0 - ratio.0)),
-            _ => ratio.to_string(),
+            None => NONE.to_owned(),
+            Some(Unit::Slower) => format!("{} {longer}", ratio.factor()),
+            Some(Unit::Faster) => format!("{} {shorter}", ratio.inverse().factor()),
+            Some(Unit::Percent) if ratio >= Ratio::ONE => format!("{} {longer}", ratio.growth()),
+            Some(Unit::Percent) => format!("{} {shorter}", Share(1.0 - ratio.0)),
         };
         put(f, &text)
     }

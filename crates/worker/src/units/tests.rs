@@ -81,6 +81,11 @@ fn changes_are_percentages_until_they_are_factors() {
         assert_eq!(Ratio(ratio).to_string(), read, "{ratio}");
         assert_eq!(Ratio(ratio).in_words().to_string(), told, "{ratio}");
     }
+    let amounts = [1.123, 0.877, 3.0, 0.5].map(|ratio| Ratio(ratio).in_amounts().to_string());
+    assert_eq!(
+        amounts,
+        ["12.3 % more", "12.3 % less", "3.00x more", "2.00x less"]
+    );
 }
 
 #[test]

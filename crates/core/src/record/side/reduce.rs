@@ -21,8 +21,8 @@ use regatta_worker::protocol::{Measured, Taken};
 use regatta_worker::units::Nanoseconds;
 
 impl Side {
-    /// Reads a run's file and reduces it: an entry is read, reduced into its case, and gone. The run
-    /// comes back without its entries.
+    /// Reads a run's file and reduces it: an entry is read, reduced into its case, and gone. The
+    /// run comes back without its entries.
     ///
     /// # Errors
     /// As [`run_file::read`](crate::record::run_file::read).

@@ -61,8 +61,8 @@ impl Planted {
         let mut told = Vec::new();
         loop {
             let step = match next(&self.row, Towards::Bad, tried) {
-                Next::Compare(step) => step,
-                Next::Ended(ending) => return (ending, told),
+                BisectNext::Compare(step) => step,
+                BisectNext::Ended(ending) => return (ending, told),
             };
             let (base, head) = (&self.row[step.low], &self.row[step.high]);
             let outcome = self.compare(base, head);
