@@ -20,7 +20,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from regatta_worker.census import functions, instructions, tuners
+from regatta_worker.census import functions, tuners
 from regatta_worker.census.counters import Counter, count
 from regatta_worker.census.launches import CensusError
 from regatta_worker.device import cpu_device
@@ -32,8 +32,6 @@ from regatta_worker.protocol.channel import (
     Failed,
     Lost,
     Message,
-    Relay,
-    Together,
     Unsupported,
     Worker,
     required,
@@ -87,7 +85,8 @@ class Session:
             case "census":
                 return {"type": "census", **self._census(request)}
             case "peak":
-                return {"type": "peak", **self._peak(tuple(required(request, "dtypes")))}
+                peak = self._optional("peak", "measures no peak")
+                return {"type": "peak", **peak(tuple(required(request, "dtypes")))}
             case "release":
                 self._ready().release()
                 return {"type": "released", "files": loaded()}
@@ -120,74 +119,55 @@ class Session:
             for wire in request.get("counters", [])
         ]
         try:
-            return _watched(worker, request)
+            with tuners.watched() as watch:
+                prepared = worker.prepare(request)
         except Exception:
             # A case whose results were not checked must not stay there to be timed. Where
             # the device itself is broken this fails too, and the first error says more.
             with contextlib.suppress(Exception):
                 worker.release()
             raise
+        if chosen := watch.chosen():
+            prepared["effective"] = prepared.get("effective", {}) | chosen
+            prepared["tuned"] = [*prepared.get("tuned", ()), *chosen]
+        return prepared
 
     def _census(self, request: Message) -> Message:
         """Profiles one call, then counts named functions in further calls."""
         worker, times_only = self._ready(), bool(request.get("times_only"))
         census = {"launches": [], "counts": {}} if times_only else worker.census()
+        uncounted = census.pop("uncounted", {})
         recorded: list[Message] = getattr(worker, "recorded", list)()
-        if recorded:
-            census["recorded"] = recorded
-        counted, uncounted = self._counted(request.get("metrics", []))
-        census |= {"counted": counted} if counted else {}
+        census |= {"recorded": recorded} if recorded else {}
+        if metrics := request.get("metrics"):
+            try:
+                census["counted"] = self._optional("counted", "reads no hardware counters")(metrics)
+            except (CensusError, OSError, Unsupported) as error:
+                uncounted["instructions"] = str(error)
         if times_only:
             return census
-        uncounted = census.pop("uncounted", {}) | uncounted
-        if isinstance(worker, Relay):
-            return census | ({"uncounted": uncounted} if uncounted else {})
-        agreed = worker.agreed if isinstance(worker, Together) else bool
-        if not isinstance(worker, Together):
-            calls, why = functions.count_functions(worker.call, self._library)
+        call, agreed = getattr(worker, "call", None), getattr(worker, "agreed", None)
+        if call and not agreed:
+            calls, why = functions.count_functions(call, self._library)
             census |= {"functions": calls} if calls else {}
             uncounted |= why
-        counts, why = count(worker.call, self._counters, agreed=agreed)
-        census["counts"] = census["counts"] | counts
-        uncounted |= why
+        if call:
+            counts, why = count(call, self._counters, agreed=agreed or bool)
+            census["counts"] = census["counts"] | counts
+            uncounted |= why
         return census | ({"uncounted": uncounted} if uncounted else {})
 
-    def _counted(self, metrics: list[str]) -> tuple[list[Message], dict[str, str]]:
-        """Hardware counters of some calls where they are asked for, or why there are none."""
-        worker = self._ready()
-        if not metrics:
-            return [], {}
-        if isinstance(worker, (Relay, Together)):
-            return [], {"instructions": instructions.TOGETHER}
-        counted = getattr(worker, "counted", None)
-        if counted is None:
-            return [], {"instructions": "this worker reads no hardware counters"}
-        try:
-            return counted(metrics), {}
-        except (CensusError, OSError, Unsupported) as error:
-            return [], {"instructions": str(error)}
-
-    def _peak(self, dtypes: tuple[str, ...]) -> Message:
-        peak = getattr(self._ready(), "peak", None)
-        if peak is None:
-            raise Unsupported("this worker measures no peak")
-        found: Message = peak(dtypes)
-        return found
+    def _optional(self, name: str, lacks: str) -> Any:
+        """A member that not every worker has. Raises Unsupported where this one has none."""
+        member = getattr(self._ready(), name, None)
+        if member is None:
+            raise Unsupported(f"this worker {lacks}")
+        return member
 
     def _ready(self) -> Worker:
         if self._worker is None:
             raise Failed("the first request must be `hello`, and it must have been answered")
         return self._worker
-
-
-def _watched(worker: Worker, request: Message) -> Message:
-    """The case prepared, with what autotuners chose in its first call."""
-    with tuners.watched() as watch:
-        prepared = worker.prepare(request)
-    if chosen := watch.chosen():
-        prepared["effective"] = prepared.get("effective", {}) | chosen
-        prepared["tuned"] = [*prepared.get("tuned", ()), *chosen]
-    return prepared
 
 
 def installed() -> dict[str, str]:

@@ -16,8 +16,9 @@ from regatta_worker.case import CaseWorker
 from regatta_worker.census import instructions, launches
 from regatta_worker.census.launches import CensusError
 from regatta_worker.clock import probe
+from regatta_worker.libraries.sequence_parallel import SequenceParallelWorker
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.protocol.channel import Relay, Unsupported
+from regatta_worker.protocol.channel import Unsupported
 from regatta_worker.serving import Session
 
 COPY: dict[str, Any] = {"kind": "copy", "direction": "HtoD", "bytes": 64, "stream": 7}
@@ -202,11 +203,11 @@ def test_a_counting_that_is_refused_or_of_other_kernels_says_why(
         counted(library, [[1.0]] * kernels, dropped)
 
 
-def worker(*bases: type, **members: Any) -> Any:
+def worker(**members: Any) -> Any:
     """A worker with a case, as `Session` asks it."""
     census: dict[str, Any] = {"launches": [], "counts": {}}
     members = {"call": lambda self: None, "census": lambda self: dict(census), **members}
-    return type("Case", bases, members)()
+    return type("Case", (), members)()
 
 
 def counts(_: Any, metrics: list[str]) -> list[dict[str, Any]]:
@@ -235,7 +236,7 @@ def test_counters_are_read_where_they_are_asked_for(times_only: bool) -> None:
     [
         (worker(), "reads no hardware counters"),
         (worker(counted=refuses), "this device is none"),
-        (worker(Relay), "several processes"),
+        (worker(counted=SequenceParallelWorker.counted), "several processes"),
     ],
 )
 def test_why_they_are_not_is_said(refusing: Any, why: str) -> None:

@@ -137,18 +137,27 @@ class TestReference:
             for name, value in reference(ARRAYS, problem, tensors).items():
                 np.testing.assert_allclose(found[name].numpy(), value, atol=1e-12)
 
-    def test_one_reference_serves_layouts_and_directions(self) -> None:
-        cache, axes = ReferenceCache(ARRAYS), PROBLEMS["full"]
+    @pytest.mark.parametrize("near_bytes", [0, 1 << 20])
+    def test_one_reference_serves_layouts_and_directions(self, near_bytes: int) -> None:
+        cache, axes = ReferenceCache(ARRAYS, near_bytes), PROBLEMS["full"]
 
         def whole(seed: int = 11, **other: str) -> Any:
             problem = Problem.from_wire(axes | other)
             return cache.whole(problem, seed, lambda: exact_inputs(problem))
 
         both = whole(direction="both")
-        taken = cache._host.total_bytes
-        assert whole(layout="bhsd") is both
-        assert cache._host.total_bytes == taken, "with the gradients, which forward has no use for"
+        assert whole(layout="bhsd") is both, "with the gradients, which forward has no use for"
+        assert cache.near_bytes == (sum(x.nbytes for x in both.values()) if near_bytes else 0)
         assert whole(12) is not both
+        assert cache.clear() and not cache.clear()
+
+    def test_references_that_do_not_fit_give_way_to_the_last(self) -> None:
+        problem = Problem.from_wire(PROBLEMS["full"])
+        cache = ReferenceCache(ARRAYS, 2 * 8 * math.prod(problem.shape("out")))
+        for seed in range(4):
+            last = cache.whole(problem, seed, lambda: exact_inputs(problem))
+        assert cache.near_bytes == 2 * last["out"].nbytes
+        assert cache.whole(problem, 3, dict) is last
 
 
 class TestDifference:

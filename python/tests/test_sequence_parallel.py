@@ -19,14 +19,18 @@ pytest.importorskip("torch")
 
 import torch
 
-from regatta_worker.libraries.sequence_parallel import slowest
+from regatta_worker.clock.timing import Plan
+from regatta_worker.libraries.sequence_parallel import (
+    LIMIT_S,
+    LIMIT_VARIABLE,
+    SequenceParallelWorker,
+    slowest,
+)
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.projection import Geometry, Projection, power_of_two
 from regatta_worker.protocol.channel import Failed
 from regatta_worker.ranks import sequence_parallel as one_rank
 from regatta_worker.ranks.agreement import Agreement
-from regatta_worker.ranks.processes import LIMIT_S, LIMIT_VARIABLE, Ranks
-from regatta_worker.ranks.sequence_parallel import AgreedPlan
 from regatta_worker.ranks.sequence_parallel_variants import Operator
 
 KINDS = ("all-gather", "reduce-scatter")
@@ -127,7 +131,7 @@ def test_loading_is_part_of_the_request_that_started_the_ranks(
     limit_s: float, loading_s: float, remaining_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LIMIT_VARIABLE, str(limit_s))
-    ranks = Ranks("sequence_parallel")
+    ranks = SequenceParallelWorker()
     ranks._loading_s = loading_s
     assert ranks._remaining_s() == remaining_s
     assert ranks._remaining_s() == limit_s, "of the next request nothing"
@@ -138,7 +142,7 @@ def test_rank_0_alone_says_how_many_samples(tmp_path: Path) -> None:
 
     def samples(rank: int) -> int:
         agreement = Agreement(tmp_path / "agreement", rank, 2, 60.0)
-        plan = AgreedPlan(0, 9, 2, budget_ms=3.5, cold=False, agreement=agreement)
+        plan = Plan(0, 9, 2, budget_ms=3.5, cold=False, agreed=agreement.decided)
         # A second passes between looks at rank 1's clock: its own budget is spent at once.
         ticks = itertools.count(0, 1 + 999 * rank)
         return len(list(plan.rounds(Inputs(), lambda: next(ticks) / 1e3)))

@@ -11,8 +11,7 @@ import torch
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase, by_autograd
-from regatta_worker.on_torch.kept import import_autograd
-from regatta_worker.on_torch.library import Library, TorchWorker
+from regatta_worker.on_torch.library import Library, TorchWorker, import_autograd
 from regatta_worker.problem.input_sets import InputSets
 from regatta_worker.protocol.channel import Failed
 

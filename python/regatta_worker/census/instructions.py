@@ -16,12 +16,6 @@ from regatta_worker.census.launches import CensusError, Recorder, Recording, lib
 COUNTED_CALLS = 3
 """Calls that are counted: whether a figure is exact, repeating tells."""
 
-TOGETHER = (
-    "several processes make this call together, and a kernel that waits for another process "
-    "cannot be run again for each pass"
-)
-"""Why ranks are not counted."""
-
 
 class Counting(Recording):
     """Counts kernels of calls of this process."""

@@ -37,6 +37,8 @@ class Plan:
     budget_ms: float
     cold: bool
     graph: bool = False
+    agreed: Callable[[bool], bool] = bool
+    """Whether a sample is the last; of what this process says."""
 
     @staticmethod
     def from_wire(request: dict[str, Any]) -> Plan:
@@ -66,10 +68,6 @@ class Plan:
             yield last
             if last:
                 return
-
-    def agreed(self, last: bool) -> bool:
-        """Whether the sample is the last; `last` is what this process says."""
-        return last
 
 
 def flush_bytes(cache_bytes: int | None) -> int:

@@ -1,36 +1,81 @@
 """Library `sequence_parallel`: projections whose rows are spread over several GPUs.
 
-What the harness talks to is this process, which has no device. It starts the ranks, hands
-each request on to all of them, and makes one answer of theirs: times are those of the
-slowest rank, errors those of the worst, probes and structure those of rank 0.
+What the harness talks to is this process, which has no device and makes no calls. It starts the
+ranks, each a worker of the protocol, hands each request on to all of them, and makes one answer
+of theirs: times are those of the slowest rank, errors those of the worst, probes and structure
+those of rank 0. A rank that dies or hangs, and the others that wait for it inside a collective for
+ever, are ended, and their case fails with a reason; the next case starts them anew.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
+import os
+import selectors
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
 from typing import Any
 
 from regatta_worker.problem.projection import Projection
 from regatta_worker.problem.reference import worst
-from regatta_worker.protocol.channel import Absent, Failed, Message, Relay, Unsupported, required
-from regatta_worker.ranks.processes import Ranks
+from regatta_worker.protocol.channel import (
+    PROTOCOL_VERSION,
+    Absent,
+    Failed,
+    Message,
+    Unsupported,
+    required,
+)
+from regatta_worker.ranks.agreement import Agreement
+from regatta_worker.ranks.processes import WorkerProcess
 
 NAME = "sequence_parallel"
 ON_THE_CPU = "gloo"
 ENVELOPE = ("id", "type", "protocol")
 
+LIMIT_VARIABLE = "REGATTA_RANK_LIMIT_S"
+LIMIT_S = 100.0
+"""What ranks may take over one request, unless the variable says otherwise; always for
+`hello`, in which they load their library. Where a case has ranks started, loading is part of
+its `prepare`, and what it took is taken off. So all of it stays below the harness's own limit
+for a request (`timeout_s`, 120 unless a suite says otherwise), which would end everything
+and could not say which rank it was."""
 
-class SequenceParallelWorker(Relay):
-    """The ranks of a case, seen as one worker."""
+MEETING_SHARE, COLLECTIVE_SHARE = 0.8, 0.9
+"""Of that limit, what a rank waits for another in a meeting, and in a collective. Less than
+all, so that it says who did not come before everything is ended; and first in a
+meeting, which knows who that was."""
+
+GRACE_S = 5.0
+"""How long the others may go on once one rank has failed: they may be waiting for it."""
+
+
+class SequenceParallelWorker:
+    """The ranks of a case, seen as one worker. The first is started for `hello`, the others for a
+    case."""
 
     def __init__(self) -> None:
-        self._ranks = Ranks(NAME)
+        self._ranks: list[WorkerProcess] = []
+        self._folder: Path | None = None
+        """What the ranks of a group share; None while they are no group."""
         self._gpus = 0
-        atexit.register(self._ranks.end)
+        self._requests = 0
+        self._limit_s = float(os.environ.get(LIMIT_VARIABLE, LIMIT_S))
+        self._loading_s = 0.0
+        """What starting the ranks has taken of the request that is being answered."""
+        atexit.register(self._end)
+
+    # The requests.
 
     def hello(self) -> Message:
         """What rank 0 says of itself: all ranks are taken to be alike."""
-        said = _unanimous([self._ranks.introduce()])[0]
+        if not self._ranks:
+            self._start(1)
+        said = self._ask("hello", protocol=PROTOCOL_VERSION)[0]
         if "absent" in said:
             raise Absent(said["absent"])
         self._gpus = said.pop("gpus")
@@ -40,8 +85,7 @@ class SequenceParallelWorker(Relay):
         """Has the ranks up that the case needs, and the case prepared on each."""
         problem = Projection.from_wire(required(request, "problem"))
         self._refuse(required(request, "variant"), problem.ranks)
-        group = self._ranks.group(problem.ranks)
-        replies = self._ask("prepare", **_body(request), group=group)
+        replies = self._ask("prepare", **_body(request), group=self._group(problem.ranks))
         return replies[0] | {
             "errors": {
                 name: worst(*(reply["errors"][name] for reply in replies))
@@ -49,16 +93,6 @@ class SequenceParallelWorker(Relay):
             },
             "first_call_ns": max(reply["first_call_ns"] for reply in replies),
         }
-
-    def _refuse(self, variant: str, ranks: int) -> None:
-        if variant == ON_THE_CPU:
-            if self._gpus:
-                raise Unsupported("gloo is for machines without a GPU; here `nccl` is its like")
-        elif self._gpus == 0:
-            raise Unsupported(f"{variant} needs a GPU for each rank, and torch sees none here")
-        elif self._gpus < ranks:
-            there = "there is 1" if self._gpus == 1 else f"there are {self._gpus}"
-            raise Unsupported(f"{ranks} ranks need {ranks} GPUs, {there}")
 
     def measure(self, request: Message) -> Message:
         """Samples that all ranks take at once."""
@@ -70,44 +104,135 @@ class SequenceParallelWorker(Relay):
         self._prepared()
         return self._ask("census")[0]
 
-    def call(self) -> Any:
-        """No call is made in this process."""
-        raise Failed("the calls are made by the ranks")
+    def counted(self, metrics: list[str]) -> list[Message]:
+        """Raises Unsupported."""
+        raise Unsupported(
+            "several processes make this call together, and a kernel that waits for another "
+            "process cannot be run again for each pass"
+        )
 
     def release(self) -> None:
         """Drops the case on every rank; the ranks stay."""
-        if self._ranks.up:
+        if self._folder:
             self._ask("release")
 
+    def _refuse(self, variant: str, ranks: int) -> None:
+        if variant == ON_THE_CPU:
+            if self._gpus:
+                raise Unsupported("gloo is for machines without a GPU; here `nccl` is its like")
+        elif self._gpus == 0:
+            raise Unsupported(f"{variant} needs a GPU for each rank, and torch sees none here")
+        elif self._gpus < ranks:
+            there = "there is 1" if self._gpus == 1 else f"there are {self._gpus}"
+            raise Unsupported(f"{ranks} ranks need {ranks} GPUs, {there}")
+
     def _prepared(self) -> None:
-        if not self._ranks.up:
+        if not self._folder:
             raise Failed("no case is prepared")
 
+    # The ranks.
+
+    def _start(self, ranks: int) -> None:
+        for rank in range(len(self._ranks), ranks):
+            self._ranks.append(WorkerProcess("--library", NAME, "--rank", str(rank)))
+
+    def _group(self, ranks: int) -> Message:
+        """Has so many ranks up; what each needs to form a group with the others."""
+        if self._folder and len(self._ranks) != ranks:
+            # A process joins one group in its life: libraries keep state of it.
+            self._end()
+        if not self._folder:
+            begin = time.monotonic()
+            self._start(ranks)
+            self._ask("hello", protocol=PROTOCOL_VERSION)
+            self._folder = Path(tempfile.mkdtemp(prefix="regatta-ranks-"))
+            Agreement.create(self._folder / "agreement", ranks)
+            self._loading_s = time.monotonic() - begin
+        return {
+            "folder": str(self._folder),
+            "ranks": ranks,
+            "meeting_limit_s": MEETING_SHARE * self._limit_s,
+            "collective_limit_s": COLLECTIVE_SHARE * self._limit_s,
+        }
+
     def _ask(self, kind: str, **fields: Any) -> list[Message]:
-        replies = self._ranks.ask(kind, **fields)
-        try:
-            return _unanimous(replies)
-        except Failed:
-            # What broke on the way may have left the ranks at different points.
-            self._ranks.end()
-            raise
+        """The bodies of all ranks' replies to one request.
+
+        Raises Unsupported where all say so, and Failed, with all ranks ended, where one says so,
+        has ended or did not answer in time: what broke on the way may have left the ranks at
+        different points.
+        """
+        limit_s = LIMIT_S if kind == "hello" else self._remaining_s()
+        replies, broken = self._replies(kind, limit_s, fields)
+        if not broken and {reply["type"] for reply in replies.values()} == {"unsupported"}:
+            raise Unsupported(replies[0]["reason"])
+        several = broken or len(replies) > 1
+        reasons = [
+            f"rank {rank}: {reply['reason']}" if several else str(reply["reason"])
+            for rank, reply in sorted(replies.items())
+            if "reason" in reply
+        ][:1]
+        if broken or reasons:
+            self._end()
+            words = [broken, *(reasons or ["all ranks were ended"])] if broken else reasons
+            raise Failed("; ".join(words))
+        return [_body(replies[rank]) for rank in range(len(replies))]
+
+    def _replies(
+        self, kind: str, limit_s: float, fields: Message
+    ) -> tuple[dict[int, Message], str]:
+        """What each rank answers; and what broke, where one has ended or is silent."""
+        self._requests += 1
+        line = json.dumps({"id": self._requests, "type": kind, **fields}).encode() + b"\n"
+        replies: dict[int, Message] = {}
+        deadline = time.monotonic() + limit_s
+        with selectors.DefaultSelector() as waiting:
+            for rank, process in enumerate(self._ranks):
+                process.write(line)
+                waiting.register(process.replies, selectors.EVENT_READ, rank)
+            while len(replies) < len(self._ranks):
+                ready = waiting.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    silent = [rank for rank in range(len(self._ranks)) if rank not in replies]
+                    names = ", ".join(f"rank {rank}" for rank in silent)
+                    return replies, f"{names} did not answer `{kind}` within {limit_s:.0f} s"
+                for rank in (key.data for key, _ in ready):
+                    process = self._ranks[rank]
+                    text = process.replies.readline()
+                    if not text:
+                        # Its descriptors are closed a moment before it can be waited for.
+                        code = process.end(GRACE_S)
+                        how = f"ended with status {code}"
+                        if code < 0:
+                            how = f"was ended by {signal.Signals(-code).name}"
+                        del self._ranks[rank]
+                        return replies, f"rank {rank} {how} during `{kind}`"
+                    replies[rank] = json.loads(text)
+                    waiting.unregister(process.replies)
+                    if "reason" in replies[rank]:
+                        deadline = min(deadline, time.monotonic() + GRACE_S)
+        return replies, ""
+
+    def _remaining_s(self) -> float:
+        """The limit of a request, less what starting the ranks has taken of the longest."""
+        whole = max(LIMIT_S, self._limit_s)
+        remaining = min(self._limit_s, whole - self._loading_s)
+        self._loading_s = 0.0
+        return max(0.0, remaining)
+
+    def _end(self) -> None:
+        """Ends every rank; the next case starts others."""
+        for process in self._ranks:
+            process.end()
+        self._ranks = []
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = None
 
 
 def _body(message: Message) -> Message:
     """A request or reply without what belongs to its channel."""
     return {key: value for key, value in message.items() if key not in ENVELOPE}
-
-
-def _unanimous(replies: list[Message]) -> list[Message]:
-    """The replies' bodies; raises what all ranks say, or what one says against the others."""
-    kinds = {reply["type"] for reply in replies}
-    if kinds == {"unsupported"}:
-        raise Unsupported(replies[0]["reason"])
-    for rank, reply in enumerate(replies):
-        if "reason" in reply:
-            where = "" if len(replies) == 1 else f"rank {rank}: "
-            raise Failed(f"{where}{reply['reason']}")
-    return [_body(reply) for reply in replies]
 
 
 def slowest(replies: list[Message]) -> Message:

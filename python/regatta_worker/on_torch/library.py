@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import importlib.metadata
+import math
 import platform
 import traceback
 import warnings
@@ -29,7 +31,6 @@ from regatta_worker.clock.peak import torch_peak
 from regatta_worker.on_torch import operators
 from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase
 from regatta_worker.on_torch.inputs import TorchInputSets, rotated
-from regatta_worker.on_torch.kept import Kept, import_autograd
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
@@ -41,6 +42,20 @@ from regatta_worker.protocol.channel import Failed, Message, Unsupported
 from regatta_worker.protocol.refusals import absence, refusal
 
 Build = Callable[[TorchCase], Call]
+
+SHARE_OF_DEVICE = 8
+"""References may take one part in so many of a device's memory."""
+
+NEEDED = 10
+"""A case is taken to need so many times its inputs and results: three sets of them, what
+forward saves, what a comparison takes, and as much again for its workspace."""
+
+
+def import_autograd() -> None:
+    """What torch imports when it is first asked for a gradient: hundreds of modules, sympy's
+    among them, which are no part of the first call of whichever case comes first."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +210,13 @@ class TorchWorker(OnTorch[TorchCase]):
     def __init__(self, library: Library) -> None:
         super().__init__()
         self.NAME, self.library, self.packages = library.name, library, library.packages
-        self.kept = Kept(self.device)
-        self.references = ReferenceCache(self.arrays, near=self.kept.cache)
+        if self.gpu:
+            memory = torch.cuda.get_device_properties(self.device).total_memory
+            self.references = ReferenceCache(self.arrays, memory // SHARE_OF_DEVICE)
+            # cuBLAS's workspace is a part of every `peak_bytes`, whether or not a reference
+            # had to be computed in this process.
+            square = torch.zeros((2, 2), dtype=torch.float64, device=self.device)
+            torch.mm(square, square)
         self.modules, self.missing = library.load()
         loaded = (module for module in dict.fromkeys(self.modules.values()) if module is not None)
         self.loaded = tuple(loaded)
@@ -237,7 +257,8 @@ class TorchWorker(OnTorch[TorchCase]):
             raise Unsupported(f"{self.NAME}/{name} takes no packed ragged batch")
         if problem.has_backward:
             import_autograd()
-        self.kept.make_room(problem, row.stores_scores)
+        if self.gpu:
+            self._make_room(problem, row.stores_scores)
         case = TorchCase(
             problem=problem,
             variant=name,
@@ -334,7 +355,7 @@ class TorchWorker(OnTorch[TorchCase]):
 
     def timed(self, case: TorchCase, plan: timing.Plan, sets: Inputs) -> Message:
         if gpu := self.gpu:
-            sets.held_bytes += self.kept.total_bytes
+            sets.held_bytes += self.references.near_bytes
             built = case.built
             measured = timing.measure_cuda(
                 built.run, plan, gpu, sets, by_autograd=built.by_autograd
@@ -345,7 +366,25 @@ class TorchWorker(OnTorch[TorchCase]):
         return measured
 
     def free_memory(self) -> bool:
-        return self.kept.clear()
+        there = self.references.clear()
+        gc.collect()
+        if self.gpu:
+            torch.cuda.empty_cache()
+        return there
+
+    def _make_room(self, problem: Problem, stores_scores: bool) -> None:
+        """Lets go of everything where memory is short for a case: also of what torch's
+        allocator holds, and of what is left in circles."""
+        shapes = map(problem.shape, (*inputs.TENSORS, *problem.results))
+        needed = NEEDED * sum(map(math.prod, shapes)) * int(DTYPES[problem.dtype].itemsize)
+        if stores_scores:
+            needed += 8 * problem.batch * problem.heads * problem.seq_q * problem.seq_k
+        free, _ = torch.cuda.mem_get_info(self.device)
+        idle = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        if free < needed <= free + idle:
+            torch.cuda.empty_cache()
+        elif free + idle < needed:
+            self.free_memory()
 
     def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
         found = super().profile(call, profiled)

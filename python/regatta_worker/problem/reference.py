@@ -159,29 +159,7 @@ def reference(arrays: Arrays, problem: Problem, inputs: dict[str, Any]) -> dict[
 SHARE_OF_HOST = 16
 """References may take one part in so many of the host's memory."""
 
-
-class Cache:
-    """References, the longest unused of which go first. The last one stays, however large."""
-
-    def __init__(self, limit_bytes: int | None = None) -> None:
-        """`limit_bytes` is by default a sixteenth of the host's memory."""
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self.limit_bytes = memory // SHARE_OF_HOST if limit_bytes is None else limit_bytes
-        self.values: OrderedDict[Hashable, tuple[dict[str, Any], int]] = OrderedDict()
-
-    @property
-    def total_bytes(self) -> int:
-        """What the references take."""
-        return sum(size for _, size in self.values.values())
-
-    def fits(self, size: int) -> bool:
-        """Whether a reference of so many bytes is kept beside others."""
-        return size <= self.limit_bytes // 2
-
-    def make_room(self, size: int) -> None:
-        """Drops references until so many bytes fit, or none is left."""
-        while self.values and self.total_bytes > max(0, self.limit_bytes - size):
-            self.values.popitem(last=False)
+Kept = OrderedDict[Hashable, dict[str, Any]]
 
 
 class ReferenceCache:
@@ -189,28 +167,49 @@ class ReferenceCache:
 
     One is known by the problem without its layout and direction, which change no values, and
     by the seed of its inputs. In float64 it holds `out`, and with gradients `dq`, `dk` and `dv`.
+    The longest unused go first; the last one stays, however large.
     """
 
-    def __init__(self, arrays: Arrays, near: Cache | None = None):
-        """They lie on the host; and in `near`, where there is one and they fit, as computed."""
-        self._arrays, self._near, self._host = arrays, near, Cache()
+    def __init__(self, arrays: Arrays, near_bytes: int = 0) -> None:
+        """They lie as computed in `near_bytes` of a device's memory where they fit, or else on the
+        host, in a sixteenth of its memory."""
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self._near = arrays.kept_there(), near_bytes, Kept()
+        self._host = arrays, memory // SHARE_OF_HOST, Kept()
+
+    @property
+    def near_bytes(self) -> int:
+        """What they take of the device's memory."""
+        return _bytes(self._near[2])
+
+    def clear(self) -> bool:
+        """Drops all; returns False if there were none."""
+        there = bool(self._near[2] or self._host[2])
+        self._near[2].clear()
+        self._host[2].clear()
+        return there
 
     def whole(
         self, problem: Problem, seed: int, inputs: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
         """The reference of a problem, only to be read; `inputs` makes the inputs of this seed."""
-        key, size = (problem.same_values(), seed), reference_bytes(problem)
-        cache, arrays = self._host, self._arrays
-        if self._near is not None and self._near.fits(size):
-            cache, arrays = self._near, arrays.kept_there()
-        found, taken = cache.values.pop(key, ({}, 0))
-        if "out" not in found or (problem.has_backward and "dq" not in found):
+        names = ("out", *GRADIENTS) if problem.has_backward else ("out",)
+        size = 8 * sum(math.prod(problem.shape(name)) for name in names)
+        arrays, limit, kept = self._near if size <= self._near[1] // 2 else self._host
+        key = problem.same_values(), seed
+        found = kept.pop(key, {})
+        if not found.keys() >= set(names):
             # What is there makes room first: both need not fit at a time.
             found = {}
-            cache.make_room(size)
-            found, taken = reference(arrays, problem, inputs()), size
-        cache.values[key] = found, taken
+            while kept and _bytes(kept) > max(0, limit - size):
+                kept.popitem(last=False)
+            found = reference(arrays, problem, inputs())
+        kept[key] = found
         return found
+
+
+def _bytes(kept: Kept) -> int:
+    return sum(int(value.nbytes) for found in kept.values() for value in found.values())
 
 
 def reference_of_planes(
@@ -231,12 +230,6 @@ def reference_of_planes(
         return {plane: compute(plane) for plane in planes}
     with ThreadPoolExecutor(arrays.threads) as pool:
         return dict(zip(planes, pool.map(compute, planes), strict=True))
-
-
-def reference_bytes(problem: Problem) -> int:
-    """What the reference of a problem takes."""
-    names = ("out", *GRADIENTS) if problem.has_backward else ("out",)
-    return 8 * sum(math.prod(problem.shape(name)) for name in names)
 
 
 def difference(arrays: Arrays, *pairs: tuple[Any, Any]) -> dict[str, float]:

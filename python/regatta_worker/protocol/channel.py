@@ -46,7 +46,12 @@ def positive(parameter: str, value: int) -> int:
 
 
 class Worker(Protocol):
-    """What a library module provides. Holds at most one prepared case; `call` is one call of it."""
+    """What a library module provides. Holds at most one prepared case.
+
+    Most have further members: `call`, one call of the case, where this process makes it;
+    `agreed(own)`, what all are to do where several processes make it together; `recorded`,
+    `counted` and `peak`.
+    """
 
     def hello(self) -> Message: ...
 
@@ -54,23 +59,6 @@ class Worker(Protocol):
 
     def measure(self, request: Message) -> Message: ...
 
-    def call(self) -> Any: ...
-
     def census(self) -> Message: ...
 
     def release(self) -> None: ...
-
-
-class Relay:
-    """Marks a worker that hands requests on to processes of its own, which make the calls.
-
-    Functions called there are counted there.
-    """
-
-
-class Together:
-    """Marks a worker whose calls several processes make together, all of them or none."""
-
-    def agreed(self, own: bool) -> bool:
-        """What all are to do; `own` is what this one would."""
-        raise NotImplementedError

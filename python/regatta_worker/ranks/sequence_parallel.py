@@ -11,7 +11,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from regatta_worker.problem.lengths import Lengths
 from regatta_worker.problem.projection import Geometry, Projection, Rows, drawn_rows
 from regatta_worker.problem.reference import difference, worst
 from regatta_worker.problem.variant import Variant
-from regatta_worker.protocol.channel import Failed, Message, Together, Unsupported, required
+from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
 from regatta_worker.protocol.refusals import refusal
 from regatta_worker.ranks.agreement import Agreement
 from regatta_worker.ranks.sequence_parallel_variants import Layer, operator, variants
@@ -38,19 +38,7 @@ PR_SET_PDEATHSIG = 1
 """prctl.h"""
 
 
-@dataclass(frozen=True)
-class AgreedPlan(timing.Plan):
-    """A plan whose number of samples is rank 0's: a call is made by all ranks or by none."""
-
-    agreement: Agreement | None = None
-
-    def agreed(self, last: bool) -> bool:
-        """By the clock of rank 0."""
-        assert self.agreement is not None
-        return self.agreement.decided(last)
-
-
-class Rank(Together, OnTorch[Layer]):
+class Rank(OnTorch[Layer]):
     """Answers for its own part; the process that started it makes one answer of all."""
 
     NAME = "sequence_parallel"
@@ -207,9 +195,10 @@ class Rank(Together, OnTorch[Layer]):
         """Where the lengths are drawn there is no place to spot-check."""
         return super().check_last(case, seed, results) | ({"probes": {}} if case.drawn else {})
 
-    def plan(self, request: Message) -> AgreedPlan:
+    def plan(self, request: Message) -> timing.Plan:
         layer, agreement = self.prepared(), self._together()
-        plan = AgreedPlan(**vars(super().plan(request)), agreement=agreement)
+        # By the clock of rank 0: a call is made by all ranks or by none.
+        plan = replace(super().plan(request), agreed=agreement.decided)
         if plan.graph and layer.drawn:
             raise Unsupported(
                 "a CUDA graph replays the lengths of its capture, and each call is to see new ones"
