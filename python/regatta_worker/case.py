@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.metadata
+import platform
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +80,8 @@ class CaseWorker(Generic[CaseType]):
     """Types of its arrays."""
     TESTED = ""
     """How `prepare` names what has the variants, in messages."""
+    packages: tuple[str, ...] = ()
+    """Distributions whose versions a reading depends on."""
 
     def __init__(self, arrays: Arrays, gpu: device.NvidiaDevice | None = None) -> None:
         self.arrays, self.gpu = arrays, gpu
@@ -92,7 +96,11 @@ class CaseWorker(Generic[CaseType]):
 
     def versions(self) -> dict[str, str]:
         """Versions of all that a reading depends on."""
-        raise NotImplementedError
+        found = {"python": platform.python_version()}
+        for package in self.packages:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found[package] = importlib.metadata.version(package)
+        return found | ({"driver": self.gpu.driver()} if self.gpu else {})
 
     def gpu_device(self) -> Message:
         """`name` and `memory_bytes` of the GPU."""

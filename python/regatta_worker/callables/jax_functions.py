@@ -8,7 +8,8 @@ from typing import Any
 
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
-from regatta_worker.libraries.jax import DTYPES, Attend, JaxWorker
+from regatta_worker.libraries.jax import DTYPES, JaxWorker
+from regatta_worker.libraries.jax import Function as JaxFunction
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.variant import Variant
 
@@ -32,7 +33,9 @@ class JaxFunctions(Guarded, JaxWorker):
             for name, variant in found.items()
         }
 
-    def attend(self, problem: Problem, variant: str, params: Mapping[str, Any]) -> Attend:
+    def attend(
+        self, problem: Problem, variant: str, params: Mapping[str, Any]
+    ) -> tuple[JaxFunction, JaxFunction | None]:
         """The function; its results are held to their shapes while it is traced."""
         function = self._functions[variant]
         bound = function.bound(problem, params)
@@ -43,8 +46,8 @@ class JaxFunctions(Guarded, JaxWorker):
             return found
 
         if function.makes_gradients and problem.has_backward:
-            return Attend(results, results)
-        return Attend(lambda *tensors: results(*tensors)[0])
+            return results, lambda dout, *qkv: results(*qkv, dout)
+        return lambda *qkv: results(*qkv)[0], None
 
 
 WORKER = JaxFunctions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +41,7 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
     """Gradients are those that a function makes itself."""
 
     DTYPES: Mapping[str, Any] = {"f32": np.float32, "f16": np.float16}
+    packages = ("numpy",)
 
     def __init__(self, target: Target, functions: dict[str, Function]) -> None:
         super().__init__(Arrays.for_numpy())
@@ -50,9 +50,6 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
 
     def variants(self) -> dict[str, Variant]:
         return {name: function.variant(False) for name, function in self._functions.items()}
-
-    def versions(self) -> dict[str, str]:
-        return {"numpy": np.__version__, "python": platform.python_version()}
 
     def build(self, request: Request) -> tuple[NumpyCase, Results, Message]:
         problem, function = request.problem, self._functions[request.variant]

@@ -8,8 +8,6 @@ import os
 # and nothing else can be measured beside it.
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 
-import importlib.metadata
-import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +15,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
 
 from regatta_worker import device
@@ -36,18 +33,9 @@ from regatta_worker.protocol.refusals import refusal
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": jnp.bfloat16}
 
-PACKAGES = ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
-"""Beside jaxlib, those that decide its speed on a GPU."""
 
-
-@dataclass(frozen=True)
-class Attend:
-    """How a case is computed, on tensors in the caller's layout."""
-
-    forward: Callable[..., Any]
-    """Of `q, k, v`."""
-    results: Callable[..., tuple[Any, ...]] | None = None
-    """Of `q, k, v, dout`: all results of the direction. None: JAX differentiates `forward`."""
+Function = Callable[..., Any]
+"""On tensors in the caller's layout."""
 
 
 @dataclass(kw_only=True)
@@ -78,6 +66,10 @@ class JaxWorker(CaseWorker[_Case]):
 
     NAME = "jax"
     DTYPES = DTYPES
+    packages = (
+        *("jax", "jaxlib", "numpy"),
+        *("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
+    )
     REFUSALS: tuple[type[Exception], ...] = (ValueError, NotImplementedError, RuntimeError)
     """What is raised for a case that a variant does not do."""
 
@@ -101,29 +93,21 @@ class JaxWorker(CaseWorker[_Case]):
             ),
         }
 
-    def attend(self, problem: Problem, variant: str, params: Mapping[str, Any]) -> Attend:
-        """How a case is computed, on tensors in the caller's layout."""
+    def attend(
+        self, problem: Problem, variant: str, params: Mapping[str, Any]
+    ) -> tuple[Function, Function | None]:
+        """`out` of `q, k, v`; and all results of the direction of `dout, q, k, v`, or None: JAX
+        differentiates the first."""
         if problem.varlen:
             raise Unsupported(
                 "jax.nn.dot_product_attention takes padded sequences with their lengths; "
                 "it has no packed ragged batch"
             )
-        return Attend(_attention(problem, variant))
+        return _attention(problem, variant), None
 
     def versions(self) -> dict[str, str]:
-        found = {
-            "jax": jax.__version__,
-            "jaxlib": jaxlib.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        }
-        for package in PACKAGES:
-            try:
-                found[package] = importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
-                continue
+        found = super().versions()
         if self.gpu:
-            found["driver"] = self.gpu.driver()
             # Readings of different clocks are not to be compared.
             found["clock"] = f"probe {self.clock.version}" if self.clock else "wall"
         return found
@@ -148,7 +132,7 @@ class JaxWorker(CaseWorker[_Case]):
             name: jax.device_put(problem.turned(array), self.device)
             for name, array in self.inputs(problem, request.seed).items()
         }
-        function, arranged = self._function(problem, attend)
+        function, arranged = self._function(problem, *attend)
         try:
             arguments = jax.block_until_ready(arranged(arrays))
             begin = time.perf_counter_ns()
@@ -170,40 +154,31 @@ class JaxWorker(CaseWorker[_Case]):
             arranged=arranged,
             **request.inputs,
         )
-        return (
-            case,
-            results,
-            {
-                "first_call_ns": float(end - begin),
-                "first_call_parts": {
-                    "tracing": {"ns": float(traced - begin), "count": 1},
-                    "compiling": {"ns": float(made - traced), "count": 1},
-                },
-            },
-        )
+        parts = {"tracing": traced - begin, "compiling": made - traced}
+        about = {
+            "first_call_ns": float(end - begin),
+            "first_call_parts": {n: {"ns": float(ns), "count": 1} for n, ns in parts.items()},
+        }
+        return case, results, about
 
     def _function(
-        self, problem: Problem, attend: Attend
+        self, problem: Problem, forward: Function, results: Function | None
     ) -> tuple[Any, Callable[[ByName], tuple[Any, ...]]]:
         """The call, to be compiled, and its arguments of inputs."""
-        forward, results_of = attend.forward, attend.results
         if problem.direction == "forward":
             return self.jitted(lambda *qkv: (forward(*qkv),)), _qkv
-        if results_of is not None:
-            function = self.jitted(lambda dout, *qkv: results_of(*qkv, dout))
-            return function, lambda arrays: (arrays["dout"], *_qkv(arrays))
-        if problem.direction == "both":
+        if results is None and problem.direction == "backward":
+            # One compiled function, which gives the same structure each time: what forward saved
+            # travels as the leaves of the pulled-back function.
+            pulled_back = jax.jit(lambda *qkv: jax.vjp(forward, *qkv)[1])
+            function = self.jitted(lambda pull_back, dout: pull_back(dout))
+            return function, lambda arrays: (pulled_back(*_qkv(arrays)), arrays["dout"])
 
-            def both(dout: Any, *qkv: Any) -> tuple[Any, ...]:
-                out, pull_back = jax.vjp(forward, *qkv)
-                return (out, *pull_back(dout))
+        def both(dout: Any, *qkv: Any) -> tuple[Any, ...]:
+            out, pull_back = jax.vjp(forward, *qkv)
+            return (out, *pull_back(dout))
 
-            return self.jitted(both), lambda arrays: (arrays["dout"], *_qkv(arrays))
-        # One compiled function, which gives the same structure each time: what forward saved
-        # travels as the leaves of the pulled-back function.
-        pulled_back = jax.jit(lambda *qkv: jax.vjp(forward, *qkv)[1])
-        function = self.jitted(lambda pull_back, dout: pull_back(dout))
-        return function, lambda arrays: (pulled_back(*_qkv(arrays)), arrays["dout"])
+        return self.jitted(results or both), lambda arrays: (arrays["dout"], *_qkv(arrays))
 
     def jitted(self, function: Callable[..., Any]) -> Any:
         """Jitted, and as the clock needs it. What is checked is what is timed."""

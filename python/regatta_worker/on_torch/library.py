@@ -12,7 +12,6 @@ import gc
 import importlib
 import importlib.metadata
 import math
-import platform
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -147,25 +146,21 @@ class OnTorch(CaseWorker[CaseType]):
     """What all workers on torch share: the first CUDA device, or another, or else the CPU."""
 
     DTYPES = DTYPES
-    packages: tuple[str, ...] = ()
-    """Distributions whose versions a reading depends on, beside torch."""
 
-    def __init__(self, ordinal: int = 0) -> None:
+    def __init__(self, ordinal: int = 0, packages: tuple[str, ...] = ()) -> None:
+        """`packages` are those whose versions a reading depends on, beside torch."""
         gpu = device.NvidiaDevice(ordinal) if torch.cuda.is_available() else None
+        self.packages = (*packages, "triton") if gpu else packages
         self.device = torch.device("cuda", ordinal) if gpu else torch.device("cpu")
         super().__init__(Arrays.for_torch(self.device), gpu)
 
     def versions(self) -> dict[str, str]:
-        found = {"torch": torch.__version__, "python": platform.python_version()}
+        found = super().versions() | {"torch": torch.__version__}
         if self.gpu:
             found["cuda"] = str(torch.version.cuda)
             found["cudnn"] = str(torch.backends.cudnn.version())
-            found["driver"] = self.gpu.driver()
             # Readings of different clocks are not to be compared.
             found["clock"] = timing.cuda_clock()
-        for package in (*self.packages, "triton") if self.gpu else self.packages:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                found[package] = importlib.metadata.version(package)
         return found
 
     def gpu_device(self) -> Message:
@@ -208,8 +203,8 @@ class TorchWorker(OnTorch[TorchCase]):
     """Cases of one library."""
 
     def __init__(self, library: Library) -> None:
-        super().__init__()
-        self.NAME, self.library, self.packages = library.name, library, library.packages
+        super().__init__(packages=library.packages)
+        self.NAME, self.library = library.name, library
         if self.gpu:
             memory = torch.cuda.get_device_properties(self.device).total_memory
             self.references = ReferenceCache(self.arrays, memory // SHARE_OF_DEVICE)

@@ -42,11 +42,10 @@ class Rank(OnTorch[Layer]):
     """Answers for its own part; the process that started it makes one answer of all."""
 
     NAME = "sequence_parallel"
-    packages = ("xformers",)
 
     def __init__(self, rank: int) -> None:
         _end_with_parent()
-        super().__init__(rank)
+        super().__init__(rank, packages=("xformers",))
         self._rank = rank
         self._agreement: Agreement | None = None
         if self.gpu:
