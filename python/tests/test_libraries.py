@@ -75,13 +75,6 @@ def workers() -> Iterator[dict[str, TorchWorker]]:
     for name, build in (
         ("flex", flex),
         ("varlen", functools.partial(torch_library.varlen_call, attend=stand_ins.varlen)),
-        # As it was before it had windows.
-        (
-            "earlier",
-            functools.partial(
-                torch_library.varlen_call, attend=lambda q, k, v, cu_q, cu_k, max_q, max_k: None
-            ),
-        ),
     ):
         rows[name] = replace(own.rows["flex" if name == "flex" else "varlen"], build=build)
     yield {
@@ -151,31 +144,6 @@ def test_values(workers: Any, variant: str, masks: Any, directions: Any, axes: A
     for mask in masks:
         for direction in directions:
             right(workers, variant, mask=mask, direction=direction, **axes)
-
-
-@pytest.mark.parametrize(
-    ("words", "variant", "params", "axes"),
-    [
-        *(
-            ("at the bottom right", variant, {}, {"mask": support.CAUSAL, **axes})
-            for variant in (
-                "torch/flash",
-                "torch/varlen",
-                "flash_attn/fa3",
-            )
-            for axes in ({"seq_q": 9, "seq_k": 24}, {"varlen": RAGGED})
-        ),
-        ("has no window_size", "torch/earlier", {}, {"varlen": RAGGED, "mask": support.CAUSAL_BR}),
-        ("bhsd", "torch/varlen", {}, {"layout": "bhsd"}),
-        ("ragged", "torch/flex", {}, {"varlen": RAGGED}),
-        ("bwd has no num_splits", "flash_attn/fa3", {"num_splits": 4}, {"direction": "backward"}),
-    ],
-)
-def test_what_they_do_not_do(
-    workers: Any, words: str, variant: str, params: Any, axes: dict[str, Any]
-) -> None:
-    with pytest.raises(Unsupported, match=words):
-        prepare(workers, variant, params, **axes)
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
@@ -286,32 +254,6 @@ class TestFlashInfer:
             call.run()
         assert (plans.call_count, call.varies) == ((1, False) if plan == "once" else (3, True))
 
-    def test_masks(self) -> None:
-        for mask, given in (
-            (support.FULL, (False, -1)),
-            (support.CAUSAL_BR, (True, -1)),
-            (window(4, 0), (True, 4)),
-            (window(4, None), (False, 4)),
-        ):
-            found = flashinfer.masking(problem_of(mask=mask, seq_k=30))
-            assert (found["causal"], found["window_left"]) == given
-
-    @pytest.mark.parametrize(
-        ("words", "build", "params", "axes"),
-        [
-            ("at the bottom right", "prefill", {}, {"mask": support.CAUSAL, "seq_k": 30}),
-            ("to the right", "prefill", {}, {"mask": window(4, 2)}),
-            ("bhsd", "prefill", {}, {"layout": "bhsd"}),
-            ("one query", "paged_decode", {}, {"seq_q": 2}),
-            ("one head_dim", "paged_decode", {}, {"seq_q": 1, "head_dim_v": 8}),
-            ("has no plan", "prefill", {"plan": "once"}, {"batch": 1}),
-            ("backend fa2 alone", "prefill", {"fixed_split_size": 8}, {}),
-        ],
-    )
-    def test_what_it_does_not_do(self, words: str, build: str, params: Any, axes: Any) -> None:
-        with pytest.raises(Unsupported, match=words):
-            getattr(flashinfer, build)(cpu_case(mock.Mock(), params, **axes))
-
     def test_a_split_of_nothing_is_a_mistake(self) -> None:
         with pytest.raises(Failed, match="no positive integer"):
             flashinfer.split_rules(cpu_case(params={"fixed_split_size": 0}), fa2=True)
@@ -354,54 +296,20 @@ class TestCudnn:
         call()
         assert attention.retired == []
 
-    def test_masks(self) -> None:
-        bounds = {name: name for name in ("TOP_LEFT", "BOTTOM_RIGHT")}
-        frontend = mock.Mock(diagonal_alignment=mock.Mock(**bounds))
-        for axes, expected in (
-            ({}, (None, None, None)),
-            ({"mask": support.CAUSAL}, ("TOP_LEFT", None, 0)),
-            # On a square both mean the same.
-            ({"mask": support.CAUSAL_BR}, ("TOP_LEFT", None, 0)),
-            ({"mask": support.CAUSAL_BR, "seq_k": 30}, ("BOTTOM_RIGHT", None, 0)),
-            # Its left bound is the first distance that is hidden.
-            ({"mask": window(5, 2), "seq_k": 30}, ("BOTTOM_RIGHT", 6, 2)),
-            ({"mask": window(4, None, "top-left"), "seq_k": 30}, ("TOP_LEFT", 5, None)),
-        ):
-            found = cudnn.band(frontend, problem_of(**axes))
-            names = ("diagonal_alignment", "diagonal_band_left_bound", "diagonal_band_right_bound")
-            assert tuple(map(found.get, names)) == expected, axes
 
+def test_flas_packed_batch_is_one_row_and_a_window_counts_the_query() -> None:
+    given = dict[str, Any]()
 
-class TestFla:
-    @pytest.mark.parametrize(
-        ("words", "axes"),
-        [
-            ("no window before fla-core 0.5.0", {"mask": window(3, 0)}),
-            ("is causal", {"mask": support.FULL}),
-            ("is causal", {"mask": window(3, 2)}),
-            ("must be equal", {"mask": support.CAUSAL, "seq_q": 20, "seq_k": 24}),
-            ("at most 256", {"mask": support.CAUSAL, "head_dim": 320}),
-        ],
-    )
-    def test_what_it_does_not_do(self, words: str, axes: Any) -> None:
-        module = types.SimpleNamespace(parallel_attn=lambda q, k, v, cu_seqlens=None: None)
-        with pytest.raises(Unsupported, match=words):
-            fla.parallel(cpu_case(module, **axes))
+    def attend(q: Any, k: Any, v: Any, window_size: Any = None, cu_seqlens: Any = None) -> Any:
+        given.update(q=q, window_size=window_size, cu_seqlens=cu_seqlens)
+        return v
 
-    def test_a_packed_batch_is_one_row_and_a_window_counts_the_query(self) -> None:
-        given = dict[str, Any]()
-
-        def attend(q: Any, k: Any, v: Any, window_size: Any = None, cu_seqlens: Any = None) -> Any:
-            given.update(q=q, window_size=window_size, cu_seqlens=cu_seqlens)
-            return v
-
-        case = cpu_case(
-            types.SimpleNamespace(parallel_attn=attend), varlen=RAGGED_SELF, mask=window(3, 0)
-        )
-        (out,) = fla.parallel(case).run()
-        assert torch.equal(out, case.tensors["v"])
-        assert (len(given["q"]), given["window_size"]) == (1, 4)
-        assert given["cu_seqlens"].tolist() == [0, 3, 27]
+    module = types.SimpleNamespace(parallel_attn=attend)
+    case = cpu_case(module, varlen=RAGGED_SELF, mask=window(3, 0))
+    (out,) = fla.parallel(case).run()
+    assert torch.equal(out, case.tensors["v"])
+    assert (len(given["q"]), given["window_size"]) == (1, 4)
+    assert given["cu_seqlens"].tolist() == [0, 3, 27]
 
 
 @pytest.mark.skipif(
@@ -449,21 +357,16 @@ class TestEfficientByShape:
         self.call(direction=direction, varlen=RAGGED_SELF, mask=support.CAUSAL)
         self.call(direction="forward", mask=window(4, 0, "top-left"))
 
-    def test_num_splits_key_reaches_backward_only(self) -> None:
+    def test_num_splits_key_is_the_operators(self) -> None:
         for splits in (-1, 1, 4):
             self.call(num_splits_key=splits, direction="backward")
-            with pytest.raises(Unsupported, match="backward has"):
-                self.call(num_splits_key=splits, direction="forward")
 
     def test_copies_come_back_in_the_callers_layout(self) -> None:
         for result in self.call(access="copies", layout="bhsd", direction="both"):
             assert result.transpose(1, 2).is_contiguous()
 
-    def test_grouped_heads(self) -> None:
+    def test_one_head_of_keys_is_a_view(self) -> None:
         self.call(kv_heads=1)
-        for axes in ({"kv_heads": 2}, {"kv_heads": 1, "direction": "backward"}):
-            with pytest.raises(Unsupported, match="kv_heads"):
-                self.call(**axes)
 
 
 class TestXformers:
@@ -492,31 +395,69 @@ def problem_of(**axes: Any) -> Problem:
     return Problem.from_wire(support.wire(**axes))
 
 
-@pytest.mark.parametrize(
-    ("axes", "given"),
-    [
-        ({}, ("no_mask", (-1, -1), None)),
-        ({"mask": support.CAUSAL}, ("causal", (-1, 0), None)),
-        ({"mask": support.CAUSAL, "seq_k": 30}, ("causal", (-1, 0), None)),
-        ({"mask": support.CAUSAL_BR}, ("causal", (-1, 0), None)),
-        ({"mask": support.CAUSAL_BR, "seq_k": 30}, ("causal_bottom_right", (-1, 0), None)),
-        ({"mask": window(5, 0, "top-left")}, ("causal", (5, 0), None)),
-        ({"mask": window(5, 3, "top-left")}, ("no_mask", (5, 3), None)),
-        ({"mask": window(5, 3, "top-left"), "seq_k": 30}, ("no_mask", (5, 3), False)),
-        ({"mask": window(5, 3, "bottom-right"), "seq_k": 30}, ("no_mask", (5, 3), True)),
-        # An unbounded side is as wide as the longer sequence.
-        ({"mask": window(None, 3, "top-left"), "seq_k": 30}, ("no_mask", (30, 3), False)),
-        ({"mask": window(5, None, "top-left"), "seq_k": 30}, ("no_mask", (5, 30), False)),
-        ({"varlen": RAGGED_SELF}, ("padding", (-1, -1), None)),
-        ({"varlen": RAGGED_SELF, "mask": support.CAUSAL}, ("padding_causal", (-1, 0), None)),
-    ],
-)
-def test_transformer_engines_masks(axes: dict[str, Any], given: tuple[Any, ...]) -> None:
-    found = transformer_engine.mask_arguments(problem_of(**axes), windowed=False)
-    names = ("attn_mask_type", "window_size", "bottom_right_diagonal")
-    assert tuple(found.get(name) for name in names) == given
-    assert found["qkv_format"] == ("thd" if "varlen" in axes else "bshd")
-    assert found["attention_type"] == ("cross" if "seq_k" in axes else "self")
+FRONTEND = mock.Mock(diagonal_alignment=mock.Mock(TOP_LEFT="top", BOTTOM_RIGHT="bottom"))
+
+WIDE = {"seq_k": 30}
+MASKS: dict[str, tuple[Any, Any, list[tuple[Any, ...]]]] = {
+    "flashinfer": (
+        flashinfer.masking,
+        ("causal", "window_left"),
+        [
+            ({"mask": support.FULL, **WIDE}, False, -1),
+            ({"mask": support.CAUSAL_BR, **WIDE}, True, -1),
+            ({"mask": window(4, 0), **WIDE}, True, 4),
+            ({"mask": window(4, None), **WIDE}, False, 4),
+        ],
+    ),
+    "cudnn": (
+        functools.partial(cudnn.band, FRONTEND),
+        ("diagonal_alignment", "diagonal_band_left_bound", "diagonal_band_right_bound"),
+        [
+            ({}, None, None, None),
+            ({"mask": support.CAUSAL}, "top", None, 0),
+            # On a square both mean the same.
+            ({"mask": support.CAUSAL_BR}, "top", None, 0),
+            ({"mask": support.CAUSAL_BR, **WIDE}, "bottom", None, 0),
+            # Its left bound is the first distance that is hidden.
+            ({"mask": window(5, 2), **WIDE}, "bottom", 6, 2),
+            ({"mask": window(4, None, "top-left"), **WIDE}, "top", 5, None),
+        ],
+    ),
+    "transformer_engine": (
+        functools.partial(transformer_engine.mask_arguments, windowed=False),
+        ("attn_mask_type", "window_size", "bottom_right_diagonal", "qkv_format", "attention_type"),
+        [
+            ({}, "no_mask", (-1, -1), None, "bshd", "self"),
+            ({"mask": support.CAUSAL}, "causal", (-1, 0), None, "bshd", "self"),
+            ({"mask": support.CAUSAL, **WIDE}, "causal", (-1, 0), None, "bshd", "cross"),
+            ({"mask": support.CAUSAL_BR}, "causal", (-1, 0), None, "bshd", "self"),
+            (
+                *({"mask": support.CAUSAL_BR, **WIDE}, "causal_bottom_right"),
+                *((-1, 0), None, "bshd", "cross"),
+            ),
+            ({"mask": window(5, 0, "top-left")}, "causal", (5, 0), None, "bshd", "self"),
+            ({"mask": window(5, 3, "top-left")}, "no_mask", (5, 3), None, "bshd", "self"),
+            ({"mask": window(5, 3, "top-left"), **WIDE}, "no_mask", (5, 3), False, "bshd", "cross"),
+            ({"mask": window(5, 3), **WIDE}, "no_mask", (5, 3), True, "bshd", "cross"),
+            # An unbounded side is as wide as the longer sequence.
+            ({"mask": window(None, 3), **WIDE}, "no_mask", (30, 3), True, "bshd", "cross"),
+            ({"mask": window(5, None), **WIDE}, "no_mask", (5, 30), True, "bshd", "cross"),
+            ({"varlen": RAGGED_SELF}, "padding", (-1, -1), None, "thd", "self"),
+            (
+                *({"varlen": RAGGED_SELF, "mask": support.CAUSAL}, "padding_causal"),
+                *((-1, 0), None, "thd", "self"),
+            ),
+        ],
+    ),
+}
+"""By library, what makes arguments of a problem's mask, which of them, and their values."""
+
+
+@pytest.mark.parametrize("library", MASKS)
+def test_masks_as_a_library_takes_them(library: str) -> None:
+    arguments, names, rows = MASKS[library]
+    for axes, *expected in rows:
+        assert [arguments(problem_of(**axes)).get(name) for name in names] == expected, axes
 
 
 def test_a_windowed_layer_differs_in_its_window_alone() -> None:
@@ -525,20 +466,53 @@ def test_a_windowed_layer_differs_in_its_window_alone() -> None:
     assert windowed == plain | {"window_size": (256, 0)}
 
 
+def earlier(q: Any, k: Any, v: Any, cu_q: Any, cu_k: Any, max_q: int, max_k: int) -> None:
+    """varlen_attn as it was before it had windows."""
+
+
+TE = functools.partial(transformer_engine.attention, backend="default")
+VARLEN = functools.partial(torch_library.varlen_call, attend=stand_ins.varlen)
+FLA = types.SimpleNamespace(parallel_attn=lambda q, k, v, cu_seqlens=None: None)
+ALTERNATE = {"windows": "alternate"}
+
+
 @pytest.mark.parametrize(
-    ("axes", "layers", "alternate", "words"),
+    ("words", "build", "params", "axes"),
     [
-        ({"layout": "bhsd"}, 1, False, "takes bshd, sbhd and thd"),
-        ({"mask": support.CAUSAL}, 1, True, "two or more"),
-        ({}, 2, True, "causal mask"),
-        ({"mask": window(5, 3, "top-left")}, 2, True, "causal mask"),
+        *(
+            ("at the bottom right", build, {}, {"mask": support.CAUSAL, **axes})
+            for build in (torch_library.flash, VARLEN, flash_attn.fa3, flashinfer.prefill)
+            for axes in ({"seq_q": 9, "seq_k": 24}, {"varlen": RAGGED})
+        ),
+        (
+            *("has no window_size", functools.partial(VARLEN, attend=earlier)),
+            *({}, {"varlen": RAGGED, "mask": support.CAUSAL_BR}),
+        ),
+        ("bhsd", VARLEN, {}, {"layout": "bhsd"}),
+        ("bwd has no num_splits", flash_attn.fa3, {"num_splits": 4}, {"direction": "backward"}),
+        ("backward has", torch_library.efficient, {"num_splits_key": 4}, {}),
+        ("kv_heads", torch_library.efficient, {}, {"kv_heads": 2}),
+        ("kv_heads", torch_library.efficient, {}, {"kv_heads": 1, "direction": "backward"}),
+        ("to the right", flashinfer.prefill, {}, {"mask": window(4, 2)}),
+        ("bhsd", flashinfer.prefill, {}, {"layout": "bhsd"}),
+        ("one query", flashinfer.paged_decode, {}, {"seq_q": 2}),
+        ("one head_dim", flashinfer.paged_decode, {}, {"seq_q": 1, "head_dim_v": 8}),
+        ("has no plan", flashinfer.prefill, {"plan": "once"}, {"batch": 1}),
+        ("backend fa2 alone", flashinfer.prefill, {"fixed_split_size": 8}, {}),
+        ("no window before fla-core 0.5.0", fla.parallel, {}, {"mask": window(3, 0)}),
+        ("is causal", fla.parallel, {}, {"mask": support.FULL}),
+        ("is causal", fla.parallel, {}, {"mask": window(3, 2)}),
+        ("must be equal", fla.parallel, {}, {"mask": support.CAUSAL, "seq_q": 20, "seq_k": 24}),
+        ("at most 256", fla.parallel, {}, {"mask": support.CAUSAL, "head_dim": 320}),
+        ("takes bshd, sbhd and thd", TE, {}, {"layout": "bhsd"}),
+        ("two or more", TE, ALTERNATE, {"mask": support.CAUSAL}),
+        ("causal mask", TE, {"layers": 2, **ALTERNATE}, {"mask": window(5, 3, "top-left")}),
     ],
 )
-def test_what_transformer_engine_does_not_do(
-    axes: dict[str, Any], layers: int, alternate: bool, words: str
-) -> None:
+def test_what_they_do_not_do(words: str, build: Any, params: Any, axes: dict[str, Any]) -> None:
+    module = FLA if build is fla.parallel else mock.MagicMock()
     with pytest.raises(Unsupported, match=words):
-        transformer_engine._refuse(problem_of(**axes), layers, alternate)
+        build(cpu_case(module, params, **axes))
 
 
 def test_one_backend_is_left_to_choose_from_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -569,19 +543,16 @@ def test_a_library_that_is_not_here_is_listed_and_every_case_says_why(library: s
     declaration, mistakes = PACKAGES[library]
     if support.installed(library):
         pytest.skip(f"{library} is installed")
-    worker = support.StartedWorker(library)
-    hello = worker.ask("hello", protocol=1)
+    worker = {library: declaration()}
+    hello = worker[library].hello()
     assert [variant["name"] for variant in hello["variants"]] == list(declaration.rows)
     assert f"pip install {declaration.packages[0]}" in hello["absent"]
     for variant in declaration.rows:
-        reply = worker.prepare(variant, dtype="f16", head_dim=64, mask=support.CAUSAL)
-        assert reply["type"] == "unsupported", reply
-        assert library in reply["reason"]
-        assert "ModuleNotFoundError" in reply["reason"]
+        with pytest.raises(Unsupported, match=f"{library}.*ModuleNotFoundError"):
+            prepare(worker, f"{library}/{variant}", mask=support.CAUSAL)
     for variant, params in mistakes.items():
-        assert worker.prepare(variant, params)["type"] == "failed", params
-    assert worker.ask("shutdown")["type"] == "bye"
-    assert worker.exit_status() == 0
+        with pytest.raises(Failed):
+            prepare(worker, f"{library}/{variant}", params)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
