@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 from typing import Any, ClassVar
 from unittest import mock
 
 import pytest
 
 import support
-from regatta_worker.protocol.channel import Failed, Lost, Unsupported
+from regatta_worker.case import CaseWorker
+from regatta_worker.problem.arrays import Arrays
+from regatta_worker.protocol.channel import Failed, Unsupported
 from regatta_worker.protocol.refusals import refusal
 from regatta_worker.serving import Session
 
@@ -157,106 +158,95 @@ class TestJax(Framework):
     )
 
 
-class TestRefusals:
-    """Which exceptions are a library's own refusal of a case, and which no suite may allow."""
+class JaxRuntimeError(RuntimeError):
+    """As XLA's errors are known, by their name."""
 
-    @pytest.mark.parametrize(
-        "words",
-        [
-            "CUDA error: an illegal memory access was encountered",
-            "Triton Error [CUDA]: an illegal memory access was encountered",
-            "CUDA driver error: invalid device context",
-            "unspecified launch failure",
-            "Ninja build failed. Ninja output:\nnvcc fatal   : Unsupported gpu architecture",
-            "CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`",
-        ],
-    )
-    def test_what_broke_is_no_refusal(self, words: str) -> None:
-        error = RuntimeError(words)
-        assert refusal(error, []) is error
 
-    @pytest.mark.parametrize("kind", [RuntimeError, ValueError, AssertionError])
-    def test_a_check_that_is_not_passed_is_one(self, kind: type[Exception]) -> None:
-        found = refusal(kind("a multiple of 8"), ["16 bits (Triggered internally at sdp.cpp:1)"])
+@pytest.mark.parametrize(
+    ("kind", "words", "refuses"),
+    [
+        (RuntimeError, BROKEN, False),
+        (RuntimeError, "Triton Error [CUDA]: an illegal memory access was encountered", False),
+        (RuntimeError, "CUDA driver error: invalid device context", False),
+        (RuntimeError, "unspecified launch failure", False),
+        (RuntimeError, "Ninja build failed. Ninja output:\nnvcc fatal: Unsupported", False),
+        (RuntimeError, "CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`", False),
+        (RuntimeError, "a multiple of 8", True),
+        (ValueError, "a multiple of 8", True),
+        (AssertionError, "a multiple of 8", True),
+        (JaxRuntimeError, "UNIMPLEMENTED: cuDNN fusion", True),
+        (JaxRuntimeError, "INTERNAL: No valid engine configs for Matmul_MUL_Reduction", True),
+        (JaxRuntimeError, "INTERNAL: Failed to load CUBIN: CUDA_ERROR_NOT_SUPPORTED", False),
+        (JaxRuntimeError, "INTERNAL: ptxas exited with non-zero error code 65280", False),
+        (JaxRuntimeError, "FAILED_PRECONDITION: DNN library initialization failed", False),
+        (JaxRuntimeError, "UNKNOWN: the compiler process ended", False),
+    ],
+)
+def test_what_broke_is_no_refusal(kind: type[Exception], words: str, refuses: bool) -> None:
+    error = kind(words)
+    found = refusal(error, ["16 bits (Triggered internally at sdp.cpp:1)"])
+    if refuses:
         assert isinstance(found, Unsupported)
-        assert str(found) == "a multiple of 8 16 bits"
-
-    def test_mistakes_of_the_worker_itself_are_none(self) -> None:
-        def raised(line: str, filename: str) -> Exception:
-            try:
-                exec(compile(line, filename, "exec"), {})
-            except Exception as error:
-                return error
-            raise AssertionError(line)
-
-        ours, theirs = str(support.WORKER / "some_calls.py"), "/site-packages/library/calls.py"
-        for line in ("assert 1 == 2, 'shapes'", "dict(zip('ab', 'c', strict=True))", "a, b = 'c'"):
-            error = raised(line, ours)
-            assert refusal(error, []) is error
-            assert isinstance(refusal(raised(line, theirs), []), Unsupported)
-        # As a compiled library raises it, which has no frame.
-        assert isinstance(refusal(raised("raise ValueError('f64')", ours), []), Unsupported)
+        assert str(found) == f"{words} 16 bits"
+    else:
+        assert found is error
 
 
-def library(build: Any) -> Any:
-    """A library on torch of one variant."""
+def test_mistakes_of_the_worker_itself_are_no_refusals() -> None:
+    def raised(line: str, filename: str) -> Exception:
+        try:
+            exec(compile(line, filename, "exec"), {})
+        except Exception as error:
+            return error
+        raise AssertionError(line)
+
+    ours, theirs = str(support.WORKER / "some_calls.py"), "/site-packages/library/calls.py"
+    for line in ("assert 1 == 2, 'shapes'", "dict(zip('ab', 'c', strict=True))", "a, b = 'c'"):
+        error = raised(line, ours)
+        assert refusal(error, []) is error
+        assert isinstance(refusal(raised(line, theirs), []), Unsupported)
+    # As a compiled library raises it, which has no frame.
+    assert isinstance(refusal(raised("raise ValueError('f64')", ours), []), Unsupported)
+
+
+@pytest.mark.parametrize(
+    ("fails", "waits", "answer"),
+    [
+        (RuntimeError(f"{BROKEN}\nMore."), (True, True), {"type": "lost", "reason": BROKEN}),
+        # The first wait may only report what has failed before it.
+        (RuntimeError(BROKEN), (True, False), {"type": "failed"}),
+        (ValueError("a mistake"), (True, True), {"type": "failed"}),
+    ],
+)
+def test_a_device_that_fails_every_call_is_lost(
+    fails: Exception, waits: tuple[bool, ...], answer: dict[str, str]
+) -> None:
+    worker: Any = CaseWorker(Arrays.for_numpy())
+    worker.case = mock.Mock(call=mock.Mock(side_effect=fails))
+    worker.wait = mock.Mock(side_effect=[RuntimeError(BROKEN) if fail else None for fail in waits])
+    worker.measure = lambda request: worker.call()
+    session = Session(lambda: worker)
+    session._worker = worker
+    with contextlib.redirect_stderr(io.StringIO()):
+        reply = session.answer(b'{"id":3,"type":"measure"}')
+    assert answer.items() <= reply.items()
+
+
+@needs_torch
+@pytest.mark.parametrize("varies", [False, True])
+def test_what_each_call_makes_anew_is_no_graphs(varies: bool) -> None:
+    from regatta_worker.on_torch.case import Call
     from regatta_worker.on_torch.library import Library, Row, TorchWorker
 
-    parameters = {"plan": ("once", "each")}
-    row = Row(summary="v", dtypes=("f32",), parameters=parameters, build=build, on_gpu=False)
-    return TorchWorker(Library("one", rows={"v": row}))
-
-
-@needs_torch
-@pytest.mark.parametrize("plan", ["once", "each"])
-def test_what_each_call_makes_anew_is_no_graphs(plan: str) -> None:
-    from regatta_worker.on_torch.case import Call
-
     def build(case: Any) -> Any:
-        v = case.tensors["v"]
-        return Call(lambda: (v + v,), varies=case.params.get("plan") == "each")
+        return Call(lambda: (case.tensors["v"] * 2,), varies=varies)
 
-    worker = library(build)
-    worker.prepare({"variant": "v", "seed": 1, "params": {"plan": plan}, "problem": support.wire()})
+    row = Row(summary="v", dtypes=("f32",), build=build, on_gpu=False)
+    worker = TorchWorker(Library("one", rows={"v": row}))
+    worker.prepare({"variant": "v", "seed": 1, "problem": support.wire()})
     with pytest.raises(Unsupported) as refused:
         worker.measure(support.PLAN | {"graph": True})
-    assert ("each call is to make its own" in str(refused.value)) == (plan == "each")
-
-
-@needs_torch
-@pytest.mark.parametrize(("recovers", "answer"), [(False, "lost"), (True, "failed")])
-def test_a_device_that_fails_every_call_is_lost(recovers: bool, answer: str) -> None:
-    """It breaks in the call made after the first; so does all that follows, unless it recovers."""
-    from regatta_worker.on_torch.case import Call
-
-    calls, broken = [0], [False]
-
-    def build(case: Any) -> Any:
-        def run() -> tuple[Any, ...]:
-            calls[0] += 1
-            if calls[0] > 1:
-                broken[0] = True
-                raise RuntimeError(f"{BROKEN}\nMore.")
-            return (case.tensors["v"],)
-
-        return Call(run)
-
-    def wait(results: Any = None) -> None:
-        if broken[0]:
-            broken[0] = not recovers
-            raise RuntimeError(BROKEN)
-
-    worker = library(build)
-    session = Session(lambda: worker)
-    session.answer(b'{"id":1,"type":"hello","protocol":1}')
-    counter = {"name": "dumps", "functions": ["json:dumps"]}
-    request = {"id": 2, "type": "prepare", "variant": "v", "seed": 1}
-    request |= {"problem": support.wire(), "counters": [counter]}
-    assert session.answer(json.dumps(request).encode())["type"] == "prepared"
-    with contextlib.redirect_stderr(io.StringIO()), mock.patch.object(worker, "wait", wait):
-        reply = session.answer(b'{"id":3,"type":"census"}')
-    assert reply["type"] == answer
-    assert recovers or reply == {"id": 3, "type": "lost", "reason": BROKEN}
+    assert ("each call is to make its own" in str(refused.value)) == varies
 
 
 @needs_jax
@@ -280,7 +270,6 @@ class TestJaxInProcess:
         import numpy as np
 
         from regatta_worker.problem import inputs
-        from regatta_worker.problem.arrays import Arrays
         from regatta_worker.problem.attention import Problem
 
         for axes in ({"dtype": "bf16"}, {"layout": "bhsd", "kv_heads": 2}):
@@ -332,55 +321,29 @@ class TestJaxInProcess:
             assert error["relative_l2"] < TOLERANCE["f32"], name
 
     @pytest.mark.parametrize(
-        ("words", "by_xla", "kind"),
+        ("words", "kind"),
         [
-            ("head_dim must be a multiple of 8", False, Unsupported),
-            ("CUDA error: an illegal memory access was encountered", False, RuntimeError),
-            ("RESOURCE_EXHAUSTED: Out of memory", True, Failed),
-            ("UNIMPLEMENTED: cuDNN fusion", True, Unsupported),
-            ("INTERNAL: No valid engine configs for Matmul_MUL_Reduction", True, Unsupported),
-            (
-                "INTERNAL: Failed to load in-memory CUBIN: CUDA_ERROR_NOT_SUPPORTED",
-                True,
-                RuntimeError,
-            ),
-            ("INTERNAL: ptxas exited with non-zero error code 65280", True, RuntimeError),
-            ("FAILED_PRECONDITION: DNN library initialization failed", True, RuntimeError),
-            ("UNKNOWN: the compiler process ended", True, RuntimeError),
+            ("head_dim must be a multiple of 8", Unsupported),
+            (BROKEN, RuntimeError),
+            ("RESOURCE_EXHAUSTED: Out of memory", Failed),
         ],
     )
     def test_a_compilation_that_broke_is_no_refusal(
-        self, words: str, by_xla: bool, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+        self, words: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        import jax
-
-        error = jax.errors.JaxRuntimeError(words) if by_xla else RuntimeError(words)
-        broken = mock.Mock(lower=mock.Mock(side_effect=error))
+        broken = mock.Mock(lower=mock.Mock(side_effect=RuntimeError(words)))
         monkeypatch.setattr(self.worker, "jitted", lambda function: broken)
         with pytest.raises(kind, match=words):
             self.prepared()
 
-    @pytest.mark.parametrize(("recovers", "kind"), [(False, Lost), (True, RuntimeError)])
-    def test_a_device_that_fails_every_call_is_lost(
-        self, recovers: bool, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        self.prepared()
-        compiled = mock.Mock(side_effect=RuntimeError(BROKEN))
-        monkeypatch.setattr(self.worker.prepared(), "compiled", compiled)
-        waits = [RuntimeError(BROKEN), None if recovers else RuntimeError(BROKEN)]
-        monkeypatch.setattr(self.worker, "wait", mock.Mock(side_effect=waits))
-        with pytest.raises(kind, match=BROKEN):
-            self.worker.call()
 
-
-class TestEnding:
-    def test_a_missing_library_is_absent_in_hello(self) -> None:
-        # -S leaves the installed packages out, so neither library is there.
-        for library in ("jax", "torch"):
-            worker = support.StartedWorker(library, "-S")
-            reply = worker.ask("hello", protocol=1)
-            assert (reply["type"], reply["variants"]) == ("hello", [])
-            assert f"`{library}`" in reply["absent"]
-            assert "pip install" in reply["absent"]
-            assert worker.exit_status() == 0, "the end of requests is a good end"
-            assert b"Traceback" in worker.log
+def test_a_missing_library_is_absent_in_hello() -> None:
+    # -S leaves the installed packages out, so neither library is there.
+    for library in ("jax", "torch"):
+        worker = support.StartedWorker(library, "-S")
+        reply = worker.ask("hello", protocol=1)
+        assert (reply["type"], reply["variants"]) == ("hello", [])
+        assert f"`{library}`" in reply["absent"]
+        assert "pip install" in reply["absent"]
+        assert worker.exit_status() == 0, "the end of requests is a good end"
+        assert b"Traceback" in worker.log
