@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import os
 import sys
 import types
 import warnings
@@ -513,18 +512,6 @@ def test_what_they_do_not_do(words: str, build: Any, params: Any, axes: dict[str
     module = FLA if build is fla.parallel else mock.MagicMock()
     with pytest.raises(Unsupported, match=words):
         build(cpu_case(module, params, **axes))
-
-
-def test_one_backend_is_left_to_choose_from_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NVTE_FUSED_ATTN", "1")
-    monkeypatch.delenv("NVTE_FLASH_ATTN", raising=False)
-    with transformer_engine._environment("flash"):
-        chosen = {
-            name: os.environ[variable] for name, variable in transformer_engine.BACKENDS.items()
-        }
-    assert chosen == {"fused": "0", "flash": "1", "unfused": "0"}
-    assert os.environ["NVTE_FUSED_ATTN"] == "1"
-    assert "NVTE_FLASH_ATTN" not in os.environ
 
 
 PACKAGES: dict[str, tuple[Library, dict[str, Any]]] = {

@@ -15,8 +15,9 @@ import contextlib
 import functools
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -70,7 +71,8 @@ def attention(case: TorchCase, backend: str) -> Call:
     # Left last: what is selected under these settings is not to be found by the next case.
     case.settings.callback(forget)
     if backend in BACKENDS:
-        case.settings.enter_context(_environment(backend))
+        alone = dict.fromkeys(BACKENDS.values(), "0") | {BACKENDS[backend]: "1"}
+        case.settings.enter_context(mock.patch.dict(os.environ, alone))
     region: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
     if case.params.get("fp8") == "autocast":
         # It keeps a list of every module's scales, and updates them all in each region.
@@ -120,21 +122,6 @@ def _selected(selection: Any) -> dict[str, str]:
     elif selection["use_fused_attention"]:
         name = f"fused-{int(selection['fused_attention_backend'])}"
     return {"backend": name}
-
-
-@contextlib.contextmanager
-def _environment(backend: str) -> Iterator[None]:
-    """One backend to choose from, until the end."""
-    before = {variable: os.environ.get(variable) for variable in BACKENDS.values()}
-    os.environ.update(dict.fromkeys(before, "0") | {BACKENDS[backend]: "1"})
-    try:
-        yield
-    finally:
-        for variable, value in before.items():
-            if value is None:
-                del os.environ[variable]
-            else:
-                os.environ[variable] = value
 
 
 def mask_arguments(problem: Problem, windowed: bool) -> dict[str, Any]:

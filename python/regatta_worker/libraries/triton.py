@@ -116,35 +116,15 @@ TUNING_CALLS = 3
 takes about 125 ms a configuration: retuning costs its users more than it does here."""
 
 
+# fmt: off
 def flash_forward(  # type: ignore[no-untyped-def]  # Triton types what it compiles
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    out_ptr,
-    q_batch,
-    q_seq,
-    q_head,
-    k_batch,
-    k_seq,
-    k_head,
-    v_batch,
-    v_seq,
-    v_head,
-    out_batch,
-    out_seq,
-    out_head,
-    heads,
-    group,
-    seq_q,
-    seq_k,
-    diagonal,
-    tuning_key,
-    scale,
-    CAUSAL: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_Q: tl.constexpr,
-    BLOCK_K: tl.constexpr,
+    q_ptr, k_ptr, v_ptr, out_ptr,
+    q_batch, q_seq, q_head, k_batch, k_seq, k_head,
+    v_batch, v_seq, v_head, out_batch, out_seq, out_head,
+    heads, group, seq_q, seq_k, diagonal, tuning_key, scale,
+    CAUSAL: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
 ):
+    # fmt: on
     """One block of BLOCK_Q queries of one head; the grid is (blocks, batch * heads).
 
     Strides are in elements; the head dimension is contiguous. `scale` is that of the
@@ -267,20 +247,7 @@ def attend(
         return triton.cdiv(seq_q, meta["BLOCK_Q"]), batch * heads
 
     strides = [stride for tensor in (q, k, v, out) for stride in tensor.stride()[:3]]
-    kernel[grid](
-        q,
-        k,
-        v,
-        out,
-        *strides,
-        heads,
-        heads // kv_heads,
-        seq_q,
-        seq_k,
-        diagonal,
-        tuning_key,
-        LOG2_E / math.sqrt(head_dim),
-        CAUSAL=causal,
-        HEAD_DIM=head_dim,
-    )
+    lengths = (heads, heads // kv_heads, seq_q, seq_k, diagonal, tuning_key)
+    scale = LOG2_E / math.sqrt(head_dim)
+    kernel[grid](q, k, v, out, *strides, *lengths, scale, CAUSAL=causal, HEAD_DIM=head_dim)
     return out

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -43,7 +43,14 @@ def attention(case: TorchCase, operators: str | None) -> Call:
     if splits is not None:
         if not problem.has_backward:
             raise Unsupported("memory_efficient_attention's forward has no num_splits_key")
-        case.settings.enter_context(_splitting(fmha.cutlass.BwOp, splits))
+        original = fmha.cutlass.BwOp.OPERATOR
+
+        def split(*args: Any, **named: Any) -> Any:
+            """With the value in the place of what xFormers passes."""
+            return original(*args, **named | {"num_splits_key": splits})
+
+        patch = mock.patch.object(fmha.cutlass.BwOp, "OPERATOR", staticmethod(split))
+        case.settings.enter_context(patch)
     if used and used[1] is fmha.cutlass.BwOp:
         passed = _sentinel(used[1]) if splits is None else splits
         case.effective |= splits_here(problem, passed, case.device)
@@ -123,24 +130,6 @@ def _sentinel(operator: Any) -> int | None:
     with contextlib.suppress(OSError, TypeError):
         return -1 if "num_splits_key=-1" in inspect.getsource(operator) else None
     return None
-
-
-@contextlib.contextmanager
-def _splitting(operator: Any, num_splits_key: int) -> Iterator[None]:
-    """Passes the CUTLASS backward this value where xFormers passes None.
-
-    -1 is what it passed from 0.0.26 to 0.0.28.post3 (issue 1176).
-    """
-    original = operator.OPERATOR
-
-    def with_splits(*args: Any, **named: Any) -> Any:
-        return original(*args, **named | {"num_splits_key": num_splits_key})
-
-    operator.OPERATOR = staticmethod(with_splits)
-    try:
-        yield
-    finally:
-        operator.OPERATOR = original
 
 
 def _bmhk(problem: Problem, *logical: torch.Tensor) -> tuple[torch.Tensor, ...]:
