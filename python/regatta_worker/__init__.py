@@ -4,18 +4,6 @@ A part imports from those before it in `LAYERS` alone.
 """
 
 LAYERS = (
-    "protocol",
-    "device",
-    "problem",
-    "clock",
-    "census",
-    "case",
-    "on_torch",
-    "on_jax",
-    "ranks",
-    "libraries",
-    "callables",
-    "serving",
-    "forking",
-    "main",
+    *("protocol", "device", "problem", "clock", "census", "case", "on_torch", "on_jax"),
+    *("ranks", "libraries", "callables", "serving", "forking", "main"),
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from regatta_worker import device
-from regatta_worker.census import instructions, launches
+from regatta_worker.census import launches
 from regatta_worker.clock import timing
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
@@ -368,7 +368,7 @@ class CaseWorker(Generic[CaseType]):
         if self.gpu is None:
             raise Unsupported("hardware counters need a GPU, and this device is none")
         self.wait()
-        return self.guarded(lambda: instructions.count_instructions(call, self.wait, metrics))
+        return self.guarded(lambda: launches.count_instructions(call, self.wait, metrics))
 
     def release(self) -> None:
         """Drops the case; its memory is the next one's."""

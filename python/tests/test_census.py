@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from regatta_worker.case import CaseWorker
-from regatta_worker.census import instructions, launches
+from regatta_worker.census import launches
 from regatta_worker.census.launches import CensusError
 from regatta_worker.clock import probe
 from regatta_worker.libraries.sequence_parallel import SequenceParallelWorker
@@ -175,12 +175,12 @@ def counted(library: Any, kernels: Any, dropped: int = 0) -> list[dict[str, Any]
     """What is counted of three calls by a probe that gives these counts."""
     library.texts["census_end"] = LAUNCHED
     library.texts["counters_end"] = {"metrics": [EXECUTED], "kernels": kernels, "dropped": dropped}
-    return instructions.count_instructions(lambda: None, lambda result: None, [EXECUTED])
+    return launches.count_instructions(lambda: None, lambda result: None, [EXECUTED])
 
 
 def test_kernels_have_the_names_of_the_census_call_by_call(library: Any) -> None:
     calls = counted(library, [[600], [7], [600], [7], [601], [None]])
-    assert len(calls) == instructions.COUNTED_CALLS
+    assert len(calls) == launches.COUNTED_CALLS
     flash, combine = calls[2]["kernels"]
     assert flash == {"name": "flash", "counts": {EXECUTED: 601}}
     assert combine == {"name": "combine", "counts": {}}, "unknown is not 0"

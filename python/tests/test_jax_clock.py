@@ -19,7 +19,7 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from regatta_worker.on_jax import clock as jax_clock
+from regatta_worker import on_jax
 
 SOURCE = support.ROOT / "crates" / "probe" / "src" / "lib.rs"
 
@@ -44,23 +44,23 @@ class TestMarkerOnCpu:
         options = ["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "regatta_probe"]
         subprocess.run(["rustc", *options, str(SOURCE), "-o", str(path)], check=True)
         # XLA asks the handler for its metadata here, and refuses what it does not know.
-        cls.library = jax_clock.register(str(path), platform="cpu")
+        cls.library = on_jax.register(str(path), platform="cpu")
         keys = jax.random.split(jax.random.key(42))
         cls.inputs = [jax.random.normal(key, (16, 16)) for key in keys]
 
     def test_the_results_are_the_same(self) -> None:
         plain = jax.jit(two_results)(*self.inputs)
-        marked = jax.jit(jax_clock.marked(two_results))(*self.inputs)
+        marked = jax.jit(on_jax.marked(two_results))(*self.inputs)
         assert len(marked) == 2
         for one, other in zip(plain, marked, strict=True):
             assert jnp.array_equal(one, other)
-        marked = jax.jit(jax_clock.marked(lambda a, b: {"sum": a + b, "rest": (a, [b])}))
+        marked = jax.jit(on_jax.marked(lambda a, b: {"sum": a + b, "rest": (a, [b])}))
         assert jnp.array_equal(marked(*self.inputs)["rest"][1][0], self.inputs[1])
 
     def test_the_marker_reads_every_result_and_gives_none(self) -> None:
-        lowered = jax.jit(jax_clock.marked(two_results)).lower(*self.inputs)
+        lowered = jax.jit(on_jax.marked(two_results)).lower(*self.inputs)
         entry = lowered.compile().as_text().split("ENTRY")[1]
-        calls = [line for line in entry.splitlines() if jax_clock.TARGET in line]
+        calls = [line for line in entry.splitlines() if on_jax.TARGET in line]
         assert len(calls) == 1, entry
         assert "= () custom-call(" in calls[0]
         operands = calls[0].split("custom-call(")[1].split(")")[0]
@@ -68,28 +68,28 @@ class TestMarkerOnCpu:
         assert "custom_call_has_side_effect=true" in calls[0]
         assert "copy(" not in entry
         # With an effect, JAX would call the computation through its slow path.
-        assert not jax.make_jaxpr(jax_clock.marked(two_results))(*self.inputs).effects
+        assert not jax.make_jaxpr(on_jax.marked(two_results))(*self.inputs).effects
 
     def test_a_processor_has_no_stream_and_xla_says_so(self) -> None:
         with pytest.raises(probe.ProbeError, match="no GPU clock: .*context"):
-            jax_clock.stream_of(self.library, jax.devices("cpu")[0])
+            on_jax.stream_of(self.library, jax.devices("cpu")[0])
 
 
 class TestSamples:
     @pytest.fixture(autouse=True)
     def fake(self, library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.library = library
-        monkeypatch.setattr(jax_clock, "register", lambda path: self.library)
-        monkeypatch.setattr(jax_clock, "stream_of", lambda library, device: 7)
+        monkeypatch.setattr(on_jax, "register", lambda path: self.library)
+        monkeypatch.setattr(on_jax, "stream_of", lambda library, device: 7)
         self.library.figures["xla_end"] = (5000.0, 300.0, 1980.0, 0)
         self.device = mock.Mock(local_hardware_id=0)
-        self.clock = jax_clock.XlaProbe("fake", self.device)
+        self.clock = on_jax.XlaProbe("fake", self.device)
         self.gpu = mock.Mock()
         self.gpu.state.return_value = {"sm_mhz": 1980}
 
     def measure(self, call: Any, warmup: int = 0, inputs: Any = None) -> Any:
         plan = timing.Plan(warmup, samples=3, min_samples=3, budget_ms=0, cold=True)
-        return jax_clock.measure(call, plan, self.clock, self.gpu, inputs)
+        return on_jax.measure(call, plan, self.clock, self.gpu, inputs)
 
     def test_the_call_stands_between_begin_and_end(self) -> None:
         sample = self.clock.sample(True, lambda: self.library.trace.append("the call"))
@@ -124,23 +124,23 @@ class TestSamples:
     ) -> None:
         absent = mock.Mock(side_effect=RuntimeError("unknown backend: cpu"))
         monkeypatch.setattr(jax, "devices", absent)
-        assert jax_clock.host_reference() is None
+        assert on_jax.host_reference() is None
         assert "host_reference_ns" not in self.measure(lambda: None)
 
     def test_a_graph_of_ones_own_is_refused_in_words(self) -> None:
         plan = timing.Plan(0, 1, 1, 0, cold=True, graph=True)
         with pytest.raises(Unsupported, match="graph = false"):
-            jax_clock.measure(lambda: None, plan, self.clock, self.gpu)
+            on_jax.measure(lambda: None, plan, self.clock, self.gpu)
 
     def test_without_a_library_or_with_one_that_fails_there_is_none(self) -> None:
         with mock.patch.dict(os.environ):
             os.environ.pop(probe.VARIABLE, None)
-            assert jax_clock.open_clock(self.device) is None
+            assert on_jax.open_clock(self.device) is None
             os.environ[probe.VARIABLE] = "fake"
-            assert isinstance(jax_clock.open_clock(self.device), jax_clock.XlaProbe)
+            assert isinstance(on_jax.open_clock(self.device), on_jax.XlaProbe)
             broken = mock.patch.object(
-                jax_clock, "stream_of", side_effect=probe.ProbeError("no stream")
+                on_jax, "stream_of", side_effect=probe.ProbeError("no stream")
             )
             with broken, mock.patch("traceback.print_exc") as logged:
-                assert jax_clock.open_clock(self.device) is None
+                assert on_jax.open_clock(self.device) is None
             logged.assert_called_once()

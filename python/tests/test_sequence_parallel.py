@@ -30,7 +30,7 @@ from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.projection import Geometry, Projection, power_of_two
 from regatta_worker.protocol.channel import Failed
 from regatta_worker.ranks import sequence_parallel as one_rank
-from regatta_worker.ranks.agreement import Agreement
+from regatta_worker.ranks.processes import Agreement
 from regatta_worker.ranks.sequence_parallel_variants import Operator
 
 KINDS = ("all-gather", "reduce-scatter")

@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 
 from regatta_worker.libraries.triton import configurations, tuning_key
-from regatta_worker.problem.lengths import Lengths
+from regatta_worker.problem.input_sets import Lengths
 from regatta_worker.protocol.channel import Failed, Unsupported
 
 

@@ -45,7 +45,7 @@ def attention_of(kind: str) -> Any:
         return gradient, wait, autograd_reference()
     import jax
 
-    from regatta_worker.on_jax.clock import host_reference
+    from regatta_worker.on_jax import host_reference
 
     if jax.default_backend() != "gpu":
         return None

@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.gpu.attention import mha
 
+from regatta_worker import on_jax
 from regatta_worker.clock import probe
 from regatta_worker.libraries import jax as jax_worker
-from regatta_worker.on_jax import clock as jax_clock
-from regatta_worker.on_jax.clock import XlaProbe
+from regatta_worker.on_jax import XlaProbe
 from ruler import Operation, compare, misbehaving_calls, record, say, summary
 from support import CAUSAL, FULL, wire
 
@@ -61,7 +61,7 @@ def single_kernels(clock: XlaProbe) -> None:
         qkv = [jax.random.normal(key, (batch, seq, heads, head_dim), jnp.bfloat16) for key in keys]
         scale = head_dim**-0.5
         compiled = jax.jit(
-            jax_clock.marked(lambda q, k, v: mha(q, k, v, None, sm_scale=scale))  # noqa: B023
+            on_jax.marked(lambda q, k, v: mha(q, k, v, None, sm_scale=scale))  # noqa: B023
         )
         exact = jax.nn.dot_product_attention(*(value.astype(jnp.float32) for value in qkv))
         error = jnp.linalg.norm(compiled(*qkv) - exact) / jnp.linalg.norm(exact)
@@ -70,7 +70,7 @@ def single_kernels(clock: XlaProbe) -> None:
             compare(clock, f"Pallas forward {shape}", cold, lambda: compiled(*qkv))  # noqa: B023
     for elements in SUMS:
         values = jax.random.normal(jax.random.key(7), (elements,))
-        compiled = jax.jit(jax_clock.marked(lambda x: x + 1))
+        compiled = jax.jit(on_jax.marked(lambda x: x + 1))
         compare(clock, f"{elements} elements plus one", True, lambda: compiled(values))  # noqa: B023
 
 

@@ -2,7 +2,7 @@
 
 Three clocks, best first. Where `REGATTA_PROBE` names regatta's GPU clock, a stream that
 torch shows us is timed by its own clock on a blocked stream (and JAX's by the same one, in
-on_jax/clock.py); without it by plain events; everything else by the host's monotonic clock
+on_jax.py); without it by plain events; everything else by the host's monotonic clock
 around call and wait.
 """
 

@@ -17,13 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from regatta_worker import device
+from regatta_worker import device, on_jax
 from regatta_worker.case import Case, CaseWorker, Request
 from regatta_worker.census import launches
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import jax_peak
-from regatta_worker.on_jax import clock as jax_clock
-from regatta_worker.on_jax.inputs import ByName, refill
+from regatta_worker.on_jax import ByName, refill
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs, InputSets, seed_of
@@ -77,7 +76,7 @@ class JaxWorker(CaseWorker[_Case]):
         self.device = jax.devices()[0]
         gpu = device.NvidiaDevice() if self.device.platform == "gpu" else None
         super().__init__(Arrays.for_numpy(), gpu)
-        self.clock = jax_clock.open_clock(self.device) if gpu else None
+        self.clock = on_jax.open_clock(self.device) if gpu else None
 
     def variants(self) -> dict[str, Variant]:
         return {
@@ -182,7 +181,7 @@ class JaxWorker(CaseWorker[_Case]):
 
     def jitted(self, function: Callable[..., Any]) -> Any:
         """Jitted, and as the clock needs it. What is checked is what is timed."""
-        return jax.jit(jax_clock.marked(function) if self.clock else function)
+        return jax.jit(on_jax.marked(function) if self.clock else function)
 
     def named(self, case: _Case, results: Any) -> dict[str, np.ndarray]:
         pairs = zip(case.problem.results, results, strict=True)
@@ -195,10 +194,10 @@ class JaxWorker(CaseWorker[_Case]):
         """Samples on a blocked stream, or else by the wall: `timing.measure_wall`."""
         measured = None
         if self.clock and self.gpu:
-            measured = jax_clock.measure(case.call, plan, self.clock, self.gpu, sets)
+            measured = on_jax.measure(case.call, plan, self.clock, self.gpu, sets)
         if measured is None:
             flush = self._flush() if plan.cold else lambda: None
-            host = jax_clock.host_reference() if self.gpu else None
+            host = on_jax.host_reference() if self.gpu else None
             measured = timing.measure_wall(
                 case.call, self.wait, plan, flush, gpu=self.gpu, inputs=sets, host=host
             )

@@ -30,8 +30,7 @@ from regatta_worker.protocol.channel import (
     Unsupported,
     required,
 )
-from regatta_worker.ranks.agreement import Agreement
-from regatta_worker.ranks.processes import WorkerProcess
+from regatta_worker.ranks.processes import Agreement, WorkerProcess
 
 NAME = "sequence_parallel"
 ON_THE_CPU = "gloo"

@@ -21,7 +21,7 @@ import triton.language as tl
 
 from regatta_worker.on_torch.case import Call, Results, TorchCase
 from regatta_worker.on_torch.library import Library
-from regatta_worker.problem.lengths import Lengths
+from regatta_worker.problem.input_sets import Lengths
 from regatta_worker.protocol.channel import Unsupported
 
 TUNED = ("BLOCK_Q", "num_warps")

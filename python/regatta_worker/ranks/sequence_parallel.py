@@ -24,14 +24,13 @@ from regatta_worker.on_torch.case import DTYPES
 from regatta_worker.on_torch.inputs import TorchInputSets
 from regatta_worker.on_torch.library import OnTorch, measure_on_cpu
 from regatta_worker.problem import inputs
-from regatta_worker.problem.input_sets import Inputs
-from regatta_worker.problem.lengths import Lengths
+from regatta_worker.problem.input_sets import Inputs, Lengths
 from regatta_worker.problem.projection import Geometry, Projection, Rows, drawn_rows
 from regatta_worker.problem.reference import difference, worst
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported, required
 from regatta_worker.protocol.refusals import refusal
-from regatta_worker.ranks.agreement import Agreement
+from regatta_worker.ranks.processes import Agreement
 from regatta_worker.ranks.sequence_parallel_variants import Layer, operator, variants
 
 PR_SET_PDEATHSIG = 1

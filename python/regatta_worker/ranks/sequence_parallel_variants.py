@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from regatta_worker.case import Case
 from regatta_worker.on_torch.case import DTYPES
-from regatta_worker.problem.lengths import Lengths
+from regatta_worker.problem.input_sets import Lengths
 from regatta_worker.problem.projection import KINDS, Geometry, Projection
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Unsupported

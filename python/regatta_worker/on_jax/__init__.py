@@ -1,1 +1,0 @@
-"""JAX's clock and inputs."""
