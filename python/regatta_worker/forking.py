@@ -24,7 +24,7 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,10 +46,10 @@ ON_A_CPU = (
 )
 
 
-def fork_workers(load: Callable[[], None], always: bool = False) -> None:
+def fork_workers(load: Iterable[Callable[[], Any]], always: bool = False) -> None:
     """Serves until the harness is gone; returns in each worker that is forked, and nowhere else.
 
-    `load` imports the library. `always` forks workers on a CPU too.
+    `load` imports the library, step by step. `always` forks workers on a CPU too.
     """
     control = socket.socket(fileno=REQUEST_FD)
     control.set_inheritable(False)
@@ -170,12 +170,13 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def _unfit(load: Callable[[], None], always: bool) -> str:
+def _unfit(load: Iterable[Callable[[], Any]], always: bool) -> str:
     """Why workers of this library are not forked; empty where they are."""
     if not always and not _sees_gpu():
         return ON_A_CPU
     try:
-        load()
+        for step in load:
+            step()
     except Exception as error:
         # A worker that is started says it in its own words.
         return f"{type(error).__name__} while it was imported: {error}"
@@ -191,24 +192,13 @@ def _sees_gpu() -> bool:
     looking = os.fork()
     if looking == 0:
         try:
-            os._exit(0 if _counts_gpus() else 1)
+            nvml, count = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_uint(0)
+            nvml.nvmlInit_v2()
+            nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+            os._exit(0 if count.value else 1)
         finally:
             os._exit(1)
     return os.waitpid(looking, 0)[1] == 0
-
-
-def _counts_gpus() -> bool:
-    """Whether NVML knows of a GPU."""
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return False
-    count = ctypes.c_uint(0)
-    if nvml.nvmlInit_v2() != 0:
-        return False
-    known = nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
-    nvml.nvmlShutdown()
-    return known and count.value > 0
 
 
 def _cuda_began() -> bool:

@@ -75,13 +75,8 @@ def main() -> None:
         loading = functools.partial(callables.preload, target)
         opening = functools.partial(callables.open_worker, target)
     if asked.forks:
-
-        def loading_and_looking() -> None:
-            loading()
-            # Where each module came from is looked up once, for all that are forked.
-            loaded()
-
-        # Returns in each worker, which goes on as one that was started.
-        fork_workers(loading_and_looking, asked.forks == "always")
+        # Returns in each worker, which goes on as one that was started. Where each module came
+        # from is looked up once, for all that are forked.
+        fork_workers((loading, loaded), asked.forks == "always")
     requests, replies = open_descriptors()
     serve(Session(opening, name), requests, replies)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import support
-from regatta_worker.callables.load import Target, open_worker
 from regatta_worker.census import tuners
 from regatta_worker.serving import Session
 
@@ -22,39 +19,17 @@ class Config:
     def __init__(self, kwargs, num_warps=4, num_stages=3):
         self.kwargs, self.num_warps, self.num_stages = kwargs, num_warps, num_stages
 
-    def all_kwargs(self):
-        return {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
-
 class Autotuner:
     def __init__(self, fn, configs, best):
         self.fn = self.base_fn = fn
         self.configs, self.cache, self.best = configs, {}, best
 
-    def run(self, key, **kwargs):
+    def run(self, key):
+        config = self.configs[0]
         if len(self.configs) > 1:
-            if key not in self.cache:
-                self.cache[key] = self.best(self.configs, key)
-            config = self.cache[key]
-        else:
-            config = self.configs[0]
+            config = self.cache.setdefault(key, self.best(self.configs, key))
         self.best_config = config
-        return self.fn(key, **kwargs, **config.all_kwargs())
-"""
-
-CALLABLE = """
-import numpy as np
-from triton.runtime.autotuner import Autotuner, Config
-
-tuner = Autotuner(
-    lambda key, BLOCK_M, num_warps, num_stages: None,
-    [Config({"BLOCK_M": 128}, num_warps=8), Config({"BLOCK_M": 64}, num_warps=4)],
-    lambda configs, key: configs[key > 16],
-)
-
-def attention(q: np.ndarray, k, v):
-    tuner.run(q.shape[1])
-    weights = np.exp(np.einsum("bihd,bjhd->bhij", q, k) * np.float32(q.shape[-1] ** -0.5))
-    return np.einsum("bhij,bjhd->bihd", weights / weights.sum(-1, keepdims=True), v)
+        return self.fn(key)
 """
 
 
@@ -72,8 +47,7 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> Any:
 def tuner(triton: Any, name: str = "kernel", best: Any = None, turned: bool = False) -> Any:
     """One with two candidates, of which it takes the first."""
 
-    def kernel(key: Any, **given: Any) -> Any:
-        return given
+    def kernel(key: Any) -> Any: ...
 
     kernel.__name__ = name
     large = triton.Config({"BLOCK_M": 128, "EVEN": True}, 8)
@@ -118,24 +92,19 @@ def test_a_triton_that_comes_with_the_call_is_seen(triton: Any) -> None:
     assert watch.chosen()["BLOCK_M"] == 128
 
 
-def test_what_the_tuner_of_a_function_chose_is_effective(
-    triton: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    path = tmp_path / "tuned_attention.py"
-    path.write_text(CALLABLE)
-    session = Session(lambda: open_worker(Target("own", str(path), function="attention")), "own")
+def test_what_a_tuner_chose_while_a_case_was_prepared_is_effective(triton: Any) -> None:
+    tuned = tuner(triton)
+
+    def prepare(request: Any) -> Any:
+        tuned.run(1)
+        return {"effective": {"splits": 2}}
+
+    worker: Any = types.SimpleNamespace(hello=dict, prepare=prepare)
+    session = Session(lambda: worker)
     session.answer(b'{"id":1,"type":"hello","protocol":1}')
-
-    def prepared(seq_q: int) -> dict[str, Any]:
-        request = {"id": 2, "type": "prepare", "variant": "attention", "seed": 1}
-        problem = {"problem": support.wire(seq_q=seq_q)}
-        return session.answer(json.dumps(request | problem).encode())
-
-    found = prepared(16)
-    assert found["effective"] == {"BLOCK_M": 128, "num_warps": 8}
-    assert found["tuned"] == ["BLOCK_M", "num_warps"]
-    assert prepared(32)["effective"]["BLOCK_M"] == 64
+    found = session.answer(b'{"id":2,"type":"prepare"}')
+    assert found["effective"] == {"splits": 2, "BLOCK_M": 128, "EVEN": "yes", "num_warps": 8}
+    assert found["tuned"] == ["BLOCK_M", "EVEN", "num_warps"]
 
 
 @pytest.mark.skipif(not support.installed("triton"), reason="Triton is not installed")

@@ -139,7 +139,11 @@ def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
     operations = recorded["operations"]
     kinds = [operation["kind"] for operation in operations]
     return {
-        "launches": [_launch(kernel) for kernel in operations if kernel["kind"] == "kernel"],
+        "launches": [
+            {key: kernel[key] for key in LAUNCH if key in kernel}
+            for kernel in operations
+            if kernel["kind"] == "kernel"
+        ],
         "counts": {"copies": kinds.count("copy"), "memsets": kinds.count("set")},
         "activity": {
             "operations": _operations(operations),
@@ -173,32 +177,20 @@ def record_samples(
     found = []
     for _ in range(RECORDED_CALLS):
         recorded, time_ns = recorder.sampled(call, sample)
-        operations = _within_call(recorded)
-        if operations is None or recorded["dropped"]:
+        operations, begin, end = (recorded[key] for key in ("operations", "called", "returned"))
+        if recorded["dropped"] or not all("launched_ns" in of for of in operations):
             continue
-        of_sample: dict[str, Any] = {"operations": _operations(operations)}
+        own = [of for of in operations if begin <= of["launched_ns"] <= end]
+        of_sample: dict[str, Any] = {"operations": _operations(own)}
         of_sample |= {} if waits else {"calls": recorded["counts"]}
         found.append(of_sample | ({} if time_ns is None else {"time_ns": time_ns}))
     return found
-
-
-def _within_call(recorded: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The operations that were launched within the call; None where a launch is not known."""
-    begin, end = recorded["called"], recorded["returned"]
-    operations = recorded["operations"]
-    if not all("launched_ns" in operation for operation in operations):
-        return None
-    return [operation for operation in operations if begin <= operation["launched_ns"] <= end]
 
 
 LAUNCH = ("name", "grid", "block", "registers", "shared_bytes", "local_bytes", "cluster")
 OPERATION = ("kind", "stream", "name", "direction", "bytes", "operator")
 TIMES = ("start_ns", "end_ns", "launched_ns")
 """Members of what is sent, where they are known."""
-
-
-def _launch(kernel: dict[str, Any]) -> dict[str, Any]:
-    return {key: kernel[key] for key in LAUNCH if key in kernel}
 
 
 def _operations(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:

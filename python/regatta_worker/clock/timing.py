@@ -176,12 +176,6 @@ def measure_wall(
     return measured | ({"cpu_ns": cpu_ns, "preempted": preempted} if min(cpu_ns) > 0 else {})
 
 
-def cuda_clock() -> str:
-    """What times torch's current stream; part of the versions that a reading depends on."""
-    blocked = stream_clock()
-    return f"probe {blocked.version}" if blocked else "events"
-
-
 def stream_clock() -> Probe | None:
     """regatta's clock on torch's current stream, where it can be had."""
     import torch

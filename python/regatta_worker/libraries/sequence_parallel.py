@@ -255,7 +255,11 @@ def slowest(replies: list[Message]) -> Message:
     if all("checked" in reply for reply in replies):
         measured |= _checked(replies)
     if all("state" in reply for reply in replies):
-        measured["state"] = _most_disturbed([reply["state"] for reply in replies])
+        # Of the device with the most against it: the slowest rank may be any.
+        measured["state"] = max(
+            (reply["state"] for reply in replies),
+            key=lambda state: (state.get("throttle_bits", 0), state.get("other_processes", 0)),
+        )
     return measured
 
 
@@ -268,14 +272,6 @@ def _checked(replies: list[Message]) -> Message:
     of = next(reply["checked"] for reply in replies if reply["checked"]["errors"]["out"] is found)
     sets = {key: fewest[key] for key in ("input_sets", "input_sets_reason") if key in fewest}
     return sets | {"checked": of | {"probes": replies[0]["checked"]["probes"]}}
-
-
-def _most_disturbed(states: list[Message]) -> Message:
-    """The state of the device with the most against it: the slowest rank may be any."""
-    return max(
-        states,
-        key=lambda state: (state.get("throttle_bits", 0), state.get("other_processes", 0)),
-    )
 
 
 WORKER = SequenceParallelWorker

@@ -44,8 +44,12 @@ def sdpa(case: TorchCase, backend: SDPBackend) -> Call:
     case.settings.enter_context(sdpa_kernel(backend))
     mask = case.problem.mask
     is_causal = mask.is_causal and (mask.align == "top-left" or case.problem.is_square)
-    bias = None if is_causal or mask.is_full else _boolean_mask(case)
-    grouped = case.grouped
+    bias, grouped = None, case.grouped
+    if not is_causal and not mask.is_full:
+        seq_q, seq_k = case.problem.seq_q, case.problem.seq_k
+        rows = torch.arange(seq_q, device=case.device)[:, None]
+        columns = torch.arange(seq_k, device=case.device)[None, :]
+        bias = mask.visible(rows, columns, mask.offset(seq_q, seq_k))
 
     def attend(*logical: torch.Tensor) -> torch.Tensor:
         q, k, v = (x.transpose(1, 2) for x in logical)
@@ -55,13 +59,6 @@ def sdpa(case: TorchCase, backend: SDPBackend) -> Call:
         return out.transpose(1, 2)
 
     return case.differentiable(attend)
-
-
-def _boolean_mask(case: TorchCase) -> torch.Tensor:
-    problem = case.problem
-    rows = torch.arange(problem.seq_q, device=case.device)[:, None]
-    columns = torch.arange(problem.seq_k, device=case.device)[None, :]
-    return problem.mask.visible(rows, columns, problem.mask.offset(problem.seq_q, problem.seq_k))
 
 
 for _name, _summary, _backend, _declared in (

@@ -55,7 +55,9 @@ class TorchInputSets(InputSets):
                     for made in (self._make(number),)
                 }
         numbers = in_turn(sets) if self._copies else of.numbers
-        super().__init__(of, self._put_in_place, _no_memory, numbers)
+        super().__init__(
+            of, self._put_in_place, lambda e: isinstance(e, torch.OutOfMemoryError), numbers
+        )
         self.held_bytes = len(self._copies) * size
 
     def forget(self) -> None:
@@ -131,7 +133,3 @@ def _dense(tensor: torch.Tensor) -> bool:
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().as_strided((tensor.numel(),), (1,))
-
-
-def _no_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError)

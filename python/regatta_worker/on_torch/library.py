@@ -160,7 +160,8 @@ class OnTorch(CaseWorker[CaseType]):
             found["cuda"] = str(torch.version.cuda)
             found["cudnn"] = str(torch.backends.cudnn.version())
             # Readings of different clocks are not to be compared.
-            found["clock"] = timing.cuda_clock()
+            blocked = timing.stream_clock()
+            found["clock"] = f"probe {blocked.version}" if blocked else "events"
         return found
 
     def gpu_device(self) -> Message:

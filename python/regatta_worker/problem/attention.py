@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from regatta_worker.protocol.channel import Failed, Unsupported
@@ -184,10 +184,6 @@ class Problem:
             )
         left, right = (unbounded if side is None else side for side in (mask.left, mask.right))
         return left, right
-
-    def same_values(self) -> Problem:
-        """The problem without what does not change the values: layout and direction."""
-        return replace(self, layout="bshd", direction="both")
 
 
 def probe_indices(count: int, draw: int | None = None) -> list[int]:

@@ -225,17 +225,17 @@ class Rank(OnTorch[Layer]):
         if gpu is None:
             return measure_on_cpu(case.call, plan, sets, before=self._together().meet)
 
+        def meet_idle() -> None:
+            # So that the start event is that of an idle device, on all ranks at once.
+            torch.cuda.synchronize()
+            self._together().meet()
+
         def take(call: Callable[[], Any]) -> Message:
             if case.queued:
                 return self._queued(call, plan, sets)
-            return timing.measure_events(call, plan, gpu, sets, before=self._meet_idle)
+            return timing.measure_events(call, plan, gpu, sets, before=meet_idle)
 
         return timing.measure_cuda(case.call, plan, gpu, sets, take)
-
-    def _meet_idle(self) -> None:
-        """So that the start event is that of an idle device, on all ranks at once."""
-        torch.cuda.synchronize()
-        self._together().meet()
 
     def _met(
         self, call: Callable[[], Any], host_ns: list[float], again: bool = False
