@@ -114,12 +114,8 @@ class TestOfACall:
         assert told == [], "another call's, which did something else"
 
     def test_ranges_that_fail_leave_a_census(self) -> None:
-        def ranges() -> Any:
-            raise RuntimeError("a profiler is on")
-
-        with mock.patch("traceback.print_exc") as printed:
-            found = launches.profile_call(self.call, self.wait, ranges)
-        printed.assert_called_once()
+        ranges = mock.Mock(side_effect=RuntimeError("a profiler is on"))
+        found = launches.profile_call(self.call, self.wait, ranges)
         assert len(found["launches"]) == 1
 
     def test_times_count_from_the_first_start_and_a_launch_has_what_its_kernel_takes(self) -> None:
@@ -144,12 +140,6 @@ class TestOfACall:
         with pytest.raises(ZeroDivisionError):
             launches.profile_call(lambda: 1 / 0, self.wait)
         assert self.library.trace == ["census_begin", "census_end"]
-
-    def test_without_the_variable_there_is_none(self) -> None:
-        with mock.patch.dict(os.environ):
-            os.environ.pop(probe.VARIABLE)
-            with pytest.raises(CensusError, match="names no library"):
-                launches.profile_call(self.call, self.wait)
 
 
 def test_a_case_whose_launches_are_not_counted_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

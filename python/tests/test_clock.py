@@ -55,11 +55,13 @@ class TestSample:
 
 
 class TestOpen:
-    def test_one_clock_a_stream(self, library: Any) -> None:
+    def test_one_clock_a_stream(self, library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         first = probe.open_clock(7)
         assert probe.open_clock(7) is first
         assert probe.open_clock(8) is not first
         assert library.trace == ["open", "open"]
+        monkeypatch.delenv(probe.VARIABLE)
+        assert probe.open_clock(7) is None
 
     def test_a_clock_that_cannot_be_opened_is_not_tried_again(
         self, library: Any, capsys: pytest.CaptureFixture[str]
@@ -70,13 +72,6 @@ class TestOpen:
         assert probe.open_clock(0) is None
         assert "words of the library" in capsys.readouterr().err
         assert library.trace == ["open"]
-
-    def test_without_the_variable_there_is_none(
-        self, library: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.delenv(probe.VARIABLE)
-        assert probe.open_clock(0) is None
-        assert library.trace == []
 
 
 class Changing(Inputs):
