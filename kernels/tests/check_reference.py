@@ -107,7 +107,7 @@ class Driver:
     """The kernels of reference.cu, in the primary context of device 0."""
 
     def __init__(self) -> None:
-        self.contracts = tomllib.loads((KERNELS / "contracts.toml").read_text())["reference"]
+        self.contracts = tomllib.loads((KERNELS / "contracts.toml").read_text())["checks"]
         self.cuda = ctypes.CDLL("libcuda.so.1")
         context, device = ctypes.c_void_p(), ctypes.c_int()
         self.call("cuInit", 0)

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::{Ended, Stop, note, print_json, show_blocks, watch_for};
 use regatta_core::suite::Settings;
-use regatta_cuda::{CudaWorker, OwnKernels};
+use regatta_cuda::{CudaWorker, Offer};
 use regatta_measure::conformance::{self, Check, CheckResult};
 use regatta_measure::experiment::arm::with_log;
 use regatta_measure::interrupt;
@@ -85,9 +85,9 @@ fn own(name: &str) -> Result<Box<dyn Worker>, Stop> {
 }
 
 fn kernels(name: &str, file: &Path, contract: &Path) -> Result<Box<dyn Worker>, Stop> {
-    let read = OwnKernels::read(name, file, contract);
+    let read = Offer::read(name, file, contract);
     let own = read.map_err(|why| Stop::Usage(anyhow!(why)))?;
-    Ok(Box::new(CudaWorker::new(Box::new(own))))
+    Ok(Box::new(CudaWorker::new(own)))
 }
 
 fn serve(mut worker: Box<dyn Worker>) -> Ended {

@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use super::argument::{self, ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
 use super::driver::{CudaDevice, LoadedKernel, Memory, NAN_IN_EVERY_TYPE};
 use super::error::CudaError;
-use super::plan::{Code, Given, Plan, PlannedLaunch, Pointer};
+use super::plan::{Given, Plan, PlannedLaunch, Pointer};
 use regatta_core::machine::{Launch, Structure};
 use regatta_worker::attention::{Direction, Problem};
 use regatta_worker::units::Nanoseconds;
@@ -126,10 +126,10 @@ impl CudaCase {
         steps: &[PlannedLaunch],
     ) -> Result<Vec<BoundLaunch>, CudaError> {
         let bind = |step: &PlannedLaunch| {
-            let function = device.function(step.code, &step.entry, step.shape)?;
+            let function = device.function(step)?;
             let arguments = self.arguments(&step.arguments)?;
             // Our own are held to their files by tests.
-            if step.code == Code::Own {
+            if step.file.is_none() {
                 let listed = step.arguments.iter().copied();
                 let listed = listed.zip(arguments.sizes.iter().copied());
                 // SAFETY: the function is loaded.

@@ -13,14 +13,13 @@ use super::case::CudaCase;
 use super::driver::{CudaDevice, Memory, NAN_IN_EVERY_TYPE, copy_runs, launch};
 use super::error::{CudaError, checked};
 use super::reference::{Extent, Reference, View, address};
-use crate::kernels::contract::contracts;
 use crate::plan::Pointer;
 use regatta_worker::attention::inputs::{Tensor, drawn, probe_indices};
 use regatta_worker::attention::tolerance::ErrorSums;
 use regatta_worker::attention::{Dtype, Layout, Problem};
 use regatta_worker::protocol::{Checked, PROBES, TensorError};
 
-/// Blocks of the kernels that share a tensor's elements whatever their number.
+/// Blocks of `difference`, which share a tensor's elements.
 const BLOCKS: u32 = 1024;
 
 /// What `difference` of `reference.cu` writes: four doubles a block.
@@ -72,7 +71,6 @@ struct DifferenceArgument {
 /// The driver's, or the compiler's.
 pub fn write_inputs(device: &mut CudaDevice, case: &CudaCase, seed: u64) -> Result<(), CudaError> {
     let (p, figures) = (case.problem.clone(), case.figures);
-    let kernel = &contracts().inputs.inputs;
     for (tensor, of) in [
         (Tensor::Q, Pointer::Q),
         (Tensor::K, Pointer::K),
@@ -87,7 +85,7 @@ pub fn write_inputs(device: &mut CudaDevice, case: &CudaCase, seed: u64) -> Resu
                 tensor: tensor as u64,
                 shape: shape.map(|n| n as i32),
             };
-            launch(device, kernel, p.dtype, [BLOCKS, 1, 1], fill, None)?;
+            launch(device, "inputs", &p, fill, None)?;
         }
     }
     Ok(())
@@ -134,7 +132,7 @@ pub fn compare(
         for (view, right) in &reference.views {
             let part = result.part(p, *view);
             let right = address(right, result.of);
-            sums.add(&difference(device, p.dtype, &part, right, &mut partials)?);
+            sums.add(&difference(device, p, &part, right, &mut partials)?);
         }
         if matches!(reference.extent, Extent::Part(_)) {
             sums.finite &= all_finite(device, p, &result, &mut partials)?;
@@ -202,7 +200,7 @@ impl CopiedCall {
     pub fn check(
         &self,
         device: &mut CudaDevice,
-        dtype: Dtype,
+        problem: &Problem,
         reference: &Reference,
         checked: &mut Checked,
     ) -> Result<(), CudaError> {
@@ -210,7 +208,7 @@ impl CopiedCall {
         for (_, right) in &reference.views {
             for (copy, _) in &self.copies {
                 let right = address(right, copy.of);
-                let sums = difference(device, dtype, copy, right, &mut partials)?;
+                let sums = difference(device, problem, copy, right, &mut partials)?;
                 checked.add_call(copy.of.name(), sums.error(), self.number);
             }
         }
@@ -233,7 +231,7 @@ fn runs(plane: &ResultTensor, p: &Problem) -> [u64; 3] {
 /// The sums over one part of a result.
 fn difference(
     device: &mut CudaDevice,
-    dtype: Dtype,
+    problem: &Problem,
     result: &ResultTensor,
     reference: u64,
     partials: &mut Memory,
@@ -246,9 +244,7 @@ fn difference(
     };
     // A comparison that did not happen must not look like one that found nothing.
     partials.fill(NAN_IN_EVERY_TYPE, device.stream)?;
-    let kernel = &contracts().reference.difference;
-    let grid = [BLOCKS, 1, 1];
-    launch(device, kernel, dtype, grid, difference, None)?;
+    launch(device, "difference", problem, difference, None)?;
     device.synchronise()?;
     let partials: Vec<f64> = partials.read(BLOCKS as usize * 4)?;
     Ok(added(&partials, elements(result)))
@@ -270,7 +266,7 @@ fn all_finite(
     let mut zeros = device.allocate(8 * largest)?;
     zeros.fill(0, device.stream)?;
     for part in &parts {
-        if !difference(device, p.dtype, part, zeros.pointer, partials)?.finite {
+        if !difference(device, p, part, zeros.pointer, partials)?.finite {
             return Ok(false);
         }
     }
@@ -353,11 +349,15 @@ fn element(at: u64, dtype: Dtype) -> Result<f64, CudaError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::{Extents, ours};
+    use crate::expression::Expression;
 
     #[test]
     fn structs_are_as_large_as_in_c() {
         assert_eq!(size_of::<Fill>(), 64);
         assert_eq!(size_of::<DifferenceArgument>(), 64);
+        let blocks = &ours().checks["difference"].grid;
+        assert!(matches!(blocks, Extents::One(Expression::Number(n)) if *n == i64::from(BLOCKS)));
     }
 
     /// Elements of a result by its strides, in the order of the runs that are copied.

@@ -6,15 +6,15 @@ use std::ffi::{CString, c_int, c_uint};
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
-use regatta_worker::attention::Dtype;
+use regatta_worker::attention::Problem;
 
 use super::argument::ArgumentList;
+use super::contract::{Numbers, ours};
 use super::error::{CudaError, checked};
-use super::plan::{Code, Limits};
+use super::plan::{BlockShape, Limits, PlannedLaunch};
 use super::reference::ReferencePointers;
 use crate::kernels::arch::Arch;
 use crate::kernels::compile::{self, Compiler, Image};
-use crate::kernels::contract::{BlockShape, Kernel};
 use crate::kernels::source::KernelSource;
 
 /// Device 0 as CUDA counts, in its primary context, and one stream.
@@ -26,10 +26,10 @@ pub struct CudaDevice {
     compiler: Compiler,
     /// What plans depend on.
     pub limits: Limits,
-    /// Of `Code::Own`.
+    /// The worker's own kernel file.
     own: Option<KernelSource>,
-    functions: HashMap<(Code, String, BlockShape), LoadedKernel>,
-    modules: HashMap<Code, LoadedModule>,
+    functions: HashMap<(Option<String>, String, BlockShape), LoadedKernel>,
+    modules: HashMap<Option<String>, LoadedModule>,
 }
 
 /// The code of a file, loaded.
@@ -90,7 +90,7 @@ impl LoadedKernel {
 }
 
 impl CudaDevice {
-    /// Opens the device; `own` is the file of [`Code::Own`].
+    /// Opens the device, for kernels of the binary or of a file.
     ///
     /// # Errors
     /// No driver, no device, or one that does not answer.
@@ -210,17 +210,13 @@ impl CudaDevice {
     ///
     /// # Errors
     /// No compiler, a kernel that does not compile, or one that this device refuses.
-    pub fn function(
-        &mut self,
-        file: Code,
-        entry: &str,
-        shape: BlockShape,
-    ) -> Result<LoadedKernel, CudaError> {
-        let key = (file, entry.to_owned(), shape);
+    pub fn function(&mut self, launch: &PlannedLaunch) -> Result<LoadedKernel, CudaError> {
+        let (entry, shape) = (launch.entry.as_str(), launch.shape);
+        let key = (launch.file.clone(), entry.to_owned(), shape);
         if let Some(function) = self.functions.get(&key) {
             return Ok(*function);
         }
-        let module = self.module(file)?;
+        let module = self.module(&launch.file)?;
         let told = !module.entries.is_empty();
         if told && !module.entries.iter().any(|known| known == entry) {
             return Err(no_entry(entry, &module.entries));
@@ -247,21 +243,20 @@ impl CudaDevice {
         image.map_or_else(|_| "none".to_owned(), |image| image.compiler)
     }
 
-    fn image(&self, file: Code) -> Result<Image, CudaError> {
-        let image = match (file, &self.own) {
-            (Code::Ours(name), _) => compile::compiled(name, self.arch, self.compiler)?,
-            (Code::Own, Some(source)) => compile::image(source, self.arch, self.compiler, false)?,
-            (Code::Own, None) => {
+    fn image(&self, file: Option<&str>) -> Result<Image, CudaError> {
+        Ok(match (file, &self.own) {
+            (Some(name), _) => compile::compiled(name, self.arch, self.compiler)?,
+            (None, Some(source)) => compile::image(source, self.arch, self.compiler, false)?,
+            (None, None) => {
                 return Err(CudaError::Build("this worker has no CUDA file".to_owned()));
             }
-        };
-        Ok(image)
+        })
     }
 
     /// The module of a file, loaded when first asked for.
-    fn module(&mut self, file: Code) -> Result<&LoadedModule, CudaError> {
-        if !self.modules.contains_key(&file) {
-            let image = self.image(file)?;
+    fn module(&mut self, file: &Option<String>) -> Result<&LoadedModule, CudaError> {
+        if !self.modules.contains_key(file) {
+            let image = self.image(file.as_deref())?;
             // SAFETY: a whole cubin, as the compiler wrote it.
             let handle = unsafe { result::module::load_data(image.cubin.as_ptr().cast()) };
             let resources = image.resources.iter();
@@ -270,9 +265,9 @@ impl CudaDevice {
                 code: crc32fast::hash(&image.cubin),
                 entries: resources.map(|one| one.name.clone()).collect(),
             };
-            self.modules.insert(file, module);
+            self.modules.insert(file.clone(), module);
         }
-        let found = self.modules.get(&file);
+        let found = self.modules.get(file);
         found.ok_or_else(|| CudaError::Build("a module is not there".to_owned()))
     }
 }
@@ -459,25 +454,28 @@ impl Drop for Graph {
     }
 }
 
-/// Launches a kernel of the checks.
+/// Launches a kernel of the checks, by its name in the contract.
 ///
 /// # Errors
 /// The driver's, or the compiler's.
 pub fn launch<T: Copy + 'static>(
     device: &mut CudaDevice,
-    kernel: &Kernel,
-    dtype: Dtype,
-    grid: [u32; 3],
+    check: &str,
+    problem: &Problem,
     argument: T,
     second: Option<ReferencePointers>,
 ) -> Result<(), CudaError> {
-    let entry = kernel.entry(dtype.name(), kernel.tile());
-    let function = device.function(Code::Ours(kernel.file), &entry, kernel.tile().block())?;
+    let contract = ours().checks.get(check);
+    let contract =
+        contract.ok_or_else(|| CudaError::Build(format!("there is no check `{check}`")))?;
+    let planned = contract.planned(problem, device.limits, &Numbers::new());
+    let planned = planned.map_err(|error| CudaError::Build(error.to_string()))?;
+    let function = device.function(&planned)?;
     let mut arguments = ArgumentList::default().push(argument);
     if let Some(results) = second {
         arguments = arguments.push(results);
     }
     // SAFETY: the arguments are laid out as the kernel's file says, and the driver copies
     // them before it returns; the memory they point to is alive until the next wait.
-    unsafe { function.launch(grid, device.stream, &mut arguments) }
+    unsafe { function.launch(planned.grid, device.stream, &mut arguments) }
 }

@@ -10,7 +10,6 @@ use super::argument::{DeviceProblem, DeviceTensor};
 use super::case::CudaCase;
 use super::driver::{CudaDevice, Memory, launch};
 use super::error::CudaError;
-use crate::kernels::contract::{Kernel, contracts};
 use crate::plan::Pointer;
 
 /// How much of a problem a reference is of.
@@ -90,8 +89,10 @@ impl Reference {
             let small = view.problem(p);
             let results = placed(device, &small, &mut memory)?;
             let figures = view.figures(p, &case.figures);
-            for (kernel, grid) in steps(&small) {
-                launch(device, kernel, p.dtype, grid, figures, Some(results))?;
+            let backward = ["delta", "dq", "dk", "dv"];
+            let backward = backward.into_iter().filter(|_| p.direction.has_backward());
+            for check in ["lse", "out"].into_iter().chain(backward) {
+                launch(device, check, &small, figures, Some(results))?;
             }
             views.push((view, results));
         }
@@ -131,32 +132,6 @@ fn placed(
         }
     }
     Ok(results)
-}
-
-/// The reference's kernels, in order, with their grids.
-fn steps(p: &Problem) -> Vec<(&'static Kernel, [u32; 3])> {
-    let kernels = &contracts().reference;
-    let (own_queries, own_keys) = (kernels.dq.tile(), kernels.dk.tile());
-    let planes = p.batch * p.heads;
-    let queries = p.seq_q.div_ceil(own_queries.queries);
-    let keys = p.seq_k.div_ceil(own_keys.keys);
-    let d = p.head_dim.div_ceil(own_queries.columns);
-    let dv = p.head_dim_v.div_ceil(own_queries.columns);
-    let mut steps = vec![
-        (&kernels.lse, [queries, planes, 1]),
-        (&kernels.out, [queries, planes, dv]),
-    ];
-    if p.direction.has_backward() {
-        let kv_planes = p.batch * p.kv_heads;
-        let delta_rows = p.seq_q.div_ceil(kernels.delta.tile().queries);
-        steps.extend([
-            (&kernels.delta, [delta_rows, planes, 1]),
-            (&kernels.dq, [queries, planes, d]),
-            (&kernels.dk, [keys, kv_planes, d]),
-            (&kernels.dv, [keys, kv_planes, dv]),
-        ]);
-    }
-    steps
 }
 
 /// Some key-value heads of some sequences, with the query heads that read them.

@@ -16,7 +16,8 @@ use super::case::{self, CudaCase};
 use super::check::{self, CopiedCall};
 use super::driver::CudaDevice;
 use super::error::CudaError;
-use super::plan::{Offer, Ours, PlanRequest};
+use super::offer::Offer;
+use super::plan::PlanRequest;
 use super::reference::{Extent, Reference, reference_bytes};
 use super::samples::{self, TakenSamples};
 use crate::kernels::compile::Compiler;
@@ -29,7 +30,7 @@ const NO_CASE: &str = "no case is prepared";
 
 /// Runs kernels on the first CUDA device.
 pub struct CudaWorker {
-    offer: Box<dyn Offer>,
+    offer: Offer,
     open: Option<OpenDevice>,
 }
 
@@ -46,13 +47,13 @@ struct OpenDevice {
 
 impl CudaWorker {
     /// A worker that opens the device when it is first asked something.
-    pub fn new(offer: Box<dyn Offer>) -> CudaWorker {
+    pub fn new(offer: Offer) -> CudaWorker {
         CudaWorker { offer, open: None }
     }
 
     fn open(&mut self) -> Result<&mut OpenDevice, Refusal> {
         if self.open.is_none() {
-            self.open = Some(OpenDevice::new(self.offer.source().cloned())?);
+            self.open = Some(OpenDevice::new(self.offer.source.clone())?);
         }
         self.open
             .as_mut()
@@ -63,7 +64,7 @@ impl CudaWorker {
 /// Of our kernels.
 impl Default for CudaWorker {
     fn default() -> CudaWorker {
-        CudaWorker::new(Box::new(Ours))
+        CudaWorker::new(Offer::ours())
     }
 }
 
@@ -89,17 +90,15 @@ impl OpenDevice {
         })
     }
 
-    fn prepare(&mut self, offer: &dyn Offer, request: &Prepare) -> Result<Prepared, Refusal> {
-        let unsupported = Refusal::Unsupported;
+    fn prepare(&mut self, offer: &Offer, request: &Prepare) -> Result<Prepared, Refusal> {
         let validated = request.problem.clone().validated();
-        let problem = validated.map_err(|error| unsupported(error.to_string()))?;
+        let problem = validated.map_err(|error| Refusal::Unsupported(error.to_string()))?;
         let asked = PlanRequest {
             problem: &problem,
             params: &request.params,
             limits: self.device.limits,
         };
         let plan = offer.plan(&request.variant, &asked)?;
-        plan.fits(&problem, asked.limits).map_err(unsupported)?;
         let needed = case::bytes(&problem, &plan) + reference_bytes(&problem, Extent::Whole);
         self.make_room(needed)?;
         let mut case = CudaCase::new(&self.device, &problem, plan)?;
@@ -159,7 +158,7 @@ impl OpenDevice {
         };
         for call in calls {
             let reference = self.reference_after(case, call.seed, call.extent, 0)?;
-            let compared = call.check(&mut self.device, problem.dtype, &reference, &mut checked);
+            let compared = call.check(&mut self.device, problem, &reference, &mut checked);
             self.references.push(reference);
             compared?;
         }
@@ -307,7 +306,7 @@ impl Worker for CudaWorker {
         versions.insert("driver".to_owned(), device.facts["driver"].clone());
         Ok(Hello {
             protocol: PROTOCOL_VERSION,
-            worker: self.offer.worker().to_owned(),
+            worker: self.offer.name.clone(),
             versions,
             device,
             variants: self.offer.variants(),
@@ -319,7 +318,7 @@ impl Worker for CudaWorker {
         self.release();
         self.open()?;
         let open = self.open.as_mut().ok_or(NO_CASE)?;
-        open.prepare(self.offer.as_ref(), request)
+        open.prepare(&self.offer, request)
     }
 
     fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::arch::Arch;
 use super::compile::Resources;
-use super::contract;
 use super::occupancy::{self, Demand};
+use crate::contract;
 
 /// One entry point on one architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -375,10 +375,18 @@ mod tests {
     }
 
     #[test]
-    fn a_row_follows_from_the_contract() {
-        let launch = row(ENTRY, 168).launch.unwrap();
-        assert_eq!((launch.threads, launch.dynamic_shared_bytes), (128, 65_536));
-        assert_eq!((launch.blocks_per_sm, launch.occupancy_permille), (3, 187));
+    fn rows_follow_from_the_contract() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../kernels/ledger/nvcc-13.0.88.jsonl"
+        );
+        let ledger = Ledger::read(Path::new(path)).unwrap();
+        for (id, row) in &ledger.rows {
+            assert_eq!(LedgerRow::new(&id.file, id.arch, &row.resources), *row);
+            assert!(row.launch.is_some(), "{id}");
+        }
+        let entries: BTreeSet<_> = contract::entries().map(|(entry, _)| entry).collect();
+        assert_eq!(entries.len(), 102);
         assert_eq!(row(ENTRY, 168).shared_bytes(), 65_536);
         assert_eq!(row("unknown", 168).launch, None);
         let text = serde_json::to_string(&row("unknown", 168)).unwrap();

@@ -4,7 +4,6 @@
 pub mod arch;
 pub mod cache;
 pub mod compile;
-pub mod contract;
 pub mod ledger;
 mod nvcc;
 mod nvrtc;

@@ -116,6 +116,12 @@ impl KernelSource {
         })
     }
 
+    /// Where a kernel file of this name can be compiled.
+    pub fn needs(name: &str) -> Needs {
+        let known = FILES.iter().find(|file| file.name == name);
+        known.map_or(ANY, |file| file.needs)
+    }
+
     /// A kernel file on disk, whose headers lie beside it; others are those of the binary.
     ///
     /// # Errors
@@ -130,12 +136,11 @@ impl KernelSource {
             let beside = input::text(&folder.join(name), input::WRITTEN_BY_HAND);
             beside.ok().map(Cow::Owned).or_else(|| header(name))
         };
-        let known = FILES.iter().find(|file| file.name == name);
         Ok(KernelSource {
             name: name.to_owned(),
             headers: closure(&text, find),
             text: Cow::Owned(text),
-            needs: known.map_or(ANY, |file| file.needs),
+            needs: KernelSource::needs(name),
             options: Vec::new(),
         })
     }

@@ -4,7 +4,8 @@
 //! The language is minijinja's, of which arithmetic and comparisons alone are let in. Division
 //! rounds down.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::f32::consts::LOG2_E;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -14,7 +15,8 @@ use regatta_worker::words;
 use serde::Deserialize;
 
 use crate::argument::DeviceProblem;
-use crate::plan::{Given, Pointer};
+use crate::contract::Numbers;
+use crate::plan::{Given, Limits, Pointer};
 
 static LANGUAGE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut language = Environment::empty();
@@ -22,11 +24,12 @@ static LANGUAGE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     language.add_function("min", |a: i64, b: i64| a.min(b));
     language.add_function("max", |a: i64, b: i64| a.max(b));
     language.add_function("ceil_div", ceil_div);
+    language.add_function("splits_that_fill", splits_that_fill);
     language
 });
 
 /// Names that a formula calls.
-const FUNCTIONS: [&str; 3] = ["min", "max", "ceil_div"];
+const FUNCTIONS: [&str; 4] = ["min", "max", "ceil_div", "splits_that_fill"];
 
 /// Longest formula, in bytes: it bounds how deep one can be nested.
 const LONGEST: usize = 500;
@@ -38,6 +41,20 @@ fn ceil_div(a: i64, b: i64) -> Result<i64, Error> {
     let rest = a.checked_rem_euclid(b).ok_or_else(|| invalid(BY_ZERO))?;
     let up = if b > 0 { i128::from(rest > 0) } else { 0 };
     i64::try_from(a.div_euclid(b) + up).map_err(|_| invalid("the value is too large"))
+}
+
+/// The fewest splits of each of so many tiles, up to `most`, whose last wave is at least 85 % as full
+/// as the best's, on a device that holds so many blocks at once: each split more is another row of
+/// workspace (FlashAttention's rule; see the head of `split_kv.cu`).
+fn splits_that_fill(tiles: i64, slots: i64, most: i64) -> i64 {
+    let fullness = |splits: i64| {
+        let waves = splits as f64 * tiles as f64 / slots as f64;
+        waves / waves.ceil()
+    };
+    let most = most.min(65_535);
+    let best = (1..=most).map(fullness).fold(0.0, f64::max);
+    let enough = (1..=most).find(|&splits| fullness(splits) >= 0.85 * best);
+    enough.unwrap_or(1)
 }
 
 fn invalid(why: &'static str) -> Error {
@@ -54,11 +71,15 @@ fn invalid(why: &'static str) -> Error {
 pub struct ProblemFigures(Value);
 
 impl ProblemFigures {
-    /// Those of a problem, on a device with so many multiprocessors. A parameter goes before a
-    /// figure of its name.
-    pub fn new(problem: &Problem, sms: u32, parameters: &BTreeMap<String, i64>) -> ProblemFigures {
+    /// Those of a problem on a device, and further ones, which go before a figure of their name.
+    pub fn new(problem: &Problem, limits: Limits, more: &Numbers) -> ProblemFigures {
         let p = DeviceProblem::sized(problem, 1);
         let (low, high) = p.band();
+        let device = [
+            ("sms", limits.sms.into()),
+            ("l2_bytes", limits.l2_bytes),
+            ("block_shared_bytes", limits.shared_bytes.into()),
+        ];
         let numbers = [
             ("batch", p.batch),
             ("heads", p.heads),
@@ -73,7 +94,7 @@ impl ProblemFigures {
             ("band_low", low),
             ("band_high", high),
             ("element_bytes", problem.dtype.bytes() as i32),
-            ("sms", sms as i32),
+            ("backward", problem.direction.has_backward().into()),
         ];
         let (q, k, v, out) = (p.q, p.k, p.v, p.out);
         let tensors = [("q", q), ("k", k), ("v", v), ("out", out)];
@@ -87,15 +108,22 @@ impl ProblemFigures {
             (name, Value::from_pairs(axes))
         });
         let numbers = numbers.map(|(name, number)| (name, Value::from(number)));
-        let parameters = parameters.iter();
-        let parameters = parameters.map(|(name, value)| (name.as_str(), Value::from(*value)));
-        let figures = numbers.into_iter().chain(strides).chain(parameters);
+        let device = device.map(|(name, number)| (name, Value::from(number)));
+        let more = more.iter();
+        let more = more.map(|(name, value)| (name.as_str(), Value::from(*value)));
+        let figures = numbers.into_iter().chain(device).chain(strides).chain(more);
         ProblemFigures(Value::from_pairs(figures))
     }
 
     /// Those of some problem, to read formulas by.
-    pub fn example(parameters: &BTreeMap<String, i64>) -> ProblemFigures {
-        ProblemFigures::new(&Problem::new(1, 1), 1, parameters)
+    pub fn example(more: &Numbers) -> ProblemFigures {
+        let device = Limits {
+            capability: (8, 0),
+            sms: 1,
+            l2_bytes: 1,
+            shared_bytes: 1,
+        };
+        ProblemFigures::new(&Problem::new(1, 1), device, more)
     }
 
     /// The figure of this name; `None` for a name that is none.
@@ -114,34 +142,18 @@ impl ProblemFigures {
 /// A formula in whole numbers: `+`, `-`, `*`, `/`, `%`, parentheses, `min(a, b)`, `max(a, b)`,
 /// `ceil_div(a, b)`, and names of figures and parameters.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Formula")]
-pub struct Expression(String);
-
-#[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a whole number or a formula in quotes")]
-enum Formula {
+pub enum Expression {
     Number(i64),
-    Text(String),
-}
-
-impl From<Formula> for Expression {
-    fn from(formula: Formula) -> Expression {
-        match formula {
-            Formula::Number(number) => Expression(number.to_string()),
-            Formula::Text(text) => Expression(text),
-        }
-    }
-}
-
-impl From<i64> for Expression {
-    fn from(number: i64) -> Expression {
-        Expression(number.to_string())
-    }
+    Formula(String),
 }
 
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Expression::Number(number) => number.fmt(f),
+            Expression::Formula(text) => text.fmt(f),
+        }
     }
 }
 
@@ -200,11 +212,12 @@ impl Expression {
     /// The text as the language has it, or the character that is no part of a formula.
     fn source(&self) -> Result<String, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || " _.,()+-*/%<>=!".contains(c);
-        if let Some(other) = self.0.chars().find(|c| !plain(*c)) {
+        let text = self.to_string();
+        if let Some(other) = text.chars().find(|c| !plain(*c)) {
             return Err(format!("`{other}` is not understood here"));
         }
-        match self.0.len() <= LONGEST {
-            true => Ok(self.0.replace('/', "//")),
+        match text.len() <= LONGEST {
+            true => Ok(text.replace('/', "//")),
             false => Err(format!(
                 "a formula is nested or longer than {LONGEST} characters"
             )),
@@ -250,6 +263,10 @@ pub enum Argument {
     Problem,
     Pointer(Pointer),
     Scale(NumberType),
+    /// The scale times log2(e), a `float`.
+    ScaleLog2,
+    /// A tensor map, and the rows of a box.
+    Map(Pointer, Expression),
     Figure(NumberType, Expression),
 }
 
@@ -276,12 +293,16 @@ words!(
 /// The whole problem.
 const PROBLEM: &str = "problem";
 
-/// What the scores are multiplied by.
+/// What the scores are multiplied by, and the same for powers of two.
 const SCALE: &str = "scale";
+const SCALE_LOG2: &str = "scale_log2";
+
+/// A tensor map: `map q 64`.
+const MAP: &str = "map ";
 
 /// True for a name that means something else than a parameter, as an argument or in a formula.
 pub fn is_taken(name: &str) -> bool {
-    [PROBLEM, SCALE].contains(&name)
+    [PROBLEM, SCALE, SCALE_LOG2].contains(&name)
         || FUNCTIONS.contains(&name)
         || name.parse::<NumberType>().is_ok()
         || name.parse::<Pointer>().is_ok()
@@ -296,18 +317,26 @@ impl Argument {
         if let Ok(pointer) = text.parse() {
             return Ok(Argument::Pointer(pointer));
         }
+        if let Some((of, rows)) = text.strip_prefix(MAP).and_then(|map| map.split_once(' ')) {
+            let of = of.parse().map_err(|error| format!("`{text}`: {error}"))?;
+            return Ok(Argument::Map(of, Expression::Formula(rows.to_owned())));
+        }
         let typed = text.split_once(' ');
         let typed = typed.and_then(|(word, rest)| Some((word.parse().ok()?, rest.trim())));
         match typed {
             None if text == PROBLEM => Ok(Argument::Problem),
             None if text == SCALE => Ok(Argument::Scale(NumberType::Float)),
+            None if text == SCALE_LOG2 => Ok(Argument::ScaleLog2),
             Some((number @ (NumberType::Float | NumberType::Double), SCALE)) => {
                 Ok(Argument::Scale(number))
             }
             Some((_, SCALE)) => Err(format!("`{text}`: the scale is a `float` or a `double`")),
             found => {
                 let (number, formula) = found.unwrap_or((NumberType::Int, text));
-                Ok(Argument::Figure(number, Expression(formula.to_owned())))
+                Ok(Argument::Figure(
+                    number,
+                    Expression::Formula(formula.to_owned()),
+                ))
             }
         }
     }
@@ -321,7 +350,7 @@ impl Argument {
             Argument::Pointer(pointer) if pointer.is_of_backward() && !backward => {
                 Err(format!("`{}` is there in `backward` alone", pointer.name()))
             }
-            Argument::Figure(_, formula) => formula.check(figures, false).map_err(|why| {
+            Argument::Figure(_, formula) | Argument::Map(_, formula) => formula.check(figures, false).map_err(|why| {
                 format!(
                     "{why}; an argument is a tensor ({}), `problem`, `scale`, or a formula such \
                      as `seq_q` or `long q.batch`",
@@ -342,6 +371,12 @@ impl Argument {
             Argument::Pointer(pointer) => return Ok(Given::Pointer(*pointer)),
             Argument::Scale(NumberType::Double) => return Ok(Given::Double(scale.into())),
             Argument::Scale(_) => return Ok(Given::Float(scale)),
+            Argument::ScaleLog2 => return Ok(Given::Float(scale * LOG2_E)),
+            Argument::Map(of, rows) => {
+                let rows = rows.value(figures)?;
+                let rows = u32::try_from(rows).map_err(|_| format!("a box of {rows} rows"))?;
+                return Ok(Given::Map(*of, rows));
+            }
             Argument::Figure(number, expression) => (number, expression),
         };
         let value = expression.value(figures)?;
@@ -363,13 +398,18 @@ mod tests {
     use super::*;
 
     fn figures() -> ProblemFigures {
-        let parameters = BTreeMap::from([("huge".to_owned(), 1 << 40)]);
-        let problem = "h4,s130,d8".parse().unwrap();
-        ProblemFigures::new(&problem, 132, &parameters)
+        let huge = Numbers::from([("huge".to_owned(), 1 << 40)]);
+        let device = Limits {
+            capability: (9, 0),
+            sms: 132,
+            l2_bytes: 60 << 20,
+            shared_bytes: 232_448,
+        };
+        ProblemFigures::new(&"h4,s130,d8".parse().unwrap(), device, &huge)
     }
 
     fn valued(text: &str) -> Result<i64, String> {
-        let expression = Expression(text.to_owned());
+        let expression = Expression::Formula(text.to_owned());
         expression.check(&figures(), false)?;
         expression.value(&figures())
     }
@@ -441,7 +481,7 @@ mod tests {
     #[test]
     fn conditions_hold_or_do_not() {
         let holds = |text: &str| {
-            let condition = Expression(text.to_owned());
+            let condition = Expression::Formula(text.to_owned());
             condition.check(&figures(), true)?;
             condition.holds(&figures())
         };

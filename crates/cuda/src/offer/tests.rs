@@ -1,4 +1,4 @@
-//! Plans of somebody's contract.
+//! Plans of somebody's contract, and of regatta's own.
 
 use super::*;
 use crate::plan::{Given, Limits, Pointer};
@@ -34,11 +34,11 @@ const H200: Limits = Limits {
     shared_bytes: 232_448,
 };
 
-fn own() -> OwnKernels {
-    OwnKernels {
+fn own() -> Offer {
+    Offer {
         name: "my".to_owned(),
         contract: contract::parse(CONTRACT).unwrap(),
-        source: KernelSource::embedded("naive").unwrap(),
+        source: KernelSource::embedded("naive"),
     }
 }
 
@@ -50,9 +50,7 @@ fn plan_with(problem: &str, params: &Params) -> Result<Plan, String> {
         params,
         limits: H200,
     };
-    let plan = own().plan("mine", &asked).map_err(|why| why.to_string())?;
-    plan.fits(&problem, H200)?;
-    Ok(plan)
+    own().plan("mine", &asked).map_err(|why| why.to_string())
 }
 
 fn plan(problem: &str) -> Result<Plan, String> {
@@ -118,8 +116,7 @@ fn grids_are_held_to_what_a_device_takes() {
             params: &params,
             limits: H200,
         };
-        let plan = own.plan("mine", &asked).map_err(|why| why.to_string())?;
-        plan.fits(&problem, H200)
+        own.plan("mine", &asked).map_err(|why| why.to_string())
     };
     assert!(
         with("\"heads\", \"batch\"", "70000")
@@ -152,4 +149,114 @@ fn grids_are_held_to_what_a_device_takes() {
     ] {
         assert_eq!(with(from, to).unwrap_err(), expected);
     }
+}
+fn plan_on(variant: &str, problem: &str, params: &Params, limits: Limits) -> Result<Plan, String> {
+    let problem: Problem = problem.parse().unwrap();
+    let asked = PlanRequest {
+        problem: &problem,
+        params,
+        limits,
+    };
+    let plan = Offer::ours().plan(variant, &asked);
+    plan.map_err(|why| why.to_string())
+}
+
+fn ours(variant: &str, problem: &str) -> Result<Plan, String> {
+    plan_on(variant, problem, &Params::default(), H200)
+}
+
+fn with(name: &str, value: i64) -> Params {
+    let mut params = Params::default();
+    params.set(name, ParamValue::Int(value));
+    params
+}
+
+fn shown(steps: &[PlannedLaunch]) -> Vec<String> {
+    let line = |step: &PlannedLaunch| {
+        let [x, y, z] = step.grid;
+        format!("{} {x}x{y}x{z}", step.entry)
+    };
+    steps.iter().map(line).collect()
+}
+
+#[test]
+fn every_step_is_an_entry_point_of_its_file() {
+    for variant in Offer::ours().variants() {
+        for dtype in variant.dtypes {
+            for direction in &variant.directions {
+                let text = format!(
+                    "b2,h8,kv2,s200,sk300,d64,{dtype},causal-br,{}",
+                    direction.short()
+                );
+                // Forward is the default and has no token of its own.
+                let text = text.trim_end_matches(",fwd").replace(",f32", "");
+                let plan = ours(&variant.name, &text).unwrap();
+                assert!(!plan.forward.is_empty(), "{}", variant.name);
+                assert_eq!(plan.backward.is_empty(), !direction.has_backward());
+                for step in plan.forward.iter().chain(&plan.backward) {
+                    let file = step.file.as_deref().unwrap();
+                    let block = contract::block(file, &step.entry);
+                    assert_eq!(block, Some(step.shape), "{step:?}");
+                    assert!(step.grid.iter().all(|&n| n > 0), "{step:?}");
+                }
+            }
+        }
+    }
+}
+
+/// The case the project exists for: 157 blocks, and 1.
+#[test]
+fn split_key_launches_a_block_for_each_split() {
+    let report = "s10000,d32,bwd";
+    let auto = ours("split-key", report).unwrap();
+    assert_eq!(
+        shown(&auto.backward),
+        ["split_key_prepare 1250x1x1", "split_key_f32_d32 157x1x1"]
+    );
+    assert_eq!(auto.effective["num_splits_key"], ParamValue::Int(157));
+    for (asked, grid) in [(1, 1), (-1, 1), (16, 16), (10_000, 157)] {
+        let plan = plan_on("split-key", report, &with("num_splits_key", asked), H200).unwrap();
+        assert_eq!(plan.backward[1].grid, [grid, 1, 1], "asked for {asked}");
+        assert_eq!(plan.num_splits, grid);
+    }
+}
+
+#[test]
+fn wgmma_chooses_its_grid_by_the_mask() {
+    let full = ours("flash-wgmma", "h16,s8192,d128,bf16").unwrap();
+    assert_eq!(
+        shown(&full.forward),
+        ["flash_wgmma_bf16_d128_m128_n128 132x1x1"]
+    );
+    let causal = ours("flash-wgmma", "h16,s8192,d128,bf16,causal").unwrap();
+    assert_eq!(
+        shown(&causal.forward),
+        ["flash_wgmma_bf16_d128_m128_n128 1024x1x1"]
+    );
+    let error = plan_on(
+        "flash-wgmma",
+        "s8192,d128,bf16",
+        &with("tile_keys", 64),
+        H200,
+    );
+    assert_eq!(
+        error.unwrap_err(),
+        "unsupported: cuda/flash-wgmma has no tile_keys = 64 for this head_dim; it is 128 or 176"
+    );
+}
+
+#[test]
+fn decode_splits_until_the_device_is_full() {
+    // 8 tiles on 264 slots: one block each would use a thirty-third of it.
+    let plan = ours("split-kv", "h32,kv8,s1,sk32768,d128,bf16").unwrap();
+    assert!((28..=33).contains(&plan.num_splits), "{}", plan.num_splits);
+    assert_eq!(plan.forward[0].grid, [plan.num_splits, 1, 8]);
+    assert_eq!(plan.forward[1].grid, [32, 1, 1]);
+    let full = plan_on(
+        "split-kv",
+        "b64,h32,kv8,s1,sk4096,d128,bf16",
+        &Params::default(),
+        H200,
+    );
+    assert_eq!(full.unwrap().num_splits, 1);
 }

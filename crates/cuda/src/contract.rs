@@ -1,0 +1,558 @@
+//! Launch contracts: how the kernels of a CUDA file are launched for a problem, in formulas.
+//!
+//! That of regatta's own kernels is `kernels/contracts.toml`; somebody's `attention.cu` has
+//! `attention.toml` beside it, as docs/GUIDE.md describes it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::argument::DeviceProblem;
+use crate::expression::{Argument, Expression, ProblemFigures, is_taken};
+use crate::plan::{BlockShape, Limits, PlannedLaunch};
+use regatta_core::input;
+use regatta_worker::attention::{Direction, Dtype, Layout, Mask, Problem, is_name, parameter_name};
+use regatta_worker::serve::Refusal;
+
+/// The file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contract {
+    /// Options for the compiler, beside regatta's own.
+    #[serde(default)]
+    pub options: Vec<String>,
+    /// The variants of the CUDA file, by name.
+    pub variants: BTreeMap<String, ContractVariant>,
+    /// Launches that check results; regatta's own alone.
+    #[serde(default)]
+    pub checks: BTreeMap<String, ContractLaunch>,
+}
+
+/// Whole numbers by name: parameters, and figures of a tile.
+pub type Numbers = BTreeMap<String, i64>;
+
+/// `[variants.NAME]`: what a variant takes, and what it launches.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContractVariant {
+    /// What it is, in a line.
+    #[serde(default)]
+    pub summary: String,
+    /// Storage types it takes.
+    pub dtypes: Vec<Dtype>,
+    /// Directions it runs; by default all, and forward alone where `backward` is empty.
+    #[serde(default)]
+    pub directions: Vec<Direction>,
+    /// Layouts it takes; by default bshd.
+    #[serde(default = "bshd")]
+    pub layouts: Vec<Layout>,
+    /// Names of masks it takes, or [`ANY`]; by default full.
+    #[serde(default = "full")]
+    pub masks: Vec<String>,
+    /// Conditions on figures of the problem, such as `head_dim % 8 == 0`; else the case is
+    /// unsupported.
+    #[serde(default)]
+    pub requires: Vec<Expression>,
+    /// Whole numbers that a case may set, and what each is by default.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Expression>,
+    /// The least and the most that a parameter becomes, whatever is asked for.
+    #[serde(default)]
+    pub clamped: BTreeMap<String, [Expression; 2]>,
+    /// Bytes of device memory beside the tensors.
+    #[serde(default = "zero")]
+    pub workspace_bytes: Expression,
+    /// True when that holds the whole score matrix.
+    #[serde(default)]
+    pub stores_scores: bool,
+    /// Launches of the forward pass, in order.
+    pub forward: Vec<ContractLaunch>,
+    /// Launches of the backward pass, in order; empty where there is none.
+    #[serde(default)]
+    pub backward: Vec<ContractLaunch>,
+}
+
+/// `[[variants.NAME.forward]]`: one launch.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContractLaunch {
+    /// The kernel file, without its ending; regatta's own alone.
+    pub file: Option<String>,
+    /// The entry point, `extern "C"`; `{dtype}`, `{head_dim}`, parameters and figures of the tile
+    /// are put in.
+    pub entry: String,
+    /// Storage types that it is launched for; empty: all of the variant.
+    #[serde(default)]
+    pub dtypes: Vec<Dtype>,
+    /// Figures of the sizes that it is compiled in. Of those with the smallest `head_dim` that
+    /// holds the problem's, the first that has the values of the parameters is launched.
+    #[serde(default)]
+    pub tiles: Vec<Numbers>,
+    /// The arguments in order: tensors, `problem`, `scale`, or formulas with a type before them.
+    pub arguments: Vec<String>,
+    /// Blocks in x, y, z.
+    pub grid: Extents,
+    /// Threads of a block in x, y, z.
+    pub block: Extents,
+    /// Dynamic shared memory of a block, in bytes.
+    #[serde(default = "zero")]
+    pub shared_bytes: Expression,
+}
+
+/// Extents in x, y and z, of which those that are not written are 1.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a whole number, a formula in quotes, or up to three of them: x, y, z"
+)]
+pub enum Extents {
+    One(Expression),
+    Several(Vec<Expression>),
+}
+
+impl Extents {
+    fn formulas(&self) -> &[Expression] {
+        match self {
+            Extents::One(one) => std::slice::from_ref(one),
+            Extents::Several(several) => several,
+        }
+    }
+
+    fn check(&self, figures: &ProblemFigures) -> Result<(), String> {
+        let formulas = self.formulas();
+        if !(1..=3).contains(&formulas.len()) {
+            return Err(format!("{} extents; there are x, y and z", formulas.len()));
+        }
+        formulas
+            .iter()
+            .try_for_each(|formula| formula.check(figures, false))
+    }
+
+    fn values(&self, figures: &ProblemFigures) -> Result<[u32; 3], String> {
+        let mut values = [1; 3];
+        for (extent, formula) in values.iter_mut().zip(self.formulas()) {
+            *extent = match formula.value(figures)? {
+                value @ ..=0 => return Err(format!("`{formula}` is {value}; it is 1 or more")),
+                // What is beyond 32 bits is beyond every device.
+                value => u32::try_from(value).unwrap_or(u32::MAX),
+            };
+        }
+        Ok(values)
+    }
+}
+
+fn bshd() -> Vec<Layout> {
+    vec![Layout::Bshd]
+}
+
+fn full() -> Vec<String> {
+    vec!["full".to_owned()]
+}
+
+fn zero() -> Expression {
+    Expression::Number(0)
+}
+
+/// The word of `masks` for a kernel that takes every mask.
+pub const ANY: &str = "any";
+
+/// The contract of the kernels in the binary.
+pub fn ours() -> &'static Contract {
+    static READ: LazyLock<Contract> = LazyLock::new(|| {
+        // A file of the binary: the tests read it before anybody else does.
+        let read = toml::from_str(include_str!("../../../kernels/contracts.toml"));
+        read.unwrap_or_else(|error| panic!("kernels/contracts.toml: {error}"))
+    });
+    &READ
+}
+
+/// How blocks of an entry point of a kernel file in the binary are launched, by the names of both;
+/// `None` for an entry point that no contract has.
+pub fn block(file: &str, entry: &str) -> Option<BlockShape> {
+    static BLOCKS: LazyLock<BTreeMap<(&str, String), BlockShape>> =
+        LazyLock::new(|| entries().collect());
+    BLOCKS.get(&(file, entry.to_owned())).copied()
+}
+
+/// Every entry point of the binary: its kernel file, its name, and how its blocks are launched.
+pub fn entries() -> impl Iterator<Item = ((&'static str, String), BlockShape)> {
+    let variants = ours().variants.values();
+    let launched = variants.flat_map(|variant| {
+        let launches = variant.forward.iter().chain(&variant.backward);
+        launches.map(|launch| (launch, variant.dtypes.as_slice()))
+    });
+    let checks = ours()
+        .checks
+        .values()
+        .map(|launch| (launch, &Dtype::ALL[..]));
+    launched.chain(checks).flat_map(|(launch, dtypes)| {
+        let dtypes = Some(launch.dtypes.as_slice())
+            .filter(|own| !own.is_empty())
+            .unwrap_or(dtypes);
+        let each = launch
+            .each_tile()
+            .flat_map(|tile| dtypes.iter().map(move |dtype| (tile.clone(), dtype)));
+        each.filter_map(|(tile, dtype)| {
+            let figures = ProblemFigures::example(&tile);
+            let name = launch.entry_name(*dtype, &figures).ok()?;
+            let shape = launch.shape(&figures).ok()?;
+            Some(((launch.file.as_deref()?, name), shape))
+        })
+    })
+}
+
+/// Reads a contract.
+///
+/// # Errors
+/// A file that cannot be read, or what is wrong in it, by file and key.
+pub fn read(path: &Path) -> Result<Contract, String> {
+    let shown = path.display();
+    let text = input::text(path, input::WRITTEN_BY_HAND).map_err(|error| {
+        format!(
+            "cannot read {shown}, the launch contract of the CUDA file beside it: {error}; \
+             docs/GUIDE.md says what it holds"
+        )
+    })?;
+    parse(&text).map_err(|why| format!("{shown}: {why}"))
+}
+
+/// Reads a contract's text.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(text: &str) -> Result<Contract, String> {
+    let contract: Contract = toml::from_str(text).map_err(|error| match is_suite(text) {
+        true => "this is a suite, and this name is that of the launch contract of the CUDA file \
+                 beside it; give the suite another name"
+            .to_owned(),
+        false => error.to_string(),
+    })?;
+    if !contract.checks.is_empty() {
+        return Err("`checks` is a key of regatta's own contract".to_owned());
+    }
+    if contract.variants.is_empty() {
+        return Err("`variants` is empty; write [variants.NAME]".to_owned());
+    }
+    for (name, variant) in &contract.variants {
+        let at = format!("[variants.{name}]");
+        if !is_name(name) {
+            return Err(format!("{at}: `{name}` cannot name a variant"));
+        }
+        variant.check().map_err(|why| format!("{at} {why}"))?;
+        let mut launches = variant.forward.iter().chain(&variant.backward);
+        if launches.any(|launch| launch.file.is_some()) {
+            return Err(format!("{at} `file` is a key of regatta's own contract"));
+        }
+    }
+    Ok(contract)
+}
+
+/// True for a suite: who measures `attention.cu` would call it `attention.toml`.
+fn is_suite(text: &str) -> bool {
+    let table = text.parse::<toml::Table>();
+    table.is_ok_and(|table| table.contains_key("sweep") || table.contains_key("workers"))
+}
+
+impl ContractVariant {
+    fn check(&self) -> Result<(), String> {
+        for (key, empty) in [
+            ("dtypes", self.dtypes.is_empty()),
+            ("layouts", self.layouts.is_empty()),
+            ("masks", self.masks.is_empty()),
+            ("forward", self.forward.is_empty()),
+        ] {
+            if empty {
+                return Err(format!("{key}: there is nothing in it"));
+            }
+        }
+        let none = ProblemFigures::example(&Numbers::new());
+        for (name, default) in &self.parameters {
+            parameter_name(name).map_err(|error| format!("parameters: {error}"))?;
+            if is_taken(name) {
+                return Err(format!(
+                    "parameters: `{name}` means something else among `arguments` (a tensor, \
+                     `problem`, `scale`, a type or a function); call it something else"
+                ));
+            }
+            if none.get(name).is_some() || name.contains('-') || name.starts_with('_') {
+                return Err(format!(
+                    "parameters: `{name}` cannot stand in a formula; use letters, digits and \
+                     `_`, and no name that a figure of the problem has"
+                ));
+            }
+            let checked = default.check(&none, false);
+            checked.map_err(|why| format!("parameters: {why}"))?;
+        }
+        for (name, bounds) in &self.clamped {
+            if !self.parameters.contains_key(name) {
+                return Err(format!("clamped: `{name}` is none of `parameters`"));
+            }
+            let mut checked = bounds.iter().map(|bound| bound.check(&none, false));
+            checked.try_for_each(|one| one.map_err(|why| format!("clamped: {why}")))?;
+        }
+        for mask in self.masks.iter().filter(|mask| *mask != ANY) {
+            Mask::parse(mask, true).map_err(|error| format!("masks: {error}"))?;
+        }
+        // What has no value for the example may have one for another problem.
+        let values = self.parameters.iter();
+        let values = values.map(|(name, value)| (name.clone(), value.value(&none).unwrap_or(1)));
+        let values: Numbers = values.collect();
+        let figures = ProblemFigures::example(&values);
+        for condition in &self.requires {
+            let checked = condition.check(&figures, true);
+            checked.map_err(|why| format!("requires: {why}"))?;
+        }
+        let workspace = self.workspace_bytes.check(&figures, false);
+        workspace.map_err(|why| format!("workspace_bytes: {why}"))?;
+        for (pass, launches) in [("forward", &self.forward), ("backward", &self.backward)] {
+            for (at, launch) in launches.iter().enumerate() {
+                let checked = launch.check(&values, pass == "backward");
+                checked.map_err(|why| format!("{pass} {}, {why}", at + 1))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What each parameter becomes for a problem, of which `asked` gives those that are set.
+    ///
+    /// # Errors
+    /// A formula without a value.
+    pub fn effective(
+        &self,
+        asked: impl Fn(&str) -> Option<i64>,
+        problem: &Problem,
+        limits: Limits,
+    ) -> Result<Numbers, String> {
+        let figures = ProblemFigures::new(problem, limits, &Numbers::new());
+        let mut effective = Numbers::new();
+        for (name, default) in &self.parameters {
+            let value = asked(name).map_or_else(|| default.value(&figures), Ok);
+            let mut value = value.map_err(|why| format!("parameters: {why}"))?;
+            if let Some([least, most]) = self.clamped.get(name) {
+                let bound = |bound: &Expression| {
+                    let value = bound.value(&figures);
+                    value.map_err(|why| format!("clamped: {why}"))
+                };
+                value = value.min(bound(most)?).max(bound(least)?);
+            }
+            effective.insert(name.clone(), value);
+        }
+        Ok(effective)
+    }
+}
+
+impl ContractLaunch {
+    /// The tiles that it is compiled in; one without figures where none are listed.
+    fn each_tile(&self) -> impl Iterator<Item = Numbers> {
+        let none = self.tiles.is_empty().then(Numbers::new);
+        self.tiles.iter().cloned().chain(none)
+    }
+
+    fn check(&self, parameters: &Numbers, backward: bool) -> Result<(), String> {
+        for tile in self.each_tile() {
+            let mut figures = parameters.clone();
+            figures.extend(tile);
+            let figures = ProblemFigures::example(&figures);
+            for text in &self.arguments {
+                let checked = Argument::parse(text).and_then(|one| one.check(&figures, backward));
+                checked.map_err(|why| format!("arguments: {why}"))?;
+            }
+            let name = self.entry_name(Dtype::F32, &figures);
+            let name = name.map_err(|why| format!("entry: {why}"))?;
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if name.is_empty() || !name.chars().all(plain) {
+                return Err(format!(
+                    "entry: `{}` is no name of a function in C; write `extern \"C\" __global__ \
+                     void kernel(...)`, and `kernel` here",
+                    self.entry
+                ));
+            }
+            for (key, checked) in [
+                ("grid", self.grid.check(&figures)),
+                ("block", self.block.check(&figures)),
+                ("shared_bytes", self.shared_bytes.check(&figures, false)),
+            ] {
+                checked.map_err(|why| format!("{key}: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The figures of the tile for a problem, beside those of the parameters.
+    ///
+    /// # Errors
+    /// What it is compiled for.
+    fn with_tile(&self, problem: &Problem, parameters: &Numbers) -> Result<Numbers, String> {
+        let widest = i64::from(problem.head_dim.max(problem.head_dim_v));
+        let dims = self.tiles.iter().filter_map(|tile| tile.get("head_dim"));
+        let held = dims.clone().filter(|dim| **dim >= widest).min();
+        if held.is_none()
+            && let Some(most) = dims.max()
+        {
+            return Err(format!("takes a head_dim up to {most}, not {widest}"));
+        }
+        let tiles = self.each_tile();
+        let tiles: Vec<Numbers> = tiles.filter(|tile| tile.get("head_dim") == held).collect();
+        for (name, value) in parameters {
+            let known: Vec<&i64> = tiles.iter().filter_map(|tile| tile.get(name)).collect();
+            if !known.is_empty() && !known.contains(&value) {
+                let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+                let known = known.join(" or ");
+                return Err(format!(
+                    "has no {name} = {value} for this head_dim; it is {known}"
+                ));
+            }
+        }
+        let matches = |tile: &Numbers| {
+            parameters
+                .iter()
+                .all(|(name, value)| tile.get(name).is_none_or(|own| own == value))
+        };
+        let tile = tiles.into_iter().find(matches).ok_or("has no such tile")?;
+        Ok(parameters.clone().into_iter().chain(tile).collect())
+    }
+
+    /// The launch for a problem.
+    ///
+    /// # Errors
+    /// `Unsupported` is a problem beyond its tiles or beyond every grid; `Failed` a formula
+    /// without a value, by its key.
+    pub fn planned(
+        &self,
+        problem: &Problem,
+        limits: Limits,
+        parameters: &Numbers,
+    ) -> Result<PlannedLaunch, Refusal> {
+        let figures = self
+            .with_tile(problem, parameters)
+            .map_err(Refusal::Unsupported)?;
+        let figures = ProblemFigures::new(problem, limits, &figures);
+        let scale = DeviceProblem::sized(problem, 1).scale;
+        let given = |text: &String| Argument::parse(text)?.given(scale, &figures);
+        let arguments: Result<_, String> = self.arguments.iter().map(given).collect();
+        Ok(PlannedLaunch {
+            file: self.file.clone(),
+            entry: self.entry_name(problem.dtype, &figures)?,
+            grid: self
+                .grid
+                .values(&figures)
+                .map_err(|why| format!("grid: {why}"))?,
+            shape: self.shape(&figures)?,
+            arguments: arguments.map_err(|why| format!("arguments: {why}"))?,
+        })
+    }
+
+    fn shape(&self, figures: &ProblemFigures) -> Result<BlockShape, String> {
+        let (block, shared) = (self.block.values(figures), self.shared_bytes.value(figures));
+        let shared = shared.map_err(|why| format!("shared_bytes: {why}"))?;
+        Ok(BlockShape {
+            block: block.map_err(|why| format!("block: {why}"))?,
+            shared_bytes: u32::try_from(shared)
+                .map_err(|_| format!("shared_bytes: `{}` is {shared}", self.shared_bytes))?,
+        })
+    }
+
+    /// The entry point's name, with `{dtype}` and figures put in.
+    ///
+    /// # Errors
+    /// Braces around something else.
+    fn entry_name(&self, dtype: Dtype, figures: &ProblemFigures) -> Result<String, String> {
+        let entry = &self.entry;
+        let mut name = String::new();
+        let mut rest = entry.as_str();
+        while let Some((before, after)) = rest.split_once('{') {
+            let (place, after) = after
+                .split_once('}')
+                .ok_or_else(|| format!("`{entry}`: a `}}` is missing"))?;
+            name.push_str(before);
+            match (place, figures.get(place)) {
+                ("dtype", _) => name.push_str(dtype.name()),
+                (_, Some(value)) => name.push_str(&value.to_string()),
+                (_, None) => {
+                    return Err(format!(
+                        "`{entry}`: `{{{place}}}` is neither `{{dtype}}`, a figure of the \
+                         problem or of `tiles`, nor one of `parameters`"
+                    ));
+                }
+            }
+            rest = after;
+        }
+        Ok(name + rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        [variants.attention]
+        dtypes = ["f32"]
+        requires = ["seq_k <= 12288"]
+        parameters = { tile = 64 }
+        workspace_bytes = "4 * seq_q"
+
+        [[variants.attention.forward]]
+        entry = "kernel_{dtype}_d{head_dim}_t{tile}"
+        arguments = ["q", "k", "v", "out", "seq_q", "long q.seq", "scale"]
+        grid = ["ceil_div(seq_q, tile)", "heads"]
+        block = 128
+        shared_bytes = "4 * seq_k"
+    "#;
+
+    #[test]
+    fn a_contract_is_read() {
+        let contract = parse(TEXT).unwrap();
+        let variant = &contract.variants["attention"];
+        assert_eq!(variant.layouts, [Layout::Bshd]);
+        assert_eq!(variant.masks, ["full"]);
+        let launch = &variant.forward[0];
+        assert_eq!(launch.arguments.len(), 7);
+        assert_eq!(launch.grid.formulas()[1].to_string(), "heads");
+        assert!(variant.backward.is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_key() {
+        for (from, to, words) in [
+            (
+                "[\"f32\"]",
+                "[]",
+                "[variants.attention] dtypes: there is nothing",
+            ),
+            (
+                "seq_k <= 12288",
+                "seq_k < many",
+                "requires: `seq_k < many`: there is no `many`",
+            ),
+            ("tile = 64", "heads = 64", "parameters"),
+            ("tile = 64", "q = 64", "parameters: `q` means something"),
+            ("block = 128", "block = 1.5", "a whole number, a formula"),
+            ("\"4 * seq_k\"", "[4]", "a whole number or a formula"),
+            (
+                "[variants.attention]\n",
+                "[[sweep]]\n[variants.attention]\n",
+                "this is a suite",
+            ),
+            ("\"scale\"", "\"scales\"", "forward 1, arguments: `scales`"),
+            ("\"scale\"", "\"dq\"", "`dq` is there in `backward` alone"),
+            ("_t{tile}", "_t{tiles}", "forward 1, entry: "),
+            ("_t{tile}", "_t{tile", "`}` is missing"),
+            ("kernel_", "a::kernel_", "extern \"C\""),
+            ("\"heads\"]", "1, 1, 1]", "4 extents"),
+            ("4 * seq_k", "4 *", "forward 1, shared_bytes: `4 *`"),
+            (
+                "variants.attention]\n        dtypes",
+                "variants.a b]\n        dtypes",
+                "a b",
+            ),
+        ] {
+            assert!(TEXT.contains(from), "{from}");
+            let error = parse(&TEXT.replacen(from, to, 1)).unwrap_err();
+            assert!(error.contains(words), "{from} -> {to}: {error}");
+        }
+        assert!(parse("[variants]").unwrap_err().contains("is empty"));
+    }
+}

@@ -1,0 +1,229 @@
+//! What a variant launches for a problem: entry points, grids, workspace.
+
+use std::collections::BTreeMap;
+
+use regatta_worker::attention::reference::Heads;
+use regatta_worker::attention::{ParamValue, Params, Problem};
+use regatta_worker::words;
+
+/// A device, as far as a plan depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Compute capability: `(9, 0)`.
+    pub capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub sms: u32,
+    /// Bytes of the level-2 cache.
+    pub l2_bytes: u64,
+    /// Most shared memory that a block may ask for, in bytes.
+    pub shared_bytes: u32,
+}
+
+/// How blocks of an entry point are launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockShape {
+    /// Threads in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block in bytes.
+    pub shared_bytes: u32,
+}
+
+impl BlockShape {
+    /// Threads of a block.
+    pub fn threads(self) -> u64 {
+        self.block.into_iter().map(u64::from).product()
+    }
+}
+
+/// One kernel launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedLaunch {
+    /// The kernel file of the binary, without its ending; `None`: the worker's own.
+    pub file: Option<String>,
+    /// The entry point in it.
+    pub entry: String,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// How each block is launched.
+    pub shape: BlockShape,
+    /// What it is given, one after the other.
+    pub arguments: Vec<Given>,
+}
+
+/// One argument, passed by value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Given {
+    /// `Problem` of `problem.cuh`.
+    Problem,
+    /// An address on the device.
+    Pointer(Pointer),
+    /// `CUtensorMap` of a tensor, read in boxes of so many rows.
+    Map(Pointer, u32),
+    /// `int`
+    Int(i32),
+    /// `unsigned`
+    Unsigned(u32),
+    /// `long`
+    Long(i64),
+    /// `float`
+    Float(f32),
+    /// `double`
+    Double(f64),
+}
+
+/// Memory of a case that kernels are given the address of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pointer {
+    /// `q`, in the problem's layout, as all tensors are.
+    Q,
+    /// `k`
+    K,
+    /// `v`
+    V,
+    /// The result of the forward pass.
+    Out,
+    /// A float32 for each query of each head, `[batch, heads, seq_q]`.
+    Lse,
+    /// Memory of the size that the plan says.
+    Workspace,
+    /// The gradient of `out`.
+    Dout,
+    /// A float32 for each query of each head, for a backward pass alone.
+    Delta,
+    /// The gradient of `q`.
+    Dq,
+    /// The gradient of `k`.
+    Dk,
+    /// The gradient of `v`.
+    Dv,
+}
+
+words!(
+    Pointer,
+    "tensor",
+    Q = "q",
+    K = "k",
+    V = "v",
+    Out = "out",
+    Lse = "lse",
+    Workspace = "workspace",
+    Dout = "dout",
+    Delta = "delta",
+    Dq = "dq",
+    Dk = "dk",
+    Dv = "dv"
+);
+
+use Pointer::{Delta, Dk, Dout, Dq, Dv, K, Lse, Out, Q, V, Workspace};
+
+impl Pointer {
+    /// True for what is there where gradients are asked for, and only there.
+    pub fn is_of_backward(self) -> bool {
+        matches!(self, Dout | Delta | Dq | Dk | Dv)
+    }
+
+    /// True where a problem has it.
+    pub fn is_of(self, p: &Problem) -> bool {
+        !self.is_of_backward() || p.direction.has_backward()
+    }
+
+    /// True for what a call reads and does not write.
+    pub fn is_input(self) -> bool {
+        matches!(self, Q | K | V | Dout)
+    }
+
+    /// Whether it has a row for each query and query head, or for each key and key-value head.
+    pub fn heads(self) -> Heads {
+        match self {
+            K | V | Dk | Dv => Heads::Key,
+            _ => Heads::Query,
+        }
+    }
+
+    /// Its shape, logically: `[batch, seq, heads, dim]`. A workspace has none.
+    pub fn shape(self, p: &Problem) -> [u32; 4] {
+        let dim = match self {
+            Q | K | Dq | Dk => p.head_dim,
+            V | Out | Dout | Dv => p.head_dim_v,
+            Lse | Delta => 1,
+            Workspace => 0,
+        };
+        match self.heads() {
+            Heads::Query => [p.batch, p.seq_q, p.heads, dim],
+            Heads::Key => [p.batch, p.seq_k, p.kv_heads, dim],
+        }
+    }
+
+    /// Elements of that shape.
+    pub fn elements(self, p: &Problem) -> u64 {
+        self.shape(p).into_iter().map(u64::from).product()
+    }
+
+    /// Bytes of device memory that it takes, which for a workspace the plan says.
+    pub fn bytes(self, p: &Problem, workspace: u64) -> u64 {
+        match self {
+            Workspace => workspace,
+            Lse | Delta => 4 * self.elements(p),
+            _ => p.dtype.bytes() * self.elements(p),
+        }
+    }
+}
+
+/// What one variant does for one problem.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Launches of the forward pass, in order.
+    pub forward: Vec<PlannedLaunch>,
+    /// Launches of the backward pass, in order; empty where it is not asked for.
+    pub backward: Vec<PlannedLaunch>,
+    /// Bytes that the launches use beside the tensors.
+    pub workspace_bytes: u64,
+    /// Splits of the key axis; 1 where nothing is split.
+    pub num_splits: u32,
+    /// What each parameter became.
+    pub effective: BTreeMap<String, ParamValue>,
+}
+
+/// What a variant is asked for.
+pub struct PlanRequest<'a> {
+    /// What to compute.
+    pub problem: &'a Problem,
+    /// Parameters that are not `auto`.
+    pub params: &'a Params,
+    /// On what.
+    pub limits: Limits,
+}
+
+/// The most threads that any device gives a block (CUDA C++ Programming Guide, "Technical
+/// Specifications per Compute Capability").
+const MOST_THREADS: u64 = 1024;
+
+impl PlannedLaunch {
+    /// Holds the launch to what a device takes.
+    ///
+    /// # Errors
+    /// What is too large, for a reader.
+    pub fn fits(&self, limits: Limits) -> Result<(), String> {
+        let (entry, shape) = (&self.entry, self.shape);
+        if shape.shared_bytes > limits.shared_bytes {
+            return Err(format!(
+                "{entry} needs {} bytes of shared memory a block; this device has {}",
+                shape.shared_bytes, limits.shared_bytes
+            ));
+        }
+        if shape.threads() > MOST_THREADS {
+            return Err(format!(
+                "{entry} has {} threads a block; a block has at most {MOST_THREADS}",
+                shape.threads()
+            ));
+        }
+        // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+        let [x, y, z] = self.grid;
+        if x >= 1 << 31 || y >= 1 << 16 || z >= 1 << 16 {
+            return Err(format!(
+                "{entry} has a grid of {x}x{y}x{z} blocks; a device takes 2147483647x65535x65535"
+            ));
+        }
+        Ok(())
+    }
+}
