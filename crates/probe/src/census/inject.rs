@@ -7,7 +7,7 @@
 
 use super::calls::CallCounts;
 use super::cupti::{Cupti, kind};
-use super::json::Json;
+use super::json;
 use super::operation::Linker;
 use super::{Way, record, switch, take};
 use crate::Error;
@@ -216,69 +216,65 @@ impl ProcessRecording {
 
     /// Appends all records that CUPTI has given back.
     fn append(&mut self, last: bool) -> Result<(), String> {
-        let mut out = Json::default();
+        let mut out = String::new();
         let damaged = record::drain(self.library, |record| self.linker.add(record));
         let operations = self.linker.settle(last);
-        for device in std::mem::take(&mut self.linker.devices) {
-            out.device(&device);
+        out.extend(
+            self.linker
+                .devices
+                .drain(..)
+                .map(|device| json::device(&device)),
+        );
+        let (names, operators) = (self.linker.names.all(), self.linker.ranges.operators());
+        for (kind, all, written) in [
+            ("name", names, &mut self.named),
+            ("operator", operators, &mut self.operators),
+        ] {
+            for (id, name) in all.iter().enumerate().skip(*written) {
+                let name = json::quoted(name);
+                out += &format!("{{\"kind\":\"{kind}\",\"id\":{id},\"name\":{name}}}\n");
+            }
+            *written = all.len();
         }
-        let names = self.linker.names.all();
-        for (id, name) in names.iter().enumerate().skip(self.named) {
-            out.name("name", id, name);
-        }
-        self.named = names.len();
-        let operators = self.linker.ranges.operators();
-        for (id, name) in operators.iter().enumerate().skip(self.operators) {
-            out.name("operator", id, name);
-        }
-        self.operators = operators.len();
         for operation in &operations {
-            out.operation(operation, Json::number, Json::number);
-            out.line();
+            out += &json::operation(operation, |id| id, |id| id);
+            out.push('\n');
         }
         let incomplete = std::mem::take(&mut self.linker.incomplete);
         let dropped = self.library.dropped() + incomplete + damaged;
         if dropped > 0 {
-            out.object("dropped")
-                .member("records", dropped)
-                .close('}')
-                .line();
+            out += &format!("{{\"kind\":\"dropped\",\"records\":{dropped}}}\n");
         }
         let moments = std::mem::take(&mut self.linker.moments);
         // The first line says that they are told, if there are none yet.
         if moments.is_empty() && !self.tells_moments {
-            out.moments(&[]);
+            out += &json::moments(&[]);
         }
         self.tells_moments = true;
-        for some in moments.chunks(MOMENTS) {
-            out.moments(some);
-        }
+        out.extend(moments.chunks(MOMENTS).map(json::moments));
         let now = self.library.now();
         if self.counts != self.linker.counts || last {
             self.counts = self.linker.counts;
-            let calls = out.object("calls").member("at", now);
-            calls.counts(&self.counts).close('}').line();
+            let counts = json::counts(&self.counts);
+            out += &format!("{{\"kind\":\"calls\",\"at\":{now},{counts}}}\n");
         }
         if last {
-            out.object("end").member("at", now).close('}').line();
+            out += &format!("{{\"kind\":\"end\",\"at\":{now}}}\n");
         }
-        self.file.append(&out.into_text())
+        self.file.append(&out)
     }
 }
 
 /// The first line: which process this is.
 fn head(start: u128, version: &str) -> String {
-    let mut out = Json::default();
     let (pid, ppid) = (std::process::id(), std::os::unix::process::parent_id());
-    out.object("process")
-        .member("pid", pid)
-        .member("ppid", ppid);
-    out.array("argv", std::env::args_os(), |out, argument| {
-        out.text(&String::from_utf8_lossy(argument.as_bytes()));
-    });
-    out.member("start", start).text_member("cupti", version);
-    out.key("devices").open('[').close(']').close('}').line();
-    out.into_text()
+    let argv = std::env::args_os();
+    let argv = argv.map(|argument| json::quoted(&String::from_utf8_lossy(argument.as_bytes())));
+    format!(
+        "{{\"kind\":\"process\",\"pid\":{pid},\"ppid\":{ppid},\"argv\":{},\"start\":{start},\
+         \"cupti\":\"{version}\",\"devices\":[]}}\n",
+        json::array(argv)
+    )
 }
 
 #[cfg(test)]

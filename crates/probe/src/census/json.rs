@@ -1,207 +1,115 @@
-//! JSON as the C interface and recordings write it: this crate has no dependency that could.
+//! JSON as the C interface and recordings write it, by `format!`: this crate has no dependency that
+//! could.
 
 use super::calls::CallCounts;
 use super::operation::{DeviceInfo, RecordedOperation, RecordedWork};
 use crate::Error;
 use crate::Result;
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
 use std::fmt::{Display, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A JSON text that is being written. Members and elements put the comma before themselves.
-#[derive(Default)]
-pub struct Json(String);
-
-impl Json {
-    /// The text so far.
-    pub fn into_text(self) -> String {
-        self.0
-    }
-
-    fn separate(&mut self) {
-        if !self.0.is_empty() && !self.0.ends_with(['{', '[', ':', '\n']) {
-            self.0.push(',');
-        }
-    }
-
-    /// Begins an object or an array.
-    pub fn open(&mut self, bracket: char) -> &mut Self {
-        self.separate();
-        self.0.push(bracket);
-        self
-    }
-
-    /// Ends it.
-    pub fn close(&mut self, bracket: char) -> &mut Self {
-        self.0.push(bracket);
-        self
-    }
-
-    /// Ends a line.
-    pub fn line(&mut self) {
-        self.0.push('\n');
-    }
-
-    /// Writes a number, or whatever else is JSON as it displays.
-    pub fn number(&mut self, number: impl Display) {
-        self.separate();
-        // Writing to a String does not fail.
-        let _ = write!(self.0, "{number}");
-    }
-
-    /// Writes a text, quotes included.
-    pub fn text(&mut self, text: &str) {
-        self.separate();
-        self.0.push('"');
-        for character in text.chars() {
-            match character {
-                '"' | '\\' => self.0.extend(['\\', character]),
-                control if control < ' ' => {
-                    // As in `number`.
-                    let _ = write!(self.0, "\\u{:04x}", control as u32);
-                }
-                other => self.0.push(other),
+/// A text with its quotes.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            control if control < ' ' => {
+                // Writing to a String does not fail.
+                let _ = write!(out, "\\u{:04x}", control as u32);
             }
+            other => out.push(other),
         }
-        self.0.push('"');
     }
+    out + "\""
+}
 
-    /// Begins an object of this kind.
-    pub fn object(&mut self, kind: &str) -> &mut Self {
-        self.open('{').text_member("kind", kind)
-    }
+/// An array of what is JSON as it displays.
+pub fn array<T: Display>(elements: impl IntoIterator<Item = T>) -> String {
+    let elements = elements.into_iter().map(|element| element.to_string());
+    format!("[{}]", elements.collect::<Vec<_>>().join(","))
+}
 
-    /// Writes the name of a member, whose value follows.
-    pub fn key(&mut self, name: &str) -> &mut Self {
-        self.text(name);
-        self.0.push(':');
-        self
-    }
+/// An object of members whose values are JSON as they display.
+fn object<T: Display>(members: impl IntoIterator<Item = (&'static str, T)>) -> String {
+    let members = members.into_iter();
+    let members = members.map(|(name, value)| format!("\"{name}\":{value}"));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
 
-    /// Writes a member that is a number.
-    pub fn member(&mut self, name: &str, number: impl Display) -> &mut Self {
-        self.key(name).number(number);
-        self
-    }
+/// A further member of an object, if there is one.
+pub fn optional(name: &str, value: Option<impl Display>) -> String {
+    value.map_or_else(String::new, |value| format!(",\"{name}\":{value}"))
+}
 
-    /// Writes a member that is a text.
-    pub fn text_member(&mut self, name: &str, text: &str) -> &mut Self {
-        self.key(name).text(text);
-        self
-    }
-
-    /// Writes a member that is a number, if there is one.
-    pub fn optional(&mut self, name: &str, number: Option<u64>) -> &mut Self {
-        if let Some(number) = number {
-            self.member(name, number);
+/// An operation, with its kernel's name and its operator as these write their ids.
+pub fn operation<Name: Display>(
+    operation: &RecordedOperation,
+    name: impl Fn(u32) -> Name,
+    operator: impl Fn(u32) -> Name,
+) -> String {
+    let what = match &operation.activity {
+        RecordedWork::Kernel(kernel) => format!(
+            r#""kind":"kernel","name":{},"grid":{:?},"block":{:?}{},"registers":{},"shared_bytes":{},"local_bytes":{}{}"#,
+            name(kernel.name),
+            kernel.grid,
+            kernel.block,
+            optional("cluster", kernel.cluster.map(array)),
+            kernel.registers,
+            u64::from(kernel.static_shared) + u64::from(kernel.dynamic_shared),
+            kernel.local,
+            optional("graph", kernel.graph),
+        ),
+        RecordedWork::Copy { direction, bytes } => {
+            format!(r#""kind":"copy","direction":"{direction}","bytes":{bytes}"#)
         }
-        self
-    }
+        RecordedWork::Fill { bytes } => format!(r#""kind":"set","bytes":{bytes}"#),
+    };
+    let RecordedOperation {
+        start,
+        end,
+        stream,
+        device,
+        ..
+    } = operation;
+    format!(
+        r#"{{{what},"start_ns":{start},"end_ns":{end},"stream":{stream},"device":{device}{}{}{}}}"#,
+        optional("launched_ns", operation.launch.map(|launch| launch.at)),
+        optional("launch_ns", operation.launch.map(|launch| launch.ns)),
+        optional("operator", operation.operator.map(operator)),
+    )
+}
 
-    /// Writes a member that is an array.
-    pub fn array<T>(
-        &mut self,
-        name: &str,
-        elements: impl IntoIterator<Item = T>,
-        mut write: impl FnMut(&mut Self, T),
-    ) -> &mut Self {
-        self.key(name).open('[');
-        elements
-            .into_iter()
-            .for_each(|element| write(self, element));
-        self.close(']')
-    }
+/// Counts of calls, and the host's time in those that there were: two members.
+pub fn counts(counts: &CallCounts) -> String {
+    let named = counts.named();
+    let calls = object(named.iter().map(|(name, count)| (*name, count.calls)));
+    let made = named.iter().filter(|(_, count)| count.calls > 0);
+    let ns = object(made.map(|(name, count)| (*name, count.ns)));
+    format!(r#""counts":{calls},"ns":{ns}"#)
+}
 
-    /// Writes an operation; `name` writes its kernel's name by the id, `operator` its operator.
-    pub fn operation(
-        &mut self,
-        operation: &RecordedOperation,
-        name: impl FnOnce(&mut Self, u32),
-        operator: impl FnOnce(&mut Self, u32),
-    ) {
-        match operation.activity {
-            RecordedWork::Kernel(ref kernel) => {
-                name(self.object("kernel").key("name"), kernel.name)
-            }
-            RecordedWork::Copy { direction, bytes } => {
-                let copy = self.object("copy").text_member("direction", direction);
-                copy.member("bytes", bytes);
-            }
-            RecordedWork::Fill { bytes } => {
-                self.object("set").member("bytes", bytes);
-            }
-        }
-        let (start, end) = (operation.start, operation.end);
-        self.member("start_ns", start).member("end_ns", end);
-        let kernel = match &operation.activity {
-            RecordedWork::Kernel(kernel) => Some(kernel),
-            _ => None,
-        };
-        if let Some(kernel) = kernel {
-            self.array("grid", kernel.grid, Json::number);
-            self.array("block", kernel.block, Json::number);
-            if let Some(cluster) = kernel.cluster {
-                self.array("cluster", cluster, Json::number);
-            }
-            let shared = u64::from(kernel.static_shared) + u64::from(kernel.dynamic_shared);
-            self.member("registers", kernel.registers);
-            self.member("shared_bytes", shared)
-                .member("local_bytes", kernel.local);
-        }
-        self.member("stream", operation.stream)
-            .member("device", operation.device);
-        self.optional("graph", kernel.and_then(|kernel| kernel.graph));
-        self.optional("launched_ns", operation.launch.map(|launch| launch.at));
-        self.optional("launch_ns", operation.launch.map(|launch| launch.ns));
-        if let Some(id) = operation.operator {
-            operator(self.key("operator"), id);
-        }
-        self.close('}');
+/// A line of moments of calls, by their names.
+pub fn moments(moments: &[(&'static str, u64)]) -> String {
+    let mut named = BTreeMap::<_, Vec<u64>>::new();
+    for (name, at) in moments {
+        named.entry(*name).or_default().push(*at);
     }
+    let of = object(named.into_iter().map(|(name, at)| (name, array(at))));
+    format!("{{\"kind\":\"moments\",\"of\":{of}}}\n")
+}
 
-    /// Writes counts of calls, and the host's time in those that there were: two members.
-    pub fn counts(&mut self, counts: &CallCounts) -> &mut Self {
-        let named = counts.named();
-        self.key("counts").open('{');
-        for (name, count) in &named {
-            self.member(name, count.calls);
-        }
-        self.close('}').key("ns").open('{');
-        for (name, count) in named.iter().filter(|(_, count)| count.calls > 0) {
-            self.member(name, count.ns);
-        }
-        self.close('}')
-    }
-
-    /// Writes a line of moments of calls, by their names.
-    pub fn moments(&mut self, moments: &[(&str, u64)]) {
-        let mut names: Vec<&str> = moments.iter().map(|(name, _)| *name).collect();
-        names.sort_unstable();
-        names.dedup();
-        self.object("moments").key("of").open('{');
-        for name in names {
-            let own = moments.iter().filter(|(of, _)| *of == name);
-            self.array(name, own.map(|(_, at)| at), Json::number);
-        }
-        self.close('}').close('}').line();
-    }
-
-    /// Writes a line of a name and its id.
-    pub fn name(&mut self, kind: &str, id: usize, name: &str) {
-        let object = self.object(kind).member("id", id);
-        object.text_member("name", name).close('}').line();
-    }
-
-    /// Writes a line of a device.
-    pub fn device(&mut self, device: &DeviceInfo) {
-        let capability = format!("{}.{}", device.capability.0, device.capability.1);
-        self.object("device").member("ordinal", device.ordinal);
-        self.text_member("name", &device.name)
-            .member("sms", device.sms);
-        self.text_member("capability", &capability)
-            .close('}')
-            .line();
-    }
+/// A line of a device.
+pub fn device(device: &DeviceInfo) -> String {
+    let (major, minor) = device.capability;
+    format!(
+        "{{\"kind\":\"device\",\"ordinal\":{},\"name\":{},\"sms\":{},\"capability\":\"{major}.{minor}\"}}\n",
+        device.ordinal,
+        quoted(&device.name),
+        device.sms
+    )
 }
 
 /// What the C interface has begun, and the JSON text of its last end.
@@ -259,21 +167,14 @@ mod tests {
 
     #[test]
     fn texts_are_json() {
-        let mut out = Json::default();
-        out.text("a \"b\"\\\n\u{1}é");
-        assert_eq!(out.into_text(), "\"a \\\"b\\\"\\\\\\u000a\\u0001é\"");
+        let text = quoted("a \"b\"\\\n\u{1}é");
+        assert_eq!(text, "\"a \\\"b\\\"\\\\\\u000a\\u0001é\"");
     }
 
     #[test]
     fn moments_are_a_line_of_json() {
-        let mut out = Json::default();
-        out.moments(&[("frees", 5), ("allocations", 3), ("frees", 9)]);
-        out.moments(&[]);
-        let lines: Vec<Value> = out
-            .into_text()
-            .lines()
-            .map(|l| serde_json::from_str(l).unwrap())
-            .collect();
+        let both = moments(&[("frees", 5), ("allocations", 3), ("frees", 9)]);
+        let lines = [both, moments(&[])].map(|line| serde_json::from_str::<Value>(&line).unwrap());
         let both = json!({"kind": "moments", "of": {"allocations": [3], "frees": [5, 9]}});
         assert_eq!(lines, [both, json!({"kind": "moments", "of": {}})]);
     }

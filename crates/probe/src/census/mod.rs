@@ -21,7 +21,7 @@ use crate::Error;
 use crate::Result;
 use crate::error::entry;
 use cupti::{Cupti, kind};
-use json::{Current, Json};
+use json::{Current, array, counts, operation, optional, quoted};
 use operation::Linker;
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
@@ -208,20 +208,18 @@ impl Recorded {
 
     /// The JSON text that the C interface gives.
     fn json(&self) -> String {
-        let mut out = Json::default();
-        out.open('{')
-            .member("begin", self.begin)
-            .member("end", self.end);
-        out.member("dropped", self.dropped)
-            .optional("called", self.called);
-        out.optional("returned", self.returned).counts(&self.counts);
-        out.array("operations", &self.operations, |out, operation| {
-            let name = |out: &mut Json, id| out.text(self.name(id));
-            let operator = |out: &mut Json, id| out.text(self.operator(id));
-            out.operation(operation, name, operator);
-        });
-        out.close('}');
-        out.into_text()
+        let (name, operator) = (|id| quoted(self.name(id)), |id| quoted(self.operator(id)));
+        let operations = self.operations.iter();
+        format!(
+            r#"{{"begin":{},"end":{},"dropped":{}{}{},{},"operations":{}}}"#,
+            self.begin,
+            self.end,
+            self.dropped,
+            optional("called", self.called),
+            optional("returned", self.returned),
+            counts(&self.counts),
+            array(operations.map(|one| operation(one, name, operator))),
+        )
     }
 }
 

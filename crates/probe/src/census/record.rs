@@ -1,10 +1,9 @@
 //! CUPTI's activity records as they lie in memory, and what is read of them.
 //!
-//! Each is a prefix of the record of its kind, whose fields CUPTI has kept in place from
-//! CUDA 12.0 to 13.0 (cupti_activity.h): `CUpti_ActivityKernel9` and 10 (the cluster is
-//! the last that is read), `CUpti_ActivityMemcpy5` and 6, `CUpti_ActivityMemcpyPtoP4`,
-//! `CUpti_ActivityMemset4`, `CUpti_ActivityAPI`, `CUpti_ActivityDevice5`,
-//! `CUpti_ActivityMarker2`.
+//! Fields are read at their offsets, which CUPTI has kept from CUDA 12.0 to 13.0
+//! (cupti_activity.h): of `CUpti_ActivityKernel9` and 10 (the cluster is the last that is read),
+//! `CUpti_ActivityMemcpy5` and 6, `CUpti_ActivityMemcpyPtoP4`, `CUpti_ActivityMemset4`,
+//! `CUpti_ActivityAPI`, `CUpti_ActivityDevice5`, `CUpti_ActivityMarker2`.
 //!
 //! They come in a bounded number of buffers, used over and over. When all are full, CUPTI is
 //! given none, drops records and counts them.
@@ -16,132 +15,14 @@ use super::ranges::{RangeMark, RangeName};
 use std::alloc::{Layout, alloc};
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
-use std::mem::offset_of;
 use std::panic::catch_unwind;
 use std::ptr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A prefix of `CUpti_ActivityKernel10`.
-#[repr(C)]
-pub struct RawKernel {
-    pub kind: u32,
-    pub cache: u16,
-    pub registers: u16,
-    _partitioned: [u32; 2],
-    pub start: u64,
-    pub end: u64,
-    _completed: u64,
-    pub device: u32,
-    _context: u32,
-    pub stream: u32,
-    pub grid: [i32; 3],
-    pub block: [i32; 3],
-    pub static_shared: i32,
-    pub dynamic_shared: i32,
-    pub local: u32,
-    _local_total: u32,
-    pub correlation: u32,
-    _grid_id: i64,
-    pub name: *const c_char,
-    _reserved: [u64; 4],
-    pub graph_node: u64,
-    _launch: [u32; 6],
-    pub cluster: [u32; 3],
-}
-
-/// A prefix of `CUpti_ActivityMemcpy6` and of `CUpti_ActivityMemset4`, whose fields lie
-/// alike.
-#[repr(C)]
-pub struct RawMemory {
-    pub kind: u32,
-    /// `CUpti_ActivityMemcpyKind` in a copy; the value in a fill.
-    pub direction: u8,
-    _kinds: [u8; 3],
-    pub bytes: u64,
-    pub start: u64,
-    pub end: u64,
-    pub device: u32,
-    _context: u32,
-    pub stream: u32,
-    pub correlation: u32,
-}
-
-/// A prefix of `CUpti_ActivityMemcpyPtoP4`: as a copy up to the stream, then its devices.
-#[repr(C)]
-pub struct RawPeerCopy {
-    pub memory: RawMemory,
-    _devices: [u32; 3],
-    pub correlation: u32,
-}
-
-/// `CUpti_ActivityAPI`.
-#[repr(C)]
-pub struct RawCall {
-    pub kind: u32,
-    pub id: u32,
-    pub start: u64,
-    pub end: u64,
-    _process: u32,
-    pub thread: u32,
-    pub correlation: u32,
-    _returned: u32,
-}
-
-/// `CUpti_ActivityMarker2`.
-#[repr(C)]
-pub struct RawMarker {
-    pub kind: u32,
-    pub flags: u32,
-    pub at: u64,
-    pub id: u32,
-    _object_kind: u32,
-    _process: u32,
-    pub thread: u32,
-    _rest_of_object: u32,
-    _pad: u32,
-    pub name: *const c_char,
-    pub domain: *const c_char,
-}
-
 /// `CUPTI_ACTIVITY_FLAG_MARKER_START` and `_END`; an instant has neither.
 const MARKER_START: u32 = 1 << 1;
 const MARKER_END: u32 = 1 << 2;
-
-/// A prefix of `CUpti_ActivityDevice5`.
-#[repr(C)]
-pub struct RawDevice {
-    pub kind: u32,
-    _flags: u32,
-    _bandwidth: [u64; 4],
-    _sizes: u32,
-    pub sms: u32,
-    _limits: [u32; 14],
-    pub major: u32,
-    pub minor: u32,
-    pub id: u32,
-    _more: [u32; 5],
-    pub name: *const c_char,
-}
-
-const _: () = {
-    assert!(offset_of!(RawKernel, registers) == 6);
-    assert!(offset_of!(RawKernel, start) == 16 && offset_of!(RawKernel, end) == 24);
-    assert!(offset_of!(RawKernel, device) == 40 && offset_of!(RawKernel, stream) == 48);
-    assert!(offset_of!(RawKernel, grid) == 52 && offset_of!(RawKernel, block) == 64);
-    assert!(offset_of!(RawKernel, static_shared) == 76 && offset_of!(RawKernel, local) == 84);
-    assert!(offset_of!(RawKernel, correlation) == 92 && offset_of!(RawKernel, name) == 104);
-    assert!(offset_of!(RawKernel, graph_node) == 144 && offset_of!(RawKernel, cluster) == 176);
-    assert!(offset_of!(RawMemory, bytes) == 8 && offset_of!(RawMemory, device) == 32);
-    assert!(offset_of!(RawMemory, stream) == 40 && offset_of!(RawMemory, correlation) == 44);
-    assert!(offset_of!(RawPeerCopy, correlation) == 60);
-    assert!(offset_of!(RawCall, start) == 8 && offset_of!(RawCall, correlation) == 32);
-    assert!(size_of::<RawCall>() == 40);
-    assert!(offset_of!(RawMarker, id) == 16 && offset_of!(RawMarker, thread) == 28);
-    assert!(offset_of!(RawMarker, name) == 40 && size_of::<RawMarker>() == 56);
-    assert!(offset_of!(RawDevice, sms) == 44 && offset_of!(RawDevice, major) == 104);
-    assert!(offset_of!(RawDevice, id) == 112 && offset_of!(RawDevice, name) == 136);
-};
 
 /// One record, as far as it is of use. Times in ns of CUPTI's clock.
 #[derive(Debug, Clone)]
@@ -153,16 +34,13 @@ pub enum Record<'a> {
     Range(RangeMark<'a>),
 }
 
-/// An operation, by the fields that records of all kinds have.
-macro_rules! operation {
-    ($raw:expr, $what:expr) => {
-        RecordedOperation {
-            device: $raw.device,
-            stream: $raw.stream,
-            correlation: $raw.correlation,
-            ..RecordedOperation::new($what, $raw.start, $raw.end)
-        }
-    };
+/// The field of a record at this offset.
+///
+/// # Safety
+/// The record has a `T` there.
+unsafe fn field<T: Copy>(record: *const u8, at: usize) -> T {
+    // SAFETY: the caller's.
+    unsafe { record.add(at).cast::<T>().read_unaligned() }
 }
 
 /// Reads a record; `None` of a kind that is of no use.
@@ -171,95 +49,113 @@ macro_rules! operation {
 /// `record` was given by `cuptiActivityGetNextRecord`, and is read before its buffer is
 /// given away; names live as long.
 pub unsafe fn read<'a>(record: *const u8) -> Option<Record<'a>> {
-    // SAFETY: every record starts with its kind, and is at least as long as the prefix of
-    // that kind (see the head of this file); CUPTI aligns records to 8 bytes, and asks for
-    // buffers that are.
+    // SAFETY: every record starts with its kind, and has the fields of that kind (see the head of
+    // this file).
     unsafe {
-        Some(match record.cast::<u32>().read() {
+        Some(match field(record, 0) {
             kind::CONCURRENT_KERNEL => {
-                let raw = &*record.cast::<RawKernel>();
-                let name = text(raw.name);
-                Record::Operation(kernel(raw), Some(name))
+                let kernel = operation(record, RecordedWork::Kernel(kernel(record)), 40, 92);
+                Record::Operation(kernel, Some(text(field(record, 104))))
             }
-            kind::MEMCPY => {
-                let raw = &*record.cast::<RawMemory>();
-                let (direction, bytes) = (direction(raw.direction), raw.bytes);
-                let copy = operation!(raw, RecordedWork::Copy { direction, bytes });
-                Record::Operation(copy, None)
-            }
-            kind::MEMSET => {
-                let raw = &*record.cast::<RawMemory>();
-                let bytes = raw.bytes;
-                Record::Operation(operation!(raw, RecordedWork::Fill { bytes }), None)
-            }
-            kind::MEMCPY_P2P => {
-                let raw = &*record.cast::<RawPeerCopy>();
-                let (direction, bytes) = ("PtoP", raw.memory.bytes);
-                let mut copy = operation!(raw.memory, RecordedWork::Copy { direction, bytes });
-                copy.correlation = raw.correlation;
-                Record::Operation(copy, None)
+            of @ (kind::MEMCPY | kind::MEMSET | kind::MEMCPY_P2P) => {
+                let bytes = field(record, 8);
+                let (work, correlation) = match of {
+                    kind::MEMSET => (RecordedWork::Fill { bytes }, 44),
+                    kind::MEMCPY => {
+                        let direction = direction(field(record, 4));
+                        (RecordedWork::Copy { direction, bytes }, 44)
+                    }
+                    _ => {
+                        let direction = "PtoP";
+                        (RecordedWork::Copy { direction, bytes }, 60)
+                    }
+                };
+                Record::Operation(operation(record, work, 32, correlation), None)
             }
             of @ (kind::DRIVER | kind::RUNTIME) => {
-                let raw = &*record.cast::<RawCall>();
+                let id = field(record, 4);
                 let class = match of {
-                    kind::DRIVER => driver_class(raw.id),
-                    _ => runtime_class(raw.id),
+                    kind::DRIVER => driver_class(id),
+                    _ => runtime_class(id),
                 };
                 Record::Call(ApiCall {
                     class: class?,
-                    start: raw.start,
-                    end: raw.end,
-                    thread: raw.thread,
-                    correlation: raw.correlation,
+                    start: field(record, 8),
+                    end: field(record, 16),
+                    thread: field(record, 28),
+                    correlation: field(record, 32),
                 })
             }
             kind::MARKER => {
-                let raw = &*record.cast::<RawMarker>();
-                let begun = match raw.flags & (MARKER_START | MARKER_END) {
+                let domain: *const c_char = field(record, 48);
+                let begun = match field::<u32>(record, 4) & (MARKER_START | MARKER_END) {
                     MARKER_START => Some(RangeName {
-                        domain: (!raw.domain.is_null()).then(|| text(raw.domain)),
-                        name: text(raw.name),
+                        domain: (!domain.is_null()).then(|| text(domain)),
+                        name: text(field(record, 40)),
                     }),
                     MARKER_END => None,
                     _ => return None,
                 };
                 Record::Range(RangeMark {
-                    at: raw.at,
-                    thread: raw.thread,
-                    id: raw.id,
+                    at: field(record, 8),
+                    thread: field(record, 28),
+                    id: field(record, 16),
                     begun,
                 })
             }
-            kind::DEVICE => {
-                let raw = &*record.cast::<RawDevice>();
-                Record::Device(DeviceInfo {
-                    ordinal: raw.id,
-                    name: text(raw.name).to_string_lossy().into_owned(),
-                    sms: raw.sms,
-                    capability: (raw.major, raw.minor),
-                })
-            }
+            kind::DEVICE => Record::Device(DeviceInfo {
+                ordinal: field(record, 112),
+                name: text(field(record, 136)).to_string_lossy().into_owned(),
+                sms: field(record, 44),
+                capability: (field(record, 104), field(record, 108)),
+            }),
             _ => return None,
         })
     }
 }
 
-fn kernel(raw: &RawKernel) -> RecordedOperation {
-    let sizes = |sizes: [i32; 3]| sizes.map(|size| u32::try_from(size).unwrap_or(0));
-    let bytes = |bytes: i32| u32::try_from(bytes).unwrap_or(0);
-    let clustered = raw.cluster.iter().all(|&size| size > 0) && raw.cluster != [1, 1, 1];
-    let kernel = RecordedKernel {
-        name: 0,
-        grid: sizes(raw.grid),
-        block: sizes(raw.block),
-        cluster: clustered.then_some(raw.cluster),
-        registers: raw.registers.into(),
-        static_shared: bytes(raw.static_shared),
-        dynamic_shared: bytes(raw.dynamic_shared),
-        local: raw.local,
-        graph: (raw.graph_node != 0).then_some(raw.graph_node),
-    };
-    operation!(raw, RecordedWork::Kernel(kernel))
+/// An operation: its times lie alike in all records, the stream 8 bytes behind the device.
+///
+/// # Safety
+/// As [`field`].
+unsafe fn operation(
+    record: *const u8,
+    work: RecordedWork,
+    device: usize,
+    correlation: usize,
+) -> RecordedOperation {
+    // SAFETY: the caller's.
+    unsafe {
+        RecordedOperation {
+            device: field(record, device),
+            stream: field(record, device + 8),
+            correlation: field(record, correlation),
+            ..RecordedOperation::new(work, field(record, 16), field(record, 24))
+        }
+    }
+}
+
+/// # Safety
+/// As [`field`], of a kernel.
+unsafe fn kernel(record: *const u8) -> RecordedKernel {
+    let size = |size: i32| u32::try_from(size).unwrap_or(0);
+    // SAFETY: the caller's.
+    unsafe {
+        let cluster: [u32; 3] = field(record, 176);
+        let clustered = cluster.iter().all(|&size| size > 0) && cluster != [1, 1, 1];
+        let node: u64 = field(record, 144);
+        RecordedKernel {
+            name: 0,
+            grid: field::<[i32; 3]>(record, 52).map(size),
+            block: field::<[i32; 3]>(record, 64).map(size),
+            cluster: clustered.then_some(cluster),
+            registers: field::<u16>(record, 6).into(),
+            static_shared: size(field(record, 76)),
+            dynamic_shared: size(field(record, 80)),
+            local: field(record, 84),
+            graph: (node != 0).then_some(node),
+        }
+    }
 }
 
 /// `CUpti_ActivityMemcpyKind` in short; arrays (textures) count as the device's memory.

@@ -3,7 +3,7 @@
 
 use super::calls::{CallClass, CallCount, CallCounts};
 use super::cupti::{Cupti, kind};
-use super::json::Json;
+use super::json::operation;
 use super::operation::{DeviceInfo, Linker};
 
 use super::{Recorded, record};
@@ -143,21 +143,14 @@ fn written(linker: &mut Linker) -> Vec<String> {
     linker
         .settle(true)
         .iter()
-        .map(|operation| {
-            let mut out = Json::default();
-            out.operation(operation, Json::number, Json::number);
-            out.into_text()
-        })
+        .map(|one| operation(one, |id| id, |id| id))
         .collect()
 }
 
 const WRITTEN: [&str; 3] = [
-    "{\"kind\":\"kernel\",\"name\":0,\"start_ns\":2000,\"end_ns\":3000,\"grid\":[157,2,3],\
-     \"block\":[32,4,1],\"cluster\":[2,1,1],\"registers\":232,\"shared_bytes\":53520,\"local_bytes\":8,\"stream\":7,\"device\":0,\"graph\":42,\
-     \"launched_ns\":1000,\"launch_ns\":100,\"operator\":0}",
-    "{\"kind\":\"copy\",\"direction\":\"HtoD\",\"bytes\":64,\"start_ns\":2500,\"end_ns\":2510,\
-     \"stream\":9,\"device\":0,\"launched_ns\":1200,\"launch_ns\":100}",
-    "{\"kind\":\"set\",\"bytes\":64,\"start_ns\":3100,\"end_ns\":3110,\"stream\":9,\"device\":0}",
+    r#"{"kind":"kernel","name":0,"grid":[157, 2, 3],"block":[32, 4, 1],"cluster":[2,1,1],"registers":232,"shared_bytes":53520,"local_bytes":8,"graph":42,"start_ns":2000,"end_ns":3000,"stream":7,"device":0,"launched_ns":1000,"launch_ns":100,"operator":0}"#,
+    r#"{"kind":"copy","direction":"HtoD","bytes":64,"start_ns":2500,"end_ns":2510,"stream":9,"device":0,"launched_ns":1200,"launch_ns":100}"#,
+    r#"{"kind":"set","bytes":64,"start_ns":3100,"end_ns":3110,"stream":9,"device":0}"#,
 ];
 
 fn holds_the_recording(linker: &mut Linker) {

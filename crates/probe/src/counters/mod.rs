@@ -18,7 +18,7 @@ use self::profiler::{
 };
 use crate::Error;
 use crate::Result;
-use crate::census::json::{Current, Json};
+use crate::census::json::{Current, array, quoted};
 use crate::census::may_count;
 use crate::driver::{Driver, cu};
 use crate::error::entry;
@@ -247,25 +247,20 @@ impl Counting {
 impl CountedKernels {
     /// The JSON text that the C interface gives; a value that is not known is null.
     fn json(&self) -> String {
-        let text = |out: &mut Json, name: &String| out.text(name);
-        let mut out = Json::default();
-        out.open('{')
-            .member("passes", self.passes)
-            .member("dropped", self.dropped);
-        out.array("metrics", &self.metrics, text)
-            .array("unavailable", &self.unavailable, text);
-        out.array("kernels", &self.kernels, |out, values| {
-            out.open('[');
-            for value in values {
-                match value.is_finite() {
-                    true => out.number(value),
-                    false => out.number("null"),
-                }
-            }
-            out.close(']');
-        });
-        out.close('}');
-        out.into_text()
+        let names = |names: &[String]| array(names.iter().map(|name| quoted(name)));
+        let value = |value: &f64| match value.is_finite() {
+            true => value.to_string(),
+            false => "null".to_owned(),
+        };
+        let kernels = self.kernels.iter();
+        format!(
+            r#"{{"passes":{},"dropped":{},"metrics":{},"unavailable":{},"kernels":{}}}"#,
+            self.passes,
+            self.dropped,
+            names(&self.metrics),
+            names(&self.unavailable),
+            array(kernels.map(|values| array(values.iter().map(value)))),
+        )
     }
 }
 
