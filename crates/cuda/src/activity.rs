@@ -163,10 +163,10 @@ fn counted_calls(
     let launches = &structure.launches;
     let expected = launches.len() * COUNTED_CALLS;
     if counted.dropped > 0 || counted.kernels.len() != expected || expected == 0 {
-        return Err(CudaError::NotCounted {
-            expected,
-            counted: counted.kernels.len() + counted.dropped,
-        });
+        return Err(CudaError::Other(format!(
+            "{expected} kernels were expected of the counted calls, and {} counted",
+            counted.kernels.len() + counted.dropped
+        )));
     }
     let kernel = |(name, values): (&String, &Vec<f64>)| {
         let counts = counted.metrics.iter().cloned().zip(values.iter().copied());

@@ -43,17 +43,10 @@ impl DeviceTensor {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceProblem {
-    pub q: DeviceTensor,
-    pub k: DeviceTensor,
-    pub v: DeviceTensor,
-    pub out: DeviceTensor,
-    pub dout: DeviceTensor,
-    pub dq: DeviceTensor,
-    pub dk: DeviceTensor,
-    pub dv: DeviceTensor,
-    pub lse: u64,
-    pub delta: u64,
-    pub workspace: u64,
+    /// Of the first pointers, in their order.
+    pub tensors: [DeviceTensor; 8],
+    /// Addresses of the others.
+    pub memory: [u64; 3],
     pub batch: i32,
     pub heads: i32,
     pub kv_heads: i32,
@@ -74,16 +67,8 @@ impl DeviceProblem {
     pub fn sized(problem: &Problem, num_splits: u32) -> DeviceProblem {
         let p = problem;
         let side = |keys: Option<u32>| keys.map_or(-1, |keys| keys.min(1 << 29) as i32);
-        let tensor = |of: Pointer| DeviceTensor::new(0, of.shape(p), p.layout);
         DeviceProblem {
-            q: tensor(Pointer::Q),
-            k: tensor(Pointer::K),
-            v: tensor(Pointer::V),
-            out: tensor(Pointer::Out),
-            dout: tensor(Pointer::Dout),
-            dq: tensor(Pointer::Dq),
-            dk: tensor(Pointer::Dk),
-            dv: tensor(Pointer::Dv),
+            tensors: Pointer::TENSORS.map(|of| DeviceTensor::new(0, of.shape(p), p.layout)),
             batch: problem.batch as i32,
             heads: problem.heads as i32,
             kv_heads: problem.kv_heads as i32,
@@ -107,18 +92,10 @@ impl DeviceProblem {
 
     /// As [`address`](DeviceProblem::address), to be written.
     pub fn address_mut(&mut self, of: Pointer) -> &mut u64 {
-        match of {
-            Pointer::Q => &mut self.q.data,
-            Pointer::K => &mut self.k.data,
-            Pointer::V => &mut self.v.data,
-            Pointer::Out => &mut self.out.data,
-            Pointer::Lse => &mut self.lse,
-            Pointer::Workspace => &mut self.workspace,
-            Pointer::Dout => &mut self.dout.data,
-            Pointer::Delta => &mut self.delta,
-            Pointer::Dq => &mut self.dq.data,
-            Pointer::Dk => &mut self.dk.data,
-            Pointer::Dv => &mut self.dv.data,
+        let at = of as usize;
+        match self.tensors.get_mut(at) {
+            Some(tensor) => &mut tensor.data,
+            None => &mut self.memory[at - Pointer::TENSORS.len()],
         }
     }
 
@@ -249,7 +226,7 @@ pub fn check_parameters(
     taken: &[usize],
 ) -> Result<(), CudaError> {
     if listed.len() != taken.len() {
-        return Err(CudaError::Build(format!(
+        return Err(CudaError::Other(format!(
             "{entry} takes {} arguments, and `arguments` of its contract lists {}",
             taken.len(),
             listed.len()
@@ -258,7 +235,7 @@ pub fn check_parameters(
     let mut each = listed.iter().zip(taken).enumerate();
     match each.find(|(_, ((given, size), taken))| !fits(*given, *size, **taken)) {
         None => Ok(()),
-        Some((at, ((given, size), taken))) => Err(CudaError::Build(format!(
+        Some((at, ((given, size), taken))) => Err(CudaError::Other(format!(
             "{entry} takes {taken} bytes as argument {}, and {} of its contract has {size}; write \
              the type that the kernel has: `int`, `unsigned`, `long`, `float` or `double`",
             at + 1,
@@ -293,7 +270,7 @@ mod tests {
     #[test]
     fn the_problem_is_laid_out_as_in_c() {
         assert_eq!(size_of::<DeviceProblem>(), 328);
-        assert_eq!(std::mem::offset_of!(DeviceProblem, lse), 256);
+        assert_eq!(std::mem::offset_of!(DeviceProblem, memory), 256);
         assert_eq!(std::mem::offset_of!(DeviceProblem, num_splits), 320);
         assert!(align_of::<TensorMap>() >= 64);
     }

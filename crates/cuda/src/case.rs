@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cudarc::driver::sys;
 
-use super::argument::{self, ArgumentList, DeviceProblem, DeviceTensor, TensorMap};
+use super::argument::{self, ArgumentList, DeviceProblem, TensorMap};
 use super::driver::{CudaDevice, LoadedKernel, Memory, NAN_IN_EVERY_TYPE};
 use super::error::CudaError;
 use super::plan::{Given, Plan, PlannedLaunch, Pointer};
@@ -155,9 +155,8 @@ impl CudaCase {
                 Given::Problem => list.push(*figures),
                 Given::Pointer(pointer) => list.push(figures.address(pointer)),
                 Given::Map(of, rows) => {
-                    let shape = of.shape(p);
-                    let tensor = DeviceTensor::new(figures.address(of), shape, p.layout);
-                    list.push(TensorMap::new(&tensor, shape, p.dtype, rows)?)
+                    let tensor = &figures.tensors[of as usize];
+                    list.push(TensorMap::new(tensor, of.shape(p), p.dtype, rows)?)
                 }
                 Given::Int(value) => list.push(value),
                 Given::Unsigned(value) => list.push(value),

@@ -80,7 +80,7 @@ pub fn write_inputs(device: &mut CudaDevice, case: &CudaCase, seed: u64) -> Resu
         if of.is_of(&p) {
             let shape = of.shape(&p);
             let fill = Fill {
-                to: DeviceTensor::new(figures.address(of), shape, p.layout),
+                to: figures.tensors[of as usize],
                 seed,
                 tensor: tensor as u64,
                 shape: shape.map(|n| n as i32),
@@ -100,8 +100,7 @@ fn results(case: &CudaCase) -> Vec<ResultTensor> {
     };
     let results = [Pointer::Out, Pointer::Dq, Pointer::Dk, Pointer::Dv];
     let result = |of: Pointer| {
-        let shape = of.shape(p);
-        let tensor = DeviceTensor::new(figures.address(of), shape, p.layout);
+        let (tensor, shape) = (figures.tensors[of as usize], of.shape(p));
         ResultTensor { of, tensor, shape }
     };
     results.into_iter().filter(wanted).map(result).collect()

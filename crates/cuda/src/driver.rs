@@ -59,6 +59,9 @@ pub struct LoadedKernel {
     pub code: u32,
 }
 
+const NO_DRIVER: &str = "no CUDA driver on this machine (libcuda.so.1 not found); suites on cpu/ \
+    variants, such as quick, need none";
+
 impl LoadedKernel {
     /// Queues a launch.
     ///
@@ -98,9 +101,9 @@ impl CudaDevice {
         // Asked first: without a driver every other function of cudarc panics.
         // SAFETY: only opens a library, as every CUDA program does.
         if !unsafe { sys::is_culib_present() } {
-            return Err(CudaError::NoDriver);
+            return Err(CudaError::Other(NO_DRIVER.to_owned()));
         }
-        let none = |error: CudaError| CudaError::NoDevice(error.to_string());
+        let none = |error: CudaError| CudaError::Other(format!("no CUDA device: {error}"));
         checked("cuInit", result::init()).map_err(none)?;
         let device = checked("cuDeviceGet", result::device::get(0)).map_err(none)?;
         // SAFETY: the device is the driver's own. The primary context is kept until the
@@ -196,11 +199,11 @@ impl CudaDevice {
         match unsafe { result::malloc_sync(bytes) } {
             Ok(pointer) => Ok(Memory { pointer, bytes }),
             Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                let (free, _) = checked("cuMemGetInfo", result::mem_get_info())?;
-                Err(CudaError::OutOfMemory {
-                    wanted_mib: bytes >> 20,
-                    free_mib: free >> 20,
-                })
+                Err(CudaError::Other(format!(
+                    "out of device memory: {} MiB more are needed, {} MiB are free",
+                    bytes >> 20,
+                    self.free_bytes()? >> 20
+                )))
             }
             Err(error) => checked("cuMemAlloc", Err(error)),
         }
@@ -223,7 +226,7 @@ impl CudaDevice {
         }
         let (handle, code) = (module.handle, module.code);
         let name = CString::new(entry)
-            .map_err(|_| CudaError::Build(format!("`{entry}` is no kernel's name")))?;
+            .map_err(|_| CudaError::Other(format!("`{entry}` is no kernel's name")))?;
         // SAFETY: the module is loaded and never unloaded.
         let function = unsafe {
             let handle = checked(
@@ -248,7 +251,7 @@ impl CudaDevice {
             (Some(name), _) => compile::compiled(name, self.arch, self.compiler)?,
             (None, Some(source)) => compile::image(source, self.arch, self.compiler, false)?,
             (None, None) => {
-                return Err(CudaError::Build("this worker has no CUDA file".to_owned()));
+                return Err(CudaError::Other("this worker has no CUDA file".to_owned()));
             }
         })
     }
@@ -268,12 +271,12 @@ impl CudaDevice {
             self.modules.insert(file.clone(), module);
         }
         let found = self.modules.get(file);
-        found.ok_or_else(|| CudaError::Build("a module is not there".to_owned()))
+        found.ok_or_else(|| CudaError::Other("a module is not there".to_owned()))
     }
 }
 
 fn no_entry(entry: &str, entries: &[String]) -> CudaError {
-    CudaError::Build(format!(
+    CudaError::Other(format!(
         "the CUDA file has no entry point `{entry}`; it has {}. Name one of them in `entry`, or \
          leave the problem out by `requires`",
         entries.join(", ")
@@ -467,9 +470,9 @@ pub fn launch<T: Copy + 'static>(
 ) -> Result<(), CudaError> {
     let contract = ours().checks.get(check);
     let contract =
-        contract.ok_or_else(|| CudaError::Build(format!("there is no check `{check}`")))?;
+        contract.ok_or_else(|| CudaError::Other(format!("there is no check `{check}`")))?;
     let planned = contract.planned(problem, device.limits, &Numbers::new());
-    let planned = planned.map_err(|error| CudaError::Build(error.to_string()))?;
+    let planned = planned.map_err(|error| CudaError::Other(error.to_string()))?;
     let function = device.function(&planned)?;
     let mut arguments = ArgumentList::default().push(argument);
     if let Some(results) = second {

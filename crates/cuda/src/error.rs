@@ -10,37 +10,12 @@ use crate::kernels::compile::BuildError;
 /// What keeps a case from running.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CudaError {
-    /// There is no driver.
-    #[error(
-        "no CUDA driver on this machine (libcuda.so.1 not found); suites on cpu/ variants, \
-         such as quick, need none"
-    )]
-    NoDriver,
-    /// The driver finds no device it can use.
-    #[error("no CUDA device: {0}")]
-    NoDevice(String),
-    /// Hardware counted other kernels than the calls launch.
-    #[error("{expected} kernels were expected of the counted calls, and {counted} counted")]
-    NotCounted {
-        /// Kernels that the calls launch.
-        expected: usize,
-        /// Kernels that were counted, or for which there was no room.
-        counted: usize,
-    },
-    /// Device memory is short.
-    #[error("out of device memory: {wanted_mib} MiB more are needed, {free_mib} MiB are free")]
-    OutOfMemory {
-        /// Asked for at once, in MiB.
-        wanted_mib: usize,
-        /// Free before.
-        free_mib: usize,
-    },
     /// The driver failed, or the clock.
     #[error(transparent)]
     Probe(#[from] regatta_probe::Error),
-    /// A kernel could not be made.
+    /// No device, short memory, or a kernel that could not be made.
     #[error("{0}")]
-    Build(String),
+    Other(String),
 }
 
 impl CudaError {
@@ -84,7 +59,7 @@ impl CudaError {
 
 impl From<BuildError> for CudaError {
     fn from(error: BuildError) -> CudaError {
-        CudaError::Build(error.to_string())
+        CudaError::Other(error.to_string())
     }
 }
 

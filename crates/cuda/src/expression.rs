@@ -96,16 +96,14 @@ impl ProblemFigures {
             ("element_bytes", problem.dtype.bytes() as i32),
             ("backward", problem.direction.has_backward().into()),
         ];
-        let (q, k, v, out) = (p.q, p.k, p.v, p.out);
-        let tensors = [("q", q), ("k", k), ("v", v), ("out", out)];
-        let gradients = [("dq", q), ("dk", k), ("dv", v), ("dout", out)];
-        let strides = tensors.into_iter().chain(gradients).map(|(name, tensor)| {
+        let tensors = Pointer::TENSORS.into_iter().zip(p.tensors);
+        let strides = tensors.map(|(of, tensor)| {
             let axes = [
                 ("batch", tensor.batch),
                 ("seq", tensor.seq),
                 ("head", tensor.head),
             ];
-            (name, Value::from_pairs(axes))
+            (of.name(), Value::from_pairs(axes))
         });
         let numbers = numbers.map(|(name, number)| (name, Value::from(number)));
         let device = device.map(|(name, number)| (name, Value::from(number)));

@@ -71,7 +71,7 @@ pub enum Given {
     Double(f64),
 }
 
-/// Memory of a case that kernels are given the address of.
+/// Memory of a case that kernels are given the address of, in the order of `problem.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pointer {
     /// `q`, in the problem's layout, as all tensors are.
@@ -82,20 +82,20 @@ pub enum Pointer {
     V,
     /// The result of the forward pass.
     Out,
-    /// A float32 for each query of each head, `[batch, heads, seq_q]`.
-    Lse,
-    /// Memory of the size that the plan says.
-    Workspace,
     /// The gradient of `out`.
     Dout,
-    /// A float32 for each query of each head, for a backward pass alone.
-    Delta,
     /// The gradient of `q`.
     Dq,
     /// The gradient of `k`.
     Dk,
     /// The gradient of `v`.
     Dv,
+    /// A float32 for each query of each head, `[batch, heads, seq_q]`.
+    Lse,
+    /// A float32 for each query of each head, for a backward pass alone.
+    Delta,
+    /// Memory of the size that the plan says.
+    Workspace,
 }
 
 words!(
@@ -105,18 +105,21 @@ words!(
     K = "k",
     V = "v",
     Out = "out",
-    Lse = "lse",
-    Workspace = "workspace",
     Dout = "dout",
-    Delta = "delta",
     Dq = "dq",
     Dk = "dk",
-    Dv = "dv"
+    Dv = "dv",
+    Lse = "lse",
+    Delta = "delta",
+    Workspace = "workspace"
 );
 
 use Pointer::{Delta, Dk, Dout, Dq, Dv, K, Lse, Out, Q, V, Workspace};
 
 impl Pointer {
+    /// Those that are tensors of the problem, with strides.
+    pub const TENSORS: [Pointer; 8] = [Q, K, V, Out, Dout, Dq, Dk, Dv];
+
     /// True for what is there where gradients are asked for, and only there.
     pub fn is_of_backward(self) -> bool {
         matches!(self, Dout | Delta | Dq | Dk | Dv)

@@ -221,13 +221,13 @@ impl View {
     /// What the reference's kernels are told of the view.
     pub fn figures(&self, p: &Problem, whole: &DeviceProblem) -> DeviceProblem {
         let small = self.problem(p);
-        let queries = |tensor| self.tensor(p, tensor, Heads::Query);
-        let keys = |tensor| self.tensor(p, tensor, Heads::Key);
+        let mut tensors = whole.tensors;
+        for of in Pointer::TENSORS.into_iter().filter(|of| of.is_input()) {
+            let tensor = &mut tensors[of as usize];
+            *tensor = self.tensor(p, tensor, of.heads());
+        }
         DeviceProblem {
-            q: queries(&whole.q),
-            k: keys(&whole.k),
-            v: keys(&whole.v),
-            dout: queries(&whole.dout),
+            tensors,
             batch: small.batch as i32,
             heads: small.heads as i32,
             kv_heads: small.kv_heads as i32,

@@ -2,15 +2,16 @@
 
 use std::time::Instant;
 
-use regatta_probe::{CacheState, Cuda, Sample, StreamClock, TimedDevice as _};
+use regatta_probe::{CacheState, Cuda, StreamClock, TimedDevice as _};
 
 use super::case::CudaCase;
 use super::check::{self, CopiedCall};
 use super::driver::{CudaDevice, Graph};
 use super::error::CudaError;
 use regatta_worker::attention::Direction;
-use regatta_worker::protocol::{Cache, Measure, Prepare};
+use regatta_worker::protocol::{Cache, Measure, Measured, Prepare};
 use regatta_worker::sets::{self, Rotation, drawn_calls};
+use regatta_worker::units::Nanoseconds;
 
 /// Makes a set of inputs at the addresses that they have, and the forward before a gradient that
 /// is timed alone; the device is idle after.
@@ -33,19 +34,7 @@ pub fn cache(asked: Cache) -> CacheState {
 /// Operations of one host reference: enough that reading the clock is no part of it.
 const REFERENCE_LAUNCHES: u32 = 15;
 
-/// Samples, and beside them what the host's time is judged by.
-#[derive(Default)]
-pub struct TakenSamples {
-    pub samples: Vec<Sample>,
-    /// An entry a sample, or none.
-    pub host_reference_ns: Vec<f64>,
-    /// Sets of inputs that there were; `None`: the inputs stayed, and no call is checked.
-    pub input_sets: Option<u32>,
-    /// Calls that are checked beside the last.
-    pub calls: Vec<CopiedCall>,
-}
-
-/// Times launches of the clock's kernel that does nothing, in nanoseconds; `None` where the
+/// Times launches of the clock's kernel that does nothing; `None` where the
 /// driver loads none. The device was idle before and is after.
 ///
 /// Host time of this worker is what the driver takes to launch kernels, so the reference is
@@ -57,7 +46,7 @@ pub struct TakenSamples {
 fn host_reference(
     clock: &mut StreamClock<Cuda>,
     device: &CudaDevice,
-) -> Result<Option<f64>, CudaError> {
+) -> Result<Option<Nanoseconds>, CudaError> {
     let begin = Instant::now();
     for _ in 0..REFERENCE_LAUNCHES {
         if !clock.device().null_kernel()? {
@@ -66,11 +55,11 @@ fn host_reference(
     }
     let taken = begin.elapsed();
     device.synchronise()?;
-    Ok(Some(taken.as_nanos() as f64))
+    Ok(Some(taken.into()))
 }
 
 /// Takes the samples that `request` asks for, after its warm-up, each on a set of inputs where
-/// `prepared` asks for several.
+/// `prepared` asks for several; and copies the results of calls that are checked beside the last.
 ///
 /// The warm-up is ungated: loading kernels and compiling synchronise (nvbench#240), and the
 /// gate would only wait for the watchdog. Changing inputs, and copying from the results of drawn
@@ -84,7 +73,7 @@ pub fn take(
     case: &mut CudaCase,
     request: &Measure,
     prepared: &Prepare,
-) -> Result<TakenSamples, CudaError> {
+) -> Result<(Measured, Vec<CopiedCall>), CudaError> {
     let cache = cache(request.cache);
     // One more: the first after a check finds the device as that left it.
     for _ in 0..=request.warmup {
@@ -102,7 +91,11 @@ pub fn take(
     }
     // Once untimed, before the first sample.
     host_reference(clock, device)?;
-    let mut taken = TakenSamples::default();
+    let mut measured = Measured {
+        graph: request.graph,
+        ..Measured::default()
+    };
+    let mut calls = Vec::new();
     let draw = prepared.draw.unwrap_or(prepared.seed);
     let drawn = drawn_calls(request, draw);
     let mut rotation = Rotation::new(prepared.input_sets);
@@ -120,20 +113,26 @@ pub fn take(
             called.map_err(CudaError::into_probe)
         })?;
         let spent = begin.elapsed();
-        taken.samples.push(sample);
-        taken
-            .host_reference_ns
-            .extend(host_reference(clock, device)?);
-        let number = taken.samples.len() as u32;
+        let reference = host_reference(clock, device)?;
+        measured.device_ns.push(Nanoseconds(sample.device_ns));
+        measured.host_ns.push(Nanoseconds(sample.host_ns));
+        measured.host_reference_ns.extend(reference);
+        measured.clock_mhz.extend(sample.clock_mhz);
+        measured.synchronised |= sample.synchronised;
+        let number = measured.device_ns.len() as u32;
         if let Some(seed) = seed
             && !last
             && drawn.contains(&number)
         {
             let call = CopiedCall::copy(device, case, (number, seed, draw))?;
-            taken.calls.push(call);
+            calls.push(call);
         }
         Ok::<_, CudaError>(spent)
     })?;
-    taken.input_sets = rotation.map(|rotation| rotation.sets());
-    Ok(taken)
+    // As many as samples, or none.
+    if measured.clock_mhz.len() != measured.device_ns.len() {
+        measured.clock_mhz.clear();
+    }
+    measured.input_sets = rotation.map_or(1, |rotation| rotation.sets());
+    Ok((measured, calls))
 }

@@ -9,7 +9,7 @@ use regatta_worker::protocol::{
 };
 use regatta_worker::serve::{Refusal, Worker};
 use regatta_worker::sets;
-use regatta_worker::units::{Bytes, quantities};
+use regatta_worker::units::Bytes;
 
 use super::activity;
 use super::case::{self, CudaCase};
@@ -19,7 +19,7 @@ use super::error::CudaError;
 use super::offer::Offer;
 use super::plan::PlanRequest;
 use super::reference::{Extent, Reference, reference_bytes};
-use super::samples::{self, TakenSamples};
+use super::samples;
 use crate::kernels::compile::Compiler;
 use crate::kernels::source::KernelSource;
 
@@ -236,32 +236,17 @@ impl OpenDevice {
         let (prepared, case) = of;
         // For three copies of a plane, of four bytes an element at the most.
         self.make_room(2 * reference_bytes(&case.problem, Extent::Plane(0)))?;
-        let TakenSamples {
-            samples,
-            host_reference_ns,
-            input_sets,
-            calls,
-        } = samples::take(&mut self.clock, &mut self.device, case, request, prepared)?;
-        let synchronised = samples.iter().any(|sample| sample.synchronised);
+        let taken = samples::take(&mut self.clock, &mut self.device, case, request, prepared);
+        let (mut measured, calls) = taken?;
         // The replays of a graph are timed, which is gone by now.
-        self.timed = (!synchronised && !request.graph).then(|| samples::cache(request.cache));
-        let state = self.clock.device().state().map(state_of);
-        let peak_bytes = Some(Bytes(case.held_bytes()));
-        let checked = input_sets.map(|_| self.checked(of, &calls)).transpose()?;
-        let clocks: Option<Vec<f64>> = samples.iter().map(|sample| sample.clock_mhz).collect();
-        Ok(Measured {
-            device_ns: quantities(samples.iter().map(|sample| sample.device_ns)),
-            host_ns: quantities(samples.iter().map(|sample| sample.host_ns)),
-            host_reference_ns: quantities(host_reference_ns),
-            clock_mhz: clocks.unwrap_or_default(),
-            peak_bytes,
-            state,
-            synchronised,
-            graph: request.graph,
-            input_sets: input_sets.unwrap_or(1),
-            checked,
-            ..Measured::default()
-        })
+        let recorded = !measured.synchronised && !request.graph;
+        self.timed = recorded.then(|| samples::cache(request.cache));
+        measured.state = self.clock.device().state().map(state_of);
+        measured.peak_bytes = Some(Bytes(case.held_bytes()));
+        if prepared.input_sets > 1 {
+            measured.checked = Some(self.checked(of, &calls)?);
+        }
+        Ok(measured)
     }
 
     fn describe(&mut self) -> Result<protocol::Device, CudaError> {

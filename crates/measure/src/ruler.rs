@@ -63,17 +63,16 @@ pub struct ClockReading {
 pub fn gpu() -> Result<(String, Vec<ClockReading>), regatta_probe::Error> {
     // SAFETY: the null stream is always there.
     let device = unsafe { Cuda::open(0, std::ptr::null_mut())? };
-    let (name, step) = (device.name()?, device.timer_step_ns()?);
+    let name = device.name()?;
     let mut clock = StreamClock::new(device)?;
-    let cost = Nanoseconds(clock.calibrate()?.cost_ns);
+    let cost = Nanoseconds(clock.calibrate()?);
     let readings = readings(&LENGTHS, Nanoseconds(EMPTY_KERNEL_NS), &mut |ns| {
         let sample = clock.sample(CacheState::Cold, |device| device.spin(ns))?;
         Ok::<Nanoseconds, regatta_probe::Error>(Nanoseconds(sample.device_ns))
     })?;
     let what = format!(
-        "{name}: probe {}, which subtracts {cost}; work waits in steps of {} ns",
-        regatta_probe::VERSION,
-        step
+        "{name}: probe {}, which subtracts {cost}",
+        regatta_probe::VERSION
     );
     Ok((what, readings))
 }

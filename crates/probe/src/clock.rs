@@ -14,7 +14,7 @@
 //! open the gate                    run-up, start, work and stop, back to back
 //! synchronise
 //! read the events, the SM clock
-//! subtract what measuring costs    see `Calibration`
+//! subtract what measuring costs    see `StreamClock::calibrate`
 //! ```
 //!
 //! Hot, the gate is closed when all before it is done. Cold, gate, run-up and start event
@@ -44,20 +44,6 @@ pub enum CacheState {
 /// (`probe/tests/ruler.py` prints it). The rest of such a kernel's reading is the
 /// device launching it, which is no work of any kernel.
 pub const EMPTY_KERNEL_NS: f64 = 600.0;
-
-/// What measuring costs.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Calibration {
-    /// Reading with nothing between the events (1.3 µs on an H200).
-    pub pair_ns: f64,
-    /// Reading of a kernel that does nothing, `pair_ns` subtracted (1.4 to
-    /// 1.6 µs, by process). `None` where none can be loaded.
-    pub null_kernel_ns: Option<f64>,
-    /// What is subtracted from each sample: the pair, and one launch on the device
-    /// (`null_kernel_ns` less [`EMPTY_KERNEL_NS`]). The launches of a call after its
-    /// first, and the gaps between them, are the call's own and stay in.
-    pub cost_ns: f64,
-}
 
 /// One sample of one call.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,7 +126,7 @@ pub struct StreamClock<D: TimedDevice> {
     watchdog: Watchdog,
     device: D,
     limit: Duration,
-    calibration: Calibration,
+    cost_ns: f64,
     ticket: u32,
 }
 
@@ -160,7 +146,7 @@ impl<D: TimedDevice> StreamClock<D> {
             watchdog: start_watchdog(&device, LIMIT)?,
             device,
             limit: LIMIT,
-            calibration: Calibration::default(),
+            cost_ns: 0.0,
             ticket: 0,
         })
     }
@@ -179,13 +165,11 @@ impl<D: TimedDevice> StreamClock<D> {
     /// The device's; the gate is then open.
     pub fn begin(&mut self, cache: CacheState) -> Result<Begun> {
         let cold = cache == CacheState::Cold;
+        // What is still under way, such as a warm-up, must not use up the gate's time.
+        self.device.synchronise()?;
         if cold {
-            // What is still under way, such as a warm-up, must not use up the gate's time.
-            self.device.synchronise()?;
             self.device.flush()?;
             self.device.record(Mark::Flushed)?;
-        } else {
-            self.device.synchronise()?;
         }
         self.ticket += 1;
         // The guard comes first: from here every way out opens the gate.
@@ -226,7 +210,7 @@ impl<D: TimedDevice> StreamClock<D> {
     /// Without what measuring costs.
     fn corrected(&self, raw: Sample) -> Sample {
         Sample {
-            device_ns: (raw.device_ns - self.calibration.cost_ns).max(0.0),
+            device_ns: (raw.device_ns - self.cost_ns).max(0.0),
             ..raw
         }
     }
@@ -267,24 +251,22 @@ impl<D: TimedDevice> StreamClock<D> {
         self.end(begun)
     }
 
-    /// Measures what measuring costs, and subtracts it from every later sample.
+    /// Measures what measuring costs, subtracts it from every later sample, and returns it in
+    /// nanoseconds: the reading with nothing between the events (1.3 µs on an H200), and one launch
+    /// on the device, which is the reading of a kernel that does nothing less the two of them (0.8
+    /// to 1 µs, by process). The launches of a call after its first, and the gaps between them, are
+    /// the call's own and stay in.
     ///
     /// # Errors
     /// The device's. A device without stream memory operations fails here first.
-    pub fn calibrate(&mut self) -> Result<Calibration> {
+    pub fn calibrate(&mut self) -> Result<f64> {
         let pair_ns = self.mean_raw(|_| Ok(()))?;
-        let mut found = Calibration {
-            pair_ns,
-            null_kernel_ns: None,
-            cost_ns: pair_ns,
-        };
+        self.cost_ns = pair_ns;
         if self.device.null_kernel()? {
             let null_kernel_ns = self.mean_raw(|device| device.null_kernel().map(drop))? - pair_ns;
-            found.null_kernel_ns = Some(null_kernel_ns);
-            found.cost_ns += (null_kernel_ns - EMPTY_KERNEL_NS).max(0.0);
+            self.cost_ns += (null_kernel_ns - EMPTY_KERNEL_NS).max(0.0);
         }
-        self.calibration = found;
-        Ok(found)
+        Ok(self.cost_ns)
     }
 
     /// Mean of the middle readings. Not the median: readings come in steps of 32 ns, and

@@ -150,20 +150,9 @@ impl Cuda {
     /// # Errors
     /// The driver's, or that it loads no kernels.
     pub fn spin(&mut self, ns: u64) -> Result<()> {
-        self.kernels()?.spin(self.stream, ns)
-    }
-
-    /// Smallest step of the timer by which [`spin`](Self::spin) waits, in nanoseconds.
-    ///
-    /// # Errors
-    /// As [`spin`](Self::spin).
-    pub fn timer_step_ns(&self) -> Result<u64> {
-        self.kernels()?.timer_step_ns(self.stream)
-    }
-
-    fn kernels(&self) -> Result<&Kernels> {
         let kernels = self.kernels.as_ref();
-        kernels.ok_or_else(|| Error::Unavailable("the driver does not load PTX".to_owned()))
+        let none = || Error::Unavailable("the driver does not load PTX".to_owned());
+        kernels.ok_or_else(none)?.spin(self.stream, ns)
     }
 }
 

@@ -139,7 +139,6 @@ functions! {
     cuMemHostAlloc [c"cuMemHostAlloc"] (*mut *mut c_void, usize, c_uint);
     cuMemFreeHost [c"cuMemFreeHost"] (*mut c_void);
     cuMemHostGetDevicePointer [c"cuMemHostGetDevicePointer_v2"] (*mut DevicePointer, *mut c_void, c_uint);
-    cuMemcpyDtoH [c"cuMemcpyDtoH_v2"] (*mut c_void, DevicePointer, usize);
     cuMemsetD32Async [c"cuMemsetD32Async"] (DevicePointer, c_uint, usize, StreamHandle);
     cuStreamWaitValue32 [c"cuStreamWaitValue32_v2", c"cuStreamWaitValue32"] (StreamHandle, DevicePointer, u32, c_uint);
     cuEventCreate [c"cuEventCreate"] (*mut EventHandle, c_uint);

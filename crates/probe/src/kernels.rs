@@ -1,14 +1,12 @@
 //! The clock's own kernels: one that does nothing, and one that waits for a given time.
 
-use crate::Error;
 use crate::Result;
-use crate::driver::{DevicePointer, Driver, FunctionHandle, ModuleHandle, StreamHandle, cu};
+use crate::driver::{Driver, FunctionHandle, ModuleHandle, StreamHandle, cu};
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
 /// PTX, which the driver compiles for any device. `regatta_spin` waits by
-/// `%globaltimer`, the one timer whose unit does not depend on the clock of the SMs;
-/// `regatta_timer` notes each value that this timer takes.
+/// `%globaltimer`, the one timer whose unit does not depend on the clock of the SMs.
 const PTX: &CStr = c".version 6.0
 .target sm_70
 .address_size 64
@@ -25,29 +23,7 @@ again:
   @%more bra again;
   ret;
 }
-.visible .entry regatta_timer(.param .u64 values, .param .u32 count) {
-  .reg .u64 %at, %now, %last;
-  .reg .u32 %left;
-  .reg .pred %same;
-  ld.param.u64 %at, [values];
-  ld.param.u32 %left, [count];
-  mov.u64 %last, %globaltimer;
-again:
-  mov.u64 %now, %globaltimer;
-  setp.eq.u64 %same, %now, %last;
-  @%same bra again;
-  st.global.u64 [%at], %now;
-  mov.u64 %last, %now;
-  add.u64 %at, %at, 8;
-  sub.u32 %left, %left, 1;
-  setp.eq.u32 %same, %left, 0;
-  @!%same bra again;
-  ret;
-}
 ";
-
-/// Values of the device's timer that are looked at.
-const TIMER_VALUES: usize = 1024;
 
 /// The kernels, loaded.
 pub struct Kernels {
@@ -55,7 +31,6 @@ pub struct Kernels {
     module: ModuleHandle,
     null: FunctionHandle,
     spin: FunctionHandle,
-    timer: FunctionHandle,
 }
 
 impl Kernels {
@@ -69,7 +44,6 @@ impl Kernels {
             module: ptr::null_mut(),
             null: ptr::null_mut(),
             spin: ptr::null_mut(),
-            timer: ptr::null_mut(),
         };
         // SAFETY: PTX text and names end with a NUL; out-pointers are to live fields.
         unsafe {
@@ -80,7 +54,6 @@ impl Kernels {
             for (function, name) in [
                 (&raw mut kernels.null, c"regatta_null"),
                 (&raw mut kernels.spin, c"regatta_spin"),
-                (&raw mut kernels.timer, c"regatta_timer"),
             ] {
                 cu!(
                     driver,
@@ -101,35 +74,6 @@ impl Kernels {
         self.launch(self.spin, stream, &mut [(&raw mut ns).cast()])
     }
 
-    /// Smallest step of `%globaltimer` in nanoseconds, by noting values of it. Waits for
-    /// the device.
-    pub fn timer_step_ns(&self, stream: StreamHandle) -> Result<u64> {
-        let mut values = [0u64; TIMER_VALUES];
-        let bytes = size_of_val(&values);
-        let mut at: DevicePointer = 0;
-        let mut count = TIMER_VALUES as u32;
-        // SAFETY: `at` is a live out-pointer.
-        unsafe { cu!(self.driver, cuMemAlloc(&raw mut at, bytes))? };
-        let arguments = &mut [(&raw mut at).cast(), (&raw mut count).cast()];
-        let noted = self.launch(self.timer, stream, arguments).and_then(|()| {
-            // SAFETY: both sides hold `bytes`; the copy waits for the stream before it.
-            unsafe {
-                cu!(self.driver, cuCtxSynchronize())?;
-                cu!(
-                    self.driver,
-                    cuMemcpyDtoH(values.as_mut_ptr().cast(), at, bytes)
-                )
-            }
-        });
-        // SAFETY: ours, and the kernel has ended or the context is lost.
-        unsafe { (self.driver.cuMemFree)(at) };
-        noted?;
-        let steps = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
-        steps
-            .min()
-            .ok_or_else(|| Error::Unavailable("the timer does not move".to_owned()))
-    }
-
     fn launch(
         &self,
         function: FunctionHandle,
@@ -137,7 +81,7 @@ impl Kernels {
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
         // SAFETY: the kernels take exactly these arguments, which the driver copies
-        // before it returns, and write no memory but that of `timer_step_ns`.
+        // before it returns, and write no memory.
         unsafe {
             let (driver, arguments, none) = (self.driver, arguments.as_mut_ptr(), ptr::null_mut());
             cu!(

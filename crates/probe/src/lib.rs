@@ -23,7 +23,7 @@ mod nvml;
 mod tests;
 pub mod xla;
 
-pub use clock::{Begun, CacheState, Calibration, Mark, Sample, StreamClock, TimedDevice};
+pub use clock::{Begun, CacheState, Mark, Sample, StreamClock, TimedDevice};
 pub use cuda::Cuda;
 pub use error::{Error, Result};
 pub use nvml::{NvmlFacts, NvmlState};

@@ -38,16 +38,59 @@ const TARGETS: [&str; 1] = ["targets/x86_64-linux"];
 /// # Errors
 /// What was looked for where, and how to get it.
 pub fn find(compiler: Compiler, variable: Variables) -> Result<Toolkit, String> {
-    let mut search = Search {
-        compiler,
-        variable,
-        missed: Vec::new(),
-    };
-    let found = match search.set("REGATTA_CUDA") {
-        Some(root) => search.look("REGATTA_CUDA", root.into()),
-        None => search.everywhere(),
-    };
-    found.ok_or_else(|| absent(compiler, &search.missed))
+    let mut missed = Vec::new();
+    for (from, root) in places(variable) {
+        let found = root.and_then(|root| {
+            // A folder given to `pip install --target` holds the package further down.
+            let package = root.join("nvidia/cu13");
+            let found = at(compiler, &root).or_else(|why| at(compiler, &package).map_err(|_| why));
+            found.map_err(|why| format!("{why} in {}", root.display()))
+        });
+        match found {
+            Ok(toolkit) => return Ok(toolkit),
+            Err(why) => missed.push(format!("  {from}: {why}")),
+        }
+    }
+    Err(absent(compiler, &missed))
+}
+
+/// Roots of toolkits in their order, or why there is none, by what leads there.
+fn places(variable: Variables) -> Vec<(&'static str, Result<PathBuf, String>)> {
+    let set = |name| variable(name).filter(|value| !value.is_empty());
+    let named = |name| set(name).map(|root| (name, Ok(root.into())));
+    if let Some(only) = named("REGATTA_CUDA") {
+        return vec![only];
+    }
+    let mut places: Vec<_> = named("CUDA_HOME")
+        .into_iter()
+        .chain(named("CUDA_PATH"))
+        .collect();
+    places.push(("the usual place", Ok("/usr/local/cuda".into())));
+    match on_path(OsStr::new("nvcc"), variable) {
+        None => places.push(("PATH", Err("no nvcc on it".to_owned()))),
+        Some(nvcc) => {
+            places.extend(
+                prefixes(&nvcc)
+                    .into_iter()
+                    .map(|root| ("nvcc on the PATH", Ok(root))),
+            );
+        }
+    }
+    let own = set("REGATTA_PYTHON").map(|python| ("REGATTA_PYTHON", python));
+    for (from, python) in own.into_iter().chain([("python3", "python3".into())]) {
+        let Some(path) = on_path(&python, variable) else {
+            let why = format!("no executable {}", python.display());
+            places.push((from, Err(why)));
+            continue;
+        };
+        let found = packages(&path, set("HOME").as_deref());
+        if found.is_empty() {
+            let why = format!("no nvidia/cu13 among the packages of {}", path.display());
+            places.push((from, Err(why)));
+        }
+        places.extend(found.into_iter().map(|root| (from, Ok(root))));
+    }
+    places
 }
 
 /// As [`find`], with the variables of this process.
@@ -56,75 +99,6 @@ pub fn find(compiler: Compiler, variable: Variables) -> Result<Toolkit, String> 
 /// As [`find`].
 pub fn here(compiler: Compiler) -> Result<Toolkit, String> {
     find(compiler, &|name| std::env::var_os(name))
-}
-
-/// A search, and where it was in vain.
-struct Search<'a> {
-    compiler: Compiler,
-    variable: Variables<'a>,
-    missed: Vec<String>,
-}
-
-impl Search<'_> {
-    fn set(&self, name: &str) -> Option<OsString> {
-        (self.variable)(name).filter(|value| !value.is_empty())
-    }
-
-    /// The compiler under one root.
-    fn look(&mut self, from: &str, root: PathBuf) -> Option<Toolkit> {
-        // A folder given to `pip install --target` holds the package further down.
-        let package = root.join("nvidia/cu13");
-        let found = at(self.compiler, &root).or_else(|why| {
-            let further = at(self.compiler, &package);
-            further.map_err(|_| why)
-        });
-        if let Err(why) = found {
-            self.missed
-                .push(format!("  {from}: {why} in {}", root.display()));
-        }
-        found.ok()
-    }
-
-    fn everywhere(&mut self) -> Option<Toolkit> {
-        let home = |search: &mut Self, name: &str| {
-            let root = search.set(name)?;
-            search.look(name, root.into())
-        };
-        home(self, "CUDA_HOME")
-            .or_else(|| home(self, "CUDA_PATH"))
-            .or_else(|| self.look("the usual place", "/usr/local/cuda".into()))
-            .or_else(|| self.beside_nvcc())
-            .or_else(|| self.among_packages("REGATTA_PYTHON", self.set("REGATTA_PYTHON")?))
-            .or_else(|| self.among_packages("python3", "python3".into()))
-    }
-
-    fn beside_nvcc(&mut self) -> Option<Toolkit> {
-        let Some(nvcc) = on_path(OsStr::new("nvcc"), self.variable) else {
-            self.missed.push("  PATH: no nvcc on it".to_owned());
-            return None;
-        };
-        let mut roots = prefixes(&nvcc).into_iter();
-        roots.find_map(|root| self.look("nvcc on the PATH", root))
-    }
-
-    fn among_packages(&mut self, from: &str, python: OsString) -> Option<Toolkit> {
-        let Some(python) = on_path(&python, self.variable) else {
-            let python = python.display();
-            self.missed
-                .push(format!("  {from}: no executable {python}"));
-            return None;
-        };
-        let mut roots = packages(&python, self.set("HOME").as_deref())
-            .into_iter()
-            .peekable();
-        if roots.peek().is_none() {
-            let python = python.display();
-            self.missed.push(format!(
-                "  {from}: no nvidia/cu13 among the packages of {python}"
-            ));
-        }
-        roots.find_map(|root| self.look(from, root))
-    }
 }
 
 impl Toolkit {
