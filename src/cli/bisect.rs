@@ -1,31 +1,26 @@
 //! `regatta bisect`: which version made it slower.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use jiff::Timestamp;
 
 use super::compare::share;
 use super::measure_args::MeasureArgs;
 use super::{Ended, Stop, note, print, reporting, watch_for};
-use regatta_core::record::run_file::Before;
-use regatta_core::suite::Suite;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::VerdictOutcome;
-use regatta_measure::SetupError;
-use regatta_measure::environments::{interpreter_of, released};
 use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::laps::about;
-use regatta_measure::versions::bisect::{BisectStep, Bisection, Ending, Tried, TriedOutcome};
-use regatta_measure::versions::journal::{BisectQuestion, Journal};
-use regatta_measure::versions::releases::{Pip, moved};
+use regatta_measure::versions::bisect::{Bisection, CaseReading, Ending, Tried};
+use regatta_measure::versions::releases::row;
 use regatta_measure::versions::search::Towards;
-use regatta_measure::versions::{Pin, Spec, Version, row};
+use regatta_measure::versions::{Spec, Version};
 use regatta_report::bisect::{Bisect, page, reading, text};
 use regatta_report::files;
 use regatta_report::text::{shell_command, shell_quoted};
+use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Share, counted};
 
 /// Find the release that made a case slower
@@ -73,9 +68,6 @@ pub struct BisectArgs {
     measure: MeasureArgs,
 }
 
-/// What is said of a version of which nothing better is known.
-const NO_TIME: &str = "it gave no time";
-
 /// Name of the page in the report directory.
 const PAGE: &str = "report.html";
 
@@ -105,60 +97,43 @@ fn search(args: &BisectArgs) -> Ended {
         return Err(by_git(good, bad, &suite_words(args, &request)));
     }
     let environment = args.measure.environment.as_deref();
-    let pip = |pins: &[Pin]| pip(&suite, environment, pins);
-    let row = row(&args.good, &args.bad, pip)?;
-    let question = question(args, &suite, &row);
-    let (mut journal, before) = Journal::open(
-        &directory,
-        &question,
-        Timestamp::now(),
-        args.measure.no_resume,
-    )
-    .map_err(Stop::not_judged)?;
+    let row = row(&args.good, &args.bad, &suite, environment)?;
     let say = |text: String| {
         if !args.measure.quiet {
             note(text);
         }
     };
-    report_before(before, &say);
-    if journal.tried().is_empty() {
-        let between = counted(row.len().saturating_sub(2), "version");
-        say(format!("{between} between {} and {}", args.good, args.bad));
-    }
-    let metric = match args.cpu_time {
-        true => Metric::CpuTime,
-        false => Metric::Device,
-    };
+    let between = counted(row.len().saturating_sub(2), "version");
+    say(format!("{between} between {} and {}", args.good, args.bad));
+    let (towards, metric) = (
+        match args.fixed {
+            true => Towards::Fixed,
+            false => Towards::Bad,
+        },
+        match args.cpu_time {
+            true => Metric::CpuTime,
+            false => Metric::Device,
+        },
+    );
     let bisection = Bisection {
         row: &row,
-        towards: question.towards,
+        towards,
         metric,
         threshold: args.threshold,
         measure: &request,
         directory: &directory,
     };
-    let ending = bisection.search(&mut journal, &|step, tried, left| {
-        say(line(step, tried, &row, left));
+    let (tried, ending) = bisection.search(&|tried, case, more, left| {
+        say(line(tried, case, &row, more, left));
     })?;
-    let moved = match &ending {
-        Ending::Found(found) => {
-            let locks = [
-                bisection.lock(&found.before)?,
-                bisection.lock(&found.after)?,
-            ];
-            let [before, after] = locks.map(Option::unwrap_or_default);
-            moved(&before, &after)
-        }
-        _ => Vec::new(),
-    };
-    let words = suite_words(args, &request);
     let answer = Bisect {
-        question: &question,
+        suite: &suite.name,
+        towards,
+        metric,
         row: &row,
-        tried: journal.tried(),
+        tried: &tried,
         ending: &ending,
-        moved: &moved,
-        suite: &words,
+        arguments: &suite_words(args, &request),
     };
     let path = directory.join(PAGE);
     let html = page(&answer).map_err(Stop::not_judged)?;
@@ -168,42 +143,10 @@ fn search(args: &BisectArgs) -> Ended {
         false => print(text(&answer))?,
     }
     say(format!("report: {}", path.display()));
-    Ok(match ending.names_one() {
-        true => 0,
-        false => VerdictOutcome::Inconclusive.exit_code(),
+    Ok(match &ending {
+        Ending::Found(found) if found.suspects.is_empty() => 0,
+        _ => VerdictOutcome::Inconclusive.exit_code(),
     })
-}
-
-/// What is asked, as the journal has it.
-fn question(args: &BisectArgs, suite: &Suite, row: &[Version]) -> BisectQuestion {
-    // Whatever a comparison depends on beside its versions.
-    let plan = format!(
-        "{:?}",
-        (
-            &suite.cases,
-            &suite.settings,
-            &suite.rules.policy,
-            &suite.overrides,
-            &suite.workers,
-            &suite.environments,
-            &suite.build,
-            args.threshold,
-            &args.measure.environment,
-        )
-    );
-    BisectQuestion {
-        suite: suite.name.clone(),
-        plan: format!("{:08x}", crc32fast::hash(plan.as_bytes())),
-        good: args.good.to_string(),
-        bad: args.bad.to_string(),
-        towards: match args.fixed {
-            true => Towards::Fixed,
-            false => Towards::Bad,
-        },
-        row: row.iter().map(|version| version.spec.clone()).collect(),
-        processor: args.cpu_time,
-        tool: env!("CARGO_PKG_VERSION").to_owned(),
-    }
 }
 
 /// Commits are git's to search: how to have it do so.
@@ -222,34 +165,6 @@ fn by_git(good: &str, bad: &str, suite: &[String]) -> Stop {
     ))
 }
 
-/// The pip of the interpreter that releases would be made with.
-fn pip(suite: &Suite, default: Option<&str>, pins: &[Pin]) -> Result<Pip, SetupError> {
-    let requirements: Vec<String> = pins.iter().map(Pin::to_string).collect();
-    let (_, environment) = released(suite, default, &requirements)?;
-    let options = environment.pip_options();
-    let options = options.flat_map(|line| line.split_whitespace().map(str::to_owned));
-    Ok(Pip {
-        interpreter: PathBuf::from(interpreter_of(&environment)),
-        options: options.collect(),
-    })
-}
-
-/// Says what became of the bisect that was there before.
-fn report_before(before: Before, say: &dyn Fn(String)) {
-    match before {
-        Before::Nothing | Before::Resumed { entries: 0, .. } => {}
-        Before::Resumed { entries, .. } => say(format!(
-            "resuming: kept {} of this bisect",
-            counted(entries, "comparison")
-        )),
-        Before::Kept { path, because } => say(format!(
-            "a bisect before this one is kept as {} ({})",
-            path.display(),
-            because.join("; ")
-        )),
-    }
-}
-
 /// The suite and what of it, as `regatta compare` takes it.
 fn suite_words(args: &BisectArgs, request: &MeasureOptions) -> Vec<String> {
     let mut words = request.arguments();
@@ -262,27 +177,36 @@ fn suite_words(args: &BisectArgs, request: &MeasureOptions) -> Vec<String> {
     words
 }
 
-/// A step as it is said: which, what came of it, and how long the others take.
-fn line(step: &BisectStep, tried: &Tried, row: &[Version], left: Duration) -> String {
-    let found = match &step.case {
+/// A comparison as it is said: what came of it, and how long the `more` others take.
+fn line(
+    tried: &Tried,
+    case: Option<&CaseId>,
+    row: &[Version],
+    more: usize,
+    left: Duration,
+) -> String {
+    let found = match case {
         Some(case) => tried.reading(case),
-        None => tried.outcome.largest(),
+        None => tried.largest(),
     };
-    let said = match (&tried.outcome, found) {
-        (TriedOutcome::Unusable { reason, .. }, _) => format!("skipped: {reason}"),
-        (_, Some(of)) => match (reading(of), of.reading) {
-            (Some(said), Some(reading)) => format!("{said}, {}", reading.word.text()),
-            _ => format!("skipped: {}", of.reason.as_deref().unwrap_or(NO_TIME)),
-        },
-        (outcome, None) => format!("skipped: {}", outcome.first_reason().unwrap_or(NO_TIME)),
-    };
-    let against = match step.low {
+    let said = found.and_then(|of: &CaseReading| {
+        let word = of.word()?.text();
+        Some(format!("{}, {word}", reading(of)?))
+    });
+    let said = said.unwrap_or_else(|| {
+        let why = tried.why_skipped(case);
+        format!(
+            "skipped: {}",
+            why.unwrap_or_else(|| "it gave no time".to_owned())
+        )
+    });
+    let against = match tried.low {
         0 => String::new(),
         low => format!(" against {}", row[low].name),
     };
-    let left = match step.left {
-        1 => String::new(),
-        more => format!(" ({} more, {})", more - 1, about(left)),
+    let left = match more {
+        0 => String::new(),
+        more => format!(" ({more} more, {})", about(left)),
     };
-    format!("{}{against} ... {said}{left}", row[step.high].name)
+    format!("{}{against} ... {said}{left}", row[tried.high].name)
 }

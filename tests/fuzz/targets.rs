@@ -21,8 +21,6 @@ use regatta_cuda::kernels::cache;
 use regatta_cuda::{Limits, Offer, PlanRequest};
 use regatta_judge::{self as judge, Options, history, trace as traces};
 use regatta_measure::machine::{fingerprint, worker_record};
-use regatta_measure::versions::bisect::{BisectNext, next};
-use regatta_measure::versions::{Version, journal};
 use regatta_measure::{tracing, verify};
 use regatta_report::history::Shown;
 use regatta_report::{self as report, Format, Report};
@@ -34,7 +32,7 @@ use regatta_worker::units::Bytes;
 pub type Target = (&'static str, fn(&Path, &[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 12] = [
     ("suite", suite_file),
     ("requirements", requirements),
     ("case_id", case_id),
@@ -46,7 +44,6 @@ pub const TARGETS: [Target; 13] = [
     ("kineto", kineto_trace),
     ("ledger", ledger),
     ("contract", contract),
-    ("bisect", bisect),
     ("history", history_file),
 ];
 
@@ -247,33 +244,6 @@ fn raw_recording(folder: &Path, data: &[u8]) {
     if let Ok(recording) = raw::read(&folder, 100) {
         traces::analyse(&recording);
     }
-}
-
-fn bisect(folder: &Path, data: &[u8]) {
-    let path = laid(folder, "bisect.json", data);
-    let read = match journal::read(&path) {
-        Ok(read) => read,
-        Err(error) => return is_plain(&error),
-    };
-    let version = |spec: &String| Version {
-        spec: spec.clone(),
-        name: spec.clone(),
-    };
-    let row: Vec<Version> = read.question.row.iter().map(version).collect();
-    let BisectNext::Ended(ending) = next(&row, read.question.towards, &read.tried) else {
-        return;
-    };
-    let shown = report::bisect::Bisect {
-        question: &read.question,
-        row: &row,
-        tried: &read.tried,
-        ending: &ending,
-        moved: &[],
-        suite: &[],
-    };
-    report::bisect::text(&shown);
-    report::bisect::page(&shown).expect("a page of any journal");
-    shown.json().expect("a document of any journal");
 }
 
 /// Of somebody's CUDA file: where it is read, what each variant launches for a few problems.

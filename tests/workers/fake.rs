@@ -52,6 +52,8 @@ struct Fake {
     /// What it says of its clock; with none it has one way to time a call.
     clock: Option<String>,
     absent: Option<String>,
+    /// The one package that it lists, `NAME==VERSION`.
+    package: Option<String>,
     /// What its tuner chooses.
     tuner: Option<String>,
     /// How many times as long it takes as the others of its kind.
@@ -110,6 +112,7 @@ fn main() {
         kind: value("--kind").unwrap_or_else(|| "cpu".to_owned()),
         clock: value("--clock"),
         tuner: value("--tuner"),
+        package: value("--package"),
         absent,
         files: loaded.into_iter().collect(),
         slower: slower.map_or(1.0, |percent| {
@@ -219,7 +222,10 @@ impl Worker for Fake {
                 ]),
             },
             absent: None,
-            packages: BTreeMap::new(),
+            packages: (self.package.iter())
+                .filter_map(|package| package.split_once("=="))
+                .map(|(name, version)| (name.to_owned(), version.to_owned()))
+                .collect(),
             variants: self
                 .variants
                 .iter()

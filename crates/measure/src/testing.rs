@@ -1,14 +1,10 @@
-//! Workers and readings, as tests want them.
+//! Workers, as tests want them.
 
 use std::collections::BTreeMap;
 
-use regatta_worker::attention::{CaseId, Direction, Dtype};
+use regatta_worker::attention::{Direction, Dtype};
 use regatta_worker::protocol::{Device, Hello, VariantInfo};
-use regatta_worker::units::{Bytes, Ratio};
-
-use crate::versions::bisect::CaseReading;
-use crate::versions::search::RatioReading;
-use regatta_judge::judgement::Word;
+use regatta_worker::units::Bytes;
 
 /// What a worker without a variant says of itself.
 pub fn hello(kind: &str, device: &str, facts: &[(&str, &str)]) -> Hello {
@@ -40,23 +36,5 @@ pub fn variant(name: &str) -> VariantInfo {
         parameters: BTreeMap::new(),
         stores_scores: false,
         tf32: false,
-    }
-}
-
-/// What was found of a case, known to a factor; without a reading where it gave no time.
-pub fn case_reading(case: &str, found: Option<(f64, f64, Word)>) -> CaseReading {
-    CaseReading {
-        case: CaseId(case.to_owned()),
-        reading: found.map(|(ratio, factor, word)| RatioReading {
-            ratio: Ratio(ratio),
-            low: Ratio(ratio / factor),
-            high: Ratio(ratio * factor),
-            word,
-        }),
-        base_ns: None,
-        head_ns: None,
-        sees: None,
-        cause: None,
-        reason: None,
     }
 }

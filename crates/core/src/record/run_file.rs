@@ -201,7 +201,7 @@ pub fn going_on(directory: &Path, header: &RunHeader, opening: &Opening) -> Opti
 }
 
 /// Takes the lock of a report directory.
-pub fn lock(directory: &Path) -> Result<File, RecordError> {
+fn lock(directory: &Path) -> Result<File, RecordError> {
     let path = directory.join(".lock");
     let file = File::create(&path).map_err(|error| RecordError::io(&path, error))?;
     match file.try_lock() {
@@ -228,24 +228,15 @@ fn rewritten(run: &Run) -> Result<String, RecordError> {
     Ok(text)
 }
 
-/// Moves a run's file to `past/`, named after the time it was started.
-pub fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, RecordError> {
-    put_aside(path, &started.map_or("unreadable".to_owned(), stamp))
-}
-
-/// Moves a file or a folder to `past/` beside it, under a name that begins so and is free.
-///
-/// # Errors
-/// When it cannot be moved.
-pub fn put_aside(path: &Path, stem: &str) -> Result<PathBuf, RecordError> {
+/// Moves a run's file to `past/` beside it, named after the time it was started.
+fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, RecordError> {
     let past = path.with_file_name("past");
     fs::create_dir_all(&past).map_err(|error| RecordError::io(&past, error))?;
-    let ending = path.extension();
-    let ending = ending.map_or(String::new(), |ending| format!(".{}", ending.display()));
+    let stem = started.map_or("unreadable".to_owned(), stamp);
     let free = (0..)
         .map(|n| match n {
-            0 => past.join(format!("{stem}{ending}")),
-            n => past.join(format!("{stem}-{n}{ending}")),
+            0 => past.join(format!("{stem}.jsonl")),
+            n => past.join(format!("{stem}-{n}.jsonl")),
         })
         .find(|candidate| !candidate.exists());
     let target = free.ok_or_else(|| RecordError::io(&past, io::ErrorKind::AlreadyExists.into()))?;

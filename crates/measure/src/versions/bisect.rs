@@ -1,90 +1,68 @@
 //! Bisection of releases: makes one comparison after the other, and says what came of them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::slice;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::journal::Journal;
+use super::Version;
 use super::search::{BisectHistory, NextStep, RatioReading, Segment, Towards};
-use super::{Spec, Version};
-use crate::environments::PythonEnvironment;
-use crate::experiment::{Experiment, ExperimentError, MeasureOptions, Setup, VersionComparison};
+use crate::experiment::{Experiment, ExperimentError, MeasureOptions, VersionComparison};
 use regatta_core::record::header::TurnSide;
 use regatta_core::suite::rules::Metric;
 use regatta_core::text::{one_line, plain_name};
 use regatta_judge::judgement::{Judgement, MetricRow, Row, Word};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, Ratio, Share};
+use regatta_worker::units::{ARROW, Ratio, Share};
 
-/// A comparison that was made.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A comparison that was made. Versions are places in the row, the good end is 0.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tried {
-    /// What was compared with, as `regatta compare` takes it.
-    pub base: String,
+    /// The older version.
+    pub low: usize,
     /// What was tried.
-    pub head: String,
-    /// What came of it.
-    #[serde(flatten)]
-    pub outcome: TriedOutcome,
-}
-
-/// What came of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "kebab-case")]
-pub enum TriedOutcome {
-    /// Both sides were measured.
-    Measured {
-        /// One a case.
-        cases: Vec<CaseReading>,
-    },
-    /// One side cannot be made, built or run.
-    Unusable {
-        /// Which.
-        side: TurnSide,
-        /// Why, in a line.
-        reason: String,
-    },
+    pub high: usize,
+    /// Its cases; none where a side is unusable.
+    pub cases: Vec<CaseReading>,
+    /// Packages of which the newer version has another release: `jaxlib 0.5.0 → 0.5.1`.
+    pub moved: Vec<String>,
+    /// The side that cannot be made, built or run, and why, in a line.
+    pub unusable: Option<(TurnSide, String)>,
 }
 
 /// One case of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseReading {
     /// Which.
     pub case: CaseId,
     /// Head against base; `None` where it was not measured on both sides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reading: Option<RatioReading>,
-    /// The base's median.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base_ns: Option<Nanoseconds>,
-    /// The head's median.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head_ns: Option<Nanoseconds>,
-    /// The change that this comparison would have called in 95 of 100.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sees: Option<Share>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<MetricRow>,
     /// Its first cause, as a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// Why it was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl CaseReading {
     fn usable(&self) -> Option<RatioReading> {
-        self.reading.filter(RatioReading::is_usable)
+        let of = self.metric.as_ref()?;
+        let interval = of.change.interval()?;
+        RatioReading::usable(interval, of.word)
     }
 
     /// How large its change is either way, as a logarithm; 0 without one.
     fn size(&self) -> f64 {
-        self.usable()
-            .map_or(0.0, |reading| reading.ratio.0.ln().abs())
+        self.usable().map_or(0.0, |reading| reading.level.abs())
     }
 
-    fn has_word(&self, word: Word) -> bool {
-        self.reading.is_some_and(|reading| reading.word == word)
+    /// What is said of it.
+    pub fn word(&self) -> Option<Word> {
+        self.usable().map(|reading| reading.word)
     }
 }
 
@@ -93,79 +71,46 @@ fn largest<'a>(cases: impl Iterator<Item = &'a CaseReading>) -> Option<&'a CaseR
     cases.max_by(|a, b| a.size().total_cmp(&b.size()))
 }
 
-impl TriedOutcome {
-    /// Its cases; none where a side is unusable.
-    pub fn cases(&self) -> &[CaseReading] {
-        match self {
-            TriedOutcome::Measured { cases } => cases,
-            TriedOutcome::Unusable { .. } => &[],
-        }
-    }
-
-    /// Why the first case that has no time has none.
-    pub fn first_reason(&self) -> Option<&str> {
-        self.cases().iter().find_map(|of| of.reason.as_deref())
+impl Tried {
+    /// What it says of a case.
+    pub fn reading(&self, case: &CaseId) -> Option<&CaseReading> {
+        self.cases.iter().find(|of| of.case == *case)
     }
 
     /// Its case with the largest change.
     pub fn largest(&self) -> Option<&CaseReading> {
-        largest(self.cases().iter().filter(|of| of.reading.is_some()))
-    }
-}
-
-impl Tried {
-    /// Its cases; none where a side is unusable.
-    pub fn cases(&self) -> &[CaseReading] {
-        self.outcome.cases()
-    }
-
-    /// What it says of a case.
-    pub fn reading(&self, case: &CaseId) -> Option<&CaseReading> {
-        self.cases().iter().find(|of| of.case == *case)
+        largest(self.cases.iter().filter(|of| of.usable().is_some()))
     }
 
     /// Why the version that was tried is passed over; `None` where it is not.
-    fn why_skipped(&self, case: Option<&CaseId>) -> Option<String> {
-        if let TriedOutcome::Unusable { reason, .. } = &self.outcome {
+    pub fn why_skipped(&self, case: Option<&CaseId>) -> Option<String> {
+        if let Some((_, reason)) = &self.unusable {
             return Some(reason.clone());
         }
         let Some(case) = case else {
-            let why = self.outcome.first_reason().unwrap_or("it has no case");
+            let mut reasons = self.cases.iter().filter_map(|of| of.reason.as_deref());
+            let why = reasons.next().unwrap_or("it has no case");
             return Some(format!("no case was measured: {why}"));
         };
         match self.reading(case) {
             Some(of) if of.usable().is_some() => None,
-            Some(CaseReading {
-                reason: Some(reason),
-                ..
-            }) => Some(reason.clone()),
-            Some(_) => Some(format!("{} has no time that can be compared", case.0)),
+            Some(of) => Some(match &of.reason {
+                Some(reason) => reason.clone(),
+                None => format!("{} has no time that can be compared", case.0),
+            }),
             None => Some(format!("it has no case {}", case.0)),
         }
     }
 }
 
 /// What a judgement says of each case by a metric.
-pub fn readings(judgement: &Judgement, metric: Metric) -> Vec<CaseReading> {
-    let ratio = |of: &MetricRow| {
-        let change = &of.change;
-        let reading = RatioReading {
-            ratio: change.ratio,
-            low: change.low?,
-            high: change.high?,
-            word: of.word,
-        };
-        (reading.ratio > Ratio(0.0)).then_some(reading)
-    };
+fn readings(judgement: &Judgement, metric: Metric) -> Vec<CaseReading> {
     let reading = |row: &Row| {
         let of = row.metric(metric);
         let none = || format!("no {} of {} is known", metric.text(), row.case.0);
         CaseReading {
             case: row.case.clone(),
-            reading: of.and_then(ratio),
-            base_ns: of.map(|of| Nanoseconds(of.base)),
-            head_ns: of.map(|of| Nanoseconds(of.head)),
-            sees: of.and_then(|of| of.change.detectable),
+            metric: of.cloned(),
             cause: row.findings.first().map(ToString::to_string),
             reason: match of {
                 Some(of) => of.reason.clone(),
@@ -174,6 +119,17 @@ pub fn readings(judgement: &Judgement, metric: Metric) -> Vec<CaseReading> {
         }
     };
     judgement.rows.iter().map(reading).collect()
+}
+
+/// The packages in which two versions differ.
+fn moved(judgement: &Judgement) -> Vec<String> {
+    let differ = judgement.differences.iter();
+    let moved = differ.filter_map(|of| {
+        let (_, package) = of.field.split_once(".packages.")?;
+        Some(format!("{package} {} {ARROW} {}", of.base, of.head))
+    });
+    // Several workers may share an environment.
+    moved.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// What a search came to.
@@ -205,13 +161,6 @@ pub enum Ending {
     },
 }
 
-impl Ending {
-    /// True where one version is named.
-    pub fn names_one(&self) -> bool {
-        matches!(self, Ending::Found(found) if found.suspects.is_empty())
-    }
-}
-
 /// A step between two versions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FoundStep {
@@ -227,6 +176,8 @@ pub struct FoundStep {
     /// Other cases that changed the same way there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<CaseReading>,
+    /// Packages that changed there.
+    pub moved: Vec<String>,
 }
 
 /// A part of a row that was not split further.
@@ -240,74 +191,43 @@ pub struct Stretch {
     pub ratio: Ratio,
 }
 
-/// A comparison of a row that is to be made.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BisectStep {
-    /// The older version: the good end, or the lower one of two neighbours.
-    pub low: usize,
-    /// The version that is tried.
-    pub high: usize,
-    /// About how many comparisons there are still to come, this one included.
-    pub left: usize,
-    /// The case that is followed, once there is one.
-    pub case: Option<CaseId>,
-}
-
-/// What to do next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum BisectNext {
-    /// Compare two versions.
-    Compare(BisectStep),
-    /// Nothing.
-    Ended(Ending),
-}
-
-/// What to do next in a row of which these comparisons were made.
-pub fn next(row: &[Version], towards: Towards, tried: &[Tried]) -> BisectNext {
-    let case = followed(row, tried);
-    let history = history(row, case.as_ref(), tried, towards);
-    BisectNext::Ended(match history.next() {
-        NextStep::Compare { low, high, left } => {
-            return BisectNext::Compare(BisectStep {
-                low,
-                high,
-                // Those between are tried, and then the two are compared.
-                left: left + usize::from(low == 0),
-                case,
-            });
-        }
+/// What a search came to where there is no more to compare.
+fn ending(
+    row: &[Version],
+    towards: Towards,
+    tried: &[Tried],
+    case: Option<CaseId>,
+    last: NextStep,
+) -> Ending {
+    let find = |low, high| tried.iter().find(|of| (of.low, of.high) == (low, high));
+    let bad = row.len() - 1;
+    match last {
         NextStep::Found { low, high } => {
-            let cases = find(tried, &row[low], &row[high]).map_or(&[][..], Tried::cases);
-            let changed = cases.iter().filter(|of| of.has_word(towards.word()));
+            let (before, after) = (row[low].clone(), row[high].clone());
+            let pair = find(low, high);
+            let cases = pair.map_or(&[][..], |tried| &tried.cases);
+            let changed = cases.iter().filter(|of| of.word() == Some(towards.word()));
             let (own, mut others): (Vec<_>, Vec<_>) = changed
                 .cloned()
                 .partition(|of| Some(&of.case) == case.as_ref());
             others.sort_by(|a, b| b.size().total_cmp(&a.size()));
             match own.into_iter().next() {
                 Some(case) => Ending::Found(Box::new(FoundStep {
-                    before: row[low].clone(),
-                    after: row[high].clone(),
+                    before,
+                    after,
                     suspects: match high - low {
                         1 => Vec::new(),
                         _ => row[low + 1..=high].to_vec(),
                     },
                     case,
                     others,
+                    moved: pair.map_or_else(Vec::new, |tried| tried.moved.clone()),
                 })),
                 // The search names no pair whose comparison did not decide it.
                 None => Ending::NoDifference {
                     case: None,
-                    looked_at: vec![row[low].clone(), row[high].clone()],
+                    looked_at: vec![before, after],
                 },
-            }
-        }
-        NextStep::NoDifference => {
-            let seen = |head: &Version| find(tried, row.first()?, head);
-            let reading = |tried: &Tried| tried.reading(case.as_ref()?).cloned();
-            let looked_at = row.iter().filter(|version| seen(version).is_some());
-            Ending::NoDifference {
-                case: row.last().and_then(|last| reading(seen(last)?)),
-                looked_at: looked_at.cloned().collect(),
             }
         }
         NextStep::Spread(segments) => {
@@ -320,29 +240,84 @@ pub fn next(row: &[Version], towards: Towards, tried: &[Tried]) -> BisectNext {
             Ending::Spread { case, parts }
         }
         NextStep::NoEnd => {
-            let end = row[history.last].clone();
-            let tried = find(tried, &row[0], &end);
-            let why = tried.and_then(|tried| tried.why_skipped(case.as_ref()));
-            let reason = why.unwrap_or_else(|| "it gave no time".to_owned());
-            Ending::NoEnd { end, reason }
+            let why = find(0, bad).and_then(|tried| tried.why_skipped(case.as_ref()));
+            Ending::NoEnd {
+                end: row[bad].clone(),
+                reason: why.unwrap_or_else(|| "it gave no time".to_owned()),
+            }
         }
-    })
+        NextStep::NoDifference | NextStep::Compare { .. } => {
+            let ends = || find(0, bad)?.reading(case.as_ref()?).cloned();
+            let looked_at = (0..row.len()).filter(|at| find(0, *at).is_some());
+            Ending::NoDifference {
+                case: ends(),
+                looked_at: looked_at.map(|at| row[at].clone()).collect(),
+            }
+        }
+    }
 }
 
-/// The end of a row that a comparison shows to be unusable.
-fn unusable_end(row: &[Version], step: &BisectStep, outcome: &TriedOutcome) -> Option<Ending> {
-    let TriedOutcome::Unusable { side, reason } = outcome else {
-        return None;
+/// The case that is followed: of the first comparison that decided that one is slower the one
+/// that is slowest; else the first that decided anything, else the largest change.
+fn followed(tried: &[Tried]) -> Option<CaseId> {
+    let probes = || tried.iter().filter(|tried| tried.low == 0);
+    let with = |word: Word| {
+        probes().find_map(|of| largest(of.cases.iter().filter(|of| of.word() == Some(word))))
     };
-    let end = match side {
-        TurnSide::Base if step.low == 0 => row.first()?,
-        TurnSide::Head if step.low == 0 && step.high + 1 == row.len() => row.last()?,
-        _ => return None,
-    };
-    Some(Ending::NoEnd {
-        end: end.clone(),
-        reason: reason.clone(),
-    })
+    let found = with(Word::Regressed).or_else(|| with(Word::Improved));
+    let found = found.or_else(|| probes().find_map(Tried::largest));
+    found.map(|of| of.case.clone())
+}
+
+/// A comparison as a search shows it: the case that is followed, about how many comparisons there
+/// are still to come, and how long they take.
+pub type Tell<'a> = &'a dyn Fn(&Tried, Option<&CaseId>, usize, Duration);
+
+/// Searches a row by what `compare` says of two of its versions. Gives all comparisons, in order.
+fn search<E>(
+    row: &[Version],
+    towards: Towards,
+    compare: &mut dyn FnMut(usize, usize) -> Result<Tried, E>,
+    tell: Tell<'_>,
+) -> Result<(Vec<Tried>, Ending), E> {
+    let began = Instant::now();
+    let bad = row.len() - 1;
+    let mut all: Vec<Tried> = Vec::new();
+    loop {
+        let case = followed(&all);
+        let compared = all.iter().map(|tried| {
+            let reading = case.as_ref().and_then(|case| tried.reading(case)?.usable());
+            ((tried.low, tried.high), reading)
+        });
+        let history = BisectHistory {
+            last: bad,
+            towards,
+            compared: compared.collect(),
+        };
+        let (low, high, left) = match history.next() {
+            NextStep::Compare { low, high, left } => (low, high, left),
+            last => {
+                let ending = ending(row, towards, &all, case, last);
+                return Ok((all, ending));
+            }
+        };
+        let tried = compare(low, high)?;
+        let end = match &tried.unusable {
+            Some((TurnSide::Base, reason)) if low == 0 => Some((0, reason)),
+            Some((TurnSide::Head, reason)) if low == 0 && high == bad => Some((bad, reason)),
+            _ => None,
+        };
+        if let Some((end, reason)) = end {
+            let (end, reason) = (row[end].clone(), reason.clone());
+            return Ok((all, Ending::NoEnd { end, reason }));
+        }
+        // Those between are tried, and then the two are compared.
+        let more = left - usize::from(low != 0);
+        let each = began.elapsed() / (all.len() as u32 + 1);
+        let time = each.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX));
+        tell(&tried, case.as_ref(), more, time);
+        all.push(tried);
+    }
 }
 
 /// Where the runs of the comparisons lie, in the report directory.
@@ -365,49 +340,38 @@ pub struct Bisection<'a> {
 }
 
 impl Bisection<'_> {
-    /// Searches on from what the journal has, which gets each comparison; `tell` is told of each,
-    /// and how long the others take.
+    /// Searches. Runs of comparisons that are there already are judged again, not measured.
     ///
     /// # Errors
     /// What ends the search, and is no property of a version: a full disk.
-    pub fn search(
-        &self,
-        journal: &mut Journal,
-        tell: &dyn Fn(&BisectStep, &Tried, Duration),
-    ) -> Result<Ending, ExperimentError> {
-        let (began, mut made) = (Instant::now(), 0);
-        loop {
-            let step = match next(self.row, self.towards, journal.tried()) {
-                BisectNext::Compare(step) => step,
-                BisectNext::Ended(ending) => return Ok(ending),
-            };
-            let (base, head) = (&self.row[step.low], &self.row[step.high]);
-            let outcome = self.compare(base, head)?;
-            // Not kept: whoever asks again has done something about it.
-            if let Some(ending) = unusable_end(self.row, &step, &outcome) {
-                return Ok(ending);
-            }
-            let tried = Tried {
-                base: base.spec.clone(),
-                head: head.spec.clone(),
-                outcome,
-            };
-            journal.keep(&tried).map_err(ExperimentError::not_judged)?;
-            made += 1;
-            let left = u32::try_from(step.left - 1).unwrap_or(u32::MAX);
-            tell(&step, &tried, (began.elapsed() / made).saturating_mul(left));
-        }
+    pub fn search(&self, tell: Tell<'_>) -> Result<(Vec<Tried>, Ending), ExperimentError> {
+        let mut compare = |low, high| self.compare(low, high);
+        search(self.row, self.towards, &mut compare, tell)
     }
 
-    fn compare(&self, base: &Version, head: &Version) -> Result<TriedOutcome, ExperimentError> {
-        let specs = ([spec(base)?], [spec(head)?]);
-        let mut comparison = VersionComparison::new(self.measure, &specs.0, &specs.1);
+    fn compare(&self, low: usize, high: usize) -> Result<Tried, ExperimentError> {
+        let [base, head] = [low, high].map(|at| &self.row[at]);
+        let specs = [base, head].map(|version| slice::from_ref(&version.spec));
+        let mut comparison = VersionComparison::new(self.measure, specs[0], specs[1]);
         let names = [&head.name, &base.name].map(|name| plain_name(name));
         let folder = self.directory.join(COMPARED);
         comparison.folder = Some(folder.join(names.join("-against-")));
         comparison.threshold = self.threshold;
-        let experiment = match Experiment::compare(&comparison) {
-            Ok(experiment) => experiment,
+        let tried = Tried {
+            low,
+            high,
+            ..Tried::default()
+        };
+        match Experiment::compare(&comparison) {
+            // Its files are not ended: the same question is answered by them.
+            Ok(experiment) => {
+                let judgement = experiment.run()?.judgement;
+                Ok(Tried {
+                    cases: readings(&judgement, self.metric),
+                    moved: moved(&judgement),
+                    ..tried
+                })
+            }
             Err(error) => {
                 let (side, version) = match error {
                     ExperimentError::Unusable {
@@ -419,85 +383,23 @@ impl Bisection<'_> {
                 let said = one_line(&error.to_string());
                 let reason = said.strip_prefix(&format!("{}: ", version.spec));
                 let reason = reason.unwrap_or(&said).to_owned();
-                return Ok(TriedOutcome::Unusable { side, reason });
+                Ok(Tried {
+                    unusable: Some((side, reason)),
+                    ..tried
+                })
             }
-        };
-        let mut measured = experiment.run()?;
-        measured.files.close()?;
-        Ok(TriedOutcome::Measured {
-            cases: readings(&measured.judgement, self.metric),
-        })
-    }
-
-    /// What is installed in the environment of a version, which was made for a comparison.
-    ///
-    /// # Errors
-    /// When its spec cannot be read again, which it was.
-    pub fn lock(&self, version: &Version) -> Result<Option<String>, ExperimentError> {
-        let side = Setup::make(&[spec(version)?], self.measure);
-        let lock = |side: Setup| {
-            let name = side.environment.as_ref()?;
-            let environment = side.suite.environments.get(name)?;
-            PythonEnvironment::locate(name, environment).ok()??.lock()
-        };
-        Ok(side.ok().and_then(lock))
-    }
-}
-
-fn spec(version: &Version) -> Result<Spec, ExperimentError> {
-    version.spec.parse().map_err(ExperimentError::usage)
-}
-
-fn find<'a>(tried: &'a [Tried], base: &Version, head: &Version) -> Option<&'a Tried> {
-    let mut tried = tried.iter();
-    tried.find(|tried| tried.base == base.spec && tried.head == head.spec)
-}
-
-/// The case that is followed: of the first comparison that decided that one is slower the one
-/// that is slowest; else the first that decided anything, else the largest change.
-fn followed(row: &[Version], tried: &[Tried]) -> Option<CaseId> {
-    let good = &row.first()?.spec;
-    let of_row = |tried: &&Tried| {
-        tried.base == *good && row.iter().any(|version| version.spec == tried.head)
-    };
-    let tried: Vec<&Tried> = tried.iter().filter(of_row).collect();
-    let with = |word: Word| {
-        let mut tried = tried.iter();
-        tried.find_map(|of| largest(of.cases().iter().filter(|of| of.has_word(word))))
-    };
-    let found = with(Word::Regressed).or_else(|| with(Word::Improved));
-    let found = found.or_else(|| tried.iter().find_map(|tried| tried.outcome.largest()));
-    found.map(|of| of.case.clone())
-}
-
-/// What is known of a row, by the case that is followed.
-fn history(
-    row: &[Version],
-    case: Option<&CaseId>,
-    tried: &[Tried],
-    towards: Towards,
-) -> BisectHistory {
-    let place = |spec: &str| row.iter().position(|version| version.spec == spec);
-    let compared = tried.iter().filter_map(|tried| {
-        let pair = (place(&tried.base)?, place(&tried.head)?);
-        Some((pair, case.and_then(|case| tried.reading(case)?.usable())))
-    });
-    BisectHistory {
-        last: row.len().saturating_sub(1),
-        towards,
-        compared: compared.collect(),
+        }
     }
 }
 
 /// Versions that were tried and could not be measured, with the reason, in the order tried.
-pub fn skipped(row: &[Version], tried: &[Tried], case: Option<&CaseId>) -> Vec<(Version, String)> {
-    let mut found: Vec<(Version, String)> = Vec::new();
+pub fn skipped(tried: &[Tried], case: Option<&CaseId>) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
     for tried in tried {
-        let version = row.iter().find(|version| version.spec == tried.head);
-        if let (Some(version), Some(reason)) = (version, tried.why_skipped(case))
-            && found.iter().all(|(other, _)| other.spec != version.spec)
+        if let Some(reason) = tried.why_skipped(case)
+            && found.iter().all(|(other, _)| *other != tried.high)
         {
-            found.push((version.clone(), reason));
+            found.push((tried.high, reason));
         }
     }
     found

@@ -1,11 +1,10 @@
 //! Which versions there are, how a command line names them, and the search between releases.
 //!
 //! The search is a function of what was compared ([`search`]); [`bisect`] makes one comparison
-//! after the other by an experiment, and [`journal`] keeps it, so that a bisect resumes after a
-//! stop. Releases come from the environment's pip ([`releases`]). Git searches commits.
+//! after the other by an experiment. Releases come from the environment's pip ([`releases`]). Git
+//! searches commits.
 
 pub mod bisect;
-pub mod journal;
 pub mod releases;
 pub mod search;
 
@@ -13,10 +12,8 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 
-use self::releases::PackageIndex;
-use crate::SetupError;
 use regatta_core::secrets;
 use regatta_worker::attention::{NAME_RULE, ParseError, VariantId, is_name};
 
@@ -195,80 +192,19 @@ impl fmt::Display for Spec {
     }
 }
 
+impl Serialize for Spec {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
 /// One of a row of versions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Version {
     /// As `regatta compare` takes it: `pypi:jax==0.5.1`.
-    pub spec: String,
+    pub spec: Spec,
     /// As it is told: `jax 0.5.1`.
     pub name: String,
-}
-
-/// The versions from `good` to `bad`, both included, the oldest first, as `index` lists them.
-///
-/// Of several packages the first one's releases are searched; the others keep their version, or
-/// have the first one's where they have it at both ends (`jax==0.5.0,jaxlib==0.5.0`).
-///
-/// # Errors
-/// When they make no row, or it cannot be listed.
-pub fn row<I: PackageIndex>(
-    good: &Spec,
-    bad: &Spec,
-    index: impl FnOnce(&[Pin]) -> Result<I, SetupError>,
-) -> Result<Vec<Version>, SetupError> {
-    let packages =
-        |pins: &[Pin]| -> Vec<String> { pins.iter().map(|pin| pin.package.clone()).collect() };
-    match (good, bad) {
-        (Spec::Release(ours), Spec::Release(theirs)) if packages(ours) == packages(theirs) => {
-            let beside = companions(ours, theirs)?;
-            let [package, first] = [&ours[0].package, &ours[0].version];
-            let versions =
-                releases::releases_between(&index(ours)?, package, first, &theirs[0].version)?;
-            let versions = versions.iter();
-            Ok(versions
-                .map(|version| release(package, version, &beside))
-                .collect())
-        }
-        _ => Err(SetupError(format!(
-            "--good {good} and --bad {bad}: there is nothing to search between them; write two \
-             releases of the same packages (pypi:jax==0.4.38)"
-        ))),
-    }
-}
-
-/// The other packages, each with the version that it keeps; `None`: the first one's.
-fn companions(good: &[Pin], bad: &[Pin]) -> Result<Vec<(String, Option<String>)>, SetupError> {
-    let lead = &good[0].package;
-    let each = good.iter().zip(bad).skip(1);
-    each.map(|(ours, theirs)| {
-        let package = ours.package.clone();
-        let follows = ours.version == good[0].version && theirs.version == bad[0].version;
-        match (ours.version == theirs.version, follows) {
-            (true, _) => Ok((package, Some(ours.version.clone()))),
-            (false, true) => Ok((package, None)),
-            (false, false) => Err(SetupError(format!(
-                "which {package} goes with each release of {lead} is not known: it is {} at the \
-                 good end and {} at the bad one; leave it out, and pip chooses",
-                ours.version, theirs.version
-            ))),
-        }
-    })
-    .collect()
-}
-
-fn release(package: &str, version: &str, beside: &[(String, Option<String>)]) -> Version {
-    let pin = |package: &str, version: &str| Pin {
-        package: package.to_owned(),
-        version: version.to_owned(),
-    };
-    let others = beside
-        .iter()
-        .map(|(package, own)| pin(package, own.as_deref().unwrap_or(version)));
-    let pins = std::iter::once(pin(package, version)).chain(others);
-    Version {
-        spec: Spec::Release(pins.collect()).to_string(),
-        name: format!("{package} {version}"),
-    }
 }
 
 #[cfg(test)]
@@ -324,61 +260,6 @@ mod tests {
             let error = text.parse::<Spec>().unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
             assert!(!error.contains('\u{1b}'), "{error}");
-        }
-    }
-
-    struct Fake;
-
-    impl PackageIndex for Fake {
-        fn ask(&self, _: &str, _: bool) -> Result<String, String> {
-            Ok("Available versions: 0.5.2, 0.5.1, 0.5.0".to_owned())
-        }
-    }
-
-    fn found(good: &str, bad: &str) -> Result<Vec<String>, String> {
-        let (good, bad) = (good.parse().unwrap(), bad.parse().unwrap());
-        let row = row(&good, &bad, |_| Ok(Fake)).map_err(|error| error.to_string())?;
-        Ok(row.into_iter().map(|version| version.spec).collect())
-    }
-
-    #[test]
-    fn packages_beside_the_first_follow_it_or_stay() {
-        for (rest, row) in [
-            (
-                "",
-                ["pypi:jax==0.5.0", "pypi:jax==0.5.1", "pypi:jax==0.5.2"].join(" "),
-            ),
-            (
-                ",jaxlib==0.5.0,numpy==2.1.0",
-                "pypi:jax==0.5.0,jaxlib==0.5.0,numpy==2.1.0 \
-                 pypi:jax==0.5.1,jaxlib==0.5.1,numpy==2.1.0 \
-                 pypi:jax==0.5.2,jaxlib==0.5.2,numpy==2.1.0"
-                    .to_owned(),
-            ),
-        ] {
-            let good = format!("pypi:jax==0.5.0{rest}");
-            let found = found(&good, &good.replace("=0.5.0", "=0.5.2")).unwrap();
-            assert_eq!(found.join(" "), row);
-        }
-        let words = found("pypi:jax==0.5.0,a==1", "pypi:jax==0.5.2,a==3").unwrap_err();
-        assert!(
-            words.contains("which a goes with each release of jax"),
-            "{words}"
-        );
-    }
-
-    #[test]
-    fn ends_without_an_order_are_refused() {
-        for (good, bad) in [
-            ("env:old", "env:new"),
-            ("pypi:jax==0.5.0", "git:HEAD"),
-            ("pypi:jax==0.5.0", "pypi:torch==2.0"),
-            ("pypi:jax==0.5.0", "pypi:jax==0.5.1,jaxlib==0.5.1"),
-            ("git:v1", "git:HEAD"),
-        ] {
-            let words = found(good, bad).unwrap_err();
-            assert!(words.contains("nothing to search"), "{words}");
-            assert!(words.contains(bad), "{words}");
         }
     }
 }

@@ -1,108 +1,129 @@
-//! The releases of a package between two, as the environment's own pip lists them, and the packages
-//! that moved together from one to another.
+//! The releases of a package between two, as the environment's own pip lists them.
 //!
 //! Pip knows the user's indexes, mirrors and credentials, and which releases have something for
 //! this Python and platform; and it lists them in the order of PEP 440, so that no version is
 //! parsed here. What it lists may still not be installable: that is a version that is skipped.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::io::Read;
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::thread;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use serde::Serialize;
-
+use super::{Pin, Spec, Version};
 use crate::SetupError;
-use crate::worker::program::{Program, Streams, why};
-use regatta_worker::units::ARROW;
+use crate::environments::{interpreter_of, released};
+use crate::worker::program::why;
+use regatta_core::suite::Suite;
+use regatta_core::suite::environment::Environment;
 
-/// What lists releases.
-pub trait PackageIndex {
-    /// What pip prints about the versions of a package; with `pre`, of pre-releases too.
-    ///
-    /// # Errors
-    /// Its last line where it fails, or why it was not started.
-    fn ask(&self, package: &str, pre: bool) -> Result<String, String>;
-}
+/// What pip prints about the versions of a package, where it is asked with pre-releases or without;
+/// or its last line where it fails.
+type Ask<'a> = &'a dyn Fn(&str, bool) -> Result<String, String>;
 
-/// The pip of an interpreter.
-#[derive(Clone, Debug)]
-pub struct Pip {
-    /// The Python whose pip is asked.
-    pub interpreter: PathBuf,
-    /// Its options that say where packages come from.
-    pub options: Vec<String>,
-}
-
-impl PackageIndex for Pip {
-    fn ask(&self, package: &str, pre: bool) -> Result<String, String> {
-        let arguments = "-m pip --disable-pip-version-check --no-input index versions";
-        let mut args: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
-        if pre {
-            args.push("--pre".to_owned());
+/// The versions of a suite from `good` to `bad`, both included, the oldest first. `default` is the
+/// environment of workers that name none.
+///
+/// Of several packages the first one's releases are searched; the others keep their version, or
+/// have the first one's where they have it at both ends (`jax==0.5.0,jaxlib==0.5.0`).
+///
+/// # Errors
+/// When they make no row, or it cannot be listed.
+pub fn row(
+    good: &Spec,
+    bad: &Spec,
+    suite: &Suite,
+    default: Option<&str>,
+) -> Result<Vec<Version>, SetupError> {
+    let packages =
+        |pins: &[Pin]| -> Vec<String> { pins.iter().map(|pin| pin.package.clone()).collect() };
+    match (good, bad) {
+        (Spec::Release(ours), Spec::Release(theirs)) if packages(ours) == packages(theirs) => {
+            let requirements: Vec<String> = ours.iter().map(Pin::to_string).collect();
+            let (_, environment) = released(suite, default, &requirements)?;
+            let ask = |package: &str, pre| ask_pip(&environment, package, pre);
+            between(ours, theirs, &ask)
         }
-        args.extend(self.options.iter().cloned());
-        args.push(package.to_owned());
-        let streams = Streams {
-            stdin: Stdio::null(),
-            stdout: Stdio::piped(),
-            stderr: Stdio::piped(),
-        };
-        let program = Program::new(&self.interpreter, args);
-        let started = program.start(streams, Vec::new());
-        let mut started = started.map_err(|error| {
-            let shown = self.interpreter.display();
-            format!("cannot start {shown}: {}", why(&self.interpreter, &error))
-        })?;
-        // Both at once: a pipe that nobody reads holds up who writes into it.
-        let words = started.stderr().map(|pipe| thread::spawn(|| all_of(pipe)));
-        let printed = started.stdout().map(all_of).unwrap_or_default();
-        let words = words
-            .and_then(|words| words.join().ok())
-            .unwrap_or_default();
-        match started.wait() {
-            Ok(status) if status.success() => Ok(String::from_utf8_lossy(&printed).into_owned()),
-            Ok(status) => {
-                let words = String::from_utf8_lossy(&words);
-                Err(last_line(&words).map_or_else(|| status.to_string(), str::to_owned))
-            }
-            Err(error) => Err(error.to_string()),
+        _ => Err(SetupError(format!(
+            "--good {good} and --bad {bad}: there is nothing to search between them; write two \
+             releases of the same packages (pypi:jax==0.4.38)"
+        ))),
+    }
+}
+
+fn ask_pip(environment: &Environment, package: &str, pre: bool) -> Result<String, String> {
+    let interpreter = interpreter_of(environment);
+    let mut pip = Command::new(&interpreter);
+    let arguments = "-m pip --disable-pip-version-check --no-input index versions";
+    pip.args(arguments.split(' '));
+    pip.args(pre.then_some("--pre"));
+    // From where packages come.
+    pip.args(environment.pip_options().flat_map(str::split_whitespace));
+    let printed = pip.arg(package).stdin(Stdio::null()).output();
+    let printed = printed.map_err(|error| {
+        let why = why(Path::new(&interpreter), &error);
+        format!("cannot start {interpreter}: {why}")
+    })?;
+    match printed.status.success() {
+        true => Ok(String::from_utf8_lossy(&printed.stdout).into_owned()),
+        false => {
+            let words = String::from_utf8_lossy(&printed.stderr);
+            Err(last_line(&words).map_or_else(|| printed.status.to_string(), str::to_owned))
         }
     }
 }
 
-fn all_of(mut pipe: impl Read) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    // What came before an error is what there is.
-    let _ = pipe.read_to_end(&mut bytes);
-    bytes
+/// The versions between two whose packages are the same.
+fn between(good: &[Pin], bad: &[Pin], ask: Ask<'_>) -> Result<Vec<Version>, SetupError> {
+    let lead = &good[0];
+    // The other packages, each with the version that it keeps; `None`: the first one's.
+    let mut beside: Vec<(&str, Option<&str>)> = Vec::new();
+    for (ours, theirs) in good.iter().zip(bad).skip(1) {
+        let follows = ours.version == lead.version && theirs.version == bad[0].version;
+        beside.push(match (ours.version == theirs.version, follows) {
+            (true, _) => (&ours.package, Some(&ours.version)),
+            (false, true) => (&ours.package, None),
+            (false, false) => {
+                return Err(SetupError(format!(
+                    "which {} goes with each release of {} is not known: it is {} at the good \
+                     end and {} at the bad one; leave it out, and pip chooses",
+                    ours.package, lead.package, ours.version, theirs.version
+                )));
+            }
+        });
+    }
+    let versions = releases_between(ask, &lead.package, &lead.version, &bad[0].version)?;
+    let version = |version: String| {
+        let pin = |(package, own): (&str, Option<&str>)| Pin {
+            package: package.to_owned(),
+            version: own.unwrap_or(&version).to_owned(),
+        };
+        let all = std::iter::once((&*lead.package, None)).chain(beside.clone());
+        Version {
+            spec: Spec::Release(all.map(pin).collect()),
+            name: format!("{} {version}", lead.package),
+        }
+    };
+    Ok(versions.into_iter().map(version).collect())
 }
 
 /// The last line that says something.
-pub fn last_line(text: &str) -> Option<&str> {
+fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
 /// The releases from `good` to `bad`, both included, the oldest first. Pre-releases are among
 /// them only where an end is one.
-///
-/// # Errors
-/// When pip does not list an end, or they are the wrong way round.
-pub fn releases_between(
-    index: &dyn PackageIndex,
+fn releases_between(
+    ask: Ask<'_>,
     package: &str,
     good: &str,
     bad: &str,
 ) -> Result<Vec<String>, SetupError> {
-    let mut listed = listed(index, package, false)?;
+    let mut listed = listed(ask, package, false)?;
     let place = |listed: &[String], version: &str| {
         let version = normal(version);
         listed.iter().position(|other| normal(other) == version)
     };
     if [good, bad].iter().any(|end| place(&listed, end).is_none()) {
-        listed = self::listed(index, package, true)?;
+        listed = self::listed(ask, package, true)?;
     }
     let found = |version: &str| {
         place(&listed, version).ok_or_else(|| {
@@ -126,13 +147,13 @@ pub fn releases_between(
 /// Before the versions in what pip prints, the newest first.
 const MARK: &str = "Available versions:";
 
-fn listed(index: &dyn PackageIndex, package: &str, pre: bool) -> Result<Vec<String>, SetupError> {
+fn listed(ask: Ask<'_>, package: &str, pre: bool) -> Result<Vec<String>, SetupError> {
     let unlisted = |problem: String| {
         SetupError(format!(
             "pip does not list the releases of {package}: {problem}"
         ))
     };
-    let text = index.ask(package, pre).map_err(unlisted)?;
+    let text = ask(package, pre).map_err(unlisted)?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix(MARK));
     let versions = line.into_iter().flat_map(|line| line.split(','));
     let mut versions: Vec<String> = versions
@@ -174,85 +195,27 @@ fn normal(version: &str) -> String {
     format!("{release}{rest}{local}")
 }
 
-/// A package whose version is another one after the step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MovedPackage {
-    /// Its name, as pip lists it.
-    pub package: String,
-    /// Its version before; `None`: it was not there.
-    pub from: Option<String>,
-    /// Its version after; `None`: it is gone.
-    pub to: Option<String>,
-}
-
-impl fmt::Display for MovedPackage {
-    /// `jaxlib 0.5.0 → 0.5.1`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.package)?;
-        match (&self.from, &self.to) {
-            (Some(from), Some(to)) => write!(f, " {from} {ARROW} {to}"),
-            (None, Some(to)) => write!(f, " {to} added"),
-            (Some(from), None) => write!(f, " {from} removed"),
-            (None, None) => Ok(()),
-        }
-    }
-}
-
-/// The packages of a lock, by name as indexes compare them: its name there and its version.
-fn packages(lock: &str) -> BTreeMap<String, (&str, &str)> {
-    let lines = lock.lines().map(str::trim);
-    let read = lines.filter_map(|line| {
-        let (name, version) = line.split_once("==").or_else(|| line.split_once(" @ "))?;
-        let (name, version) = (name.trim(), version.trim());
-        let known = name.to_ascii_lowercase().replace(['_', '.'], "-");
-        (!name.starts_with(['#', '-'])).then_some((known, (name, version)))
-    });
-    read.collect()
-}
-
-/// What moved from one lock to another, by name.
-pub fn moved(before: &str, after: &str) -> Vec<MovedPackage> {
-    let (before, after) = (packages(before), packages(after));
-    let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
-    names.sort();
-    names.dedup();
-    let each = names.into_iter().map(|name| {
-        let (was, is) = (before.get(name), after.get(name));
-        let version = |of: Option<&(&str, &str)>| of.map(|of| of.1.to_owned());
-        MovedPackage {
-            package: is.or(was).map_or_else(String::new, |of| of.0.to_owned()),
-            from: version(was),
-            to: version(is),
-        }
-    });
-    each.filter(|moved| moved.from != moved.to).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// An index of one package.
-    struct Fake;
-
-    impl PackageIndex for Fake {
-        fn ask(&self, package: &str, pre: bool) -> Result<String, String> {
-            let lines = match (package, pre) {
-                ("jax", false) => "jax (0.5.3)\nAvailable versions: 0.5.3, 0.5.2, 0.5.1, 0.5.0",
-                ("jax", true) => "Available versions: 0.6.0rc1, 0.5.3, 0.5.2, 0.5.1, 0.5.0",
-                ("empty", _) => "nothing",
-                _ => return Err("ERROR: No matching distribution found for none".to_owned()),
-            };
-            Ok(lines.to_owned())
-        }
+    fn index(package: &str, pre: bool) -> Result<String, String> {
+        let lines = match (package, pre) {
+            ("jax", false) => "jax (0.5.3)\nAvailable versions: 0.5.3, 0.5.2, 0.5.1, 0.5.0",
+            ("jax", true) => "Available versions: 0.6.0rc1, 0.5.3, 0.5.2, 0.5.1, 0.5.0",
+            ("empty", _) => "nothing",
+            _ => return Err("ERROR: No matching distribution found for none".to_owned()),
+        };
+        Ok(lines.to_owned())
     }
 
     #[test]
     fn releases_are_listed_from_the_good_end_on() {
-        let found = releases_between(&Fake, "jax", "0.5", "v0.5.2").unwrap();
+        let found = releases_between(&index, "jax", "0.5", "v0.5.2").unwrap();
         assert_eq!(found, ["0.5.0", "0.5.1", "0.5.2"]);
         // A pre-release is asked for only where an end is one.
-        let found = releases_between(&Fake, "jax", "0.5.3", "0.6.0RC1").unwrap();
+        let found = releases_between(&index, "jax", "0.5.3", "0.6.0RC1").unwrap();
         assert_eq!(found, ["0.5.3", "0.6.0rc1"]);
     }
 
@@ -266,7 +229,7 @@ mod tests {
             ("none", "1", "2", "No matching distribution"),
             ("empty", "1", "2", "it names none"),
         ] {
-            let error = releases_between(&Fake, package, good, bad)
+            let error = releases_between(&index, package, good, bad)
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(words), "{error}");
@@ -290,19 +253,51 @@ mod tests {
         }
     }
 
-    const OLD: &str = "# comment\njax==0.5.0\njaxlib==0.5.0\nml_dtypes==0.4.0\nnumpy==2.1.0\n\
-                       mine @ file:///w/mine-1.whl\n";
-    const NEW: &str = "jax==0.5.1\njaxlib==0.5.1\nml-dtypes==0.4.0\nnumpy==2.1.0\n\
-                       opt==1\nmine @ file:///w/mine-1.whl\n";
+    fn found(good: &str, bad: &str) -> Result<Vec<String>, String> {
+        let pins = |spec: &str| match spec.parse() {
+            Ok(Spec::Release(pins)) => pins,
+            other => panic!("{other:?}"),
+        };
+        let row = between(&pins(good), &pins(bad), &index).map_err(|error| error.to_string())?;
+        Ok(row.iter().map(|version| version.spec.to_string()).collect())
+    }
 
     #[test]
-    fn what_moved_is_what_another_version_has() {
-        let told: Vec<String> = moved(OLD, NEW).iter().map(ToString::to_string).collect();
-        assert_eq!(
-            told.join(", "),
-            "jax 0.5.0 → 0.5.1, jaxlib 0.5.0 → 0.5.1, opt 1 added"
-        );
-        assert!(moved(OLD, OLD).is_empty());
-        assert_eq!(moved(NEW, OLD)[2].to_string(), "opt 1 removed");
+    fn packages_beside_the_first_follow_it_or_stay() {
+        for (rest, row) in [
+            (
+                "",
+                ["pypi:jax==0.5.0", "pypi:jax==0.5.1", "pypi:jax==0.5.2"].join(" "),
+            ),
+            (
+                ",jaxlib==0.5.0,numpy==2.1.0",
+                "pypi:jax==0.5.0,jaxlib==0.5.0,numpy==2.1.0 \
+                 pypi:jax==0.5.1,jaxlib==0.5.1,numpy==2.1.0 \
+                 pypi:jax==0.5.2,jaxlib==0.5.2,numpy==2.1.0"
+                    .to_owned(),
+            ),
+        ] {
+            let good = format!("pypi:jax==0.5.0{rest}");
+            let found = found(&good, &good.replace("=0.5.0", "=0.5.2")).unwrap();
+            assert_eq!(found.join(" "), row);
+        }
+        let words = found("pypi:jax==0.5.0,a==1", "pypi:jax==0.5.2,a==3").unwrap_err();
+        let unknown = "which a goes with each release of jax";
+        assert!(words.contains(unknown), "{words}");
+    }
+
+    #[test]
+    fn ends_without_an_order_are_refused() {
+        for (good, bad) in [
+            ("env:old", "env:new"),
+            ("pypi:jax==0.5.0", "pypi:torch==2.0"),
+            ("pypi:jax==0.5.0", "pypi:jax==0.5.1,jaxlib==0.5.1"),
+        ] {
+            let ends = [good, bad].map(|end| end.parse().unwrap());
+            let row = row(&ends[0], &ends[1], &Suite::default(), None);
+            let words = row.unwrap_err().to_string();
+            assert!(words.contains("nothing to search"), "{words}");
+            assert!(words.contains(bad), "{words}");
+        }
     }
 }

@@ -14,43 +14,37 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use regatta_judge::judgement::Word;
-use regatta_worker::units::Ratio;
+use regatta_worker::units::{Ratio, RatioInterval};
 
 /// What a comparison said of one case.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioReading {
-    /// Head over base.
-    pub ratio: Ratio,
-    /// Lower end of its interval.
-    pub low: Ratio,
-    /// Upper end of its interval.
-    pub high: Ratio,
+    /// The logarithm of head over base.
+    pub level: f64,
+    /// Half of its interval, of logarithms.
+    half_width: f64,
     /// What the judge says: only `regressed` and `improved` are decided changes.
     pub word: Word,
 }
 
 impl RatioReading {
-    /// True when it can be reckoned with: three positive numbers in order.
-    pub fn is_usable(&self) -> bool {
-        let numbers = [self.low, self.ratio, self.high];
-        numbers.iter().all(|r| r.is_finite() && r.0 > 0.0) && numbers.is_sorted()
-    }
-
-    fn level(&self) -> f64 {
-        self.ratio.0.ln()
-    }
-
-    /// Half of its interval, of logarithms.
-    fn half_width(&self) -> f64 {
-        0.5 * (self.high.0 / self.low.0).ln()
+    /// What can be reckoned with: three positive numbers in order.
+    pub fn usable(of: RatioInterval, word: Word) -> Option<RatioReading> {
+        let numbers = [of.low, of.ratio, of.high];
+        let sound = numbers.iter().all(|r| r.is_finite() && r.0 > 0.0) && numbers.is_sorted();
+        sound.then(|| RatioReading {
+            level: of.ratio.0.ln(),
+            half_width: 0.5 * (of.high.0 / of.low.0).ln(),
+            word,
+        })
     }
 }
 
 /// What is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Towards {
     /// The largest step up: the first bad version.
@@ -227,7 +221,7 @@ impl BisectHistory {
         let probes = self.compared.range((0, 1)..=(0, self.last));
         let read = probes.filter_map(|((_, at), reading)| {
             let reading = reading.as_ref()?;
-            Some((*at, reading.level(), reading.half_width()))
+            Some((*at, reading.level, reading.half_width))
         });
         std::iter::once((0, 0.0, 0.0)).chain(read).collect()
     }
@@ -256,7 +250,7 @@ impl BisectHistory {
             let ((low, before, a), (high, after, b)) = (pair[0], pair[1]);
             let own = self.compared.get(&(low, high)).copied();
             let (change, noise) = match own {
-                Some(Some(reading)) => (reading.level(), reading.half_width()),
+                Some(Some(reading)) => (reading.level, reading.half_width),
                 _ => (after - before, together(a, b)),
             };
             let open = self.open(low, high);

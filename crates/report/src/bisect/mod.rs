@@ -8,32 +8,33 @@ use serde_json::{Value, json};
 
 use super::text::shell_quoted;
 use regatta_core::record::SCHEMA_VERSION;
+use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::Version;
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, skipped};
-use regatta_measure::versions::journal::BisectQuestion;
-use regatta_measure::versions::releases::MovedPackage;
 use regatta_measure::versions::search::Towards;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Ratio, counted};
+use regatta_worker::units::counted;
 
 pub use shown::{page, reading, text};
 
 /// All that is known of a bisect.
 #[derive(Clone, Debug)]
 pub struct Bisect<'a> {
-    /// The question.
-    pub question: &'a BisectQuestion,
+    /// The suite's name.
+    pub suite: &'a str,
+    /// Which change is looked for.
+    pub towards: Towards,
+    /// By what versions are told apart.
+    pub metric: Metric,
     /// The versions between the ends, both included.
     pub row: &'a [Version],
     /// Comparisons, in order.
     pub tried: &'a [Tried],
     /// What it came to.
     pub ending: &'a Ending,
-    /// What moved from the environment before the step to that after it.
-    pub moved: &'a [MovedPackage],
     /// The suite, and what of it, as `regatta compare` takes it: `quick`, `--filter`, `cpu`.
-    pub suite: &'a [String],
+    pub arguments: &'a [String],
 }
 
 impl Bisect<'_> {
@@ -42,21 +43,25 @@ impl Bisect<'_> {
     /// # Errors
     /// None that its values could bring about.
     pub fn json(&self) -> serde_json::Result<String> {
+        let spec = |at: usize| &self.row[at].spec;
         let skipped = self.skipped().into_iter();
+        let tried = self.tried.iter().map(|of| {
+            let (base, head) = (spec(of.low), spec(of.high));
+            let reason = of.unusable.as_ref().map(|(_, reason)| reason);
+            json!({ "base": base, "head": head, "cases": of.cases, "unusable": reason })
+        });
         let mut answer = json!({
             "schema": SCHEMA_VERSION,
-            "suite": self.question.suite,
-            "good": self.question.good,
-            "bad": self.question.bad,
-            "towards": self.question.towards,
-            "versions": self.row.len(),
+            "suite": self.suite,
+            "towards": self.towards,
+            "metric": self.metric,
+            "versions": self.row,
             "left": self.left(),
-            "moved": self.moved,
             "skipped": skipped
-                .map(|(version, reason)| json!({ "version": version, "reason": reason }))
+                .map(|(at, reason)| json!({ "version": self.row[at], "reason": reason }))
                 .collect::<Vec<_>>(),
             "again": self.again().map(|words| words.join(" ")),
-            "tried": self.tried,
+            "tried": tried.collect::<Vec<_>>(),
         });
         if let (Some(members), Value::Object(ending)) =
             (answer.as_object_mut(), serde_json::to_value(self.ending)?)
@@ -78,8 +83,8 @@ impl Bisect<'_> {
     }
 
     /// Versions that were tried and passed over, with the reason of each.
-    fn skipped(&self) -> Vec<(Version, String)> {
-        skipped(self.row, self.tried, self.case())
+    fn skipped(&self) -> Vec<(usize, String)> {
+        skipped(self.tried, self.case())
     }
 
     fn found(&self) -> Option<&FoundStep> {
@@ -92,43 +97,34 @@ impl Bisect<'_> {
     /// The words of the command that shows the step again.
     fn again(&self) -> Option<Vec<String>> {
         let found = self.found()?;
-        let suite = self.suite.iter().map(|word| shell_quoted(word));
+        let suite = self.arguments.iter().map(|word| shell_quoted(word));
         let first = std::iter::once("regatta compare".to_owned()).chain(suite);
         let mut words = vec![first.collect::<Vec<_>>().join(" ")];
         for (option, version) in [("--base", &found.before), ("--head", &found.after)] {
-            words.push(format!("{option} {}", shell_quoted(&version.spec)));
+            words.push(format!(
+                "{option} {}",
+                shell_quoted(&version.spec.to_string())
+            ));
         }
         Some(words)
     }
-}
-
-/// The version of a comparison, by its spec.
-fn named<'a>(bisect: &'a Bisect, spec: &'a str) -> &'a str {
-    let found = bisect.row.iter().find(|version| version.spec == spec);
-    found.map_or(spec, |version| &version.name)
-}
-
-/// True for a ratio that prints.
-fn is_printable(ratio: Ratio) -> bool {
-    ratio.is_finite() && ratio.0 > 0.0
 }
 
 impl Bisect<'_> {
     /// The comparison with the good end of a version that is faster again.
     fn left(&self) -> Option<&CaseReading> {
         let found = self.found()?;
-        let good = &self.row.first()?.spec;
-        let of = |tried: &&Tried| tried.base == *good && tried.head == found.after.spec;
+        let of = |tried: &&Tried| tried.low == 0 && self.row[tried.high] == found.after;
         let tried = self.tried.iter().find(of)?;
-        let fixed = self.question.towards == Towards::Fixed;
+        let fixed = self.towards == Towards::Fixed;
         tried.reading(&found.case.case).filter(|_| fixed)
     }
 
     /// The number of comparisons, and the time that decided.
     fn effort(&self) -> String {
-        let by = match self.question.processor {
-            true => ", by processor time",
-            false => "",
+        let by = match self.metric {
+            Metric::CpuTime => ", by processor time",
+            _ => "",
         };
         let comparisons = counted(self.tried.len(), "comparison");
         format!(
@@ -143,7 +139,7 @@ impl Bisect<'_> {
             (Some(good), Some(bad)) => format!("{} and {}", good.name, bad.name),
             _ => "its ends".to_owned(),
         };
-        let what = match self.question.towards {
+        let what = match self.towards {
             Towards::Bad => "the first bad version",
             Towards::Fixed => "the first version that is good again",
         };
@@ -151,12 +147,12 @@ impl Bisect<'_> {
             Ending::Found(found) if found.suspects.is_empty() => {
                 let name = &found.after.name;
                 let good = self.row.first().map_or("the good end", |good| &good.name);
-                match self.left().and_then(|left| left.reading) {
+                match self.left().and_then(|left| left.metric.as_ref()) {
                     Some(left) if left.word == Word::Regressed => (
                         "PARTLY BETTER",
                         format!(
                             "{name} gives back the most, and is still {} than {good}",
-                            left.ratio.in_words()
+                            left.change.ratio.in_words()
                         ),
                     ),
                     Some(left) if left.word == Word::Inconclusive => (
@@ -180,7 +176,7 @@ impl Bisect<'_> {
                 let between = looked_at.iter().rev().skip(1).next_back();
                 let between =
                     between.map(|version| format!(", nor does {} between them", version.name));
-                let change = match self.question.towards {
+                let change = match self.towards {
                     Towards::Bad => "no change for the worse",
                     Towards::Fixed => "no change for the better",
                 };

@@ -1,26 +1,26 @@
 //! The answer of a bisect for a terminal and as a page.
 
-use super::{Bisect, is_printable, named};
+use super::Bisect;
 use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
 use crate::text::{one_line, shorten};
-use regatta_judge::judgement::Word;
-use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, TriedOutcome};
+use regatta_judge::judgement::{MetricRow, Word};
+use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep};
 use regatta_measure::versions::search::Towards;
-use regatta_worker::units::{ARROW, RatioInterval, counted, from_to};
+use regatta_worker::units::{ARROW, counted};
 
 /// Parts and skipped versions that are listed.
 const MOST: usize = 8;
 
 /// The change of a case in a comparison: `1.74x slower [1.70x, 1.78x]`.
 pub fn reading(of: &CaseReading) -> Option<String> {
-    let reading = of.reading.filter(|reading| is_printable(reading.ratio))?;
-    let interval = RatioInterval {
-        ratio: reading.ratio,
-        low: reading.low,
-        high: reading.high,
-    };
-    Some(format!("{} {interval}", reading.ratio.in_words()))
+    of.word()?;
+    let change = &of.metric.as_ref()?.change;
+    Some(format!(
+        "{} {}",
+        change.ratio.in_words(),
+        change.interval()?
+    ))
 }
 
 /// The answer, at most eighty columns wide, but for a command, which is never cut.
@@ -44,9 +44,9 @@ pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
 
 fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
     let (word, sentence) = bisect.headline();
-    let suite = shorten(&one_line(&bisect.question.suite), 40);
+    let suite = shorten(&one_line(bisect.suite), 40);
     let mut items = match bisect.ending {
-        Ending::Found(found) => found_step(bisect, found),
+        Ending::Found(found) => found_step(found),
         Ending::NoDifference { case, .. } => no_difference(bisect, case.as_ref()),
         Ending::Spread { case, parts } => {
             let part = parts.iter().take(MOST).map(|part| {
@@ -69,9 +69,9 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
         Ending::NoEnd { reason, .. } => vec![reason.clone().into()],
     };
     let skipped = bisect.skipped();
-    items.extend(skipped.iter().take(MOST).map(|(version, reason)| {
+    items.extend(skipped.iter().take(MOST).map(|(at, reason)| {
         let reason = shorten(&one_line(reason), 300);
-        format!("skipped: {}: {reason}", version.name).into()
+        format!("skipped: {}: {reason}", bisect.row[*at].name).into()
     }));
     if skipped.len() > MOST {
         let more = skipped.len() - MOST;
@@ -89,7 +89,7 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
     Document {
         title: format!("{suite}: {sentence}"),
         tone: match bisect.ending {
-            Ending::Found(_) if bisect.question.towards == Towards::Fixed => Tone::Good,
+            Ending::Found(_) if bisect.towards == Towards::Fixed => Tone::Good,
             Ending::Found(_) => Tone::Bad,
             _ => Tone::Doubtful,
         },
@@ -102,25 +102,22 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
     }
 }
 
-fn found_step(bisect: &Bisect, found: &FoundStep) -> Vec<ListItem> {
+fn found_step(found: &FoundStep) -> Vec<ListItem> {
     let against = format!("against {}", found.before.name);
     let mut items = vec![read_case(&found.case, &against)];
     if !found.others.is_empty() {
         let others = counted(found.others.len(), "other case");
         items.push(format!("{others} changed there as well").into());
     }
-    if !bisect.moved.is_empty() {
-        let moved: Vec<String> = bisect.moved.iter().map(ToString::to_string).collect();
-        items.push(format!("moved: {}", moved.join(", ")).into());
+    if !found.moved.is_empty() {
+        items.push(format!("moved: {}", found.moved.join(", ")).into());
     }
     items
 }
 
 fn read_case(of: &CaseReading, against: &str) -> ListItem {
     let mut parts = Vec::new();
-    if let (Some(base), Some(head)) = (of.base_ns, of.head_ns) {
-        parts.push(from_to(base, head));
-    }
+    parts.extend(of.metric.as_ref().map(MetricRow::from_to));
     parts.extend(reading(of));
     parts.push(against.to_owned());
     let below = std::iter::once(parts.join(", ")).chain(of.cause.clone());
@@ -134,15 +131,15 @@ fn read_case(of: &CaseReading, against: &str) -> ListItem {
 fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem> {
     let mut items = Vec::new();
     if let Some(largest) = largest {
-        let word = largest.reading.map_or(Word::Missing, |of| of.word);
+        let word = largest.word().unwrap_or(Word::Missing);
         let mut item = read_case(largest, &format!("{} (the ends)", word.text()));
-        let sees = largest
-            .sees
-            .map(|sees| format!("this comparison may hide a change of less than {sees}"));
+        let sees = largest.metric.as_ref().and_then(|of| of.change.detectable);
+        let sees =
+            sees.map(|sees| format!("this comparison may hide a change of less than {sees}"));
         item.below.extend(sees);
         items.push(item);
     }
-    let hidden = match bisect.question.towards {
+    let hidden = match bisect.towards {
         Towards::Bad => "what came and went between the versions that were compared is not seen",
         Towards::Fixed => "only what is good again after it was bad in the same range is found",
     };
@@ -157,24 +154,16 @@ fn steps(bisect: &Bisect) -> Vec<TableRow> {
     let each = each.map(|(number, tried)| {
         let of = bisect.case().and_then(|case| tried.reading(case));
         let change = of.and_then(reading);
-        let word = of.and_then(|of| of.reading).map(|reading| reading.word);
-        let reason = match (&tried.outcome, &change) {
-            (TriedOutcome::Unusable { reason, .. }, _) => Some(reason.clone()),
-            (_, None) => of.and_then(|of| of.reason.clone()),
-            _ => None,
-        };
-        let says = match (word, &change) {
-            (Some(word), Some(_)) => word.text(),
-            _ => "skipped",
-        };
+        let word = of.and_then(CaseReading::word);
+        let reason = tried.why_skipped(bisect.case()).filter(|_| word.is_none());
         TableRow {
             link: String::new(),
-            label: named(bisect, &tried.head).to_owned(),
+            label: bisect.row[tried.high].name.clone(),
             cells: vec![
                 (number + 1).to_string(),
-                named(bisect, &tried.base).to_owned(),
+                bisect.row[tried.low].name.clone(),
                 change.unwrap_or_default(),
-                says.to_owned(),
+                word.map_or("skipped", Word::text).to_owned(),
             ],
             tone: match word {
                 Some(Word::Regressed) => Tone::Bad,

@@ -5,83 +5,81 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixture::{fits, stands_alone};
 use regatta_core::record::header::TurnSide;
-use regatta_measure::versions::bisect::{Stretch, TriedOutcome};
-use regatta_measure::versions::releases::moved;
-
-fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
-}
+use regatta_measure::versions::bisect::Stretch;
+use regatta_worker::units::Ratio;
 
 fn of(ratio: f64) -> CaseReading {
     let slower = ratio > 1.05;
     let word = if slower { Word::Regressed } else { Word::Same };
-    read(json!({
-        "case": "jax/sdpa:b1,h8,s512,d64,f32,causal,both",
-        "reading": { "ratio": ratio, "low": 0.98 * ratio, "high": 1.02 * ratio, "word": word },
-        "base_ns": 31.1e6, "head_ns": 31.1e6 * ratio, "sees": 0.031,
-        "cause": slower.then_some("workspace: 25182208 → 44040192 bytes"),
-    }))
+    let metric = json!({
+        "metric": "device", "word": word, "base": 31.1e6, "head": 31.1e6 * ratio,
+        "change": {
+            "ratio": ratio, "low": 0.98 * ratio, "high": 1.02 * ratio, "threshold": 0.01,
+            "detectable": 0.031, "invocations": [5, 5], "paired": true,
+        },
+    });
+    CaseReading {
+        case: CaseId("jax/sdpa:b1,h8,s512,d64,f32,causal,both".to_owned()),
+        metric: Some(serde_json::from_value(metric).unwrap()),
+        cause: slower.then(|| "workspace: 25182208 → 44040192 bytes".to_owned()),
+        reason: None,
+    }
 }
 
 fn releases() -> Vec<Version> {
     let numbers = ["0.4.38", "0.5.0", "0.5.1", "0.5.2", "0.5.3"];
-    let version =
-        |number| json!({ "spec": format!("pypi:jax=={number}"), "name": format!("jax {number}") });
-    read(numbers.map(version).into_iter().collect())
+    let version = |number| Version {
+        spec: format!("pypi:jax=={number}").parse().unwrap(),
+        name: format!("jax {number}"),
+    };
+    numbers.map(version).into()
 }
 
 /// The versions at these places, compared with the first; `None` where one cannot be used.
-fn tried(row: &[Version], ratios: &[(usize, Option<f64>)]) -> Vec<Tried> {
-    let outcome = |ratio| match ratio {
-        Some(ratio) => TriedOutcome::Measured {
-            cases: vec![of(ratio)],
+fn tried(ratios: &[(usize, Option<f64>)]) -> Vec<Tried> {
+    let reason = "ERROR: No matching distribution found for jaxlib==0.5.2 <i>";
+    let tried = ratios.iter().map(|&(high, ratio)| Tried {
+        high,
+        cases: ratio.map(of).into_iter().collect(),
+        unusable: match ratio {
+            Some(_) => None,
+            None => Some((TurnSide::Head, reason.to_owned())),
         },
-        None => TriedOutcome::Unusable {
-            side: TurnSide::Head,
-            reason: "ERROR: No matching distribution found for jaxlib==0.5.2 <i>".to_owned(),
-        },
-    };
-    let tried = ratios.iter().map(|&(at, ratio)| Tried {
-        base: row[0].spec.clone(),
-        head: row[at].spec.clone(),
-        outcome: outcome(ratio),
+        ..Tried::default()
     });
     tried.collect()
 }
 
 struct Scene {
-    question: BisectQuestion,
+    towards: Towards,
+    metric: Metric,
     row: Vec<Version>,
     tried: Vec<Tried>,
     ending: Ending,
-    moved: Vec<MovedPackage>,
 }
 
 impl Scene {
     fn of(row: Vec<Version>, ratios: &[(usize, Option<f64>)], ending: Ending) -> Scene {
         Scene {
-            question: read(json!({
-                "suite": "jax-sdpa", "plan": "", "good": row[0].spec,
-                "bad": row[row.len() - 1].spec, "towards": Towards::Bad, "row": [],
-                "tool": "",
-            })),
-            tried: tried(&row, ratios),
+            towards: Towards::Bad,
+            metric: Metric::Device,
+            tried: tried(ratios),
             row,
             ending,
-            moved: Vec::new(),
         }
     }
 
     /// What is shown, checked for what all of it has in common.
     fn shown(&self) -> (String, String) {
-        let suite = ["jax-sdpa".to_owned(), "-f".to_owned(), "a b".to_owned()];
+        let arguments = ["jax-sdpa".to_owned(), "-f".to_owned(), "a b".to_owned()];
         let bisect = Bisect {
-            question: &self.question,
+            suite: "jax-sdpa",
+            towards: self.towards,
+            metric: self.metric,
             row: &self.row,
             tried: &self.tried,
             ending: &self.ending,
-            moved: &self.moved,
-            suite: &suite,
+            arguments: &arguments,
         };
         let (text, page) = (text(&bisect), page(&bisect).unwrap());
         fits(&text);
@@ -100,17 +98,20 @@ fn found(before: &Version, after: &Version, suspects: &[Version]) -> FoundStep {
         suspects: suspects.to_vec(),
         case: of(1.74),
         others: vec![of(1.2)],
+        moved: Vec::new(),
     }
 }
 
 #[test]
 fn a_release_that_was_found() {
     let row = releases();
-    let ending = Ending::Found(Box::new(found(&row[1], &row[2], &[])));
+    let mut step = found(&row[1], &row[2], &[]);
+    step.moved = ["jax", "jaxlib"]
+        .map(|name| format!("{name} 0.5.0 → 0.5.1"))
+        .into();
+    let ending = Ending::Found(Box::new(step));
     let ratios = [(4, Some(1.72)), (3, None), (2, Some(1.74)), (1, Some(0.98))];
-    let mut scene = Scene::of(row, &ratios, ending);
-    scene.moved = moved("jax==0.5.0\njaxlib==0.5.0\n", "jax==0.5.1\njaxlib==0.5.1\n");
-    let (text, page) = scene.shown();
+    let (text, page) = Scene::of(row, &ratios, ending).shown();
     insta::assert_snapshot!(text);
     assert!(page.contains("&lt;i&gt;"));
 }
@@ -121,8 +122,8 @@ fn a_version_that_gave_back_a_part_is_not_called_good_again() {
     let ending = Ending::Found(Box::new(found(&row[3], &row[4], &[])));
     let ratios = [(4, Some(1.22)), (2, Some(1.74)), (3, Some(1.74))];
     let mut scene = Scene::of(row, &ratios, ending);
-    scene.question.towards = Towards::Fixed;
-    scene.question.processor = true;
+    scene.towards = Towards::Fixed;
+    scene.metric = Metric::CpuTime;
     let (text, page) = scene.shown();
     assert!(text.starts_with("PARTLY BETTER"), "{text}");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -134,10 +135,7 @@ fn a_version_that_gave_back_a_part_is_not_called_good_again() {
             assert!(shown.contains(words), "{shown}");
         }
     }
-    scene.tried = tried(
-        &scene.row,
-        &[(4, Some(1.0)), (2, Some(1.74)), (3, Some(1.74))],
-    );
+    scene.tried = tried(&[(4, Some(1.0)), (2, Some(1.74)), (3, Some(1.74))]);
     let (text, _) = scene.shown();
     let good = "jax 0.5.3 is the first version that is good again";
     assert!(text.contains(good), "{text}");
@@ -174,7 +172,6 @@ fn answers_that_name_no_version() {
         (spread, &[(4, Some(1.06)), (2, Some(1.02))]),
         (no_end, &[]),
     ] {
-        assert!(!ending.names_one());
         let (text, _) = Scene::of(row.clone(), ratios, ending).shown();
         all += &format!("{text}\n");
     }

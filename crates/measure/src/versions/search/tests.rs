@@ -52,12 +52,8 @@ impl Planted<'_> {
             _ if change.abs() + half < self.floor => Word::Same,
             _ => Word::Inconclusive,
         };
-        Some(RatioReading {
-            ratio: Ratio(change.exp()),
-            low: Ratio((change - half).exp()),
-            high: Ratio((change + half).exp()),
-            word,
-        })
+        let of = [change - half, change, change + half].map(|of| Ratio(of.exp()));
+        usable(of, word)
     }
 
     fn search(&mut self, towards: Towards) -> (NextStep, Asked) {
@@ -234,14 +230,13 @@ fn every_shape_of_a_history_has_its_answer() {
     }
 }
 
+fn usable([low, ratio, high]: [Ratio; 3], word: Word) -> Option<RatioReading> {
+    RatioReading::usable(RatioInterval { ratio, low, high }, word)
+}
+
 /// A comparison that is known to a factor.
 fn read(ratio: f64, factor: f64, word: Word) -> Option<RatioReading> {
-    Some(RatioReading {
-        ratio: Ratio(ratio),
-        low: Ratio(ratio / factor),
-        high: Ratio(ratio * factor),
-        word,
-    })
+    usable([ratio / factor, ratio, ratio * factor].map(Ratio), word)
 }
 
 #[test]
@@ -283,20 +278,15 @@ fn a_step_is_named_where_its_neighbours_show_it() {
 
 #[test]
 fn a_version_without_numbers_is_no_reading() {
-    let reading = |low, ratio, high| RatioReading {
-        ratio: Ratio(ratio),
-        low: Ratio(low),
-        high: Ratio(high),
-        word: Word::Same,
-    };
-    assert!(reading(0.9, 1.0, 1.1).is_usable());
-    for (low, ratio, high) in [
-        (0.0, 1.0, 1.1),
-        (0.9, f64::NAN, 1.1),
-        (0.9, 1.0, f64::INFINITY),
-        (1.1, 1.0, 0.9),
+    let is_usable = |of: [f64; 3]| usable(of.map(Ratio), Word::Same).is_some();
+    assert!(is_usable([0.9, 1.0, 1.1]));
+    for of in [
+        [0.0, 1.0, 1.1],
+        [0.9, f64::NAN, 1.1],
+        [0.9, 1.0, f64::INFINITY],
+        [1.1, 1.0, 0.9],
     ] {
-        assert!(!reading(low, ratio, high).is_usable());
+        assert!(!is_usable(of), "{of:?}");
     }
 }
 
