@@ -86,7 +86,10 @@ fn search(args: &BisectArgs) -> Ended {
             "--structure-only takes no times, which bisect compares; leave it out"
         )));
     }
-    let request = args.measure.request();
+    let request = MeasureOptions {
+        threshold: args.threshold,
+        ..args.measure.request()
+    };
     let suite = request.load()?;
     let directory = match &args.measure.out {
         Some(directory) => directory.clone(),
@@ -119,7 +122,6 @@ fn search(args: &BisectArgs) -> Ended {
         row: &row,
         towards,
         metric,
-        threshold: args.threshold,
         measure: &request,
         directory: &directory,
     };

@@ -7,7 +7,7 @@ use clap::Args;
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, watch};
-use regatta_measure::experiment::{Experiment, VersionComparison};
+use regatta_measure::experiment::{Experiment, MeasureOptions};
 use regatta_measure::versions::Spec;
 use regatta_worker::units::Share;
 
@@ -69,13 +69,14 @@ pub fn run(args: &CompareArgs) -> Ended {
 }
 
 fn compare(args: &CompareArgs) -> Ended {
-    let request = args.measure.request();
-    let mut comparison = VersionComparison::new(&request, &args.base, &args.head);
-    comparison.threshold = args.threshold;
-    comparison.limit = args.time_limit;
+    let request = MeasureOptions {
+        threshold: args.threshold,
+        limit: args.time_limit,
+        ..args.measure.request()
+    };
     args.answers.check()?;
     watch();
-    let measured = Experiment::compare(&comparison)?.run()?;
+    let measured = Experiment::compare(&request, &args.base, &args.head, false)?.run()?;
     reporting::conclude(measured, &args.answers)
 }
 

@@ -9,7 +9,7 @@ use super::history::{Keep, add_to_history};
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, watch};
-use regatta_measure::experiment::{Experiment, VersionComparison, gate};
+use regatta_measure::experiment::{Experiment, MeasureOptions, gate};
 use regatta_measure::versions::Spec;
 
 /// Measure a suite and compare it with a baseline
@@ -62,17 +62,14 @@ pub fn run(args: &GateArgs) -> Ended {
 fn measured(args: &GateArgs) -> Ended {
     args.answers.check()?;
     watch();
-    let request = args.measure.request();
-    let here = [Spec::Here];
+    let request = MeasureOptions {
+        limit: args.time_limit,
+        ..args.measure.request()
+    };
     let measured = match args.base.is_empty() {
-        true => gate(&request, args.baseline.as_deref(), args.time_limit)?,
-        false => {
-            let mut comparison = VersionComparison::new(&request, &args.base, &here);
-            comparison.limit = args.time_limit;
-            // A comparison in which what the suite demands counts.
-            comparison.demands = true;
-            Experiment::compare(&comparison)?.run()?
-        }
+        true => gate(&request, args.baseline.as_deref())?,
+        // What the suite demands counts too.
+        false => Experiment::compare(&request, &args.base, &[Spec::Here], true)?.run()?,
     };
     let run = measured.arm.directory.clone();
     let ended = reporting::conclude(measured, &args.answers);

@@ -76,6 +76,8 @@ impl MeasureArgs {
             environment: self.environment.clone(),
             invocations: self.invocations,
             structure_only: self.structure_only,
+            threshold: None,
+            limit: None,
             out: self.out.clone(),
             fresh: self.no_resume,
             quiet: self.quiet,

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 use super::arm::reports;
 use super::base_code::{BaseCode, base_code};
-use super::pairs::VersionComparison;
+use super::pairs::GatePart;
 use super::request::BASELINES;
 use super::stored::{StoredBase, whole_baseline};
-use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, MeasuredRun};
+use super::{Arm, Experiment, ExperimentError, MeasureOptions, MeasuredRun};
 use crate::code::checksum;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
@@ -23,7 +22,7 @@ use regatta_worker::units::counted;
 /// Measures a suite against the baseline of this name; of none, against that of the suite's name.
 /// What that does not show to be the same is measured in pairs, where the code of the baseline is
 /// at hand, and else again, with what another day may change. Nothing is measured that would end
-/// later than `limit` after the start.
+/// later than the limit of the request after the start.
 ///
 /// # Errors
 /// Whatever is wrong with what was asked for: exit code 2; no baseline, or one that this cannot
@@ -31,7 +30,6 @@ use regatta_worker::units::counted;
 pub fn gate(
     request: &MeasureOptions,
     baseline: Option<&str>,
-    limit: Option<Duration>,
 ) -> Result<MeasuredRun, ExperimentError> {
     let head = Arm::prepare(request, None)?;
     let name = baseline.unwrap_or(&head.suite.name).to_owned();
@@ -40,10 +38,10 @@ pub fn gate(
         Some(mut base) => {
             // A part of the suite is compared with the same part of the baseline.
             base.side.keep(&head.header.suite.filter);
-            Base::Stored(Box::new(base))
+            Some(base)
         }
         // Limits need none.
-        None if request.structure_only && baseline.is_none() => Base::Absent,
+        None if request.structure_only && baseline.is_none() => None,
         None => {
             return Err(ExperimentError::NotJudged(format!(
                 "{}\nmake one from a run that passes:\n  {}",
@@ -53,10 +51,10 @@ pub fn gate(
         }
     };
     let mut experiment = Experiment {
-        limit,
-        ..Experiment::new(head, base, Options::GATE)
+        base,
+        ..Experiment::new(head, request, Options::GATE)
     };
-    if let Some(base) = experiment.stored_base()
+    if let Some(base) = experiment.base_side()
         && let Some(lines) = experiment.incomparable(base, ["there", "here"])
     {
         return Err(ExperimentError::NotJudged(format!(
@@ -67,7 +65,7 @@ pub fn gate(
         )));
     }
     let mut files = experiment.open()?;
-    let timed_base = experiment.stored_base().filter(|_| !request.structure_only);
+    let timed_base = experiment.base_side().filter(|_| !request.structure_only);
     let code = timed_base.map(|base| {
         let head = &experiment.head;
         base_code(&base.header, &head.header, &head.directory)
@@ -137,16 +135,17 @@ fn measure_pairs(
         if open == 1 { "it" } else { "them" },
         code.name,
     ));
-    let base_request = code.request(request);
-    let comparison = VersionComparison {
-        base_request: &base_request,
-        folder: Some(arm.directory.join("pairs")),
-        cases: Some(cases),
-        of_cases: Some(all as u32),
+    let request = MeasureOptions {
+        out: Some(arm.directory.join("pairs")),
         limit: limit.map(|limit| limit.saturating_sub(spent)),
-        ..VersionComparison::new(request, &code.specs, &[Spec::Here])
+        ..request.clone()
     };
-    match Experiment::compare(&comparison) {
+    let part = GatePart {
+        base_request: code.request(&request),
+        cases,
+        of_cases: all as u32,
+    };
+    match Experiment::in_pairs(&request, [&code.specs, &[Spec::Here]], false, Some(&part)) {
         Ok(pairs) => {
             let mut pairs = pairs.run()?;
             pairs.files.close()?;

@@ -24,7 +24,7 @@ use jiff::Timestamp;
 
 use crate::SetupError;
 use crate::laps::{Laps, TimeSpent};
-use crate::schedule::{self, WorkerBlock};
+use crate::schedule::{self, CasePair, WorkerBlock};
 use crate::session::Observer;
 use regatta_core::record::header::TurnSide;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
@@ -39,16 +39,20 @@ use regatta_worker::units::{Nanoseconds, counted};
 
 pub use arm::Arm;
 pub use gate::gate;
-use pairs::Interleaved;
-pub use pairs::VersionComparison;
 pub use request::MeasureOptions;
 pub(crate) use setup::Setup;
 use stored::StoredBase;
 
-/// A head and what it is compared with.
+/// A head and what it is compared with: a run or baseline that is stored, another version in pairs,
+/// or nothing but what the suite expects.
 pub struct Experiment {
     head: Arm,
-    base: Base,
+    /// A base that is measured in pairs with the head.
+    paired: Option<Arm>,
+    /// The cases of the head, each beside that of a base in pairs.
+    cases: Vec<CasePair>,
+    /// What is compared with, of a base in pairs as far as it was measured.
+    base: Option<StoredBase>,
     options: Options,
     /// Nothing more is measured that would end later than this after the start.
     limit: Option<Duration>,
@@ -58,29 +62,18 @@ pub struct Experiment {
     expectations_alone: bool,
 }
 
-/// What the head is compared with.
-enum Base {
-    /// Nothing: what the suite expects is judged.
-    Absent,
-    /// A run or a baseline that is stored.
-    Stored(Box<StoredBase>),
-    /// Another version, measured in pairs with the head.
-    Interleaved(Box<Interleaved>),
-}
-
 /// The run files of an experiment, being written.
 pub struct RunFiles {
     head: RunWriter,
-    /// Of a base that is interleaved.
+    /// Of a base in pairs.
     base: Option<RunWriter>,
 }
 
-/// What was measured so far, as it was read back, and what it shows while more may follow.
+/// What was measured so far of the head, as it was read back, and what it shows while more may
+/// follow.
 struct Evidence {
     run: Run,
     head: Side,
-    /// A base that is interleaved.
-    base: Option<Side>,
     judgement: Judgement,
 }
 
@@ -138,21 +131,23 @@ impl Experiment {
     /// # Errors
     /// Whatever is wrong with the suite, the command line or a worker: exit code 2.
     pub fn alone(request: &MeasureOptions) -> Result<Experiment, ExperimentError> {
-        let head = Arm::prepare(request, None)?;
         Ok(Experiment {
             expectations_alone: true,
-            ..Experiment::new(head, Base::Absent, Options::ALONE)
+            ..Experiment::new(Arm::prepare(request, None)?, request, Options::ALONE)
         })
     }
 
-    /// A head with its base, reported where the head's run is, without a time limit.
-    fn new(head: Arm, base: Base, options: Options) -> Experiment {
+    /// A head without a base, reported where its run is.
+    fn new(head: Arm, request: &MeasureOptions, options: Options) -> Experiment {
+        let cases = head.suite.cases.iter();
         Experiment {
+            paired: None,
+            cases: cases.map(|case| (None, case.clone())).collect(),
+            base: None,
+            options,
+            limit: request.limit,
             folder: head.directory.clone(),
             head,
-            base,
-            options,
-            limit: None,
             expectations_alone: false,
         }
     }
@@ -163,7 +158,7 @@ impl Experiment {
     /// As [`alone`](Experiment::alone); when the run cannot be written: exit code 3.
     pub fn shard(request: &MeasureOptions, place: Place) -> Result<Arm, ExperimentError> {
         let head = Arm::prepare(request, Some(place))?;
-        let mut shard = Experiment::new(head, Base::Absent, Options::ALONE);
+        let mut shard = Experiment::new(head, request, Options::ALONE);
         let mut files = shard.open()?;
         let all = 0..shard.head.suite.settings.invocations;
         shard.measure(&mut files, None, all)?;
@@ -200,18 +195,19 @@ impl Experiment {
                 return Ok(evidence);
             };
             let more = next.invocations - taken;
-            let what = match self.base {
-                Base::Interleaved(_) => counted(more as usize, "more pair"),
-                Base::Absent | Base::Stored(_) => counted(more as usize, "more invocation"),
+            let what = match self.paired {
+                Some(_) => counted(more as usize, "more pair"),
+                None => counted(more as usize, "more invocation"),
             };
             let planned = self.head.header.plan.len();
             let open = format!("{} of {planned} open", next.cases.len());
-            // What one more takes: as long as the last; at first its starts, and of what the cases
-            // took the part of those that are open.
+            // What one more takes: as long as the last; at first its starts, and the share of the
+            // cases that are open.
             let each = last.unwrap_or_else(|| match measured {
                 0 => self.head.began.elapsed() / first.max(1),
                 _ => {
-                    let open = cases.seconds() * self.head.session.part_of(&next.cases);
+                    let share = next.cases.len() as f64 / planned.max(1) as f64;
+                    let open = cases.seconds() * share;
                     Duration::from_secs_f64((starts.seconds() + open) / measured as f64)
                 }
             });
@@ -232,8 +228,8 @@ impl Experiment {
     /// What was spent on starts of workers and on cases, of both sides.
     fn starts_and_cases(&self) -> [Nanoseconds; 2] {
         let mut spent = self.head.spent;
-        if let Base::Interleaved(base) = &self.base {
-            spent += base.arm.spent;
+        if let Some(base) = &self.paired {
+            spent += base.spent;
         }
         [spent.workers, spent.cases]
     }
@@ -245,29 +241,25 @@ impl Experiment {
             base: Some(self.base_id()),
             ..Opening::default()
         };
-        let (files, before) = match &self.base {
-            Base::Interleaved(base) => {
-                let opening = base.opening(&self.head, opening);
-                let (head, head_before) = self.head.open(&opening)?;
-                let (base, base_before) = base.arm.open(&opening)?;
-                let base = Some(base);
-                (RunFiles { head, base }, vec![head_before, base_before])
-            }
-            Base::Absent | Base::Stored(_) => {
-                let (head, before) = self.head.open(&opening)?;
-                (RunFiles { head, base: None }, vec![before])
-            }
+        let Some(base) = &self.paired else {
+            let (head, before) = self.head.open(&opening)?;
+            self.head.report_before(vec![before]);
+            return Ok(RunFiles { head, base: None });
         };
-        self.head.report_before(before);
-        Ok(files)
+        let opening = self.opening_of_both(base, opening);
+        let (head, head_before) = self.head.open(&opening)?;
+        let (base, base_before) = base.open(&opening)?;
+        self.head.report_before(vec![head_before, base_before]);
+        let base = Some(base);
+        Ok(RunFiles { head, base })
     }
 
     /// What the head's run names as its base.
     fn base_id(&self) -> BaseId {
-        match &self.base {
-            Base::Absent => BaseId::none(),
-            Base::Stored(base) => base.id.clone(),
-            Base::Interleaved(base) => BaseId::in_turn(base.arm.label()),
+        match (&self.paired, &self.base) {
+            (Some(base), _) => BaseId::in_turn(base.label()),
+            (None, Some(base)) => base.id.clone(),
+            (None, None) => BaseId::none(),
         }
     }
 
@@ -279,13 +271,7 @@ impl Experiment {
         only: Option<&[CaseId]>,
         range: Range<u32>,
     ) -> Result<usize, ExperimentError> {
-        let mut cases = match &self.base {
-            Base::Interleaved(base) => base.cases.clone(),
-            Base::Absent | Base::Stored(_) => {
-                let cases = self.head.suite.cases.iter();
-                cases.map(|case| (None, case.clone())).collect()
-            }
-        };
+        let mut cases = self.cases.clone();
         cases.retain(|(_, head)| only.is_none_or(|only| only.contains(&head.id())));
         let none = BTreeSet::new();
         let base_done = files.base.as_ref().map_or(&none, |file| &file.done);
@@ -294,8 +280,8 @@ impl Experiment {
         let blocks = schedule::blocks(&cases, done, range.clone(), seed);
         let mut progress = self.head.listener.progress(&blocks, range, self.head.quiet);
         for block in &blocks {
-            let (arm, file) = match (block.side, &mut self.base, &mut files.base) {
-                (TurnSide::Base, Base::Interleaved(base), Some(file)) => (&mut base.arm, file),
+            let (arm, file) = match (block.side, &mut self.paired, &mut files.base) {
+                (TurnSide::Base, Some(base), Some(file)) => (base, file),
                 _ => (&mut self.head, &mut files.head),
             };
             arm.measure_block(block, file, progress.as_mut())?;
@@ -320,8 +306,8 @@ impl Experiment {
             cases,
             fresh,
         };
-        if let (Base::Interleaved(base), Some(file)) = (&self.base, &mut files.base) {
-            let beside = base.cases.iter();
+        if let Some(file) = &mut files.base {
+            let beside = self.cases.iter();
             let beside = beside.filter(|(_, head)| cases.contains(&head.id()));
             let beside = beside.filter_map(|(base, _)| Some(base.as_ref()?.id()));
             let beside = beside.collect();
@@ -345,21 +331,19 @@ impl Experiment {
     }
 
     /// Reads back what was measured, and judges it as more may follow.
-    fn judge(&self, files: &RunFiles) -> Result<Evidence, ExperimentError> {
+    fn judge(&mut self, files: &RunFiles) -> Result<Evidence, ExperimentError> {
         let (run, head) = self.head.read(&files.head)?;
-        let base = match (&self.base, &files.base) {
-            (Base::Interleaved(base), Some(file)) => {
-                // Under the names of the head's cases.
-                let (_, side) = base.arm.read(file)?;
-                Some(side.as_base_of(&head.header))
-            }
-            _ => None,
-        };
+        if let (Some(base), Some(file)) = (&self.paired, &files.base) {
+            // Under the names of the head's cases.
+            let side = base.read(file)?.1.as_base_of(&head.header);
+            let id = self.base_id();
+            self.base = Some(StoredBase { id, side });
+        }
         let options = Options {
             last: false,
             ..self.options
         };
-        let mut judgement = judge::judge(&head, base.as_ref().or(self.stored_base()), &options);
+        let mut judgement = judge::judge(&head, self.base_side(), &options);
         if self.expectations_alone {
             let metrics = judgement.rows.iter_mut().flat_map(|row| &mut row.metrics);
             metrics.for_each(|metric| metric.open = false);
@@ -367,41 +351,27 @@ impl Experiment {
         Ok(Evidence {
             run,
             head,
-            base,
             judgement,
         })
     }
 
-    fn stored_base(&self) -> Option<&Side> {
-        match &self.base {
-            Base::Stored(base) => Some(&base.side),
-            Base::Absent | Base::Interleaved(_) => None,
-        }
+    fn base_side(&self) -> Option<&Side> {
+        self.base.as_ref().map(|base| &base.side)
     }
 
     /// Judges what was measured, as nothing more follows.
     fn conclude(mut self, files: RunFiles, evidence: Evidence) -> MeasuredRun {
-        let id = self.base_id();
-        let (base, spent_on_base) = match self.base {
-            Base::Absent => (None, None),
-            Base::Stored(base) => (Some(*base), None),
-            Base::Interleaved(base) => {
-                let side = evidence.base.map(|side| StoredBase { id, side });
-                (side, Some(base.arm.spent))
-            }
-        };
         let mut laps = Laps::begin();
-        let side = base.as_ref().map(|base| &base.side);
-        let judgement = judge::judge(&evidence.head, side, &self.options);
+        let judgement = judge::judge(&evidence.head, self.base_side(), &self.options);
         self.head.spent.judging += laps.end();
         MeasuredRun {
             judgement,
             arm: self.head,
             run: evidence.run,
             head: evidence.head,
-            base,
+            base: self.base,
             folder: self.folder,
-            spent_on_base,
+            spent_on_base: self.paired.map(|base| base.spent),
             files,
         }
     }

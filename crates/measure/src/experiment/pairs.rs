@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 
 use super::arm::reports;
 use super::stored::{StoredBase, find};
-use super::{Arm, Base, Experiment, ExperimentError, MeasureOptions, Setup};
+use super::{Arm, Experiment, ExperimentError, MeasureOptions, Setup};
 use crate::code::Roots;
 use crate::schedule::CasePair;
 use crate::versions::Spec;
@@ -20,168 +20,175 @@ use regatta_core::suite::Suite;
 use regatta_core::suite::rules::Rules;
 use regatta_judge::Options;
 use regatta_worker::attention::{Case, CaseId, VariantId};
-use regatta_worker::units::Share;
 
-/// Two versions that are to be compared, and how.
-pub struct VersionComparison<'a> {
-    /// The suite, and what of it.
-    pub request: &'a MeasureOptions,
-    /// What was: versions, or one stored run.
-    pub base: &'a [Spec],
-    /// What is.
-    pub head: &'a [Spec],
-    /// The smallest change of the device time that counts, where that is not the suite's.
-    pub threshold: Option<Share>,
-    /// Measure no more that would end later than this after the start.
-    pub limit: Option<Duration>,
-    /// True where the head is compared with the expectations and limits of the suite as well.
-    pub demands: bool,
-    /// Where both runs and the reports go, where that is not as the command line says.
-    pub(crate) folder: Option<PathBuf>,
+/// A part of a gate that is measured in pairs.
+pub(super) struct GatePart {
     /// The suite as the base is measured.
-    pub(super) base_request: &'a MeasureOptions,
-    /// The cases of a gate that are measured in pairs, where it is of one.
-    pub(super) cases: Option<BTreeSet<CaseId>>,
+    pub(super) base_request: MeasureOptions,
+    /// The cases.
+    pub(super) cases: BTreeSet<CaseId>,
     /// Cases of the whole gate, among which its error is shared.
-    pub(super) of_cases: Option<u32>,
-}
-
-/// A base that is measured in pairs with the head.
-pub(super) struct Interleaved {
-    pub(super) arm: Arm,
-    /// Cases of the base and the head, each beside the other.
-    pub(super) cases: Vec<CasePair>,
-}
-
-impl<'a> VersionComparison<'a> {
-    /// A comparison of two versions as the suite asks for it.
-    pub fn new(
-        request: &'a MeasureOptions,
-        base: &'a [Spec],
-        head: &'a [Spec],
-    ) -> VersionComparison<'a> {
-        VersionComparison {
-            request,
-            base,
-            head,
-            threshold: None,
-            limit: None,
-            demands: false,
-            folder: None,
-            base_request: request,
-            cases: None,
-            of_cases: None,
-        }
-    }
-
-    /// Leaves a suite the rules that are asked for.
-    fn set_rules(&self, suite: &mut Suite) {
-        let rules = &mut suite.rules;
-        if !self.demands {
-            *rules = Rules {
-                policy: rules.policy.clone(),
-                ..Rules::default()
-            };
-        }
-        if let Some(threshold) = self.threshold {
-            rules.policy.threshold = threshold;
-        }
-    }
-
-    fn folder(&self, suite: &Suite) -> PathBuf {
-        let kind = match self.request.structure_only {
-            true => "compare-structure",
-            false => "compare",
-        };
-        let folder = self.folder.as_ref().or(self.request.out.as_ref()).cloned();
-        folder.unwrap_or_else(|| reports(&format!("{}-{kind}", suite.name)))
-    }
+    pub(super) of_cases: u32,
 }
 
 impl Experiment {
-    /// Makes the versions of a comparison, and has their workers introduce themselves. Nothing is
-    /// measured.
+    /// Makes two versions of a suite, or one beside a run that is stored, and has their workers
+    /// introduce themselves. Nothing is measured. With `demands` the head is compared with the
+    /// expectations and limits of the suite as well.
     ///
     /// # Errors
     /// Whatever is wrong with a version, the suite or a worker: exit code 2, with the side that
     /// cannot be had; sides that cannot be compared: 3.
-    pub fn compare(asked: &VersionComparison<'_>) -> Result<Experiment, ExperimentError> {
+    pub fn compare(
+        request: &MeasureOptions,
+        base: &[Spec],
+        head: &[Spec],
+        demands: bool,
+    ) -> Result<Experiment, ExperimentError> {
         let began = Instant::now();
-        let experiment = match asked.base {
-            [Spec::Run(path)] => against_run(asked, path, began)?,
-            _ => interleaved(asked, began)?,
+        let experiment = match base {
+            [Spec::Run(path)] => against_run(request, path, head, began)?,
+            _ => return Experiment::in_pairs(request, [base, head], demands, None),
         };
-        let lines = match &experiment.base {
-            Base::Absent => None,
-            Base::Stored(base) => experiment.incomparable(&base.side, SIDES),
-            Base::Interleaved(base) => experiment.incomparable(&base.arm.unmeasured(), SIDES),
-        };
-        match lines {
-            None => Ok(experiment),
+        experiment.comparable()
+    }
+
+    /// As [`compare`](Experiment::compare), of two versions that are measured: all of the suite, or
+    /// a part of a gate.
+    pub(super) fn in_pairs(
+        request: &MeasureOptions,
+        specs: [&[Spec]; 2],
+        demands: bool,
+        part: Option<&GatePart>,
+    ) -> Result<Experiment, ExperimentError> {
+        interleaved(request, specs, demands, part)?.comparable()
+    }
+
+    fn comparable(self) -> Result<Experiment, ExperimentError> {
+        let paired = self.paired.as_ref().map(Arm::unmeasured);
+        let base = paired.as_ref().or(self.base_side());
+        match base.and_then(|base| self.incomparable(base, SIDES)) {
+            None => Ok(self),
             Some(lines) => Err(ExperimentError::NotJudged(format!(
                 "these cannot be compared (nothing was measured):\n{lines}"
             ))),
         }
     }
+
+    /// How both runs are opened: both go on where both were stopped, or both begin anew. An
+    /// invocation that one side alone came to is measured again in both, since nothing lies beside
+    /// it.
+    pub(super) fn opening_of_both(&self, base: &Arm, opening: Opening) -> Opening {
+        let there = |arm: &Arm| going_on(&arm.directory, &arm.header, &opening);
+        let pair = |run: &Run| run.header.turn.as_ref().map(|turn| turn.pair.clone());
+        let both = there(base).zip(there(&self.head));
+        match both.filter(|(base, head)| pair(base) == pair(head)) {
+            Some((base, head)) => Opening {
+                only: Some(self.in_both(&base, &head)),
+                ..opening
+            },
+            None => Opening {
+                anew: opening.anew.or(Some("both sides resume, or neither")),
+                ..opening
+            },
+        }
+    }
+
+    /// The entries of both runs whose counterparts are there.
+    fn in_both(&self, base: &Run, head: &Run) -> BTreeSet<(u32, CaseId)> {
+        let done = |run: &Run| -> BTreeSet<(u32, CaseId)> {
+            let entries = run.entries.iter();
+            entries.map(|e| (e.invocation, e.case.clone())).collect()
+        };
+        let (base, head) = (done(base), done(head));
+        let pairs = self.cases.iter();
+        let pairs = pairs.filter_map(|(base, head)| Some((base.as_ref()?.id(), head.id())));
+        let pairs: Vec<(CaseId, CaseId)> = pairs.collect();
+        let numbers: BTreeSet<u32> = head.iter().map(|(number, _)| *number).collect();
+        let all = numbers.iter().flat_map(|&number| {
+            pairs
+                .iter()
+                .map(move |(was, is)| [(number, was.clone()), (number, is.clone())])
+        });
+        let both = all.filter(|[was, is]| base.contains(was) && head.contains(is));
+        both.flatten().collect()
+    }
+}
+
+/// Leaves a suite of a comparison its policy, and what it demands where that counts.
+fn set_rules(suite: &mut Suite, demands: bool) {
+    if !demands {
+        suite.rules = Rules {
+            policy: suite.rules.policy.clone(),
+            ..Rules::default()
+        };
+    }
+}
+
+/// Where both runs and the reports go.
+fn folder(request: &MeasureOptions, suite: &Suite) -> PathBuf {
+    let kind = match request.structure_only {
+        true => "compare-structure",
+        false => "compare",
+    };
+    let usual = || reports(&format!("{}-{kind}", suite.name));
+    request.out.clone().unwrap_or_else(usual)
 }
 
 /// Where each side of a comparison is.
 const SIDES: [&str; 2] = ["in the base", "in the head"];
 
 fn against_run(
-    asked: &VersionComparison<'_>,
+    request: &MeasureOptions,
     path: &str,
+    head: &[Spec],
     began: Instant,
 ) -> Result<Experiment, ExperimentError> {
-    let found = find(path, &Store::new(&asked.request.baselines), None)?;
+    let found = find(path, &Store::new(&request.baselines), None)?;
     let id = BaseId {
         name: path.to_owned(),
         sum: found.checksum(),
     };
-    let mut setup = Setup::make(asked.head, asked.request)?;
+    let mut setup = Setup::make(head, request)?;
     if let Some(variant) = &setup.variant {
         return Err(one_sided(variant));
     }
-    asked.set_rules(&mut setup.suite);
-    let folder = asked.folder(&setup.suite);
+    set_rules(&mut setup.suite, false);
+    let folder = folder(request, &setup.suite);
     let directory = folder.join("head");
     let processes = Arm::processes(&setup, &directory)?;
     let times = (began, began);
-    let head = Arm::start(
-        setup,
-        processes,
-        asked.request,
-        directory,
-        None,
-        None,
-        times,
-    )?;
+    let head = Arm::start(setup, processes, request, directory, None, None, times)?;
     let side = found.side;
-    let base = Base::Stored(Box::new(StoredBase { id, side }));
     Ok(Experiment {
-        limit: asked.limit,
+        base: Some(StoredBase { id, side }),
         folder,
-        ..Experiment::new(head, base, Options::COMPARISON)
+        ..Experiment::new(head, request, Options::COMPARISON)
     })
 }
 
 fn interleaved(
-    asked: &VersionComparison<'_>,
-    began: Instant,
+    request: &MeasureOptions,
+    [base, head]: [&[Spec]; 2],
+    demands: bool,
+    part: Option<&GatePart>,
 ) -> Result<Experiment, ExperimentError> {
-    let base = Setup::make(asked.base, asked.base_request);
+    let began = Instant::now();
+    let base_request = part.map_or(request, |part| &part.base_request);
+    let base = Setup::make(base, base_request);
     let mut base = base.map_err(unusable(TurnSide::Base))?;
-    let mut head = Setup::make(asked.head, asked.request).map_err(unusable(TurnSide::Head))?;
-    if let Some(cases) = &asked.cases {
+    let mut head = Setup::make(head, request).map_err(unusable(TurnSide::Head))?;
+    if let Some(part) = part {
         for suite in [&mut base.suite, &mut head.suite] {
-            suite.cases.retain(|case| cases.contains(&case.id()));
+            suite.cases.retain(|case| part.cases.contains(&case.id()));
         }
     }
     let stands_in = keep_variants(&mut base, &mut head)?;
-    asked.set_rules(&mut base.suite);
-    asked.set_rules(&mut head.suite);
+    for suite in [&mut base.suite, &mut head.suite] {
+        set_rules(suite, demands);
+    }
     let cases = side_by_side(&base, &head);
-    let folder = asked.folder(&head.suite);
+    let folder = folder(request, &head.suite);
     // What both runs have in common, and no other has: the moment, and what was asked for.
     let specs = [base.asked.join(" "), head.asked.join(" ")].join(" | ");
     let now = Timestamp::now().as_nanosecond();
@@ -206,32 +213,23 @@ fn interleaved(
             side,
             of: setup.asked.clone(),
             stands_in: stands_in.into_iter().collect(),
-            cases: asked.of_cases,
+            cases: part.map(|part| part.of_cases),
         };
         // What making the versions took is within the time limit.
         let (directory, pair) = (folder.join(name), Some((turn, roots)));
         let times = (began, since);
-        Arm::start(
-            setup,
-            processes,
-            asked.request,
-            directory,
-            pair,
-            None,
-            times,
-        )
-        .map_err(unusable(side))
+        Arm::start(setup, processes, request, directory, pair, None, times).map_err(unusable(side))
     };
     let side = TurnSide::Base;
     let base = start(base, base_processes, side, "base", stands_in, began)?;
     // What the command did until now is counted by the base.
     let (side, since) = (TurnSide::Head, Instant::now());
     let head = start(head, head_processes, side, "head", None, since)?;
-    let base = Base::Interleaved(Box::new(Interleaved { arm: base, cases }));
     Ok(Experiment {
-        limit: asked.limit,
+        paired: Some(base),
+        cases,
         folder,
-        ..Experiment::new(head, base, Options::COMPARISON)
+        ..Experiment::new(head, request, Options::COMPARISON)
     })
 }
 
@@ -295,48 +293,4 @@ fn side_by_side(base: &Setup, head: &Setup) -> Vec<CasePair> {
         (Some(base), head)
     };
     cases.into_iter().map(pair).collect()
-}
-
-impl Interleaved {
-    /// How both runs are opened: both go on where both were stopped, or both begin anew. An
-    /// invocation that one side alone came to is measured again in both, since nothing lies beside
-    /// it.
-    pub(super) fn opening(&self, head: &Arm, opening: Opening) -> Opening {
-        let there = |arm: &Arm| going_on(&arm.directory, &arm.header, &opening);
-        let pair = |run: &Run| run.header.turn.as_ref().map(|turn| turn.pair.clone());
-        let both = there(&self.arm).zip(there(head));
-        match both.filter(|(base, head)| pair(base) == pair(head)) {
-            Some((base, head)) => Opening {
-                only: Some(self.in_both(&base, &head)),
-                ..opening
-            },
-            None => Opening {
-                anew: opening.anew.or(Some("both sides resume, or neither")),
-                ..opening
-            },
-        }
-    }
-
-    /// The entries of both runs whose counterparts are there.
-    fn in_both(&self, base: &Run, head: &Run) -> BTreeSet<(u32, CaseId)> {
-        let done = |run: &Run| -> BTreeSet<(u32, CaseId)> {
-            let entries = run.entries.iter();
-            entries.map(|e| (e.invocation, e.case.clone())).collect()
-        };
-        let (base, head) = (done(base), done(head));
-        let numbers: BTreeSet<u32> = head.iter().map(|(number, _)| *number).collect();
-        let mut both = BTreeSet::new();
-        for number in numbers {
-            for (base_case, head_case) in &self.cases {
-                let pair = (base_case.as_ref().map(Case::id), head_case.id());
-                let (Some(was), is) = (pair.0.map(|id| (number, id)), (number, pair.1)) else {
-                    continue;
-                };
-                if base.contains(&was) && head.contains(&is) {
-                    both.extend([was, is]);
-                }
-            }
-        }
-        both
-    }
 }

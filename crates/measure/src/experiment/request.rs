@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::{ExperimentError, Listener};
 use regatta_core::suite::document::{name_hint, nearest};
 use regatta_core::suite::rules::Origin;
 use regatta_core::suite::{self, Override, Suite};
 use regatta_worker::attention::{ParamValue, parameter_name};
+use regatta_worker::units::Share;
 
 /// The folder of baselines where no other is named.
 pub const BASELINES: &str = "baselines";
@@ -28,6 +30,10 @@ pub struct MeasureOptions {
     pub invocations: Option<u32>,
     /// True where nothing is timed.
     pub structure_only: bool,
+    /// The smallest change of the device time that counts, in place of the suite's.
+    pub threshold: Option<Share>,
+    /// Nothing more is measured that would end later than this after the start.
+    pub limit: Option<Duration>,
     /// Where the run and its reports go, where that is not the suite's folder.
     pub out: Option<PathBuf>,
     /// True where the run begins anew, whatever is there.
@@ -73,6 +79,9 @@ impl MeasureOptions {
         }
         if let Some(invocations) = self.invocations {
             suite.settings.invocations = invocations;
+        }
+        if let Some(threshold) = self.threshold {
+            suite.rules.policy.threshold = threshold;
         }
         if self.structure_only {
             suite.settings.peak = false;

@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use super::Version;
 use super::search::{BisectHistory, NextStep, RatioReading, Segment, Towards};
-use crate::experiment::{Experiment, ExperimentError, MeasureOptions, VersionComparison};
+use crate::experiment::{Experiment, ExperimentError, MeasureOptions};
 use regatta_core::record::header::TurnSide;
 use regatta_core::suite::rules::Metric;
 use regatta_core::text::{one_line, plain_name};
 use regatta_judge::judgement::{Judgement, MetricRow, Row, Word};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{ARROW, Ratio, Share};
+use regatta_worker::units::{ARROW, Ratio};
 
 /// A comparison that was made. Versions are places in the row, the good end is 0.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -331,8 +331,6 @@ pub struct Bisection<'a> {
     pub towards: Towards,
     /// By what versions are told apart.
     pub metric: Metric,
-    /// The smallest change that counts, where that is not the suite's.
-    pub threshold: Option<Share>,
     /// What is measured, and how.
     pub measure: &'a MeasureOptions,
     /// The report directory.
@@ -352,17 +350,18 @@ impl Bisection<'_> {
     fn compare(&self, low: usize, high: usize) -> Result<Tried, ExperimentError> {
         let [base, head] = [low, high].map(|at| &self.row[at]);
         let specs = [base, head].map(|version| slice::from_ref(&version.spec));
-        let mut comparison = VersionComparison::new(self.measure, specs[0], specs[1]);
         let names = [&head.name, &base.name].map(|name| plain_name(name));
         let folder = self.directory.join(COMPARED);
-        comparison.folder = Some(folder.join(names.join("-against-")));
-        comparison.threshold = self.threshold;
+        let request = MeasureOptions {
+            out: Some(folder.join(names.join("-against-"))),
+            ..self.measure.clone()
+        };
         let tried = Tried {
             low,
             high,
             ..Tried::default()
         };
-        match Experiment::compare(&comparison) {
+        match Experiment::compare(&request, specs[0], specs[1], false) {
             // Its files are not ended: the same question is answered by them.
             Ok(experiment) => {
                 let judgement = experiment.run()?.judgement;
