@@ -1,6 +1,7 @@
 //! `regatta diff`: judge two stored runs, or two traces.
 
 use std::path::PathBuf;
+use std::slice;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -8,9 +9,6 @@ use clap::Args;
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, traces};
 use regatta_core::record::baseline::Store;
-use regatta_core::record::side::Side;
-use regatta_core::record::types::RunHeader;
-use regatta_core::suite::rules::Policy;
 use regatta_judge::{self as judge, Options};
 use regatta_measure::experiment::stored;
 use regatta_report::{Format, Report};
@@ -99,18 +97,18 @@ pub fn run(args: &DiffArgs) -> Ended {
     }
     args.answers.check()?;
     let store = Store::new(&args.baselines);
-    let mut head = stored::find_one(heads, &store)?;
+    let head = stored::find(heads, &store, None)?;
     let header = &head.side.header;
     let base = match (base, &args.baseline) {
         (Some(base), _) => {
             let machine = header.machine.name.as_str();
-            let base = stored::find(base, &store, Some(machine))?.side;
+            let base = stored::find(slice::from_ref(base), &store, Some(machine))?.side;
             Some(base.as_base_of(header))
         }
         (None, Some(name)) => {
-            let (base, policy) = of_gate(&store, name, header)?;
-            head.side.header.rules.policy = policy;
-            Some(base)
+            let found = stored::baseline_of(&store, name, header)?;
+            let found = found.ok_or_else(|| Stop::not_judged(store.absent(name)))?;
+            Some(found.side)
         }
         (None, None) => None,
     };
@@ -127,25 +125,6 @@ pub fn run(args: &DiffArgs) -> Ended {
         base: base.as_ref(),
     };
     reporting::show(&report, &args.answers)
-}
-
-/// The baseline that a gate would compare a run with, and the policy that it would judge by.
-fn of_gate(store: &Store, name: &str, header: &RunHeader) -> Result<(Side, Policy), Stop> {
-    let path = store.of_machine(name, &header.machine.name);
-    let path = path
-        .map_err(Stop::usage)?
-        .ok_or_else(|| match store.files(name) {
-            Ok(files) if !files.is_empty() => Stop::NotJudged(anyhow!(
-                "baseline `{name}` in {} is of other machines than {}",
-                store.root().display(),
-                header.machine.name,
-            )),
-            _ => Stop::not_judged(store.absent(name)),
-        })?;
-    let mut base = stored::whole_baseline(&path)?;
-    base.keep(&header.suite.filter);
-    let policy = header.rules.policy.clone();
-    Ok((base, policy))
 }
 
 fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {

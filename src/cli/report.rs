@@ -1,6 +1,7 @@
 //! `regatta report`: write reports of stored runs.
 
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -70,7 +71,7 @@ pub fn run(args: &ReportArgs) -> Ended {
     let store = Store::new(&args.baselines);
     let options = Options::ALONE;
     // All of them are found before the first is written.
-    let heads = stored::find_all(&args.runs, &store)?;
+    let heads = stored::find_all(&args.runs, &store, None)?;
     if heads.len() > 1 && args.outputs.any() {
         return Err(Stop::Usage(anyhow!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
@@ -102,7 +103,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         let folder = folder_of(&head);
         let machine = head.side.header.machine.name.clone();
         let base = match &args.base {
-            Some(base) => Some(stored::find(base, &store, Some(&machine))?.side),
+            Some(base) => Some(stored::find(slice::from_ref(base), &store, Some(&machine))?.side),
             None => None,
         };
         let judgement = judge::judge(&head.side, base.as_ref(), &options);

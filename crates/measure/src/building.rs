@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::environments::PythonEnvironment;
 use super::git::sources;
 use super::workers::environment_of;
-use crate::worker::program::{Program, Started, Streams, why};
+use crate::worker::program::{Program, Started, to_stderr, why};
 use regatta_core::input;
 use regatta_core::last_words;
 use regatta_core::output;
@@ -79,13 +79,9 @@ fn start(suite: &Build, folder: &Path, log: Option<&Path>) -> Result<Started, Bu
             let file = fs::OpenOptions::new().create(true).append(true).open(path);
             let copied = file.and_then(|file| Ok((file.try_clone()?, file)));
             let (stdout, stderr) = copied.map_err(|error| not_written(path, &error))?;
-            Streams {
-                stdin: Stdio::null(),
-                stdout: stdout.into(),
-                stderr: stderr.into(),
-            }
+            [Stdio::null(), stdout.into(), stderr.into()]
         }
-        None => Streams::to_stderr(),
+        None => to_stderr(),
     };
     let program = Program {
         directory: Some(folder.to_owned()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::verify::{self, AskedResult, Verifier};
 use crate::worker::{Conversation, WorkerError};
-use regatta_worker::attention::{Case, Params, Problem, Projection, VariantId};
+use regatta_worker::attention::{Params, Problem, Projection, VariantId};
 use regatta_worker::protocol::{
     Cache, DeviceKind, Hello, Measure, Measured, Prepare, ReplyBody, RequestBody, VariantInfo,
 };
@@ -47,104 +47,182 @@ pub enum CheckResult {
 /// # Errors
 /// When the worker is lost; the checks made until then are there.
 pub fn check(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<(), WorkerError> {
-    *checks = check_hello(worker.hello());
-    let variants = worker.hello().variants.clone();
-    let mut verifier = Verifier::default();
-    for variant in &variants {
+    let hello = worker.hello().clone();
+    let mut conformance = Conformance {
+        worker,
+        verifier: Verifier::default(),
+        checks,
+    };
+    conformance.check_hello(&hello);
+    for variant in &hello.variants {
         for problem in problems(variant) {
-            check_problem(worker, &mut verifier, variant, problem, checks)?;
+            conformance.check_problem(&hello, variant, problem)?;
         }
     }
     let unknown = prepare("no-such-variant", &Problem::new(16, 16), 1);
-    for (name, body, fits) in [
-        (
-            "an unknown variant is answered and survived",
-            unknown,
-            (|reply| is_failure(reply) || is_unsupported(reply)) as fn(&ReplyBody) -> bool,
-        ),
-        (
-            "measure without a prepared case fails",
-            RequestBody::Measure(measure()),
-            is_failure,
-        ),
-        ("shutdown is answered", RequestBody::Shutdown, |reply| {
-            matches!(reply, ReplyBody::Bye)
-        }),
-    ] {
-        check_reply(worker, checks, name, body, fits)?;
-    }
-    Ok(())
-}
-
-/// Asks, and checks that the answer is of the right kind.
-fn check_reply(
-    worker: &mut dyn Conversation,
-    checks: &mut Vec<Check>,
-    name: &str,
-    body: RequestBody,
-    fits: fn(&ReplyBody) -> bool,
-) -> Result<(), WorkerError> {
-    let reply = worker.ask(body, LIMIT)?;
-    push(
-        checks,
-        name,
-        if fits(&reply) {
-            Ok(())
-        } else {
-            Err(unexpected(&reply))
-        },
-    );
-    Ok(())
+    let name = "an unknown variant is answered and survived";
+    conformance.check_reply(name, unknown, |reply| {
+        is_failure(reply) || matches!(reply, ReplyBody::Unsupported { .. })
+    })?;
+    let name = "measure without a prepared case fails";
+    conformance.check_reply(name, RequestBody::Measure(measure()), is_failure)?;
+    conformance.check_reply("shutdown is answered", RequestBody::Shutdown, |reply| {
+        matches!(reply, ReplyBody::Bye)
+    })
 }
 
 fn is_failure(reply: &ReplyBody) -> bool {
     matches!(reply, ReplyBody::Failed { .. })
 }
 
-fn is_unsupported(reply: &ReplyBody) -> bool {
-    matches!(reply, ReplyBody::Unsupported { .. })
+struct Conformance<'a> {
+    worker: &'a mut dyn Conversation,
+    verifier: Verifier,
+    checks: &'a mut Vec<Check>,
 }
 
-fn check_hello(hello: &Hello) -> Vec<Check> {
-    let mut checks = Vec::new();
-    push(&mut checks, "hello", Ok(()));
-    checks.push(Check {
-        name: "hello lists variants".to_owned(),
-        result: match (&hello.absent, hello.variants.is_empty()) {
+impl Conformance<'_> {
+    fn push(&mut self, name: impl Into<String>, result: CheckResult) {
+        let name = name.into();
+        self.checks.push(Check { name, result });
+    }
+
+    fn hold(&mut self, name: impl Into<String>, result: Result<(), String>) {
+        self.push(
+            name,
+            result.map_or_else(CheckResult::Failed, |()| CheckResult::Passed),
+        );
+    }
+
+    /// Asks, and checks that the answer is of the right kind.
+    fn check_reply(
+        &mut self,
+        name: impl Into<String>,
+        body: RequestBody,
+        fits: fn(&ReplyBody) -> bool,
+    ) -> Result<(), WorkerError> {
+        let reply = self.worker.ask(body, LIMIT)?;
+        let fits = if fits(&reply) {
+            Ok(())
+        } else {
+            Err(unexpected(&reply))
+        };
+        self.hold(name, fits);
+        Ok(())
+    }
+
+    fn check_hello(&mut self, hello: &Hello) {
+        self.hold("hello", Ok(()));
+        let lists = match (&hello.absent, hello.variants.is_empty()) {
             (Some(reason), _) => CheckResult::Unsupported(reason.clone()),
             (None, true) => CheckResult::Failed("no variant".to_owned()),
             (None, false) => CheckResult::Passed,
-        },
-    });
-    for variant in &hello.variants {
-        let id = format!("{}/{}", hello.worker, variant.name);
-        let name = format!("{id} is a name that ids can hold, with dtypes and directions");
-        let sound = match id.parse::<VariantId>() {
-            Err(error) => Err(error.to_string()),
-            Ok(_) if variant.dtypes.is_empty() => Err("no dtype".to_owned()),
-            Ok(_) if variant.directions.is_empty() => Err("no direction".to_owned()),
-            Ok(_) => Ok(()),
         };
-        push(&mut checks, &name, sound);
-    }
-    let kind = hello.device.kind.as_str();
-    push(
-        &mut checks,
-        "hello says what kind of device it is",
-        match hello.absent.is_some() || hello.device.known_kind().is_some() {
+        self.push("hello lists variants", lists);
+        for variant in &hello.variants {
+            let id = format!("{}/{}", hello.worker, variant.name);
+            let name = format!("{id} is a name that ids can hold, with dtypes and directions");
+            let sound = match id.parse::<VariantId>() {
+                Err(error) => Err(error.to_string()),
+                Ok(_) if variant.dtypes.is_empty() => Err("no dtype".to_owned()),
+                Ok(_) if variant.directions.is_empty() => Err("no direction".to_owned()),
+                Ok(_) => Ok(()),
+            };
+            self.hold(name, sound);
+        }
+        let kind = hello.device.kind.as_str();
+        let known = match hello.absent.is_some() || hello.device.known_kind().is_some() {
             true => Ok(()),
             false => Err(format!("{kind:?} is none of {}", DeviceKind::names())),
-        },
-    );
-    push(
-        &mut checks,
-        "hello says how much memory a case may use",
-        match hello.device.memory_bytes {
+        };
+        self.hold("hello says what kind of device it is", known);
+        let memory = match hello.device.memory_bytes {
             Bytes(0) => Err("memory_bytes is 0: no case would fit".to_owned()),
             bytes => bytes.objection("memory_bytes").map_or(Ok(()), Err),
-        },
-    );
-    checks
+        };
+        self.hold("hello says how much memory a case may use", memory);
+    }
+
+    fn check_problem(
+        &mut self,
+        hello: &Hello,
+        variant: &VariantInfo,
+        problem: Problem,
+    ) -> Result<(), WorkerError> {
+        let id = format!("{}/{}:{problem}", hello.worker, variant.name);
+        let name = format!("{id}: right, and found right by regatta's own float64");
+        let request = prepare(&variant.name, &problem, ASKED.seed);
+        let prepared = match self.worker.ask(request, LIMIT)? {
+            ReplyBody::Prepared(prepared) => prepared,
+            ReplyBody::Unsupported { reason } => {
+                self.push(name, CheckResult::Unsupported(reason));
+                return Ok(());
+            }
+            other => {
+                self.hold(name, Err(unexpected(&other)));
+                return Ok(());
+            }
+        };
+        let checked = self.verifier.check(&problem, ASKED, variant, &prepared);
+        self.hold(name, checked.map(drop).map_err(|rejected| rejected.reason));
+        let asked = measure();
+        let timed = match self
+            .worker
+            .ask(RequestBody::Measure(asked.clone()), LIMIT)?
+        {
+            ReplyBody::Measured(measured) => {
+                let after = self.after_timing(variant, &problem, &measured);
+                self.push(
+                    format!("{id}: right after timing, on inputs that changed"),
+                    after,
+                );
+                verify::samples(&problem, &hello.device, &asked, &measured)
+            }
+            other => Err(unexpected(&other)),
+        };
+        self.hold(format!("{id}: timed"), timed);
+        let census = RequestBody::Census {
+            times_only: false,
+            metrics: Vec::new(),
+        };
+        self.check_reply(format!("{id}: census is answered"), census, |reply| {
+            matches!(reply, ReplyBody::Census(_)) || is_failure(reply)
+        })?;
+        self.check_reply(format!("{id}: released"), RequestBody::Release, |reply| {
+            matches!(reply, ReplyBody::Released { .. })
+        })?;
+        let other_seed = prepare(&variant.name, &problem, ASKED.seed + 100);
+        if let ReplyBody::Prepared(again) = self.worker.ask(other_seed, LIMIT)? {
+            let differ = match prepared.probes == again.probes {
+                true => Err("the results are the same".to_owned()),
+                false => Ok(()),
+            };
+            self.hold(format!("{id}: another seed makes other inputs"), differ);
+            self.worker.ask(RequestBody::Release, LIMIT)?;
+        }
+        Ok(())
+    }
+
+    /// Whether samples are taken on several sets of inputs, and the last one's result is right.
+    fn after_timing(
+        &mut self,
+        variant: &VariantInfo,
+        problem: &Problem,
+        measured: &Measured,
+    ) -> CheckResult {
+        match self.verifier.check_after(problem, ASKED, variant, measured) {
+            Err(rejected) => CheckResult::Failed(rejected.reason),
+            Ok(_) if measured.checked.is_none() => CheckResult::Unsupported(
+                "it does not check the last timed call: a result that it keeps would pass for one \
+                 that it computes"
+                    .to_owned(),
+            ),
+            Ok(_) => match (measured.input_sets, &measured.input_sets_reason) {
+                (1, Some(reason)) => CheckResult::Unsupported(reason.clone()),
+                _ => CheckResult::Passed,
+            },
+        }
+    }
 }
 
 /// Small problems that tell the usual mistakes apart: odd sizes, a mask, groups of heads, queries
@@ -208,86 +286,6 @@ fn projections(variant: &VariantInfo) -> Vec<Problem> {
     problems
 }
 
-fn check_problem(
-    worker: &mut dyn Conversation,
-    verifier: &mut Verifier,
-    variant: &VariantInfo,
-    problem: Problem,
-    checks: &mut Vec<Check>,
-) -> Result<(), WorkerError> {
-    let id = Case {
-        variant: VariantId {
-            worker: worker.hello().worker.clone(),
-            name: variant.name.clone(),
-            environment: None,
-        },
-        problem: problem.clone(),
-        params: Params::default(),
-    };
-    let name = format!("{id}: right, and found right by regatta's own float64");
-    let prepared = match worker.ask(prepare(&variant.name, &problem, ASKED.seed), LIMIT)? {
-        ReplyBody::Prepared(prepared) => prepared,
-        ReplyBody::Unsupported { reason } => {
-            let result = CheckResult::Unsupported(reason);
-            checks.push(Check { name, result });
-            return Ok(());
-        }
-        other => {
-            push(checks, &name, Err(unexpected(&other)));
-            return Ok(());
-        }
-    };
-    let checked = verifier.check(&problem, ASKED, variant, &prepared);
-    push(
-        checks,
-        &name,
-        checked.map(drop).map_err(|rejected| rejected.reason),
-    );
-    let asked = measure();
-    let timed = match worker.ask(RequestBody::Measure(asked.clone()), LIMIT)? {
-        ReplyBody::Measured(measured) => {
-            checks.push(Check {
-                name: format!("{id}: right after timing, on inputs that changed"),
-                result: after_timing(verifier, variant, &problem, &measured),
-            });
-            verify::samples(&problem, &worker.hello().device, &asked, &measured)
-        }
-        other => Err(unexpected(&other)),
-    };
-    push(checks, &format!("{id}: timed"), timed);
-    let census = RequestBody::Census {
-        times_only: false,
-        metrics: Vec::new(),
-    };
-    let fits = |reply: &ReplyBody| matches!(reply, ReplyBody::Census(_)) || is_failure(reply);
-    check_reply(
-        worker,
-        checks,
-        &format!("{id}: census is answered"),
-        census,
-        fits,
-    )?;
-    let released = |reply: &ReplyBody| matches!(reply, ReplyBody::Released { .. });
-    check_reply(
-        worker,
-        checks,
-        &format!("{id}: released"),
-        RequestBody::Release,
-        released,
-    )?;
-    let other_seed = prepare(&variant.name, &problem, ASKED.seed + 100);
-    if let ReplyBody::Prepared(again) = worker.ask(other_seed, LIMIT)? {
-        let name = format!("{id}: another seed makes other inputs");
-        let differ = match prepared.probes == again.probes {
-            true => Err("the results are the same".to_owned()),
-            false => Ok(()),
-        };
-        push(checks, &name, differ);
-        worker.ask(RequestBody::Release, LIMIT)?;
-    }
-    Ok(())
-}
-
 fn prepare(variant: &str, problem: &Problem, seed: u64) -> RequestBody {
     RequestBody::Prepare(Prepare {
         variant: variant.to_owned(),
@@ -300,27 +298,6 @@ fn prepare(variant: &str, problem: &Problem, seed: u64) -> RequestBody {
     })
 }
 
-/// Whether samples are taken on several sets of inputs, and the last one's result is right.
-fn after_timing(
-    verifier: &mut Verifier,
-    variant: &VariantInfo,
-    problem: &Problem,
-    measured: &Measured,
-) -> CheckResult {
-    match verifier.check_after(problem, ASKED, variant, measured) {
-        Err(rejected) => CheckResult::Failed(rejected.reason),
-        Ok(_) if measured.checked.is_none() => CheckResult::Unsupported(
-            "it does not check the last timed call: a result that it keeps would pass for one \
-             that it computes"
-                .to_owned(),
-        ),
-        Ok(_) => match (measured.input_sets, &measured.input_sets_reason) {
-            (1, Some(reason)) => CheckResult::Unsupported(reason.clone()),
-            _ => CheckResult::Passed,
-        },
-    }
-}
-
 fn measure() -> Measure {
     Measure {
         warmup: 1,
@@ -330,16 +307,6 @@ fn measure() -> Measure {
         cache: Cache::Hot,
         graph: false,
     }
-}
-
-fn push(checks: &mut Vec<Check>, name: &str, result: Result<(), String>) {
-    checks.push(Check {
-        name: name.to_owned(),
-        result: match result {
-            Ok(()) => CheckResult::Passed,
-            Err(reason) => CheckResult::Failed(reason),
-        },
-    });
 }
 
 fn unexpected(reply: &ReplyBody) -> String {

@@ -6,14 +6,14 @@
 //! really installed in it, is written last: without one it is not finished.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use super::workers::{environment_of, is_python};
 use crate::SetupError;
-use crate::worker::program::{Program, Streams, why};
+use crate::worker::program::{Program, to_stderr, why};
 use regatta_core::cache;
 use regatta_core::input;
 use regatta_core::output;
@@ -161,7 +161,7 @@ impl<'a> PythonEnvironment<'a> {
         }
         create.push(&folder);
         let interpreter = PathBuf::from(interpreter_of(self.environment));
-        self.run("making the environment", &interpreter, &create, false)?;
+        self.run("making the environment", &interpreter, &create)?;
         let requirements = self.folder.join(REQUIREMENTS);
         let text = self.environment.requirements.join("\n") + "\n";
         fs::write(&requirements, text).map_err(|error| self.file(&requirements, error))?;
@@ -176,7 +176,7 @@ impl<'a> PythonEnvironment<'a> {
         install.extend(["--log", &written]);
         let began = Instant::now();
         let python = self.python();
-        self.run("installing its requirements", &python, &install, false)?;
+        self.run("installing its requirements", &python, &install)?;
         let wall_ns = began.elapsed().into();
         if builds(&input::bytes(&log, LOG_SIZE).unwrap_or_default()) {
             let built = Built { wall_ns };
@@ -185,43 +185,48 @@ impl<'a> PythonEnvironment<'a> {
             let kept = text.and_then(|text| Ok(output::write(&path, &text)?));
             kept.map_err(|error| self.file(&path, error))?;
         }
-        let freeze = [PIP, &["freeze", "--all"]].concat();
-        let lock = self.run("listing what is installed", &python, &freeze, true)?;
+        let mut freeze = Command::new(&python);
+        freeze
+            .args(PIP)
+            .args(["freeze", "--all"])
+            .stdin(Stdio::null());
+        let (status, lock) = match freeze.stderr(Stdio::inherit()).output() {
+            Ok(output) => (Ok(output.status), output.stdout),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        self.check("listing what is installed", &python, status)?;
+        let lock = String::from_utf8_lossy(&lock).into_owned();
         let path = self.folder.join(LOCK);
         fs::write(&path, &lock).map_err(|error| self.file(&path, error))?;
         Ok(lock)
     }
 
-    /// Runs a program that ends with this one, with what it starts: installers build. Gives what it
-    /// prints, where that is wanted, and shows it elsewhere.
-    fn run(
+    /// Runs a program that ends with this one, with what it starts: installers build.
+    fn run(&self, step: &str, program: &Path, args: &[&str]) -> Result<(), SetupError> {
+        let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
+        let started = Program::new(program, args).start(to_stderr(), Vec::new());
+        self.check(
+            step,
+            program,
+            started.and_then(|mut started| started.wait()),
+        )
+    }
+
+    fn check(
         &self,
         step: &str,
         program: &Path,
-        args: &[&str],
-        wanted: bool,
-    ) -> Result<String, SetupError> {
-        let cannot_start = |why: String| {
+        status: io::Result<ExitStatus>,
+    ) -> Result<(), SetupError> {
+        let status = status.map_err(|error| {
             self.error(format!(
-                ": cannot start {}: {why}; name a Python as its `python`",
-                program.display()
+                ": cannot start {}: {}; name a Python as its `python`",
+                program.display(),
+                why(program, &error)
             ))
-        };
-        let mut streams = Streams::to_stderr();
-        if wanted {
-            streams.stdout = Stdio::piped();
-        }
-        let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
-        let started = Program::new(program, args).start(streams, Vec::new());
-        let mut started = started.map_err(|error| cannot_start(why(program, &error)))?;
-        let mut printed = Vec::new();
-        let read = started
-            .stdout()
-            .map(|mut pipe| pipe.read_to_end(&mut printed));
-        let status = read.transpose().and_then(|_| started.wait());
-        let status = status.map_err(|error| cannot_start(error.to_string()))?;
+        })?;
         match status.success() {
-            true => Ok(String::from_utf8_lossy(&printed).into_owned()),
+            true => Ok(()),
             false => Err(self.error(format!(": {step} failed ({status}); its words are above"))),
         }
     }

@@ -8,13 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::building;
 use super::code::{checksum, is_code};
 use crate::SetupError;
 use regatta_core::cache;
 use regatta_core::record::header::Built;
 use regatta_core::record::header::Git;
-use regatta_core::suite::workers::Build;
 use regatta_core::text::plain_name;
 
 /// Options that keep the caller's own git from running programs, paging, or writing paths in a
@@ -167,30 +165,31 @@ pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// A revision of a checkout that has a folder of its own.
-#[derive(Debug)]
-pub struct Revision {
-    /// As it was asked for.
-    pub asked: String,
-    /// The commit, in full.
-    pub commit: String,
+/// A revision that is measured, in a folder of its own.
+#[derive(Clone, Debug)]
+pub struct Worktree {
     /// The folder that stands for the one it was asked for in: that of the same path below
     /// the checkout's root.
     pub directory: PathBuf,
+    /// The commit, in full.
+    pub commit: String,
+    /// The regatta that was built there, which serves `cpu` and `cuda`.
+    pub own: Option<PathBuf>,
+    /// What building it cost, where anything was built.
+    pub built: Option<Built>,
     /// Where it is noted that it was built, and how.
-    note: PathBuf,
-    /// While this is held, another process waits that wants a revision of the checkout.
-    _lock: fs::File,
+    pub(crate) note: PathBuf,
 }
 
-impl Revision {
+impl Worktree {
     /// The folder of a revision of the checkout that `directory` is in, made where it is not
     /// there. A worktree of git's lies in the cache, by the checkout and the commit, and is
-    /// never changed: one that somebody changed is made anew.
+    /// never changed: one that somebody changed is made anew. While the lock is held, another
+    /// process waits that wants a revision of the checkout.
     ///
     /// # Errors
     /// When git does not know the revision, or it cannot be checked out.
-    pub fn check_out(directory: &Path, revision: &str) -> Result<Revision, SetupError> {
+    pub fn check_out(directory: &Path, revision: &str) -> Result<(Worktree, fs::File), SetupError> {
         let here = Checkout::at(directory);
         let of_git = |error: SetupError| SetupError(format!("git:{revision}: {error}"));
         let of_file = |path: &Path, error: io::Error| {
@@ -236,27 +235,14 @@ impl Revision {
                     .display()
             ))));
         }
-        Ok(Revision {
-            asked: revision.to_owned(),
-            commit,
+        let worktree = Worktree {
             directory,
+            commit,
+            own: None,
+            built: None,
             note,
-            _lock: lock,
-        })
-    }
-
-    /// What it cost to build it as `build` says; `None` where it was not, or something that was
-    /// made of it changed since.
-    pub fn built(&self, build: &Build) -> Option<Built> {
-        building::noted(&self.note, build, &self.directory)
-    }
-
-    /// Notes that it was, and what that cost.
-    ///
-    /// # Errors
-    /// When that cannot be written.
-    pub fn note_built(&self, build: &Build, built: &Built) -> io::Result<()> {
-        building::note(&self.note, build, &self.directory, Some(built.clone()))
+        };
+        Ok((worktree, lock))
     }
 }
 

@@ -30,7 +30,7 @@ use crate::experiment::arm::argv;
 use crate::interrupt::stopping;
 use crate::worker::descendants;
 pub use crate::worker::program::ended;
-use crate::worker::program::{self, Leaves, Program, RunningProgram, Started, Streams};
+use crate::worker::program::{self, Leaves, Program, RunningProgram, Started};
 use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, raw};
 use regatta_core::record::types::Fingerprint;
@@ -138,11 +138,7 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<P
         true => program::stderr(),
         false => Stdio::inherit(),
     };
-    let streams = Streams {
-        stdin: Stdio::inherit(),
-        stdout,
-        stderr: Stdio::inherit(),
-    };
+    let streams = [Stdio::inherit(), stdout, Stdio::inherit()];
     wait(program.start(streams, Vec::new())?, &asked)
 }
 

@@ -146,12 +146,10 @@ impl Processes {
     /// Has each process that forks workers begin to import: they do it at once, beside those of
     /// another side. What goes wrong is said by the start that wants it.
     pub(super) fn begin(&mut self) {
-        if fs::create_dir_all(&self.logs).is_ok() {
-            for (name, spec) in &self.specs {
-                let log = self.log(name);
-                let mode = self.modes.entry(name.clone()).or_default();
-                mode.begin(spec, &log);
-            }
+        for (name, spec) in &self.specs {
+            let log = self.log(name);
+            let mode = self.modes.entry(name.clone()).or_default();
+            mode.begin(spec, &log);
         }
     }
 }
@@ -167,12 +165,6 @@ impl Launcher for Processes {
             let reason = "nobody declared this worker".to_owned();
             return Err(error(WorkerFailure::Refused(reason)));
         };
-        fs::create_dir_all(&self.logs).map_err(|problem| {
-            error(WorkerFailure::Unavailable(format!(
-                ": its log {} cannot be written: {problem}; move what is in the way",
-                self.logs.display()
-            )))
-        })?;
         let log = self.log(worker);
         let mode = self.modes.entry(worker.to_owned()).or_default();
         let started = mode.start(spec, &log, self.limit)?;

@@ -121,7 +121,7 @@ fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> 
         )));
     }
     let store = baseline::Store::new("baselines");
-    let all = stored::find_all(names, &store)?.into_iter();
+    let all = stored::find_all(names, &store, None)?.into_iter();
     let reduced = all.map(|one| match one.is_baseline {
         true => Err(refused(RecordError::not_added(
             &one.path,

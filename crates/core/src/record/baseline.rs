@@ -147,15 +147,6 @@ impl Store {
         Ok(machine_files(&self.folder(name)?))
     }
 
-    /// The file of one baseline for one machine, where it is there.
-    ///
-    /// # Errors
-    /// When the name cannot be a baseline's.
-    pub fn of_machine(&self, name: &str, machine: &str) -> Result<Option<PathBuf>, RecordError> {
-        let mut files = self.files(name)?.into_iter();
-        Ok(files.find(|path| is_of(path, machine)))
-    }
-
     /// The error for a name that no baseline has.
     pub fn absent(&self, name: &str) -> RecordError {
         let names: BTreeSet<String> = self.list().0.into_iter().map(|one| one.name).collect();

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::ExperimentError;
 use super::arm::reports;
-use super::stored::{StoredRun, find, find_one};
+use super::stored::{StoredRun, find};
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::run_file::RUN_FILE;
@@ -30,8 +30,8 @@ pub fn save(
 ) -> Result<(PathBuf, Side), ExperimentError> {
     let suite = suite_of(store, name);
     let stored = match runs.is_empty() {
-        true => find(&measured(name, suite.as_deref())?, store, None)?,
-        false => find_one(runs, store)?,
+        true => find(&[measured(name, suite.as_deref())?], store, None)?,
+        false => find(runs, store, None)?,
     };
     let why = unfit(&stored).or_else(|| suite_mismatch(name, suite.as_deref()?, &stored.side));
     if let (Some(why), false) = (why, force) {

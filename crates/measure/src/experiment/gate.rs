@@ -7,12 +7,10 @@ use super::arm::reports;
 use super::base_code::{BaseCode, base_code};
 use super::pairs::GatePart;
 use super::request::BASELINES;
-use super::stored::{StoredBase, whole_baseline};
+use super::stored::baseline_of;
 use super::{Arm, Experiment, ExperimentError, MeasureOptions, MeasuredRun};
-use crate::code::checksum;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
-use regatta_core::record::types::BaseId;
 use regatta_core::text::shell_command;
 use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_judge::{self as judge, Options};
@@ -34,12 +32,8 @@ pub fn gate(
     let head = Arm::prepare(request, None)?;
     let name = baseline.unwrap_or(&head.suite.name).to_owned();
     let store = Store::new(&request.baselines);
-    let base = match find_baseline(&store, &name, &head)? {
-        Some(mut base) => {
-            // A part of the suite is compared with the same part of the baseline.
-            base.side.keep(&head.header.suite.filter);
-            Some(base)
-        }
+    let base = match baseline_of(&store, &name, &head.header)? {
+        Some(base) => Some(base),
         // Limits need none.
         None if request.structure_only && baseline.is_none() => None,
         None => {
@@ -158,33 +152,6 @@ fn measure_pairs(
             Ok(None)
         }
     }
-}
-
-/// The baseline of this name for this machine, or else for another, so that what differs can be
-/// said; `None` where there is none at all.
-fn find_baseline(
-    store: &Store,
-    name: &str,
-    arm: &Arm,
-) -> Result<Option<StoredBase>, ExperimentError> {
-    let own = store.of_machine(name, &arm.header.machine.name);
-    let path = match own.map_err(ExperimentError::usage)? {
-        Some(path) => Some(path),
-        None => store
-            .files(name)
-            .map_err(ExperimentError::usage)?
-            .into_iter()
-            .next(),
-    };
-    let Some(path) = path else {
-        return Ok(None);
-    };
-    let id = BaseId {
-        name: name.to_owned(),
-        sum: checksum(&path),
-    };
-    let side = whole_baseline(&path)?;
-    Ok(Some(StoredBase { id, side }))
 }
 
 /// The commands that make a baseline of this suite.

@@ -144,7 +144,7 @@ fn against_run(
     head: &[Spec],
     began: Instant,
 ) -> Result<Experiment, ExperimentError> {
-    let found = find(path, &Store::new(&request.baselines), None)?;
+    let found = find(&[path.to_owned()], &Store::new(&request.baselines), None)?;
     let id = BaseId {
         name: path.to_owned(),
         sum: found.checksum(),

@@ -7,7 +7,7 @@ use super::ExperimentError;
 use super::request::{MeasureOptions, parse_override};
 use crate::building;
 use crate::environments::{PythonEnvironment, locked, released};
-use crate::git::Revision;
+use crate::git::Worktree;
 use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, find_environment};
 use regatta_core::record::header::Built;
@@ -34,19 +34,6 @@ pub struct Setup {
     pub revision: Option<Worktree>,
     /// The variant, where one is compared with another.
     pub variant: Option<VariantId>,
-}
-
-/// A revision that is measured, in a folder of its own.
-#[derive(Clone, Debug)]
-pub struct Worktree {
-    /// The folder.
-    pub directory: PathBuf,
-    /// The commit, in full.
-    pub commit: String,
-    /// The regatta that was built there, which serves `cpu` and `cuda`.
-    pub own: Option<PathBuf>,
-    /// What building it cost, where anything was built.
-    pub built: Option<Built>,
 }
 
 impl Setup {
@@ -196,17 +183,12 @@ impl Setup {
                  makes = [\"target/release/regatta\"]"
             )));
         }
-        let found = Revision::check_out(Path::new("."), revision)?;
-        let built = build
-            .map(|build| build_revision(&found, build, args))
-            .transpose()?;
-        let own = build.and_then(Build::regatta);
-        self.revision = Some(Worktree {
-            own: own.map(|path| found.directory.join(path)),
-            directory: found.directory,
-            commit: found.commit,
-            built,
-        });
+        let (mut found, _lock) = Worktree::check_out(Path::new("."), revision)?;
+        if let Some(build) = build {
+            found.built = Some(build_revision(revision, &found, build, args)?);
+            found.own = build.regatta().map(|path| found.directory.join(path));
+        }
+        self.revision = Some(found);
         Ok(())
     }
 }
@@ -220,26 +202,27 @@ fn lock_file(path: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// Builds a revision in its folder, unless it was.
+/// Builds a revision in its folder, unless it was, and nothing that was made changed since.
 fn build_revision(
-    revision: &Revision,
+    asked: &str,
+    worktree: &Worktree,
     build: &Build,
     args: &MeasureOptions,
 ) -> Result<Built, ExperimentError> {
-    if let Some(built) = revision.built(build) {
+    let (note, folder) = (&worktree.note, &worktree.directory);
+    if let Some(built) = building::noted(note, build, folder) {
         return Ok(built);
     }
-    let asked = &revision.asked;
     args.listener.note(&format!(
         "building git:{asked} ({})",
         secrets::command_line(&build.command).join(" ")
     ));
     let about = format!("git:{asked}: {}", build.origin);
     // Beside the worktree: a page that tells of a failure is read where nothing is above it.
-    let log = revision.directory.with_extension("build.log");
-    let built = building::build(build, &revision.directory, Some(&log));
+    let log = folder.with_extension("build.log");
+    let built = building::build(build, folder, Some(&log));
     let built = built.map_err(|error| ExperimentError::usage_of(&about, error))?;
-    let noted = revision.note_built(build, &built);
+    let noted = building::note(note, build, folder, Some(built.clone()));
     noted.map_err(|error| ExperimentError::usage_of(&about, error))?;
     Ok(built)
 }

@@ -10,7 +10,7 @@ use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::shards::{self, ShardError};
 use regatta_core::record::side::Side;
-use regatta_core::record::types::{BaseId, Run};
+use regatta_core::record::types::{BaseId, Run, RunHeader};
 use regatta_core::record::{RecordError, check_kind};
 
 /// What a run is compared with.
@@ -60,33 +60,22 @@ impl StoredRun {
     }
 }
 
-/// Finds and reads `what`: the file of a run or a baseline, a report folder, a folder of shards'
-/// folders, or a baseline's name, which is that of `machine` where there are several.
+/// Finds and reads runs, each the file of a run or a baseline, a report folder, a folder of shards'
+/// folders, or a baseline's name, which is that of `machine` where there are several. Those that
+/// are shards are one.
 ///
 /// # Errors
 /// When there is none, or it cannot be read: exit code 2; when some shards are not there, or do
 /// not belong together: 3.
-pub fn find(
-    what: &str,
+pub fn find_all(
+    names: &[String],
     store: &Store,
     machine: Option<&str>,
-) -> Result<StoredRun, ExperimentError> {
-    let shards = shards(what)?;
-    match shards.is_empty() {
-        true => find_alone(what, store, machine),
-        false => together(shards),
-    }
-}
-
-/// Finds and reads several runs. Those that are shards are one.
-///
-/// # Errors
-/// As [`find`].
-pub fn find_all(names: &[String], store: &Store) -> Result<Vec<StoredRun>, ExperimentError> {
+) -> Result<Vec<StoredRun>, ExperimentError> {
     let (mut found, mut of_all) = (Vec::new(), Vec::new());
     for name in names {
         match shards(name)? {
-            none if none.is_empty() => found.push(find_alone(name, store, None)?),
+            none if none.is_empty() => found.push(find_alone(name, store, machine)?),
             shards => of_all.extend(shards),
         }
     }
@@ -99,9 +88,13 @@ pub fn find_all(names: &[String], store: &Store) -> Result<Vec<StoredRun>, Exper
 /// Finds and reads one run that several names stand for, as the shards of one do.
 ///
 /// # Errors
-/// When they are several runs: exit code 2; and as [`find`].
-pub fn find_one(names: &[String], store: &Store) -> Result<StoredRun, ExperimentError> {
-    let mut found = find_all(names, store)?;
+/// When they are several runs: exit code 2; and as [`find_all`].
+pub fn find(
+    names: &[String],
+    store: &Store,
+    machine: Option<&str>,
+) -> Result<StoredRun, ExperimentError> {
+    let mut found = find_all(names, store, machine)?;
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
         _ => Err(ExperimentError::Usage(format!(
@@ -184,21 +177,37 @@ fn find_alone(
     }
 }
 
-/// Reads a baseline of which nothing is lost.
+/// The part of a baseline that a run with this header is compared with: the one of its machine, or
+/// else of another, so that what differs can be said; `None` where there is none at all.
 ///
 /// # Errors
 /// When it cannot be read, or a part of it: exit code 2.
-pub fn whole_baseline(path: &Path) -> Result<Side, ExperimentError> {
-    let side = baseline::read(path).map_err(ExperimentError::usage)?;
-    match side.damage.is_empty() {
-        true => Ok(side),
-        false => Err(ExperimentError::Usage(format!(
+pub fn baseline_of(
+    store: &Store,
+    name: &str,
+    header: &RunHeader,
+) -> Result<Option<StoredBase>, ExperimentError> {
+    let files = store.files(name).map_err(ExperimentError::usage)?;
+    let machine = Some(OsStr::new(&header.machine.name));
+    let own = files.iter().find(|path| path.file_stem() == machine);
+    let Some(path) = own.or(files.first()) else {
+        return Ok(None);
+    };
+    let mut side = baseline::read(path).map_err(ExperimentError::usage)?;
+    if !side.damage.is_empty() {
+        return Err(ExperimentError::Usage(format!(
             "{} is damaged, and a part of a baseline is none:\n  {}\n\
              restore it from version control, or save it anew with --replace",
             path.display(),
             side.damage.join("\n  ")
-        ))),
+        )));
     }
+    side.keep(&header.suite.filter);
+    let id = BaseId {
+        name: name.to_owned(),
+        sum: checksum(path),
+    };
+    Ok(Some(StoredBase { id, side }))
 }
 
 /// Reads a file that holds a run or a baseline.

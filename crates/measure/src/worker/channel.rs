@@ -8,68 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use command_fds::FdMapping;
 use nix::libc;
 
-use super::{WorkerError, WorkerFailure, WorkerSpec};
 use regatta_core::last_words;
 
 /// A reply line longer than this is garbage, not a message.
 const LONGEST_REPLY: u64 = 256 << 20;
-
-/// What a worker is talked to by, and what it is to be given for that.
-pub(super) struct Channel {
-    pub(super) ours: ChannelEnds,
-    /// Requests and replies.
-    pub(super) theirs: (OwnedFd, OwnedFd),
-    /// Its log.
-    pub(super) output: File,
-}
-
-/// This process's ends of it.
-pub(super) struct ChannelEnds {
-    pub(super) requests: OwnedFd,
-    pub(super) replies: OwnedFd,
-    pub(super) log: WorkerLog,
-}
-
-impl Channel {
-    /// Makes it, with the worker's log.
-    ///
-    /// # Errors
-    /// When there are no descriptors, or the log cannot be written.
-    pub(super) fn open(spec: &WorkerSpec, log: &Path) -> Result<Channel, WorkerError> {
-        let unavailable =
-            |what: String| WorkerError::new(&spec.name, WorkerFailure::Unavailable(what));
-        let (log, output) = WorkerLog::open(log).map_err(|error| {
-            unavailable(format!(
-                ": its log {} cannot be written: {error}; move what is in the way",
-                log.display()
-            ))
-        })?;
-        let channel =
-            |error: io::Error| unavailable(format!(": no channel to it could be made: {error}"));
-        let (request_read, request_write) = io::pipe().map_err(channel)?;
-        let (reply_read, reply_write) = io::pipe().map_err(channel)?;
-        Ok(Channel {
-            ours: ChannelEnds {
-                requests: request_write.into(),
-                replies: reply_read.into(),
-                log,
-            },
-            theirs: (request_read.into(), reply_write.into()),
-            output,
-        })
-    }
-}
-
-/// Hands a descriptor on, by this number there.
-pub(super) fn mapping(parent_fd: OwnedFd, child_fd: i32) -> FdMapping {
-    FdMapping {
-        parent_fd,
-        child_fd,
-    }
-}
 
 /// Writes request lines on a thread of their own: a worker that does not read must
 /// not hold up the limit. Ends, and closes the channel, when its sender is dropped.
@@ -138,6 +82,9 @@ impl WorkerLog {
     /// # Errors
     /// When it cannot be made or written.
     pub(super) fn open(path: &Path) -> io::Result<(WorkerLog, File)> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
         if fs::metadata(path).is_ok_and(|log| log.is_file() && log.len() > LONGEST_BEFORE) {
             let mut text = b"(what stood before was left out)\n".to_vec();
             text.extend(tail(path, KEPT_LOG)?);

@@ -11,13 +11,12 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use command_fds::FdMapping;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::channel::{WorkerLog, read_lines};
-use super::program::{ENDING, Program, RunningProgram, STARTING, Started, Streams};
+use super::program::{ENDING, Program, RunningProgram, STARTING, Started};
 use super::protocol::REQUEST_FD;
 use super::supervisor::{self, SupervisorReply};
 use super::{Forking, WorkerSpec, descendants};
@@ -27,6 +26,7 @@ use super::{Forking, WorkerSpec, descendants};
 pub(crate) struct Forks {
     started: Started,
     control: UnixStream,
+    has_imported: bool,
 }
 
 /// Whether it has imported, or whether a fork was made; and why not.
@@ -50,20 +50,24 @@ impl Forks {
         Forks::try_begin(spec, log).map_err(|error| not_started(&error))
     }
 
-    /// The same once it has imported.
+    /// Waits until it has imported.
     ///
     /// # Errors
     /// Why workers of this library are not forked.
-    pub(super) fn ready(self: Box<Forks>, limit: Duration) -> Result<Box<Forks>, String> {
+    pub(super) fn import(&mut self, limit: Duration) -> Result<(), String> {
+        if self.has_imported {
+            return Ok(());
+        }
         let set = self.control.set_read_timeout(Some(limit));
         match set.and_then(|()| self.read_reply()) {
-            Ok(ForkReply { done: true, .. }) => Ok(self),
-            Ok(ForkReply { reason, .. }) => Err(reason),
+            Ok(ForkReply { done: true, .. }) => self.has_imported = true,
+            Ok(ForkReply { reason, .. }) => return Err(reason),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(format!("it did not import in {limit:?}"))
+                return Err(format!("it did not import in {limit:?}"));
             }
-            Err(error) => Err(not_started(&error)),
+            Err(error) => return Err(not_started(&error)),
         }
+        Ok(())
     }
 
     fn try_begin(spec: &WorkerSpec, log: &Path) -> io::Result<Forks> {
@@ -79,17 +83,13 @@ impl Forks {
             directory: spec.directory.clone(),
             ..Program::new(&spec.program, args)
         };
-        let streams = Streams {
-            stdin: Stdio::null(),
-            stdout: output.try_clone()?.into(),
-            stderr: output.into(),
-        };
-        let descriptors = vec![FdMapping {
-            parent_fd: theirs.into(),
-            child_fd: REQUEST_FD,
-        }];
-        let started = program.start(streams, descriptors)?;
-        Ok(Forks { started, control })
+        let streams = [Stdio::null(), output.try_clone()?.into(), output.into()];
+        let started = program.start(streams, vec![(theirs.into(), REQUEST_FD)])?;
+        Ok(Forks {
+            started,
+            control,
+            has_imported: false,
+        })
     }
 
     fn read_reply(&self) -> io::Result<ForkReply> {
@@ -108,8 +108,7 @@ impl Forks {
     /// When none came of it; why, in words.
     pub(super) fn fork(
         &mut self,
-        requests: &OwnedFd,
-        replies: &OwnedFd,
+        [requests, replies]: [OwnedFd; 2],
         log: &File,
     ) -> io::Result<Forked> {
         let (leash, theirs) = UnixStream::pair()?;

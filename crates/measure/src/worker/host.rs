@@ -2,15 +2,17 @@
 //! ends it together with everything it started.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, ChannelEnds, WorkerLog, mapping, read_lines, write_lines};
+use super::channel::{WorkerLog, read_lines, write_lines};
 use super::forks::Forks;
-use super::program::{Program, RunningProgram, Streams, ended, why};
+use super::program::{Program, RunningProgram, ended, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
@@ -42,35 +44,24 @@ impl WorkerProcess {
         log: &Path,
         limit: Duration,
     ) -> Result<WorkerProcess, WorkerError> {
-        let ends = Channel::open(spec, log)?;
-        let output = ends.output.try_clone().map_err(|error| {
-            let what = format!(": no channel to it could be made: {error}");
-            WorkerError::new(&spec.name, WorkerFailure::Unavailable(what))
-        })?;
-        let streams = Streams {
-            stdin: Stdio::null(),
-            stdout: output.into(),
-            stderr: ends.output.into(),
-        };
-        let program = Program {
-            env: spec.env.clone(),
-            directory: spec.directory.clone(),
-            ..Program::new(&spec.program, &spec.args[..])
-        };
-        let descriptors = vec![
-            mapping(ends.theirs.0, REQUEST_FD),
-            mapping(ends.theirs.1, REPLY_FD),
-        ];
-        let program = program.start(streams, descriptors);
-        let program = program.map_err(|error| {
-            let failure = WorkerFailure::NotStarted {
+        let start = |[requests, replies]: [OwnedFd; 2], output: &File| {
+            let copy = || output.try_clone().map(Stdio::from);
+            let program = Program {
+                env: spec.env.clone(),
+                directory: spec.directory.clone(),
+                ..Program::new(&spec.program, &spec.args[..])
+            };
+            let descriptors = vec![(requests, REQUEST_FD), (replies, REPLY_FD)];
+            let started = copy()
+                .and_then(|stdout| program.start([Stdio::null(), stdout, copy()?], descriptors));
+            let failed = |error| WorkerFailure::NotStarted {
                 program: spec.program.display().to_string(),
                 why: why(&spec.program, &error),
                 fix: spec.fix.clone(),
             };
-            WorkerError::new(&spec.name, failure)
-        })?;
-        WorkerProcess::introduced(spec, ends.ours, Box::new(program), How::Exec, limit)
+            Ok(Box::new(started.map_err(failed)?) as Box<dyn RunningProgram>)
+        };
+        WorkerProcess::introduced(spec, log, limit, How::Exec, start)
     }
 
     /// Forks a worker, and has it introduce itself.
@@ -80,29 +71,44 @@ impl WorkerProcess {
         log: &Path,
         limit: Duration,
     ) -> Result<WorkerProcess, WorkerError> {
-        let ends = Channel::open(spec, log)?;
-        let program = forks.fork(&ends.theirs.0, &ends.theirs.1, &ends.output);
-        let program = program
-            .map_err(|error| WorkerError::new(&spec.name, WorkerFailure::NotForked(error)))?;
-        drop((ends.theirs, ends.output));
-        WorkerProcess::introduced(spec, ends.ours, Box::new(program), How::Forked, limit)
+        let fork = |ends, output: &File| {
+            let forked = forks.fork(ends, output);
+            let forked = forked.map_err(WorkerFailure::NotForked)?;
+            Ok(Box::new(forked) as Box<dyn RunningProgram>)
+        };
+        WorkerProcess::introduced(spec, log, limit, How::Forked, fork)
     }
 
-    /// The worker at the other ends, once it has said who it is.
+    /// A worker that `start` starts, given its ends of the channel and its log, once it has said
+    /// who it is.
     fn introduced(
         spec: &WorkerSpec,
-        ours: ChannelEnds,
-        program: Box<dyn RunningProgram>,
-        how: How,
+        log: &Path,
         limit: Duration,
+        how: How,
+        start: impl FnOnce([OwnedFd; 2], &File) -> Result<Box<dyn RunningProgram>, WorkerFailure>,
     ) -> Result<WorkerProcess, WorkerError> {
+        let error = |failure| WorkerError::new(&spec.name, failure);
+        let unavailable = |what: String| error(WorkerFailure::Unavailable(what));
+        let (log, output) = WorkerLog::open(log).map_err(|problem| {
+            unavailable(format!(
+                ": its log {} cannot be written: {problem}; move what is in the way",
+                log.display()
+            ))
+        })?;
+        let no_channel = |problem: io::Error| {
+            unavailable(format!(": no channel to it could be made: {problem}"))
+        };
+        let (request_read, request_write) = io::pipe().map_err(no_channel)?;
+        let (reply_read, reply_write) = io::pipe().map_err(no_channel)?;
+        let theirs = [request_read.into(), reply_write.into()];
         let mut process = WorkerProcess {
             name: spec.name.clone(),
-            program,
+            program: start(theirs, &output).map_err(error)?,
             start: Start { how, because: None },
-            requests: Some(write_lines(ours.requests)),
-            replies: read_lines(ours.replies),
-            log: ours.log,
+            requests: Some(write_lines(request_write.into())),
+            replies: read_lines(reply_read.into()),
+            log,
             last_id: 0,
             hello: Hello::default(),
         };
@@ -270,9 +276,7 @@ pub(crate) enum StartMode {
     /// Not decided.
     #[default]
     Undecided,
-    /// By forks of a process that imports, or why there is none.
-    Beginning(Result<Box<Forks>, String>),
-    /// By forks.
+    /// By forks of a process that imports.
     Forked(Box<Forks>),
     /// By being started, for this reason, where forks were wanted.
     Started(Option<String>),
@@ -284,7 +288,10 @@ impl StartMode {
         if matches!(self, StartMode::Undecided) {
             *self = match spec.forking {
                 Forking::Never => StartMode::Started(None),
-                _ => StartMode::Beginning(Forks::begin(spec, log).map(Box::new)),
+                _ => match Forks::begin(spec, log) {
+                    Ok(forks) => StartMode::Forked(Box::new(forks)),
+                    Err(reason) => StartMode::Started(Some(reason)),
+                },
             };
         }
     }
@@ -300,22 +307,20 @@ impl StartMode {
         limit: Duration,
     ) -> Result<WorkerProcess, WorkerError> {
         self.begin(spec, log);
-        *self = match std::mem::take(self) {
-            StartMode::Beginning(forks) => match forks.and_then(|forks| forks.ready(limit)) {
-                Ok(forks) => StartMode::Forked(forks),
-                Err(reason) => StartMode::Started(Some(reason)),
-            },
-            decided => decided,
-        };
-        if let StartMode::Forked(server) = self {
-            match WorkerProcess::fork(server, spec, log, limit) {
-                Err(error)
-                    if server.is_gone() || matches!(error.failure, WorkerFailure::NotForked(_)) =>
-                {
-                    *self = StartMode::Started(Some(error.to_string()));
-                }
-                answer => return answer,
-            }
+        if let StartMode::Forked(forks) = self {
+            let reason = match forks.import(limit) {
+                Err(reason) => reason,
+                Ok(()) => match WorkerProcess::fork(forks, spec, log, limit) {
+                    Err(error)
+                        if forks.is_gone()
+                            || matches!(error.failure, WorkerFailure::NotForked(_)) =>
+                    {
+                        error.to_string()
+                    }
+                    answer => return answer,
+                },
+            };
+            *self = StartMode::Started(Some(reason));
         }
         let because = match self {
             StartMode::Started(because) => because.clone(),
@@ -326,10 +331,8 @@ impl StartMode {
                 " is to be forked, and cannot be: {reason}; leave REGATTA_FORK out, or set it to \
                  `no`"
             );
-            return Err(WorkerError::new(
-                &spec.name,
-                WorkerFailure::Unavailable(what),
-            ));
+            let failure = WorkerFailure::Unavailable(what);
+            return Err(WorkerError::new(&spec.name, failure));
         }
         let mut process = WorkerProcess::start(spec, log, limit)?;
         process.start.because = because;

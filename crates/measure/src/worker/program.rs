@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,26 +64,12 @@ pub enum Leaves {
 }
 
 /// Standard input, output and error of a program.
-#[derive(Debug)]
-pub struct Streams {
-    /// Standard input.
-    pub stdin: Stdio,
-    /// Standard output.
-    pub stdout: Stdio,
-    /// Standard error.
-    pub stderr: Stdio,
-}
+pub type Streams = [Stdio; 3];
 
-impl Streams {
-    /// No input, and the output of both kinds on standard error: standard output is the caller's
-    /// own, for results.
-    pub fn to_stderr() -> Streams {
-        Streams {
-            stdin: Stdio::null(),
-            stdout: stderr(),
-            stderr: Stdio::inherit(),
-        }
-    }
+/// No input, and the output of both kinds on standard error: standard output is the caller's
+/// own, for results.
+pub fn to_stderr() -> Streams {
+    [Stdio::null(), stderr(), Stdio::inherit()]
 }
 
 /// This process's standard error, as a program's output.
@@ -104,11 +90,15 @@ impl Program {
         }
     }
 
-    /// Starts it. `descriptors` are handed on to it beside its standard streams.
+    /// Starts it. `descriptors` are handed on to it beside its standard streams, by these numbers.
     ///
     /// # Errors
     /// When it cannot be started; [`why`] has better words for that.
-    pub fn start(&self, streams: Streams, mut descriptors: Vec<FdMapping>) -> io::Result<Started> {
+    pub fn start(
+        &self,
+        [stdin, stdout, stderr]: Streams,
+        mut descriptors: Vec<(OwnedFd, i32)>,
+    ) -> io::Result<Started> {
         let supervised = supervisor::possible();
         let (leash, theirs) = UnixStream::pair()?;
         let mut command = match supervised {
@@ -116,25 +106,22 @@ impl Program {
                 // Above whatever the program may be given, and numbered alike there.
                 let high = fcntl(&theirs, FcntlArg::F_DUPFD_CLOEXEC(FIRST_FREE))?;
                 // SAFETY: made just now, and nobody else's.
-                let parent_fd = unsafe { OwnedFd::from_raw_fd(high) };
-                descriptors.push(FdMapping {
-                    parent_fd,
-                    child_fd: high,
-                });
+                descriptors.push((unsafe { OwnedFd::from_raw_fd(high) }, high));
                 supervisor::command(high)
             }
             false => self.command(),
         };
         drop(theirs);
-        command
-            .stdin(streams.stdin)
-            .stdout(streams.stdout)
-            .stderr(streams.stderr);
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
         if self.leaves == Leaves::Nothing {
             command.process_group(0);
         }
+        let mapping = |(parent_fd, child_fd)| FdMapping {
+            parent_fd,
+            child_fd,
+        };
         command
-            .fd_mappings(descriptors)
+            .fd_mappings(descriptors.into_iter().map(mapping).collect())
             .map_err(|error| io::Error::other(error.to_string()))?;
         let child = command.spawn()?;
         // The command holds the program's ends of its pipes; only without them here does
@@ -228,16 +215,6 @@ impl Started {
     /// processor time is that of all: its supervisor, or itself where there is none.
     pub fn root(&self) -> u32 {
         self.child.id()
-    }
-
-    /// Its standard output, where that is a pipe, once.
-    pub fn stdout(&mut self) -> Option<ChildStdout> {
-        self.child.stdout.take()
-    }
-
-    /// Its standard error, where that is a pipe, once.
-    pub fn stderr(&mut self) -> Option<ChildStderr> {
-        self.child.stderr.take()
     }
 
     /// How it ended, if it has.
@@ -431,11 +408,7 @@ mod tests {
             directory: None,
             leaves: Leaves::Nothing,
         };
-        let streams = Streams {
-            stdin: Stdio::null(),
-            stdout: Stdio::null(),
-            stderr: Stdio::null(),
-        };
+        let streams = [Stdio::null(), Stdio::null(), Stdio::null()];
         let mut started = program.start(streams, Vec::new()).unwrap();
         let child = loop {
             let text = fs::read_to_string(&pid).unwrap_or_default();
