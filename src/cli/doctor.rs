@@ -102,8 +102,7 @@ fn workers(found: &[Introduction]) -> Vec<ListItem> {
             [one] => (*one).to_owned(),
             several => format!("{} workers", several.len()),
         };
-        let check = DoctorCheck::new(&name, state, &*absence.lacks).helped_by(&*absence.fix);
-        let mut item = check.item();
+        let mut item = lacking(name, state, &*absence.lacks, &*absence.fix).item();
         if workers.len() > 1 {
             item.below.insert(0, format!("for: {}", workers.join(", ")));
         }
@@ -133,11 +132,11 @@ fn worker(one: &Introduction) -> DoctorCheck {
                 hello.device.name,
                 versions.collect::<Vec<_>>().join(", ")
             );
-            DoctorCheck::new(&what, CheckState::Ok, detail)
+            ok(what, detail)
         }
         Err(absence) => {
             let state = state_of(absence, one.worker == CPU);
-            DoctorCheck::new(&what, state, absence.reason.as_str()).helped_by(absence.fix.as_str())
+            lacking(what, state, &*absence.reason, &*absence.fix)
         }
     }
 }
@@ -156,23 +155,28 @@ struct DoctorCheck {
     fix: String,
 }
 
+/// Something that needs nothing.
+fn ok(what: impl Into<String>, detail: impl Into<String>) -> DoctorCheck {
+    lacking(what, CheckState::Ok, detail, "")
+}
+
+/// Something of which this state is known, and what would help.
+fn lacking(
+    what: impl Into<String>,
+    state: CheckState,
+    detail: impl Into<String>,
+    fix: impl Into<String>,
+) -> DoctorCheck {
+    let (what, detail, fix) = (what.into(), detail.into(), fix.into());
+    DoctorCheck {
+        what,
+        state,
+        detail,
+        fix,
+    }
+}
+
 impl DoctorCheck {
-    /// Something that needs nothing.
-    fn new(what: &str, state: CheckState, detail: impl Into<String>) -> DoctorCheck {
-        DoctorCheck {
-            what: what.to_owned(),
-            state,
-            detail: detail.into(),
-            fix: String::new(),
-        }
-    }
-
-    /// The same, with what would help.
-    fn helped_by(mut self, fix: impl Into<String>) -> DoctorCheck {
-        self.fix = fix.into();
-        self
-    }
-
     fn item(&self) -> ListItem {
         let (mark, tone) = self.state.mark();
         // The heading says what kind of thing it is.
@@ -214,7 +218,7 @@ impl CheckState {
 
 fn processor() -> DoctorCheck {
     let detail = format!("{}, {} threads", machine::cpu_model(), machine::cores());
-    DoctorCheck::new("processor", CheckState::Ok, detail)
+    ok("processor", detail)
 }
 
 /// Looks for NVIDIA's driver the way the loader would, without loading it.
@@ -222,28 +226,26 @@ fn gpu_driver() -> DoctorCheck {
     const WHAT: &str = "NVIDIA driver";
     let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
     match version.as_deref().and_then(|text| text.lines().next()) {
-        Some(version) => DoctorCheck::new(WHAT, CheckState::Ok, version.trim()),
-        None => {
-            let detail = "no /proc/driver/nvidia/version, so nothing runs on a GPU";
-            DoctorCheck::new(WHAT, CheckState::Absent, detail)
-                .helped_by("none needed for suites on cpu/ variants, such as quick")
-        }
+        Some(version) => ok(WHAT, version.trim()),
+        None => lacking(
+            WHAT,
+            CheckState::Absent,
+            "no /proc/driver/nvidia/version, so nothing runs on a GPU",
+            "none needed for suites on cpu/ variants, such as quick",
+        ),
     }
 }
 
 fn compiler(compiler: Compiler) -> DoctorCheck {
-    let what = &format!("compiler {}", compiler.name());
+    let what = format!("compiler {}", compiler.name());
     match toolkit::here(compiler) {
-        Ok(toolkit) => {
-            DoctorCheck::new(what, CheckState::Ok, toolkit.program.display().to_string())
+        Ok(toolkit) => ok(what, toolkit.program.display().to_string()),
+        Err(why) => {
+            let detail = "not found, so not for `regatta build`";
+            // The last line is what to do.
+            let fix = why.lines().last().unwrap_or_default();
+            lacking(what, CheckState::Absent, detail, fix)
         }
-        // The last line is what to do.
-        Err(why) => DoctorCheck::new(
-            what,
-            CheckState::Absent,
-            "not found, so not for `regatta build`",
-        )
-        .helped_by(why.lines().last().unwrap_or_default()),
     }
 }
 
@@ -251,31 +253,38 @@ fn compiler(compiler: Compiler) -> DoctorCheck {
 fn gpu_clock() -> DoctorCheck {
     const WHAT: &str = "GPU clock";
     match command::install_probe() {
-        Ok(Some(path)) => {
-            let detail = format!("version {}, {}", regatta_probe::VERSION, path.display());
-            DoctorCheck::new(WHAT, CheckState::Ok, detail)
-        }
-        Ok(None) => {
-            let detail = "this regatta was built without: Python workers time by plain events";
-            DoctorCheck::new(WHAT, CheckState::Absent, detail).helped_by(format!(
+        Ok(Some(path)) => ok(
+            WHAT,
+            format!("version {}, {}", regatta_probe::VERSION, path.display()),
+        ),
+        Ok(None) => lacking(
+            WHAT,
+            CheckState::Absent,
+            "this regatta was built without: Python workers time by plain events",
+            format!(
                 "build the package regatta-probe and name its library in {}",
                 command::PROBE_VARIABLE
-            ))
-        }
-        Err(error) => {
-            let detail = format!("cannot be written into the cache: {error}");
-            DoctorCheck::new(WHAT, CheckState::Broken, detail)
-                .helped_by("name a folder that can be written in XDG_CACHE_HOME")
-        }
+            ),
+        ),
+        Err(error) => lacking(
+            WHAT,
+            CheckState::Broken,
+            format!("cannot be written into the cache: {error}"),
+            "name a folder that can be written in XDG_CACHE_HOME",
+        ),
     }
 }
 
 fn reports() -> DoctorCheck {
     const WHAT: &str = "report folder";
     match check_writable(Path::new("reports/.doctor")) {
-        Ok(()) => DoctorCheck::new(WHAT, CheckState::Ok, "reports/ can be written"),
-        Err(error) => DoctorCheck::new(WHAT, CheckState::Broken, error.to_string())
-            .helped_by("start regatta elsewhere, or give --out DIR"),
+        Ok(()) => ok(WHAT, "reports/ can be written"),
+        Err(error) => lacking(
+            WHAT,
+            CheckState::Broken,
+            error.to_string(),
+            "start regatta elsewhere, or give --out DIR",
+        ),
     }
 }
 
@@ -286,35 +295,35 @@ fn baselines() -> DoctorCheck {
     for error in &broken {
         detail += &format!("; {error}");
     }
+    let fix = "restore the file from version control, or save it again";
     match broken.is_empty() {
-        true => DoctorCheck::new(WHAT, CheckState::Ok, detail),
-        false => DoctorCheck::new(WHAT, CheckState::Broken, detail)
-            .helped_by("restore the file from version control, or save it again"),
+        true => ok(WHAT, detail),
+        false => lacking(WHAT, CheckState::Broken, detail, fix),
     }
 }
 
 /// An environment as `regatta env` tells it.
 fn environment((name, environment): (&String, &Environment)) -> DoctorCheck {
-    let told =
-        |state, detail: &str| DoctorCheck::new(&format!("environment {name}"), state, detail);
+    use CheckState::{Absent, Broken};
+    let what = format!("environment {name}");
     match PythonEnvironment::locate(name, environment) {
-        Err(error) => told(CheckState::Broken, &error.to_string()),
+        Err(error) => lacking(what, Broken, error.to_string(), ""),
         Ok(None) => {
             let interpreter = interpreter_of(environment);
+            let fix = format!("name another in [environments.{name}] of regatta.toml");
             // A bare name is looked for when it is started.
             match interpreter.contains('/') && !Path::new(&interpreter).is_file() {
-                true => told(CheckState::Absent, "its interpreter is not there").helped_by(
-                    format!("name another in [environments.{name}] of regatta.toml"),
-                ),
-                false => told(CheckState::Ok, &format!("{interpreter} as it is")),
+                true => lacking(what, Absent, "its interpreter is not there", fix),
+                false => ok(what, format!("{interpreter} as it is")),
             }
         }
-        Ok(Some(made)) if made.lock().is_some() => {
-            told(CheckState::Ok, &made.folder().display().to_string())
-        }
-        Ok(Some(_)) => {
-            told(CheckState::Absent, "not made yet").helped_by(format!("regatta env make {name}"))
-        }
+        Ok(Some(made)) if made.lock().is_some() => ok(what, made.folder().display().to_string()),
+        Ok(Some(_)) => lacking(
+            what,
+            Absent,
+            "not made yet",
+            format!("regatta env make {name}"),
+        ),
     }
 }
 

@@ -21,7 +21,7 @@ const GONE: [(&[&str], &str); 41] = [
     (&["baseline import"], "regatta run, then regatta baseline save NAME"),
     (&["--fresh"], "--no-resume; of build it is --no-cache, of env --recreate"),
     (&["--ruler"], "--check-clocks"),
-    (&["report --spread"], "--noise"),
+    (&["report --spread", "report --noise"], "the columns spread_within and spread_between of cases.csv"),
     (&["bisect --processor"], "--cpu-time"),
     (&["bisect --first-parent"], "git bisect start --first-parent, then git bisect run (docs/BISECT.md)"),
     (&["--against"], "--base SPEC; of build it is --baseline FILE"),

@@ -1,6 +1,6 @@
 //! `regatta list`: variants, or the plan of a suite.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use clap::Args;
@@ -11,7 +11,7 @@ use regatta_core::suite::{self, BUILTIN, Suite};
 use regatta_measure::experiment::introductions::{Introduction, grouped, introductions};
 use regatta_measure::experiment::request::no_case_left;
 use regatta_report::document::{Block, ListItem, Tone};
-use regatta_worker::attention::{Case, Params};
+use regatta_worker::attention::Case;
 use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 use regatta_worker::units::counted;
 
@@ -185,95 +185,61 @@ fn suites_by_workers(suites: &[Suite], found: &[Introduction]) -> Vec<Block> {
     lists.collect()
 }
 
-/// Variants that measure the same, and the cases of one of them.
-type Group<'a> = (Vec<String>, Vec<&'a Case>);
-
 /// The plan of a suite: variants that measure the same stand together.
 fn plan(suite: &Suite) -> Vec<Block> {
     let cases = counted(suite.cases.len(), "case");
     let invocations = counted(suite.settings.invocations as usize, "invocation");
+    let mut by_variant: BTreeMap<String, Vec<&Case>> = BTreeMap::new();
+    for case in &suite.cases {
+        let variant = case.variant.to_string();
+        by_variant.entry(variant).or_default().push(case);
+    }
+    let mut groups: Vec<(Vec<String>, usize, Vec<String>)> = Vec::new();
+    for (variant, cases) in by_variant {
+        let lines = lines(&cases);
+        match groups.iter_mut().find(|(_, _, known)| *known == lines) {
+            Some((variants, ..)) => variants.push(variant),
+            None => groups.push((vec![variant], cases.len(), lines)),
+        }
+    }
     let mut blocks = vec![
         heading(&suite.name, suite.description.clone()),
         Block::Note(format!("{cases}, {invocations} each")),
     ];
-    for (variants, cases) in groups(&suite.cases) {
-        blocks.extend(group(&variants, &cases));
+    for (variants, cases, lines) in groups {
+        let each = if variants.len() > 1 { " each" } else { "" };
+        let cases = format!("{}{each}", counted(cases, "case"));
+        blocks.push(heading(variants.join(", "), cases));
+        blocks.push(Block::list(lines));
     }
     blocks
 }
 
-/// Variants that measure the same, in the order of the first of each, and the cases of one.
-fn groups(cases: &[Case]) -> Vec<Group<'_>> {
-    let mut by_variant: BTreeMap<String, Vec<&Case>> = BTreeMap::new();
-    for case in cases {
-        let variant = case.variant.to_string();
-        by_variant.entry(variant).or_default().push(case);
-    }
-    let same = |case: &&Case| (case.problem.to_string(), case.params.clone());
-    let mut found: BTreeMap<Vec<(String, Params)>, Group> = BTreeMap::new();
-    for (variant, cases) in by_variant {
-        let key = cases.iter().map(same).collect();
-        let group = found.entry(key).or_insert_with(|| (Vec::new(), cases));
-        group.0.push(variant);
-    }
-    let mut groups: Vec<_> = found.into_values().collect();
-    groups.sort_by(|a, b| a.0.cmp(&b.0));
-    groups
-}
-
-/// A line a problem, with the parameters that the variants are given with it.
-fn group(variants: &[String], cases: &[&Case]) -> [Block; 2] {
-    let mut problems: Vec<(String, Vec<String>)> = Vec::new();
-    for case in cases {
-        let problem = case.problem.to_string();
-        match problems.last_mut().filter(|(last, _)| *last == problem) {
-            Some((_, params)) => params.push(asked(case)),
-            None => problems.push((problem, vec![asked(case)])),
-        }
-    }
-    let each = if variants.len() > 1 { " each" } else { "" };
-    let head = format!("{}{each}", counted(cases.len(), "case"));
-    let lines = problems
-        .into_iter()
-        .map(|(problem, params)| match together(&params) {
-            none if none.is_empty() => problem,
-            params => format!("{problem}; {params}"),
+/// A line a problem, with the parameters that a variant is given with it.
+fn lines(cases: &[&Case]) -> Vec<String> {
+    let problems = cases.chunk_by(|a, b| a.problem == b.problem);
+    let lines = problems.map(|cases| {
+        let names = cases.iter().flat_map(|case| case.params.iter());
+        let names: BTreeSet<&String> = names.map(|(name, _)| name).collect();
+        let values = cases.iter().map(|case| {
+            let params = case.params.iter().map(|(name, value)| match names.len() {
+                1 => value.to_string(),
+                _ => format!("{name}={value}"),
+            });
+            match params.collect::<Vec<_>>() {
+                none if none.is_empty() => "auto".to_owned(),
+                params => params.join(","),
+            }
         });
-    [
-        heading(variants.join(", "), head),
-        Block::list(lines.collect::<Vec<_>>()),
-    ]
-}
-
-/// The parameters of a case: `num_splits_key=1,access=views`; empty: none.
-fn asked(case: &Case) -> String {
-    let params = case.params.iter();
-    let params: Vec<String> = params
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    params.join(",")
-}
-
-/// Several sets of parameters in a line: `num_splits_key = auto 1 2`, where it is one that
-/// differs; empty: none is given.
-fn together(params: &[String]) -> String {
-    if params.iter().all(String::is_empty) {
-        return String::new();
-    }
-    let name = |text: &str| text.split_once('=').map(|(name, _)| name.to_owned());
-    let names: Vec<String> = params.iter().filter_map(|text| name(text)).collect();
-    let one = params.iter().all(|text| !text.contains(','))
-        && names.windows(2).all(|two| two[0] == two[1]);
-    let values = params.iter().map(|text| match text.split_once('=') {
-        _ if text.is_empty() => "auto",
-        Some((_, value)) if one => value,
-        _ => text,
+        let values = values.collect::<Vec<_>>().join(" ");
+        let problem = &cases[0].problem;
+        match names.first() {
+            None => problem.to_string(),
+            Some(name) if names.len() == 1 => format!("{problem}; {name} = {values}"),
+            Some(_) => format!("{problem}; {values}"),
+        }
     });
-    let values = values.collect::<Vec<_>>().join(" ");
-    match names.first().filter(|_| one) {
-        Some(name) => format!("{name} = {values}"),
-        None => values,
-    }
+    lines.collect()
 }
 
 #[cfg(test)]

@@ -5,20 +5,17 @@ use std::slice;
 
 use anyhow::anyhow;
 use clap::Args;
-use serde_json::json;
 
 use super::outputs::Outputs;
 use super::reporting;
-use super::{Ended, Stop, print, print_json, traces};
+use super::{Ended, Stop, print, traces};
 use regatta_core::output::REPORT_FILES;
 use regatta_core::record::baseline::Store;
-use regatta_core::record::run_file::{self, RUN_FILE};
-use regatta_judge::spread::Spreads;
+use regatta_core::record::run_file::RUN_FILE;
 use regatta_judge::{self as judge, Options};
 use regatta_measure::experiment::stored::{self, StoredRun};
 use regatta_report::Report;
 use regatta_report::files::check_writable;
-use regatta_report::judgement;
 
 /// Write reports of stored runs, or show a stored trace
 ///
@@ -38,14 +35,6 @@ pub struct ReportArgs {
     /// The folder of baselines
     #[arg(long, value_name = "DIR", default_value = "baselines")]
     baselines: PathBuf,
-
-    /// Print the variation of samples and invocations; write nothing
-    #[arg(long)]
-    noise: bool,
-
-    /// With --noise: machine-readable output
-    #[arg(long, requires = "noise")]
-    json: bool,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -77,9 +66,6 @@ pub fn run(args: &ReportArgs) -> Ended {
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
             heads.len()
         )));
-    }
-    if args.noise {
-        return spread(&heads, args.json);
     }
     for head in &heads {
         if head.is_baseline && !args.outputs.any() {
@@ -141,42 +127,5 @@ fn folder_of(head: &StoredRun) -> PathBuf {
         (true, _) => run.parent().unwrap_or(Path::new(".")).to_owned(),
         (false, Some(_)) => run.with_extension(""),
         (false, None) => run.with_extension("report"),
-    }
-}
-
-/// Prints the spread of each run; a baseline keeps no samples to tell it by.
-fn spread(heads: &[StoredRun], json: bool) -> Ended {
-    let mut all = Vec::new();
-    for head in heads {
-        if head.is_baseline {
-            return Err(Stop::Usage(anyhow!(
-                "{} is a baseline, which keeps no samples; name the run it was made of",
-                head.path.display()
-            )));
-        }
-        let mut empty = true;
-        let mut found = Spreads::default();
-        let read = run_file::entries(head.entries(), None, |entry| {
-            empty = false;
-            found.add(entry);
-        });
-        read.map_err(Stop::usage)?;
-        if empty {
-            return Err(Stop::Usage(anyhow!(
-                "{} is a run without an entry that can be read ({} damaged lines)",
-                head.path.display(),
-                head.run.damage.len()
-            )));
-        }
-        let spreads = found.all(&head.run);
-        if json {
-            all.push(json!({ "run": head.path, "cases": spreads }));
-        } else {
-            print(judgement::spread(&head.side.label, &spreads).text(true))?;
-        }
-    }
-    match json {
-        true => print_json(&all),
-        false => Ok(0),
     }
 }

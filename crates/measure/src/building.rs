@@ -267,44 +267,6 @@ mod tests {
     use super::*;
     use regatta_worker::units::Nanoseconds;
 
-    fn building(command: &[&str], makes: &[&str], folder: &Path) -> Result<Built, BuildingError> {
-        let suite = Build {
-            command: command.iter().map(|&word| word.to_owned()).collect(),
-            makes: makes.iter().map(PathBuf::from).collect(),
-            origin: String::new(),
-        };
-        let log = folder.is_dir().then(|| folder.join("log"));
-        build(&suite, folder, log.as_deref())
-    }
-
-    #[test]
-    fn what_goes_wrong_is_said_with_its_words() {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path();
-        let shell = |script: &str, makes: &[&str]| building(&["sh", "-c", script], makes, place);
-        let built = shell("mkdir out", &["out"]).unwrap();
-        assert!(built.wall_ns > Nanoseconds::ZERO);
-        let words = "ended well and did not make ".to_owned();
-        let unmade = words + &place.join("out/a.so").display().to_string();
-        let failing = "echo 'a.cpp:3: error: no such type' >&2; exit 4";
-        for (result, words) in [
-            (shell(failing, &[]), "exit status: 4"),
-            (shell(failing, &[]), "a.cpp:3: error: no such type"),
-            (shell("true", &["out/a.so"]), &*unmade),
-            (
-                building(&["./no-such-tool"], &[], place),
-                "cannot start ./no-such-tool: there is no such file",
-            ),
-            (
-                building(&["true"], &[], Path::new("no/such/folder")),
-                "there is no folder no/such/folder",
-            ),
-        ] {
-            let error = result.unwrap_err().to_string();
-            assert!(error.contains(words), "{error}");
-        }
-    }
-
     fn made_by(command: &str) -> Build {
         Build {
             command: vec![command.to_owned()],

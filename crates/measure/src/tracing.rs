@@ -30,7 +30,7 @@ use crate::experiment::arm::argv;
 use crate::interrupt::stopping;
 use crate::worker::descendants;
 pub use crate::worker::program::ended;
-use crate::worker::program::{self, Leaves, Program, RunningProgram, Started};
+use crate::worker::program::{self, Leaves, Program, Started};
 use regatta_core::machine::Recording;
 use regatta_core::record::trace::{Trace, TraceHeader, raw};
 use regatta_core::record::types::Fingerprint;
@@ -148,7 +148,7 @@ fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ProgramEnd> {
     const FROM_THE_KERNEL: i32 = 0x80;
     let (mut stopped, mut passed_on) = (false, 0);
     loop {
-        let status = program.ended()?;
+        let status = program.ended();
         // After the look at the program: one that ended over a signal was stopped by it.
         while let Some(signal) = asked.read_signal()? {
             stopped = true;

@@ -13,7 +13,7 @@ use regatta_core::record::types::Fault;
 use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
 use regatta_worker::attention::{Dtype, Problem, work};
 use regatta_worker::protocol::{
-    Device, DeviceKind, Measure, Measured, PROBES, Prepared, TensorError, VariantInfo,
+    Checked, Device, DeviceKind, Measure, Measured, PROBES, Prepared, VariantInfo,
 };
 use regatta_worker::units::{Nanoseconds, Rate};
 
@@ -41,20 +41,6 @@ impl Rejected {
 #[derive(Default)]
 pub struct Verifier {
     references: ReferenceCache,
-}
-
-/// A result, and what is said when it is wrong.
-struct Claim<'a> {
-    wrong: String,
-    /// What is added where the code may compute something else.
-    hint: &'static str,
-    seed: u64,
-    /// From which the worker drew its probes; `None`: they lie where they always do.
-    draw: Option<u64>,
-    errors: &'a BTreeMap<String, TensorError>,
-    probes: &'a BTreeMap<String, Vec<Option<f64>>>,
-    /// True where the worker's own check has to do.
-    may_lack_probes: bool,
 }
 
 /// What a worker was asked for whose results are checked.
@@ -96,16 +82,15 @@ impl Verifier {
             let says = "the worker says that a call works off 0 problems";
             return Err(Rejected::unusable(says));
         }
-        let claim = Claim {
-            wrong: "wrong result".to_owned(),
-            hint: formula(problem),
+        let checked = Checked {
             seed: asked.seed,
             draw: prepared.draw,
-            errors: &prepared.errors,
-            probes: &prepared.probes,
-            may_lack_probes: false,
+            errors: prepared.errors.clone(),
+            probes: prepared.probes.clone(),
+            ..Checked::default()
         };
-        self.check_claim(problem, variant, &claim)
+        let words = ("wrong result", formula(problem));
+        self.check_claim(problem, variant, &checked, words, false)
     }
 
     /// Holds the results of the last timed call likewise. Empty where the worker, asked for
@@ -145,28 +130,24 @@ impl Verifier {
         drawn_as_asked(asked.draw, checked.draw)?;
         let of_call = checked.call.map(|call| format!(", in timed call {call}"));
         let of_call = of_call.unwrap_or_default();
-        let claim = Claim {
-            wrong: format!("wrong result after timing{of_call}"),
-            hint: "",
-            seed: wanted,
-            draw: checked.draw,
-            errors: &checked.errors,
-            probes: &checked.probes,
-            // The last call may have worked off other lengths than the problem's.
-            may_lack_probes: asked.several,
-        };
-        self.check_claim(problem, variant, &claim)
+        let wrong = format!("wrong result after timing{of_call}");
+        // The last call may have worked off other lengths than the problem's.
+        self.check_claim(problem, variant, checked, (&wrong, ""), asked.several)
     }
 
+    /// Holds a result to the tolerances: what is said where it is wrong, with what is added where the
+    /// code may compute something else. Without probes the worker's own check may have to do.
     fn check_claim(
         &mut self,
         problem: &Problem,
         variant: &VariantInfo,
-        claim: &Claim<'_>,
+        claim: &Checked,
+        (words, hint): (&str, &str),
+        may_lack_probes: bool,
     ) -> Result<BTreeMap<String, f64>, Rejected> {
         let wrong = |reason: String| Rejected {
             fault: Fault::WrongResult,
-            reason: format!("{}{reason}", claim.wrong),
+            reason: format!("{words}{reason}"),
         };
         let tf32 = variant.tf32 && problem.dtype == Dtype::F32;
         let mut errors = BTreeMap::new();
@@ -183,13 +164,13 @@ impl Verifier {
             }
             tolerable(problem.dtype, tf32, direction, error.relative_l2).map_err(|reason| {
                 let hint = match error.relative_l2 {
-                    Some(error) if error > OTHER_FORMULA => claim.hint,
+                    Some(error) if error > OTHER_FORMULA => hint,
                     _ => "",
                 };
                 wrong(format!(": {tensor}: {reason}{hint}"))
             })?;
             errors.insert(tensor.to_owned(), error.relative_l2.unwrap_or(f64::NAN));
-            if claim.may_lack_probes && claim.probes.is_empty() {
+            if may_lack_probes && claim.probes.is_empty() {
                 continue;
             }
             let probes = claim.probes.get(tensor).map_or(&[][..], Vec::as_slice);
@@ -207,7 +188,7 @@ impl Verifier {
                 )));
             }
         }
-        if claim.may_lack_probes && claim.probes.is_empty() {
+        if may_lack_probes && claim.probes.is_empty() {
             return Ok(errors);
         }
         let expected = match self.references.find(problem, claim.seed, claim.draw) {

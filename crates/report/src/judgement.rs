@@ -13,7 +13,6 @@ use regatta_judge::judgement::{
     ExpectationResult, Judgement, MetricRow, Mismatch, Row, SideSummary, Timing, Uncounted,
     VerdictOutcome,
 };
-use regatta_judge::spread::Spread;
 use regatta_worker::units::{Ratio, counted};
 
 /// Rows of a list of a comment.
@@ -422,47 +421,12 @@ fn time(timing: &Option<Timing>) -> String {
     timing.map_or(String::new(), |timing| timing.median_ns.to_string())
 }
 
-/// The variation of a run's times, within invocations and between them.
-pub fn spread(suite: &str, spreads: &[Spread]) -> Document {
-    let rows = spreads.iter().map(|of| {
-        TableRow::new(
-            of.case.0.clone(),
-            vec![
-                of.median_ns.to_string(),
-                of.invocations.to_string(),
-                of.samples.to_string(),
-                format!("{:.2}", of.within),
-                format!("{:.2}", of.between),
-            ],
-        )
-    });
-    let within = "within: coefficient of variation of the samples of one invocation, the median \
-                  over the invocations. between: that of the invocations' medians, which are what \
-                  is judged.";
-    Document {
-        sentence: suite.to_owned(),
-        body: vec![
-            Block::Table(Table {
-                ids: true,
-                ..Table::new(
-                    "case",
-                    vec!["median", "invocations", "samples", "within", "between"],
-                    rows,
-                )
-            }),
-            Block::Text(vec![within.to_owned()]),
-        ],
-        ..Document::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::{self, finding, fits};
     use regatta_core::suite::rules::Metric;
     use regatta_judge::judgement::{Cause, Word};
-    use regatta_judge::spread::Spreads;
 
     fn plain(scene: &fixture::Scene) -> String {
         terminal(&scene.judgement, false).text(false)
@@ -487,20 +451,6 @@ mod tests {
             insta::assert_snapshot!(name, plain(&scene));
         }
         insta::assert_snapshot!("every_case_on_request", whole(&fixture::failed()));
-    }
-
-    #[test]
-    fn every_measured_case_is_in_the_table_of_spreads() {
-        let scene = fixture::failed();
-        let mut spreads = Spreads::default();
-        scene
-            .head
-            .entries
-            .iter()
-            .for_each(|entry| spreads.add(entry));
-        let text = spread("quick", &spreads.all(&scene.head)).text(false);
-        fits(&text);
-        insta::assert_snapshot!(text.lines().take(5).collect::<Vec<_>>().join("\n"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod show;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -91,8 +91,8 @@ pub(super) struct ShowArgs {
     pub(super) reference: Option<String>,
 
     /// device, host or cpu time
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
-    pub(super) clock: ClockArg,
+    #[arg(long, default_value = "device", value_parser = clock)]
+    pub(super) clock: Metric,
 
     #[command(flatten)]
     pub(super) outputs: Outputs,
@@ -125,25 +125,13 @@ pub(super) struct AddArgs {
     pub(super) json: bool,
 }
 
-/// The [`Metric`], as it is asked for.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum ClockArg {
-    /// The device's
-    #[default]
-    Device,
-    /// The host's, to issue a call
-    Host,
-    /// CPU time of the worker's process, all threads
-    Cpu,
-}
-
-impl From<ClockArg> for Metric {
-    fn from(clock: ClockArg) -> Metric {
-        match clock {
-            ClockArg::Device => Metric::Device,
-            ClockArg::Host => Metric::Host,
-            ClockArg::Cpu => Metric::CpuTime,
-        }
+/// A time of a call by its short name.
+fn clock(text: &str) -> Result<Metric, String> {
+    match text {
+        "device" => Ok(Metric::Device),
+        "host" => Ok(Metric::Host),
+        "cpu" => Ok(Metric::CpuTime),
+        _ => Err("use device, host or cpu".to_owned()),
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
         }
     }
     let options = Options {
-        metric: args.clock.into(),
+        metric: args.clock,
         reference_from: reference(&history, args.reference.as_deref())?,
     };
     let all = series(&history, options.metric);

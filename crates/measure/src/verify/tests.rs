@@ -2,7 +2,7 @@
 
 use super::*;
 use regatta_worker::attention::reference::whole;
-use regatta_worker::protocol::{Cache, Checked};
+use regatta_worker::protocol::{Cache, TensorError};
 use regatta_worker::units::{Bytes, Nanoseconds, quantities};
 
 const SEED: u64 = 7;

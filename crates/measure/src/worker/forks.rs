@@ -5,21 +5,19 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::channel::{WorkerLog, read_lines};
-use super::program::{ENDING, Program, RunningProgram, STARTING, Started};
+use super::channel::WorkerLog;
+use super::program::{ENDING, Program, STARTING, Started};
 use super::protocol::REQUEST_FD;
-use super::supervisor::{self, SupervisorReply};
-use super::{Forking, WorkerSpec, descendants};
+use super::supervisor;
+use super::{Forking, WorkerSpec};
 
 /// The process that forks.
 #[derive(Debug)]
@@ -44,9 +42,6 @@ impl Forks {
     /// # Errors
     /// Why workers of this library are not forked.
     pub(super) fn begin(spec: &WorkerSpec, log: &Path) -> Result<Forks, String> {
-        if !supervisor::possible() {
-            return Err("this executable supervises nothing".to_owned());
-        }
         Forks::try_begin(spec, log).map_err(|error| not_started(&error))
     }
 
@@ -110,7 +105,7 @@ impl Forks {
         &mut self,
         [requests, replies]: [OwnedFd; 2],
         log: &File,
-    ) -> io::Result<Forked> {
+    ) -> io::Result<Started> {
         let (leash, theirs) = UnixStream::pair()?;
         let mut line = json!({
             // This very file, even where it was replaced since.
@@ -136,7 +131,7 @@ impl Forks {
         drop(theirs);
         let answer = self.read_reply()?;
         match answer.done {
-            true => Forked::new(leash),
+            true => Started::begun(leash, None),
             false => Err(io::Error::other(answer.reason)),
         }
     }
@@ -157,78 +152,5 @@ impl Drop for Forks {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         self.started.ends_within(ENDING);
         self.started.end();
-    }
-}
-
-/// A forked worker. Dropped, it ends with everything it started.
-#[derive(Debug)]
-pub(super) struct Forked {
-    /// While this is open the supervisor lets the worker run.
-    leash: UnixStream,
-    /// What the supervisor says at its other end, until the worker has ended.
-    replies: Receiver<io::Result<String>>,
-    pid: u32,
-    ended: bool,
-    status: Option<ExitStatus>,
-}
-
-impl Forked {
-    /// Waits until the supervisor at the other end says that the worker runs.
-    ///
-    /// # Errors
-    /// When it does not.
-    pub(super) fn new(leash: UnixStream) -> io::Result<Forked> {
-        let replies = read_lines(leash.try_clone()?.into());
-        let Some(SupervisorReply::Runs(pid)) = reply(replies.recv_timeout(STARTING)) else {
-            return Err(io::Error::other(
-                "its supervisor ended before it was forked",
-            ));
-        };
-        Ok(Forked {
-            leash,
-            replies,
-            pid,
-            ended: false,
-            status: None,
-        })
-    }
-}
-
-/// What a line of a supervisor says; `None` for none, or another.
-fn reply(line: Result<io::Result<String>, RecvTimeoutError>) -> Option<SupervisorReply> {
-    serde_json::from_str(&line.ok()?.ok()?).ok()
-}
-
-impl RunningProgram for Forked {
-    fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    fn ends_within(&mut self, limit: Duration) -> bool {
-        if !self.ended {
-            let line = self.replies.recv_timeout(limit);
-            self.ended = !matches!(line, Err(RecvTimeoutError::Timeout));
-            if let Some(SupervisorReply::Ended(status)) = reply(line) {
-                self.status = Some(ExitStatus::from_raw(status));
-            }
-        }
-        self.ended
-    }
-
-    fn end(&mut self) -> Option<ExitStatus> {
-        if !self.ended {
-            let _ = self.leash.shutdown(std::net::Shutdown::Write);
-            if !self.ends_within(ENDING) {
-                descendants::kill(self.pid);
-                self.ended = true;
-            }
-        }
-        self.status
-    }
-}
-
-impl Drop for Forked {
-    fn drop(&mut self) {
-        self.end();
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::{WorkerLog, read_lines, write_lines};
 use super::forks::Forks;
-use super::program::{Program, RunningProgram, ended, why};
+use super::program::{Program, Started, ended, why};
 use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
@@ -24,7 +24,7 @@ use regatta_core::record::types::{How, Start};
 #[derive(Debug)]
 pub struct WorkerProcess {
     name: String,
-    program: Box<dyn RunningProgram>,
+    program: Started,
     start: Start,
     requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
@@ -59,7 +59,7 @@ impl WorkerProcess {
                 why: why(&spec.program, &error),
                 fix: spec.fix.clone(),
             };
-            Ok(Box::new(started.map_err(failed)?) as Box<dyn RunningProgram>)
+            started.map_err(failed)
         };
         WorkerProcess::introduced(spec, log, limit, How::Exec, start)
     }
@@ -71,11 +71,7 @@ impl WorkerProcess {
         log: &Path,
         limit: Duration,
     ) -> Result<WorkerProcess, WorkerError> {
-        let fork = |ends, output: &File| {
-            let forked = forks.fork(ends, output);
-            let forked = forked.map_err(WorkerFailure::NotForked)?;
-            Ok(Box::new(forked) as Box<dyn RunningProgram>)
-        };
+        let fork = |ends, output: &File| forks.fork(ends, output).map_err(WorkerFailure::NotForked);
         WorkerProcess::introduced(spec, log, limit, How::Forked, fork)
     }
 
@@ -86,7 +82,7 @@ impl WorkerProcess {
         log: &Path,
         limit: Duration,
         how: How,
-        start: impl FnOnce([OwnedFd; 2], &File) -> Result<Box<dyn RunningProgram>, WorkerFailure>,
+        start: impl FnOnce([OwnedFd; 2], &File) -> Result<Started, WorkerFailure>,
     ) -> Result<WorkerProcess, WorkerError> {
         let error = |failure| WorkerError::new(&spec.name, failure);
         let unavailable = |what: String| error(WorkerFailure::Unavailable(what));

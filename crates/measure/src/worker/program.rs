@@ -2,29 +2,27 @@
 //!
 //! Between this process and the program stands a [`supervisor`]: this executable once
 //! more, which is left whatever the program leaves behind, and ends all of it when the
-//! program ends or when this process does, even killed by SIGKILL. Where this code runs in
-//! another executable (a test, a benchmark), which cannot be one, the program is started
-//! directly, and the kernel ends it with the thread that started it, but not its children.
+//! program ends or when this process does, even killed by SIGKILL.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use command_fds::{CommandFdExt, FdMapping};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::channel::read_lines;
 use super::supervisor::SupervisorReply;
 use super::{descendants, supervisor};
 
@@ -99,19 +97,13 @@ impl Program {
         [stdin, stdout, stderr]: Streams,
         mut descriptors: Vec<(OwnedFd, i32)>,
     ) -> io::Result<Started> {
-        let supervised = supervisor::possible();
-        let (leash, theirs) = UnixStream::pair()?;
-        let mut command = match supervised {
-            true => {
-                // Above whatever the program may be given, and numbered alike there.
-                let high = fcntl(&theirs, FcntlArg::F_DUPFD_CLOEXEC(FIRST_FREE))?;
-                // SAFETY: made just now, and nobody else's.
-                descriptors.push((unsafe { OwnedFd::from_raw_fd(high) }, high));
-                supervisor::command(high)
-            }
-            false => self.command(),
-        };
+        let (mut leash, theirs) = UnixStream::pair()?;
+        // Above whatever the program may be given, and numbered alike there.
+        let high = fcntl(&theirs, FcntlArg::F_DUPFD_CLOEXEC(FIRST_FREE))?;
+        // SAFETY: made just now, and nobody else's.
+        descriptors.push((unsafe { OwnedFd::from_raw_fd(high) }, high));
         drop(theirs);
+        let mut command = supervisor::command(high)?;
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         if self.leaves == Leaves::Nothing {
             command.process_group(0);
@@ -123,21 +115,14 @@ impl Program {
         command
             .fd_mappings(descriptors.into_iter().map(mapping).collect())
             .map_err(|error| io::Error::other(error.to_string()))?;
+        let line = serde_json::to_string(self)? + "\n";
         let child = command.spawn()?;
         // The command holds the program's ends of its pipes; only without them here does
         // end of file mean that the program is gone.
         drop(command);
-        let mut started = Started {
-            pid: child.id(),
-            child,
-            leash: None,
-            status: None,
-        };
-        if supervised {
-            started.leash = Some(leash);
-            started.pid = self.hand_over(&started)?;
-        }
-        Ok(started)
+        // A supervisor that is gone already says nothing, which is what is looked at.
+        let _ = leash.write_all(line.as_bytes());
+        Started::begun(leash, Some(child))
     }
 
     /// The command of the program itself, which ends with the thread that starts it.
@@ -162,70 +147,57 @@ impl Program {
         }
         command
     }
-
-    /// Tells the supervisor what to run, and gives the program's process.
-    fn hand_over(&self, started: &Started) -> io::Result<u32> {
-        let Some(mut leash) = started.leash.as_ref() else {
-            return Err(io::ErrorKind::NotConnected.into());
-        };
-        leash.set_read_timeout(Some(STARTING))?;
-        let mut line = serde_json::to_string(self)?;
-        line.push('\n');
-        leash.write_all(line.as_bytes())?;
-        let mut answer = String::new();
-        BufReader::new(leash).read_line(&mut answer)?;
-        match serde_json::from_str(&answer) {
-            Ok(SupervisorReply::Runs(pid)) => Ok(pid),
-            Ok(SupervisorReply::Fails {
-                errno: Some(errno), ..
-            }) => Err(io::Error::from_raw_os_error(errno)),
-            Ok(SupervisorReply::Fails { words, .. }) => Err(io::Error::other(words)),
-            Ok(SupervisorReply::Ended(_)) | Err(_) => Err(io::Error::other(
-                "its supervisor ended before it was started",
-            )),
-        }
-    }
 }
 
-/// A program that runs, and ends with everything it started.
-pub trait RunningProgram: std::fmt::Debug + Send {
-    /// Its process.
-    fn pid(&self) -> u32;
-
-    /// Waits for it to end by itself, and leaves it to be reaped.
-    fn ends_within(&mut self, limit: Duration) -> bool;
-
-    /// Ends it and everything it started, and gives how it ended.
-    fn end(&mut self) -> Option<ExitStatus>;
-}
-
-/// A program that was started. Dropped, it ends with everything it started.
+/// A program that was started or forked. Dropped, it ends with everything it started.
 #[derive(Debug)]
 pub struct Started {
-    /// The supervisor, or the program itself where there is none.
-    child: Child,
+    /// Its supervisor, where that is a child of this process.
+    child: Option<Child>,
+    /// The program's process.
     pid: u32,
     /// While this is open the supervisor lets the program run.
-    leash: Option<UnixStream>,
+    leash: UnixStream,
+    /// What the supervisor says at its other end, until the program has ended.
+    replies: Receiver<io::Result<String>>,
+    ended: bool,
     status: Option<ExitStatus>,
 }
 
 impl Started {
-    /// The process below which everything is that it started, orphans included, and whose
-    /// processor time is that of all: its supervisor, or itself where there is none.
-    pub fn root(&self) -> u32 {
-        self.child.id()
+    /// Waits until the supervisor at the other end says that the program runs.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(super) fn begun(leash: UnixStream, child: Option<Child>) -> io::Result<Started> {
+        let mut started = Started {
+            child,
+            pid: 0,
+            replies: read_lines(leash.try_clone()?.into()),
+            leash,
+            ended: false,
+            status: None,
+        };
+        match reply(started.replies.recv_timeout(STARTING)) {
+            Some(SupervisorReply::Runs(pid)) => started.pid = pid,
+            Some(SupervisorReply::Fails {
+                errno: Some(errno), ..
+            }) => return Err(io::Error::from_raw_os_error(errno)),
+            Some(SupervisorReply::Fails { words, .. }) => return Err(io::Error::other(words)),
+            Some(SupervisorReply::Ended(_)) | None => {
+                let what = "its supervisor ended before it was started";
+                return Err(io::Error::other(what));
+            }
+        }
+        Ok(started)
     }
 
     /// How it ended, if it has.
-    ///
-    /// # Errors
-    /// When that cannot be found out.
-    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        if self.status.is_none() {
-            self.status = self.child.try_wait()?;
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        match self.ends_within(Duration::ZERO) {
+            true => self.end(),
+            false => None,
         }
-        Ok(self.status)
     }
 
     /// Waits for its end, however long that takes.
@@ -233,54 +205,42 @@ impl Started {
     /// # Errors
     /// When that cannot be found out.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait()?;
-        self.status = Some(status);
-        Ok(status)
-    }
-}
-
-impl RunningProgram for Started {
-    fn pid(&self) -> u32 {
-        self.pid
+        self.ends_within(Duration::MAX);
+        let lost = || io::Error::other("its supervisor was ended");
+        self.end().ok_or_else(lost)
     }
 
-    fn ends_within(&mut self, limit: Duration) -> bool {
-        let Ok(pid) = i32::try_from(self.child.id()) else {
-            return false;
-        };
-        if self.status.is_some() {
-            return true;
-        }
-        let deadline = Instant::now() + limit;
-        let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        loop {
-            match waitid(Id::Pid(Pid::from_raw(pid)), peek) {
-                Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(2));
-                }
-                Ok(WaitStatus::StillAlive) => return false,
-                _ => return true,
+    /// Waits for it to end by itself.
+    pub(super) fn ends_within(&mut self, limit: Duration) -> bool {
+        if !self.ended {
+            let line = self.replies.recv_timeout(limit);
+            self.ended = !matches!(line, Err(RecvTimeoutError::Timeout));
+            if let Some(SupervisorReply::Ended(status)) = reply(line) {
+                self.status = Some(ExitStatus::from_raw(status));
             }
         }
+        self.ended
     }
 
-    fn end(&mut self) -> Option<ExitStatus> {
-        if self.status.is_some() {
-            return self.status;
-        }
-        if let Some(leash) = self.leash.take() {
+    /// Ends it and everything it started, and gives how it ended.
+    pub fn end(&mut self) -> Option<ExitStatus> {
+        if !self.ended {
             // Not closed alone: a process that is just being started may hold a copy.
-            let _ = leash.shutdown(std::net::Shutdown::Both);
+            let _ = self.leash.shutdown(Shutdown::Write);
             if !self.ends_within(ENDING) {
-                descendants::kill(self.child.id());
+                descendants::kill(self.child.as_ref().map_or(self.pid, Child::id));
+                self.ended = true;
             }
-        } else {
-            // Before the process is reaped: until then its id, and that of its group,
-            // cannot have become somebody else's.
-            descendants::kill(self.child.id());
         }
-        self.status = self.child.wait().ok();
+        // A supervisor that was itself killed says nothing of its program.
+        let status = self.child.take().and_then(|mut child| child.wait().ok());
+        self.status = self.status.or(status);
         self.status
+    }
+
+    /// The program's process.
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 }
 
@@ -288,6 +248,11 @@ impl Drop for Started {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// What a line of a supervisor says; `None` for none, or another.
+fn reply(line: Result<io::Result<String>, RecvTimeoutError>) -> Option<SupervisorReply> {
+    serde_json::from_str(&line.ok()?.ok()?).ok()
 }
 
 /// `exit code 4`, `killed by SIGSEGV`.
@@ -392,34 +357,5 @@ mod tests {
             let said = why(&program, &error);
             assert!(said.contains(says), "{said}");
         }
-    }
-
-    #[test]
-    fn without_a_supervisor_a_program_ends_with_its_children() {
-        let folder = tempfile::tempdir().unwrap();
-        let pid = folder.path().join("child");
-        let program = Program {
-            program: "sh".into(),
-            args: vec![
-                "-c".to_owned(),
-                format!("sleep 1000 & echo $! > {}; wait", pid.display()),
-            ],
-            env: Vec::new(),
-            directory: None,
-            leaves: Leaves::Nothing,
-        };
-        let streams = [Stdio::null(), Stdio::null(), Stdio::null()];
-        let mut started = program.start(streams, Vec::new()).unwrap();
-        let child = loop {
-            let text = fs::read_to_string(&pid).unwrap_or_default();
-            if let Some(line) = text.strip_suffix('\n') {
-                break line.to_owned();
-            }
-            thread::sleep(Duration::from_millis(5));
-        };
-        assert!(started.ended().unwrap().is_none());
-        started.end();
-        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
     }
 }

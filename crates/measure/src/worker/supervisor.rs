@@ -56,7 +56,7 @@ pub(super) enum SupervisorReply {
         /// In words.
         words: String,
     },
-    /// It ended, with this status: told where the harness is not the supervisor's parent.
+    /// It ended, with this status.
     Ended(i32),
 }
 
@@ -76,16 +76,17 @@ pub fn here() {
     POSSIBLE.store(true, Ordering::Relaxed);
 }
 
-/// True where this executable can be a supervisor.
-pub(super) fn possible() -> bool {
-    POSSIBLE.load(Ordering::Relaxed) && Path::new(EXECUTABLE).exists()
-}
-
 /// The command of a supervisor that finds its socket at a descriptor.
-pub(super) fn command(leash: RawFd) -> Command {
+///
+/// # Errors
+/// When this executable cannot be one: a test's.
+pub(super) fn command(leash: RawFd) -> io::Result<Command> {
+    if !POSSIBLE.load(Ordering::Relaxed) || !Path::new(EXECUTABLE).exists() {
+        return Err(io::Error::other("this executable supervises nothing"));
+    }
     let mut command = Command::new(EXECUTABLE);
     command.arg0(TITLE).arg(leash.to_string());
-    command
+    Ok(command)
 }
 
 /// `child` is there already where a process became a supervisor after it had forked its
@@ -109,9 +110,8 @@ fn supervise(leash: Option<RawFd>, child: Option<libc::pid_t>) -> ! {
     }
 }
 
-/// Runs the program that the harness names, unless it is this process's child already, and gives
-/// the status with which it ended. Of such a child the harness is not the parent's parent, and is
-/// told how it ended.
+/// Runs the program that the harness names, unless it is this process's child already, tells how it
+/// ended, and gives the status.
 fn oversee(mut leash: UnixStream, child: Option<libc::pid_t>) -> io::Result<i32> {
     fcntl(&leash, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
     let tell = |leash: &mut UnixStream, reply: SupervisorReply| -> io::Result<()> {
@@ -147,9 +147,7 @@ fn oversee(mut leash: UnixStream, child: Option<libc::pid_t>) -> io::Result<i32>
         // What they worked is a part of what the program cost.
         reap_the_ended();
     }
-    if child.is_some() {
-        tell(&mut leash, SupervisorReply::Ended(status))?;
-    }
+    tell(&mut leash, SupervisorReply::Ended(status))?;
     Ok(status)
 }
 
