@@ -19,7 +19,7 @@ from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import CaseInputs, DrawnCall, Inputs, InputSets, seed_of
-from regatta_worker.problem.planes import Plane
+from regatta_worker.problem.planes import Planes
 from regatta_worker.problem.reference import (
     Make,
     ReferenceCache,
@@ -239,13 +239,16 @@ class CaseWorker(Generic[CaseType]):
     def check_inputs(self, case: CaseType, seed: int) -> None:
         """Raises Failed where the last call wrote into the inputs of a seed."""
         given, make = self.given(case), self.maker(case, seed)
-        for plane in planes.drawn(case.problem) if given else ():
+        for some in planes.alike(planes.drawn(case.problem)) if given else ():
             for name, tensor in given.items():
-                if bool((plane.cut(name, tensor) != make(name, plane)[0]).any()):
-                    raise Failed(
-                        f"the call wrote into its input {name}, which is its caller's: write into "
-                        f"a copy, or into an array of its own"
-                    )
+                made, own = make(name, some)[0], len(some[0].heads(name))
+                for place, plane in enumerate(some):
+                    was = made[:, place * own : (place + 1) * own]
+                    if bool((plane.cut(name, tensor) != was).any()):
+                        raise Failed(
+                            f"the call wrote into its input {name}, which is its caller's: write "
+                            f"into a copy, or into an array of its own"
+                        )
 
     def check_settled(
         self, case: CaseType, early: tuple[Any, Message], results: Any, errors: Message
@@ -324,8 +327,8 @@ class CaseWorker(Generic[CaseType]):
         """Makes planes of the inputs of a seed, rotated in memory by a part of it."""
         dtype = self.DTYPES[case.problem.dtype]
 
-        def make(name: str, plane: Plane) -> Any:
-            return inputs.part(self.arrays, case.problem, name, seed, plane, dtype)
+        def make(name: str, some: Planes) -> Any:
+            return inputs.part(self.arrays, case.problem, name, seed, some, dtype)
 
         return make
 

@@ -185,12 +185,17 @@ def loaded() -> list[str]:
 
     Of a package that was installed from a folder (`pip install .`), that folder.
     """
-    modules = list(sys.modules.items())
+    # Each released case asks, and most cases import nothing.
+    return _files(tuple(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _files(modules_loaded: tuple[str, ...]) -> list[str]:
+    modules = [(name, sys.modules.get(name)) for name in modules_loaded]
     # Not by getattr: some modules import what they are asked for.
     files = [
         vars(module).get("__file__") for _, module in modules if isinstance(module, ModuleType)
     ]
-    # A library has thousands of modules, and each released case asks.
     paths = {_real(file) for file in files if isinstance(file, str)}
     names = {name.partition(".")[0] for name, _ in modules}
     found = {path for path in paths if not path.startswith(_installed_places())}

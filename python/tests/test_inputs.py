@@ -11,7 +11,7 @@ import support
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem, probe_indices
-from regatta_worker.problem.planes import drawn
+from regatta_worker.problem.planes import alike, drawn
 
 RAGGED = {"q": [3, 24, 1], "k": [5, 24, 9]}
 AXES: list[dict[str, Any]] = [
@@ -77,9 +77,10 @@ def test_parts_are_those_of_the_whole(
         whole = inputs.whole(arrays, problem, name, 7, arrays.xp.float16)
         for chunk in (1 << 22, 100):
             monkeypatch.setattr(inputs, "CHUNK", chunk)
-            for plane in drawn(problem):
-                part = inputs.part(arrays, problem, name, 7, plane, arrays.xp.float16)
-                assert np.array_equal(np.asarray(part[0]), np.asarray(plane.cut(name, whole)))
+            for planes in alike(drawn(problem)):
+                part = inputs.part(arrays, problem, name, 7, planes, arrays.xp.float16)
+                cut = np.concatenate([plane.cut(name, whole) for plane in planes], axis=1)
+                assert np.array_equal(np.asarray(part[0]), cut)
 
 
 def test_probes_stay_inside() -> None:

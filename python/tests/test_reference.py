@@ -12,7 +12,7 @@ import support
 from regatta_worker.problem import inputs
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import GRADIENTS, Mask, Problem
-from regatta_worker.problem.planes import SHARE, Plane, drawn
+from regatta_worker.problem.planes import SHARE, Planes, drawn
 from regatta_worker.problem.reference import (
     ReferenceCache,
     difference,
@@ -182,9 +182,9 @@ class TestDifference:
 RESULTS = ("out", *GRADIENTS)
 
 
-def references(problem: Problem, planes: tuple[Plane, ...]) -> Any:
-    def make(name: str, plane: Plane) -> Any:
-        return inputs.part(ARRAYS, problem, name, 11, plane, np.float32)
+def references(problem: Problem, planes: Planes) -> Any:
+    def make(name: str, some: Planes) -> Any:
+        return inputs.part(ARRAYS, problem, name, 11, some, np.float32)
 
     return reference_of_planes(ARRAYS, problem, planes, make)
 

@@ -176,8 +176,9 @@ def _counts(found: dict[str, list[tuple[int, int]]]) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def wrapped(function: str, wrapping: Wrapping) -> Iterator[None]:
-    """The function replaced by what `wrapping` makes of it, until the end.
+def wrapped(function: str, wrapping: Wrapping, *, imported: bool = True) -> Iterator[None]:
+    """The function replaced by what `wrapping` makes of it, until the end: also where modules have
+    imported it, unless it is known not to be.
 
     Raises NotCountable where it is not there, or cannot be replaced.
     """
@@ -190,12 +191,14 @@ def wrapped(function: str, wrapping: Wrapping) -> Iterator[None]:
         setattr(owner, name, kind(counted) if kind else counted)
     except (AttributeError, TypeError) as error:
         raise NotCountable(f"{function} cannot be wrapped: {error}") from error
-    _replace_in_modules(original, counted)
+    if imported:
+        _replace_in_modules(original, counted)
     try:
         yield
     finally:
         # Modules loaded meanwhile have imported the wrapper.
-        _replace_in_modules(counted, original)
+        if imported:
+            _replace_in_modules(counted, original)
         if own:
             setattr(owner, name, found)
         else:
@@ -259,10 +262,14 @@ def first_call(call: Callable[[], Done], wait: Callable[[], Any]) -> tuple[Done,
     parts = {name: Tally(within=within) for name, _ in WATCHED}
     with contextlib.ExitStack() as replaced:
         for name, function in WATCHED:
-            if function.partition(":")[0] in sys.modules:
+            module, _, qualified = function.partition(":")
+            if module in sys.modules:
+                # Nobody imports a method. The search of all modules takes tens of milliseconds.
+                imported = "." not in qualified
                 # Of another version: then it is in no part.
                 with contextlib.suppress(NotCountable):
-                    replaced.enter_context(wrapped(function, parts[name].wrapping))
+                    found = wrapped(function, parts[name].wrapping, imported=imported)
+                    replaced.enter_context(found)
         begin = time.perf_counter_ns()
         results = call()
         wait()

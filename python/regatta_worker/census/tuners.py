@@ -96,7 +96,7 @@ def watched() -> Iterator[Watch]:
 
         return noted
 
-    with wrapped(f"{':'.join(AUTOTUNER)}.run", noting):
+    with wrapped(f"{':'.join(AUTOTUNER)}.run", noting, imported=False):
         yield watch
 
 

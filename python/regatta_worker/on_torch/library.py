@@ -34,7 +34,7 @@ from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs
-from regatta_worker.problem.planes import Plane
+from regatta_worker.problem.planes import Planes
 from regatta_worker.problem.reference import Make, ReferenceCache, difference, reference, worst
 from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed, Message, Unsupported
@@ -321,10 +321,10 @@ class TorchWorker(OnTorch[TorchCase]):
 
         dtype = DTYPES[case.problem.dtype]
 
-        def make(name: str, plane: Plane) -> torch.Tensor:
+        def make(name: str, some: Planes) -> torch.Tensor:
             source = inputs.whole(self.arrays, case.problem, name, seed, dtype)
-            cut: torch.Tensor = plane.cut(name, rotated(case.tensors[name], source, along))[None]
-            return cut
+            lay = rotated(case.tensors[name], source, along)
+            return torch.cat([plane.cut(name, lay) for plane in some], dim=1)[None]
 
         return make
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from regatta_worker.problem.arrays import Arrays, Shape
 from regatta_worker.problem.attention import Problem
-from regatta_worker.problem.planes import Plane
+from regatta_worker.problem.planes import Planes
 
 TENSORS = {"q": 0, "k": 1, "v": 2, "dout": 3}
 CHUNK = 1 << 22
@@ -97,16 +97,23 @@ def whole(arrays: Arrays, problem: Problem, tensor: str, seed: int, dtype: Any) 
     return problem.turned(out)
 
 
-def part(arrays: Arrays, problem: Problem, tensor: str, seed: int, plane: Plane, dtype: Any) -> Any:
-    """A plane's part of a tensor, `[1, rows, heads, width]`, the other elements not made."""
+def part(
+    arrays: Arrays, problem: Problem, tensor: str, seed: int, planes: Planes, dtype: Any
+) -> Any:
+    """Alike planes' parts of a tensor, `[1, rows, heads, width]`: the heads of one after those of
+    the other. The other elements are not made."""
     heads, width = problem.shape(tensor)[-2:]
-    rows, own = plane.rows(tensor), plane.heads(tensor)
-    columns = arrays.positions(own.start * width, own.stop * width)
-    out = arrays.empty((len(rows), len(own) * width), dtype)
+    rows, own = len(planes[0].rows(tensor)), len(planes[0].heads(tensor))
+    first_columns = [
+        (plane.rows(tensor).start * heads + plane.heads(tensor).start) * width for plane in planes
+    ]
+    of_each = [arrays.positions(first, first + own * width) for first in first_columns]
+    columns = arrays.xp.stack(of_each).reshape(-1)
+    out = arrays.empty((rows, len(columns)), dtype)
     at_once = max(1, CHUNK // len(columns))
-    for first in range(0, len(rows), at_once):
-        some = rows[first : first + at_once]
-        index = arrays.positions(some.start, some.stop)[:, None] * (heads * width) + columns
+    for first in range(0, rows, at_once):
+        some = arrays.positions(first, min(first + at_once, rows))
+        index = some[:, None] * (heads * width) + columns
         made = _rounded(arrays, elements(arrays, seed, tensor, index), dtype)
         out[first : first + at_once] = made
-    return out.reshape(1, len(rows), len(own), width)
+    return out.reshape(1, rows, len(planes) * own, width)

@@ -29,19 +29,6 @@ class Plane(NamedTuple):
     group: int
     """Query heads to a key-value head."""
 
-    def problem(self, whole: Problem) -> Problem:
-        """The plane as a problem of its own, of one sequence."""
-        return replace(
-            whole,
-            batch=1,
-            heads=self.group,
-            kv_heads=1,
-            seq_q=self.sequence.seq_q,
-            seq_k=self.sequence.seq_k,
-            layout="bshd",
-            varlen=None,
-        )
-
     def rows(self, tensor: str) -> range:
         """Its rows of a tensor of the whole, where all sequences are packed."""
         of = self.sequence
@@ -61,13 +48,37 @@ class Plane(NamedTuple):
         return whole[self.index, : len(rows), heads.start : heads.stop]
 
 
+Planes = tuple[Plane, ...]
+
+
+def alike(planes: Planes) -> list[Planes]:
+    """The planes by their lengths: those of one length are computed at once."""
+    by_length: dict[tuple[int, int], list[Plane]] = {}
+    for plane in planes:
+        by_length.setdefault((plane.sequence.seq_q, plane.sequence.seq_k), []).append(plane)
+    return [tuple(of_length) for of_length in by_length.values()]
+
+
+def problem_of(planes: Planes, whole: Problem) -> Problem:
+    """Alike planes as a problem of its own: one sequence, whose key-value heads they are."""
+    one = planes[0]
+    return replace(
+        whole,
+        batch=1,
+        heads=one.group * len(planes),
+        kv_heads=len(planes),
+        seq_q=one.sequence.seq_q,
+        seq_k=one.sequence.seq_k,
+        layout="bshd",
+        varlen=None,
+    )
+
+
 def _of_keys(tensor: str) -> bool:
     return tensor.removeprefix("d") in ("k", "v")
 
 
-def drawn(
-    problem: Problem, wanted: int | None = None, length: int | None = None
-) -> tuple[Plane, ...]:
+def drawn(problem: Problem, wanted: int | None = None, length: int | None = None) -> Planes:
     """So many planes at random, by default one in `SHARE`.
 
     `length`: of every sequence its first so many rows alone, both of queries and of keys.

@@ -18,7 +18,7 @@ from typing import Any
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence, probe_indices
 from regatta_worker.problem.inputs import names
-from regatta_worker.problem.planes import Plane
+from regatta_worker.problem.planes import Plane, Planes, alike, problem_of
 
 CHUNK = 1 << 22
 """Elements compared at a time."""
@@ -26,8 +26,8 @@ CHUNK = 1 << 22
 ZERO = 1e-12
 """A root mean square below which a float64 result is zero in exact arithmetic."""
 
-Make = Callable[[str, Plane], Any]
-"""A plane's part of an input, `[1, rows, heads, width]`, in the problem's type."""
+Make = Callable[[str, Planes], Any]
+"""Alike planes' parts of an input, `[1, rows, heads, width]`, in the problem's type."""
 
 
 def _rows(tensor: Any, index: int, start: int, first: int, last: int) -> Any:
@@ -214,23 +214,23 @@ def _bytes(kept: Kept) -> int:
 
 
 def reference_of_planes(
-    arrays: Arrays, problem: Problem, planes: tuple[Plane, ...], make: Make
+    arrays: Arrays, problem: Problem, planes: Planes, make: Make
 ) -> dict[Plane, dict[str, Any]]:
     """The reference of these planes alone, from inputs that are made for them.
 
     So what is compared with it does not depend on what lies in the inputs that were used. They
     stay where they are computed, and are compared there.
     """
-    needed, arrays = names(problem), arrays.kept_there()
-
-    def compute(plane: Plane) -> dict[str, Any]:
-        inputs = {name: make(name, plane) for name in needed}
-        return reference(arrays, plane.problem(problem), inputs)
-
-    if arrays.threads == 1:
-        return {plane: compute(plane) for plane in planes}
-    with ThreadPoolExecutor(arrays.threads) as pool:
-        return dict(zip(planes, pool.map(compute, planes), strict=True))
+    found: dict[Plane, dict[str, Any]] = {}
+    for some in alike(planes):
+        inputs = {name: make(name, some) for name in names(problem)}
+        exact = reference(arrays.kept_there(), problem_of(some, problem), inputs)
+        for place, plane in enumerate(some):
+            found[plane] = {}
+            for name, value in exact.items():
+                own = len(plane.heads(name))
+                found[plane][name] = value[:, place * own : (place + 1) * own]
+    return found
 
 
 def difference(arrays: Arrays, *pairs: tuple[Any, Any]) -> dict[str, float]:
