@@ -1,8 +1,7 @@
 //! Calls of the host's to CUDA that a trace tells: how many, and when.
 //!
-//! Some kinds are told one by one ([`Moments`]), so that a repetition has exactly its own. Launches
-//! and copies, and in older traces all kinds, are known as running counts that are written some
-//! times a second, from which a part of a program has an estimate.
+//! Some kinds are told one by one ([`Moments`]), so that a repetition has exactly its own. Of
+//! launches and copies a process tells one count, of all that it made.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +13,7 @@ use super::steady::Steady;
 use regatta_worker::machine::SYNCHRONISATIONS;
 use regatta_worker::units::is_zero;
 
-/// Kinds that are told one by one, as [`Calls::counts`] names them.
+/// Kinds that are told one by one, as [`Process::calls`](super::Process::calls) names them.
 const APART: [&str; 9] = [
     "module_loads",
     "allocations",
@@ -32,19 +31,6 @@ const WAITS: &str = "_synchronisations";
 
 /// Moments that are kept of a process, at most: the last ones.
 const KEPT: usize = 1_000_000;
-
-/// API calls since a process began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Calls {
-    /// When they were counted.
-    pub at: u64,
-    /// By name: `module_loads`, `allocations`, `frees`, `synchronisations`,
-    /// `launches`, `graph_launches`.
-    pub counts: BTreeMap<String, u64>,
-    /// Nanoseconds that the host spent in them since the process began, by the same names.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ns: BTreeMap<String, u64>,
-}
 
 /// When a process called CUDA, for kinds of which each call is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,40 +92,6 @@ impl Moments {
     }
 }
 
-/// Calls are written as running counts, some times a second: of a window what was added
-/// between the first and the last of them, scaled to all of it. A window that is too short for
-/// two of them has only what the counts around it tell: calls that were not made from the last
-/// before it to the first behind it were not made in it.
-pub(super) fn estimated(all: &[Calls], (from, to): (u64, u64)) -> BTreeMap<String, u64> {
-    let within = |calls: &&Calls| (from..to).contains(&calls.at);
-    let mut inside = all.iter().filter(within);
-    let both = inside.next().zip(inside.next_back());
-    let Some((first, last)) = both.filter(|(first, last)| last.at > first.at) else {
-        // Nothing is known of what came between, but for what never came.
-        let none = none_around(all, (from, to)).into_iter();
-        return none.map(|name| (name.clone(), 0)).collect();
-    };
-    let scale = (to - from) as f64 / (last.at - first.at) as f64;
-    let told = last.counts.iter().filter_map(|(name, count)| {
-        // Not counted when the window began: nothing is known of what came before it.
-        let since = count.saturating_sub(*first.counts.get(name)?);
-        Some((name.clone(), (since as f64 * scale).round() as u64))
-    });
-    told.collect()
-}
-
-/// Calls that a process did not make between the counts before a window and behind it.
-fn none_around(all: &[Calls], (from, to): (u64, u64)) -> Vec<&String> {
-    let before = all.iter().rfind(|calls| calls.at <= from);
-    let behind = all.iter().find(|calls| calls.at >= to);
-    let Some((before, behind)) = before.zip(behind) else {
-        return Vec::new();
-    };
-    let same = |(name, count): &(&String, &u64)| before.counts.get(*name) == Some(*count);
-    let none = behind.counts.iter().filter(same);
-    none.map(|(name, _)| name).collect()
-}
-
 /// When the host began each repetition, and what follows the last one where that is known: the
 /// device is behind by as much as the host is ahead of it. When the device did, where launches
 /// are not known.
@@ -166,42 +118,55 @@ pub(super) fn turns(recording: &Recording, steady: &Steady) -> Vec<u64> {
     launched
 }
 
-/// Calls from one moment to another, of the kinds that every process tells one by one.
-fn between(recording: &Recording, from: u64, to: u64) -> Option<BTreeMap<&'static str, u64>> {
-    let mut total: BTreeMap<&str, u64> = BTreeMap::new();
-    for process in &recording.processes {
-        for (name, count) in process.moments.as_ref()?.within(&(from..to))? {
-            *total.entry(name).or_default() += count;
-        }
+/// Calls of all processes, by kind.
+pub fn calls(recording: &Recording) -> BTreeMap<String, u64> {
+    let mut total: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, count) in recording
+        .processes
+        .iter()
+        .flat_map(|process| &process.calls)
+    {
+        *total.entry(name.clone()).or_default() += count;
     }
-    Some(total)
+    total
 }
 
-/// Calls that the host made while it issued the steady part, of the kinds that are told one by
-/// one; none where they are not.
+/// Calls within a stretch, of the kinds that every process tells one by one; none where one of
+/// them does not.
+pub fn calls_within(recording: &Recording, within: &Range<u64>) -> BTreeMap<String, u64> {
+    let mut total: BTreeMap<String, u64> = BTreeMap::new();
+    for process in &recording.processes {
+        let moments = process.moments.as_ref();
+        let Some(told) = moments.and_then(|moments| moments.within(within)) else {
+            return BTreeMap::new();
+        };
+        for (name, count) in told {
+            *total.entry(name.to_owned()).or_default() += count;
+        }
+    }
+    total
+}
+
+/// Calls that the host made while it issued the steady part, as [`calls_within`] has them.
 pub fn in_steady(recording: &Recording, steady: &Steady) -> BTreeMap<String, u64> {
     let turns = turns(recording, steady);
     let from = turns.first().copied().unwrap_or(steady.from_ns);
     let to = turns.get(steady.repeats).copied().unwrap_or(steady.to_ns);
-    let told = between(recording, from, to).unwrap_or_default().into_iter();
-    told.map(|(name, count)| (name.to_owned(), count)).collect()
+    calls_within(recording, &(from..to))
 }
 
 /// Calls of a repetition, by kind: the interquartile mean over repetitions, since what comes in
 /// a few of them, as memory that is taken until there is enough, is not of each. Only kinds that
 /// are told one by one.
 pub fn in_each(recording: &Recording, steady: &Steady) -> BTreeMap<String, f64> {
-    let mut counts: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    let mut counts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for turn in turns(recording, steady).windows(2) {
-        let Some(told) = between(recording, turn[0], turn[1]) else {
-            return BTreeMap::new();
-        };
-        for (name, count) in told {
+        for (name, count) in calls_within(recording, &(turn[0]..turn[1])) {
             counts.entry(name).or_default().push(count);
         }
     }
     let each = counts.into_iter();
-    each.map(|(name, counts)| (name.to_owned(), interquartile_mean(counts)))
+    each.map(|(name, counts)| (name, interquartile_mean(counts)))
         .collect()
 }
 

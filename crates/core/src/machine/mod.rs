@@ -21,12 +21,12 @@ mod summary;
 pub mod testing;
 
 pub use align::{Alignment, align};
-pub use calls::{Calls, Moments, in_each, in_steady};
+pub use calls::{Moments, calls, calls_within, in_each, in_steady};
 pub use changes::{Became, KernelChange, LaunchChange, Launches, of_calls, of_recordings};
 pub use divided::{repetition, whole};
 pub use regatta_worker::machine::*;
 pub use steady::{Steady, SteadyPart, steady};
-pub use summary::{CopyRow, KernelRow, LaunchShape, Summary, calls, summarise};
+pub use summary::{CopyRow, KernelRow, LaunchShape, Summary, summarise};
 
 /// A value of the base and of the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,9 +150,10 @@ pub struct Process {
     /// Its GPUs.
     #[serde(default)]
     pub devices: Vec<TracedGpu>,
-    /// Cumulative counts of API calls, as they were written.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Calls>,
+    /// API calls by name: `module_loads`, `allocations`, `frees`, `synchronisations`, `launches`,
+    /// `graph_launches`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub calls: BTreeMap<String, u64>,
     /// When it made calls of the kinds that are told one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moments: Option<Moments>,

@@ -6,7 +6,6 @@ use regatta_worker::machine::{DeviceTime, Launch, Work, product};
 use regatta_worker::units::Nanoseconds;
 use serde::Serialize;
 
-use super::calls::estimated;
 use super::{Recorded, Recording};
 
 /// A stretch of a trace in figures. Times are nanoseconds.
@@ -22,8 +21,7 @@ pub struct Summary {
     pub kernel_ns: u64,
     /// Copies by direction, and sets, by total time.
     pub copies: Vec<CopyRow>,
-    /// API calls by name; of a part of a trace an estimate where they are not told one by one,
-    /// since they are counted a few times a second.
+    /// API calls by name; of a part of a trace those that are told one by one.
     pub calls: BTreeMap<String, u64>,
 }
 
@@ -100,12 +98,11 @@ pub struct CopyRow {
     pub total_ns: u64,
 }
 
-/// Sums up operations, which are ordered by start; `window` is the stretch they are of, or
-/// nothing for all of the recording.
+/// Sums up operations, which are ordered by start, with the calls that were made for them.
 pub fn summarise(
     recording: &Recording,
     operations: &[&Recorded],
-    window: Option<(u64, u64)>,
+    calls: BTreeMap<String, u64>,
 ) -> Summary {
     let mut kernels: BTreeMap<u32, KernelRow> = BTreeMap::new();
     let mut copies: BTreeMap<&str, CopyRow> = BTreeMap::new();
@@ -148,7 +145,7 @@ pub fn summarise(
             .fold(0, |sum, row| row.total_ns.saturating_add(sum)),
         kernels,
         copies,
-        calls: calls(recording, window),
+        calls,
     }
 }
 
@@ -203,46 +200,4 @@ fn add<'a>(copies: &mut BTreeMap<&'a str, CopyRow>, what: &'a str, of: &Recorded
     row.count += 1;
     row.bytes = row.bytes.saturating_add(of.bytes().unwrap_or(0));
     row.total_ns = row.total_ns.saturating_add(of.ns());
-}
-
-/// Calls by kind, of all of a recording or, as far as running counts tell, of a stretch of it.
-pub fn calls(recording: &Recording, window: Option<(u64, u64)>) -> BTreeMap<String, u64> {
-    let mut total: BTreeMap<String, u64> = BTreeMap::new();
-    for process in &recording.processes {
-        let counts = match (window, process.calls.last()) {
-            (Some(window), _) => estimated(&process.calls, window),
-            (None, Some(last)) => last.counts.clone(),
-            (None, None) => continue,
-        };
-        for (name, count) in counts {
-            *total.entry(name).or_default() += count;
-        }
-    }
-    total
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::machine::testing::Writer;
-
-    #[test]
-    fn a_short_window_has_the_calls_that_never_came() {
-        let mut writer = Writer::new();
-        writer.calls(&[("launches", 5), ("synchronisations", 3)]);
-        for _ in 0..3 {
-            writer.kernel("a", 1, 1_000);
-        }
-        writer.calls(&[("launches", 8), ("synchronisations", 3), ("frees", 1)]);
-        writer.kernel("a", 1, 1_000);
-        let recording = &writer.recording;
-        let [first, .., last] = &recording.operations[..] else {
-            panic!("{recording:?}");
-        };
-        let told = calls(recording, Some((first.start_ns, first.end_ns)));
-        assert_eq!(told, [("synchronisations".to_owned(), 0)].into());
-        // Nothing was counted behind it.
-        assert!(calls(recording, Some((last.start_ns, last.end_ns + 1))).is_empty());
-        assert_eq!(calls(recording, None)["launches"], 8);
-    }
 }

@@ -1,6 +1,6 @@
 //! Recordings made by hand, for the tests of what is made of them.
 
-use super::{Calls, Launch, Operation, Process, Recording, TracedGpu, Work};
+use super::{Launch, Operation, Process, Recording, TracedGpu, Work};
 
 /// Adds operations one behind the other.
 pub struct Writer {
@@ -97,14 +97,10 @@ impl Writer {
         self.host = self.now - 1_000;
     }
 
-    /// Running counts of calls.
+    /// Calls that were made so far.
     pub fn calls(&mut self, counts: &[(&str, u64)]) {
         let counts = counts.iter().map(|(name, n)| ((*name).to_owned(), *n));
-        self.recording.processes[0].calls.push(Calls {
-            at: self.now,
-            counts: counts.collect(),
-            ns: [].into(),
-        });
+        self.recording.processes[0].calls = counts.collect();
     }
 
     /// Calls that the host makes now, each told; from the first on, all are.

@@ -20,9 +20,12 @@ mod parallelism;
 
 pub use facts::{Facts, Found, Pair, TimeSource};
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use crate::judgement::{Account, Finding};
 use facts::EXPLAINS;
-use regatta_core::machine::{Recording, SteadyPart, Summary, calls};
+use regatta_core::machine::{MODULE_LOADS, Recording, SteadyPart, Summary, calls_within};
 use regatta_worker::units::{Nanoseconds, Ratio};
 
 /// What is left, at most, of the order of a finding that accounts for less than half of a
@@ -137,22 +140,21 @@ impl<'a> OneTrace<'a> {
         whole: &'a Summary,
         steady: Option<&'a SteadyPart>,
     ) -> OneTrace<'a> {
-        let loads = |calls: &std::collections::BTreeMap<String, u64>| {
-            calls.get("module_loads").copied().unwrap_or(0)
-        };
+        let loads = |calls: &BTreeMap<String, u64>| calls.get(MODULE_LOADS).copied();
         match steady {
             Some(part) => OneTrace {
                 of: &part.summary,
                 repeats: part.steady.repeats as f64,
                 each: " a repetition",
-                late_loads: Some(loads(&part.summary.calls)),
+                late_loads: loads(&part.summary.calls),
                 late: "the steady part",
             },
             None => OneTrace {
                 of: whole,
                 repeats: 1.0,
                 each: "",
-                late_loads: second_half(recording).map(|half| loads(&calls(recording, Some(half)))),
+                late_loads: second_half(recording)
+                    .and_then(|half| loads(&calls_within(recording, &half))),
                 late: "the second half of the recording",
             },
         }
@@ -170,10 +172,10 @@ impl<'a> OneTrace<'a> {
 }
 
 /// From when to when the second half of a recording is.
-fn second_half(recording: &Recording) -> Option<(u64, u64)> {
+fn second_half(recording: &Recording) -> Option<Range<u64>> {
     let first = recording.operations.first()?.start_ns;
     let last = recording.operations.iter().map(|o| o.end_ns).max()?;
-    Some((first + (last - first) / 2, last))
+    Some(first + (last - first) / 2..last)
 }
 
 #[cfg(test)]

@@ -138,10 +138,7 @@ impl<'a> TracedSide<'a> {
     /// Calls to CUDA in a repetition, or in all.
     fn calls(&self, scope: Scope) -> BTreeMap<String, f64> {
         if let (Some(part), Scope::Repetition) = (&self.analysis.steady, scope) {
-            let told = in_each(&self.trace.recording, &part.steady);
-            if !told.is_empty() {
-                return told;
-            }
+            return in_each(&self.trace.recording, &part.steady);
         }
         let (summary, times) = self.summary(scope);
         let mean = |(name, n): (&String, &u64)| (name.clone(), *n as f64 / times);

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::causes::{OneTrace, standing_out};
 use crate::judgement::Finding;
 use regatta_core::machine::{
-    Recorded, Recording, SteadyPart, Summary, in_steady, steady, summarise,
+    Recorded, Recording, SteadyPart, Summary, calls, in_steady, steady, summarise,
 };
 
 /// A trace, analysed.
@@ -32,15 +32,10 @@ pub struct Analysis {
 /// Analyses a recording.
 pub fn analyse(recording: &Recording) -> Analysis {
     let all: Vec<&Recorded> = recording.operations.iter().collect();
-    let whole = summarise(recording, &all, None);
+    let whole = summarise(recording, &all, calls(recording));
     let steady = steady(recording).map(|steady| {
-        let window = Some((steady.from_ns, steady.to_ns));
-        let mut summary = summarise(recording, &steady.operations(recording), window);
-        // Launches and copies are operations, of which the estimate would be another number.
-        let told = in_steady(recording, &steady);
-        if !told.is_empty() {
-            summary.calls = told;
-        }
+        let calls = in_steady(recording, &steady);
+        let summary = summarise(recording, &steady.operations(recording), calls);
         SteadyPart { steady, summary }
     });
     Analysis {

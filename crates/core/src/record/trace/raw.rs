@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::input;
-use crate::machine::{Calls, Launch, Moments, Operation, Process, Recording, TracedGpu, Work};
+use crate::machine::{Launch, Moments, Operation, Process, Recording, TracedGpu, Work};
 use crate::record::RecordError;
 use crate::record::line::Lines;
 use crate::record::types::Damage;
@@ -41,7 +41,11 @@ enum RawLine {
         /// The ranges that the host was in, outermost first, joined by `/`.
         name: String,
     },
-    Calls(Calls),
+    /// API calls since the process began.
+    Calls {
+        /// By name.
+        counts: BTreeMap<String, u64>,
+    },
     /// When the host made calls that are told one by one.
     Moments {
         /// In nanoseconds of CUPTI's clock, by kind.
@@ -190,7 +194,7 @@ impl Reader {
                 let operator = interned(&mut self.operators, name);
                 file.operators.insert(id, operator);
             }
-            RawLine::Calls(calls) => process.calls.push(calls),
+            RawLine::Calls { counts } => process.calls = counts,
             RawLine::Moments { of } => process.moments.get_or_insert_default().add(of),
             RawLine::Dropped { records } => {
                 process.dropped = process.dropped.saturating_add(records)

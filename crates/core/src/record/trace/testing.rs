@@ -47,6 +47,7 @@ pub fn training(splits: u32) -> Trace {
             ("launches", 3 * step),
             ("synchronisations", 0),
         ]);
+        writer.moments(&[]);
         writer.kernel(
             "fmha_cutlassF_f32_aligned_64x64_rf_sm80(Params)",
             157,
