@@ -8,16 +8,16 @@
 //! Kineto leaves some out. Source: libkineto's `output_json.cpp`, `CuptiActivity.cpp` and
 //! `ActivityType.cpp`, with traces of 2026.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{BufRead, Read};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::input::Damage;
+use super::{FileDamage, interned, numbered};
 use crate::machine::{
     Launch, Operation, Process, Recorded, Recording, TracedGpu, Work, is_operator,
 };
@@ -25,9 +25,6 @@ use crate::machine::{
 /// How much of a file tells whether it is one, in bytes: a list of devices stands before the
 /// events.
 const BEGINNING: u64 = 1 << 16;
-
-/// EventList that are kept with what is wrong with them; the others are counted.
-const DAMAGE_KEPT: usize = 20;
 
 /// True for a file that begins so as PyTorch's profiler writes it.
 ///
@@ -45,6 +42,16 @@ pub fn is(file: impl Read) -> std::io::Result<bool> {
     Ok(text.trim_start().starts_with('{') && keys.iter().any(|key| text.contains(key)))
 }
 
+/// The object around the events.
+#[derive(Deserialize)]
+#[serde(expecting = "an object with traceEvents")]
+struct ChromeTrace {
+    #[serde(rename = "deviceProperties", default)]
+    devices: Vec<Properties>,
+    #[serde(rename = "traceEvents")]
+    events: Events,
+}
+
 /// What is read of an event; members of other types than these are as if they were not there.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -56,65 +63,12 @@ struct ChromeEvent {
     tid: Value,
     ts: Value,
     dur: Value,
-    args: Args,
+    args: Value,
 }
 
-#[derive(Default)]
-struct Args(BTreeMap<&'static str, Value>);
-
-/// Members of `args` that are read.
-const READ: [&str; 8] = [
-    "device",
-    "stream",
-    "correlation",
-    "registers per thread",
-    "shared memory",
-    "grid",
-    "block",
-    "bytes",
-];
-
-impl<'de> Deserialize<'de> for Args {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Args, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = Args;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the members of an event")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Args, M::Error> {
-                let mut args = Args::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    match READ.into_iter().find(|name| *name == key) {
-                        Some(name) => drop(args.0.insert(name, map.next_value()?)),
-                        None => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(args)
-            }
-
-            fn visit_unit<E: Error>(self) -> Result<Args, E> {
-                Ok(Args::default())
-            }
-        }
-        deserializer.deserialize_any(Members)
-    }
-}
-
-impl Args {
-    fn number<N: TryFrom<u64>>(&self, name: &str) -> Option<N> {
-        self.0.get(name)?.as_u64()?.try_into().ok()
-    }
-
-    fn three(&self, name: &str) -> Option<[u32; 3]> {
-        let parts = self.0.get(name)?.as_array()?.iter();
-        let parts: Vec<u32> = parts
-            .filter_map(|part| part.as_u64()?.try_into().ok())
-            .collect();
-        parts.try_into().ok()
-    }
+/// A value of this type, if it is one.
+fn member<T: DeserializeOwned>(of: &Value) -> Option<T> {
+    T::deserialize(of).ok()
 }
 
 /// A GPU.
@@ -131,30 +85,6 @@ struct Properties {
     minor: u32,
 }
 
-/// What an event is.
-enum EventCategory {
-    Kernel,
-    Copy,
-    Set,
-    /// A call to CUDA.
-    Call,
-    /// A range of the host's.
-    Range,
-}
-
-impl EventCategory {
-    fn from_category(cat: &str) -> Option<EventCategory> {
-        match cat {
-            "kernel" => Some(EventCategory::Kernel),
-            "gpu_memcpy" => Some(EventCategory::Copy),
-            "gpu_memset" => Some(EventCategory::Set),
-            "cuda_runtime" | "cuda_driver" => Some(EventCategory::Call),
-            "cpu_op" | "user_annotation" => Some(EventCategory::Range),
-            _ => None,
-        }
-    }
-}
-
 /// A call, by its correlation.
 struct RuntimeCall {
     at: u64,
@@ -163,18 +93,17 @@ struct RuntimeCall {
     thread: usize,
 }
 
+/// The events of a trace, each taken in as it is read.
 #[derive(Default)]
-struct KinetoTrace {
+struct Events {
     recording: Recording,
     names: HashMap<String, u32>,
-    /// EventList that cannot be used.
-    bad: Vec<Damage>,
-    devices: Vec<TracedGpu>,
+    damage: FileDamage,
     /// Of each operation, what launched it.
     correlations: Vec<Option<u64>>,
     calls: HashMap<u64, RuntimeCall>,
     threads: Threads,
-    /// EventList so far.
+    /// Events so far.
     place: usize,
 }
 
@@ -184,80 +113,41 @@ struct KinetoTrace {
 /// # Errors
 /// When it is no such JSON, with the line and the column.
 pub fn read(file: impl BufRead, label: &str, limit: usize) -> Result<Recording, String> {
-    let mut found = KinetoTrace::default();
-    let mut reader = serde_json::Deserializer::from_reader(file);
-    let read = reader.deserialize_map(Whole(&mut found));
-    let read = read.and_then(|()| reader.end());
-    read.map_err(|error| match error.is_eof() {
-        true => format!("it is cut off: {error}"),
-        false => error.to_string(),
-    })?;
-    let mut recording = found.finished(label);
+    let trace: ChromeTrace =
+        serde_json::from_reader(file).map_err(|error| match error.is_eof() {
+            true => format!("it is cut off: {error}"),
+            false => error.to_string(),
+        })?;
+    let devices = trace.devices.into_iter().map(|gpu| TracedGpu {
+        ordinal: gpu.id,
+        name: gpu.name,
+        sms: gpu.sms,
+        capability: format!("{}.{}", gpu.major, gpu.minor),
+    });
+    let mut recording = trace.events.finished(&devices.collect::<Vec<_>>(), label);
     recording.settle(limit);
     Ok(recording)
 }
 
-/// The object around the events.
-struct Whole<'f>(&'f mut KinetoTrace);
+impl<'de> Deserialize<'de> for Events {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Events, D::Error> {
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = Events;
 
-impl<'de> Visitor<'de> for Whole<'_> {
-    type Value = ();
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of events")
+            }
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with traceEvents")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
-        let mut any = false;
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "traceEvents" => {
-                    any = true;
-                    map.next_value_seed(EventList(self.0))?;
+            fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<Events, S::Error> {
+                let mut events = Events::default();
+                while let Some(event) = list.next_element()? {
+                    events.add(event);
                 }
-                "deviceProperties" => {
-                    let told: Vec<Properties> = map.next_value()?;
-                    self.0
-                        .devices
-                        .extend(told.into_iter().map(|told| TracedGpu {
-                            ordinal: told.id,
-                            name: told.name,
-                            sms: told.sms,
-                            capability: format!("{}.{}", told.major, told.minor),
-                        }));
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                Ok(events)
             }
         }
-        match any {
-            true => Ok(()),
-            false => Err(M::Error::custom("there is no traceEvents in it")),
-        }
-    }
-}
-
-struct EventList<'f>(&'f mut KinetoTrace);
-
-impl<'de> serde::de::DeserializeSeed<'de> for EventList<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for EventList<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of events")
-    }
-
-    fn visit_seq<S: SeqAccess<'de>>(self, mut events: S) -> Result<(), S::Error> {
-        while let Some(event) = events.next_element()? {
-            self.0.event(event);
-        }
-        Ok(())
+        deserializer.deserialize_seq(List)
     }
 }
 
@@ -287,37 +177,26 @@ fn text(of: Value) -> String {
     }
 }
 
-/// The number of a kernel's name.
-fn numbered(name: String, names: &mut HashMap<String, u32>, known: &mut Vec<String>) -> u32 {
-    *names.entry(name).or_insert_with_key(|name| {
-        known.push(name.clone());
-        known.len() as u32 - 1
-    })
-}
-
-impl KinetoTrace {
-    fn event(&mut self, event: ChromeEvent) {
+impl Events {
+    fn add(&mut self, event: ChromeEvent) {
         self.place += 1;
-        let kind = event.cat.as_str().and_then(EventCategory::from_category);
-        let (Some("X"), Some(kind)) = (event.ph.as_str(), kind) else {
+        let (Some("X"), Some(category)) = (event.ph.as_str(), event.cat.as_str()) else {
             return;
         };
         let times = ns(&event.ts).zip(ns(&event.dur));
         let times = times.map(|(start, ns)| (start, start.saturating_add(ns)));
-        let correlation = event
-            .args
-            .number("correlation")
-            .filter(|number| *number > 0);
-        match (kind, times) {
-            (EventCategory::Range, Some((start, end))) => {
+        let correlation = member(&event.args["correlation"]).filter(|number| *number > 0);
+        match (category, times) {
+            ("cpu_op" | "user_annotation", Some((start, end))) => {
                 let name = text(event.name);
                 // Each step of a profiler has a range with its own number.
                 if !name.is_empty() && !name.starts_with("ProfilerStep#") {
-                    let thread = self.threads.number(word(&event.pid), word(&event.tid));
-                    self.threads.range(thread, name, start, end);
+                    let name = interned(&mut self.threads.names, name);
+                    let thread = self.threads.number(&event.pid, &event.tid);
+                    self.threads.all[thread].ranges.push((start, end, name));
                 }
             }
-            (EventCategory::Call, Some((at, end))) => {
+            ("cuda_runtime" | "cuda_driver", Some((at, end))) => {
                 let Some(correlation) = correlation else {
                     return;
                 };
@@ -325,109 +204,88 @@ impl KinetoTrace {
                     at,
                     ns: end - at,
                     pid: word(&event.pid).parse().unwrap_or(0),
-                    thread: self.threads.number(word(&event.pid), word(&event.tid)),
+                    thread: self.threads.number(&event.pid, &event.tid),
                 };
                 // A call of the runtime makes one of the driver with the same number.
-                let first = self
-                    .calls
-                    .get(&correlation)
-                    .is_none_or(|known| at < known.at);
-                if first {
+                let known = self.calls.get(&correlation);
+                if known.is_none_or(|known| at < known.at) {
                     self.calls.insert(correlation, call);
                 }
             }
-            (EventCategory::Call | EventCategory::Range, None) => {}
-            (kind, times) => {
-                let operation = times
-                    .ok_or_else(|| "an event of a device without its times".to_owned())
-                    .and_then(|times| self.operation(kind, event, times));
-                let sound = operation.and_then(|operation| match operation.objection() {
-                    None => Ok(operation),
-                    Some(objection) => Err(objection.to_owned()),
-                });
-                match sound {
+            ("kernel" | "gpu_memcpy" | "gpu_memset", times) => {
+                match self.operation(&event, times) {
                     Ok(operation) => {
                         self.recording.operations.push(operation);
                         self.correlations.push(correlation);
                     }
-                    Err(problem) => self.bad.push(Damage {
-                        line: self.place,
-                        problem,
-                    }),
+                    Err(problem) => self.damage.add(self.place, problem),
                 }
             }
+            _ => {}
         }
     }
 
     fn operation(
         &mut self,
-        kind: EventCategory,
-        event: ChromeEvent,
-        (start, end): (u64, u64),
+        event: &ChromeEvent,
+        times: Option<(u64, u64)>,
     ) -> Result<Recorded, String> {
+        let (start, end) = times.ok_or("an event of a device without its times")?;
         let args = &event.args;
-        let bytes = args.number("bytes");
-        let device = args
-            .number("device")
-            .or_else(|| word(&event.pid).parse().ok());
-        let stream = args
-            .number("stream")
-            .or_else(|| word(&event.tid).parse().ok());
-        let name = text(event.name);
-        let work = match kind {
-            EventCategory::Copy => {
-                // Memcpy HtoD (Pageable -> TracedGpu)
+        let bytes = member(&args["bytes"]);
+        let name = event.name.as_str().unwrap_or_default();
+        let work = match event.cat.as_str() {
+            Some("gpu_memcpy") => {
+                // Memcpy HtoD (Pageable -> Device)
                 let told = name.split(' ').nth(1).filter(|told| !told.is_empty());
                 let direction = told.unwrap_or("?").to_owned();
                 Work::Copy { direction, bytes }
             }
-            EventCategory::Set => Work::Set { bytes },
+            Some("gpu_memset") => Work::Set { bytes },
             _ => Work::Kernel(Launch {
-                grid: args.three("grid").ok_or("a kernel without its grid")?,
-                block: args.three("block").ok_or("a kernel without its block")?,
-                registers: args
-                    .number("registers per thread")
-                    .filter(|registers| *registers > 0),
-                shared_bytes: args.number("shared memory"),
-                name: numbered(name, &mut self.names, &mut self.recording.names),
+                grid: member(&args["grid"]).ok_or("a kernel without its grid")?,
+                block: member(&args["block"]).ok_or("a kernel without its block")?,
+                registers: member(&args["registers per thread"]).filter(|number| *number > 0),
+                shared_bytes: member(&args["shared memory"]),
+                name: numbered(name.to_owned(), &mut self.names, &mut self.recording.names),
                 ..Launch::default()
             }),
         };
-        Ok(Operation {
+        let device = member(&args["device"]).or_else(|| word(&event.pid).parse().ok());
+        let operation = Operation {
             device: device.unwrap_or(0),
-            stream,
+            stream: member(&args["stream"]).or_else(|| word(&event.tid).parse().ok()),
             ..Operation::new(work, start, end)
-        })
+        };
+        match operation.objection() {
+            None => Ok(operation),
+            Some(objection) => Err(objection.to_owned()),
+        }
     }
 
     /// Lays launches and the ranges around them beside what they launched.
-    fn finished(mut self, label: &str) -> Recording {
-        let mut pids: Vec<u32> = Vec::new();
+    fn finished(mut self, devices: &[TracedGpu], label: &str) -> Recording {
+        let mut processes: Vec<Process> = Vec::new();
         let operations = &mut self.recording.operations;
         for (number, operation) in operations.iter_mut().enumerate() {
             let call = self.correlations[number].and_then(|number| self.calls.get(&number));
-            let pid = call.map(|call| call.pid);
-            if let Some(call) = call {
-                operation.launched_ns = Some(call.at.cast_signed());
-                operation.launch_ns = Some(call.ns);
-                self.threads.launch(call.thread, call.at, number);
-            }
-            let known = pid.map_or(Some(0), |pid| pids.iter().position(|known| *known == pid));
-            operation.process = known.unwrap_or(pids.len()) as u32;
-            if let (None, Some(pid)) = (known, pid) {
-                pids.push(pid);
+            // What no call is known of is laid to the first process.
+            let Some(call) = call else { continue };
+            operation.launched_ns = Some(call.at.cast_signed());
+            operation.launch_ns = Some(call.ns);
+            let launches = &mut self.threads.all[call.thread].launches;
+            launches.push((call.at, number));
+            let known = processes.iter().position(|known| known.pid == call.pid);
+            operation.process = known.unwrap_or(processes.len()) as u32;
+            if known.is_none() {
+                processes.push(Process {
+                    pid: call.pid,
+                    ended: true,
+                    ..Process::default()
+                });
             }
         }
-        self.threads
-            .label_launches(|number, told| operations[number].operator = Some(told));
-        let mut processes: Vec<Process> = pids
-            .iter()
-            .map(|pid| Process {
-                pid: *pid,
-                ended: true,
-                ..Process::default()
-            })
-            .collect();
+        self.threads.label_launches(operations);
         if processes.is_empty() {
             processes.push(Process {
                 ended: true,
@@ -441,22 +299,12 @@ impl KinetoTrace {
                 process.start = operation.start_ns;
             }
             if process.devices.iter().all(|known| known.ordinal != ordinal) {
-                let mut told = self.devices.iter().filter(|told| told.ordinal == ordinal);
-                process.devices.extend(told.next().cloned());
+                let told = devices.iter().find(|told| told.ordinal == ordinal);
+                process.devices.extend(told.cloned());
             }
         }
         self.recording.processes = processes;
-        let more = self.bad.len().saturating_sub(DAMAGE_KEPT);
-        self.bad.truncate(DAMAGE_KEPT);
-        if more > 0 {
-            self.bad.push(Damage {
-                line: self.place,
-                problem: format!("and {more} more could not be used"),
-            });
-        }
-        let bad = self.bad.into_iter();
-        let damage = bad.map(|damage| (label.to_owned(), damage));
-        self.recording.damage = damage.collect();
+        self.damage.report(label, self.place, &mut self.recording);
         self.recording
     }
 }
@@ -468,77 +316,48 @@ const LONGEST_OPERATOR: usize = 200;
 #[derive(Default)]
 struct Threads {
     numbers: HashMap<(String, String), usize>,
-    threads: Vec<HostThread>,
-    names: Vec<String>,
-    known: HashMap<String, u32>,
+    all: Vec<HostThread>,
+    names: HashSet<Arc<str>>,
 }
 
 #[derive(Default)]
 struct HostThread {
-    /// Start, end and number of the name.
-    ranges: Vec<(u64, u64, u32)>,
+    /// Start, end and name.
+    ranges: Vec<(u64, u64, Arc<str>)>,
     /// Start, and the operation that was launched.
     launches: Vec<(u64, usize)>,
 }
 
 impl Threads {
     /// The number of a thread.
-    fn number(&mut self, process: String, thread: String) -> usize {
-        let threads = &mut self.threads;
-        *self.numbers.entry((process, thread)).or_insert_with(|| {
-            threads.push(HostThread::default());
-            threads.len() - 1
+    fn number(&mut self, process: &Value, thread: &Value) -> usize {
+        let key = (word(process), word(thread));
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.all.push(HostThread::default());
+            self.all.len() - 1
         })
     }
 
-    /// A range of a thread.
-    fn range(&mut self, thread: usize, name: String, start: u64, end: u64) {
-        let names = &mut self.names;
-        let number = *self.known.entry(name).or_insert_with_key(|name| {
-            names.push(name.clone());
-            names.len() as u32 - 1
-        });
-        self.threads[thread].ranges.push((start, end, number));
-    }
-
-    /// A launch of a thread.
-    fn launch(&mut self, thread: usize, at: u64, operation: usize) {
-        self.threads[thread].launches.push((at, operation));
-    }
-
     /// Gives each launch the ranges that were open, outermost first, as a recording has them.
-    fn label_launches(mut self, mut label: impl FnMut(usize, Arc<str>)) {
+    fn label_launches(&mut self, operations: &mut [Recorded]) {
         let mut texts: HashSet<Arc<str>> = HashSet::new();
-        for thread in &mut self.threads {
+        for thread in &mut self.all {
             // Of two that start at once the longer is the outer one.
             thread
                 .ranges
                 .sort_by_key(|(start, end, _)| (*start, u64::MAX - end));
             thread.launches.sort_unstable();
             let mut next = thread.ranges.iter().peekable();
-            let mut open: Vec<(u64, u32)> = Vec::new();
-            for (at, operation) in &thread.launches {
+            let mut open: Vec<(u64, &str)> = Vec::new();
+            for (at, number) in &thread.launches {
                 while let Some((start, end, name)) = next.next_if(|(start, ..)| start <= at) {
                     open.retain(|(last, _)| last > start);
-                    open.push((*end, *name));
+                    open.push((*end, name));
                 }
                 open.retain(|(last, _)| last > at);
-                let names: Vec<&str> = open
-                    .iter()
-                    .map(|(_, name)| self.names[*name as usize].as_str())
-                    .collect();
-                let Some(text) = operator_text(&names) else {
-                    continue;
-                };
-                let told = match texts.get(text.as_str()) {
-                    Some(known) => Arc::clone(known),
-                    None => {
-                        let new: Arc<str> = text.into();
-                        texts.insert(Arc::clone(&new));
-                        new
-                    }
-                };
-                label(*operation, told);
+                let names: Vec<&str> = open.iter().map(|(_, name)| *name).collect();
+                let text = operator_text(&names);
+                operations[*number].operator = text.map(|text| interned(&mut texts, text));
             }
         }
     }
@@ -556,10 +375,7 @@ fn operator_text(names: &[&str]) -> Option<String> {
     let told = places.iter().map(|place| names[*place].replace('/', "_"));
     let told: Vec<String> = told.collect();
     let mut text = told.join("/");
-    let end = (0..=LONGEST_OPERATOR.min(text.len()))
-        .rev()
-        .find(|at| text.is_char_boundary(*at));
-    text.truncate(end.unwrap_or(0));
+    text.truncate(text.floor_char_boundary(LONGEST_OPERATOR));
     Some(text)
 }
 

@@ -10,13 +10,15 @@ pub mod raw;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Recording;
-use crate::record::types::{Fingerprint, Git};
+use crate::record::types::{Damage, Fingerprint, Git};
 use regatta_worker::units::Nanoseconds;
 
 /// The first line of a trace.
@@ -117,4 +119,52 @@ impl TraceHeader {
 pub fn is_script(word: &str) -> bool {
     let extension = Path::new(word).extension();
     extension.is_some_and(|extension| ["py", "sh", "pl", "jl"].iter().any(|e| extension == *e))
+}
+
+/// The number of a name among those that are known.
+fn numbered(name: String, numbers: &mut HashMap<String, u32>, known: &mut Vec<String>) -> u32 {
+    *numbers.entry(name).or_insert_with_key(|name| {
+        known.push(name.clone());
+        known.len() as u32 - 1
+    })
+}
+
+/// The one copy of a text.
+fn interned(known: &mut HashSet<Arc<str>>, text: String) -> Arc<str> {
+    if let Some(there) = known.get(text.as_str()) {
+        return Arc::clone(there);
+    }
+    let new: Arc<str> = text.into();
+    known.insert(Arc::clone(&new));
+    new
+}
+
+/// What of a file cannot be used: the first places, and how many others there are.
+#[derive(Default)]
+struct FileDamage {
+    kept: Vec<Damage>,
+    others: usize,
+}
+
+impl FileDamage {
+    fn add(&mut self, line: usize, problem: String) {
+        /// Places that are kept with what is wrong with them.
+        const KEPT: usize = 20;
+        match self.kept.len() < KEPT {
+            true => self.kept.push(Damage { line, problem }),
+            false => self.others += 1,
+        }
+    }
+
+    /// Adds it to a recording, of a file whose last place this is.
+    fn report(self, label: &str, last: usize, recording: &mut Recording) {
+        let others = (self.others > 0).then(|| Damage {
+            line: last,
+            problem: format!("and {} more could not be used", self.others),
+        });
+        let all = self.kept.into_iter().chain(others);
+        recording
+            .damage
+            .extend(all.map(|damage| (label.to_owned(), damage)));
+    }
 }

@@ -8,18 +8,15 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::{FileDamage, interned, numbered};
 use crate::input;
 use crate::machine::{Launch, Moments, Operation, Process, Recording, TracedGpu, Work};
 use crate::record::RecordError;
 use crate::record::line::Lines;
-use crate::record::types::Damage;
 use crate::secrets;
 
 /// Environment variable that names the folder to the injected library.
 pub const VARIABLE: &str = "REGATTA_TRACE";
-
-/// Damaged lines that are kept with what is wrong with them; the others are counted.
-const DAMAGE_KEPT: usize = 20;
 
 /// Longest line that is read: a kernel's name may be long, but not this long.
 const LONGEST_LINE: u64 = 1 << 20;
@@ -127,8 +124,8 @@ impl Reader {
             ids: HashMap::new(),
             operators: HashMap::new(),
             number: 0,
-            bad: 0,
         };
+        let mut damage = FileDamage::default();
         self.recording.processes.push(Process {
             pid: pid(&file.label),
             ..Process::default()
@@ -140,29 +137,14 @@ impl Reader {
             if !text.trim().is_empty()
                 && let Err(problem) = self.line(text.trim(), whole, &mut file)
             {
-                self.damaged(&mut file, problem);
+                damage.add(file.number, problem);
             }
             if self.recording.operations.len() >= 2 * self.limit {
                 self.recording.settle(self.limit);
             }
         }
-        if let Some(more) = file.bad.checked_sub(DAMAGE_KEPT).filter(|more| *more > 0) {
-            let damage = Damage {
-                line: file.number,
-                problem: format!("and {more} more lines of the file could not be used"),
-            };
-            self.recording.damage.push((file.label, damage));
-        }
+        damage.report(&file.label, file.number, &mut self.recording);
         Ok(())
-    }
-
-    fn damaged(&mut self, file: &mut RecordingProcess, problem: String) {
-        file.bad += 1;
-        if file.bad <= DAMAGE_KEPT {
-            let line = file.number;
-            let damage = Damage { line, problem };
-            self.recording.damage.push((file.label.clone(), damage));
-        }
     }
 
     fn line(&mut self, text: &str, whole: bool, file: &mut RecordingProcess) -> Result<(), String> {
@@ -232,11 +214,7 @@ impl Reader {
     }
 
     fn name(&mut self, name: String) -> u32 {
-        let names = &mut self.recording.names;
-        *self.names.entry(name).or_insert_with_key(|name| {
-            names.push(name.clone());
-            names.len() as u32 - 1
-        })
+        numbered(name, &mut self.names, &mut self.recording.names)
     }
 }
 
@@ -250,17 +228,6 @@ struct RecordingProcess {
     operators: HashMap<u32, Arc<str>>,
     /// Of the current line, from 1.
     number: usize,
-    bad: usize,
-}
-
-/// The one copy of a text.
-fn interned(known: &mut HashSet<Arc<str>>, text: String) -> Arc<str> {
-    if let Some(there) = known.get(text.as_str()) {
-        return Arc::clone(there);
-    }
-    let new: Arc<str> = text.into();
-    known.insert(Arc::clone(&new));
-    new
 }
 
 /// `1234-99.jsonl` is of process 1234.

@@ -96,7 +96,7 @@ fn what_is_no_trace_of_kineto_is_refused_with_the_place() {
     for (text, problem) in [
         ("", "cut off"),
         ("[]", "an object with traceEvents"),
-        (r#"{"schemaVersion": 1}"#, "there is no traceEvents"),
+        (r#"{"schemaVersion": 1}"#, "missing field `traceEvents`"),
         (r#"{"traceEvents": 3}"#, "a list of events at line 1"),
         (r#"{"traceEvents": [3]}"#, "line 1"),
         (r#"{"traceEvents": []} {}"#, "trailing"),
