@@ -26,12 +26,7 @@ pub fn load(name_or_path: &str) -> Result<Suite, DocumentError> {
 
 /// Loads a suite that those of `above` extend, each the next.
 fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentError> {
-    let failed = |message: String| DocumentError {
-        label: name_or_path.to_owned(),
-        line: 0,
-        key: String::new(),
-        message,
-    };
+    let failed = |message: String| DocumentError::new(name_or_path, &message);
     let path = Path::new(name_or_path);
     let built_in = BUILTIN.iter().find(|(name, _)| *name == name_or_path);
     let identity = match built_in {
@@ -126,11 +121,8 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => {
-            let source = TomlText {
-                label,
-                text: String::new(),
-            };
-            return Err(source.error(format!("cannot be read: {error}")));
+            let problem = format!("cannot be read: {error}");
+            return Err(DocumentError::new(&label, &problem));
         }
     };
     let found = plan::read_config(&TomlText { label, text })?;

@@ -1,6 +1,7 @@
 //! TOML read by serde, with positions: every complaint names file, line, key and value.
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -25,187 +26,122 @@ pub struct TomlText {
     pub text: String,
 }
 
-/// Something in a suite or configuration file that cannot stand.
+/// Something in a suite or configuration file that cannot stand: file, line, key and value, what
+/// is wrong, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct DocumentError {
-    /// The file.
-    pub label: String,
-    /// Counts from 1; 0 when it is about the file as a whole.
-    pub line: usize,
-    /// The key's path, such as `sweep[1].direction`; may be empty.
-    pub key: String,
-    /// What is wrong, and what to write instead.
-    pub message: String,
-}
+#[error("{0}")]
+pub struct DocumentError(String);
 
-impl fmt::Display for DocumentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&plain(&self.label, LONGEST_MESSAGE))?;
-        if self.line > 0 {
-            write!(f, ":{}", self.line)?;
-        }
-        if !self.key.is_empty() {
-            write!(f, ": {}", self.key)?;
-        }
-        write!(f, ": {}", plain(&self.message, LONGEST_MESSAGE))
+impl DocumentError {
+    /// An error about a file as a whole.
+    pub fn new(label: &str, message: &str) -> DocumentError {
+        let label = plain(label, LONGEST_MESSAGE);
+        DocumentError(format!("{label}: {}", plain(message, LONGEST_MESSAGE)))
     }
 }
 
-impl TomlText {
-    /// An error about the file as a whole.
-    pub fn error(&self, message: impl Into<String>) -> DocumentError {
-        DocumentError {
-            label: self.label.clone(),
-            line: 0,
-            key: String::new(),
-            message: message.into(),
-        }
-    }
+/// The path of a key of the table at `path`: `sweep[1].params`.
+pub(super) fn key(path: &str, key: &str) -> String {
+    let dot = if path.is_empty() { "" } else { "." };
+    format!("{path}{dot}{}", plain(key, LONGEST_QUOTE))
 }
 
-/// The way from the root of a document to a value: `sweep[1].params.num_splits_key`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyPath(Vec<PathStep>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum PathStep {
-    Key(String),
-    Index(usize),
+/// Where a value stands, in bytes.
+struct Place {
+    /// Its key, of what is no element of a list.
+    key: Option<Range<usize>>,
+    value: Range<usize>,
+    /// What is quoted of it.
+    shown: String,
 }
 
-impl KeyPath {
-    /// A key of the root table.
-    pub fn root(key: &str) -> KeyPath {
-        KeyPath::default().key(key)
-    }
-
-    /// A key of the table at this path.
-    pub fn key(&self, key: &str) -> KeyPath {
-        self.with(PathStep::Key(key.to_owned()))
-    }
-
-    /// An element of the list at this path.
-    pub fn index(&self, index: usize) -> KeyPath {
-        self.with(PathStep::Index(index))
-    }
-
-    fn with(&self, step: PathStep) -> KeyPath {
-        KeyPath(self.0.iter().cloned().chain([step]).collect())
-    }
-}
-
-impl fmt::Display for KeyPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, step) in self.0.iter().enumerate() {
-            match step {
-                PathStep::Index(index) => write!(f, "[{index}]")?,
-                PathStep::Key(key) => {
-                    let dot = if place > 0 { "." } else { "" };
-                    write!(f, "{dot}{}", plain(key, LONGEST_QUOTE))?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A parsed text, which knows where each value stands.
+/// A text that was parsed, and where each value stands.
 pub struct TomlDocument<'a> {
     source: &'a TomlText,
-    root: Spanned<DeTable<'a>>,
+    /// By path; a table before what is in it.
+    places: BTreeMap<String, Place>,
     /// Where each line ends, in bytes.
     line_ends: Vec<usize>,
 }
 
 impl<'a> TomlDocument<'a> {
-    /// Parses a text.
+    /// What a text says, as a type whose keys are those that there are.
     ///
     /// # Errors
-    /// Malformed TOML, a list of more than 10,000 values, and a NUL in a string.
-    pub fn parse(source: &'a TomlText) -> Result<TomlDocument<'a>, DocumentError> {
+    /// Malformed TOML, a list of more than 10,000 values, a NUL in a string, an unknown key with
+    /// the nearest known one, or a value that its key cannot have.
+    pub fn read<T: DeserializeOwned>(
+        source: &'a TomlText,
+    ) -> Result<(TomlDocument<'a>, T), DocumentError> {
         let bytes = source.text.bytes().enumerate();
         let line_ends = bytes.filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at);
         let mut document = TomlDocument {
             source,
-            root: Spanned::new(0..0, DeTable::default()),
+            places: BTreeMap::new(),
             line_ends: line_ends.collect(),
         };
-        document.root = DeTable::parse(&source.text).map_err(|error| {
+        let root = DeTable::parse(&source.text).map_err(|error| {
             let span = error.span().unwrap_or_default();
             let twice = error.message() == "duplicate key";
-            let key = source.text.get(span.clone()).filter(|_| twice);
-            DocumentError {
-                label: source.label.clone(),
-                line: document.line(span.start),
-                key: plain(key.unwrap_or_default(), LONGEST_QUOTE),
-                message: match key {
-                    Some(_) => "the key stands there twice; keep one of them".to_owned(),
-                    None => format!("malformed TOML: {}", error.message().replace('\n', "; ")),
-                },
+            match source.text.get(span.clone()).filter(|_| twice) {
+                Some(name) => {
+                    let error = "the key stands there twice; keep one of them";
+                    document.error_at(Some(span.start), &key("", name), error)
+                }
+                None => {
+                    let error = error.message().replace('\n', "; ");
+                    document.error_at(Some(span.start), "", &format!("malformed TOML: {error}"))
+                }
             }
         })?;
-        let mut objection = None;
-        document.visit(&mut |path, _, value| {
-            let why = match value.get_ref() {
-                DeValue::Array(items) if items.len() > LONGEST_LIST => Some(format!(
-                    "lists {} values, and {LONGEST_LIST} are the most",
-                    items.len()
-                )),
-                DeValue::String(text) if text.contains('\0') => {
-                    Some("no process can be handed a NUL; leave it out".to_owned())
-                }
-                _ => None,
-            };
-            if let (Some(why), None) = (why, &objection) {
-                objection = Some((KeyPath(path.to_vec()), why));
-            }
-        });
-        match objection {
-            Some((path, why)) => Err(document.error(&path, why)),
-            None => Ok(document),
-        }
-    }
-
-    /// What the text says, as a type whose keys are those that there are.
-    ///
-    /// # Errors
-    /// An unknown key with the nearest known one, or a value that its key cannot have.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
-        let deserializer = toml::de::Deserializer::from(self.root.clone());
-        T::deserialize(deserializer).map_err(|error| {
+        visit_table("", root.get_ref(), &mut document.places)
+            .map_err(|(path, why)| document.error(&path, why))?;
+        let read = T::deserialize(toml::de::Deserializer::from(root)).map_err(|error| {
             let (path, is_key) = match error.span() {
-                Some(span) => self.find(&span),
-                None => (KeyPath::default(), false),
+                Some(span) => document.find(&span),
+                None => ("", false),
             };
-            self.error(&path, in_plain_words(error.message(), is_key))
-        })
+            document.error(path, in_plain_words(error.message(), is_key))
+        })?;
+        Ok((document, read))
     }
 
     /// An error about what stands at a path: a value, which is quoted, or a table.
-    pub fn error(&self, path: &KeyPath, message: impl Into<String>) -> DocumentError {
-        let value = self.get(path);
-        let shown = value.and_then(|value| match value.get_ref() {
-            DeValue::String(text) => Some(format!("\"{}\"", plain(text, LONGEST_QUOTE))),
-            DeValue::Integer(number) => Some(plain(number.as_str(), LONGEST_QUOTE)),
-            DeValue::Float(number) => Some(plain(number.as_str(), LONGEST_QUOTE)),
-            DeValue::Boolean(truth) => Some(truth.to_string()),
-            _ => None,
-        });
-        DocumentError {
-            label: self.source.label.clone(),
-            line: value.map_or(0, |value| self.line(value.span().start)),
-            key: match shown {
-                Some(text) => format!("{path} = {text}"),
-                None => path.to_string(),
-            },
-            message: message.into(),
-        }
+    pub fn error(&self, path: &str, message: impl AsRef<str>) -> DocumentError {
+        let place = self.places.get(path);
+        let shown = place.map_or("", |place| place.shown.as_str());
+        let at = place.map(|place| place.value.start);
+        self.error_at(at, &format!("{path}{shown}"), message.as_ref())
+    }
+
+    fn error_at(&self, at: Option<usize>, key: &str, message: &str) -> DocumentError {
+        let file = self.file_and_line(at);
+        let key = if key.is_empty() {
+            ""
+        } else {
+            &format!(": {key}")
+        };
+        let message = plain(message, LONGEST_MESSAGE);
+        DocumentError(format!("{file}{key}: {message}"))
     }
 
     /// Where a value stands: file, line, key and value.
-    pub fn place(&self, path: &KeyPath) -> String {
-        let error = self.error(path, "");
-        error.to_string().trim_end_matches(": ").to_owned()
+    pub fn place(&self, path: &str) -> String {
+        let place = self.places.get(path);
+        let file = self.file_and_line(place.map(|place| place.value.start));
+        format!("{file}: {path}{}", place.map_or("", |place| &place.shown))
+    }
+
+    /// The file, and the line of a byte in it, from 1.
+    fn file_and_line(&self, at: Option<usize>) -> String {
+        let label = plain(&self.source.label, LONGEST_MESSAGE);
+        match at {
+            Some(at) => {
+                let line = 1 + self.line_ends.partition_point(|end| *end < at);
+                format!("{label}:{line}")
+            }
+            None => label,
+        }
     }
 
     /// The folder of the file, from which paths in it are.
@@ -214,82 +150,71 @@ impl<'a> TomlDocument<'a> {
         file.parent().unwrap_or(Path::new(""))
     }
 
-    /// The line of a byte, from 1.
-    fn line(&self, offset: usize) -> usize {
-        1 + self.line_ends.partition_point(|end| *end < offset)
-    }
-
-    fn get(&self, path: &KeyPath) -> Option<&Spanned<DeValue<'a>>> {
-        let (first, rest) = path.0.split_first()?;
-        let PathStep::Key(first) = first else {
-            return None;
-        };
-        let mut value = entry(self.root.get_ref(), first)?;
-        for step in rest {
-            value = match (step, value.get_ref()) {
-                (PathStep::Key(key), DeValue::Table(table)) => entry(table, key)?,
-                (PathStep::Index(index), DeValue::Array(items)) => items.get(*index)?,
-                _ => return None,
-            };
-        }
-        Some(value)
-    }
-
     /// The path of the value at these bytes, and whether they are its key's.
-    fn find(&self, span: &std::ops::Range<usize>) -> (KeyPath, bool) {
-        let mut found = (KeyPath::default(), false);
-        self.visit(&mut |path, key, value| {
-            let is_key = key.as_ref() == Some(span);
-            if is_key || value.span() == *span && !found.1 {
-                found = (KeyPath(path.to_vec()), is_key);
-            }
-        });
-        found
-    }
-
-    /// Goes through all values, a table before what is in it, with their paths and the bytes of
-    /// their keys.
-    fn visit(&self, each: &mut Visitor<'_, 'a>) {
-        visit_table(self.root.get_ref(), &mut Vec::new(), each);
-    }
-}
-
-type Visitor<'v, 'a> =
-    dyn FnMut(&[PathStep], Option<std::ops::Range<usize>>, &Spanned<DeValue<'a>>) + 'v;
-
-fn visit_table<'a>(table: &DeTable<'a>, path: &mut Vec<PathStep>, each: &mut Visitor<'_, 'a>) {
-    for (key, value) in table.iter() {
-        path.push(PathStep::Key(key.get_ref().to_string()));
-        visit_value(Some(key.span()), value, path, each);
-        path.pop();
-    }
-}
-
-fn visit_value<'a>(
-    key: Option<std::ops::Range<usize>>,
-    value: &Spanned<DeValue<'a>>,
-    path: &mut Vec<PathStep>,
-    each: &mut Visitor<'_, 'a>,
-) {
-    each(path, key, value);
-    match value.get_ref() {
-        DeValue::Table(table) => visit_table(table, path, each),
-        DeValue::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                path.push(PathStep::Index(index));
-                visit_value(None, item, path, each);
-                path.pop();
-            }
+    fn find(&self, span: &Range<usize>) -> (&str, bool) {
+        let is_key = |(_, place): &(&String, &Place)| place.key.as_ref() == Some(span);
+        if let Some((path, _)) = self.places.iter().find(is_key) {
+            return (path, true);
         }
-        _ => {}
+        let is_value = |(_, place): &(&String, &Place)| place.value == *span;
+        let value = self.places.iter().rfind(is_value);
+        (value.map_or("", |(path, _)| path), false)
     }
 }
 
-fn entry<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<&'t Spanned<DeValue<'a>>> {
+fn visit_table(
+    path: &str,
+    table: &DeTable<'_>,
+    places: &mut BTreeMap<String, Place>,
+) -> Result<(), (String, String)> {
     let mut entries = table.iter();
-    entries
-        .find(|(name, _)| name.get_ref() == key)
-        .map(|(_, value)| value)
+    entries.try_for_each(|(name, value)| {
+        visit(key(path, name.get_ref()), Some(name.span()), value, places)
+    })
+}
+
+/// Notes where a value and all that is in it stand.
+///
+/// # Errors
+/// The path of what cannot stand anywhere, and why.
+fn visit(
+    path: String,
+    key: Option<Range<usize>>,
+    value: &Spanned<DeValue<'_>>,
+    places: &mut BTreeMap<String, Place>,
+) -> Result<(), (String, String)> {
+    let shown = match value.get_ref() {
+        DeValue::String(text) => format!(" = \"{}\"", plain(text, LONGEST_QUOTE)),
+        DeValue::Integer(number) => format!(" = {}", plain(number.as_str(), LONGEST_QUOTE)),
+        DeValue::Float(number) => format!(" = {}", plain(number.as_str(), LONGEST_QUOTE)),
+        DeValue::Boolean(truth) => format!(" = {truth}"),
+        _ => String::new(),
+    };
+    let place = Place {
+        key,
+        value: value.span(),
+        shown,
+    };
+    places.insert(path.clone(), place);
+    match value.get_ref() {
+        DeValue::Table(table) => visit_table(&path, table, places),
+        DeValue::Array(items) if items.len() > LONGEST_LIST => {
+            let (there, most) = (items.len(), LONGEST_LIST);
+            Err((
+                path,
+                format!("lists {there} values, and {most} are the most"),
+            ))
+        }
+        DeValue::Array(items) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, item)| visit(format!("{path}[{index}]"), None, item, places)),
+        DeValue::String(text) if text.contains('\0') => Err((
+            path,
+            "no process can be handed a NUL; leave it out".to_owned(),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// What serde says, in the words of who writes TOML; `is_key` where it is about a key.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Suite;
-use super::document::{DocumentError, KeyPath, TomlDocument, name_hint, nearest};
+use super::document::{DocumentError, TomlDocument, key, name_hint, nearest};
 use super::file::{ExpectTable, Facets};
 use super::rules::{Expectation, Metric, Origin, Selector};
 use super::structural::{Count, Limit, Quantity};
@@ -28,16 +28,16 @@ pub(super) fn read(
 ) -> Result<(), DocumentError> {
     let rules = &suite.rules;
     let all = tables.len() + rules.expectations.len() + rules.limits.len();
-    for (key, count) in [("expect", all), ("set", suite.overrides.len())] {
+    for (table, count) in [("expect", all), ("set", suite.overrides.len())] {
         if count > MOST {
             let error = format!("there are {count}, and {MOST} are the most; put some together");
-            return Err(document.error(&KeyPath::root(key), error));
+            return Err(document.error(table, error));
         }
     }
     for (place, table) in tables.iter().enumerate() {
         let reading = TableReader {
             document,
-            at: KeyPath::root("expect").index(place),
+            at: format!("expect[{place}]"),
             suite,
         };
         match &table.against {
@@ -59,14 +59,14 @@ pub(super) fn read(
 /// One `[[expect]]` of a suite whose cases are known.
 struct TableReader<'a> {
     document: &'a TomlDocument<'a>,
-    at: KeyPath,
+    at: String,
     suite: &'a Suite,
 }
 
 impl TableReader<'_> {
     /// An error about a key.
-    fn error(&self, key: &str, message: impl Into<String>) -> DocumentError {
-        self.document.error(&self.at.key(key), message)
+    fn error(&self, name: &str, message: impl AsRef<str>) -> DocumentError {
+        self.document.error(&key(&self.at, name), message)
     }
 
     fn expectation(
@@ -243,8 +243,8 @@ impl TableReader<'_> {
 
     /// Reads a selector, and refuses one that names what no case has, or selects no case: a
     /// demand on these would hold for ever.
-    fn selector(&self, key: &str, written: &Facets) -> Result<Selector, DocumentError> {
-        let at = self.at.key(key);
+    fn selector(&self, name: &str, written: &Facets) -> Result<Selector, DocumentError> {
+        let at = key(&self.at, name);
         let mut selector = Selector::default();
         for (facet, texts) in facets(self.document, &at, written)? {
             let mut params = self.suite.cases.iter().flat_map(|case| case.params.iter());
@@ -253,7 +253,7 @@ impl TableReader<'_> {
                 let near = nearest(&facet, FACETS.iter().copied());
                 let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
                 let error = format!("neither an axis nor a parameter of this suite{hint}");
-                return Err(self.document.error(&at.key(&facet), error));
+                return Err(self.document.error(&key(&at, &facet), error));
             }
             if facet == SEQ {
                 let each = SEQ_AXES.map(|axis| (axis.to_owned(), texts.clone()));

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserializer, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 
 use super::environment::Environment;
 use super::rules::{Ignored, Metric};
@@ -169,64 +169,26 @@ pub type Facets = BTreeMap<String, OneOrMore<Scalar>>;
 #[serde(transparent)]
 pub struct Axes(pub Facets);
 
-/// A whole number, or a word.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(untagged)]
-pub enum Scalar {
-    /// `512`
-    Number(i64),
-    /// `"causal"`
-    Word(String),
-    /// Of another type, which is refused where it is known what is wanted in its place.
-    #[cfg_attr(feature = "schemas", schemars(skip))]
-    Other(&'static str),
-}
+/// A whole number, or a word. One of another type is refused where it is known what is wanted in
+/// its place.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Scalar(pub toml::Value);
 
 impl Scalar {
-    /// What it says, and what it is where that is nothing that it may be.
-    pub fn text(&self) -> Result<String, &'static str> {
-        match self {
-            Scalar::Number(number) => Ok(number.to_string()),
-            Scalar::Word(word) => Ok(word.clone()),
-            Scalar::Other(found) => Err(found),
+    /// What it says.
+    ///
+    /// # Errors
+    /// That it is neither a number nor a string.
+    pub fn text(&self) -> Result<String, String> {
+        match &self.0 {
+            toml::Value::Integer(number) => Ok(number.to_string()),
+            toml::Value::String(word) => Ok(word.clone()),
+            other => Err(format!(
+                "expected a number or a string, found {}",
+                other.type_str()
+            )),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Scalar {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Scalar, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = Scalar;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number or a string")
-            }
-            fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
-                Ok(Scalar::Number(number))
-            }
-            fn visit_u64<E: Error>(self, _: u64) -> Result<Scalar, E> {
-                Err(E::custom("this number is too large"))
-            }
-            fn visit_str<E>(self, word: &str) -> Result<Scalar, E> {
-                Ok(Scalar::Word(word.to_owned()))
-            }
-            fn visit_f64<E>(self, _: f64) -> Result<Scalar, E> {
-                Ok(Scalar::Other("float"))
-            }
-            fn visit_bool<E>(self, _: bool) -> Result<Scalar, E> {
-                Ok(Scalar::Other("boolean"))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Scalar, A::Error> {
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Scalar::Other("list"))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Scalar::Other("table"))
-            }
-        }
-        deserializer.deserialize_any(Any)
     }
 }
 
@@ -354,7 +316,7 @@ mod schemas {
 
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-    use super::{Axes, Within};
+    use super::{Axes, Scalar, Within};
     use regatta_worker::attention::LONGEST_AXIS;
     use regatta_worker::attention::axes::{Form, axis, settable};
 
@@ -369,6 +331,19 @@ mod schemas {
 
         fn json_schema(_: &mut SchemaGenerator) -> Schema {
             json_schema!({ "type": "integer", "minimum": LEAST, "maximum": MOST })
+        }
+    }
+
+    impl JsonSchema for Scalar {
+        fn schema_name() -> Cow<'static, str> {
+            "Scalar".into()
+        }
+
+        fn json_schema(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({
+                "description": "A whole number, or a word.",
+                "type": ["integer", "string"]
+            })
         }
     }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{DocumentError, KeyPath, TomlDocument, TomlText, nearest};
+use super::document::{DocumentError, TomlDocument, TomlText, key, nearest};
 use super::expectations;
 use super::file::{
     ConfigFile, MeasureTable, PolicyTable, Replacements, Scalar, SuiteFile, ValueOr,
@@ -32,13 +32,11 @@ pub fn read(
     source: &TomlText,
     base: &dyn Fn(&str) -> Result<Suite, DocumentError>,
 ) -> Result<Suite, DocumentError> {
-    let document = TomlDocument::parse(source)?;
-    let file: SuiteFile = document.read()?;
+    let (document, file): (_, SuiteFile) = TomlDocument::read(source)?;
     let mut suite = match &file.extends {
         Some(extended) => {
-            let at = KeyPath::root("extends");
             let mut suite =
-                base(extended).map_err(|error| document.error(&at, error.to_string()))?;
+                base(extended).map_err(|error| document.error("extends", error.to_string()))?;
             suite.extends = Some(suite.name.clone());
             suite
         }
@@ -49,12 +47,12 @@ pub fn read(
     measure(&file.measure, &mut suite.settings);
     policy(&document, &file.policy, &mut suite.rules.policy)?;
     for (place, table) in file.sweep.iter().enumerate() {
-        let at = KeyPath::root("sweep").index(place);
+        let at = format!("sweep[{place}]");
         sweep(&document, &at, table, &file.shapes, &mut suite)?;
     }
     overrides(&document, &file.set, &mut suite)?;
     if let Some(mut build) = file.build {
-        build.origin = document.place(&KeyPath::root("build"));
+        build.origin = document.place("build");
         suite.build = Some(build);
     }
     let config = ConfigFile {
@@ -67,10 +65,14 @@ pub fn read(
     // Runs, baselines and expectations know a case by its id alone.
     let is_lost = |case: &&Case| case.id().case().ok().as_deref() != Some(*case);
     if let Some(case) = suite.cases.iter().find(is_lost) {
-        return Err(source.error(format!("makes a case whose id cannot be read back: {case}")));
+        let error = format!("makes a case whose id cannot be read back: {case}");
+        return Err(DocumentError::new(&source.label, &error));
     }
     if suite.cases.is_empty() {
-        return Err(source.error("makes no case; add a [[sweep]]"));
+        return Err(DocumentError::new(
+            &source.label,
+            "makes no case; add a [[sweep]]",
+        ));
     }
     if file.measure.cache.is_none() && file.extends.is_none() {
         suite.settings.cache = match suite.cases.iter().all(|case| case.variant.worker == CPU) {
@@ -85,15 +87,15 @@ pub fn read(
         if !ids.iter().any(|id| glob(pattern, &id.0)) {
             let near = nearest(pattern, ids.iter().map(|id| id.0.as_str()));
             let near = near.map_or(String::new(), |near| format!("; the nearest is {near}"));
-            let at = KeyPath::root("policy").key("optional").index(place);
+            let at = format!("policy.optional[{place}]");
             return Err(document.error(&at, format!("selects no case{near}")));
         }
     }
     let mut overrides = suite.overrides.iter();
     if let Some(idle) = overrides.find(|change| suite.is_idle(change)) {
-        let at = KeyPath::root("set").key(&idle.variant.to_string());
+        let at = key("set", &idle.variant.to_string());
         return Err(document.error(
-            &at.key(&idle.parameter),
+            &key(&at, &idle.parameter),
             format!(
                 "replaces nothing: no case of {} asks for {}",
                 idle.variant,
@@ -109,9 +111,9 @@ pub fn read(
 /// # Errors
 /// The first thing in it that cannot stand.
 pub fn read_config(source: &TomlText) -> Result<Suite, DocumentError> {
-    let document = TomlDocument::parse(source)?;
+    let (document, file) = TomlDocument::read(source)?;
     let mut found = Suite::default();
-    configure(&document, document.read()?, &mut found)?;
+    configure(&document, file, &mut found)?;
     Ok(found)
 }
 
@@ -120,7 +122,7 @@ fn configure(
     config: ConfigFile,
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
-    for (key, what, names) in [
+    for (table, what, names) in [
         (
             "environments",
             "an environment",
@@ -130,13 +132,13 @@ fn configure(
     ] {
         if let Some(name) = names.into_iter().find(|name| !is_name(name)) {
             let error = format!("this cannot name {what}: use {NAME_RULE}");
-            return Err(document.error(&KeyPath::root(key).key(name), error));
+            return Err(document.error(&key(table, name), error));
         }
     }
     // What a suite extends may have one of this name, which this one replaces.
     suite.environments.extend(config.environments);
     for (name, written) in config.workers {
-        let at = KeyPath::root("workers").key(&name);
+        let at = key("workers", &name);
         let worker = OwnWorker::parse(&written, document.folder())
             .map_err(|error| document.error(&at, error))?;
         suite
@@ -167,21 +169,19 @@ fn policy(
     table: &PolicyTable,
     policy: &mut Policy,
 ) -> Result<(), DocumentError> {
-    let root = KeyPath::root("policy");
-    let share = |at: &KeyPath, share: f64, most: f64, fix: &str| match (0.0..=most).contains(&share)
-    {
+    let share = |at: &str, share: f64, most: f64, fix: &str| match (0.0..=most).contains(&share) {
         true => Ok(Share(share)),
         false => Err(document.error(at, fix)),
     };
     let fraction =
-        |at: &KeyPath, value: f64| share(at, value, 1.0, "use a fraction from 0 to 1: 0.05 is 5 %");
-    let at = root.key("threshold");
+        |at: &str, value: f64| share(at, value, 1.0, "use a fraction from 0 to 1: 0.05 is 5 %");
+    let at = "policy.threshold";
     match &table.threshold {
         None => {}
-        Some(ValueOr::Value(value)) => policy.threshold = fraction(&at, *value)?,
+        Some(ValueOr::Value(value)) => policy.threshold = fraction(at, *value)?,
         Some(ValueOr::Table(by_metric)) => {
             for (&metric, &value) in by_metric {
-                let at = at.key(metric.key());
+                let at = key(at, metric.key());
                 if metric == Metric::Device {
                     policy.threshold = fraction(&at, value)?;
                     continue;
@@ -194,7 +194,7 @@ fn policy(
         }
     }
     if let Some(day) = table.day {
-        policy.day = Some(fraction(&root.key("day"), day)?);
+        policy.day = Some(fraction("policy.day", day)?);
     }
     if let Some(ignore) = &table.ignore {
         policy.ignore = ignore.iter().map(|(_, ignored)| ignored.clone()).collect();
@@ -212,23 +212,23 @@ fn overrides(
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
     for (variant, parameters) in set {
-        let at = KeyPath::root("set").key(variant);
+        let at = key("set", variant);
         let variant: VariantId = variant
             .parse()
             .map_err(|error| document.error(&at, format!("{error}")))?;
         for (name, written) in parameters {
-            let at = at.key(name);
+            let at = key(&at, name);
             parameter_name(name).map_err(|error| document.error(&at, error.to_string()))?;
-            let values: Vec<(Option<&str>, KeyPath, &Scalar)> = match written {
+            let values: Vec<(Option<&str>, String, &Scalar)> = match written {
                 ValueOr::Value(to) => vec![(None, at, to)],
                 ValueOr::Table(values) => values
                     .iter()
-                    .map(|(from, to)| (Some(from.as_str()), at.key(from), to))
+                    .map(|(from, to)| (Some(from.as_str()), key(&at, from), to))
                     .collect(),
             };
             for (from, at, to) in values {
                 let wrong = |error: String| document.error(&at, error);
-                let from = from.map(|from| parameter(&Scalar::Word(from.to_owned())));
+                let from = from.map(|from| parameter(&Scalar(from.into())));
                 let change = Override {
                     variant: variant.clone(),
                     parameter: name.clone(),

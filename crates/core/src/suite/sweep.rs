@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use toml::Value;
+
 use super::Suite;
-use super::document::{DocumentError, KeyPath, TomlDocument, unknown_key};
+use super::document::{DocumentError, TomlDocument, key, unknown_key};
 use super::file::{Axes, Facets, OneOrMore, Scalar, SweepTable, ValueOr};
 use regatta_worker::attention::axes::{Form, axis, settable};
 use regatta_worker::attention::{
@@ -13,18 +15,20 @@ use regatta_worker::attention::{
 /// More cases than these are a slip of the pen.
 const MOST_CASES: usize = 100_000;
 
+/// The path of a value that may be an element of a list.
+fn element(at: &str, place: Option<usize>) -> String {
+    place.map_or(at.to_owned(), |place| format!("{at}[{place}]"))
+}
+
 /// The text of each value of a list that stands in a document, as `check` has it.
 fn texts(
     document: &TomlDocument<'_>,
-    at: &KeyPath,
+    at: &str,
     values: &OneOrMore<Scalar>,
     check: impl Fn(&Scalar) -> Result<String, String>,
 ) -> Result<Vec<String>, DocumentError> {
     let texts = values.iter().map(|(place, value)| {
-        let wrong = |why| {
-            let at = place.map_or(at.clone(), |place| at.index(place));
-            document.error(&at, why)
-        };
+        let wrong = |why| document.error(&element(at, place), why);
         check(value).map_err(wrong)
     });
     let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
@@ -39,13 +43,13 @@ const EMPTY: &str = "an empty list makes no case; give at least one value";
 /// The lists of some axes: each value is one that its axis can have.
 fn axes(
     document: &TomlDocument<'_>,
-    at: &KeyPath,
+    at: &str,
     axes: &Axes,
     beside: &[&'static str],
 ) -> Result<BTreeMap<&'static str, Vec<String>>, DocumentError> {
     let mut lists = BTreeMap::new();
     for (name, values) in &axes.0 {
-        let at = at.key(name);
+        let at = key(at, name);
         let Some(axis) = settable().find(|known| known == name) else {
             let known: Vec<&str> = beside.iter().copied().chain(settable()).collect();
             return Err(document.error(&at, unknown_key(name, &known)));
@@ -57,33 +61,28 @@ fn axes(
 }
 
 fn axis_value(name: &str, value: &Scalar) -> Result<String, String> {
-    let found = match value {
-        Scalar::Number(_) => "integer",
-        Scalar::Word(_) => "string",
-        Scalar::Other(found) => found,
-    };
     match axis(name) {
-        Some(axis) if !matches!(axis.form, Form::Number(_) | Form::Width(_)) => match value {
-            Scalar::Word(word) => axis.check(word).map_err(|error| error.to_string()),
-            _ => Err(format!("expected a string, found {found}")),
+        Some(axis) if !matches!(axis.form, Form::Number(_) | Form::Width(_)) => match &value.0 {
+            Value::String(word) => axis.check(word).map_err(|error| error.to_string()),
+            other => Err(format!("expected a string, found {}", other.type_str())),
         },
         // `seq` is one, too.
-        _ => match value {
-            Scalar::Number(number) if (1..=LONGEST_AXIS.into()).contains(number) => {
+        _ => match &value.0 {
+            Value::Integer(number) if (1..=LONGEST_AXIS.into()).contains(number) => {
                 Ok(number.to_string())
             }
-            Scalar::Number(_) => Err(format!("must be from 1 to {LONGEST_AXIS}")),
-            _ => Err(format!("expected a whole number, found {found}")),
+            Value::Integer(_) => Err(format!("must be from 1 to {LONGEST_AXIS}")),
+            other => Err(format!(
+                "expected a whole number, found {}",
+                other.type_str()
+            )),
         },
     }
 }
 
 /// The value of a parameter, which can stand in a case id.
 pub(super) fn parameter(value: &Scalar) -> Result<ParamValue, String> {
-    let text = value
-        .text()
-        .map_err(|found| format!("expected a number or a string, found {found}"))?;
-    text.parse().map_err(|error| format!("{error}"))
+    value.text()?.parse().map_err(|error| format!("{error}"))
 }
 
 /// Adds the cases of a sweep to those of a suite; `named` are the shapes that have names.
@@ -92,18 +91,14 @@ pub(super) fn parameter(value: &Scalar) -> Result<ParamValue, String> {
 /// The first thing in it that cannot stand.
 pub(super) fn sweep(
     document: &TomlDocument<'_>,
-    at: &KeyPath,
+    at: &str,
     table: &SweepTable,
     named: &BTreeMap<String, Axes>,
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
-    let element = |key: &str, place: Option<usize>| match place {
-        Some(place) => at.key(key).index(place),
-        None => at.key(key),
-    };
     let mut variants = Vec::new();
     for (place, written) in table.variants.iter() {
-        let at = element("variants", place);
+        let at = element(&key(at, "variants"), place);
         let id: VariantId = written
             .parse()
             .map_err(|error| document.error(&at, format!("{error}")))?;
@@ -116,11 +111,11 @@ pub(super) fn sweep(
     let beside = axes(document, at, &table.axes, &["variants", "shapes", "params"])?;
     let mut shapes = Vec::new();
     for (place, shape) in table.shapes.iter().flat_map(OneOrMore::iter) {
-        let at = element("shapes", place);
+        let at = element(&key(at, "shapes"), place);
         let (shape, at) = match shape {
             ValueOr::Table(shape) => (shape, at),
             ValueOr::Value(name) => match named.get(name) {
-                Some(shape) => (shape, KeyPath::root("shapes").key(name)),
+                Some(shape) => (shape, key("shapes", name)),
                 None => {
                     let known: Vec<&str> = named.keys().map(String::as_str).collect();
                     let error = unknown_key(name, &known).replace("key", "shape");
@@ -130,12 +125,12 @@ pub(super) fn sweep(
         };
         shapes.push(axes(document, &at, shape, &[])?);
     }
-    for (key, is_empty) in [
+    for (name, is_empty) in [
         ("variants", variants.is_empty()),
         ("shapes", table.shapes.is_some() && shapes.is_empty()),
     ] {
         if is_empty {
-            return Err(document.error(&at.key(key), EMPTY));
+            return Err(document.error(&key(at, name), EMPTY));
         }
     }
     if table.shapes.is_none() {
@@ -149,7 +144,7 @@ pub(super) fn sweep(
     }
     let mut params = BTreeMap::new();
     for (name, values) in &table.params {
-        let at = at.key("params").key(name);
+        let at = key(&key(at, "params"), name);
         parameter_name(name).map_err(|error| document.error(&at, error.to_string()))?;
         let text = |value: &Scalar| parameter(value).map(|value| value.to_string());
         params.insert(name.as_str(), texts(document, &at, values, text)?);
@@ -194,10 +189,10 @@ fn size(lists: &BTreeMap<&str, Vec<String>>) -> usize {
 fn product<'a>(lists: &BTreeMap<&'a str, Vec<String>>) -> Vec<BTreeMap<&'a str, String>> {
     lists
         .iter()
-        .fold(vec![BTreeMap::new()], |points, (key, values)| {
+        .fold(vec![BTreeMap::new()], |points, (name, values)| {
             let with = |point: &BTreeMap<&'a str, String>, value: &String| {
                 let mut point = point.clone();
-                point.insert(*key, value.clone());
+                point.insert(*name, value.clone());
                 point
             };
             let longer = points
@@ -219,15 +214,11 @@ fn parameters(point: &BTreeMap<&str, String>) -> Params {
 /// The facets that a selector names, and their values as texts.
 pub(super) fn facets(
     document: &TomlDocument<'_>,
-    at: &KeyPath,
+    at: &str,
     facets: &Facets,
 ) -> Result<BTreeMap<String, Vec<String>>, DocumentError> {
     let lists = facets.iter().map(|(name, values)| {
-        let text = |value: &Scalar| {
-            let text = value.text();
-            text.map_err(|found| format!("expected a number or a string, found {found}"))
-        };
-        let texts = texts(document, &at.key(name), values, text)?;
+        let texts = texts(document, &key(at, name), values, Scalar::text)?;
         Ok((name.clone(), texts))
     });
     lists.collect()
