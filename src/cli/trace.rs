@@ -193,7 +193,7 @@ fn nothing(args: &TraceArgs, run: &TracedRun, code: u8) -> u8 {
 /// Finds out before the program runs what would keep its trace from being kept.
 fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
     if out.exists() && !args.replace {
-        return Err(Stop::usage(RecordError::Taken(out.to_owned())));
+        return Err(Stop::usage(RecordError::taken(out)));
     }
     if args.replace && out.is_file() && !file::is_trace(out) {
         return Err(Stop::Usage(anyhow!(

@@ -13,14 +13,34 @@ use tempfile::{NamedTempFile, PersistError};
 
 use crate::input;
 
-/// Why a file was not written.
+/// Why a file was not, or cannot be, written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {path}: {error}")]
 pub struct OutputError {
     /// The file itself, not the temporary one.
     pub path: PathBuf,
-    /// The system's own words.
+    /// The system's own words, or what is in the way and what to do about it.
     pub error: io::Error,
+}
+
+impl OutputError {
+    fn new(path: &Path, error: io::Error) -> OutputError {
+        OutputError {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// What is in the way at a path, and what to do about it.
+    fn in_the_way(path: &Path, why: impl Into<String>) -> OutputError {
+        OutputError::new(path, io::Error::other(why.into()))
+    }
+
+    /// The system refused to write a file, with what may help.
+    pub fn advised(path: &Path, error: &io::Error) -> OutputError {
+        let fix = "check the permissions and the free space of its directory";
+        OutputError::in_the_way(path, format!("{error}; {fix}"))
+    }
 }
 
 impl From<OutputError> for io::Error {
@@ -54,8 +74,9 @@ impl Draft {
             made.inspect_err(|error| code = error.raw_os_error())
         });
         Ok(Draft {
-            file: file
-                .map_err(|error| refused(path, code.map_or(error, io::Error::from_raw_os_error)))?,
+            file: file.map_err(|error| {
+                OutputError::new(path, code.map_or(error, io::Error::from_raw_os_error))
+            })?,
             path: path.to_owned(),
         })
     }
@@ -71,7 +92,7 @@ impl Draft {
     /// When there is no room.
     pub fn add(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
         let written = self.file.as_file_mut().write_all(bytes);
-        written.map_err(|error| refused(&self.path, error))
+        written.map_err(|error| OutputError::new(&self.path, error))
     }
 
     /// Waits until the device has all of it: a record outlives a loss of power.
@@ -80,7 +101,7 @@ impl Draft {
     /// When the device says that it has not.
     pub fn settle(&self) -> Result<(), OutputError> {
         let settled = self.file.as_file().sync_data();
-        settled.map_err(|error| refused(&self.path, error))
+        settled.map_err(|error| OutputError::new(&self.path, error))
     }
 
     /// Puts it in its place, over what is there.
@@ -102,7 +123,9 @@ impl Draft {
 
 fn kept(path: &Path, moved: Result<File, PersistError>) -> Result<(), OutputError> {
     let moved = moved.map_err(|error| error.error);
-    moved.map(drop).map_err(|error| refused(path, error))
+    moved
+        .map(drop)
+        .map_err(|error| OutputError::new(path, error))
 }
 
 /// The folder that a file is in.
@@ -123,37 +146,6 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     draft.keep()
 }
 
-fn refused(path: &Path, error: io::Error) -> OutputError {
-    OutputError {
-        path: path.to_owned(),
-        error,
-    }
-}
-
-/// Why nothing can be written at a path; the message names the path and the fix.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {path}: {why}")]
-pub struct TargetError {
-    path: PathBuf,
-    why: String,
-}
-
-impl TargetError {
-    /// What is in the way at a path, and what to do about it.
-    fn new(path: &Path, why: impl Into<String>) -> TargetError {
-        TargetError {
-            path: path.to_owned(),
-            why: why.into(),
-        }
-    }
-
-    /// The system refused to write a file.
-    pub fn write(path: &Path, error: &io::Error) -> TargetError {
-        let fix = "check the permissions and the free space of its directory";
-        TargetError::new(path, format!("{error}; {fix}"))
-    }
-}
-
 /// What a path leads to, alike for every way to write it: links are followed, and of a file
 /// that is not there its folder is.
 pub fn place(path: &Path) -> PathBuf {
@@ -171,7 +163,7 @@ pub fn place(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// When it cannot, with what is in the way.
-pub fn check_writable(path: &Path) -> Result<(), TargetError> {
+pub fn check_writable(path: &Path) -> Result<(), OutputError> {
     match is_special(path) {
         true => Ok(()),
         false => draft(&resolved(path)?).map(drop),
@@ -182,7 +174,7 @@ pub fn check_writable(path: &Path) -> Result<(), TargetError> {
 ///
 /// # Errors
 /// As [`check_writable`], but for what is there already.
-pub fn check_folder(path: &Path) -> Result<(), TargetError> {
+pub fn check_folder(path: &Path) -> Result<(), OutputError> {
     draft(path).map(drop)
 }
 
@@ -196,15 +188,15 @@ pub fn is_special(path: &Path) -> bool {
 ///
 /// # Errors
 /// When one is there.
-pub fn resolved(path: &Path) -> Result<PathBuf, TargetError> {
+pub fn resolved(path: &Path) -> Result<PathBuf, OutputError> {
     let path = fs::canonicalize(path).unwrap_or(path.to_owned());
     let ending = path.extension().unwrap_or_default();
     if ending == "jsonl" || ending == "trace" || is_record(&path) {
         let why = "a run, a baseline or a trace is there, and reports never replace one";
-        return Err(TargetError::new(&path, why));
+        return Err(OutputError::in_the_way(&path, why));
     }
     match is_foreign(&path) {
-        true => Err(TargetError::new(
+        true => Err(OutputError::in_the_way(
             &path,
             "regatta did not write the file that is there; move it away, or name another folder",
         )),
@@ -243,27 +235,27 @@ fn is_record(path: &Path) -> bool {
 ///
 /// # Errors
 /// As [`check_writable`], but for what is there already.
-pub fn draft(path: &Path) -> Result<Draft, TargetError> {
+pub fn draft(path: &Path) -> Result<Draft, OutputError> {
     if path.is_dir() {
         let example = path.join("report.html");
         let example = example.display();
         let why = format!("it is a directory; name a file in it, for example {example}");
-        return Err(TargetError::new(path, why));
+        return Err(OutputError::in_the_way(path, why));
     }
     let dir = folder_of(path);
     if let Some(file) = dir.ancestors().find(|ancestor| ancestor.is_file()) {
         let file = file.display();
         let why = format!("{file} is a file, not a directory; move it away, or name another path");
-        return Err(TargetError::new(path, why));
+        return Err(OutputError::in_the_way(path, why));
     }
     fs::create_dir_all(dir).map_err(|error| {
         let fix = "create it, or name another path";
-        TargetError::new(
+        OutputError::in_the_way(
             path,
             format!("cannot create {}: {error}; {fix}", dir.display()),
         )
     })?;
-    Draft::create(path).map_err(|error| TargetError::write(&error.path, &error.error))
+    Draft::create(path).map_err(|error| OutputError::advised(&error.path, &error.error))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use super::{Format, RenderError, Report, names};
-use regatta_core::output::{TargetError, draft, is_special, resolved};
+use regatta_core::output::{OutputError, draft, is_special, resolved};
 pub use regatta_core::output::{check_folder, check_writable, place};
 
 /// Why a report could not be written; the message names the path and the fix.
@@ -15,14 +15,14 @@ pub use regatta_core::output::{check_folder, check_writable, place};
 pub enum WriteError {
     /// Nothing can be written there.
     #[error(transparent)]
-    Target(#[from] TargetError),
+    Target(#[from] OutputError),
     /// There is nothing to write.
     #[error(transparent)]
     Render(#[from] RenderError),
 }
 
 fn unwritten(path: &Path, error: io::Error) -> WriteError {
-    WriteError::Target(TargetError::write(path, &error))
+    WriteError::Target(OutputError::advised(path, &error))
 }
 
 /// Writes a file so that a reader sees the old one or the new one, never a part.

@@ -16,7 +16,6 @@ use super::side::{CaseRecord, Side, Status};
 use super::types::RunHeader;
 use crate::input;
 use crate::suite::document::name_hint;
-use crate::suite::names_a_file;
 use regatta_worker::attention::CaseId;
 
 /// The folder of baselines.
@@ -98,14 +97,12 @@ impl Store {
         replace: bool,
     ) -> Result<PathBuf, RecordError> {
         let folder = self.folder(name)?;
-        let machine = &side.header.machine.name;
-        // A run's file may come from anywhere, and this names a file.
-        if !names_a_file(machine) {
-            return Err(RecordError::Machine(machine.clone()));
-        }
-        let path = folder.join(format!("{machine}.jsonl"));
+        let path = super::machine_file(&folder, &side.header.machine.name)?;
         if path.exists() && !replace {
-            return Err(RecordError::Exists(path));
+            return Err(RecordError::Refused(format!(
+                "{} is there already; a baseline is replaced with --replace only",
+                path.display()
+            )));
         }
         let mut text = line::write(&BaselineLine::Baseline(Box::new(BaselineHeader {
             schema: super::SCHEMA_VERSION,
@@ -150,11 +147,11 @@ impl Store {
     /// The error for a name that no baseline has.
     pub fn absent(&self, name: &str) -> RecordError {
         let names: BTreeSet<String> = self.list().0.into_iter().map(|one| one.name).collect();
-        RecordError::Absent {
-            name: name.to_owned(),
-            root: self.root.clone(),
-            hint: name_hint(name, names.iter().map(String::as_str)),
-        }
+        let (root, hint) = (
+            self.root.display(),
+            name_hint(name, names.iter().map(String::as_str)),
+        );
+        RecordError::Refused(format!("there is no baseline `{name}` in {root}; {hint}"))
     }
 
     /// Removes a baseline, on every machine or on one.
@@ -179,10 +176,8 @@ impl Store {
     }
 
     fn folder(&self, name: &str) -> Result<PathBuf, RecordError> {
-        match names_a_file(name) {
-            true => Ok(self.root.join(name)),
-            false => Err(RecordError::Name(name.to_owned())),
-        }
+        super::check_name(name)?;
+        Ok(self.root.join(name))
     }
 }
 
@@ -301,7 +296,7 @@ mod tests {
         for name in ["", "/tmp/elsewhere", "../elsewhere", ".hidden", "-f", &long] {
             run.header.machine.name = name.to_owned();
             let error = store.save("s", &run, Timestamp::now(), false).unwrap_err();
-            assert!(matches!(error, RecordError::Machine(_)), "{error}");
+            assert!(error.to_string().contains("cannot name a file"), "{error}");
         }
         assert!(
             !folder.path().join("baselines").exists(),

@@ -22,7 +22,7 @@ use serde::Deserialize;
 
 use crate::input;
 use crate::output::{Draft, OutputError};
-use crate::suite::FILE_NAME_RULE;
+use crate::suite::{FILE_NAME_RULE, names_a_file};
 
 /// Version of the file formats in `docs/FORMAT.md`.
 pub const SCHEMA_VERSION: u32 = 3;
@@ -42,16 +42,9 @@ pub enum RecordError {
         /// The system's words.
         error: io::Error,
     },
-    /// The file is not what it should be.
-    #[error("{path}:{line}: {problem}")]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// Counts from 1.
-        line: usize,
-        /// What is wrong.
-        problem: String,
-    },
+    /// The file is not what it should be: file, line, and what is wrong.
+    #[error("{0}")]
+    Invalid(String),
     /// The file is of another schema.
     #[error(
         "{path}: its schema is {found}, this regatta reads {SCHEMA_VERSION}; \
@@ -63,54 +56,12 @@ pub enum RecordError {
         /// Its schema.
         found: u32,
     },
-    /// The file is a record of another kind than is asked for.
-    #[error("{path} is {found}, and {wanted} is asked for; {fix}")]
-    Kind {
-        /// The file.
-        path: PathBuf,
-        /// What it is.
-        found: &'static str,
-        /// What is asked for.
-        wanted: &'static str,
-        /// Which command reads it.
-        fix: &'static str,
-    },
-    /// A run is not one for a history.
-    #[error("{path}: {why}")]
-    NotAdded {
-        /// The run.
-        path: PathBuf,
-        /// Why, and what to do.
-        why: &'static str,
-    },
     /// Another process writes there now.
     #[error("{0}: another regatta writes there now; wait for it, or choose another folder")]
     Busy(PathBuf),
-    /// A baseline is there already.
-    #[error("{0} is there already; a baseline is replaced with --replace only")]
-    Exists(PathBuf),
-    /// A trace is there already.
-    #[error("{0} is there already; name another file with --out, or replace it with --replace")]
-    Taken(PathBuf),
-    /// There is no such baseline.
-    #[error("there is no baseline `{name}` in {root}; {hint}")]
-    Absent {
-        /// The name.
-        name: String,
-        /// The folder looked in.
-        root: PathBuf,
-        /// The nearest name, and those that there are.
-        hint: String,
-    },
-    /// A name that cannot be a folder's.
-    #[error("`{0}` cannot name a folder; use {rule}", rule = FILE_NAME_RULE)]
-    Name(String),
-    /// A machine's name that cannot be a file's.
-    #[error(
-        "the run's machine is called `{0}`, which cannot name a file; its `machine.name` was \
-         edited, or is of another regatta: measure it anew"
-    )]
-    Machine(String),
+    /// What is asked for cannot be done with the record: why, and what to do.
+    #[error("{0}")]
+    Refused(String),
     /// A record that cannot be written as JSON.
     #[error("cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -126,26 +77,56 @@ impl RecordError {
     }
 
     /// A run that no history takes.
-    pub fn not_added(path: &Path, why: &'static str) -> RecordError {
-        RecordError::NotAdded {
-            path: path.to_owned(),
-            why,
-        }
+    pub fn not_added(path: &Path, why: &str) -> RecordError {
+        RecordError::Refused(format!("{}: {why}", path.display()))
+    }
+
+    /// A trace that is there already.
+    pub fn taken(path: &Path) -> RecordError {
+        RecordError::Refused(format!(
+            "{} is there already; name another file with --out, or replace it with --replace",
+            path.display()
+        ))
     }
 
     /// A line that is not what the file's format says.
     pub fn invalid(path: &Path, line: usize, problem: impl Into<String>) -> RecordError {
-        RecordError::Invalid {
-            path: path.to_owned(),
-            line,
-            problem: problem.into(),
-        }
+        let problem = problem.into();
+        RecordError::Invalid(format!("{}:{line}: {problem}", path.display()))
     }
 }
 
 impl From<OutputError> for RecordError {
     fn from(error: OutputError) -> RecordError {
         RecordError::io(&error.path, error.error)
+    }
+}
+
+/// Refuses a name that cannot be a folder's.
+///
+/// # Errors
+/// [`RecordError::Refused`].
+pub fn check_name(name: &str) -> Result<(), RecordError> {
+    match names_a_file(name) {
+        true => Ok(()),
+        false => Err(RecordError::Refused(format!(
+            "`{name}` cannot name a folder; use {FILE_NAME_RULE}"
+        ))),
+    }
+}
+
+/// The file of a machine in a folder. A run's file may come from anywhere, and its machine names
+/// this one.
+///
+/// # Errors
+/// [`RecordError::Refused`] where the name cannot be a file's.
+pub fn machine_file(folder: &Path, machine: &str) -> Result<PathBuf, RecordError> {
+    match names_a_file(machine) {
+        true => Ok(folder.join(format!("{machine}.jsonl"))),
+        false => Err(RecordError::Refused(format!(
+            "the run's machine is called `{machine}`, which cannot name a file; its \
+             `machine.name` was edited, or is of another regatta: measure it anew"
+        ))),
     }
 }
 
@@ -197,7 +178,7 @@ const KINDS: [(&str, &str, &str); 4] = [
 /// A file that cannot be read, or is none, is left to its reader.
 ///
 /// # Errors
-/// [`RecordError::Kind`].
+/// [`RecordError::Refused`].
 pub fn check_kind(path: &Path, wanted: &[&str]) -> Result<(), RecordError> {
     let mut start = Vec::new();
     // `{"kind":"baseline",` and the longest name beside it.
@@ -207,12 +188,12 @@ pub fn check_kind(path: &Path, wanted: &[&str]) -> Result<(), RecordError> {
     let found = KINDS.iter().find(kind).filter(|_| read.is_ok());
     let asked_for = KINDS.iter().find(|of| wanted.first() == Some(&of.0));
     match (found, asked_for) {
-        (Some(found), Some(asked_for)) if !wanted.contains(&found.0) => Err(RecordError::Kind {
-            path: path.to_owned(),
-            found: found.1,
-            wanted: asked_for.1,
-            fix: found.2,
-        }),
+        (Some((kind, found, fix)), Some((_, asked_for, _))) if !wanted.contains(kind) => {
+            let path = path.display();
+            Err(RecordError::Refused(format!(
+                "{path} is {found}, and {asked_for} is asked for; {fix}"
+            )))
+        }
         _ => Ok(()),
     }
 }

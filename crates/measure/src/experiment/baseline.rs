@@ -43,9 +43,7 @@ pub fn save(
     let path = store
         .save(name, &stored.side, Timestamp::now(), replace)
         .map_err(|error| match error {
-            RecordError::Exists(_) | RecordError::Name(_) | RecordError::Machine(_) => {
-                ExperimentError::usage(error)
-            }
+            RecordError::Refused(_) => ExperimentError::usage(error),
             _ => ExperimentError::not_judged(error),
         })?;
     Ok((path, stored.side))

@@ -12,8 +12,7 @@ use super::{About, Came, History, HistoryRun, Reduced};
 use crate::input::{self, Damage};
 use crate::record::line::{self, Lines};
 use crate::record::side::is_time;
-use crate::record::{RecordError, SCHEMA_VERSION, check_kind};
-use crate::suite::names_a_file;
+use crate::record::{RecordError, SCHEMA_VERSION, check_kind, check_name, machine_file};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Nanoseconds;
 
@@ -94,15 +93,10 @@ impl HistoryStore {
     /// When suite or machine cannot name a file, another process adds to the history now, or
     /// the file is of another schema or history.
     pub fn open(&self, suite: &str, machine: &str) -> Result<Book, RecordError> {
-        if !names_a_file(suite) {
-            return Err(RecordError::Name(suite.to_owned()));
-        }
-        if !names_a_file(machine) {
-            return Err(RecordError::Machine(machine.to_owned()));
-        }
+        check_name(suite)?;
         let folder = self.root.join(suite);
+        let path = machine_file(&folder, machine)?;
         fs::create_dir_all(&folder).map_err(|error| RecordError::io(&folder, error))?;
-        let path = folder.join(format!("{machine}.jsonl"));
         let io = |error| RecordError::io(&path, error);
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).open(&path);

@@ -72,7 +72,7 @@ pub fn write(path: &Path, trace: &Trace, replace: bool) -> Result<(), RecordErro
         false => draft.keep_as_new(),
     };
     kept.map_err(|error| match error.error.kind() {
-        io::ErrorKind::AlreadyExists => RecordError::Taken(path.to_owned()),
+        io::ErrorKind::AlreadyExists => RecordError::taken(path),
         _ => error.into(),
     })
 }
