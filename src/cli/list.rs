@@ -152,7 +152,7 @@ fn facts(variant: &VariantInfo) -> Vec<String> {
     let projections = variant.projections.iter();
     facts.push(words(projections.map(|of| of.name()).collect()));
     facts.extend(variant.parameters.iter().map(|(name, of)| match of {
-        Parameter::Integer(_) => format!("{name} = auto or a number"),
+        Parameter::Integer => format!("{name} = auto or a number"),
         Parameter::Words(words) => format!("{name} = {}", words.join(" or ")),
     }));
     facts.retain(|fact| !fact.is_empty());

@@ -236,8 +236,8 @@ impl Worker for Fake {
                     directions: Direction::ALL.to_vec(),
                     projections: Vec::new(),
                     parameters: [
-                        ("num_splits_key", Parameter::INTEGER),
-                        ("slower_percent", Parameter::INTEGER),
+                        ("num_splits_key", Parameter::Integer),
+                        ("slower_percent", Parameter::Integer),
                         ("fault", Parameter::Words(fault::words())),
                     ]
                     .into_iter()

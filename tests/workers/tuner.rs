@@ -42,7 +42,7 @@ impl Chosen {
 /// What can be asked of a variant beside what all take.
 pub fn parameters(variant: &str) -> Vec<(&'static str, Parameter)> {
     match variant {
-        "tuned" => vec![(BLOCK, Parameter::INTEGER), (WARPS, Parameter::INTEGER)],
+        "tuned" => vec![(BLOCK, Parameter::Integer), (WARPS, Parameter::Integer)],
         _ => Vec::new(),
     }
 }

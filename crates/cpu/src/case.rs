@@ -6,8 +6,7 @@ use super::kernel::{CallBuffers, CpuKernel, Geometry, Tally};
 use super::tensors::OutOfMemory;
 use regatta_worker::attention::{Direction, Layout, ParamValue, Problem, work};
 use regatta_worker::machine::Structure;
-use regatta_worker::on_processor::timing::{self, Timed};
-use regatta_worker::on_processor::{ProcessorCase, available_memory};
+use regatta_worker::on_processor::{ProcessorCase, available_memory, timing};
 use regatta_worker::protocol::Prepare;
 use regatta_worker::serve::Refusal;
 use regatta_worker::units::{Bytes, Nanoseconds};
@@ -83,7 +82,7 @@ impl CpuCase {
     }
 }
 
-impl Timed for CpuCase {
+impl ProcessorCase for CpuCase {
     fn call(&mut self) {
         let tally = std::mem::take(&mut self.tally);
         self.run(self.problem.direction, &tally);
@@ -96,9 +95,7 @@ impl Timed for CpuCase {
         self.forward_before();
         Ok(())
     }
-}
 
-impl ProcessorCase for CpuCase {
     /// For a gradient alone, the forward before it is not timed.
     fn first_call(&mut self) -> Nanoseconds {
         self.forward_before();

@@ -74,7 +74,7 @@ pub fn worker() -> OnProcessor {
 fn variant(name: &str, summary: &str, kernel: MakeKernel) -> ProcessorVariant {
     let mut parameters = BTreeMap::new();
     if name == "split-key" {
-        parameters.insert(NUM_SPLITS_KEY.to_owned(), Parameter::INTEGER);
+        parameters.insert(NUM_SPLITS_KEY.to_owned(), Parameter::Integer);
     }
     ProcessorVariant {
         info: VariantInfo {

@@ -77,7 +77,7 @@ impl Offer {
             parameters: variant
                 .parameters
                 .keys()
-                .map(|name| (name.clone(), Parameter::INTEGER))
+                .map(|name| (name.clone(), Parameter::Integer))
                 .collect(),
             stores_scores: variant.stores_scores,
             ..VariantInfo::default()

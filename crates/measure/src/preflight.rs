@@ -216,7 +216,7 @@ fn parameter_known(
         "{}: {name} = {value} is not possible; it takes `auto` or {}",
         case.variant,
         match parameter {
-            Parameter::Integer(_) => "a number".to_owned(),
+            Parameter::Integer => "a number".to_owned(),
             Parameter::Words(words) => words.join(", "),
         }
     )))

@@ -334,7 +334,7 @@ impl VariantInfo {
             let allowed = match self.parameters.get(name) {
                 None => return Err(format!("{variant} has no parameter `{name}`")),
                 Some(parameter) if parameter.allows(value) => continue,
-                Some(Parameter::Integer(_)) => "an integer".to_owned(),
+                Some(Parameter::Integer) => "an integer".to_owned(),
                 Some(Parameter::Words(words)) => words.join(" or "),
             };
             return Err(format!("`{name}` of {variant} is {allowed}, not `{value}`"));
@@ -347,32 +347,21 @@ impl VariantInfo {
 /// `"integer"` or a list of words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(untagged)]
+#[serde(rename_all = "lowercase")]
 pub enum Parameter {
     /// A number.
-    Integer(IntegerWord),
+    Integer,
     /// One of these words.
+    #[serde(untagged)]
     Words(Vec<String>),
 }
 
-/// The word `integer`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum IntegerWord {
-    /// Its only value.
-    Integer,
-}
-
 impl Parameter {
-    /// A parameter that takes a number.
-    pub const INTEGER: Parameter = Parameter::Integer(IntegerWord::Integer);
-
     /// True when the parameter can take this value.
     pub fn allows(&self, value: &ParamValue) -> bool {
         match (self, value) {
             (_, value) if value.is_auto() => true,
-            (Parameter::Integer(_), ParamValue::Int(_)) => true,
+            (Parameter::Integer, ParamValue::Int(_)) => true,
             (Parameter::Words(words), ParamValue::Word(word)) => words.contains(word),
             _ => false,
         }

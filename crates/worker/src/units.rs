@@ -123,7 +123,7 @@ macro_rules! operators {
 mod ratio;
 mod time;
 
-pub use ratio::{Factor, Probability, Ratio, RatioInWords, RatioInterval, Share};
+pub use ratio::{Probability, Ratio, RatioInterval, Share};
 pub use time::{Bytes, Elapsed, Nanoseconds, Rate, from_to, part_of};
 
 /// What stands where there is no number.

@@ -18,7 +18,7 @@ mod plane;
 
 pub use part::{PlaneReference, bytes, checked_runs, expected, result_shape};
 pub(crate) use plane::zeros;
-use plane::{Elements, Seeded};
+use plane::{Elements, seeded};
 pub use plane::{Heads, PlaneId, TooLarge, places, planes};
 
 /// The results of a problem for the inputs of a seed, by name and in logical order.
@@ -26,14 +26,13 @@ pub use plane::{Heads, PlaneId, TooLarge, places, planes};
 /// # Errors
 /// When they do not fit into memory.
 pub fn whole(problem: &Problem, seed: u64) -> Result<BTreeMap<&'static str, Vec<f64>>, TooLarge> {
-    let dtype = problem.dtype;
-    whole_from(problem, &Seeded { seed, dtype })
+    whole_from(problem, &seeded(seed, problem.dtype))
 }
 
 /// As [`whole`], for inputs from anywhere.
 fn whole_from(
     problem: &Problem,
-    source: &dyn Elements,
+    source: Elements,
 ) -> Result<BTreeMap<&'static str, Vec<f64>>, TooLarge> {
     let planes = places(problem).collect::<Vec<_>>().into_par_iter();
     let planes = planes.map(|place| PlaneReference::from_elements(problem, place, source));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::intervals::{Cover, Gap, Ran, gaps};
+use super::intervals::{Cover, Ran, divide};
 use super::names::moves_data;
 use super::operation::{Named, Operation};
 use crate::units::{Share, is_zero};
@@ -108,15 +108,12 @@ impl Activity {
         operations.filter_map(|operation| Some((operation, operation.kernel()?.name.as_str())))
     }
 
-    /// Times in which nothing ran, in order.
-    pub fn gaps(&self) -> Vec<Gap> {
-        gaps(self.operations.iter().map(Ran::from))
-    }
-
     /// All of it in a few figures.
     pub fn summary(&self) -> ActivitySummary {
         let mut time = DeviceTime::measure(&self.operations);
-        if self.gaps().iter().any(|gap| gap.host_ns.is_none()) {
+        let ran: Vec<Ran> = self.operations.iter().map(Ran::from).collect();
+        let mut gaps = divide(&ran).into_iter().filter(|own| own.gap_ns > 0.0);
+        if gaps.any(|own| own.host_ns.is_none()) {
             time.host_bound_ns = None;
         }
         let moving = self.kernels().filter(|(_, name)| moves_data(name));
@@ -155,7 +152,7 @@ pub struct DeviceTime {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_ns: Option<u64>,
     /// Idle because the host was late: of each gap, the part before the host began to launch
-    /// what ended it ([`Gap::host_ns`](super::Gap::host_ns)). A launch that is not known lays
+    /// what ended it ([`Own::host_ns`](super::Own::host_ns)). A launch that is not known lays
     /// nothing to the host; `None` where none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_bound_ns: Option<u64>,
@@ -182,7 +179,7 @@ impl DeviceTime {
         };
         for device in by_device(operations) {
             let launched = device.iter().any(|o| o.launched_ns.is_some());
-            let found = gaps(device.iter().copied().map(Ran::from));
+            let ran: Vec<Ran> = device.iter().copied().map(Ran::from).collect();
             let kernels = cover(&device, |o| o.kernel().is_some());
             let copies = cover(&device, Operation::is_copy);
             let all = cover(&device, |_| true);
@@ -197,11 +194,11 @@ impl DeviceTime {
             if launched {
                 total.host_bound_ns.get_or_insert(0);
             }
-            for gap in found {
+            for own in divide(&ran).into_iter().filter(|own| own.gap_ns > 0.0) {
                 total.gaps += 1;
-                total.longest_gap_ns = total.longest_gap_ns.max(Some(gap.ns()));
-                if let Some(ns) = gap.host_ns {
-                    add(total.host_bound_ns.get_or_insert(0), ns);
+                total.longest_gap_ns = total.longest_gap_ns.max(Some(own.gap_ns as u64));
+                if let Some(ns) = own.host_ns {
+                    add(total.host_bound_ns.get_or_insert(0), ns as u64);
                 }
             }
         }
@@ -303,12 +300,10 @@ mod tests {
         let summary = call.summary();
         assert_eq!((summary.copies, summary.copied_bytes), (2, 8192));
         assert_eq!(summary.longest, Some(0), "100 ns against 40");
-        let gap = Gap {
-            start_ns: 160,
-            end_ns: 200,
-            host_ns: None,
-        };
-        assert_eq!(call.gaps(), [gap]);
+        assert_eq!(
+            (summary.time.gaps, summary.time.longest_gap_ns),
+            (1, Some(40))
+        );
     }
 
     /// A part of the launches tells no more than that the device waited so long at least.

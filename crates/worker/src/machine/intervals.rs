@@ -15,47 +15,6 @@ pub struct Ran {
     pub launched_ns: Option<u64>,
 }
 
-/// A time in which a device did nothing, between operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// When everything before it had ended.
-    pub start_ns: u64,
-    /// When the next operation started.
-    pub end_ns: u64,
-    /// Its first nanoseconds, until the host began to launch that operation: the device
-    /// waited for the host. The rest is the device's own, or the driver's. `None` where
-    /// the launch is not known.
-    pub host_ns: Option<u64>,
-}
-
-impl Gap {
-    /// Its length in nanoseconds.
-    pub fn ns(&self) -> u64 {
-        self.end_ns - self.start_ns
-    }
-}
-
-/// The gaps between what ran, in order.
-pub fn gaps(ran: impl IntoIterator<Item = Ran>) -> Vec<Gap> {
-    let mut order: Vec<Ran> = ran.into_iter().collect();
-    order.sort_by_key(|ran| ran.start_ns);
-    let mut found = Vec::new();
-    let mut ended = None;
-    for next in order {
-        if let Some(start_ns) = ended.filter(|&ended| ended < next.start_ns) {
-            // A clock that is off may put a launch behind its operation.
-            let until = |launched: u64| launched.clamp(start_ns, next.start_ns);
-            found.push(Gap {
-                start_ns,
-                end_ns: next.start_ns,
-                host_ns: next.launched_ns.map(|at| until(at) - start_ns),
-            });
-        }
-        ended = ended.max(Some(next.end_ns));
-    }
-    found
-}
-
 /// The time that operations cover, each moment once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cover {
@@ -202,38 +161,7 @@ mod tests {
         }
     }
 
-    fn launched(start_ns: u64, end_ns: u64, at: u64) -> Ran {
-        Ran {
-            launched_ns: Some(at),
-            ..ran(start_ns, end_ns)
-        }
-    }
-
-    #[test]
-    fn a_gap_is_the_hosts_until_the_launch_of_what_ends_it() {
-        let found = gaps([
-            launched(0, 10, 0),
-            launched(100, 110, 92),
-            launched(150, 160, 200),
-            launched(170, 180, 5),
-            ran(190, 200),
-        ]);
-        let parts: Vec<_> = found.iter().map(|gap| (gap.ns(), gap.host_ns)).collect();
-        let expected = [(90, Some(82)), (40, Some(40)), (10, Some(0)), (10, None)];
-        assert_eq!(parts, expected);
-    }
-
     proptest! {
-        #[test]
-        fn a_cover_and_its_gaps_make_the_span(
-            times in prop::collection::vec((0u64..500, 0u64..80), 1..30)
-        ) {
-            let ran: Vec<Ran> = times.iter().map(|&(at, ns)| ran(at, at + ns)).collect();
-            let cover = Cover::new(ran.iter().copied());
-            let idle: u64 = gaps(ran.iter().copied()).iter().map(Gap::ns).sum();
-            prop_assert_eq!(cover.ns() + idle, cover.span_ns());
-        }
-
         #[test]
         fn two_covers_and_what_they_share_make_the_cover_of_both(
             one in prop::collection::vec((0u64..500, 1u64..80), 0..30),
@@ -279,6 +207,10 @@ mod shares_tests {
         assert_eq!(gaps, [0.0, 0.0, 50.0, 0.0], "nothing waits for the first");
         let hosts: Vec<_> = own.iter().map(|of| of.host_ns).collect();
         assert_eq!(hosts, [Some(0.0), Some(0.0), Some(30.0), None]);
+        // A clock that is off may put a launch behind its operation.
+        let late = divide(&[ran(0, 10, None), ran(50, 60, Some(80)), ran(70, 80, None)]);
+        let gaps: Vec<_> = late.iter().map(|of| (of.gap_ns, of.host_ns)).collect();
+        assert_eq!(gaps, [(0.0, None), (40.0, Some(40.0)), (10.0, None)]);
         assert_eq!(divide(&[]), []);
     }
 

@@ -20,7 +20,7 @@ pub use counters::{
     METRICS,
 };
 pub use division::{Division, Part, RecordedCall};
-pub use intervals::{Cover, Gap, Own, Ran, divide, gaps};
+pub use intervals::{Cover, Own, Ran, divide};
 pub use names::{StepPart, family, is_operator, moves_data, normalised, part, plain, short};
 pub use operation::{Named, Operation, Work};
 pub use structure::{BYTES, CENSUS, CENSUS_FAILED, DeviceState, Launch, Structure, product, sizes};

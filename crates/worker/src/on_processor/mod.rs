@@ -15,7 +15,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use self::check::{DrawnCall, Planes, References};
-use self::timing::{Sweep, Timed, time};
+use self::timing::{Sweep, time};
 use crate::attention::inputs::{Tensor, element, rounded};
 use crate::attention::reference::zeros;
 use crate::attention::{Direction, Dtype, ParamValue, Problem};
@@ -77,7 +77,16 @@ impl Function {
 }
 
 /// A case made ready: what is timed, and what of it is checked and counted.
-pub trait ProcessorCase: Timed {
+pub trait ProcessorCase {
+    /// One call.
+    fn call(&mut self);
+
+    /// Puts a set of inputs in the place of those that are there.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    fn change(&mut self, set: u32) -> Result<(), String>;
+
     /// Makes the first call, on poisoned results, and returns its time.
     fn first_call(&mut self) -> Nanoseconds {
         time(|| self.call())
@@ -150,7 +159,7 @@ struct FunctionCase {
     results: Vec<Vec<f32>>,
 }
 
-impl Timed for FunctionCase {
+impl ProcessorCase for FunctionCase {
     fn call(&mut self) {
         self.results = (self.compute)(&self.problem, &self.tensors);
     }
@@ -159,9 +168,7 @@ impl Timed for FunctionCase {
         self.tensors = tensors(&self.problem, self.seed.wrapping_add(set.into()))?;
         Ok(())
     }
-}
 
-impl ProcessorCase for FunctionCase {
     fn results(&self) -> Vec<Vec<f32>> {
         self.results.clone()
     }
@@ -322,7 +329,7 @@ impl Worker for OnProcessor {
         let (problem, seed) = (&prepared.problem, prepared.seed);
         let draw = prepared.draw.unwrap_or(seed);
         let (wanted, mut calls) = (drawn_calls(request, draw), Vec::new());
-        let mut look = |number: u32, set: u32, case: &(dyn ProcessorCase + 'static)| {
+        let mut look = |number: u32, set: u32, case: &dyn ProcessorCase| {
             if rotates && wanted.contains(&number) {
                 calls.push(DrawnCall {
                     number,
@@ -471,7 +478,7 @@ mod tests {
         calls: usize,
     }
 
-    impl Timed for LateCase {
+    impl ProcessorCase for LateCase {
         fn call(&mut self) {
             self.calls += 1;
             *self.open.borrow_mut() = match self.works {
@@ -488,9 +495,7 @@ mod tests {
         fn change(&mut self, _set: u32) -> Result<(), String> {
             Ok(())
         }
-    }
 
-    impl ProcessorCase for LateCase {
         fn results(&self) -> Vec<Vec<f32>> {
             if let Some(thread) = self.open.borrow_mut().take() {
                 thread.join().unwrap();

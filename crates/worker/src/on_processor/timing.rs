@@ -7,7 +7,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 
-use super::last_level_cache;
+use super::{ProcessorCase, last_level_cache};
 use crate::protocol::{Cache, Measure, Measured};
 use crate::sets::{self, Rotation};
 use crate::units::Nanoseconds;
@@ -17,18 +17,6 @@ const ASSUMED_CACHE: u64 = 64 << 20;
 /// Swept at the most: beyond this a sweep costs more than it tells.
 const LARGEST_SWEEP: u64 = 1 << 30;
 const CACHE_LINE: usize = 64;
-
-/// What is timed.
-pub trait Timed {
-    /// One call.
-    fn call(&mut self);
-
-    /// Puts a set of inputs in the place of those that are there.
-    ///
-    /// # Errors
-    /// Why it cannot be had.
-    fn change(&mut self, set: u32) -> Result<(), String>;
-}
 
 /// Takes the samples that `request` asks for of `timed`, each on the inputs that `rotation`
 /// says; without one they stay.
@@ -44,12 +32,12 @@ pub trait Timed {
 ///
 /// # Errors
 /// When there is no memory to sweep, inputs cannot be had, or a CUDA graph is asked for.
-pub fn measure<T: Timed + ?Sized>(
+pub fn measure(
     request: &Measure,
     kept: &mut Option<Sweep>,
     mut rotation: Option<Rotation>,
-    timed: &mut T,
-    look: &mut dyn FnMut(u32, u32, &T),
+    timed: &mut dyn ProcessorCase,
+    look: &mut dyn FnMut(u32, u32, &dyn ProcessorCase),
 ) -> Result<Measured, String> {
     if request.graph {
         return Err(
@@ -185,7 +173,7 @@ mod tests {
         sets: Vec<u32>,
     }
 
-    impl Timed for Counted {
+    impl ProcessorCase for Counted {
         fn call(&mut self) {
             self.calls += 1;
         }
@@ -193,6 +181,10 @@ mod tests {
         fn change(&mut self, set: u32) -> Result<(), String> {
             self.sets.push(set);
             Ok(())
+        }
+
+        fn results(&self) -> Vec<Vec<f32>> {
+            vec![vec![self.calls as f32]]
         }
     }
 
@@ -225,10 +217,11 @@ mod tests {
         let mut counted = Counted::default();
         let rotation = Rotation::new(3);
         let mut seen = Vec::new();
-        let mut look = |call, set, of: &Counted| seen.push((call, set, of.calls));
+        let mut look =
+            |call, set, of: &dyn ProcessorCase| seen.push((call, set, of.results()[0][0]));
         let measured = measure(&request, &mut None, rotation, &mut counted, &mut look).unwrap();
         assert_eq!(counted.sets, [2, 3, 4, 5, 1]);
-        assert_eq!(seen, [(1, 2, 3), (2, 3, 4), (3, 4, 5), (4, 5, 6)]);
+        assert_eq!(seen, [(1, 2, 3.0), (2, 3, 4.0), (3, 4, 5.0), (4, 5, 6.0)]);
         assert_eq!(counted.calls, 2 + 5);
         assert_eq!((measured.device_ns.len(), measured.input_sets), (5, 6));
     }

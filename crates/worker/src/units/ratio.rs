@@ -42,19 +42,33 @@ impl Ratio {
         Digits(self.0)
     }
 
-    /// As a factor: `1.04x`.
-    pub fn factor(self) -> Factor {
-        Factor(self)
+    /// As a factor, which may stand beside a limit: `1.04x`, `12.3x`.
+    pub fn factor(self) -> String {
+        match self.is_finite() {
+            true => format!("{}x", self.times()),
+            false => NONE.to_owned(),
+        }
     }
 
-    /// As a change of a time in a sentence: `12.3 % slower`.
-    pub fn in_words(self) -> RatioInWords {
-        RatioInWords(self, ["slower", "faster"])
+    /// As a change of a time in a sentence: `12.3 % slower`, `4.0 % faster`, `3.42x slower`. A
+    /// column of figures has the sign instead.
+    pub fn in_words(self) -> String {
+        self.change(["slower", "faster"])
     }
 
     /// As a change of an amount in a sentence: `12.3 % more`.
-    pub fn in_amounts(self) -> RatioInWords {
-        RatioInWords(self, ["more", "less"])
+    pub fn in_amounts(self) -> String {
+        self.change(["more", "less"])
+    }
+
+    fn change(self, [longer, shorter]: [&str; 2]) -> String {
+        match Unit::choose(self) {
+            None => NONE.to_owned(),
+            Some(Unit::Slower) => format!("{} {longer}", self.factor()),
+            Some(Unit::Faster) => format!("{} {shorter}", self.inverse().factor()),
+            Some(Unit::Percent) if self >= Ratio::ONE => format!("{} {longer}", self.growth()),
+            Some(Unit::Percent) => format!("{} {shorter}", Share(1.0 - self.0)),
+        }
     }
 }
 
@@ -73,7 +87,7 @@ impl fmt::Display for Ratio {
         let text = match Unit::choose(*self) {
             None => NONE.to_owned(),
             Some(Unit::Percent) => signed(self.growth()),
-            Some(_) => self.in_words().to_string(),
+            Some(_) => self.in_words(),
         };
         put(f, &text)
     }
@@ -109,38 +123,6 @@ fn signed(change: Share) -> String {
         "0.0 %".to_owned()
     } else {
         format!("{rounded:+.1} %")
-    }
-}
-
-/// A ratio as a change in a sentence: `12.3 % slower`, `4.0 % faster`, `3.42x slower`.
-/// A column of figures has the sign instead, as [`Ratio`] prints it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RatioInWords(Ratio, [&'static str; 2]);
-
-impl fmt::Display for RatioInWords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RatioInWords(ratio, [longer, shorter]) = *self;
-        let text = match Unit::choose(ratio) {
-            None => NONE.to_owned(),
-            Some(Unit::Slower) => format!("{} {longer}", ratio.factor()),
-            Some(Unit::Faster) => format!("{} {shorter}", ratio.inverse().factor()),
-            Some(Unit::Percent) if ratio >= Ratio::ONE => format!("{} {longer}", ratio.growth()),
-            Some(Unit::Percent) => format!("{} {shorter}", Share(1.0 - ratio.0)),
-        };
-        put(f, &text)
-    }
-}
-
-/// A ratio that stands beside a limit, and the limit: `1.04x`, `12.3x`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Factor(Ratio);
-
-impl fmt::Display for Factor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.is_finite() {
-            true => put(f, &format!("{}x", self.0.times())),
-            false => put(f, NONE),
-        }
     }
 }
 

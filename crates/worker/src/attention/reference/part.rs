@@ -7,7 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::plane::{
-    Elements, Heads, Plane, PlaneForward, PlaneGradients, PlaneId, Seeded, TooLarge, places,
+    Elements, Heads, Plane, PlaneForward, PlaneGradients, PlaneId, TooLarge, places, seeded,
 };
 use super::{projection, projection_bytes};
 use crate::attention::Problem;
@@ -35,21 +35,20 @@ impl PlaneReference {
         place: PlaneId,
         seed: u64,
     ) -> Result<PlaneReference, TooLarge> {
-        let dtype = problem.dtype;
-        PlaneReference::from_elements(problem, place, &Seeded { seed, dtype })
+        PlaneReference::from_elements(problem, place, &seeded(seed, problem.dtype))
     }
 
     pub(super) fn from_elements(
         problem: &Problem,
         place: PlaneId,
-        source: &dyn Elements,
+        source: Elements,
     ) -> Result<PlaneReference, TooLarge> {
         let dims = (problem.head_dim as usize, problem.head_dim_v as usize);
         let plane = Plane::new(&place, source)?;
         let forward = plane.forward()?;
         let gradients = match problem.direction.has_backward() {
             true => {
-                let dout = place.gather(Heads::Query, dims.1, |at| source.at(Tensor::Dout, at))?;
+                let dout = place.gather(Heads::Query, dims.1, |at| source(Tensor::Dout, at))?;
                 Some(plane.backward(&dout, &forward)?)
             }
             false => None,

@@ -14,20 +14,11 @@ use crate::attention::{Dtype, Mask, Problem};
 use crate::matrix::{Matrix, multiply};
 
 /// Where elements of inputs come from, by their index in logical order.
-pub(super) trait Elements: Sync {
-    fn at(&self, tensor: Tensor, index: usize) -> f64;
-}
+pub(super) type Elements<'a> = &'a (dyn Fn(Tensor, usize) -> f64 + Sync);
 
 /// The inputs that a seed defines.
-pub(super) struct Seeded {
-    pub seed: u64,
-    pub dtype: Dtype,
-}
-
-impl Elements for Seeded {
-    fn at(&self, tensor: Tensor, index: usize) -> f64 {
-        rounded(element(self.seed, tensor, index as u64), self.dtype)
-    }
+pub(super) fn seeded(seed: u64, dtype: Dtype) -> impl Fn(Tensor, usize) -> f64 + Sync {
+    move |tensor, index| rounded(element(seed, tensor, index as u64), dtype)
 }
 
 /// Whether a tensor has a row for each query and query head, or for each key and key-value head.
@@ -319,11 +310,8 @@ pub(super) struct Plane<'a> {
 }
 
 impl Plane<'_> {
-    pub(super) fn new<'a>(
-        place: &'a PlaneId,
-        source: &dyn Elements,
-    ) -> Result<Plane<'a>, TooLarge> {
-        let read = |tensor, side, dim| place.gather(side, dim, |index| source.at(tensor, index));
+    pub(super) fn new<'a>(place: &'a PlaneId, source: Elements) -> Result<Plane<'a>, TooLarge> {
+        let read = |tensor, side, dim| place.gather(side, dim, |index| source(tensor, index));
         let scale = (place.d as f64).sqrt().recip();
         let mut q = read(Tensor::Q, Heads::Query, place.d)?;
         q.iter_mut().for_each(|q| *q *= scale);

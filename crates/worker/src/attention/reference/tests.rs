@@ -32,7 +32,7 @@ impl Inputs {
     }
 }
 
-impl Elements for Inputs {
+impl Inputs {
     fn at(&self, tensor: Tensor, index: usize) -> f64 {
         match tensor {
             Tensor::Q => self.q[index],
@@ -110,7 +110,7 @@ fn tiny() -> impl Strategy<Value = Problem> {
 }
 
 fn weighted(problem: &Problem, inputs: &Inputs) -> f64 {
-    let out = &whole_from(problem, inputs).unwrap()["out"];
+    let out = &whole_from(problem, &|tensor, index| inputs.at(tensor, index)).unwrap()["out"];
     out.iter()
         .zip(&inputs.dout)
         .map(|(out, dout)| out * dout)
