@@ -1,12 +1,10 @@
 //! The part of a program that repeats: what is left when warm-up and compilation are over.
 //!
-//! Found on the busiest stream, whose order is the program's, as the last sequence of
-//! operations that comes at least [`FEWEST`] times in a row; a few operations behind it
-//! (a result that is fetched) may end the program. Where that is little of the program, an
-//! evaluation or a checkpoint may stand behind it, or a step that is unlike the others: then
-//! it is what repeats most, wherever that is ([`outermost`]). A loop inside a step is none: its
-//! turns come again elsewhere. A sequence of many operations need come only twice: two steps alike
-//! are no chance. Other streams belong to it by time.
+//! Found on the busiest stream, whose order is the program's, as the sequence of operations that
+//! comes at least [`FEWEST`] times in a row. Where several do, it is the longest of those that are
+//! a good part of the program: a step, not the layers that it repeats, and not what prepares data.
+//! A sequence of many operations need come only twice, where nothing comes more often: two steps
+//! alike are no chance. Other streams belong to it by time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -21,9 +19,6 @@ use super::{Recorded, Recording};
 
 /// Operations of the busiest stream that are searched from its end.
 const SEARCHED: usize = 50_000;
-
-/// Operations that may follow the last repetition.
-const TAIL: usize = 64;
 
 /// Operations of a sequence that comes twice by no chance.
 const LONG: usize = 64;
@@ -109,23 +104,24 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
         .max_by_key(|(_, operations)| operations.len());
     let ((process, device, stream), operations) = busiest?;
     let searched = &operations[operations.len().saturating_sub(SEARCHED)..];
-    let tokens: Vec<Token> = searched.iter().map(|o| token(o)).collect();
-    let found = chosen(&tokens)?;
-    // The same kernel a few times at a program's end is no loop.
-    if found.covered() < ENOUGH && 4 * found.covered() < operations.len() {
-        return None;
-    }
+    // Sizes aside: they may change from one repetition to the next.
+    let tokens = searched.iter().map(|operation| match &operation.work {
+        Work::Kernel(kernel) => (kernel.name, ""),
+        Work::Copy { direction, .. } => (u32::MAX, direction.as_str()),
+        Work::Set { .. } => (u32::MAX - 1, ""),
+    });
+    let found = chosen(&numbered(tokens))?;
     let start = |at: usize| match searched.get(at) {
         Some(operation) => operation.start_ns,
         None => searched[searched.len() - 1].end_ns + 1,
     };
-    let starts = (0..=found.repeats).map(|turn| start(found.first + turn * found.period));
+    let starts = (0..=found.repeats()).map(|turn| start(found.first + turn * found.period));
     let starts: Vec<u64> = starts.collect();
     let turns = undisturbed(&starts);
     Some(Steady {
         period: found.period,
         repeats: turns.len(),
-        set_aside: found.repeats - turns.len(),
+        set_aside: found.repeats() - turns.len(),
         from_ns: starts[turns.start],
         to_ns: starts[turns.end],
         last_ns: starts[turns.end - 1],
@@ -133,35 +129,6 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
         device,
         stream,
     })
-}
-
-/// The loop that is the program's: the last one, unless it is inside another.
-fn chosen(tokens: &[Token]) -> Option<Loop> {
-    // Backwards, so that what is sought is at the front.
-    let backwards: Vec<Token> = tokens.iter().rev().copied().collect();
-    let of_the_end = |fewest| {
-        repetition(&backwards, fewest).map(|found| Loop {
-            first: tokens.len() - found.tail - found.covered(),
-            period: found.period,
-            repeats: found.repeats,
-        })
-    };
-    let twice = || of_the_end(2).filter(|found| found.repeats == 2);
-    let last = of_the_end(FEWEST);
-    let most = |covered: usize| 2 * covered >= tokens.len();
-    if let Some(last) = last.filter(|last| most(last.covered())) {
-        return Some(last);
-    }
-    let Some(last) = last else {
-        return outermost(tokens).or_else(twice);
-    };
-    let elsewhere = last.elsewhere(tokens);
-    if elsewhere == 0 {
-        return Some(last);
-    }
-    let outer = outermost(tokens).filter(|outer| outer.period > last.period);
-    let inner = || most(last.covered() + elsewhere).then_some(last);
-    outer.or_else(inner).or_else(twice)
 }
 
 /// The repetitions, by their starts and the end of the last, that stand for the others: without
@@ -214,255 +181,94 @@ fn warm_up(starts: &[u64]) -> usize {
     long.count()
 }
 
-/// What an operation is, sizes aside: they may change from one repetition to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Token<'a> {
-    /// The kernel of this name, by its number.
-    Kernel(u32),
-    /// A copy in this direction.
-    Copy(&'a str),
-    Set,
-}
-
-fn token(operation: &Recorded) -> Token<'_> {
-    match &operation.work {
-        Work::Kernel(kernel) => Token::Kernel(kernel.name),
-        Work::Copy { direction, .. } => Token::Copy(direction),
-        Work::Set { .. } => Token::Set,
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Repetition {
-    tail: usize,
-    period: usize,
-    repeats: usize,
-}
-
-impl Repetition {
-    fn covered(&self) -> usize {
-        self.period * self.repeats
-    }
-}
-
-/// The repetition that covers most of the front of `tokens`, and of those that cover
-/// nearly as much the one with the shortest period.
-fn repetition<T: PartialEq>(tokens: &[T], fewest: usize) -> Option<Repetition> {
-    let mut best: Option<Repetition> = None;
-    for tail in 0..TAIL.min(tokens.len()) {
-        let tokens = &tokens[tail..];
-        let matches = prefix_matches(tokens);
-        let periods = matches.iter().enumerate().take(tokens.len() / fewest + 1);
-        for (period, matched) in periods.skip(1) {
-            let repeats = matched / period + 1;
-            let found = Repetition {
-                tail,
-                period,
-                repeats,
-            };
-            let better = best.is_none_or(|best| match found.period < best.period {
-                true => 20 * found.covered() >= 19 * best.covered(),
-                false => 19 * found.covered() > 20 * best.covered(),
-            });
-            let by_chance = repeats < FEWEST && period < LONG;
-            if repeats >= fewest && !by_chance && better {
-                best = Some(found);
-            }
-        }
-        // Nothing further back can be told from a shift of what was found.
-        if best.is_some_and(|best| tail >= best.tail + best.period) {
-            break;
-        }
-    }
-    best
-}
-
-/// For each index, how many tokens from there on equal those at the front (the Z function,
-/// in linear time).
-fn prefix_matches<T: PartialEq>(tokens: &[T]) -> Vec<usize> {
-    let mut matches = vec![0; tokens.len()];
-    let (mut left, mut right) = (0, 0);
-    for at in 1..tokens.len() {
-        let mut length = match at < right {
-            true => (right - at).min(matches[at - left]),
-            false => 0,
-        };
-        while at + length < tokens.len() && tokens[length] == tokens[at + length] {
-            length += 1;
-        }
-        if at + length > right {
-            (left, right) = (at, at + length);
-        }
-        matches[at] = length;
-    }
-    matches
-}
-
 /// Repetitions below which a sequence may have come twice by chance.
 const FEWEST: usize = 3;
 
 /// Operations that a repeated part has at least, unless it is a quarter of all.
 const ENOUGH: usize = 30;
 
-/// Turns of a loop, one behind the other: so many of so many tokens, from the first on.
+/// Turns of a loop, one behind the other: tokens from the first on, of which the last may be no
+/// whole turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Loop {
     first: usize,
+    length: usize,
     period: usize,
-    repeats: usize,
 }
-
-/// Of each token so many distances to its next one are looked into.
-const DISTANCES: usize = 2;
-
-/// Periods that are looked into, the longest first.
-const PERIODS: usize = 64;
 
 impl Loop {
-    fn covered(&self) -> usize {
-        self.period * self.repeats
-    }
-
-    fn end(&self) -> usize {
-        self.first + self.covered()
-    }
-
-    /// Tokens of turns that come twice in a row somewhere else: a layer of a step, in the other
-    /// steps.
-    fn elsewhere<T: PartialEq>(&self, tokens: &[T]) -> usize {
-        let turn = &tokens[self.first..self.first + self.period];
-        let is_turn = |at: usize| {
-            tokens
-                .get(at..at + self.period)
-                .is_some_and(|of| of == turn)
-        };
-        let (mut at, mut found) = (0, 0);
-        while at + 2 * self.period <= tokens.len() {
-            if at + 2 * self.period > self.first && at < self.end() {
-                at = self.end();
-                continue;
-            }
-            let mut turns = 0;
-            while is_turn(at + turns * self.period) {
-                turns += 1;
-            }
-            match turns {
-                0 | 1 => at += 1,
-                _ => {
-                    found += turns * self.period;
-                    at += turns * self.period;
-                }
-            }
-        }
-        found
+    fn repeats(&self) -> usize {
+        self.length / self.period
     }
 }
 
-/// The loop with the longest turns that come at least [`FEWEST`] times in a row and are not
-/// themselves made of turns: a step, not what it repeats. It begins where the first of its
-/// tokens stands that the program came to, so that two programs which do the same are cut at
-/// the same place.
-fn outermost<T: Copy + Eq + Hash>(tokens: &[T]) -> Option<Loop> {
-    let enough = ENOUGH.max(tokens.len() / 20);
-    let found = periods(tokens).into_iter().find_map(|period| {
-        let (first, matched) = longest_run(tokens, period);
-        let length = matched + period;
-        let period = root(&tokens[first..first + period]);
-        (length / period >= FEWEST && length >= enough).then_some((first, length, period))
-    });
-    let (first, length, period) = found?;
-    let mut rank: HashMap<T, usize> = HashMap::new();
-    for (at, token) in tokens.iter().enumerate() {
-        rank.entry(*token).or_insert(at);
-    }
-    let turn: Vec<usize> = tokens[first..first + period]
-        .iter()
-        .map(|token| rank[token])
-        .collect();
-    let turned = least_rotation(&turn);
-    // The beginning may cost a turn: then it stays where it is.
-    let (first, left) = match (length - turned) / period >= FEWEST {
-        true => (first + turned, length - turned),
-        false => (first, length),
+/// Numbers in the place of tokens, from 0 on in the order in which they come first.
+fn numbered<T: Eq + Hash>(tokens: impl Iterator<Item = T>) -> Vec<u32> {
+    let mut numbers = HashMap::new();
+    let number = |token| {
+        let next = numbers.len() as u32;
+        *numbers.entry(token).or_insert(next)
     };
-    Some(Loop {
-        first,
-        period,
-        repeats: left / period,
+    tokens.map(number).collect()
+}
+
+/// The loop that is the program's. It begins where the first of its tokens stands that the
+/// program came to, so that two programs which do the same are cut at the same place.
+fn chosen(tokens: &[u32]) -> Option<Loop> {
+    // The same kernel a few times at a program's end is no loop.
+    let enough = (tokens.len() / 20).max(ENOUGH.min(tokens.len().div_ceil(4)));
+    let all = loops(tokens).into_iter();
+    let found = all
+        .filter(|found| found.length >= enough)
+        .max_by_key(|found| (found.repeats() >= FEWEST, found.period, found.length))?;
+    let turn = &tokens[found.first..found.first + found.period];
+    let rotated = |from: &usize| turn[*from..].iter().chain(&turn[..*from]);
+    let turned = (0..found.period).min_by(|one, other| rotated(one).cmp(rotated(other)))?;
+    let later = Loop {
+        first: found.first + turned,
+        length: found.length - turned,
+        period: found.period,
+    };
+    // The beginning may cost a turn: where few are left, it stays where it is.
+    Some(if later.repeats() >= FEWEST {
+        later
+    } else {
+        found
     })
 }
 
-/// Distances from a token to its next that come often, the longest first.
-fn periods<T: Copy + Eq + Hash>(tokens: &[T]) -> Vec<usize> {
-    let mut last: HashMap<T, usize> = HashMap::new();
-    let mut distances: HashMap<T, HashMap<usize, usize>> = HashMap::new();
-    for (at, token) in tokens.iter().enumerate() {
-        if let Some(before) = last.insert(*token, at) {
-            let of = distances.entry(*token).or_default();
-            *of.entry(at - before).or_default() += 1;
-        }
-    }
-    let mut found: Vec<usize> = Vec::new();
-    for of in distances.into_values() {
-        let mut often: Vec<(usize, usize)> = of
-            .into_iter()
-            .filter(|(_, count)| count + 1 >= FEWEST)
-            .map(|(distance, count)| (count, distance))
-            .collect();
-        often.sort_unstable_by(|a, b| b.cmp(a));
-        found.extend(often.iter().take(DISTANCES).map(|(_, distance)| *distance));
-    }
-    found.sort_unstable_by(|a, b| b.cmp(a));
-    found.dedup();
-    found.truncate(PERIODS);
-    found
-}
-
-/// Where tokens equal those one period on for longest, and for how long; of two as long the
-/// later.
-fn longest_run<T: PartialEq>(tokens: &[T], period: usize) -> (usize, usize) {
-    let (mut best, mut length) = ((0, 0), 0);
-    for at in 0..tokens.len().saturating_sub(period) {
-        length = match tokens[at] == tokens[at + period] {
-            true => length + 1,
-            false => 0,
-        };
-        if length > 0 && length >= best.1 {
-            best = (at + 1 - length, length);
-        }
-    }
-    best
-}
-
-/// The shortest turn that this one is made of.
-fn root<T: PartialEq>(turn: &[T]) -> usize {
-    let length = turn.len();
-    let shorter = (1..length).find(|period| {
-        length.is_multiple_of(*period) && turn[*period..] == turn[..length - period]
-    });
-    shorter.unwrap_or(length)
-}
-
-/// Where the rotation begins that is first in order (Booth 1980, by two pointers).
-fn least_rotation(of: &[usize]) -> usize {
-    let length = of.len();
-    let (mut one, mut other, mut same) = (0, 1, 0);
-    while one < length && other < length && same < length {
-        let at = |from: usize| of[(from + same) % length];
-        match at(one).cmp(&at(other)) {
-            std::cmp::Ordering::Equal => {
-                same += 1;
-                continue;
+/// Every stretch that is made of turns which come often enough to be no chance.
+///
+/// Sequences of 1, 2, 4, ... tokens are numbered, each by the numbers of its halves (Karp, Miller &
+/// Rosenberg 1972). Where a sequence came before, and so did those behind it at the same distance,
+/// that distance is a period. Sequences as long as a period and longer are alike only a whole
+/// number of turns apart; half as long ones find what comes twice.
+fn loops(tokens: &[u32]) -> Vec<Loop> {
+    let (mut found, mut length, mut names) = (Vec::new(), 1_usize, tokens.to_vec());
+    while !names.is_empty() {
+        let mut last: HashMap<u32, usize> = HashMap::new();
+        let distance = |(at, name): (usize, &u32)| at - last.insert(*name, at).unwrap_or(at);
+        let distances: Vec<usize> = names.iter().enumerate().map(distance).collect();
+        let mut at = 0;
+        for stretch in distances.chunk_by(|one, next| one == next) {
+            let (period, from) = (stretch[0], at);
+            at += stretch.len();
+            if (length.div_ceil(2)..=2 * length).contains(&period) {
+                let turns = Loop {
+                    first: from - period,
+                    length: period + stretch.len() - 1 + length,
+                    period,
+                };
+                if turns.repeats() >= FEWEST || turns.repeats() == 2 && period >= LONG {
+                    found.push(turns);
+                }
             }
-            std::cmp::Ordering::Greater => one += same + 1,
-            std::cmp::Ordering::Less => other += same + 1,
         }
-        if one == other {
-            other += 1;
-        }
-        same = 0;
+        let halves = names.iter().zip(names.get(length..).unwrap_or_default());
+        names = numbered(halves);
+        length *= 2;
     }
-    one.min(other)
+    found
 }
 
 #[cfg(test)]

@@ -3,21 +3,43 @@ use crate::machine::testing::Writer;
 use proptest::prelude::*;
 
 fn found(text: &str) -> Option<(usize, usize, usize)> {
-    let tokens: Vec<u64> = text.bytes().rev().map(u64::from).collect();
-    repetition(&tokens, FEWEST).map(|found| (found.period, found.repeats, found.tail))
+    chosen(&numbered(text.bytes())).map(|found| (found.first, found.period, found.repeats()))
 }
 
 #[test]
-fn the_last_repeated_sequence_is_found_behind_a_warm_up_and_before_a_tail() {
-    assert_eq!(found("xyzwabcabcabcabc"), Some((3, 4, 0)));
-    assert_eq!(found("xyzwabcabcabcabcq"), Some((3, 4, 1)));
-    assert_eq!(found("wwwwwwwwaab aab aab aab aab "), Some((4, 5, 0)));
+fn the_longest_sequence_that_repeats_is_found_behind_a_warm_up_and_before_a_tail() {
+    assert_eq!(found("xyzwabcabcabcabc"), Some((4, 3, 4)));
+    assert_eq!(found("xyzwabcabcabcabcq"), Some((4, 3, 4)));
+    assert_eq!(found("wwwwwwwwaab aab aab aab aab "), Some((8, 4, 5)));
     assert_eq!(found("abcdefgh"), None);
     assert_eq!(found("abab"), None, "twice may be chance");
     assert_eq!(found(""), None);
-    assert_eq!(found("aaaa"), Some((1, 4, 0)));
+    assert_eq!(found("aaaa"), Some((0, 1, 4)));
     // Three alike at the end of each repetition are not the repetition.
-    assert_eq!(found("baaabaaabaaabaaa"), Some((4, 4, 0)));
+    assert_eq!(found("baaabaaabaaabaaa"), Some((0, 4, 4)));
+    assert_eq!(found("aabbaabbaabb"), Some((0, 4, 3)));
+    // Two long ones alike are no chance.
+    let long: String = ('0'..'z').collect();
+    assert_eq!(found(&long.repeat(2)), Some((0, long.len(), 2)));
+    // What the program came to first begins a turn, where that leaves turns enough.
+    assert_eq!(found("abcxbcabcabcabca"), Some((6, 3, 3)));
+}
+
+proptest! {
+    #[test]
+    fn a_loop_is_made_of_equal_turns(tokens in prop::collection::vec(0u32..3, 0..60)) {
+        for Loop { first, length, period } in loops(&tokens) {
+            let covered = &tokens[first..first + length];
+            prop_assert!(covered[period..] == covered[..length - period]);
+        }
+    }
+
+    #[test]
+    fn what_comes_three_times_is_found(turn in prop::collection::vec(0u32..3, 1..20)) {
+        let found = chosen(&turn.repeat(4)).unwrap();
+        prop_assert!(turn.len().is_multiple_of(found.period), "{found:?}");
+        prop_assert!(found.length + found.period >= 4 * turn.len(), "{found:?}");
+    }
 }
 
 #[test]
@@ -36,17 +58,6 @@ fn repetitions_that_are_long_at_first_are_warm_up() {
     assert_eq!(after(&[90, 3, 3, 2]), 1);
     assert_eq!(after(&[90, 3, 3]), 0, "three are left at least");
     assert_eq!(after(&[]), 0);
-}
-
-proptest! {
-    #[test]
-    fn matches_are_those_of_the_definition(tokens in prop::collection::vec(0u64..3, 0..40)) {
-        let matches = prefix_matches(&tokens);
-        for at in 1..tokens.len() {
-            let length = tokens.iter().zip(&tokens[at..]).take_while(|(a, b)| a == b).count();
-            prop_assert_eq!(matches[at], length);
-        }
-    }
 }
 
 /// What operations a program does, each a kernel of its own 1 µs long; `.` is a pause of the host.
