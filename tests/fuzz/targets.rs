@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use regatta_core::record::baseline;
-use regatta_core::record::history::{History, HistoryStore};
+use regatta_core::record::history::History;
 use regatta_core::record::side::Side;
 use regatta_core::record::trace::{Trace, file, kineto, raw};
 use regatta_core::record::types::Run;
@@ -320,6 +320,4 @@ fn history_file(folder: &Path, data: &[u8]) {
             report::history::page(&shown).expect("the template fits");
         }
     }
-    // What adding reads of it.
-    let _ = HistoryStore::new(root).open("s", "m");
 }

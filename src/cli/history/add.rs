@@ -12,7 +12,7 @@ use super::time;
 use crate::cli::{Ended, Stop, note, print, print_json};
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline;
-use regatta_core::record::history::{Added, Book, HistoryStore, Reduced, reduced};
+use regatta_core::record::history::{Added, HistoryStore, Reduced, reduced};
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_measure::experiment::stored;
@@ -57,30 +57,25 @@ pub(super) fn run(args: &AddArgs) -> Ended {
     let store = HistoryStore::new(&args.root);
     let all = found(&args.runs, at)?;
     let mut told = Vec::new();
-    let mut book: Option<Book> = None;
-    for run in &all {
-        // Whoever adds a thousand runs does not read the history as often.
-        let mut open = match book.take().filter(|book| book.is_of(run)) {
-            Some(open) => open,
-            None => store.open(&run.suite, &run.machine).map_err(refused)?,
-        };
-        let added = open.add(run).map_err(refused)?;
-        book = Some(open);
-        let label = &run.about.label;
-        let said = outcome(&added);
-        if !args.json {
-            print(format!("{label}: {said}\n"))?;
-        }
-        match &added {
-            Added::New {
-                path, runs, new, ..
-            } => {
-                told.push(json!({
+    for runs in all.chunk_by(Reduced::goes_with) {
+        let added = store.add(runs).map_err(refused)?;
+        for (run, added) in runs.iter().zip(&added) {
+            let label = &run.about.label;
+            let said = outcome(added);
+            if !args.json {
+                print(format!("{label}: {said}\n"))?;
+            }
+            match added {
+                Added::New {
+                    path, runs, new, ..
+                } => {
+                    told.push(json!({
                     "run": label, "added": true, "history": path, "runs": runs, "new_cases": new,
                 }));
-            }
-            Added::Already { path } => {
-                told.push(json!({ "run": label, "added": false, "history": path }));
+                }
+                Added::Already { path } => {
+                    told.push(json!({ "run": label, "added": false, "history": path }));
+                }
             }
         }
     }
@@ -151,8 +146,9 @@ pub fn add_to_history(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) 
     };
     let add = || -> Result<(), Stop> {
         let path = directory.join(RUN_FILE).display().to_string();
-        for run in found(&[path], None)? {
-            let said = outcome(&HistoryStore::new(root).add(&run).map_err(refused)?);
+        let store = HistoryStore::new(root);
+        for added in store.add(&found(&[path], None)?).map_err(refused)? {
+            let said = outcome(&added);
             if !quiet {
                 note(said);
             }

@@ -35,7 +35,7 @@ pub enum LaunchChange {
     Grid([u32; 3], [u32; 3]),
     /// Threads of a block in x, y, z.
     Block([u32; 3], [u32; 3]),
-    /// Blocks of a cluster in x, y, z, where there are clusters; only recordings tell.
+    /// Blocks of a cluster in x, y, z, where there are clusters.
     Cluster(Option<[u32; 3]>, Option<[u32; 3]>),
     /// Registers of a thread.
     Registers(u64, u64),
@@ -126,65 +126,79 @@ impl KernelChange {
     }
 }
 
-/// What differs between launches that stand for each other.
-struct KernelPair {
-    changes: Vec<LaunchChange>,
-    blocks: Option<Sides<u64>>,
-    fewer: f64,
-}
+/// A launch before and after.
+type LaunchPair<'a, N> = (&'a Launch<N>, &'a Launch<N>);
 
 /// Reads a figure off a launch, where it is known.
 type Figure<N> = (fn(&Launch<N>) -> Option<u64>, fn(u64, u64) -> LaunchChange);
 
-/// The gravest difference of each kind: of grids, the one that leaves fewest of what was.
-fn compare<N>(pairs: &[(&Launch<N>, &Launch<N>)]) -> KernelPair {
-    let mut changes = Vec::new();
-    let grids = pairs
-        .iter()
-        .filter(|(before, after)| before.grid != after.grid);
-    let grid = grids.max_by(|a, b| {
-        let lost =
-            |(before, after): &(&Launch<N>, &Launch<N>)| before.blocks().abs_diff(after.blocks());
-        fewer(a).total_cmp(&fewer(b)).then(lost(a).cmp(&lost(b)))
-    });
-    changes.extend(grid.map(|(before, after)| LaunchChange::Grid(before.grid, after.grid)));
-    let block = pairs
-        .iter()
-        .find(|(before, after)| before.block != after.block);
-    changes.extend(block.map(|(before, after)| LaunchChange::Block(before.block, after.block)));
-    let figures: [Figure<N>; 4] = [
-        (
-            |launch| launch.registers.map(u64::from),
-            LaunchChange::Registers,
-        ),
-        (|launch| launch.shared_bytes, LaunchChange::SharedMemory),
-        (|launch| launch.local_bytes, LaunchChange::LocalMemory),
-        (
-            |launch| launch.blocks_per_sm.map(u64::from),
-            LaunchChange::Occupancy,
-        ),
-    ];
-    for (figure, change) in figures {
-        let both = pairs
+impl KernelChange {
+    /// Compares a kernel's launches, of which these stand for each other: of each figure the
+    /// gravest difference; of grids, the one that leaves fewest of what was.
+    fn new<N>(name: Sides<&str>, count: Sides<usize>, pairs: &[LaunchPair<N>]) -> KernelChange {
+        let mut changes = Vec::new();
+        let differ = pairs
             .iter()
-            .filter_map(|(before, after)| Some((figure(before)?, figure(after)?)));
-        let gravest = both.max_by_key(|(before, after)| before.abs_diff(*after));
-        let gravest = gravest.filter(|(before, after)| before != after);
-        changes.extend(gravest.map(|(before, after)| change(before, after)));
-    }
-    let largest = || pairs.iter().max_by_key(|(before, _)| before.blocks());
-    KernelPair {
-        changes,
-        blocks: grid
-            .or_else(largest)
-            .map(|(before, after)| Sides::new(before.blocks(), after.blocks())),
-        fewer: grid.map_or(1.0, fewer),
+            .filter(|(before, after)| before.grid != after.grid);
+        let grid = differ.max_by(|a, b| {
+            let lost = |(before, after): &LaunchPair<N>| before.blocks().abs_diff(after.blocks());
+            fewer(a).total_cmp(&fewer(b)).then(lost(a).cmp(&lost(b)))
+        });
+        changes.extend(grid.map(|(before, after)| LaunchChange::Grid(before.grid, after.grid)));
+        let block = pairs
+            .iter()
+            .find(|(before, after)| before.block != after.block);
+        changes.extend(block.map(|(before, after)| LaunchChange::Block(before.block, after.block)));
+        let figures: [Figure<N>; 4] = [
+            (
+                |launch| launch.registers.map(u64::from),
+                LaunchChange::Registers,
+            ),
+            (|launch| launch.shared_bytes, LaunchChange::SharedMemory),
+            (|launch| launch.local_bytes, LaunchChange::LocalMemory),
+            (
+                |launch| launch.blocks_per_sm.map(u64::from),
+                LaunchChange::Occupancy,
+            ),
+        ];
+        for (figure, change) in figures {
+            let both = pairs
+                .iter()
+                .filter_map(|(before, after)| Some((figure(before)?, figure(after)?)));
+            let gravest = both.max_by_key(|(before, after)| before.abs_diff(*after));
+            let gravest = gravest.filter(|(before, after)| before != after);
+            changes.extend(gravest.map(|(before, after)| change(before, after)));
+        }
+        let cluster = pairs
+            .iter()
+            .find(|(before, after)| before.cluster != after.cluster);
+        let cluster = cluster.map(|(before, after)| (before.cluster, after.cluster));
+        changes.extend(cluster.map(|(before, after)| LaunchChange::Cluster(before, after)));
+        let largest = pairs.iter().max_by_key(|(before, _)| before.blocks());
+        let blocks = grid.or(largest);
+        KernelChange {
+            became: match (name.base.is_empty(), name.head.is_empty()) {
+                (true, _) => Became::Added,
+                (_, true) => Became::Removed,
+                _ if name.base != name.head => Became::Replaced,
+                _ => Became::Same,
+            },
+            name: name.map(|name| (*name).to_owned()),
+            count: count.map(|count| *count as f64),
+            mean_ns: Sides::default(),
+            changes,
+            blocks: blocks.map_or(Sides::default(), |(before, after)| {
+                Sides::new(before.blocks(), after.blocks())
+            }),
+            sms: None,
+            fewer: grid.map_or(1.0, fewer),
+        }
     }
 }
 
 /// How many times fewer blocks and threads a launch has than it had. The same work in larger
 /// blocks is no loss.
-fn fewer<N>((before, after): &(&Launch<N>, &Launch<N>)) -> f64 {
+fn fewer<N>((before, after): &LaunchPair<N>) -> f64 {
     let times = |before: u64, after: u64| before as f64 / after.max(1) as f64;
     let blocks = times(before.blocks(), after.blocks());
     let threads = times(before.threads(), after.threads());
@@ -221,34 +235,23 @@ fn of_one(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u32>) -
             .into_iter()
             .collect(),
     };
-    let compared = compare(&pairs);
-    let all = |launches: &[&Launch]| {
+    let launched = Sides::new(before, after);
+    let largest = |launches: &&[&Launch]| launches.last().map_or(0, |launch| launch.blocks());
+    let all = |launches: &&[&Launch]| {
         let blocks = launches.iter().map(|launch| launch.blocks());
         blocks.fold(0, u64::saturating_add)
     };
+    let name = launched.map(|side| side.first().map_or("", |_| name));
+    let mut change = KernelChange::new(name, launched.map(|side| side.len()), &pairs);
+    change.sms = sms;
+    if pairs.is_empty() {
+        change.blocks = launched.map(largest);
+    }
     // The same work in more launches is not done by less of the device.
-    let spread = after.len() > before.len() && all(after) >= all(before);
-    let launched = Sides::new(before, after);
-    let largest = |launches: &&[&Launch]| launches.last().map_or(0, |launch| launch.blocks());
-    KernelChange {
-        became: became(before.is_empty(), after.is_empty()),
-        name: launched.map(|side| side.first().map_or("", |_| name).to_owned()),
-        count: launched.map(|side| side.len() as f64),
-        mean_ns: Sides::default(),
-        changes: compared.changes,
-        blocks: compared.blocks.unwrap_or_else(|| launched.map(largest)),
-        sms,
-        fewer: if spread { 1.0 } else { compared.fewer },
+    if after.len() > before.len() && all(&after) >= all(&before) {
+        change.fewer = 1.0;
     }
-}
-
-/// What became of a kernel that has one name where it is launched at all.
-fn became(not_before: bool, not_after: bool) -> Became {
-    match (not_before, not_after) {
-        (true, _) => Became::Added,
-        (_, true) => Became::Removed,
-        _ => Became::Same,
-    }
+    change
 }
 
 /// A side of a comparison of recordings: the operations that are aligned, and the mean time
@@ -262,64 +265,45 @@ pub struct Launches<'a> {
     pub mean_ns: BTreeMap<&'a str, Nanoseconds>,
 }
 
-/// Launches of one pair of kernels, by their indices.
-#[derive(Default)]
-struct KernelGroup {
-    both: Vec<(usize, usize)>,
-    base: usize,
-    head: usize,
-}
-
 /// Pairs the kernels of two recordings up. The ones that take most more time come first.
 pub fn of_recordings(base: &Launches, head: &Launches) -> Vec<KernelChange> {
     let (base_kernels, head_kernels) = (base.kernels(), head.kernels());
     let left: Vec<&str> = base_kernels.iter().map(|(name, ..)| *name).collect();
     let right: Vec<&str> = head_kernels.iter().map(|(name, ..)| *name).collect();
     let alignment = align(&left, &right);
-    let mut groups: BTreeMap<(&str, &str), KernelGroup> = BTreeMap::new();
+    // Launches by pairs of names: how many there are, and those that stand for each other.
+    let mut groups: BTreeMap<(&str, &str), (Sides<usize>, Vec<LaunchPair<u32>>)> = BTreeMap::new();
     for &(i, j) in alignment.same.iter().chain(&alignment.replaced) {
-        let group = groups.entry((left[i], right[j])).or_default();
-        group.both.push((i, j));
-        (group.base, group.head) = (group.base + 1, group.head + 1);
+        let (count, pairs) = groups.entry((left[i], right[j])).or_default();
+        (count.base, count.head) = (count.base + 1, count.head + 1);
+        pairs.push((base_kernels[i].2, head_kernels[j].2));
     }
     // More or fewer launches of a kernel that both sides have are a change of its count.
-    let own = |groups: &BTreeMap<(&str, &str), KernelGroup>, name, alone| {
-        let own = groups.contains_key(&(name, name));
-        if own { (name, name) } else { alone }
-    };
     for &i in &alignment.removed {
-        let key = own(&groups, left[i], (left[i], ""));
-        groups.entry(key).or_default().base += 1;
+        let own = (left[i], left[i]);
+        let key = if groups.contains_key(&own) {
+            own
+        } else {
+            (left[i], "")
+        };
+        groups.entry(key).or_default().0.base += 1;
     }
     for &j in &alignment.added {
-        let key = own(&groups, right[j], ("", right[j]));
-        groups.entry(key).or_default().head += 1;
+        let own = (right[j], right[j]);
+        let key = if groups.contains_key(&own) {
+            own
+        } else {
+            ("", right[j])
+        };
+        groups.entry(key).or_default().0.head += 1;
     }
-    let changes = groups.into_iter().map(|((before, after), group)| {
-        let pairs = group.both.iter();
-        let pairs = pairs.map(|&(i, j)| (base_kernels[i].2, head_kernels[j].2));
-        let pairs: Vec<(&Launch<u32>, &Launch<u32>)> = pairs.collect();
-        let mut compared = compare(&pairs);
-        let cluster = pairs
-            .iter()
-            .find(|(before, after)| before.cluster != after.cluster);
-        let cluster =
-            cluster.map(|(before, after)| LaunchChange::Cluster(before.cluster, after.cluster));
-        compared.changes.extend(cluster);
+    let changes = groups.into_iter().map(|((before, after), (count, pairs))| {
         let example = head_kernels.iter().find(|(name, ..)| *name == after);
         let mean = |side: &Launches, name| side.mean_ns.get(name).copied().unwrap_or_default();
         KernelChange {
-            became: match became(before.is_empty(), after.is_empty()) {
-                Became::Same if before != after => Became::Replaced,
-                became => became,
-            },
-            name: Sides::new(before.to_owned(), after.to_owned()),
-            count: Sides::new(group.base as f64, group.head as f64),
             mean_ns: Sides::new(mean(base, before), mean(head, after)),
-            changes: compared.changes,
-            blocks: compared.blocks.unwrap_or_default(),
             sms: example.and_then(|(_, operation, _)| head.recording.sms(operation)),
-            fewer: compared.fewer,
+            ..KernelChange::new(Sides::new(before, after), count, &pairs)
         }
     });
     let mut changes: Vec<KernelChange> = changes.collect();

@@ -349,15 +349,6 @@ impl FromStr for Problem {
             }
             point.extend(said.values);
         }
-        Projection::said_whole(&point, text)?;
-        // What an id has to say and does not is refused as the 0 that it would be.
-        let ragged = lengths(&point).is_some();
-        for axis in AXES {
-            let left_out = matches!(axis.unset, Unset::Refused(_)) && !(axis.of_lengths && ragged);
-            if left_out && !point.contains_key(axis.name) {
-                point.insert(axis.name, "0".to_owned());
-            }
-        }
         Problem::at(&point)
     }
 }
@@ -379,10 +370,10 @@ mod tests {
             ("s8,d8,bf16,f16", "says a second time what dtype is"),
             ("s8,d8,causal,x9", "says a second time what mask is"),
             ("b2,v8+8,d8", "`varlen` fixes `batch`"),
-            ("sx,d8", "`sx` is no mask"),
+            ("sx,s8,d8", "`sx` is no mask"),
             ("s,d8", "`s` in `s,d8` is no axis"),
-            ("d8", "seq_q is 0"),
-            ("s8", "head_dim is 0"),
+            ("d8", "`seq` has no default"),
+            ("s8", "`head_dim` has no default"),
         ] {
             let error = id.parse::<Problem>().unwrap_err().to_string();
             assert!(error.contains(says), "{id}: {error}");

@@ -5,8 +5,6 @@
 //! attention gathers them and multiplies, the one after it multiplies and sums them back
 //! into shards.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::axes::{AXES, Unset};
@@ -63,33 +61,6 @@ words!(
     AllGather = "all-gather",
     ReduceScatter = "reduce-scatter"
 );
-
-impl Projection {
-    /// Holds an id to saying all of a projection (`ag` or `rs` with the width, `r` with the
-    /// ranks) or nothing.
-    ///
-    /// # Errors
-    /// When one of the two is there without the other.
-    pub(super) fn said_whole(
-        said: &BTreeMap<&'static str, String>,
-        id: &str,
-    ) -> Result<(), ParseError> {
-        match (
-            said.get("projection"),
-            said.get("hidden"),
-            said.get("ranks"),
-        ) {
-            (Some(kind), Some(hidden), None) => Err(ParseError::new(format!(
-                "`{}{hidden}` in `{id}` needs its ranks, for example `r2`",
-                kind.parse::<ProjectionKind>()?.short()
-            ))),
-            (None, _, Some(ranks)) => Err(ParseError::new(format!(
-                "`r{ranks}` in `{id}` is of a projection; add `ag4096` or `rs4096`"
-            ))),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// The sizes of a projection, as products that cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,8 +168,8 @@ mod tests {
             ("s9,d8,ag16,r2", "ranks = 2 does not divide the 9 rows"),
             ("s8,d8,ag0,r2", "hidden is 0"),
             ("s8,d8,ag16,r0", "ranks is 0"),
-            ("s8,d8,ag16", "its ranks, for example `r2`"),
-            ("s8,d8,r2", "`ag4096` or `rs4096`"),
+            ("s8,d8,ag16", "a projection needs `ranks`"),
+            ("s8,d8,r2", "`ranks` is of a projection"),
         ] {
             let error = refused(id);
             assert!(error.contains(says), "{id}: {error}");

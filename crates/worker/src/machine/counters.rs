@@ -178,22 +178,14 @@ impl Counters {
     }
 
     fn add(&mut self, other: &Counters) {
-        let names: Vec<String> = self
-            .kernels
-            .keys()
-            .chain(other.kernels.keys())
-            .cloned()
-            .collect();
-        for name in names {
-            let theirs = other.kernels.get(&name).cloned().unwrap_or_default();
-            let ours = self.kernels.entry(name).or_default();
-            if ours.launches == 0 || theirs.launches == 0 {
-                ours.not_always(&theirs);
-            } else {
-                ours.add(&theirs);
-            }
-            ours.launches = ours.launches.max(theirs.launches);
-        }
+        let names: BTreeSet<&String> = self.kernels.keys().chain(other.kernels.keys()).collect();
+        let none = KernelCounters::default();
+        let kernels = names.into_iter().map(|name| {
+            let [ours, theirs] =
+                [&self.kernels, &other.kernels].map(|all| all.get(name).unwrap_or(&none));
+            (name.clone(), ours.with(theirs))
+        });
+        self.kernels = kernels.collect();
         self.calls = self.calls.saturating_add(other.calls);
         self.processes = self.processes.saturating_add(other.processes);
     }
@@ -259,26 +251,21 @@ impl KernelCounters {
         found
     }
 
-    /// Takes in countings of the same kernel; what one of both does not tell is not known.
-    fn add(&mut self, other: &KernelCounters) {
-        self.instructions.retain(|metric, counts| {
-            let theirs = other.instructions.get(metric);
-            theirs.is_some_and(|theirs| {
-                *counts = counts.with(*theirs);
-                true
-            })
-        });
-    }
-
-    /// One of both did not run it at all.
-    fn not_always(&mut self, other: &KernelCounters) {
-        let all: Vec<(String, Counts)> = self
-            .instructions
-            .iter()
-            .chain(&other.instructions)
-            .map(|(metric, counts)| (metric.clone(), counts.with(Counts::exactly(0))))
-            .collect();
-        self.instructions = all.into_iter().collect();
+    /// Of countings of both: where one of them did not launch the kernel, it executed nothing there;
+    /// what one of both does not tell is not known.
+    fn with(&self, other: &KernelCounters) -> KernelCounters {
+        let counts = |metric: &String| {
+            let [one, other] = [self, other].map(|kernel| match kernel.launches {
+                0 => Some(Counts::exactly(0)),
+                _ => kernel.instructions.get(metric).copied(),
+            });
+            Some((metric.clone(), one?.with(other?)))
+        };
+        let metrics = self.instructions.keys().chain(other.instructions.keys());
+        KernelCounters {
+            launches: self.launches.max(other.launches),
+            instructions: metrics.filter_map(counts).collect(),
+        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! How far results are from the float64 reference, which several variants on one problem share.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use crate::attention::inputs::{drawn, probe_indices};
 use crate::attention::reference::{self, PlaneReference, TooLarge, checked_runs, result_shape};
-use crate::attention::tolerance::{ErrorSums, results};
+use crate::attention::tolerance::{self, ErrorSums};
 use crate::attention::{Direction, Problem};
 use crate::protocol::{Checked, PROBES};
 
@@ -71,7 +70,22 @@ impl References {
     ) -> Result<Checked, String> {
         let references = self.planes(problem, seed, planes);
         let references = references.map_err(|error| error.to_string())?;
-        checked(problem, (seed, draw), results, |name, result| {
+        let named = tolerance::results(problem.direction);
+        if results.len() != named.len() {
+            let (there, wanted) = (results.len(), named.len());
+            return Err(format!("{there} results, {wanted} are asked for"));
+        }
+        let mut checked = Checked {
+            seed,
+            draw,
+            ..Checked::default()
+        };
+        for ((name, _), result) in named.iter().zip(results) {
+            let wanted: u64 = result_shape(problem, name).into_iter().product();
+            if result.len() as u64 != wanted {
+                let there = result.len();
+                return Err(format!("{name} has {there} elements, not {wanted}"));
+            }
             let compared = references.par_iter().map(|plane| {
                 let mut sums = ErrorSums::new();
                 plane.compare(name, result, &mut sums);
@@ -82,8 +96,13 @@ impl References {
                 sums
             });
             sums.finite &= result.par_iter().all(|value| value.is_finite());
-            sums
-        })
+            checked.errors.insert((*name).to_owned(), sums.error());
+            let finite = |value: f64| value.is_finite().then_some(value);
+            let indices = probe_indices(wanted, PROBES, draw);
+            let probed = indices.map(|at| finite(result[at as usize].into()));
+            checked.probes.insert((*name).to_owned(), probed.collect());
+        }
+        Ok(checked)
     }
 
     /// Compares a plane of a timed call's results, drawn by the call's number, and puts its errors
@@ -104,7 +123,10 @@ impl References {
         };
         let plane = PlaneReference::compute(problem, place, call.seed);
         let plane = plane.map_err(|error| format!("the check after timing: {error}"))?;
-        for ((name, _), result) in results(problem.direction).iter().zip(&call.results) {
+        for ((name, _), result) in tolerance::results(problem.direction)
+            .iter()
+            .zip(&call.results)
+        {
             let mut sums = ErrorSums::new();
             plane.compare(name, result, &mut sums);
             checked.add_call(name, sums.error(), call.number);
@@ -164,38 +186,4 @@ impl References {
             self.0.pop();
         }
     }
-}
-
-/// The figures of results by their names: errors, and the elements that the protocol asks for.
-fn checked(
-    problem: &Problem,
-    (seed, draw): (u64, Option<u64>),
-    found: &[Vec<f32>],
-    compare: impl Fn(&str, &[f32]) -> ErrorSums,
-) -> Result<Checked, String> {
-    let named = results(problem.direction);
-    if found.len() != named.len() {
-        let (there, wanted) = (found.len(), named.len());
-        return Err(format!("{there} results, {wanted} are asked for"));
-    }
-    let (mut errors, mut probes) = (BTreeMap::new(), BTreeMap::new());
-    for ((name, _), result) in named.iter().zip(found) {
-        let wanted: u64 = result_shape(problem, name).into_iter().product();
-        if result.len() as u64 != wanted {
-            let there = result.len();
-            return Err(format!("{name} has {there} elements, not {wanted}"));
-        }
-        errors.insert((*name).to_owned(), compare(name, result).error());
-        let finite = |value: f64| value.is_finite().then_some(value);
-        let indices = probe_indices(wanted, PROBES, draw);
-        let probed = indices.map(|at| finite(result[at as usize].into()));
-        probes.insert((*name).to_owned(), probed.collect());
-    }
-    Ok(Checked {
-        seed,
-        errors,
-        probes,
-        draw,
-        call: None,
-    })
 }

@@ -2,14 +2,14 @@
 //! how a run is added.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::{About, Came, History, HistoryRun, Reduced};
-use crate::input::{self, Damage};
+use crate::input;
 use crate::record::line::{self, Lines};
 use crate::record::side::is_time;
 use crate::record::{RecordError, SCHEMA_VERSION, check_kind, check_name, machine_file};
@@ -87,12 +87,16 @@ impl HistoryStore {
         found
     }
 
-    /// Opens the history of a suite on a machine to add to it; nobody else can meanwhile.
+    /// Adds runs of one suite on one machine to their history, each unless it is there. Nobody
+    /// else can meanwhile.
     ///
     /// # Errors
-    /// When suite or machine cannot name a file, another process adds to the history now, or
-    /// the file is of another schema or history.
-    pub fn open(&self, suite: &str, machine: &str) -> Result<Book, RecordError> {
+    /// When suite or machine cannot name a file, another process adds to the history now, the file
+    /// is of another schema or history, or it cannot be written: it is as it was then.
+    pub fn add(&self, runs: &[Reduced]) -> Result<Vec<Added>, RecordError> {
+        let Some(Reduced { suite, machine, .. }) = runs.first() else {
+            return Ok(Vec::new());
+        };
         check_name(suite)?;
         let folder = self.root.join(suite);
         let path = machine_file(&folder, machine)?;
@@ -100,52 +104,75 @@ impl HistoryStore {
         let io = |error| RecordError::io(&path, error);
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).open(&path);
-        let file = file.map_err(io)?;
+        let mut file = file.map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(RecordError::Busy(path)),
             Err(fs::TryLockError::Error(error)) => return Err(io(error)),
         }
-        let mut book = Book {
-            suite: suite.to_owned(),
-            machine: machine.to_owned(),
-            path: path.clone(),
-            file,
-            runs: HashSet::new(),
-            cases: HashSet::new(),
-            damage: Vec::new(),
-            ends: LastLine::Whole,
-            length: 0,
-        };
-        book.length = book.file.metadata().map_err(io)?.len();
-        if book.length > 0 {
-            let (there, ends) = read(&path)?;
-            if (there.suite.as_str(), there.machine.as_str()) != (suite, machine) {
-                let problem = format!(
-                    "it is the history of {} on {}, not of {suite} on {machine}; move it to its \
-                     place",
-                    there.suite, there.machine
-                );
-                return Err(RecordError::invalid(&path, 1, problem));
+        let mut text = String::new();
+        let mut length = file.metadata().map_err(io)?.len();
+        let mut there = History::new(suite.clone(), machine.clone());
+        if length > 0 {
+            let ends;
+            (there, ends) = read(&path)?;
+            match ends {
+                LastLine::Whole => {}
+                LastLine::Unended => text.push('\n'),
+                LastLine::Cut(bytes) => length = length.saturating_sub(bytes),
             }
-            book.runs = there.runs.into_iter().map(|kept| kept.about.id).collect();
-            book.cases = there.cases.into_iter().collect();
-            book.ends = ends;
-            let told = there.damage.into_iter().map(|damage| {
-                let Damage { line, problem } = damage;
-                format!("{}:{line}: {problem}", path.display())
-            });
-            book.damage = told.collect();
         }
-        Ok(book)
-    }
-
-    /// Adds one run to the history that it is of.
-    ///
-    /// # Errors
-    /// As [`open`](HistoryStore::open) and [`Book::add`].
-    pub fn add(&self, run: &Reduced) -> Result<Added, RecordError> {
-        self.open(&run.suite, &run.machine)?.add(run)
+        if (&there.suite, &there.machine) != (suite, machine) {
+            let problem = format!(
+                "it is the history of {} on {}, not of {suite} on {machine}; move it to its place",
+                there.suite, there.machine
+            );
+            return Err(RecordError::invalid(&path, 1, problem));
+        }
+        if length == 0 {
+            text += &line::write(&HistoryLine::History(HistoryHeader {
+                schema: SCHEMA_VERSION,
+                suite: suite.clone(),
+                machine: machine.clone(),
+            }))?;
+        }
+        let mut known: HashSet<String> = there.runs.into_iter().map(|run| run.about.id).collect();
+        let mut cases: HashSet<CaseId> = there.cases.into_iter().collect();
+        let damage = there.damage.into_iter();
+        let mut damage: Vec<String> = damage
+            .map(|of| format!("{}:{}: {}", path.display(), of.line, of.problem))
+            .collect();
+        let mut added = Vec::new();
+        for run in runs {
+            let path = path.clone();
+            if !known.insert(run.about.id.clone()) {
+                added.push(Added::Already { path });
+                continue;
+            }
+            text += &line::write(&HistoryLine::Run {
+                run: Box::new(run.about.clone()),
+                cases: run.cases.iter().cloned().collect(),
+            })?;
+            let before = cases.len();
+            cases.extend(run.cases.iter().map(|(id, _)| id.clone()));
+            added.push(Added::New {
+                path,
+                runs: known.len(),
+                new: cases.len() - before,
+                damage: std::mem::take(&mut damage),
+            });
+        }
+        // Behind the last whole line; what was written is taken back where not all could be.
+        let written = file
+            .set_len(length)
+            .and_then(|()| file.write_all(text.as_bytes()));
+        let written = written.and_then(|()| file.sync_data());
+        written.map_err(|error| {
+            // The next one to add finds it cut off, and says so, where even that fails.
+            let _ = file.set_len(length);
+            io(error)
+        })?;
+        Ok(added)
     }
 }
 
@@ -186,85 +213,17 @@ enum LastLine {
     Cut(u64),
 }
 
-/// A history that is being added to, and that nobody else adds to meanwhile.
-#[derive(Debug)]
-pub struct Book {
-    suite: String,
-    machine: String,
-    path: PathBuf,
-    file: File,
-    runs: HashSet<String>,
-    cases: HashSet<CaseId>,
-    damage: Vec<String>,
-    ends: LastLine,
-    length: u64,
-}
-
-impl Book {
-    /// True where a run belongs into it.
-    pub fn is_of(&self, run: &Reduced) -> bool {
-        (&self.suite, &self.machine) == (&run.suite, &run.machine)
-    }
-
-    /// Adds a run of its suite and machine, unless it is there.
-    ///
-    /// # Errors
-    /// When it cannot be written: the history is as it was then.
-    pub fn add(&mut self, run: &Reduced) -> Result<Added, RecordError> {
-        let path = self.path.clone();
-        if self.runs.contains(&run.about.id) {
-            return Ok(Added::Already { path });
-        }
-        let mut text = String::new();
-        match self.ends {
-            LastLine::Whole => {}
-            LastLine::Unended => text.push('\n'),
-            LastLine::Cut(bytes) => self.length = self.length.saturating_sub(bytes),
-        }
-        if self.length == 0 {
-            let first = HistoryHeader {
-                schema: SCHEMA_VERSION,
-                suite: self.suite.clone(),
-                machine: self.machine.clone(),
-            };
-            text += &line::write(&HistoryLine::History(first))?;
-        }
-        let of_run = HistoryLine::Run {
-            run: Box::new(run.about.clone()),
-            cases: run.cases.iter().cloned().collect(),
-        };
-        text += &line::write(&of_run)?;
-        self.append(text.as_bytes())
-            .map_err(|error| RecordError::io(&path, error))?;
-        self.length += text.len() as u64;
-        self.ends = LastLine::Whole;
-        self.runs.insert(run.about.id.clone());
-        let before = self.cases.len();
-        self.cases
-            .extend(run.cases.iter().map(|(id, _)| id.clone()));
-        Ok(Added::New {
-            path,
-            runs: self.runs.len(),
-            new: self.cases.len() - before,
-            damage: std::mem::take(&mut self.damage),
-        })
-    }
-
-    /// Adds behind the last whole line. What was written of it is taken back where not all of
-    /// it could be.
-    fn append(&mut self, text: &[u8]) -> std::io::Result<()> {
-        self.file.set_len(self.length)?;
-        let written = self.file.write_all(text);
-        written
-            .and_then(|()| self.file.sync_data())
-            .inspect_err(|_| {
-                // The next one to add finds it cut off, and says so, where even that fails.
-                let _ = self.file.set_len(self.length);
-            })
-    }
-}
-
 impl History {
+    fn new(suite: String, machine: String) -> History {
+        History {
+            suite,
+            machine,
+            runs: Vec::new(),
+            cases: Vec::new(),
+            damage: Vec::new(),
+        }
+    }
+
     /// Reads a history. Lines that cannot be used are reported, not fatal: the good ones are
     /// kept.
     ///
@@ -280,13 +239,7 @@ fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
     check_kind(path, &["history", "run"])?;
     let mut file = Lines::open(path, input::HISTORY, input::LINE)?;
     let first: HistoryHeader = file.first("history")?;
-    let mut history = History {
-        suite: first.suite,
-        machine: first.machine,
-        runs: Vec::new(),
-        cases: Vec::new(),
-        damage: Vec::new(),
-    };
+    let mut history = History::new(first.suite, first.machine);
     let mut ends = if file.whole {
         LastLine::Whole
     } else {

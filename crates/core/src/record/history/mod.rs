@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use file::{Added, Book, HistoryFile, HistoryStore};
+pub use file::{Added, HistoryFile, HistoryStore};
 
 use super::RecordError;
 use super::side::{CaseRecord, Side, Status, median};
@@ -147,6 +147,13 @@ pub struct Reduced {
     pub about: About,
     /// What came of its cases.
     pub cases: Vec<(CaseId, Came)>,
+}
+
+impl Reduced {
+    /// True for a run of the same suite on the same machine.
+    pub fn goes_with(&self, other: &Reduced) -> bool {
+        (&self.suite, &self.machine) == (&other.suite, &other.machine)
+    }
 }
 
 /// Longest reason that is kept, in characters.

@@ -44,6 +44,10 @@ fn path(store: &HistoryStore) -> PathBuf {
     store.root().join("quick/xeon-2c.jsonl")
 }
 
+fn added(store: &HistoryStore, run: Reduced) -> Added {
+    store.add(&[run]).unwrap().remove(0)
+}
+
 fn damage(added: Added) -> Vec<String> {
     match added {
         Added::New { damage, .. } => damage,
@@ -68,7 +72,7 @@ fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
         ),
     ];
     for (place, run) in runs.iter().enumerate() {
-        let Added::New { runs, new, .. } = store.add(run).unwrap() else {
+        let Added::New { runs, new, .. } = added(&store, run.clone()) else {
             panic!("{place}");
         };
         assert_eq!((runs, new), (place + 1, [2, 1, 0][place]));
@@ -104,11 +108,9 @@ fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
 fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = HistoryStore::new(folder.path());
-    store.add(&run(1, &[(A, timed(1.0))])).unwrap();
+    added(&store, run(1, &[(A, timed(1.0))]));
     let one = fs::read_to_string(path(&store)).unwrap();
-    store
-        .add(&run(2, &[(A, timed(2.0)), (B, timed(3.0))]))
-        .unwrap();
+    added(&store, run(2, &[(A, timed(2.0)), (B, timed(3.0))]));
     let whole = fs::read_to_string(path(&store)).unwrap();
     for length in one.len() + 1..whole.len() - 1 {
         fs::write(path(&store), &whole[..length]).unwrap();
@@ -116,7 +118,7 @@ fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
         assert_eq!((read.runs.len(), read.damage.len()), (1, 1), "{length}");
         assert_eq!(read.damage[0].line, 3);
     }
-    let told = damage(store.add(&run(3, &[(B, timed(4.0))])).unwrap());
+    let told = damage(added(&store, run(3, &[(B, timed(4.0))])));
     assert_eq!(told.len(), 1);
     assert!(told[0].contains("xeon-2c.jsonl:3"), "{told:?}");
     let read = History::read(&path(&store)).unwrap();
@@ -125,7 +127,7 @@ fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
 
     // Whole but for its line feed, it is no less whole.
     fs::write(path(&store), whole.trim_end()).unwrap();
-    assert!(damage(store.add(&run(3, &[(C, timed(4.0))])).unwrap()).is_empty());
+    assert!(damage(added(&store, run(3, &[(C, timed(4.0))]))).is_empty());
     let read = History::read(&path(&store)).unwrap();
     assert_eq!((read.runs.len(), read.damage.len()), (3, 0));
 }
@@ -134,7 +136,7 @@ fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
 fn a_line_that_cannot_be_is_damage() {
     let folder = tempfile::tempdir().unwrap();
     let store = HistoryStore::new(folder.path());
-    store.add(&run(1, &[(A, timed(1_000.0))])).unwrap();
+    added(&store, run(1, &[(A, timed(1_000.0))]));
     let text = fs::read_to_string(path(&store)).unwrap();
     let (first, second) = text.split_once('\n').unwrap();
     for (from, to, problem) in [

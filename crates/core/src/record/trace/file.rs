@@ -5,56 +5,15 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::{Trace, TraceHeader};
+use super::Trace;
+use super::reader::{FileBeingRead, Numbered, Reader, TraceLine};
 use crate::input;
-use crate::machine::{Launch, Moments, Operation, Process, Recording};
 use crate::output::Draft;
 use crate::record::line::{self, Lines};
-use crate::record::types::Damage;
 use crate::record::{RecordError, check_kind};
 
 /// The ending of a trace's file.
 pub const EXTENSION: &str = "trace";
-
-/// A line that is not of an operation: those have kinds of their own.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum TraceLine {
-    Trace(Box<TraceHeader>),
-    Process(Process),
-    Name {
-        /// The name, demangled; its number is its place among the names.
-        name: String,
-    },
-    Operator {
-        /// The ranges that the host was in, outermost first, joined by `/`; its number is its
-        /// place among the operators.
-        operator: String,
-    },
-    Damage {
-        /// The file of the raw recording.
-        file: String,
-        #[serde(flatten)]
-        damage: Damage,
-    },
-    End {
-        /// Operations in the trace.
-        operations: usize,
-        /// Operations left out by a limit: the earliest ones.
-        left_out: u64,
-    },
-}
-
-/// An operation, with the number of its operator.
-type Numbered = Operation<Launch<u32>, u32>;
-
-/// What tells how to read the rest of a line.
-#[derive(Deserialize)]
-struct TraceLineKind {
-    kind: String,
-}
 
 /// Writes a trace, whole or not at all. What is there is replaced only where `replace`.
 ///
@@ -82,7 +41,7 @@ fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     let header = TraceLine::Trace(Box::new(trace.header.clone()));
     let processes = recording.processes.iter().cloned().map(TraceLine::Process);
     let names = recording.names.iter().cloned();
-    let names = names.map(|name| TraceLine::Name { name });
+    let names = names.map(|name| TraceLine::Name { id: None, name });
     let mut numbers: HashMap<&Arc<str>, u32> = HashMap::new();
     let mut operators = Vec::new();
     for operator in recording
@@ -92,7 +51,7 @@ fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     {
         numbers.entry(operator).or_insert_with(|| {
             let operator = operator.to_string();
-            operators.push(TraceLine::Operator { operator });
+            operators.push(TraceLine::Operator { id: None, operator });
             operators.len() as u32 - 1
         });
     }
@@ -135,60 +94,27 @@ pub fn read(path: &Path) -> Result<Trace, RecordError> {
     check_kind(path, &["trace"])?;
     let mut file = Lines::open(path, input::TRACE, input::LINE)?;
     let header = file.first("trace")?;
-    let mut recording = Recording::default();
+    let mut reader = Reader::default();
     let label = path.display().to_string();
-    let mut operators = Vec::new();
+    let mut numbers = FileBeingRead::default();
     let mut finished = false;
     while let Some(text) = file.next_line()? {
-        let taken = take(&mut recording, &mut operators, &text).map(|end| finished |= end);
-        if let Err(problem) = taken {
-            recording.damage.push((label.clone(), file.damage(problem)));
+        let taken = line::check(&text).and_then(|()| reader.take(&text, &mut numbers));
+        match taken {
+            Ok(end) => finished |= end,
+            Err(problem) => {
+                let damage = file.damage(problem);
+                reader.recording.damage.push((label.clone(), damage));
+            }
         }
     }
     if !finished {
         let missing = file.damage("its last line is missing".to_owned());
-        recording.damage.push((label, missing));
+        reader.recording.damage.push((label, missing));
     }
-    // As they are written; a file that was edited may have them otherwise.
-    recording
-        .operations
-        .sort_by_key(|operation| operation.start_ns);
+    // By start, as they are written; a file that was edited may have them otherwise.
+    let recording = reader.finish(usize::MAX);
     Ok(Trace { header, recording })
-}
-
-/// Takes in a line behind the first; true when it is the last.
-fn take(
-    recording: &mut Recording,
-    operators: &mut Vec<Arc<str>>,
-    text: &str,
-) -> Result<bool, String> {
-    line::check(text)?;
-    let kind = line::parse::<TraceLineKind>(text)?.kind;
-    if matches!(kind.as_str(), "kernel" | "copy" | "set") {
-        let numbered: Numbered = line::parse(text)?;
-        let operation = numbered.with_operator(|number| operators.get(number as usize).cloned());
-        if let Some(objection) = operation.objection() {
-            return Err(objection.to_owned());
-        }
-        recording.operations.push(operation);
-        return Ok(false);
-    }
-    match line::parse(text)? {
-        TraceLine::Process(mut process) => {
-            // As they are written; a file that was edited may have them otherwise.
-            process.moments.iter_mut().for_each(Moments::settle);
-            recording.processes.push(process);
-        }
-        TraceLine::Name { name } => recording.names.push(name),
-        TraceLine::Operator { operator } => operators.push(operator.into()),
-        TraceLine::Damage { file, damage } => recording.damage.push((file, damage)),
-        TraceLine::Trace(_) => return Err("a second first line".to_owned()),
-        TraceLine::End { left_out, .. } => {
-            recording.left_out = left_out;
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 #[cfg(test)]
@@ -196,8 +122,9 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::machine::{Launch, Operation, Work};
+    use crate::machine::{Launch, Moments, Operation, Process, Recording, Work};
     use crate::record::trace::testing;
+    use crate::record::types::Damage;
 
     fn trace() -> Trace {
         let operation = |start: u64, work| Operation {

@@ -7,6 +7,7 @@
 pub mod file;
 pub mod kineto;
 pub mod raw;
+mod reader;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

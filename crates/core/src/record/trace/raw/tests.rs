@@ -95,8 +95,8 @@ fn bad_lines_are_named_and_the_others_kept() {
     assert_eq!(
         told,
         [
-            (2, "it cannot be understood"),
-            (4, "it cannot be understood"),
+            (2, "it holds something unknown"),
+            (4, "it holds something unknown"),
             (5, "its times make no sense"),
             (6, "a second first line"),
             (7, "it is cut off"),
