@@ -272,7 +272,7 @@ pub fn of_recordings(base: &Launches, head: &Launches) -> Vec<KernelChange> {
     let right: Vec<&str> = head_kernels.iter().map(|(name, ..)| *name).collect();
     let alignment = align(&left, &right);
     // Launches by pairs of names: how many there are, and those that stand for each other.
-    let mut groups: BTreeMap<(&str, &str), (Sides<usize>, Vec<LaunchPair<u32>>)> = BTreeMap::new();
+    let mut groups: BTreeMap<_, (Sides<usize>, Vec<_>)> = BTreeMap::new();
     for &(i, j) in alignment.same.iter().chain(&alignment.replaced) {
         let (count, pairs) = groups.entry((left[i], right[j])).or_default();
         (count.base, count.head) = (count.base + 1, count.head + 1);
