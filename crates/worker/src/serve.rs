@@ -169,30 +169,24 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
         RequestBody::Hello { protocol } if protocol != PROTOCOL_VERSION => failed(format!(
             "the harness speaks protocol {protocol}, this worker {PROTOCOL_VERSION}"
         )),
-        RequestBody::Hello { .. } => worker
-            .hello()
-            .map_or_else(ReplyBody::from, ReplyBody::Hello),
-        RequestBody::Prepare(request) => worker
-            .prepare(&request)
-            .map_or_else(ReplyBody::from, ReplyBody::Prepared),
-        RequestBody::Measure(request) => worker
-            .measure(&request)
-            .map_or_else(ReplyBody::from, ReplyBody::Measured),
+        RequestBody::Hello { .. } => reply(worker.hello(), ReplyBody::Hello),
+        RequestBody::Prepare(request) => reply(worker.prepare(&request), ReplyBody::Prepared),
+        RequestBody::Measure(request) => reply(worker.measure(&request), ReplyBody::Measured),
         RequestBody::Census {
             times_only,
             metrics,
-        } => worker
-            .census(times_only, &metrics)
-            .map_or_else(ReplyBody::from, ReplyBody::Census),
-        RequestBody::Peak { dtypes } => worker
-            .peak(&dtypes)
-            .map_or_else(ReplyBody::from, ReplyBody::Peak),
+        } => reply(worker.census(times_only, &metrics), ReplyBody::Census),
+        RequestBody::Peak { dtypes } => reply(worker.peak(&dtypes), ReplyBody::Peak),
         RequestBody::Release => {
             worker.release();
             ReplyBody::Released { files: Vec::new() }
         }
         RequestBody::Shutdown => ReplyBody::Bye,
     }
+}
+
+fn reply<T>(answer: Result<T, Refusal>, body: fn(T) -> ReplyBody) -> ReplyBody {
+    answer.map_or_else(ReplyBody::from, body)
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {

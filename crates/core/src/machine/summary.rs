@@ -166,19 +166,14 @@ impl KernelRow {
             total_ns: ns,
             sms,
         };
-        let figures = |shape: &LaunchShape| {
-            let LaunchShape {
-                grid,
-                block,
-                registers,
-                shared_bytes,
-                local_bytes,
-                sms,
-                ..
-            } = *shape;
-            (grid, block, registers, shared_bytes, local_bytes, sms)
+        let alike = |old: &LaunchShape| {
+            let (count, total_ns) = (old.count, old.total_ns);
+            *old == LaunchShape {
+                count,
+                total_ns,
+                ..new.clone()
+            }
         };
-        let alike = |old: &LaunchShape| figures(old) == figures(&new);
         match self.shapes.iter().position(alike) {
             Some(old) => {
                 self.shapes[old].count += 1;

@@ -376,111 +376,15 @@ params = { num_splits = [\"auto\", 2, 4] }
         plan::read("s", &source, &load).map_err(|error| error.to_string())
     }
 
-    #[track_caller]
-    fn is_refused(expect: &str, words: &str) {
-        let error = suite(expect).unwrap_err();
-        let wanted = format!("s.toml:{words}");
-        assert!(error.starts_with(&wanted), "{expect}\n{error}\n{wanted}");
-    }
-
     #[test]
-    fn what_a_relation_lacks_is_refused_with_its_line() {
-        let against = "against = { variant = \"cpu/flash\" }";
-        is_refused(against, "6: expect[0]: `case` is missing");
-        let whole = format!("case = {{ worker = \"torch\" }}\n{against}");
-        is_refused(&whole, "6: expect[0]: `within` is missing");
-        for (key, words) in [
-            (
-                "within = 0",
-                "9: expect[0].within = 0: a limit is a ratio of times from 0.01",
-            ),
-            (
-                "within = 1\nmetric = \"hots\"",
-                "10: expect[0].metric = \"hots\": no such metric; did you mean `host`?",
-            ),
-            (
-                "within = 1\nat_most = 1",
-                "10: expect[0].at_most = 1: is of a figure",
-            ),
-        ] {
-            is_refused(&format!("{whole}\n{key}"), words);
-        }
-        is_refused(
-            "within = 1\ncase = { worker = \"torhc\" }\nagainst = { seq = 8 }",
-            "8: expect[0].case: selects no case of this suite",
-        );
-        is_refused(
-            "within = 1\ncase = { wroker = \"torch\" }\nagainst = { seq = 8 }",
-            "8: expect[0].case.wroker = \"torch\": neither an axis nor a parameter of this suite; \
-             did you mean `worker`?",
-        );
-        is_refused(
-            "within = 1\ncase = { seq = 8 }\nagainst = { seq = 8 }",
-            "6: expect[0]: `case` and `against` select the same cases",
-        );
-    }
-
-    #[test]
-    fn an_optional_that_selects_nothing_is_refused_with_the_nearest_case() {
-        is_refused(
-            "case = { worker = \"torch\" }\nagainst = { variant = \"cpu/flash\" }\nwithin = 1\n\
-             [policy]\noptional = [\"torch/*\", \"cpu/flahs:*\"]",
-            "11: policy.optional[1] = \"cpu/flahs:*\": selects no case; the nearest is cpu/flash:",
-        );
-    }
-
-    #[test]
-    fn what_a_limit_lacks_is_refused_with_its_line() {
-        let limit = |more: &str| format!("case = {{ worker = \"torch\" }}\n{more}");
-        for (more, words) in [
-            ("at_most = 1", "6: expect[0]: give `against` and `within`"),
-            (
-                "metric = \"host\"\nat_most = 1",
-                "8: expect[0].metric = \"host\": is compared with",
-            ),
-            ("metric = \"copies\"", "6: expect[0]: limits nothing"),
-            (
-                "metric = \"copies\"\nwithin = 1",
-                "9: expect[0].within = 1: is a ratio",
-            ),
-            (
-                "metric = \"copies\"\nat_most = 1\nat_least = 2",
-                "6: expect[0]: nothing is at least 2",
-            ),
-            (
-                "metric = \"copies\"\nat_most = nan",
-                "9: expect[0].at_most = nan: must be a finite",
-            ),
-            (
-                "metric = \"copies\"\nat_most = 1\nkernel = \"*\"",
-                "10: expect[0].kernel = \"*\": `copies` is not counted by kernel",
-            ),
-            (
-                "metric = \"build_cores\"\nat_most = 1",
-                "8: expect[0].metric = \"build_cores\": no such figure of a build; there is build_seconds",
-            ),
-            (
-                "metric = \"build_seconds\"\nat_most = 1",
-                "7: expect[0].case: `build_seconds` is of what was built",
-            ),
-        ] {
-            is_refused(&limit(more), words);
-        }
-        is_refused(
-            "metric = \"copies\"\nat_most = 1",
-            "6: expect[0]: `case` is missing",
-        );
-        let name = |expect: &str| suite(expect).unwrap().rules.limits[0].name.clone();
-        assert_eq!(
-            name(&limit(
-                "metric = \"blocks\"\nkernel = \"fmha*\"\nat_least = 9"
-            )),
-            "blocks of fmha* at least 9"
-        );
-        let copies = limit("metric = \"copies\"\nat_most = 0");
-        assert_eq!(name(&copies), "copies of worker torch at most 0");
-        let origin = &suite(&copies).unwrap().rules.limits[0].origin;
-        assert_eq!(origin.0, "s.toml:6: expect[0]");
+    fn a_limit_is_called_by_what_it_allows() {
+        let limit =
+            |more: &str| suite(&format!("case = {{ worker = \"torch\" }}\n{more}")).unwrap();
+        let blocks = limit("metric = \"blocks\"\nkernel = \"fmha*\"\nat_least = 9");
+        assert_eq!(blocks.rules.limits[0].name, "blocks of fmha* at least 9");
+        let copies = &limit("metric = \"copies\"\nat_most = 0").rules.limits[0];
+        assert_eq!(copies.name, "copies of worker torch at most 0");
+        assert_eq!(copies.origin.0, "s.toml:6: expect[0]");
     }
 
     #[test]
@@ -498,20 +402,6 @@ params = { num_splits = [\"auto\", 2, 4] }
         let selected = found.cases.iter().filter(|case| count.selects(case));
         assert_eq!(selected.count(), 6);
         assert_eq!(found.rules.limits[0].count.to_string(), "calls.sdpa_kernel");
-        for function in ["sdpa_kernel", "a:", "a.:b", "a:1b", "a:b:c", "a:b()"] {
-            let place = format!("8: expect[0].metric = \"calls:{function}\": name a function");
-            is_refused(&calls(function), &place);
-        }
-        is_refused(
-            &calls("a:triton_autotune"),
-            "8: expect[0].metric = \"calls:a:triton_autotune\": calls.triton_autotune is counted \
-             without",
-        );
-        let twice = format!("{}[[expect]]\n{}", calls("a:f"), calls("b:f"));
-        is_refused(
-            &twice,
-            "12: expect[1].metric = \"calls:b:f\": calls.f is counted already, of a:f",
-        );
         let again = format!("{}[[expect]]\n{}", calls("a:f"), calls("a:f"));
         assert_eq!(suite(&again).unwrap().counts.len(), 1);
     }

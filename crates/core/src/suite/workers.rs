@@ -144,79 +144,19 @@ fn path_below<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::document::{DocumentError, TomlText};
-    use crate::suite::{Suite, plan};
-
-    #[test]
-    fn what_names_no_code_is_refused_with_what_to_write() {
-        for (text, words) in [
-            ("bench.py:", "no name of a Python function"),
-            ("bench.py:a.b", "no name of a Python function"),
-            ("bench.py:f/", "no name of a Python function"),
-            ("code/bench", "neither a file that ends in `.py`"),
-            ("", "neither a file that ends in `.py`"),
-            ("./serve", "`[\"./serve\"]`"),
-        ] {
-            let written = OneOrMore::One(text.to_owned());
-            let error = OwnWorker::parse(&written, Path::new("")).unwrap_err();
-            assert!(error.contains(words), "{text}: {error}");
-        }
-        for words in [vec![], vec![String::new()]] {
-            let error = OwnWorker::parse(&OneOrMore::More(words), Path::new("")).unwrap_err();
-            assert_eq!(error, "an empty command starts nothing");
-        }
-    }
-
-    fn suite(more: &str) -> Result<Suite, String> {
-        let source = |text: String| TomlText {
-            label: "s.toml".to_owned(),
-            text,
-        };
-        let base = |_: &str| -> Result<Suite, DocumentError> {
-            let text = "[[sweep]]\nvariants = [\"cpu/flash\"]\nseq = 8\nhead_dim = 8\n\
-                        [build]\ncommand = [\"make\"]\nmakes = [\"old\"]\n";
-            plan::read("base", &source(text.to_owned()), &|name| {
-                crate::suite::load(name)
-            })
-        };
-        let text = format!("description = \"d\"\nextends = \"base\"\n{more}");
-        plan::read("s", &source(text), &base).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn what_builds_nothing_is_refused_with_its_line() {
-        for (text, words) in [
-            ("makes = [\"a\"]", "s.toml:3: build: `command` is missing"),
-            ("command = []", "s.toml:4: build.command: an empty command"),
-            ("command = [\"\"]", "an empty command builds nothing"),
-            ("command = \"make\"", "expected a list, found string"),
-            (
-                "command = [\"make\"]\nmakes = [\"a\", \"/usr/b\"]",
-                "s.toml:5: build.makes[1] = \"/usr/b\": name what is made",
-            ),
-            ("command = [\"make\"]\nmakes = [\"../b\"]", "without `..`"),
-            ("command = [\"make\"]\nmakes = [\"\"]", "name what is made"),
-            (
-                "command = [\"make\"]\nmaeks = [\"a\"]",
-                "s.toml:5: build.maeks: unknown key; did you mean `makes`?",
-            ),
-        ] {
-            let error = suite(&format!("[build]\n{text}\n")).unwrap_err();
-            assert!(error.contains(words), "{text}: {error}");
-        }
-    }
 
     #[test]
     fn the_regatta_among_what_is_made_is_the_one_of_that_name() {
-        let makes = |paths: &str| {
-            let build = format!("[build]\ncommand = [\"make\"]\nmakes = [{paths}]\n");
-            let build = suite(&build).unwrap().build.unwrap();
-            build.regatta().map(|path| path.display().to_string())
+        let regatta = |makes: &[&str]| {
+            let build = Build {
+                command: vec!["make".to_owned()],
+                makes: makes.iter().map(PathBuf::from).collect(),
+                origin: String::new(),
+            };
+            build.regatta().map(Path::to_owned)
         };
-        assert_eq!(
-            makes("\"a\", \"target/release/regatta\"").as_deref(),
-            Some("target/release/regatta")
-        );
-        assert_eq!(makes("\"a\""), None);
+        let path = "target/release/regatta";
+        assert_eq!(regatta(&["a", path]), Some(PathBuf::from(path)));
+        assert_eq!(regatta(&["a"]), None);
     }
 }

@@ -66,8 +66,6 @@ pub struct ActivitySummary {
     pub time: DeviceTime,
     /// Copies by the driver.
     pub copies: u64,
-    /// Their bytes.
-    pub copied_bytes: u64,
     /// Nanoseconds in which a kernel that moves data ran ([`moves_data`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving_ns: Option<u64>,
@@ -117,13 +115,9 @@ impl Activity {
             time.host_bound_ns = None;
         }
         let moving = self.kernels().filter(|(_, name)| moves_data(name));
-        let copies = || self.operations.iter().filter(|o| o.is_copy());
         ActivitySummary {
             time,
-            copies: copies().count() as u64,
-            copied_bytes: copies()
-                .filter_map(Operation::bytes)
-                .fold(0, u64::saturating_add),
+            copies: self.operations.iter().filter(|o| o.is_copy()).count() as u64,
             moving_ns: Some(Cover::new(moving.map(|(kernel, _)| Ran::from(kernel))).ns()),
             longest: self
                 .kernels()
@@ -298,7 +292,7 @@ mod tests {
             copy(200, 210),
         ]);
         let summary = call.summary();
-        assert_eq!((summary.copies, summary.copied_bytes), (2, 8192));
+        assert_eq!(summary.copies, 2);
         assert_eq!(summary.longest, Some(0), "100 ns against 40");
         assert_eq!(
             (summary.time.gaps, summary.time.longest_gap_ns),
