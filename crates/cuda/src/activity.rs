@@ -6,16 +6,66 @@ use std::ffi::CString;
 use std::time::Instant;
 
 use regatta_core::machine::{
-    Activity, CountedCall, CountedKernel, Named, Operation, RecordedCall, Structure, Work,
+    Activity, CountedCall, CountedKernel, Named, Operation, RecordedCall, Structure,
 };
-use regatta_probe::census::{self, CallRecording, Recorded, RecordedOperation};
+use regatta_probe::census::CallRecording;
 use regatta_probe::counters::{CountedKernels, Counting};
 use regatta_probe::{CacheState, Cuda, StreamClock};
 use regatta_worker::units::Nanoseconds;
+use serde::Deserialize;
 
 use super::case::CudaCase;
 use super::driver::CudaDevice;
 use super::error::CudaError;
+
+/// A recording, as the probe writes it; times in ns of CUPTI's clock.
+#[derive(Deserialize)]
+struct Recording {
+    called: Option<i64>,
+    returned: Option<i64>,
+    operations: Vec<Operation<Named>>,
+    counts: BTreeMap<String, u64>,
+    ns: BTreeMap<String, u64>,
+    dropped: u64,
+}
+
+impl Recording {
+    fn read(json: &str) -> Result<Recording, CudaError> {
+        let read = serde_json::from_str(json);
+        read.map_err(|error| CudaError::Other(format!("a launch census that is no JSON: {error}")))
+    }
+
+    /// Keeps the operations that were launched within the call. False where a launch is not known.
+    fn keep_the_call(&mut self) -> bool {
+        let (Some(called), Some(returned)) = (self.called, self.returned) else {
+            return false;
+        };
+        let launches = self
+            .operations
+            .iter()
+            .map(|operation| operation.launched_ns);
+        let known = launches.clone().all(|at| at.is_some());
+        let inside = |at: Option<i64>| at.is_some_and(|at| (called..=returned).contains(&at));
+        self.operations
+            .retain(|operation| inside(operation.launched_ns));
+        known
+    }
+
+    /// Operations as the protocol has them: times count from the start of the first.
+    fn operations(self) -> Vec<Operation<Named>> {
+        let starts = self.operations.iter().map(|operation| operation.start_ns);
+        let first = starts.min().unwrap_or(0);
+        let counted = |operation: Operation<Named>| Operation {
+            device: 0,
+            start_ns: operation.start_ns - first,
+            end_ns: operation.end_ns - first,
+            launched_ns: operation.launched_ns.map(|at| at - first.cast_signed()),
+            launch_ns: None,
+            ..operation
+        };
+        self.operations.into_iter().map(counted).collect()
+    }
+}
 
 /// Makes the call twice and gives the second: the first of a process changes how code is
 /// loaded.
@@ -25,10 +75,10 @@ use super::error::CudaError;
 pub fn record_call(device: &mut CudaDevice, case: &mut CudaCase) -> Result<Activity, CudaError> {
     recorded(device, case)?;
     let (recorded, host_ns) = recorded(device, case)?;
-    Ok(activity(&recorded, host_ns))
+    Ok(activity(recorded, host_ns))
 }
 
-fn recorded(device: &mut CudaDevice, case: &mut CudaCase) -> Result<(Recorded, u64), CudaError> {
+fn recorded(device: &mut CudaDevice, case: &mut CudaCase) -> Result<(Recording, u64), CudaError> {
     device.synchronise()?;
     let mut recording = CallRecording::begin()?;
     let begin = Instant::now();
@@ -36,7 +86,7 @@ fn recorded(device: &mut CudaDevice, case: &mut CudaCase) -> Result<(Recorded, u
     let host_ns = begin.elapsed().as_nanos() as u64;
     recording.returned();
     device.synchronise()?;
-    Ok((recording.end()?, host_ns))
+    Ok((Recording::read(&recording.end()?)?, host_ns))
 }
 
 /// Calls whose operations' times are kept: their medians.
@@ -60,70 +110,26 @@ pub fn record_samples(
         case.call()?;
         recording.returned();
         let sample = clock.end(begun)?;
-        let recorded = recording.end()?;
-        let whole = recorded.of_the_call().filter(|_| recorded.dropped == 0);
-        let Some(of_the_call) = whole.filter(|_| number > 0) else {
-            continue;
-        };
-        found.push(RecordedCall {
-            time_ns: Some(Nanoseconds(sample.device_ns)),
-            operations: operations(&recorded, &of_the_call),
-            calls: calls(&recorded),
-        });
+        let mut recorded = Recording::read(&recording.end()?)?;
+        if recorded.keep_the_call() && recorded.dropped == 0 && number > 0 {
+            found.push(RecordedCall {
+                time_ns: Some(Nanoseconds(sample.device_ns)),
+                calls: std::mem::take(&mut recorded.counts),
+                operations: recorded.operations(),
+            });
+        }
     }
     Ok(found)
 }
 
-/// Calls to CUDA, by name.
-fn calls(recorded: &Recorded) -> BTreeMap<String, u64> {
-    let named = recorded.counts.named().into_iter();
-    named
-        .map(|(name, made)| (name.to_owned(), made.calls))
-        .collect()
-}
-
-/// A recording, counted from the start of its first operation.
-fn activity(recorded: &Recorded, host_ns: u64) -> Activity {
-    let all: Vec<&RecordedOperation> = recorded.operations.iter().collect();
-    let named = recorded.counts.named().into_iter();
+fn activity(mut recorded: Recording, host_ns: u64) -> Activity {
     Activity {
-        operations: operations(recorded, &all),
         host_ns,
-        calls: calls(recorded),
-        calls_ns: named
-            .filter(|(_, made)| made.calls > 0)
-            .map(|(name, made)| (name.to_owned(), made.ns))
-            .collect(),
+        calls: std::mem::take(&mut recorded.counts),
+        calls_ns: std::mem::take(&mut recorded.ns),
         dropped: recorded.dropped,
+        operations: recorded.operations(),
     }
-}
-
-/// Operations of a recording, counted from the start of the first of them.
-fn operations(recorded: &Recorded, of: &[&RecordedOperation]) -> Vec<Operation<Named>> {
-    let starts = of.iter().map(|operation| operation.start);
-    let first = starts.min().unwrap_or(recorded.begin);
-    let converted = |operation: &RecordedOperation| {
-        let work = match operation.activity {
-            census::RecordedWork::Kernel(ref kernel) => {
-                let name = recorded.name(kernel.name).to_owned();
-                Work::Kernel(Named { name })
-            }
-            census::RecordedWork::Copy { direction, bytes } => Work::Copy {
-                direction: direction.to_owned(),
-                bytes: Some(bytes),
-            },
-            census::RecordedWork::Fill { bytes } => Work::Set { bytes: Some(bytes) },
-        };
-        let launched = |at: u64| at.cast_signed() - first.cast_signed();
-        let operator = |id| recorded.operator(id).into();
-        Operation {
-            stream: Some(operation.stream),
-            launched_ns: operation.launch.map(|launch| launched(launch.at)),
-            operator: operation.operator.map(operator),
-            ..Operation::new(work, operation.start - first, operation.end - first)
-        }
-    };
-    of.iter().map(|operation| converted(operation)).collect()
 }
 
 /// Calls that are counted: whether a figure is exact, repeating tells.
@@ -186,44 +192,38 @@ fn counted_calls(
 
 #[cfg(test)]
 mod tests {
-    use regatta_probe::census::{CallClass, CallCount, CallCounts, LaunchCall, RecordedKernel};
-
     use super::*;
+
+    const RECORDING: &str = r#"{"dropped":0,"begin":1000,"called":1350,"returned":1600,"end":3000,
+        "counts":{"launches":1,"frees":0},"ns":{"launches":5},"operations":[
+        {"kind":"copy","direction":"HtoD","bytes":64,"start_ns":1500,"end_ns":1600,"stream":7,"device":1,"launched_ns":1300},
+        {"kind":"kernel","name":"flash","grid":[1, 2, 3],"start_ns":2000,"end_ns":2500,"stream":7,"device":1,"launched_ns":1400,"launch_ns":5,"operator":"step"}]}"#;
 
     #[test]
     fn times_count_from_the_first_start() {
-        let (direction, bytes) = ("HtoD", 64);
-        let copy = census::RecordedWork::Copy { direction, bytes };
-        let kernel = census::RecordedWork::Kernel(RecordedKernel::default());
-        let launched = RecordedOperation {
-            launch: Some(LaunchCall { at: 1_400, ns: 5 }),
-            operator: Some(0),
-            ..RecordedOperation::new(kernel, 2_000, 2_500)
-        };
-        let recorded = Recorded {
-            begin: 1_000,
-            end: 3_000,
-            operations: vec![RecordedOperation::new(copy, 1_500, 1_600), launched],
-            names: vec!["flash".to_owned()],
-            called: None,
-            returned: None,
-            operators: vec!["step".to_owned()],
-            counts: CallCounts::from([(CallClass::Launch, CallCount { calls: 1, ns: 5 })]),
-            dropped: 0,
-        };
-        let activity = activity(&recorded, 42);
-        let times: Vec<(u64, u64, Option<i64>)> = activity
-            .operations
-            .iter()
-            .map(|operation| (operation.start_ns, operation.end_ns, operation.launched_ns))
-            .collect();
-        assert_eq!(times, [(0, 100, None), (500, 1_000, Some(-100))]);
+        let activity = activity(Recording::read(RECORDING).unwrap(), 42);
+        let times = activity.operations.iter();
+        let times = times.map(|one| (one.start_ns, one.end_ns, one.launched_ns));
+        let expected = [(0, 100, Some(-200)), (500, 1_000, Some(-100))];
+        assert_eq!(times.collect::<Vec<_>>(), expected);
         let kernel = activity.operations[1].kernel();
         assert_eq!(kernel.map(|kernel| kernel.name.as_str()), Some("flash"));
         assert_eq!(activity.operations[0].bytes(), Some(64));
         assert_eq!(activity.operations[1].operator.as_deref(), Some("step"));
-        assert_eq!(activity.calls["launches"], 1);
+        assert_eq!(
+            (activity.calls["launches"], activity.calls["frees"]),
+            (1, 0)
+        );
         assert_eq!(activity.calls_ns, [("launches".to_owned(), 5)].into());
+    }
+
+    #[test]
+    fn what_was_launched_within_the_call_is_its_work() {
+        let mut recording = Recording::read(RECORDING).unwrap();
+        assert!(recording.keep_the_call());
+        assert_eq!(recording.operations().len(), 1);
+        let unknown = RECORDING.replace(r#","launched_ns":1300"#, "");
+        assert!(!Recording::read(&unknown).unwrap().keep_the_call());
     }
 }
 

@@ -83,16 +83,6 @@ impl CallCount {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallCounts([CallCount; NAMES.len()]);
 
-impl<const N: usize> From<[(CallClass, CallCount); N]> for CallCounts {
-    fn from(counted: [(CallClass, CallCount); N]) -> CallCounts {
-        let mut counts = CallCounts::default();
-        for (class, count) in counted {
-            counts.0[class as usize].add(count);
-        }
-        counts
-    }
-}
-
 impl CallCounts {
     /// Each class by its name. `synchronisations` are the three of them that follow.
     pub fn named(&self) -> Vec<(&'static str, CallCount)> {

@@ -14,9 +14,6 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use calls::{CallClass, CallCount, CallCounts};
-pub use operation::{LaunchCall, RecordedKernel, RecordedOperation, RecordedWork};
-
 use crate::Error;
 use crate::Result;
 use crate::error::entry;
@@ -81,29 +78,6 @@ pub struct CallRecording {
     returned: Option<u64>,
 }
 
-/// What was recorded; times in ns of one clock, the host's and the device's alike.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Recorded {
-    /// When the recording began.
-    pub begin: u64,
-    /// When the call was made and when it had returned, where that was said.
-    pub called: Option<u64>,
-    /// See `called`.
-    pub returned: Option<u64>,
-    /// When it ended.
-    pub end: u64,
-    /// What the device did, by start.
-    pub operations: Vec<RecordedOperation>,
-    /// Names of kernels, demangled, by the ids that operations have.
-    pub names: Vec<String>,
-    /// What the host was in, by the ids that operations have: names of ranges joined by `/`.
-    pub operators: Vec<String>,
-    /// Calls that the host made.
-    pub counts: CallCounts,
-    /// Records that were lost.
-    pub dropped: u64,
-}
-
 impl CallRecording {
     /// Begins. The device is to be idle; CUPTI's first recording in a process changes how
     /// code is loaded, so make the call once within a recording before the one that counts.
@@ -140,11 +114,15 @@ impl CallRecording {
         self.returned = Some(self.library.now());
     }
 
-    /// Ends. The device is to be done with what was to be recorded.
+    /// Ends, and gives what was recorded as JSON: `begin`, `called`, `returned` and `end` in ns of
+    /// one clock, the host's and the device's alike; `operations` by start, with the names of kernels
+    /// demangled and of the ranges that the host was in joined by `/`; `counts` of calls that the
+    /// host made, and `ns` that it was in them; `dropped`, records that were lost. The device is to
+    /// be done with what was to be recorded.
     ///
     /// # Errors
     /// CUPTI's.
-    pub fn end(self) -> Result<Recorded> {
+    pub fn end(self) -> Result<String> {
         let end = self.library.now();
         record(self.library, false)?;
         self.library.flush(true);
@@ -152,20 +130,34 @@ impl CallRecording {
         linker.counted_from = self.called;
         linker.counted_until = self.returned;
         let damaged = record::drain(self.library, |record| linker.add(record));
-        let mut operations = linker.settle(true);
-        operations.sort_by_key(|operation| (operation.start, operation.end));
-        Ok(Recorded {
-            begin: self.begin,
-            called: self.called,
-            returned: self.returned,
-            end,
-            operations,
-            names: linker.names.all().to_vec(),
-            operators: linker.ranges.operators().to_vec(),
-            counts: linker.counts,
-            dropped: self.library.dropped() + linker.incomplete + damaged,
-        })
+        let moments = [
+            ("begin", Some(self.begin)),
+            ("called", self.called),
+            ("returned", self.returned),
+            ("end", Some(end)),
+        ];
+        Ok(json(moments, linker, self.library.dropped() + damaged))
     }
+}
+
+/// All that a recording holds, with its moments where they are known.
+fn json(moments: [(&str, Option<u64>); 4], mut linker: Linker, lost: u64) -> String {
+    let mut operations = linker.settle(true);
+    operations.sort_by_key(|operation| (operation.start, operation.end));
+    let text = |texts: &[String], id| {
+        let text: Option<&String> = texts.get(id as usize);
+        quoted(text.map_or("?", String::as_str))
+    };
+    let name = |id| text(linker.names.all(), id);
+    let operator = |id| text(linker.ranges.operators(), id);
+    let operations = operations.iter();
+    format!(
+        r#"{{"dropped":{}{},{},"operations":{}}}"#,
+        lost + linker.incomplete,
+        moments.map(|(name, at)| optional(name, at)).concat(),
+        counts(&linker.counts),
+        array(operations.map(|one| operation(one, name, operator))),
+    )
 }
 
 /// Records operations and all calls, or stops to.
@@ -179,47 +171,6 @@ impl Drop for CallRecording {
     fn drop(&mut self) {
         // Already off after `end`; otherwise nobody is left to ask.
         let _ = record(self.library, false);
-    }
-}
-
-impl Recorded {
-    /// The kernel's name, demangled.
-    pub fn name(&self, id: u32) -> &str {
-        self.names.get(id as usize).map_or("?", String::as_str)
-    }
-
-    /// The operations of the call alone: those that were launched between its beginning and
-    /// its end, where both were said. `None` where a launch is not known, or nothing was said.
-    pub fn of_the_call(&self) -> Option<Vec<&RecordedOperation>> {
-        let (called, returned) = (self.called?, self.returned?);
-        let mut inside = Vec::new();
-        for operation in &self.operations {
-            if (called..=returned).contains(&operation.launch?.at) {
-                inside.push(operation);
-            }
-        }
-        Some(inside)
-    }
-
-    /// The operator's text.
-    pub fn operator(&self, id: u32) -> &str {
-        self.operators.get(id as usize).map_or("?", String::as_str)
-    }
-
-    /// The JSON text that the C interface gives.
-    fn json(&self) -> String {
-        let (name, operator) = (|id| quoted(self.name(id)), |id| quoted(self.operator(id)));
-        let operations = self.operations.iter();
-        format!(
-            r#"{{"begin":{},"end":{},"dropped":{}{}{},{},"operations":{}}}"#,
-            self.begin,
-            self.end,
-            self.dropped,
-            optional("called", self.called),
-            optional("returned", self.returned),
-            counts(&self.counts),
-            array(operations.map(|one| operation(one, name, operator))),
-        )
     }
 }
 
@@ -253,5 +204,5 @@ pub extern "C" fn regatta_probe_census_returned() -> c_int {
 pub unsafe extern "C" fn regatta_probe_census_end(json: *mut *const c_char) -> c_int {
     const NOT_BEGUN: &str = "a recording ends that was not begun";
     // SAFETY: the caller's.
-    entry(|| unsafe { CURRENT.end(json, NOT_BEGUN, |begun| Ok(begun.end()?.json())) })
+    entry(|| unsafe { CURRENT.end(json, NOT_BEGUN, CallRecording::end) })
 }
