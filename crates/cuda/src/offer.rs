@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::contract::{self, ANY, Contract, ContractLaunch, ContractVariant};
 use crate::expression::ProblemFigures;
 use crate::kernels::arch::Arch;
-use crate::kernels::source::KernelSource;
+use crate::kernels::source::{self, KernelSource};
 use crate::plan::{Plan, PlanRequest, PlannedLaunch};
 use regatta_worker::attention::{Direction, Mask, ParamValue, Problem};
 use regatta_worker::protocol::{Parameter, VariantInfo};
@@ -154,7 +154,7 @@ impl Offer {
         for launch in plan.forward.iter().chain(&plan.backward) {
             let own = self.source.as_ref().map(|source| source.name.as_str());
             let file = launch.file.as_deref().or(own).unwrap_or_default();
-            if let Some(why) = KernelSource::needs(file).refuse(arch) {
+            if let Some(why) = source::refuses(file, arch) {
                 return Err(unsupported(format!("is not for {arch}: {why}")));
             }
             launch.fits(limits).map_err(Refusal::Unsupported)?;

@@ -21,7 +21,7 @@ use regatta_core::record::header::Built;
 use regatta_cuda::kernels::arch::{self, Arch};
 use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
 use regatta_cuda::kernels::ledger::{BuiltFiles, Ledger, LedgerComparison};
-use regatta_cuda::kernels::source::{FILES, KernelSource};
+use regatta_cuda::kernels::source::{FILES, KernelSource, refuses};
 use regatta_report::document::{Block, Document};
 
 /// Compile the kernels or a suite's code, and show what that takes
@@ -202,7 +202,7 @@ fn jobs<'a>(
     for source in sources {
         let mut whys: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for &arch in archs {
-            match source.needs.refuse(arch) {
+            match refuses(&source.name, arch) {
                 None => jobs.push((source, arch)),
                 Some(why) => whys.entry(why).or_default().push(arch.to_string()),
             }

@@ -50,11 +50,6 @@ impl Arch {
             _ => Arch::new(major, minor, None),
         }
     }
-
-    /// Whether code for `self` may be asked of a kernel that needs what `least` has.
-    pub fn is_at_least(self, least: Arch) -> bool {
-        (self.major, self.minor) >= (least.major, least.minor)
-    }
 }
 
 impl fmt::Display for Arch {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arch::Arch;
 use super::cache::{self, CacheKey};
-use super::source::{FILES, KernelSource};
+use super::source::{self, FILES, KernelSource};
 use super::toolkit::{self, Toolkit};
 use super::{nvcc, nvrtc};
 
@@ -43,7 +43,7 @@ pub fn image(
     compiler: Compiler,
     fresh: bool,
 ) -> Result<Image, BuildError> {
-    if let Some(why) = source.needs.refuse(arch) {
+    if let Some(why) = source::refuses(&source.name, arch) {
         return Err(BuildError::Unsupported {
             file: source.file_name(),
             arch,

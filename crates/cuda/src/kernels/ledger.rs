@@ -170,19 +170,18 @@ impl LedgerRow {
         self.resources.static_shared_bytes.saturating_add(dynamic)
     }
 
-    /// Figures of which less is better.
-    fn costs(&self) -> [(&'static str, u32); 5] {
+    /// Figures where they are known, and whether more of each is better.
+    fn figures(&self) -> [(&'static str, Option<u32>, bool); 6] {
+        let (taken, launch) = (&self.resources, self.launch);
+        let occupancy = launch.map(|launch| launch.occupancy_permille);
         [
-            ("registers", self.resources.registers),
-            ("stack_bytes", self.resources.stack_bytes),
-            ("spill_stores", self.resources.spill_stores),
-            ("spill_loads", self.resources.spill_loads),
-            ("shared_bytes", self.shared_bytes()),
+            ("registers", Some(taken.registers), false),
+            ("stack_bytes", Some(taken.stack_bytes), false),
+            ("spill_stores", Some(taken.spill_stores), false),
+            ("spill_loads", Some(taken.spill_loads), false),
+            ("shared_bytes", Some(self.shared_bytes()), false),
+            (OCCUPANCY, occupancy, true),
         ]
-    }
-
-    fn occupancy(&self) -> Option<u32> {
-        self.launch.map(|launch| launch.occupancy_permille)
     }
 }
 
@@ -269,7 +268,7 @@ impl Ledger {
             }
             comparison.compared += 1;
             match head.rows.get(id) {
-                Some(after) => comparison.hold(id, before, after),
+                Some(after) => comparison.add(id, before, after),
                 None => comparison.gone.push(id.clone()),
             }
         }
@@ -290,30 +289,27 @@ impl LedgerComparison {
         !self.worse.is_empty() || !self.gone.is_empty()
     }
 
-    fn hold(&mut self, id: &EntryId, before: &LedgerRow, after: &LedgerRow) {
-        let change = |figure, before, after| FigureChange {
-            entry: id.clone(),
-            figure,
-            before,
-            after,
-        };
-        for ((figure, before), (_, after)) in before.costs().into_iter().zip(after.costs()) {
-            match after.cmp(&before) {
-                std::cmp::Ordering::Greater => self.worse.push(change(figure, before, after)),
-                std::cmp::Ordering::Less => self.better.push(change(figure, before, after)),
-                std::cmp::Ordering::Equal => {}
+    fn add(&mut self, id: &EntryId, before: &LedgerRow, after: &LedgerRow) {
+        let after = after.figures().into_iter();
+        for ((figure, before, more_is_better), (_, after, _)) in
+            before.figures().into_iter().zip(after)
+        {
+            // An entry point that left the launch contract fills nothing that anyone knows.
+            let (Some(before), after) = (before, after.unwrap_or(0)) else {
+                continue;
+            };
+            let changes = match (after > before) == more_is_better {
+                true => &mut self.better,
+                false => &mut self.worse,
+            };
+            if after != before {
+                changes.push(FigureChange {
+                    entry: id.clone(),
+                    figure,
+                    before,
+                    after,
+                });
             }
-        }
-        // An entry point that left the launch contract fills nothing that anyone knows.
-        let Some(full) = before.occupancy() else {
-            return;
-        };
-        let now = after.occupancy().unwrap_or(0);
-        let change = change(OCCUPANCY, full, now);
-        match now.cmp(&full) {
-            std::cmp::Ordering::Less => self.worse.push(change),
-            std::cmp::Ordering::Greater => self.better.push(change),
-            std::cmp::Ordering::Equal => {}
         }
     }
 }

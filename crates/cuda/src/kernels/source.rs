@@ -8,30 +8,21 @@ use std::path::{Path, PathBuf};
 use super::arch::Arch;
 use regatta_core::input;
 
-/// Where a kernel file can be compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
-    /// On this architecture and all later ones.
-    AtLeast(Arch),
-    /// On this one alone.
-    Only(Arch),
-}
-
 /// A kernel file in the binary.
 #[derive(Clone, Copy, Debug)]
 pub struct File {
     /// The file's name without its ending.
     pub name: &'static str,
-    /// Where it can be compiled.
-    pub needs: Needs,
+    /// The architecture whose own instructions it is made of.
+    only: Option<Arch>,
     text: &'static str,
 }
 
 macro_rules! kernel {
-    ($name:literal, $needs:expr) => {
+    ($name:literal, $only:expr) => {
         File {
             name: $name,
-            needs: $needs,
+            only: $only,
             text: include_str!(concat!("../../../../kernels/", $name, ".cu")),
         }
     };
@@ -43,20 +34,18 @@ macro_rules! embedded {
     };
 }
 
-const ANY: Needs = Needs::AtLeast(Arch::SM_80);
-
 /// Every kernel file.
 pub const FILES: [File; 10] = [
-    kernel!("naive", ANY),
-    kernel!("flash_simt", ANY),
-    kernel!("split_key", ANY),
-    kernel!("flash_mma", ANY),
-    kernel!("flash_mma_backward", ANY),
-    kernel!("flash_wgmma", Needs::Only(Arch::SM_90A)),
-    kernel!("flash_wgmma_backward", Needs::Only(Arch::SM_90A)),
-    kernel!("split_kv", ANY),
-    kernel!("reference", ANY),
-    kernel!("inputs", ANY),
+    kernel!("naive", None),
+    kernel!("flash_simt", None),
+    kernel!("split_key", None),
+    kernel!("flash_mma", None),
+    kernel!("flash_mma_backward", None),
+    kernel!("flash_wgmma", Some(Arch::SM_90A)),
+    kernel!("flash_wgmma_backward", Some(Arch::SM_90A)),
+    kernel!("split_kv", None),
+    kernel!("reference", None),
+    kernel!("inputs", None),
 ];
 
 /// The headers they share: name and text.
@@ -81,25 +70,19 @@ pub struct KernelSource {
     pub text: Cow<'static, str>,
     /// Headers of ours that it includes, directly or not: name and text, sorted.
     pub headers: Vec<(String, Cow<'static, str>)>,
-    /// Where it can be compiled.
-    pub needs: Needs,
     /// Options for the compiler, beside those of every compilation.
     pub options: Vec<String>,
 }
 
-impl Needs {
-    /// Why it cannot be compiled for an architecture, if so.
-    pub fn refuse(self, arch: Arch) -> Option<String> {
-        match self {
-            Needs::AtLeast(least) if !arch.is_at_least(least) => {
-                Some(format!("it needs {least} or later"))
-            }
-            Needs::Only(only) if arch != only => Some(match only.features {
-                None => format!("it is made for {only} alone"),
-                _ => format!("it is made of instructions that {only} alone has"),
-            }),
-            _ => None,
+/// Why a kernel file of this name cannot be compiled for an architecture, if so.
+pub fn refuses(name: &str, arch: Arch) -> Option<String> {
+    let known = FILES.iter().find(|file| file.name == name);
+    match known.and_then(|file| file.only) {
+        Some(only) if arch != only => {
+            Some(format!("it is made of instructions that {only} alone has"))
         }
+        _ if arch < Arch::SM_80 => Some(format!("it needs {} or later", Arch::SM_80)),
+        _ => None,
     }
 }
 
@@ -111,15 +94,8 @@ impl KernelSource {
             name: name.to_owned(),
             headers: closure(file.text, header),
             text: Cow::Borrowed(file.text),
-            needs: file.needs,
             options: Vec::new(),
         })
-    }
-
-    /// Where a kernel file of this name can be compiled.
-    pub fn needs(name: &str) -> Needs {
-        let known = FILES.iter().find(|file| file.name == name);
-        known.map_or(ANY, |file| file.needs)
     }
 
     /// A kernel file on disk, whose headers lie beside it; others are those of the binary.
@@ -140,7 +116,6 @@ impl KernelSource {
             name: name.to_owned(),
             headers: closure(&text, find),
             text: Cow::Owned(text),
-            needs: KernelSource::needs(name),
             options: Vec::new(),
         })
     }
