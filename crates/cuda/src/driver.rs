@@ -140,14 +140,6 @@ impl CudaDevice {
         })
     }
 
-    /// Its marketing name.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn name(&self) -> Result<String, CudaError> {
-        checked("cuDeviceGetName", result::device::get_name(self.device))
-    }
-
     /// All of its memory, in bytes.
     ///
     /// # Errors
@@ -283,7 +275,14 @@ fn no_entry(entry: &str, entries: &[String]) -> CudaError {
     ))
 }
 
-fn attribute_of(device: sys::CUdevice, attribute: CUdevice_attribute) -> Result<u32, CudaError> {
+/// An attribute of a device.
+///
+/// # Errors
+/// The driver's.
+pub fn attribute_of(
+    device: sys::CUdevice,
+    attribute: CUdevice_attribute,
+) -> Result<u32, CudaError> {
     // SAFETY: the device is the driver's own.
     let value = unsafe { result::device::get_attribute(device, attribute) };
     Ok(checked("cuDeviceGetAttribute", value)?.unsigned_abs())

@@ -268,7 +268,7 @@ impl OpenDevice {
         ];
         Ok(protocol::Device {
             kind: DeviceKind::Cuda.to_string(),
-            name: self.device.name()?,
+            name: self.clock.device().name()?,
             memory_bytes: Bytes(self.device.memory_bytes()?),
             facts: facts.map(|(name, fact)| (name.to_owned(), fact)).into(),
         })

@@ -21,9 +21,8 @@ pub struct Cuda {
     pub(crate) stream: StreamHandle,
     word: Arc<PinnedWord>,
     word_on_device: DevicePointer,
-    start: EventHandle,
-    stop: EventHandle,
-    flushed: EventHandle,
+    /// By their marks.
+    events: [EventHandle; 3],
     flush: DevicePointer,
     flush_words: usize,
     flushes: u32,
@@ -63,27 +62,20 @@ impl Cuda {
             stream,
             word: Arc::new(word),
             word_on_device,
-            start: ptr::null_mut(),
-            stop: ptr::null_mut(),
-            flushed: ptr::null_mut(),
+            events: [ptr::null_mut(); 3],
             flush: 0,
             flush_words: 0,
             flushes: 0,
             kernels: Kernels::load(driver).ok(),
             epoch: Instant::now(),
         };
-        for event in [
-            &raw mut cuda.start,
-            &raw mut cuda.stop,
-            &raw mut cuda.flushed,
-        ] {
+        for mark in [Mark::Start, Mark::Stop, Mark::Flushed] {
+            let event = &raw mut cuda.events[mark as usize];
             // SAFETY: as above; DEFAULT keeps the time.
             unsafe { cu!(driver, cuEventCreate(event, driver::EVENT_DEFAULT))? };
+            // Whatever an event sets up when first recorded is set up before any gate.
+            cuda.record(mark)?;
         }
-        // Whatever an event sets up when first recorded is set up before any gate.
-        cuda.record(Mark::Start)?;
-        cuda.record(Mark::Stop)?;
-        cuda.record(Mark::Flushed)?;
         // Lazy loading ends with the first launch.
         cuda.null_kernel()?;
         if cuda.kernels.is_some() {
@@ -95,11 +87,7 @@ impl Cuda {
 
     /// The event that [`TimedDevice::record`] records.
     pub(crate) fn event(&self, mark: Mark) -> EventHandle {
-        match mark {
-            Mark::Start => self.start,
-            Mark::Stop => self.stop,
-            Mark::Flushed => self.flushed,
-        }
+        self.events[mark as usize]
     }
 
     /// Twice the last-level cache: Hopper's has two halves, each of which can keep its
@@ -246,11 +234,12 @@ impl TimedDevice for Cuda {
 
     fn elapsed_ns(&mut self) -> Result<f64> {
         let mut milliseconds = 0f32;
+        let (start, stop) = (self.event(Mark::Start), self.event(Mark::Stop));
         // SAFETY: both events were recorded, with time.
         unsafe {
             cu!(
                 self.driver,
-                cuEventElapsedTime(&raw mut milliseconds, self.start, self.stop)
+                cuEventElapsedTime(&raw mut milliseconds, start, stop)
             )?;
         }
         Ok(f64::from(milliseconds) * 1e6)
@@ -278,7 +267,7 @@ impl Drop for Cuda {
         // SAFETY: all are ours and freed once. Failures have nobody to tell: after a
         // kernel's fault every one of these fails, and the process is lost to CUDA.
         unsafe {
-            for event in [self.start, self.stop, self.flushed] {
+            for event in self.events {
                 if !event.is_null() {
                     (driver.cuEventDestroy)(event);
                 }

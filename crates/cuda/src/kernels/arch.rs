@@ -6,6 +6,8 @@ use std::str::FromStr;
 use cudarc::driver::{result, sys};
 use serde::{Deserialize, Serialize};
 
+use crate::driver::attribute_of;
+
 /// What a cubin runs on: a compute capability, and whether it uses what only that one
 /// has. Written as compilers write it: `sm_80`, `sm_90a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -109,13 +111,16 @@ pub fn present() -> Vec<Arch> {
 fn of_ordinal(ordinal: i32) -> Option<Arch> {
     use sys::CUdevice_attribute as Attribute;
     let device = result::device::get(ordinal).ok()?;
-    let read = |attribute| {
-        // SAFETY: the device was given by the driver.
-        let value = unsafe { result::device::get_attribute(device, attribute) };
-        value.ok().and_then(|value| u32::try_from(value).ok())
-    };
-    let major = read(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-    let minor = read(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let major = attribute_of(
+        device,
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+    )
+    .ok()?;
+    let minor = attribute_of(
+        device,
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+    )
+    .ok()?;
     Some(Arch::of_device(major, minor))
 }
 

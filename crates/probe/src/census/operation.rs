@@ -6,6 +6,7 @@ use super::record::Record;
 use crate::driver::Library;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::hash::Hash;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -105,28 +106,40 @@ impl RecordedOperation {
 type Demangle =
     unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
 
-/// Names of kernels, each once.
-#[derive(Default)]
-pub struct Names {
-    ids: HashMap<CString, u32>,
-    demangled: Vec<String>,
+/// Texts that are told apart, each once.
+pub struct Texts<Key> {
+    ids: HashMap<Key, u32>,
+    all: Vec<String>,
 }
 
-impl Names {
-    /// Its id: ids count from 0 in the order of first appearance.
-    fn id(&mut self, name: &CStr) -> u32 {
-        if let Some(&id) = self.ids.get(name) {
-            return id;
+impl<Key> Default for Texts<Key> {
+    fn default() -> Self {
+        Self {
+            ids: HashMap::new(),
+            all: Vec::new(),
         }
-        let id = self.demangled.len() as u32;
-        self.ids.insert(name.to_owned(), id);
-        self.demangled.push(demangled(name));
-        id
+    }
+}
+
+impl<Key: Eq + Hash> Texts<Key> {
+    /// The id of a key, whose text is made when it first appears: ids count from 0. `None` where
+    /// there are so many already.
+    pub fn id(&mut self, key: Key, most: usize, text: impl FnOnce(&Key) -> String) -> Option<u32> {
+        if let Some(&id) = self.ids.get(&key) {
+            return Some(id);
+        }
+        let id = self.all.len() as u32;
+        if self.all.len() == most {
+            return None;
+        }
+        self.all.push(text(&key));
+        self.ids.insert(key, id);
+        Some(id)
     }
 
-    /// All so far, demangled, by id.
+    /// All so far, by id.
     pub fn all(&self) -> &[String] {
-        &self.demangled
+        &self.all
     }
 }
 
@@ -145,7 +158,8 @@ const LAUNCHES: usize = 1 << 16;
 /// Puts operations and launches together, which come apart and in any order.
 #[derive(Default)]
 pub struct Linker {
-    pub names: Names,
+    /// Names of kernels, demangled.
+    pub names: Texts<CString>,
     pub counts: CallCounts,
     /// When each call began that is told apart, and its name, of those that nobody took yet.
     pub moments: Vec<(&'static str, u64)>,
@@ -174,7 +188,9 @@ impl Linker {
             Record::Operation(mut operation, name) => {
                 if let (RecordedWork::Kernel(kernel), Some(name)) = (&mut operation.activity, name)
                 {
-                    kernel.name = self.names.id(name);
+                    let named = |name: &CString| demangled(name);
+                    let id = self.names.id(name.to_owned(), usize::MAX, named);
+                    kernel.name = id.unwrap_or(u32::MAX);
                 }
                 // What has not ended has no end: the process ended before it.
                 if operation.start == 0 || operation.end < operation.start {

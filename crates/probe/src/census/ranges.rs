@@ -4,6 +4,7 @@
 //! passes it on to CUPTI, so that they come as records beside those of calls, on one clock.
 
 use super::cupti::Cupti;
+use super::operation::Texts;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::catch_unwind;
@@ -47,35 +48,13 @@ const NONE: u32 = u32::MAX;
 /// The ranges of all threads.
 #[derive(Default)]
 pub struct Ranges {
-    names: Texts,
+    names: Texts<String>,
     /// Marks whose moment in their thread's order is not settled.
     pending: Vec<(u64, u32, u32, Option<u32>)>,
     /// The thread of each open range.
     open: HashMap<u32, u32>,
     threads: HashMap<u32, RangeThread>,
-    paths: HashMap<[u32; 3], u32>,
-    operators: Vec<String>,
-}
-
-#[derive(Default)]
-struct Texts {
-    ids: HashMap<String, u32>,
-    all: Vec<String>,
-}
-
-impl Texts {
-    fn id(&mut self, text: &str) -> u32 {
-        if let Some(&id) = self.ids.get(text) {
-            return id;
-        }
-        if self.all.len() == PATHS {
-            return NONE;
-        }
-        let id = self.all.len() as u32;
-        self.ids.insert(text.to_owned(), id);
-        self.all.push(text.to_owned());
-        id
-    }
+    operators: Texts<[u32; 3]>,
 }
 
 #[derive(Default)]
@@ -92,12 +71,11 @@ impl Ranges {
         let name = mark.begun.map(|named| {
             let name = named.name.to_string_lossy();
             let plain = without_numbers(&name);
-            match named.domain {
-                Some(domain) => self
-                    .names
-                    .id(&format!("{}:{plain}", domain.to_string_lossy())),
-                None => self.names.id(plain),
-            }
+            let name = match named.domain {
+                Some(domain) => format!("{}:{plain}", domain.to_string_lossy()),
+                None => plain.to_owned(),
+            };
+            self.names.id(name, PATHS, String::clone).unwrap_or(NONE)
         });
         self.pending.push((mark.at, mark.thread, mark.id, name));
     }
@@ -130,17 +108,11 @@ impl Ranges {
                 }
             }
             let names: Vec<u32> = thread.stack.iter().map(|(_, name)| *name).collect();
-            let path = path(&names, &self.names.all);
-            let operator = match self.paths.get(&path) {
-                Some(known) => Some(*known),
-                None => operator(path, &self.names.all).and_then(|text| {
-                    let id = self.operators.len() as u32;
-                    (self.operators.len() < PATHS).then(|| {
-                        self.paths.insert(path, id);
-                        self.operators.push(text);
-                        id
-                    })
-                }),
+            let all = self.names.all();
+            let path = path(&names, all);
+            let operator = match path.iter().all(|name| *name == NONE) {
+                true => None,
+                false => self.operators.id(path, PATHS, |path| operator(path, all)),
             };
             if thread.moments.len() == MOMENTS {
                 thread.moments.pop_front();
@@ -158,7 +130,7 @@ impl Ranges {
 
     /// The texts of all operators so far: names joined by `/`, outermost first.
     pub fn operators(&self) -> &[String] {
-        &self.operators
+        self.operators.all()
     }
 }
 
@@ -191,16 +163,18 @@ fn is_operator(name: &str) -> bool {
     name.contains("::") || name.starts_with("Optimizer.") || function || node
 }
 
-/// The text of an operator: names joined by `/`; `None` where there is none.
-fn operator(path: [u32; 3], names: &[String]) -> Option<String> {
+/// The text of an operator: names joined by `/`.
+fn operator(path: &[u32; 3], names: &[String]) -> String {
     let found = path.iter().filter_map(|name| names.get(*name as usize));
     let levels: Vec<&str> = found.map(String::as_str).collect();
     let text = levels.join("/");
-    if text.len() > LONGEST {
-        let short = levels.iter().map(|level| cut(level, LONGEST_NAME));
-        return Some(short.collect::<Vec<&str>>().join("/"));
+    match text.len() > LONGEST {
+        true => {
+            let short = levels.iter().map(|level| cut(level, LONGEST_NAME));
+            short.collect::<Vec<&str>>().join("/")
+        }
+        false => text,
     }
-    (!levels.is_empty()).then_some(text)
 }
 
 fn cut(text: &str, bytes: usize) -> &str {
