@@ -255,7 +255,6 @@ def check_difference(driver: Driver) -> int:
 
 
 def main() -> int:
-    """All checks; the process's exit status."""
     torch.zeros(1, device="cuda")
     driver = Driver()
     bad = check_difference(driver) + check_results(driver) + check_determinism(driver)

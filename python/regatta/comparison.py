@@ -83,7 +83,6 @@ def compare(
 def suite(
     base: Callable[..., Any], head: Callable[..., Any], problem: Problem | Sequence[Problem]
 ) -> str:
-    """The suite of both functions on the problems."""
     lines = [f"description = {_toml(f'{base.__name__} and {head.__name__}')}"]
     for side, function in (("base", base), ("head", head)):
         lines.append(f"workers.{side} = {_toml(_code(function))}")

@@ -43,7 +43,6 @@ def without_waiting(torch: ModuleType, change: Callable[..., object], *arguments
 
 
 def print_error(text: str) -> None:
-    """One line on standard error."""
     line = text.splitlines()[0] if text else text
     sys.stderr.write(f"regatta trace --torch: {line}\n")
 

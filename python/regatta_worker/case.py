@@ -95,7 +95,6 @@ class CaseWorker(Generic[CaseType]):
         raise NotImplementedError
 
     def versions(self) -> dict[str, str]:
-        """Versions of all that a reading depends on."""
         found = {"python": platform.python_version()}
         for package in self.packages:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -156,7 +155,6 @@ class CaseWorker(Generic[CaseType]):
     # The requests.
 
     def hello(self) -> Message:
-        """Versions, device and variants."""
         return {
             "worker": self.NAME,
             "versions": self.versions(),
@@ -188,7 +186,6 @@ class CaseWorker(Generic[CaseType]):
         return {"effective": {}} | self.check(self.case, results) | about
 
     def problem(self, wire: Mapping[str, Any]) -> Any:
-        """The problem of a request."""
         return Problem.from_wire(wire)
 
     def check(self, case: CaseType, results: Any) -> Message:
@@ -366,7 +363,6 @@ class CaseWorker(Generic[CaseType]):
             return []
 
     def counted(self, metrics: Sequence[str]) -> list[Message]:
-        """Hardware counters of the kernels of some calls."""
         call = self.prepared().call
         if self.gpu is None:
             raise Unsupported("hardware counters need a GPU, and this device is none")

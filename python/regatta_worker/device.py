@@ -83,7 +83,6 @@ class NvidiaDevice:
         return int(value.value) if status == NVML_SUCCESS else None
 
     def clock_mhz(self) -> float | None:
-        """The SM clock now."""
         clock = self._nvml_number(*SM_CLOCK)
         return None if clock is None else float(clock)
 
@@ -117,7 +116,6 @@ class NvidiaDevice:
         return text.value.decode() if known else UNKNOWN
 
     def facts(self) -> dict[str, str]:
-        """What enters the machine's fingerprint."""
         version, cuda = ctypes.c_int(), None
         if self._cuda and self._cuda.cuDriverGetVersion(ctypes.byref(version)) == 0:
             cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"

@@ -30,7 +30,6 @@ REPLY_LIMIT_S = 120
 
 
 def installed(module: str) -> bool:
-    """Whether a library is there to be tested with."""
     return importlib.util.find_spec(module) is not None
 
 
@@ -56,7 +55,6 @@ def wire(**axes: Any) -> dict[str, Any]:
 
 
 def right(prepared: dict[str, Any], tolerance: float) -> None:
-    """That a case was prepared, and all its results are right."""
     assert prepared.get("type", "prepared") == "prepared", prepared
     for name, error in prepared["errors"].items():
         assert error["relative_l2"] < tolerance, name
@@ -120,8 +118,6 @@ class StartedWorker(WorkerProcess):
 
 
 class Conversing:
-    """Tests that share one worker."""
-
     LIBRARY = ""
     worker: StartedWorker
     hello: dict[str, Any]

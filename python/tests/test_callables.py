@@ -113,8 +113,6 @@ def broken(q, k, v):
 
 
 class OfFile(support.Conversing):
-    """A worker of a file's functions."""
-
     CODE = ""
 
     @classmethod
@@ -184,8 +182,6 @@ class TestOfNumpy(OfFile):
 
 
 class OfFramework(OfFile):
-    """Functions that a framework differentiates."""
-
     REFUSED: ClassVar[dict[str, Any]]
     WRONG: tuple[tuple[str, str], ...]
 

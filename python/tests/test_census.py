@@ -54,7 +54,6 @@ class TestOfACall:
         self.records(RECORDED)
 
     def records(self, recording: dict[str, Any]) -> None:
-        """What recordings are from here on."""
         self.library.texts["census_end"] = recording
 
     def call(self) -> str:

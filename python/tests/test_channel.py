@@ -54,7 +54,6 @@ class Scripted:
 
 
 def talk(*lines: str) -> list[dict[str, Any]]:
-    """The replies to these request lines."""
     requests, replies = io.BytesIO("\n".join(lines).encode()), io.BytesIO()
     with contextlib.redirect_stderr(io.StringIO()):
         serve(Session(Scripted), requests, replies)

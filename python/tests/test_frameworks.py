@@ -27,8 +27,6 @@ needs_torch = pytest.mark.skipif(not support.installed("torch"), reason="torch i
 
 
 class Framework(support.Conversing):
-    """A conversation with a started worker."""
-
     VARIANTS: tuple[str, ...]
     """Those that run on a CPU."""
     PARAMS: ClassVar[tuple[dict[str, Any], ...]] = ({},)

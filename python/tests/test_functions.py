@@ -26,7 +26,6 @@ def attention(): plan(); plan(); return Op().apply(2)
 
 
 def library(name: str = "stand_in.ops") -> types.ModuleType:
-    """A module of that name, as if it were imported."""
     module = sys.modules[name] = types.ModuleType(name)
     module.__file__ = f"{name}.py"
     exec(compile(CODE, f"{name}.py", "exec"), module.__dict__)

@@ -27,8 +27,6 @@ SETS = CaseInputs(seed=7, sets=3)
 
 
 class TestOrder:
-    """Which set each sample is taken on."""
-
     def sets(self, numbers: Any, **given: Any) -> tuple[InputSets, list[int]]:
         put: list[int] = []
         of = CaseInputs(sets=3, numbers=numbers)
@@ -80,8 +78,6 @@ class TestOrder:
 
 
 class TestInPlace:
-    """Contents of torch tensors."""
-
     def made(self, **axes: Any) -> tuple[Problem, dict[str, torch.Tensor]]:
         problem = Problem.from_wire(support.wire(**axes))
         return problem, {

@@ -40,7 +40,6 @@ HUNG_AFTER_S = "20"
 
 
 def layer(kind: str, ranks: int = 2, **axes: Any) -> dict[str, Any]:
-    """Axes of a small projection."""
     return axes | {"projection": {"kind": kind, "hidden": 40, "ranks": ranks}}
 
 

@@ -69,7 +69,6 @@ def medians(attention: Any, calls: int) -> list[float]:
 
 
 def main() -> int:
-    """Starts the processes one after the other, and prints what varies between them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--processes", type=int, default=16, help="at least 2 (16)")
     parser.add_argument("--of", choices=("forward", "backward", "jax"), default="forward")

@@ -13,7 +13,6 @@ import sys
 
 
 def entries(path):
-    """The cases of a run and their invocations, each entry once."""
     with open(path, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     found = [line for line in lines if line["kind"] == "entry"]

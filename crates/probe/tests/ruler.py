@@ -46,7 +46,6 @@ failures: list[str] = []
 
 
 def say(text: str, right: bool = True) -> None:
-    """Prints one line of the report."""
     print(("ok    " if right else "FAIL  ") + text, flush=True)
     if not right:
         failures.append(text)
@@ -78,7 +77,6 @@ def busy_ns(operations: list[Operation]) -> int:
 
 
 def span_ns(operations: list[Operation]) -> int:
-    """The time from the first start to the last end."""
     return int(max(op["end_ns"] for op in operations) - operations[0]["start_ns"])
 
 
@@ -130,7 +128,6 @@ HOST_LIMIT_NS = 40_000.0
 
 
 def per_call_ns(work: Callable[[], Any], times: int = 200) -> float:
-    """Host time of one call in a loop."""
     for _ in range(10):
         work()
     begin = time.perf_counter_ns()
@@ -155,7 +152,6 @@ def host_cost(clock: Probe) -> None:
 
 
 def main() -> int:
-    """All checks; the process's exit status."""
     import torch
     import torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel

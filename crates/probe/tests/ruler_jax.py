@@ -131,7 +131,6 @@ def unmarked_calls(clock: XlaProbe, call: Callable[[], Any]) -> None:
 
 
 def main() -> int:
-    """All checks; the process's exit status."""
     worker = jax_worker.JaxWorker()
     clock = worker.clock
     if clock is None:

@@ -116,7 +116,6 @@ while True:
 
 
 def main() -> None:
-    """Traces and judges every change that is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--regatta", default="regatta", help="the program that is tested")
     parser.add_argument("--only", nargs="*", default=[], metavar="PROGRAM/CHANGE")
@@ -216,7 +215,6 @@ def run(program: str, change: str) -> None:
 
 @contextlib.contextmanager
 def neighbour() -> Iterator[None]:
-    """Another process that computes."""
     # It is not a part of what is traced.
     variables = {key: of for key, of in os.environ.items() if key != "CUDA_INJECTION64_PATH"}
     command = [sys.executable, "-c", NEIGHBOUR]

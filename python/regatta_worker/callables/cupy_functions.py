@@ -24,7 +24,6 @@ class CupyFunctions(TorchFunctions):
     DIFFERENTIATED = False
 
     def bound(self, function: Function, case: TorchCase) -> Callable[..., Any]:
-        """The function, of tensors that are seen as arrays."""
         if case.problem.dtype == "bf16":
             raise Unsupported("CuPy has no bf16")
         if self.gpu is None:

@@ -36,7 +36,6 @@ class Target:
         return self.file or self.module or ""
 
     def where(self, function: str) -> str:
-        """A function of it, for messages."""
         return f"{self.code}:{function}"
 
 
@@ -175,7 +174,6 @@ def framework(found: dict[str, Function]) -> str:
 
 
 def open_worker(target: Target) -> Worker:
-    """Imports the code and what serves it."""
     found = functions(target)
     try:
         module = importlib.import_module(f"regatta_worker.callables.{framework(found)}_functions")

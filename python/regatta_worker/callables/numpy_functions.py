@@ -76,7 +76,6 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
         return dict(zip(case.problem.results, turned, strict=True))
 
     def given(self, case: NumpyCase) -> dict[str, np.ndarray]:
-        """The arrays, which all calls are given."""
         return case.tensors
 
     def input_sets(self, case: NumpyCase) -> InputSets:

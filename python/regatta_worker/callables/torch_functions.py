@@ -43,11 +43,9 @@ class TorchFunctions(Guarded, TorchWorker):
         self._target, self.TESTED, self._functions = target, target.code, functions
 
     def bound(self, function: Function, case: TorchCase) -> Callable[..., Any]:
-        """The function, of tensors."""
         return function.bound(case.problem, case.params)
 
     def call_of(self, function: Function, case: TorchCase) -> Call:
-        """The function on views that lie as the layout says."""
         problem, turned = case.problem, case.problem.turned
         given = {name: turned(tensor) for name, tensor in case.tensors.items()}
         bound = self.bound(function, case)

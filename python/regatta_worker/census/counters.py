@@ -80,11 +80,9 @@ class Tally:
         self._within = within or threading.local()
 
     def clear(self) -> None:
-        """Forgets everything so far."""
         self.events = self.nanoseconds = 0
 
     def wrapping(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, counted."""
         within, progress = self._within, self._progress
 
         def counted(*args: Any, **kwargs: Any) -> Any:

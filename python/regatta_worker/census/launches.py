@@ -83,7 +83,6 @@ NVTX = "NVTX_INJECTION64_PATH"
 
 
 def library() -> str:
-    """Where regatta's GPU library is."""
     path = os.environ.get(probe.VARIABLE)
     if not path:
         raise CensusError(f"{probe.VARIABLE} names no library")

@@ -32,7 +32,6 @@ class Watch:
         """A tuner and its configurations by `id` of the tuner, which is kept and so keeps it."""
 
     def note(self, tuner: Any, config: Any) -> None:
-        """A launch with this configuration."""
         _, used = self._ran.setdefault(id(tuner), (tuner, []))
         if config is not None and not any(config is known for known in used):
             used.append(config)
@@ -113,7 +112,6 @@ def parameters(config: Any) -> dict[str, Value]:
 
 
 def kernel(tuner: Any) -> str:
-    """The name of the function that a tuner tunes."""
     inner: Any = getattr(tuner, "base_fn", None) or getattr(tuner, "fn", None)
     while not hasattr(inner, "__name__") and hasattr(inner, "fn"):
         inner = inner.fn

@@ -42,7 +42,6 @@ class Plan:
 
     @staticmethod
     def from_wire(request: dict[str, Any]) -> Plan:
-        """The plan of a `measure` request."""
         return Plan(
             warmup=int(required(request, "warmup")),
             samples=int(required(request, "samples")),
@@ -295,7 +294,6 @@ def requested_bytes(when: str = "current") -> int:
 
 
 def reset_peak_bytes() -> None:
-    """Has torch's allocator count its peak from now on."""
     import torch
 
     torch.cuda.reset_peak_memory_stats()

@@ -29,7 +29,6 @@ WORKER = Library(
 
 @WORKER.variant("parallel", "parallel_attn of fla.ops.attn: causal softmax attention")
 def parallel(case: TorchCase) -> Call:
-    """The operator, causal, on sequences of one length or packed."""
     problem, attend = case.problem, case.module.parallel_attn
     mask, given = problem.mask, dict[str, Any]()
     if not mask.is_causal:

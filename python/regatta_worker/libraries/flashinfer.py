@@ -80,7 +80,6 @@ def prefill(case: TorchCase) -> Call:
     parameters={**PLAN, **SPLITS, **BACKEND, **PAGES},
 )
 def paged_prefill(case: TorchCase) -> Call:
-    """Queries against a cache in pages."""
     problem, backend = case.problem, _backend(case)
     splits = split_rules(case, fa2=case.effective.get("backend") == "fa2")
     q, cache = case.rows("q", "FlashInfer"), Pages.from_case(case)
@@ -104,7 +103,6 @@ def paged_prefill(case: TorchCase) -> Call:
     parameters={**PLAN, **SPLITS, **PAGES, "tensor_cores": ("yes", "no")},
 )
 def paged_decode(case: TorchCase) -> Call:
-    """One query a sequence against a cache in pages."""
     problem = case.problem
     tensor_cores = case.param("tensor_cores", "no") == "yes"
     splits = split_rules(case, fa2=tensor_cores)
@@ -220,7 +218,6 @@ class Pages:
 
     @staticmethod
     def from_case(case: TorchCase) -> Pages:
-        """The keys and values of a case."""
         problem, device = case.problem, case.device
         rows = positive("page_size", case.param("page_size", PAGE_ROWS))
         lengths = [sequence.seq_k for sequence in problem.sequences]

@@ -116,7 +116,6 @@ class JaxWorker(CaseWorker[_Case]):
         return {"name": self.device.device_kind, "memory_bytes": limit}
 
     def peak(self, dtypes: tuple[str, ...]) -> Message:
-        """What the device reaches at the most."""
         return jax_peak({dtype: DTYPES[dtype] for dtype in dtypes}, on_gpu=self.gpu is not None)
 
     def build(self, request: Request) -> tuple[_Case, Any, Message]:

@@ -94,17 +94,14 @@ class SequenceParallelWorker:
         }
 
     def measure(self, request: Message) -> Message:
-        """Samples that all ranks take at once."""
         self._prepared()
         return slowest(self._ask("measure", **_body(request)))
 
     def census(self) -> Message:
-        """What one call does on rank 0."""
         self._prepared()
         return self._ask("census")[0]
 
     def counted(self, metrics: list[str]) -> list[Message]:
-        """Raises Unsupported."""
         raise Unsupported(
             "several processes make this call together, and a kernel that waits for another "
             "process cannot be run again for each pass"

@@ -234,7 +234,6 @@ def mask_function(problem: Problem) -> Callable[..., torch.Tensor]:
 
 @WORKER.variant("varlen", "torch.nn.attention.varlen.varlen_attn, FlashAttention 2 on packed rows")
 def varlen(case: TorchCase) -> Call:
-    """The call of torch's own function, where this release has one."""
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError as error:

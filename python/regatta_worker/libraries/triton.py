@@ -82,7 +82,6 @@ for _name, _summary in (
 
 
 def _refuse(case: TorchCase, interpreted: bool) -> None:
-    """Raises Unsupported for what the kernel does not do."""
     problem = case.problem
     if problem.dtype not in ("f16", "bf16"):
         raise Unsupported(f"the kernel takes f16 and bf16, not {problem.dtype}")

@@ -78,7 +78,6 @@ class TorchCase(Case):
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors lie."""
         return self.tensors["q"].device
 
     @property
@@ -212,11 +211,9 @@ class Access:
         self._other = "bshd" if self._layout == "bhsd" else "bhsd"
 
     def read(self, *tensors: Any) -> Results:
-        """What the kernel is given."""
         return _ordered(tensors, self._other) if self._copies else tensors
 
     def deliver(self, *results: torch.Tensor) -> Results:
-        """What the caller is given."""
         return _ordered(results, self._layout) if self._copies else results
 
 

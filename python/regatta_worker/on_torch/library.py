@@ -121,7 +121,6 @@ class Library:
             self.load()
 
     def __call__(self) -> TorchWorker:
-        """A worker of the library, on the first GPU or else on the CPU."""
         return TorchWorker(self)
 
 
@@ -169,7 +168,6 @@ class OnTorch(CaseWorker[CaseType]):
         return {"name": properties.name, "memory_bytes": properties.total_memory}
 
     def peak(self, dtypes: tuple[str, ...]) -> Message:
-        """What the device reaches at the most."""
         return torch_peak(self.device, {dtype: DTYPES[dtype] for dtype in dtypes})
 
     def wait(self, results: Any = None) -> None:
@@ -311,7 +309,6 @@ class TorchWorker(OnTorch[TorchCase]):
         return not case.built.draws_lengths
 
     def given(self, case: TorchCase) -> Tensors:
-        """The tensors, which all calls are given."""
         return {name: tensor.detach() for name, tensor in case.tensors.items()}
 
     def maker(self, case: TorchCase, seed: int, along: float = 0.0) -> Make:

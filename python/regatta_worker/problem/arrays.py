@@ -69,7 +69,6 @@ class Arrays:
         )
 
     def float64(self, x: Any) -> Any:
-        """An array in float64, on this device."""
         return self.cast(x, self.xp.float64)
 
     def kept_there(self) -> Arrays:

@@ -30,7 +30,6 @@ MIX = ((30, _signed(0xBF58476D1CE4E5B9)), (27, _signed(0x94D049BB133111EB)))
 
 
 def names(problem: Problem) -> tuple[str, ...]:
-    """Tensors that a problem is given."""
     return tuple(TENSORS) if problem.has_backward else ("q", "k", "v")
 
 
@@ -84,7 +83,6 @@ def _rounded(arrays: Arrays, values: Any, dtype: Any) -> Any:
 
 
 def block(arrays: Arrays, seed: int, tensor: str, first: int, shape: Shape, dtype: Any) -> Any:
-    """Elements from `first` on, in this shape."""
     out = arrays.empty(shape, dtype)
     fill(arrays, out, tensor, seed, first)
     return out

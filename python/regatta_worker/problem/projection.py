@@ -65,12 +65,10 @@ class Projection:
 
     @property
     def gathers(self) -> bool:
-        """Whether it is all-gather."""
         return self.kind == "all-gather"
 
     @property
     def shard_rows(self) -> int:
-        """Rows of one rank's shard."""
         return self.rows // self.ranks
 
     @property
@@ -81,7 +79,6 @@ class Projection:
 
 
 def power_of_two(number: int) -> int:
-    """The smallest power of two that is not less."""
     return 1 << (number - 1).bit_length()
 
 

@@ -31,7 +31,6 @@ class Lost(Exception):
 
 
 def required(message: Message, field: str) -> Any:
-    """A field that the protocol says is there."""
     try:
         return message[field]
     except KeyError:

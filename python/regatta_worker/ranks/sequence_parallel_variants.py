@@ -30,8 +30,6 @@ SUMMARIES = {
 
 @dataclass(frozen=True)
 class Operator:
-    """A variant on one rank."""
-
     run: Callable[[torch.Tensor], torch.Tensor]
     """Of this rank's activations, `[rows of its shard, hidden]` or `[rows, columns]`."""
     refresh: Callable[[], None] | None = None

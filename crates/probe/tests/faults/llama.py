@@ -12,7 +12,6 @@ BATCH, LENGTH, VOCABULARY = 4, 2048, 16000
 
 
 def model_of(attention: str, **sizes: Any) -> Any:
-    """Four layers of Llama on the device, with random weights."""
     sizes = {
         "hidden_size": 2048,
         "intermediate_size": 5632,
@@ -28,7 +27,6 @@ def model_of(attention: str, **sizes: Any) -> Any:
 
 
 def build(change: str) -> Callable[[int], None]:
-    """The program with a change."""
     torch.manual_seed(0)
     model = model_of("eager" if change == "eager-attention" else "sdpa", use_cache=False)
     model.train()

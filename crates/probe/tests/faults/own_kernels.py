@@ -56,7 +56,6 @@ HOPS, CHASERS = 64, 132 * 2048
 
 
 def build(change: str) -> Callable[[int], None]:
-    """The program with a change."""
     torch.manual_seed(0)
     macros = {
         "ROW": 32 if change == "bank-conflicts" else 33,

@@ -11,7 +11,6 @@ aten = torch.ops.aten
 
 
 def build(change: str) -> Callable[[int], None]:
-    """The program with a change."""
     device = "cuda"
     torch.manual_seed(7 if change == "other-seed" else 0)
     if change == "memory-elsewhere":
