@@ -32,7 +32,6 @@ OF_A_VARIANT = ("summary", "dtypes", "directions", "stores_scores", "tf32")
 class Function:
     """A function that computes attention, its gradients, or both."""
 
-    name: str
     where: str
     """The file or module and the function, for messages."""
     function: Callable[..., Any]
@@ -123,7 +122,7 @@ def begins_as_attention(function: Any) -> bool:
     return tuple(names[:3]) == FIRST
 
 
-def read(name: str, where: str, function: Any) -> Function:
+def read(where: str, function: Any) -> Function:
     """What a function's signature says. Raises Failed where it cannot be called as one."""
     if not callable(function):
         raise Failed(f"{where} is no function: it is of type {type(function).__name__}")
@@ -162,7 +161,6 @@ def read(name: str, where: str, function: Any) -> Function:
         known = ", ".join(OF_A_VARIANT)
         raise Failed(f"{where}: a variant has no `{unknown[0]}`; known: {known}")
     return Function(
-        name=name,
         where=where,
         function=function,
         keywords=frozenset(keywords),

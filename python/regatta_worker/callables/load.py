@@ -144,9 +144,9 @@ def functions(target: Target) -> dict[str, Function]:
     if name is not None:
         if (named := getattr(module, name, None)) is None:
             raise Failed(f"{target.code} has no function `{name}`; {there}")
-        return {name: read(name, target.where(name), named)}
+        return {name: read(target.where(name), named)}
     found = {
-        name: read(name, target.where(name), thing)
+        name: read(target.where(name), thing)
         for name, thing in own.items()
         if not name.startswith("_") and begins_as_attention(thing)
     }
