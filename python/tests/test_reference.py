@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -66,15 +67,14 @@ class TestMasks:
         assert self.rows(Mask(1, 0, "top-left"), 3, 3) == [[0], [0, 1], [1, 2]]
 
     def test_blind_queries_are_known(self) -> None:
-        for left in (None, 0, 2):
-            for right in (None, 0, 1):
-                for align in ("top-left", "bottom-right"):
-                    for seq_q, seq_k in ((3, 3), (2, 6), (6, 2)):
-                        mask = {"left": left, "right": right, "align": align}
-                        axes = support.wire(seq_q=seq_q, seq_k=seq_k, mask=mask)
-                        rows = self.rows(Mask(left, right, align), seq_q, seq_k)
-                        blind = Problem.from_wire(axes).has_blind_query
-                        assert blind == ([] in rows)
+        lengths = ((3, 3), (2, 6), (6, 2))
+        for left, right, align, (seq_q, seq_k) in product(
+            (None, 0, 2), (None, 0, 1), ("top-left", "bottom-right"), lengths
+        ):
+            mask = {"left": left, "right": right, "align": align}
+            rows = self.rows(Mask(left, right, align), seq_q, seq_k)
+            problem = Problem.from_wire(support.wire(seq_q=seq_q, seq_k=seq_k, mask=mask))
+            assert problem.has_blind_query == ([] in rows)
 
 
 class TestReference:
@@ -118,24 +118,18 @@ class TestReference:
                     slope = (losses[0] - losses[1]) / (2 * step)
                     assert exact[gradient].reshape(-1)[index] == pytest.approx(slope, abs=1e-7)
 
-    def test_cutting_it_in_pieces_changes_nothing(self) -> None:
-        small = Arrays(**{**vars(ARRAYS), "score_elements": 8, "threads": 1})
+    @pytest.mark.parametrize("by", ["small pieces", "torch"])
+    def test_pieces_and_frameworks_change_nothing(self, by: str) -> None:
+        arrays, given = Arrays(**{**vars(ARRAYS), "score_elements": 8, "threads": 1}), np.array
+        if by == "torch":
+            torch = pytest.importorskip("torch")
+            arrays, given = Arrays.for_torch("cpu"), torch.tensor
         for axes in PROBLEMS.values():
             problem = Problem.from_wire(axes | {"direction": "both"})
             tensors = exact_inputs(problem)
-            whole = reference(ARRAYS, problem, tensors)
-            for result, value in reference(small, problem, tensors).items():
-                np.testing.assert_allclose(value, whole[result], atol=1e-12)
-
-    def test_torch_computes_what_numpy_does(self) -> None:
-        torch = pytest.importorskip("torch")
-        for axes in PROBLEMS.values():
-            problem = Problem.from_wire(axes | {"direction": "both"})
-            tensors = exact_inputs(problem)
-            same = {name: torch.from_numpy(value.copy()) for name, value in tensors.items()}
-            found = reference(Arrays.for_torch("cpu"), problem, same)
+            found = reference(arrays, problem, {name: given(x) for name, x in tensors.items()})
             for name, value in reference(ARRAYS, problem, tensors).items():
-                np.testing.assert_allclose(found[name].numpy(), value, atol=1e-12)
+                np.testing.assert_allclose(np.asarray(found[name]), value, atol=1e-12)
 
     @pytest.mark.parametrize("near_bytes", [0, 1 << 20])
     def test_one_reference_serves_layouts_and_directions(self, near_bytes: int) -> None:
@@ -237,25 +231,16 @@ class TestFigures:
         every = drawn(problem, 64)
         planes = references(problem, tuple(x for x in every if (x.index, x.kv_head) != (1, 3)))
 
-        def found(change: Any) -> float:
+        def found(place: Any, factor: float) -> float:
             result = out.astype(np.float32)
-            change(result)
+            result[place] *= np.float32(factor)
             return difference_of_planes(ARRAYS, "out", result, planes)["relative_l2"]
 
-        def scaled(result: np.ndarray) -> None:
-            result *= np.float32(1.25)
-
-        def late(result: np.ndarray) -> None:
-            result[3, :, 15] = 0
-
-        def unwritten(result: np.ndarray) -> None:
-            result[1, 2, 3, 4] = np.nan
-
-        assert found(lambda result: None) < 1e-06
-        assert found(scaled) == pytest.approx(0.25, abs=1e-5)
-        assert found(late) > 0.1
+        assert found(0, 1.0) < 1e-06
+        assert found(..., 1.25) == pytest.approx(0.25, abs=1e-5)
+        assert found((3, slice(None), 15), 0.0) > 0.1
         # In a plane that is not compared.
-        assert math.isnan(found(unwritten))
+        assert math.isnan(found((1, 2, 3, 4), math.nan))
 
     def test_the_worst_of_some_is_the_one_that_is_not_finite(self) -> None:
         for unknown in (math.nan, None):
