@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -14,7 +12,7 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 
-from regatta_worker.libraries.triton import configurations, tuning_key
+from regatta_worker.libraries.triton import WORKER, configurations, tuning_key
 from regatta_worker.problem.input_sets import Lengths
 from regatta_worker.protocol.channel import Failed, Unsupported
 
@@ -51,59 +49,35 @@ def test_a_case_that_asks_for_a_configuration_is_not_tuned() -> None:
         configurations({"BLOCK_Q": 64, "num_warps": 8})
 
 
-class TestConversation(support.Conversing):
-    """Under Triton's interpreter, which no GPU is needed for; values are checked on one."""
-
-    LIBRARY = "triton"
-
-    @classmethod
-    def setup_class(cls) -> None:
-        with mock.patch.dict(os.environ, {"TRITON_INTERPRET": "1"}):
-            super().setup_class()
-
-    def prepare(self, variant: str, params: Any = None, **axes: Any) -> dict[str, Any]:
-        shape = {"batch": 1, "heads": 1, "head_dim": 64, "dtype": "f16"}
-        reply: dict[str, Any] = self.worker.prepare(variant, params, **shape | axes)
-        return reply
-
-    def test_hello(self) -> None:
-        names = [variant["name"] for variant in self.hello["variants"]]
-        assert names == ["flash", "flash-exact"]
-        assert "triton" in self.hello["versions"]
-
-    @pytest.mark.parametrize(
-        ("axes", "params", "reason"),
-        [
-            ({"dtype": "f32"}, {}, "f16 and bf16, not f32"),
-            ({"direction": "both"}, {}, "no backward"),
-            ({"head_dim": 32}, {}, "head_dim 64 and 128"),
-            ({"head_dim_v": 128}, {}, "not 64 and 128"),
-            ({"mask": {"left": 4, "right": 0, "align": "top-left"}}, {}, "no window"),
-            ({"varlen": {"q": [24], "k": [24]}}, {}, "ragged"),
-            ({"batch": 65536}, {}, "at most 65535"),
-            ({"seq_q": 24, "seq_k": 9}, {"lengths": 2}, "seq_q and seq_k must be equal"),
-        ],
-    )
-    def test_what_it_does_not_do(self, axes: Any, params: Any, reason: str) -> None:
-        self.refused(self.prepare("flash", params, **axes), reason)
-
-    @pytest.mark.parametrize(
-        ("params", "reason"),
-        [
-            ({"lengths": 0}, "lengths=0 is no positive integer"),
-            ({"lengths": "many"}, "lengths='many' is no integer"),
-            ({"splits": 1}, "no parameter `splits`"),
-        ],
-    )
-    def test_parameters_that_are_none(self, params: Any, reason: str) -> None:
-        self.refused(self.prepare("flash", params), reason, "failed")
+@pytest.mark.parametrize(
+    ("axes", "params", "reason"),
+    [
+        ({"head_dim": 32}, {}, "head_dim 64 and 128"),
+        ({"head_dim_v": 128}, {}, "not 64 and 128"),
+        ({"mask": {"left": 4, "right": 0, "align": "top-left"}}, {}, "no window"),
+        ({"varlen": {"q": [24], "k": [24]}}, {}, "ragged"),
+        ({"batch": 65536, "seq_q": 1}, {}, "at most 65535"),
+        ({"seq_q": 24, "seq_k": 9}, {"lengths": 2}, "seq_q and seq_k must be equal"),
+        ({}, {"lengths": 0}, "lengths=0 is no positive integer"),
+        ({}, {"lengths": "many"}, "lengths='many' is no integer"),
+        ({}, {"splits": 1}, "no parameter `splits`"),
+    ],
+)
+def test_what_it_does_not_do(
+    axes: Any, params: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under Triton's interpreter, which no GPU is needed for; values are checked on one."""
+    monkeypatch.setattr("triton.knobs.runtime.interpret", True)
+    with pytest.raises((Unsupported, Failed), match=reason):
+        prepare(params, **axes)
 
 
 def test_without_a_gpu_every_case_is_unsupported_in_words() -> None:
-    worker = support.StartedWorker("triton")
-    assert worker.ask("hello", protocol=1)["device"]["kind"] == "cpu"
-    reply = worker.prepare("flash", dtype="f16", head_dim=64)
-    assert reply["type"] == "unsupported"
-    assert "there is none that torch can use" in reply["reason"]
-    assert worker.ask("shutdown")["type"] == "bye"
-    assert worker.exit_status() == 0
+    with pytest.raises(Unsupported, match="there is none that torch can use"):
+        prepare()
+
+
+def prepare(params: Any = None, **axes: Any) -> Any:
+    axes = {"batch": 1, "heads": 1, "head_dim": 64, "dtype": "f16", **axes}
+    request = {"variant": "flash", "params": params or {}, "seed": 1}
+    return WORKER().prepare(request | {"problem": support.wire(**axes)})

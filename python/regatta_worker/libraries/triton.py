@@ -83,10 +83,6 @@ for _name, _summary in (
 
 def _refuse(case: TorchCase, interpreted: bool) -> None:
     problem = case.problem
-    if problem.dtype not in ("f16", "bf16"):
-        raise Unsupported(f"the kernel takes f16 and bf16, not {problem.dtype}")
-    if problem.has_backward:
-        raise Unsupported("the kernel has no backward")
     if problem.head_dim not in HEAD_DIMS or problem.head_dim_v != problem.head_dim:
         raise Unsupported(
             f"the kernel takes head_dim 64 and 128, the same for values, not {problem.head_dim} "
