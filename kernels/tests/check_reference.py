@@ -39,28 +39,21 @@ FULL, CAUSAL, CAUSAL_BR = (None, None, 0), (None, 0, 0), (None, 0, 1)
 Shape = tuple[int, int, int, int, int, int, int, tuple[int | None, int | None, int], str]
 """`SIZES`, mask and layout."""
 CASES: list[Shape] = [
-    (1, 1, 1, 64, 64, 64, 64, FULL, "bshd"),
     (2, 3, 3, 128, 192, 32, 32, FULL, "bhsd"),
     (2, 4, 2, 257, 259, 128, 128, FULL, "bshd"),
     (1, 2, 1, 1, 333, 64, 64, FULL, "bshd"),
     (1, 8, 1, 200, 77, 128, 128, FULL, "bhsd"),
-    (1, 2, 2, 300, 300, 128, 128, CAUSAL, "bshd"),
     (2, 4, 2, 513, 513, 64, 64, CAUSAL, "bhsd"),
     (1, 2, 1, 100, 400, 64, 64, CAUSAL, "bshd"),
-    (1, 2, 1, 100, 400, 128, 128, CAUSAL_BR, "bshd"),
-    (1, 2, 1, 400, 100, 128, 128, CAUSAL, "bhsd"),
     (1, 2, 1, 400, 100, 64, 64, CAUSAL_BR, "bshd"),  # rows that see no key
     (1, 2, 2, 700, 700, 64, 64, (128, 0, 0), "bshd"),
     (1, 4, 2, 500, 611, 128, 128, (37, 5, 1), "bhsd"),
     (1, 2, 2, 300, 40, 64, 64, (10, 3, 0), "bshd"),  # rows that see no key, below
-    (1, 2, 1, 150, 150, 80, 80, CAUSAL, "bshd"),
-    (1, 2, 2, 130, 190, 72, 104, FULL, "bhsd"),
     (1, 3, 3, 1025, 1023, 40, 40, CAUSAL, "bshd"),
     (1, 2, 2, 4096, 4096, 32, 32, FULL, "bshd"),
     (1, 2, 1, 130, 100, 256, 192, CAUSAL_BR, "bhsd"),
     (2, 6, 2, 65, 129, 33, 7, (20, 9, 1), "bshd"),
     (1, 1, 1, 3, 2, 1, 1, FULL, "bshd"),
-    (1, 3, 1, 90, 70, 160, 40, CAUSAL, "bshd"),
 ]
 # Scores of up to about ±100 that grow along the keys, so that the maximum moves in every tile.
 LOUD: list[Shape] = [
@@ -218,14 +211,6 @@ def check_results(driver: Driver) -> int:
     return bad
 
 
-def check_determinism(driver: Driver) -> bool:
-    case = Case((2, 4, 2, 300, 513, 80, 80, CAUSAL, "bhsd"), "bf16")
-    first, second = (case.by_kernels(driver) for _ in range(2))
-    same = all(torch.equal(first[name], second[name]) for name in first)
-    print("reference, twice:", "the same bits" if same else "DIFFERS")
-    return not same
-
-
 def check_difference(driver: Driver) -> int:
     bad = 0
     for dtype, layout, blocks, broken in itertools.product(
@@ -257,7 +242,7 @@ def check_difference(driver: Driver) -> int:
 def main() -> int:
     torch.zeros(1, device="cuda")
     driver = Driver()
-    bad = check_difference(driver) + check_results(driver) + check_determinism(driver)
+    bad = check_difference(driver) + check_results(driver)
     print(f"{bad} wrong")
     return 1 if bad else 0
 

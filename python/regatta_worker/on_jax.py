@@ -24,7 +24,7 @@ from jax.interpreters import mlir
 
 from regatta_worker.clock import probe, timing
 from regatta_worker.clock.probe import Probe, ProbeError
-from regatta_worker.clock.reference import OPERATIONS, HostReference
+from regatta_worker.clock.timing import OPERATIONS, HostReference
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.input_sets import Inputs

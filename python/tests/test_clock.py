@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from regatta_worker.clock import probe, reference, timing
+from regatta_worker.clock import probe, timing
 from regatta_worker.problem.input_sets import Inputs
 
 PLAN = timing.Plan(0, samples=3, min_samples=3, budget_ms=0, cold=False)
@@ -132,7 +132,7 @@ class TestReference:
     def test_operations_run_once_untimed_and_then_without_a_collection(self) -> None:
         done: list[bool] = []
         wait = mock.Mock()
-        host = reference.HostReference(lambda: done.append(gc.isenabled()), wait)
+        host = timing.HostReference(lambda: done.append(gc.isenabled()), wait)
         host.take()
         host.take()
         assert done == [True, False, False]
@@ -149,18 +149,18 @@ class TestReference:
     def test_of_torch_it_leaves_nothing_behind(self) -> None:
         torch = pytest.importorskip("torch")
         with mock.patch.object(torch, "add", wraps=torch.add) as add:
-            host = reference.torch_reference()
+            host = timing.torch_reference()
             host.take()
-        assert add.call_count == 2 * reference.OPERATIONS
+        assert add.call_count == 2 * timing.OPERATIONS
         assert all(argument.device.type == "cpu" for argument in add.call_args.args)
-        host = reference.torch_reference()
+        host = timing.torch_reference()
         before = len(gc.get_objects())
         host.take()
         assert len(gc.get_objects()) <= before
 
     def test_by_the_wall_it_follows_each_sample_and_host_time_alone(self) -> None:
         trace: list[str] = []
-        host = reference.HostReference(lambda: trace.append("reference"))
+        host = timing.HostReference(lambda: trace.append("reference"))
         gpu = mock.Mock(clock_mhz=lambda: 1980.0, state=dict)
 
         def measured(**given: Any) -> dict[str, Any]:

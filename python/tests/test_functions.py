@@ -92,9 +92,7 @@ def test_a_census_has_functions() -> None:
 
 class TestOperators:
     def count(self, call: Any) -> tuple[dict[str, int], dict[str, str]]:
-        from regatta_worker.on_torch import operators
-
-        return operators.count_operators(call)
+        return functions.count_operators(call)
 
     def test_views_and_splits_are_seen_also_of_a_backward_pass(self) -> None:
         torch = pytest.importorskip("torch")
@@ -122,7 +120,5 @@ class TestOperators:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pytest.importorskip("torch")
-        from regatta_worker.on_torch import operators
-
-        monkeypatch.setattr(operators, "compiles", lambda: True)
+        monkeypatch.setattr(functions, "compiles", lambda: True)
         assert "torch.compile" in self.count(lambda: 1 / 0)[1]["operators"]

@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from regatta_worker.clock.reference import autograd_reference, torch_reference
+from regatta_worker.clock.timing import autograd_reference, torch_reference
 
 SHAPE, CALLS, SAMPLES = (2, 16, 512, 64), (1, 10), 60
 

@@ -1,7 +1,7 @@
-"""Counts the Python functions that one call runs.
+"""Counts the Python functions that one call runs, and PyTorch's operators.
 
-Those of the library under test, not of Python or of the framework it stands on. Counts are exact
-and need no GPU. A generator counts each time that it goes on.
+Functions are those of the library under test, not of Python or of the framework it stands on.
+Counts are exact and need no GPU. A generator counts each time that it goes on.
 """
 
 from __future__ import annotations
@@ -80,3 +80,53 @@ def _profiled(call: Callable[[], Any], library: str) -> Counter[str]:
         if code.co_name not in UNNAMED:
             calls[f"{module}:{name}"] += entry.callcount
     return calls
+
+
+def count_operators(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, str]]:
+    """PyTorch's operators of one steady call by name, or the reason why they are not counted.
+
+    They are counted as they are dispatched, behind autograd: those that are made of others are
+    seen as what they are made of.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counting(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            # Else torch imports its compiler at the first call, for most of a second.
+            return False
+
+        def __torch_dispatch__(
+            self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+        ) -> Any:
+            # Without the name of the overload.
+            calls[function._schema.name] += 1
+            return function(*arguments, **(keywords or {}))
+
+    if compiles():
+        reason = "torch.compile does not compile under a dispatch mode: the call would be another"
+        return {}, {"operators": reason}
+    counted = []
+    try:
+        for _ in range(2):
+            calls = Counter[str]()
+            with Counting():
+                call()
+            counted.append(calls)
+    except Exception as error:
+        # What a library does not do under a mode; the case is none the worse for it.
+        return {}, {"operators": f"{type(error).__name__}: {error}".splitlines()[0]}
+    first, second = counted
+    if first != second:
+        name = min(name for name in first | second if first[name] != second[name])
+        reason = f"two calls differ, as in {name}: {first[name]} and {second[name]}"
+        return {}, {"operators": reason}
+    return bounded(dict(second)), {}
+
+
+def compiles() -> bool:
+    """Whether anything of this process was given to `torch.compile`."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    backends: dict[int, Any] = getattr(frames, "cached_backends", {})
+    # One that is None switches the compiler off.
+    return any(backend is not None for backend in backends.values())

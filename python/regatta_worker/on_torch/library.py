@@ -23,11 +23,10 @@ import torch
 
 from regatta_worker import device
 from regatta_worker.case import CaseType, CaseWorker, Request
-from regatta_worker.census import launches
+from regatta_worker.census import functions, launches
 from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
 from regatta_worker.clock.peak import torch_peak
-from regatta_worker.on_torch import operators
 from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCase
 from regatta_worker.on_torch.inputs import TorchInputSets, rotated
 from regatta_worker.problem import inputs, planes
@@ -381,7 +380,7 @@ class TorchWorker(OnTorch[TorchCase]):
 
     def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
         found = super().profile(call, profiled)
-        calls, uncounted = operators.count_operators(call)
+        calls, uncounted = functions.count_operators(call)
         found |= {"operators": calls} if calls else {}
         return found | {"uncounted": found.get("uncounted", {}) | uncounted}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from regatta_worker.problem.attention import DIRECTIONS
@@ -28,18 +28,10 @@ class Variant:
 
     def wire(self, name: str) -> Message:
         """As `hello` has it."""
-        return {
-            "name": name,
-            "summary": self.summary,
-            "dtypes": list(self.dtypes),
-            "directions": list(self.directions),
-            "parameters": {
-                parameter: kind if isinstance(kind, str) else list(kind)
-                for parameter, kind in self.parameters.items()
-            },
-            "stores_scores": self.stores_scores,
-            "tf32": self.tf32,
-        } | ({"projections": list(self.projections)} if self.projections else {})
+        members = {field.name: getattr(self, field.name) for field in fields(Variant)}
+        if not self.projections:
+            del members["projections"]
+        return {"name": name} | members
 
     def taken(self, name: str, given: Message) -> dict[str, Any]:
         """The parameters that are not `auto`, held to what the variant takes."""
