@@ -7,13 +7,14 @@ import io
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from regatta_worker.clock import timing
-from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Failed, Unsupported
 from regatta_worker.serving import Session, _installed_from, loaded, serve
 
@@ -130,20 +131,19 @@ class TestChannel:
 class TestRounds:
     def taken(self, seconds_each: float, seconds_between: float = 0.0, **plan: Any) -> int:
         """Samples taken when each takes this long, and changing the inputs so long before it."""
-        now, changes = [0.0], []
+        now, inputs = [0.0], mock.Mock()
 
-        class Changing(Inputs):
-            def change(self, last: bool) -> None:
-                now[0] += seconds_between
-                changes.append(last)
+        def spend(seconds: float) -> None:
+            now[0] += seconds
 
+        inputs.change.side_effect = lambda last: spend(seconds_between)
         settings = {"warmup": 0, "samples": 10, "min_samples": 2, "budget_ms": 100.0, "cold": False}
         told = []
-        for last in timing.Plan(**(settings | plan)).rounds(Changing(), lambda: now[0]):
-            now[0] += seconds_each
+        for last in timing.Plan(**(settings | plan)).rounds(inputs, lambda: now[0]):
+            spend(seconds_each)
             told.append(last)
         assert told == [False] * (len(told) - 1) + [True], "the last one alone"
-        assert changes == told
+        assert inputs.change.call_args_list == [mock.call(last) for last in told]
         return len(told)
 
     def test_samples_end_by_number_budget_or_minimum(self) -> None:
@@ -158,32 +158,22 @@ class TestRounds:
         assert self.taken(0.001, seconds_between=9.0) == 10
         assert self.taken(0.03, seconds_between=9.0) == 5
 
-    def test_a_graph_is_refused_in_words_where_there_is_none(self) -> None:
-        plan = timing.Plan(0, 1, 1, 0.0, cold=False, graph=True)
-        with pytest.raises(Unsupported, match="graph = false"):
-            timing.measure_wall(lambda: None, lambda result: None, plan, lambda: None)
-
     def test_each_call_is_waited_for_and_flushed_before(self) -> None:
-        done: list[str] = []
+        done = mock.Mock()
         plan = timing.Plan(warmup=1, samples=2, min_samples=2, budget_ms=0.0, cold=True)
-        measured = timing.measure_wall(
-            lambda: done.append("call"),
-            lambda result: done.append("wait"),
-            plan,
-            lambda: done.append("flush"),
-        )
-        assert done == ["call", "wait"] + ["flush", "call", "wait"] * 2
+        measured = timing.measure_wall(done.call, done.wait, plan, done.flush)
+        steps = [name for name, *_ in done.method_calls]
+        assert steps == ["call", "wait"] + ["flush", "call", "wait"] * 2
         assert len(measured["device_ns"]) == 2
         assert measured["host_ns"] == []
         assert "clock_mhz" not in measured
+        with pytest.raises(Unsupported, match="graph = false"):
+            timing.measure_wall(done.call, done.wait, replace(plan, graph=True), done.flush)
 
-    def test_a_second_witness_has_a_figure_for_each_sample(self) -> None:
+    def test_cpu_time_has_a_figure_for_each_sample(self) -> None:
         plan = timing.Plan(0, 3, 3, 0.0, cold=False)
-        measured = timing.measure_wall(
-            lambda: sum(range(10_000)), lambda result: None, plan, lambda: None
-        )
-        assert len(measured["cpu_ns"]) == 3
-        assert all(ns > 0 for ns in measured["cpu_ns"])
+        measured = timing.measure_wall(lambda: sum(range(10_000)), bool, plan, bool)
+        assert len(measured["cpu_ns"]) == 3 and min(measured["cpu_ns"]) > 0
         assert len(measured["preempted"]) == 3
 
 

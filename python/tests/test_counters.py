@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -14,12 +14,7 @@ import pytest
 
 import support
 from regatta_worker.census import counters
-from regatta_worker.census.counters import (
-    BUILT_IN,
-    COUNTED_CALLS,
-    Counter,
-    count,
-)
+from regatta_worker.census.counters import BUILT_IN, COUNTED_CALLS, Counter, count
 
 LIBRARY = """
 import time
@@ -149,11 +144,8 @@ def test_calls_that_differ_have_their_sum_beside_the_most(library: Any) -> None:
 
 def test_other_threads_count(library: Any) -> None:
     def call() -> None:
-        threads = [threading.Thread(target=library.select, args=(n,)) for n in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(library.select, range(3)))
 
     assert counted(call, "select")["calls.it"] == 3
 
@@ -209,8 +201,7 @@ def test_what_cannot_be_counted_says_why(
 
 
 def test_built_in_counters_of_libraries_that_are_not_loaded_are_left_out() -> None:
-    absent = Counter("it", ("never_loaded:f",))
-    assert count(lambda: None, [], built_in=[absent]) == ({}, {})
+    assert count(lambda: None, [], built_in=[Counter("it", ("never_loaded:f",))]) == ({}, {})
     assert "never_loaded" not in sys.modules
 
 

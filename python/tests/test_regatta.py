@@ -67,12 +67,11 @@ class TestSuites:
             regatta.compare(here, there, {"seq": 64})
 
 
-class TestSaid:
-    def test_what_is_left_out_is_not_said(self) -> None:
-        told: Any = regatta.variant(dtypes=["f32"], tf32=False)(here)
-        assert told == here
-        assert told.regatta_variant == {"dtypes": ("f32",), "tf32": False}
-        assert issubclass(regatta.Unsupported, NotImplementedError)
+def test_what_is_left_out_is_not_said() -> None:
+    told: Any = regatta.variant(dtypes=["f32"], tf32=False)(here)
+    assert told == here
+    assert told.regatta_variant == {"dtypes": ("f32",), "tf32": False}
+    assert issubclass(regatta.Unsupported, NotImplementedError)
 
 
 def test_a_program_that_is_not_there_is_said_with_the_variable(
@@ -109,36 +108,30 @@ def test_three_times_the_work_is_worse(tmp_path: Path, monkeypatch: pytest.Monke
         regatta.compare(bench.once, bench.thrice, problem)
 
 
-STAND_IN = """#!/bin/sh
-echo "$@"
-echo said >&2
-exit {code}
-"""
-
-
-class TestGate:
-    def gate(self, folder: Path, monkeypatch: pytest.MonkeyPatch, code: int, **more: Any) -> str:
-        program = folder / "stand-in"
-        program.write_text(STAND_IN.format(code=code))
-        program.chmod(0o755)
-        monkeypatch.setenv("REGATTA_PROGRAM", str(program))
-        return pytest_plugin.Gate(folder).gate("speed.toml", "--filter", "s64", **more)
-
-    def test_the_base_is_handed_on(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        said = self.gate(tmp_path, monkeypatch, 0)
-        assert said == "gate ./speed.toml --quiet --filter s64\n"
-        said = self.gate(tmp_path, monkeypatch, 0, base="git:main")
-        assert said == "gate ./speed.toml --quiet --base git:main --filter s64\n"
-
-    @pytest.mark.parametrize(
-        ("code", "what"),
-        [(1, "something is worse"), (2, "said"), (3, "it is inconclusive"), (101, "said")],
-    )
-    def test_whatever_does_not_pass_fails_the_test(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, what: str
-    ) -> None:
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        (0, ""),
+        (1, "something is worse"),
+        (2, "said"),
+        (3, "it is inconclusive"),
+        (101, "said"),
+    ],
+)
+def test_a_gate_hands_on_its_base_and_fails_the_test_unless_it_passes(
+    code: int, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "stand-in"
+    program.write_text(f'#!/bin/sh\necho "$@"\necho said >&2\nexit {code}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("REGATTA_PROGRAM", str(program))
+    gate = pytest_plugin.Gate(tmp_path).gate
+    if what:
         with pytest.raises(pytest.fail.Exception, match=f"gate speed.toml: {what}"):
-            self.gate(tmp_path, monkeypatch, code)
+            gate("speed.toml")
+    else:
+        assert gate("speed.toml", "--filter", "s64") == "gate ./speed.toml --quiet --filter s64\n"
+        assert gate("a/b.toml", base="git:main") == "gate a/b.toml --quiet --base git:main\n"
 
 
 @pytest.mark.skipif(not CAN_MEASURE, reason="REGATTA_PROGRAM names no regatta, or no NumPy")

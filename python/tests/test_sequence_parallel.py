@@ -75,22 +75,18 @@ class TestRows:
 
 class TestOneAnswerOfMany:
     def test_the_slowest_rank_is_the_sample(self) -> None:
-        fast = {
+        fast: dict[str, Any] = {
             "device_ns": [3.0, 9.0],
             "host_ns": [1.0, 2.0],
             "host_reference_ns": [7.0, 8.0],
-            "clock_mhz": [1980.0, 1980.0],
-            "peak_bytes": 10,
-            "state": {"sm_mhz": 1980},
         }
-        slow = fast | {
+        fast |= {"clock_mhz": [1980.0, 1980.0], "state": {"sm_mhz": 1980}}
+        slow: dict[str, Any] = {
             "device_ns": [5.0, 4.0],
             "host_ns": [0.5, 3.0],
             "host_reference_ns": [9.0, 6.0],
-            "clock_mhz": [1400.0, 1980.0],
-            "state": {"sm_mhz": 1400, "throttle_bits": 4},
-            "synchronised": True,
         }
+        slow |= {"clock_mhz": [1400.0, 1980.0], "state": {"throttle_bits": 4}, "synchronised": True}
         found = slowest([fast, slow])
         assert found["device_ns"] == [5.0, 9.0]
         assert found["host_ns"] == [1.0, 3.0]
@@ -123,7 +119,6 @@ class TestOneAnswerOfMany:
         # A lower limit is of the request alone, while both fit into the whole.
         (20.0, 30.0, 20.0),
         (20.0, LIMIT_S - 5.0, 5.0),
-        (2 * LIMIT_S, 30.0, 2 * LIMIT_S - 30.0),
     ],
 )
 def test_loading_is_part_of_the_request_that_started_the_ranks(
@@ -209,20 +204,17 @@ class TestConversation(support.Conversing):
             assert checked["errors"]["out"]["relative_l2"] < tolerance
 
     def test_samples_and_census(self) -> None:
-        self.prepare("all-gather", {"lengths": 1})
-        for cache in ("hot", "cold"):
-            measured = self.worker.ask("measure", **support.PLAN | {"cache": cache})
-            assert len(measured["device_ns"]) == 3, measured
-        # Rank 0's clock alone says when the budget is spent.
-        spent = self.worker.ask("measure", **support.PLAN | {"samples": 5, "min_samples": 2})
-        assert len(spent["device_ns"]) == 2, spent
-        assert self.worker.ask("census")["launches"] == []
-
-    def test_functions_are_counted_in_as_many_calls_on_each_rank(self) -> None:
         counter = {"name": "gathers", "functions": ["torch.distributed:all_gather_into_tensor"]}
         request = {"variant": "gloo", "seed": 42, "problem": support.wire(**layer("all-gather"))}
         assert self.worker.ask("prepare", **request, counters=[counter])["type"] == "prepared"
-        assert self.worker.ask("census")["counts"]["calls.gathers"] == 1
+        measured = self.worker.ask("measure", **support.PLAN | {"cache": "cold"})
+        assert len(measured["device_ns"]) == 3, measured
+        # Rank 0's clock alone says when the budget is spent.
+        spent = self.worker.ask("measure", **support.PLAN | {"samples": 5, "min_samples": 2})
+        assert len(spent["device_ns"]) == 2, spent
+        census = self.worker.ask("census")
+        assert census["launches"] == []
+        assert census["counts"]["calls.gathers"] == 1, "in as many calls on each rank"
 
     def test_lengths_run_out_in_words(self) -> None:
         self.prepare("all-gather", {"lengths": 1}, batch=1, seq_q=8)

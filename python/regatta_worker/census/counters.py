@@ -266,8 +266,8 @@ def first_call(call: Callable[[], Done], wait: Callable[[], Any]) -> tuple[Done,
                 imported = "." not in qualified
                 # Of another version: then it is in no part.
                 with contextlib.suppress(NotCountable):
-                    found = wrapped(function, parts[name].wrapping, imported=imported)
-                    replaced.enter_context(found)
+                    counted = wrapped(function, parts[name].wrapping, imported=imported)
+                    replaced.enter_context(counted)
         begin = time.perf_counter_ns()
         results = call()
         wait()
