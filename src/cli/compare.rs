@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use jiff::SignedDuration;
 
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
@@ -96,18 +97,12 @@ pub fn share(text: &str) -> Result<Share, String> {
 /// # Errors
 /// What to write instead.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(number) => (number, text.as_bytes()[text.len() - 1]),
-        None => (text, b's'),
+    let unit = if text.ends_with(|c: char| c.is_ascii_digit()) {
+        "s"
+    } else {
+        ""
     };
-    let each = match unit {
-        b'h' => 3600.0,
-        b'm' => 60.0,
-        _ => 1.0,
-    };
-    let seconds = number.trim().parse::<f64>().map(|number| number * each);
-    match seconds {
-        Ok(seconds) if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("use a time such as 90s, 15m or 2h".to_owned()),
-    }
+    let span = format!("{text}{unit}").parse::<SignedDuration>().ok();
+    let span = span.and_then(|span| Duration::try_from(span).ok());
+    span.ok_or_else(|| "use a time such as 90s, 15m or 2h".to_owned())
 }

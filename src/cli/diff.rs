@@ -6,6 +6,7 @@ use std::slice;
 use anyhow::anyhow;
 use clap::Args;
 
+use super::compare::share;
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, traces};
 use regatta_core::record::baseline::Store;
@@ -40,8 +41,8 @@ pub struct DiffArgs {
     /// Of traces: the smallest change of a time that counts
     ///
     /// 0.1 for 10 %, which is the default; with five runs a side it is 0.02.
-    #[arg(long, value_name = "SHARE")]
-    threshold: Option<f64>,
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    threshold: Option<Share>,
 
     /// A further trace of the base's program (repeatable)
     #[arg(long, value_name = "TRACE")]
@@ -135,13 +136,6 @@ fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {
         )));
     }
     outputs.check("a comparison of traces", &[Format::Html])?;
-    if let Some(threshold) = args.threshold
-        && !(0.0..=100.0).contains(&threshold)
-    {
-        return Err(Stop::Usage(anyhow!(
-            "--threshold {threshold} is no share; 0.1 stands for 10 %"
-        )));
-    }
     if outputs.prints() && *json {
         return Err(Stop::Usage(anyhow!(
             "--json and --output html=- both go to standard output; name a file for the page"
@@ -149,5 +143,5 @@ fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {
     }
     let side = |trace, runs| traces::DiffSide { trace, runs };
     let sides = [side(base, &args.base_run), side(head, &args.head_run)];
-    traces::diff(sides, args.threshold.map(Share), *json, outputs)
+    traces::diff(sides, args.threshold, *json, outputs)
 }

@@ -11,50 +11,18 @@ use regatta_worker::serve::Refusal;
 use regatta_worker::units::{Bytes, Nanoseconds};
 
 /// Faults that make the call slower, and by their names what they are.
-const FAULTS: [&str; 16] = [
-    "more-work",
-    "grid",
-    "kernel",
-    "copies",
-    "launches",
-    "spills",
-    "registers",
-    "modules",
-    "gaps",
-    "host",
-    "clock",
-    "overlap",
-    "environment",
-    "clone",
-    "waits",
-    "driver-memory",
-];
+const FAULTS: &str = "more-work grid kernel copies launches spills registers modules gaps host clock \
+                      overlap environment clone waits driver-memory";
 
 /// Ways in which what a call does is not told any more.
-const UNTOLD: [&str; 5] = [
-    "no-census",
-    "no-structure",
-    "no-launches",
-    "no-count",
-    "no-calls",
-];
+const UNTOLD: &str = "no-census no-structure no-launches no-count no-calls";
 
 /// The same of hardware counters, and one instruction in a hundred more, in no time.
-const OF_COUNTERS: [&str; 3] = ["no-instructions", "lost-instructions", "more-instructions"];
+const OF_COUNTERS: &str = "no-instructions lost-instructions more-instructions";
 
 /// Changes that harm nothing.
-const HARMLESS: [&str; 10] = [
-    "order",
-    "anonymous",
-    "unnamed",
-    "file",
-    "specialised",
-    "spaces",
-    "hash",
-    "jitter",
-    "workspace",
-    "fewer",
-];
+const HARMLESS: &str =
+    "order anonymous unnamed file specialised spaces hash jitter workspace fewer";
 
 /// Slow because of the machine: another process computes on the device, and is told.
 const CROWDED: &str = "crowded";
@@ -79,20 +47,18 @@ pub struct Fault(String);
 
 /// Every word that the parameter takes.
 pub fn words() -> Vec<String> {
-    let words = FAULTS
-        .iter()
-        .chain(&UNTOLD)
-        .chain(&HARMLESS)
-        .chain(&OF_COUNTERS);
-    let words = words.chain([
-        &CROWDED,
-        &SLOW_HOST,
-        &COMPILES,
-        &MORE_MEMORY,
-        &MORE_IN_USE,
-        &WHEN_TIMED,
-    ]);
-    words.map(|word| (*word).to_owned()).collect()
+    let single = [
+        CROWDED,
+        SLOW_HOST,
+        COMPILES,
+        MORE_MEMORY,
+        MORE_IN_USE,
+        WHEN_TIMED,
+    ]
+    .join(" ");
+    let words = [FAULTS, UNTOLD, HARMLESS, OF_COUNTERS, &single];
+    let words = words.into_iter().flat_map(str::split_whitespace);
+    words.map(str::to_owned).collect()
 }
 
 /// The fault that a case was handed.
@@ -108,9 +74,13 @@ impl Fault {
         self.0 == word
     }
 
+    fn is_any(&self, words: &str) -> bool {
+        words.split_whitespace().any(|word| self.is(word))
+    }
+
     /// By what factor the call takes longer.
     pub fn slows(&self) -> f64 {
-        if FAULTS.contains(&self.0.as_str()) || self.is(CROWDED) {
+        if self.is_any(FAULTS) || self.is(CROWDED) {
             1.5
         } else {
             1.0
@@ -324,16 +294,7 @@ impl Fault {
             _ => 100,
         };
         // What is not the kernel's fault is beside it.
-        let beside = [
-            "copies",
-            "clone",
-            "gaps",
-            "host",
-            "waits",
-            "driver-memory",
-            "overlap",
-            "launches",
-        ];
+        let beside = "copies clone gaps host waits driver-memory overlap launches";
         let launches = self.structure().launches;
         let mut operations = Vec::new();
         let mut now = 0;
@@ -344,7 +305,7 @@ impl Fault {
             let took = match launch.name.as_str() {
                 name if name.contains("combine") => 400,
                 name if name.contains("copy") => 1_300,
-                _ if self.slows() > 1.0 && !beside.contains(&self.0.as_str()) => 3_500,
+                _ if self.slows() > 1.0 && !self.is_any(beside) => 3_500,
                 _ => 2_200,
             };
             // The host is ahead, but where it is the fault.

@@ -131,10 +131,9 @@ pub fn state_of_checkout(output: &Path) -> Option<Git> {
     ])?;
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&changes);
-    for name in untracked.split(|byte| *byte == 0).filter(|n| !n.is_empty()) {
-        hasher.update(name);
-        let path = String::from_utf8_lossy(name);
-        hasher.update(checksum(Path::new(path.as_ref())).as_bytes());
+    for path in names(&untracked) {
+        hasher.update(path.as_os_str().as_bytes());
+        hasher.update(checksum(&path).as_bytes());
     }
     let clean = changes.is_empty() && untracked.is_empty();
     Some(Git {
@@ -144,6 +143,15 @@ pub fn state_of_checkout(output: &Path) -> Option<Git> {
     })
 }
 
+/// The paths that git lists with a zero behind each.
+fn names(listed: &[u8]) -> Vec<PathBuf> {
+    let names = listed.split(|byte| *byte == 0);
+    let names = names.filter(|name| !name.is_empty());
+    names
+        .map(|name| PathBuf::from(OsStr::from_bytes(name)))
+        .collect()
+}
+
 /// Files of this checkout that a build may read: those that git tracks but texts, suites and runs,
 /// and code that it does not ignore; not what the build makes.
 pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
@@ -151,12 +159,7 @@ pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
         let but = ["*.toml", "*.md", "*.jsonl"].map(|ending| format!(":(exclude){ending}"));
         let words = which.iter().copied().chain(["-z", "--"]).chain(WRITTEN);
         let words: Vec<&str> = words.chain(but.iter().map(String::as_str)).collect();
-        let listed = Checkout::at(".").bytes(&words).unwrap_or_default();
-        let names = listed
-            .split(|byte| *byte == 0)
-            .filter(|name| !name.is_empty());
-        let paths = names.map(|name| PathBuf::from(OsStr::from_bytes(name)));
-        paths.collect::<Vec<_>>()
+        names(&Checkout::at(".").bytes(&words).unwrap_or_default())
     };
     let mut others = listed(&["ls-files", "--others", "--exclude-standard"]);
     others.retain(|path| path.extension().is_some_and(is_code));

@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{Span, Timestamp};
 
 use super::outputs::Outputs;
 use super::reporting::report_error_as_json;
@@ -150,20 +150,9 @@ pub(super) fn time(text: &str) -> Option<Timestamp> {
 
 /// The same, or a span before `newest`: `30d`, `12h`, `8w`.
 pub(super) fn since(text: &str, newest: Timestamp) -> Result<Timestamp, Stop> {
-    let hours = |number: &str, each: i64| {
-        let hours = number.parse::<i64>().ok().filter(|number| *number >= 0)?;
-        newest
-            .checked_sub(SignedDuration::from_hours(
-                hours.checked_mul(each).filter(|h| *h < 1 << 24)?,
-            ))
-            .ok()
-    };
-    let before = match text.char_indices().next_back() {
-        Some((at, 'h')) => hours(&text[..at], 1),
-        Some((at, 'd')) => hours(&text[..at], 24),
-        Some((at, 'w')) => hours(&text[..at], 24 * 7),
-        _ => None,
-    };
+    let span = text.parse::<Span>().ok().filter(|span| !span.is_negative());
+    let newest = newest.to_zoned(TimeZone::UTC);
+    let before = span.and_then(|span| Some(newest.checked_sub(span).ok()?.timestamp()));
     before.or_else(|| time(text)).ok_or_else(|| {
         Stop::Usage(anyhow!(
             "--since {text}: use a span before the newest run such as 30d, 8w or 12h, a date such \

@@ -162,29 +162,22 @@ fn commands_to_make(store: &Store, name: &str, request: &MeasureOptions, head: &
         structure_only: false,
         ..request.clone()
     };
-    let mut run = vec!["regatta".to_owned(), "run".to_owned()];
-    run.extend(whole.arguments());
-    let folder = match &request.out {
-        Some(out) => {
-            run.extend(["--out".to_owned(), out.display().to_string()]);
-            out.clone()
-        }
-        None => reports(&head.suite.name),
+    let words = |words: &[&str]| {
+        words
+            .iter()
+            .map(|&word| word.to_owned())
+            .collect::<Vec<_>>()
     };
-    let mut save = vec!["regatta".to_owned(), "baseline".to_owned()];
-    save.extend(folder_words(store.root()));
-    save.extend([
-        "save".to_owned(),
-        name.to_owned(),
-        folder.display().to_string(),
-    ]);
-    format!("{}\n  {}", shell_command(&run), shell_command(&save))
-}
-
-/// The words that name the folder of baselines; none where it is the usual one.
-fn folder_words(baselines: &Path) -> Vec<String> {
-    match baselines == Path::new(BASELINES) {
-        true => Vec::new(),
-        false => vec!["--baselines".to_owned(), baselines.display().to_string()],
+    let mut run = [words(&["regatta", "run"]), whole.arguments()].concat();
+    let mut folder = reports(&head.suite.name);
+    if let Some(out) = &request.out {
+        folder.clone_from(out);
+        run.extend(words(&["--out", &out.display().to_string()]));
     }
+    let mut save = words(&["regatta", "baseline"]);
+    if store.root() != Path::new(BASELINES) {
+        save.extend(words(&["--baselines", &store.root().display().to_string()]));
+    }
+    save.extend(words(&["save", name, &folder.display().to_string()]));
+    format!("{}\n  {}", shell_command(&run), shell_command(&save))
 }

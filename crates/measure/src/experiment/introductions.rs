@@ -127,34 +127,24 @@ fn failed(error: WorkerError, fix: String) -> Absence {
         true => error.to_string(),
         false => format!("{error}\n{}", error.log),
     };
-    let (lacks, absence) = match &error.failure {
-        WorkerFailure::Refused(reason) => return Absence::plain(reason, fix),
-        WorkerFailure::NotStarted { program, why, .. } => (
-            format!("cannot start {program}: {why}"),
-            Absence::plain(&whole, fix),
-        ),
+    let mut absence = Absence::plain(&whole, fix);
+    let lacks = match &error.failure {
+        WorkerFailure::Refused(reason) => return Absence::plain(reason, absence.fix),
+        WorkerFailure::NotStarted { program, why, .. } => format!("cannot start {program}: {why}"),
         WorkerFailure::TimedOut { limit, .. } => {
             let fix = "try again: once its files are in memory it loads faster; `regatta list` \
                        waits longer";
-            let absence = Absence {
-                slow: true,
-                ..Absence::plain(&whole, fix.to_owned())
-            };
-            (
-                format!("slow to start: not answered within {limit:?}"),
-                absence,
-            )
+            (absence.fix, absence.slow) = (fix.to_owned(), true);
+            format!("slow to start: not answered within {limit:?}")
         }
         _ => {
             let fault = last_words::fault(&error.log);
             let fault = fault.map_or(String::new(), |line| format!(": {line}"));
-            (format!("{error}{fault}"), Absence::plain(&whole, fix))
+            format!("{error}{fault}")
         }
     };
-    Absence {
-        lacks: one_line(&lacks),
-        ..absence
-    }
+    absence.lacks = one_line(&lacks);
+    absence
 }
 
 /// The Python worker's words for a library that is not there, which end in the command that
