@@ -13,7 +13,7 @@ use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::laps::about;
-use regatta_measure::versions::bisect::{Bisection, CaseReading, Ending, Tried};
+use regatta_measure::versions::bisect::{CaseReading, Ending, Tried, bisect};
 use regatta_measure::versions::releases::row;
 use regatta_measure::versions::search::Towards;
 use regatta_measure::versions::{Spec, Version};
@@ -118,16 +118,10 @@ fn search(args: &BisectArgs) -> Ended {
             false => Metric::Device,
         },
     );
-    let bisection = Bisection {
-        row: &row,
-        towards,
-        metric,
-        measure: &request,
-        directory: &directory,
-    };
-    let (tried, ending) = bisection.search(&|tried, case, more, left| {
+    let tell = |tried: &Tried, case: Option<&CaseId>, more, left| {
         say(line(tried, case, &row, more, left));
-    })?;
+    };
+    let (tried, ending) = bisect(&row, towards, metric, &request, &directory, &tell)?;
     let answer = Bisect {
         suite: &suite.name,
         towards,

@@ -135,13 +135,7 @@ fn of_traces(args: &DiffArgs, base: &str, head: &str) -> Ended {
             "--all is for runs; of two traces there is the text, --json and --output html=PATH"
         )));
     }
-    outputs.check("a comparison of traces", &[Format::Html])?;
-    if outputs.prints() && *json {
-        return Err(Stop::Usage(anyhow!(
-            "--json and --output html=- both go to standard output; name a file for the page"
-        )));
-    }
-    let side = |trace, runs| traces::DiffSide { trace, runs };
-    let sides = [side(base, &args.base_run), side(head, &args.head_run)];
+    outputs.check("a comparison of traces", &[Format::Html], *json)?;
+    let sides = [(base, &args.base_run[..]), (head, &args.head_run[..])];
     traces::diff(sides, args.threshold, *json, outputs)
 }

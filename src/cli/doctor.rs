@@ -60,7 +60,14 @@ pub fn run(args: &DoctorArgs) -> Ended {
     watch_for("");
     let found = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
     let groups: [(&str, Vec<DoctorCheck>); 5] = [
-        ("Machine", vec![processor(), gpu_driver(), gpu_clock()]),
+        (
+            "Machine",
+            vec![
+                check("processor", processor()),
+                check("NVIDIA driver", gpu_driver()),
+                check("GPU clock", gpu_clock()),
+            ],
+        ),
         (
             "CUDA compilers",
             [Compiler::Nvrtc, Compiler::Nvcc].map(compiler).into(),
@@ -70,7 +77,13 @@ pub fn run(args: &DoctorArgs) -> Ended {
             "Environments of regatta.toml",
             config.environments.iter().map(environment).collect(),
         ),
-        ("Folders", vec![reports(), baselines()]),
+        (
+            "Folders",
+            vec![
+                check("report folder", reports()),
+                check("baselines", baselines()),
+            ],
+        ),
     ];
     let all: Vec<&DoctorCheck> = groups.iter().flat_map(|(_, checks)| checks).collect();
     if args.json {
@@ -102,7 +115,7 @@ fn workers(found: &[Introduction]) -> Vec<ListItem> {
             [one] => (*one).to_owned(),
             several => format!("{} workers", several.len()),
         };
-        let mut item = lacking(name, state, &*absence.lacks, &*absence.fix).item();
+        let mut item = check(name, lack(state, &absence.lacks, &absence.fix)).item();
         if workers.len() > 1 {
             item.below.insert(0, format!("for: {}", workers.join(", ")));
         }
@@ -132,11 +145,11 @@ fn worker(one: &Introduction) -> DoctorCheck {
                 hello.device.name,
                 versions.collect::<Vec<_>>().join(", ")
             );
-            ok(what, detail)
+            check(what, Ok(detail))
         }
         Err(absence) => {
             let state = state_of(absence, one.worker == CPU);
-            lacking(what, state, &*absence.reason, &*absence.fix)
+            check(what, lack(state, &absence.reason, &absence.fix))
         }
     }
 }
@@ -155,21 +168,18 @@ struct DoctorCheck {
     fix: String,
 }
 
-/// Something that needs nothing.
-fn ok(what: impl Into<String>, detail: impl Into<String>) -> DoctorCheck {
-    lacking(what, CheckState::Ok, detail, "")
+/// What was found of something that works; or its state, what was found, and what would help.
+type Found = Result<String, (CheckState, String, String)>;
+
+fn lack(state: CheckState, detail: &str, fix: &str) -> Found {
+    Err((state, detail.to_owned(), fix.to_owned()))
 }
 
-/// Something of which this state is known, and what would help.
-fn lacking(
-    what: impl Into<String>,
-    state: CheckState,
-    detail: impl Into<String>,
-    fix: impl Into<String>,
-) -> DoctorCheck {
-    let (what, detail, fix) = (what.into(), detail.into(), fix.into());
+fn check(what: impl Into<String>, found: Found) -> DoctorCheck {
+    let ok = |detail| (CheckState::Ok, detail, String::new());
+    let (state, detail, fix) = found.map_or_else(|lack| lack, ok);
     DoctorCheck {
-        what,
+        what: what.into(),
         state,
         detail,
         fix,
@@ -216,80 +226,66 @@ impl CheckState {
     }
 }
 
-fn processor() -> DoctorCheck {
-    let detail = format!("{}, {} threads", machine::cpu_model(), machine::cores());
-    ok("processor", detail)
+fn processor() -> Found {
+    let (model, cores) = (machine::cpu_model(), machine::cores());
+    Ok(format!("{model}, {cores} threads"))
 }
 
 /// Looks for NVIDIA's driver the way the loader would, without loading it.
-fn gpu_driver() -> DoctorCheck {
-    const WHAT: &str = "NVIDIA driver";
+fn gpu_driver() -> Found {
     let version = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
-    match version.as_deref().and_then(|text| text.lines().next()) {
-        Some(version) => ok(WHAT, version.trim()),
-        None => lacking(
-            WHAT,
-            CheckState::Absent,
-            "no /proc/driver/nvidia/version, so nothing runs on a GPU",
-            "none needed for suites on cpu/ variants, such as quick",
-        ),
-    }
+    let version = version.as_deref().and_then(|text| text.lines().next());
+    let detail = "no /proc/driver/nvidia/version, so nothing runs on a GPU";
+    let fix = "none needed for suites on cpu/ variants, such as quick";
+    version.map_or_else(
+        || lack(CheckState::Absent, detail, fix),
+        |version| Ok(version.trim().to_owned()),
+    )
 }
 
 fn compiler(compiler: Compiler) -> DoctorCheck {
-    let what = format!("compiler {}", compiler.name());
-    match toolkit::here(compiler) {
-        Ok(toolkit) => ok(what, toolkit.program.display().to_string()),
+    let found = match toolkit::here(compiler) {
+        Ok(toolkit) => Ok(toolkit.program.display().to_string()),
         Err(why) => {
             let detail = "not found, so not for `regatta build`";
             // The last line is what to do.
             let fix = why.lines().last().unwrap_or_default();
-            lacking(what, CheckState::Absent, detail, fix)
+            lack(CheckState::Absent, detail, fix)
+        }
+    };
+    check(format!("compiler {}", compiler.name()), found)
+}
+
+/// Whether Python workers can be given the gated clock.
+fn gpu_clock() -> Found {
+    match command::install_probe() {
+        Ok(Some(path)) => {
+            let version = regatta_probe::VERSION;
+            Ok(format!("version {version}, {}", path.display()))
+        }
+        Ok(None) => {
+            let detail = "this regatta was built without: Python workers time by plain events";
+            let variable = command::PROBE_VARIABLE;
+            let fix = format!("build the package regatta-probe and name its library in {variable}");
+            lack(CheckState::Absent, detail, &fix)
+        }
+        Err(error) => {
+            let detail = format!("cannot be written into the cache: {error}");
+            let fix = "name a folder that can be written in XDG_CACHE_HOME";
+            lack(CheckState::Broken, &detail, fix)
         }
     }
 }
 
-/// Whether Python workers can be given the gated clock.
-fn gpu_clock() -> DoctorCheck {
-    const WHAT: &str = "GPU clock";
-    match command::install_probe() {
-        Ok(Some(path)) => ok(
-            WHAT,
-            format!("version {}, {}", regatta_probe::VERSION, path.display()),
-        ),
-        Ok(None) => lacking(
-            WHAT,
-            CheckState::Absent,
-            "this regatta was built without: Python workers time by plain events",
-            format!(
-                "build the package regatta-probe and name its library in {}",
-                command::PROBE_VARIABLE
-            ),
-        ),
-        Err(error) => lacking(
-            WHAT,
-            CheckState::Broken,
-            format!("cannot be written into the cache: {error}"),
-            "name a folder that can be written in XDG_CACHE_HOME",
-        ),
-    }
-}
-
-fn reports() -> DoctorCheck {
-    const WHAT: &str = "report folder";
+fn reports() -> Found {
+    let fix = "start regatta elsewhere, or give --out DIR";
     match check_writable(Path::new("reports/.doctor")) {
-        Ok(()) => ok(WHAT, "reports/ can be written"),
-        Err(error) => lacking(
-            WHAT,
-            CheckState::Broken,
-            error.to_string(),
-            "start regatta elsewhere, or give --out DIR",
-        ),
+        Ok(()) => Ok("reports/ can be written".to_owned()),
+        Err(error) => lack(CheckState::Broken, &error.to_string(), fix),
     }
 }
 
-fn baselines() -> DoctorCheck {
-    const WHAT: &str = "baselines";
+fn baselines() -> Found {
     let (stored, broken) = Store::new("baselines").list();
     let mut detail = format!("{} in baselines/", stored.len());
     for error in &broken {
@@ -297,34 +293,31 @@ fn baselines() -> DoctorCheck {
     }
     let fix = "restore the file from version control, or save it again";
     match broken.is_empty() {
-        true => ok(WHAT, detail),
-        false => lacking(WHAT, CheckState::Broken, detail, fix),
+        true => Ok(detail),
+        false => lack(CheckState::Broken, &detail, fix),
     }
 }
 
 /// An environment as `regatta env` tells it.
 fn environment((name, environment): (&String, &Environment)) -> DoctorCheck {
-    use CheckState::{Absent, Broken};
-    let what = format!("environment {name}");
-    match PythonEnvironment::locate(name, environment) {
-        Err(error) => lacking(what, Broken, error.to_string(), ""),
+    let found = match PythonEnvironment::locate(name, environment) {
+        Err(error) => lack(CheckState::Broken, &error.to_string(), ""),
         Ok(None) => {
             let interpreter = interpreter_of(environment);
             let fix = format!("name another in [environments.{name}] of regatta.toml");
             // A bare name is looked for when it is started.
             match interpreter.contains('/') && !Path::new(&interpreter).is_file() {
-                true => lacking(what, Absent, "its interpreter is not there", fix),
-                false => ok(what, format!("{interpreter} as it is")),
+                true => lack(CheckState::Absent, "its interpreter is not there", &fix),
+                false => Ok(format!("{interpreter} as it is")),
             }
         }
-        Ok(Some(made)) if made.lock().is_some() => ok(what, made.folder().display().to_string()),
-        Ok(Some(_)) => lacking(
-            what,
-            Absent,
-            "not made yet",
-            format!("regatta env make {name}"),
-        ),
-    }
+        Ok(Some(made)) if made.lock().is_some() => Ok(made.folder().display().to_string()),
+        Ok(Some(_)) => {
+            let fix = format!("regatta env make {name}");
+            lack(CheckState::Absent, "not made yet", &fix)
+        }
+    };
+    check(format!("environment {name}"), found)
 }
 
 /// What the columns mean, below a table.

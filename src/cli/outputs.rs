@@ -84,11 +84,16 @@ impl Outputs {
     }
 
     /// Finds out before any work whether `what` has these formats, and whether the files can be
-    /// written, each in a place of its own.
+    /// written, each in a place of its own; and that none goes where JSON is printed.
     ///
     /// # Errors
     /// The first that cannot: exit code 2.
-    pub fn check(&self, what: &str, formats: &[Format]) -> Result<(), Stop> {
+    pub fn check(&self, what: &str, formats: &[Format], json: bool) -> Result<(), Stop> {
+        if json && self.prints() {
+            return Err(Stop::Usage(anyhow!(
+                "--json and a report named `-` both go to standard output; name a file for one"
+            )));
+        }
         let mut taken: Vec<PathBuf> = Vec::new();
         for (format, path) in self.wanted() {
             if !formats.contains(&format) {
@@ -131,9 +136,9 @@ impl Outputs {
     ///
     /// # Errors
     /// The first that cannot: exit code 2.
-    pub fn check_of_run(&self) -> Result<(), Stop> {
+    pub fn check_of_run(&self, json: bool) -> Result<(), Stop> {
         let formats: Vec<Format> = Format::all().filter(|f| *f != Format::Perfetto).collect();
-        self.check("a run", &formats)
+        self.check("a run", &formats, json)
     }
 
     /// True where the Markdown goes to the step's summary.

@@ -56,7 +56,7 @@ pub fn run(args: &ReportArgs) -> Ended {
              HEAD` compares two"
         )));
     }
-    args.outputs.check_of_run()?;
+    args.outputs.check_of_run(false)?;
     let store = Store::new(&args.baselines);
     let options = Options::ALONE;
     // All of them are found before the first is written.

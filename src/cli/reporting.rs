@@ -41,15 +41,12 @@ impl Answers {
     /// # Errors
     /// The first that cannot: exit code 2.
     pub fn check(&self) -> Result<(), Stop> {
-        self.outputs.check_of_run()?;
-        match self.outputs.prints() && (self.json || self.outputs.annotates()) {
+        self.outputs.check_of_run(self.json)?;
+        match self.outputs.prints() && self.outputs.annotates() {
             false => Ok(()),
             true => Err(Stop::Usage(anyhow!(
-                "{} and a report named `-` both go to standard output; name a file for one",
-                match self.json {
-                    true => "--json",
-                    false => "--output github=-",
-                }
+                "--output github=- and a report named `-` both go to standard output; name a file \
+                 for one"
             ))),
         }
     }

@@ -202,7 +202,7 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
         )));
     }
     files::check_folder(out).map_err(Stop::usage)?;
-    args.outputs.check("a trace", &OF_TRACES)?;
+    args.outputs.check("a trace", &OF_TRACES, false)?;
     for (_, path) in args.outputs.wanted() {
         if is_stdout(path) {
             return Err(Stop::Usage(anyhow!(

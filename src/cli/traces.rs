@@ -64,7 +64,7 @@ fn read(path: &Path) -> Result<Trace, Stop> {
 /// # Errors
 /// See [`super::Stop`].
 pub fn report(path: &str, outputs: &Outputs) -> Ended {
-    outputs.check("a trace", &OF_TRACES)?;
+    outputs.check("a trace", &OF_TRACES, false)?;
     let trace = read(Path::new(path))?;
     let analysis = analyse(&trace.recording);
     match outputs.any() {
@@ -84,39 +84,31 @@ fn write_perfetto(path: &Path, trace: &Trace) -> Result<(), Stop> {
     Ok(())
 }
 
-/// One side of a diff: a trace, and further ones of the same program.
-pub struct DiffSide<'a> {
-    /// What is compared in all detail.
-    pub trace: &'a str,
-    /// Of these the times count alone.
-    pub runs: &'a [PathBuf],
-}
-
-impl DiffSide<'_> {
-    fn read(&self) -> Result<Trace, Stop> {
-        let mut trace = read(Path::new(self.trace))?;
-        let real = |path: &Path| fs::canonicalize(path).ok();
-        let mut known = vec![real(Path::new(self.trace))];
-        for path in self.runs {
-            let place = real(path);
-            if known.contains(&place) {
-                return Err(Stop::Usage(anyhow!(
-                    "{} is named twice; a run that is counted twice says that runs do not differ",
-                    path.display()
-                )));
-            }
-            known.push(place);
-            let further = read(path)?;
-            if further.recording.operations.is_empty() {
-                return Err(Stop::Usage(anyhow!(
-                    "{} has no operation; leave it out",
-                    path.display()
-                )));
-            }
-            trace.header.earlier.extend(runs_of(&further));
+/// Reads one side of a diff: a trace that is compared in all detail, and further ones of the same
+/// program, of which the times count alone.
+fn read_side(first: &str, runs: &[PathBuf]) -> Result<Trace, Stop> {
+    let mut trace = read(Path::new(first))?;
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let mut known = vec![real(Path::new(first))];
+    for path in runs {
+        let place = real(path);
+        if known.contains(&place) {
+            return Err(Stop::Usage(anyhow!(
+                "{} is named twice; a run that is counted twice says that runs do not differ",
+                path.display()
+            )));
         }
-        Ok(trace)
+        known.push(place);
+        let further = read(path)?;
+        if further.recording.operations.is_empty() {
+            return Err(Stop::Usage(anyhow!(
+                "{} has no operation; leave it out",
+                path.display()
+            )));
+        }
+        trace.header.earlier.extend(runs_of(&further));
     }
+    Ok(trace)
 }
 
 /// `regatta diff` of two traces.
@@ -124,13 +116,14 @@ impl DiffSide<'_> {
 /// # Errors
 /// See [`super::Stop`].
 pub fn diff(
-    [base, head]: [DiffSide; 2],
+    [base, head]: [(&str, &[PathBuf]); 2],
     threshold: Option<Share>,
     as_json: bool,
     outputs: &Outputs,
 ) -> Ended {
-    let (before, after) = (base.read()?, head.read()?);
-    let comparison = compare((base.trace, &before), (head.trace, &after), threshold);
+    let before = read_side(base.0, base.1)?;
+    let after = read_side(head.0, head.1)?;
+    let comparison = compare((base.0, &before), (head.0, &after), threshold);
     for (_, page) in outputs.wanted() {
         let text = shown::compared(&comparison, &before, &after).map_err(Stop::not_judged)?;
         keep_page(page, text)?;

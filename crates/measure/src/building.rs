@@ -125,16 +125,9 @@ struct BuildNote {
     command: Vec<String>,
     /// What it took to make all of it; `None` where it was there already.
     built: Option<Built>,
-    /// What it made, as that was then.
-    made: Vec<Stamp>,
-}
-
-/// A file or folder as it was at a moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
-    path: PathBuf,
-    /// When it, or what was changed last in it, was changed: nanoseconds since 1970.
-    modified_ns: u64,
+    /// What it made, and when that, or what was changed last in it, was changed: nanoseconds
+    /// since 1970.
+    made: BTreeMap<PathBuf, u64>,
 }
 
 /// Notes in a file what a build in the folder `here` took.
@@ -227,10 +220,7 @@ pub fn builds_of_run(
 /// [`build_suite`], which keeps it in `folder`; `None` where there is none, or no checkout.
 pub(crate) fn not_built(build: &Build, folder: &Path) -> Option<PathBuf> {
     let here = Path::new(".");
-    let made = stamps(build, here)?
-        .iter()
-        .map(|made| made.modified_ns)
-        .max()?;
+    let made = stamps(build, here)?.into_values().max()?;
     let built = newest(&folder.join(BUILD_FILE)).map_or(made, |noted| noted.max(made));
     let sources = sources(&build.makes).into_iter();
     let changed = sources.map(|path| (newest(&path).unwrap_or(0), path));
@@ -239,13 +229,9 @@ pub(crate) fn not_built(build: &Build, folder: &Path) -> Option<PathBuf> {
 }
 
 /// All that a build makes, as it is; `None` where something is not there.
-fn stamps(build: &Build, here: &Path) -> Option<Vec<Stamp>> {
-    let stamps = build.makes.iter().map(|path| {
-        Some(Stamp {
-            path: path.clone(),
-            modified_ns: newest(&here.join(path)).ok()?,
-        })
-    });
+fn stamps(build: &Build, here: &Path) -> Option<BTreeMap<PathBuf, u64>> {
+    let makes = build.makes.iter();
+    let stamps = makes.map(|path| Some((path.clone(), newest(&here.join(path)).ok()?)));
     stamps.collect()
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::census::{CensusRequest, count, counters, counts_structure, tuned};
+use self::census::{count, counters, counts_structure, tuned};
 use super::interference::{LoadLog, Watch, disturbed};
 use super::laps::{Laps, TimeSpent};
 use super::preflight::variant_of;
@@ -15,7 +15,7 @@ use super::schedule::WorkerBlock;
 use super::verify::{self, AskedResult, Rejected, Verifier};
 use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
-use regatta_core::suite::Suite;
+use regatta_core::suite::{Settings, Suite};
 use regatta_worker::attention::inputs::mixed;
 use regatta_worker::attention::{Case, CaseId, Problem};
 use regatta_worker::protocol::{Measure, Prepare, ReplyBody, RequestBody, VariantInfo};
@@ -170,18 +170,13 @@ impl Session<'_> {
     /// Has the worker let go of its case. Whatever comes of it, what was found of the case
     /// stays; but a worker that does not let go is not used for the next one.
     fn release(&mut self, worker: &mut dyn Conversation) -> bool {
-        let reply = worker.ask(RequestBody::Release, self.limit());
+        let reply = worker.ask(RequestBody::Release, limit(&self.suite.settings));
         self.state.loaded.extend(worker.loaded());
         let Ok(ReplyBody::Released { files }) = reply else {
             return false;
         };
         self.state.loaded.extend(files);
         true
-    }
-
-    /// How long a worker may take over a request that times nothing.
-    fn limit(&self) -> Duration {
-        Duration::from_secs(self.suite.settings.timeout_s.into())
     }
 
     fn measure(
@@ -195,7 +190,6 @@ impl Session<'_> {
             return Err(unsupported(reason.clone()).into());
         }
         let settings = &self.suite.settings;
-        let limit = self.limit();
         let prepare = Prepare {
             variant: case.variant.name.clone(),
             problem: case.problem.clone(),
@@ -219,7 +213,7 @@ impl Session<'_> {
             return Err(unsupported(reason).into());
         }
         let began = self.state.load.look();
-        let reply = worker.ask(RequestBody::Prepare(prepare), limit);
+        let reply = worker.ask(RequestBody::Prepare(prepare), limit(settings));
         let device = &worker.hello().device;
         let first_call_disturbed = self.state.load.disturbed_since(began.as_ref(), device);
         let prepared = match reply? {
@@ -240,15 +234,16 @@ impl Session<'_> {
             true => Measurement::default(),
             false => self.timed(worker, case, &variant, asked)?,
         };
-        let request = CensusRequest {
-            case: &case.id(),
-            invocation,
-            planned: settings.invocations,
-            instructions: settings.instructions,
-            limit,
-        };
         let detailed = &mut self.state.detailed;
-        count(worker, detailed, &request, &mut measurement)?;
+        let id = case.id();
+        count(
+            worker,
+            detailed,
+            &id,
+            invocation,
+            settings,
+            &mut measurement,
+        )?;
         Ok(Measurement {
             tuned: tuned(&prepared, &variant),
             first_call_ns: prepared.first_call_ns,
@@ -277,7 +272,7 @@ impl Session<'_> {
             cache: settings.cache,
             graph: settings.graph,
         };
-        let limit = self.limit() + Duration::from_millis(settings.budget_ms);
+        let limit = limit(settings) + Duration::from_millis(settings.budget_ms);
         let began = self.state.load.look();
         let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
         let device = &worker.hello().device;
@@ -304,6 +299,11 @@ impl Session<'_> {
         found.disturbed = disturbed(device, &found);
         Ok(found)
     }
+}
+
+/// How long a worker may take over a request that times nothing.
+fn limit(settings: &Settings) -> Duration {
+    Duration::from_secs(settings.timeout_s.into())
 }
 
 /// What a worker draws from which results it checks: another in each invocation, and one for all

@@ -1,11 +1,9 @@
 //! `regatta history SUITE`: what changed.
 
-use std::collections::HashMap;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use anyhow::anyhow;
-use jiff::Timestamp;
 
 use super::{ShowArgs, Which};
 use super::{since, time};
@@ -29,12 +27,8 @@ use serde_json::json;
 /// When there is none, it cannot be read, or what is asked for is not in it: exit code 2; when
 /// the page cannot be written: 3.
 pub(super) fn run(args: &ShowArgs) -> Ended {
-    args.outputs.check("a history", &[Format::Html])?;
-    if args.outputs.prints() && args.json {
-        return Err(Stop::Usage(anyhow!(
-            "--json and --output html=- both go to standard output; name a file for the page"
-        )));
-    }
+    args.outputs
+        .check("a history", &[Format::Html], args.json)?;
     let stored = chosen(&args.which)?;
     let history = read(&stored)?;
     let (Some(newest), Some(_)) = (history.runs.last(), history.runs.first()) else {
@@ -200,39 +194,18 @@ fn reference(history: &History, asked: Option<&str>) -> Result<usize, Stop> {
     })
 }
 
-/// Where the pages of runs are, as links from a page.
+/// Where the pages of runs are, as links from a page: beside a run's file, where that is still of
+/// this run.
 fn links(history: &History, page: &Path) -> Vec<Option<String>> {
     let folder = place(page);
-    let folder = folder.parent().unwrap_or(Path::new("/")).to_owned();
-    let mut started: HashMap<PathBuf, Option<Timestamp>> = HashMap::new();
+    let folder = folder.parent().unwrap_or(Path::new("/"));
     let runs = history.runs.iter().map(|kept| {
-        let report = report(&kept.about, &mut started)?;
-        let report = fs::canonicalize(report).ok()?;
-        Some(link(&report, &folder))
+        let run = Path::new(&kept.about.label);
+        let is_there = run_file::started(run) == Some(kept.about.measured());
+        let report = fs::canonicalize(run.with_file_name("index.html")).ok();
+        Some(link(&report.filter(|_| is_there)?, folder))
     });
     runs.collect()
-}
-
-/// The page of a run, where it is: beside its file, or where its file was moved to when another
-/// run took its place.
-fn report(about: &About, started: &mut HashMap<PathBuf, Option<Timestamp>>) -> Option<PathBuf> {
-    let run = Path::new(&about.label);
-    let folder = run.parent()?;
-    let moved = run_file::stamp(about.measured());
-    let past = folder.join("past").join(&moved);
-    let candidates = [
-        (run.to_owned(), folder.join("index.html")),
-        (run.to_owned(), run.with_extension("").join("index.html")),
-        (past.with_extension("jsonl"), past.join("index.html")),
-    ];
-    let mut is_of = |file: &PathBuf| {
-        let known = started.entry(file.clone());
-        let at = known.or_insert_with(|| run_file::started(file));
-        *at == Some(about.measured())
-    };
-    let found = candidates.into_iter();
-    let mut found = found.filter(|(file, page)| page.is_file() && is_of(file));
-    found.next().map(|(_, page)| page)
 }
 
 /// The way from a folder to a file, both whole paths, as a link.

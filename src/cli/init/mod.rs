@@ -77,11 +77,8 @@ fn has_numpy() -> bool {
     asked.is_ok_and(|output| output.status.success())
 }
 
-/// What became of a file.
-struct InitFile {
-    path: PathBuf,
-    what: &'static str,
-}
+/// A file, and what became of it.
+type InitFile = (PathBuf, &'static str);
 
 fn init(args: &InitArgs) -> Ended {
     let root = &args.dir;
@@ -122,12 +119,12 @@ fn init(args: &InitArgs) -> Ended {
     if args.json {
         let files = all
             .iter()
-            .map(|one| json!({ "path": one.path, "what": one.what }));
+            .map(|(path, what)| json!({ "path": path, "what": what }));
         let files: Vec<_> = files.collect();
         return print_json(&json!({ "files": files, "next": next }));
     }
     let files = all.iter();
-    let files = files.map(|one| ListItem::new(one.what, one.path.display().to_string()));
+    let files = files.map(|(path, what)| ListItem::new(*what, path.display().to_string()));
     show_blocks(vec![Block::List(files.collect())])?;
     match ci {
         Ci::None if args.ci.is_none() => note(
@@ -178,7 +175,7 @@ fn write_new(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
             "written"
         }
     };
-    Ok(InitFile { path, what })
+    Ok((path, what))
 }
 
 /// Adds a text to the end of a file, unless one of its lines has it by `is_in`.
@@ -188,8 +185,7 @@ fn append(root: &Path, name: &str, text: &str, is_in: fn(&str) -> bool) -> Resul
     let what = if own.is_some() { "added to" } else { "written" };
     let mut whole = own.unwrap_or_default();
     if whole.lines().any(is_in) {
-        let what = "unchanged";
-        return Ok(InitFile { path, what });
+        return Ok((path, "unchanged"));
     }
     if !whole.is_empty() && !whole.ends_with('\n') {
         whole.push('\n');
@@ -200,7 +196,7 @@ fn append(root: &Path, name: &str, text: &str, is_in: fn(&str) -> bool) -> Resul
         "\n"
     };
     files::write(&path, &format!("{whole}{apart}{text}")).map_err(Stop::usage)?;
-    Ok(InitFile { path, what })
+    Ok((path, what))
 }
 
 /// The branch that others are compared with: the remote's default, or else one of the usual

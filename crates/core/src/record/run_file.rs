@@ -245,7 +245,7 @@ fn move_aside(path: &Path, started: Option<Timestamp>) -> Result<PathBuf, Record
 }
 
 /// A time in the name of what is kept in `past/`: `20261123T160400Z`.
-pub fn stamp(time: Timestamp) -> String {
+fn stamp(time: Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 

@@ -176,15 +176,15 @@ fn without_tool(was: &[String], is: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use regatta_core::record::header::{Git, WorkerRecord};
     use regatta_core::record::identity::Identity;
     use regatta_core::record::testing::header;
 
-    type Change = fn(&mut RunHeader);
-
     /// A run of two Python workers at a clean revision.
-    fn measured(change: Change) -> RunHeader {
+    fn measured(change: impl FnOnce(&mut RunHeader)) -> RunHeader {
         let worker = |name: &str| WorkerRecord {
             name: name.to_owned(),
             packages: [("numpy".to_owned(), "2.0".to_owned())].into(),
@@ -233,123 +233,104 @@ mod tests {
         }
     }
 
+    /// Changes a run by a word.
+    fn change(header: &mut RunHeader, word: &str) {
+        let set = |of: &mut BTreeMap<String, String>, name: &str| {
+            of.insert(name.to_owned(), "2".to_owned());
+        };
+        match word {
+            "elsewhere" => git(header).revision = "b".repeat(40),
+            "dirty" => git(header).dirty = true,
+            "no-git" => header.git = None,
+            "own" => header.plan = vec![CaseId("cpu/flash:s64,d64".to_owned())],
+            "tool" => header.identity.as_mut().unwrap().executable = "2".to_owned(),
+            "no-identity" => header.identity = None,
+            "edited" => set(&mut worker(header).files, "a.py"),
+            "outside" => set(&mut worker(header).files, "/lib/a.py"),
+            "variable" => set(&mut worker(header).environment, "SCALE"),
+            "command" => worker(header).command.push("--slow".to_owned()),
+            "torch" => package(header, 0),
+            "jax" => package(header, 1),
+            "no-packages" => header.workers[1].packages.clear(),
+            _ => panic!("{word}"),
+        }
+    }
+
     #[test]
     fn a_baselines_code_is_here_at_a_revision_or_in_a_lock() {
-        let elsewhere = |header: &mut RunHeader| git(header).revision = "b".repeat(40);
-        let dirty = |header: &mut RunHeader| git(header).dirty = true;
-        let built = |header: &mut RunHeader| {
-            header.identity.as_mut().unwrap().executable = "2".to_owned();
-            header.plan = vec![CaseId("cpu/flash:s64,d64".to_owned())];
-        };
-        let tool = |header: &mut RunHeader| {
-            header.identity.as_mut().unwrap().executable = "2".to_owned();
-        };
-        let edited = |header: &mut RunHeader| {
-            drop(
-                worker(header)
-                    .files
-                    .insert("a.py".to_owned(), "2".to_owned()),
-            )
-        };
-        let outside = |header: &mut RunHeader| {
-            drop(
-                worker(header)
-                    .files
-                    .insert("/lib/a.py".to_owned(), "2".to_owned()),
-            )
-        };
-        let variable = |header: &mut RunHeader| {
-            worker(header)
-                .files
-                .insert("a.py".to_owned(), "2".to_owned());
-            drop(
-                worker(header)
-                    .environment
-                    .insert("SCALE".to_owned(), "2".to_owned()),
-            );
-        };
-        let command = |header: &mut RunHeader| worker(header).command.push("--slow".to_owned());
         let unknown = "no change of the code is known, so pairs would measure it beside itself";
         let revision = "revision aaaaaaaaaaaa";
-        let rows: [(Change, Change, &str); 18] = [
-            (|_| {}, |_| {}, unknown),
-            (dirty, dirty, unknown),
-            (|_| {}, elsewhere, unknown),
-            (|_| {}, dirty, unknown),
-            (|_| {}, tool, unknown),
-            (|_| {}, built, revision),
-            (|_| {}, edited, revision),
+        let not_clean = "changed, and the baseline is of no clean revision";
+        let none_has = "changed, which no revision has";
+        let none_changes = "which no revision changes back";
+        for (base, head, wanted) in [
+            ("", "", unknown),
+            ("dirty", "dirty", unknown),
+            ("", "elsewhere", unknown),
+            ("", "dirty", unknown),
+            ("", "tool", unknown),
+            ("", "tool own", revision),
+            ("", "edited", revision),
             (
-                |_| {},
-                outside,
-                "/lib/a.py of worker jax changed, which no revision has",
+                "",
+                "outside",
+                &format!("/lib/a.py of worker jax {none_has}"),
             ),
             (
-                |_| {},
-                variable,
-                "SCALE of worker jax was not set, is `2`, which no revision changes back",
+                "",
+                "edited variable",
+                &format!("SCALE of worker jax was not set, is `2`, {none_changes}"),
             ),
             (
-                |_| {},
-                command,
-                "the command of worker jax was ``, is `--slow`, which no revision changes back",
+                "",
+                "command",
+                &format!("the command of worker jax was ``, is `--slow`, {none_changes}"),
             ),
             (
-                dirty,
-                edited,
-                "a.py of worker jax changed, and the baseline is of no clean revision",
+                "dirty",
+                "edited",
+                &format!("a.py of worker jax {not_clean}"),
             ),
             (
-                |header| header.git = None,
-                built,
-                "the regatta executable changed, and the baseline is of no clean revision",
+                "no-git",
+                "tool own",
+                &format!("the regatta executable {not_clean}"),
             ),
+            ("", "torch", "the packages of torch@old"),
             (
-                |_| {},
-                |header| package(header, 0),
-                "the packages of torch@old",
-            ),
-            (
-                |_| {},
-                |header| {
-                    git(header).dirty = true;
-                    package(header, 1);
-                },
+                "",
+                "dirty jax",
                 "revision aaaaaaaaaaaa and the packages of jax",
             ),
             (
-                |_| {},
-                |header| {
-                    package(header, 0);
-                    package(header, 1);
-                },
+                "",
+                "torch jax",
                 "the packages of torch@old, jax changed, and one lock is made",
             ),
             (
-                |header| header.workers[1].packages.clear(),
-                |_| {},
+                "no-packages",
+                "",
                 "the baseline does not list the packages of jax",
             ),
             (
-                |header| header.identity = None,
-                |_| {},
+                "no-identity",
+                "",
                 "the baseline does not tell which files it is of",
             ),
             // A revision that changed nothing that is measured.
-            (
-                |_| {},
-                |header| {
-                    git(header).revision = "b".repeat(40);
-                    header.plan = vec![CaseId("cpu/flash:s64,d64".to_owned())];
-                },
-                "the same program",
-            ),
-        ];
-        for (place, (base, head, wanted)) in rows.into_iter().enumerate() {
+            ("", "elsewhere own", "the same program"),
+        ] {
+            let run = |words: &str| {
+                measured(|header| {
+                    words
+                        .split_whitespace()
+                        .for_each(|word| change(header, word))
+                })
+            };
             assert_eq!(
-                name_or_reason(&measured(base), &measured(head)),
+                name_or_reason(&run(base), &run(head)),
                 wanted,
-                "{place}"
+                "{base}; {head}"
             );
         }
     }

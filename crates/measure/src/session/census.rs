@@ -1,17 +1,16 @@
 //! What one call does, asked of the worker, and what of it the worker does not say.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use super::out_of_turn_text;
+use super::{limit, out_of_turn_text};
 use crate::worker::{Conversation, WorkerError};
 use regatta_core::machine::{
     ASKED_OF_CUDA, CENSUS, CENSUS_FAILED, Counters, Division, INSTRUCTIONS, Launch, METRICS,
     RecordedCall, Structure,
 };
 use regatta_core::record::types::{Choices, Measurement, Tuned};
-use regatta_core::suite::Suite;
 use regatta_core::suite::structural::Count;
+use regatta_core::suite::{Settings, Suite};
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::occupancy::{Demand, resident};
 use regatta_worker::attention::{Case, CaseId};
@@ -27,27 +26,11 @@ pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
     counts.map(counter).collect()
 }
 
-/// What is asked of one call of a case.
-pub(super) struct CensusRequest<'a> {
-    /// The case.
-    pub(super) case: &'a CaseId,
-    /// The number of the invocation.
-    pub(super) invocation: u32,
-    /// Invocations of every case.
-    pub(super) planned: u32,
-    /// Whether hardware counters are to be read.
-    pub(super) instructions: bool,
-    /// How long an answer may take.
-    pub(super) limit: Duration,
-}
-
-impl CensusRequest<'_> {
-    fn request(&self, times_only: bool) -> RequestBody {
-        let metrics = METRICS.iter().filter(|_| self.instructions);
-        RequestBody::Census {
-            times_only,
-            metrics: metrics.map(|metric| metric.name.to_owned()).collect(),
-        }
+fn request(times_only: bool, settings: &Settings) -> RequestBody {
+    let metrics = METRICS.iter().filter(|_| settings.instructions);
+    RequestBody::Census {
+        times_only,
+        metrics: metrics.map(|metric| metric.name.to_owned()).collect(),
     }
 }
 
@@ -67,21 +50,23 @@ pub(super) fn counts_structure(invocation: u32, planned: u32) -> bool {
 pub(super) fn count(
     worker: &mut dyn Conversation,
     detailed: &mut BTreeSet<CaseId>,
-    asked: &CensusRequest<'_>,
+    case: &CaseId,
+    invocation: u32,
+    settings: &Settings,
     found: &mut Measurement,
 ) -> Result<(), WorkerError> {
-    if counts_structure(asked.invocation, asked.planned) {
-        found.structure = Some(structure(worker, asked, found)?);
+    if counts_structure(invocation, settings.invocations) {
+        found.structure = Some(structure(worker, settings, found)?);
         if found.division.is_some() || found.counters.is_some() {
-            detailed.insert(asked.case.clone());
+            detailed.insert(case.clone());
         }
-        if asked.invocation > 0 {
+        if invocation > 0 {
             found.activity = None;
         }
     // A run that went on after a stop knows of none.
-    } else if asked.invocation < DETAILED
-        && (detailed.contains(asked.case) || asked.instructions)
-        && let ReplyBody::Census(census) = worker.ask(asked.request(true), asked.limit)?
+    } else if invocation < DETAILED
+        && (detailed.contains(case) || settings.instructions)
+        && let ReplyBody::Census(census) = worker.ask(request(true, settings), limit(settings))?
     {
         found.division = Division::from_calls(&census.recorded).map(Box::new);
         found.counters = Counters::from_calls(&census.counted).map(Box::new);
@@ -93,10 +78,10 @@ pub(super) fn count(
 /// it but that; the reason is kept, because what is not counted is not 0.
 fn structure(
     worker: &mut dyn Conversation,
-    asked: &CensusRequest<'_>,
+    settings: &Settings,
     found: &mut Measurement,
 ) -> Result<Structure, WorkerError> {
-    let reason = match worker.ask(asked.request(false), asked.limit)? {
+    let reason = match worker.ask(request(false, settings), limit(settings))? {
         ReplyBody::Census(mut census) => match census.structure.objection() {
             Some(objection) => format!("{CENSUS_FAILED}: {objection}"),
             None => {
@@ -120,7 +105,7 @@ fn structure(
                 };
                 let launches = &census.structure.launches;
                 found.counters = counted.filter(|one| one.is_of(launches)).map(Box::new);
-                if asked.instructions && found.counters.is_none() {
+                if settings.instructions && found.counters.is_none() {
                     let uncounted = &mut census.structure.uncounted;
                     let entry = uncounted.entry(INSTRUCTIONS.to_owned());
                     entry.or_insert_with(|| reason.to_owned());

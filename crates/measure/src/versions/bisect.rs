@@ -323,70 +323,68 @@ fn search<E>(
 /// Where the runs of the comparisons lie, in the report directory.
 const COMPARED: &str = "compared";
 
-/// The search of a row, each of whose comparisons is an experiment.
-pub struct Bisection<'a> {
-    /// The versions between the ends, both included.
-    pub row: &'a [Version],
-    /// Which change is looked for.
-    pub towards: Towards,
-    /// By what versions are told apart.
-    pub metric: Metric,
-    /// What is measured, and how.
-    pub measure: &'a MeasureOptions,
-    /// The report directory.
-    pub directory: &'a Path,
+/// Searches a row of versions, each of whose comparisons is an experiment whose runs lie in the report
+/// directory. Those that are there already are judged again, not measured.
+///
+/// # Errors
+/// What ends the search, and is no property of a version: a full disk.
+pub fn bisect(
+    row: &[Version],
+    towards: Towards,
+    metric: Metric,
+    measure: &MeasureOptions,
+    directory: &Path,
+    tell: Tell<'_>,
+) -> Result<(Vec<Tried>, Ending), ExperimentError> {
+    let mut compare = |low, high| compare(row, [low, high], metric, measure, directory);
+    search(row, towards, &mut compare, tell)
 }
 
-impl Bisection<'_> {
-    /// Searches. Runs of comparisons that are there already are judged again, not measured.
-    ///
-    /// # Errors
-    /// What ends the search, and is no property of a version: a full disk.
-    pub fn search(&self, tell: Tell<'_>) -> Result<(Vec<Tried>, Ending), ExperimentError> {
-        let mut compare = |low, high| self.compare(low, high);
-        search(self.row, self.towards, &mut compare, tell)
-    }
-
-    fn compare(&self, low: usize, high: usize) -> Result<Tried, ExperimentError> {
-        let [base, head] = [low, high].map(|at| &self.row[at]);
-        let specs = [base, head].map(|version| slice::from_ref(&version.spec));
-        let names = [&head.name, &base.name].map(|name| plain_name(name));
-        let folder = self.directory.join(COMPARED);
-        let request = MeasureOptions {
-            out: Some(folder.join(names.join("-against-"))),
-            ..self.measure.clone()
-        };
-        let tried = Tried {
-            low,
-            high,
-            ..Tried::default()
-        };
-        match Experiment::compare(&request, specs[0], specs[1], false) {
-            // Its files are not ended: the same question is answered by them.
-            Ok(experiment) => {
-                let judgement = experiment.run()?.judgement;
-                Ok(Tried {
-                    cases: readings(&judgement, self.metric),
-                    moved: moved(&judgement),
-                    ..tried
-                })
-            }
-            Err(error) => {
-                let (side, version) = match error {
-                    ExperimentError::Unusable {
-                        side: TurnSide::Base,
-                        ..
-                    } => (TurnSide::Base, base),
-                    _ => (TurnSide::Head, head),
-                };
-                let said = one_line(&error.to_string());
-                let reason = said.strip_prefix(&format!("{}: ", version.spec));
-                let reason = reason.unwrap_or(&said).to_owned();
-                Ok(Tried {
-                    unusable: Some((side, reason)),
-                    ..tried
-                })
-            }
+fn compare(
+    row: &[Version],
+    [low, high]: [usize; 2],
+    metric: Metric,
+    measure: &MeasureOptions,
+    directory: &Path,
+) -> Result<Tried, ExperimentError> {
+    let [base, head] = [low, high].map(|at| &row[at]);
+    let specs = [base, head].map(|version| slice::from_ref(&version.spec));
+    let names = [&head.name, &base.name].map(|name| plain_name(name));
+    let folder = directory.join(COMPARED);
+    let request = MeasureOptions {
+        out: Some(folder.join(names.join("-against-"))),
+        ..measure.clone()
+    };
+    let tried = Tried {
+        low,
+        high,
+        ..Tried::default()
+    };
+    match Experiment::compare(&request, specs[0], specs[1], false) {
+        // Its files are not ended: the same question is answered by them.
+        Ok(experiment) => {
+            let judgement = experiment.run()?.judgement;
+            Ok(Tried {
+                cases: readings(&judgement, metric),
+                moved: moved(&judgement),
+                ..tried
+            })
+        }
+        Err(error) => {
+            let (side, version) = match error {
+                ExperimentError::Unusable {
+                    side: TurnSide::Base,
+                    ..
+                } => (TurnSide::Base, base),
+                _ => (TurnSide::Head, head),
+            };
+            let said = one_line(&error.to_string());
+            let reason = said.strip_prefix(&format!("{}: ", version.spec));
+            let reason = reason.unwrap_or(&said).to_owned();
+            Ok(Tried {
+                unusable: Some((side, reason)),
+                ..tried
+            })
         }
     }
 }
