@@ -102,13 +102,14 @@ pub fn run(args: &TraceArgs) -> Ended {
         if args.runs > 1 {
             note(format!("run {number} of {}", args.runs));
         }
-        let run = TracedRun::record(args, &library)?;
-        let code = tracing::exit_code(run.ran.status);
-        if run.recording.operations.is_empty() {
-            return Ok(nothing(args, &run, code));
+        let (mut trace, ran) = record(args, &library)?;
+        let code = tracing::exit_code(ran.status);
+        let operations = &trace.recording.operations;
+        if operations.is_empty() {
+            return Ok(nothing(args, &trace, code));
         }
-        if number < args.runs && code == 0 && !run.ran.stopped {
-            earlier.push(times_of(&analyse(&run.recording)));
+        if number < args.runs && code == 0 && !ran.stopped {
+            earlier.push(times_of(&analyse(&trace.recording)));
             continue;
         }
         if number < args.runs {
@@ -117,77 +118,59 @@ pub fn run(args: &TraceArgs) -> Ended {
                 args.runs
             ));
         }
-        if args.torch
-            && run
-                .recording
-                .operations
-                .iter()
-                .all(|o| o.operator.is_none())
-        {
+        if args.torch && operations.iter().all(|of| of.operator.is_none()) {
             note(
                 "--torch: no operator was recorded; CMD did not import torch, or did so with \
                  what PYTHONPATH names ignored (python -I, -E or -S)",
             );
         }
-        let mut header = header(args, &run);
-        header.earlier = earlier;
-        let recording = run.recording;
-        keep(args, &out, &Trace { header, recording })?;
+        trace.header.earlier = earlier;
+        keep(args, &out, &trace)?;
         return Ok(code);
     }
     Ok(0)
 }
 
-/// A run of the program.
-struct TracedRun {
-    started: Timestamp,
-    ran: tracing::ProgramEnd,
-    recording: Recording,
-}
-
-impl TracedRun {
-    fn record(args: &TraceArgs, library: &Path) -> Result<TracedRun, Stop> {
-        let folder = tempfile::Builder::new()
-            .prefix("regatta-trace-")
-            .tempdir()
-            .context("no folder for the recording; name another in TMPDIR")
-            .map_err(Stop::Usage)?;
-        let started = Timestamp::now();
-        let recorder = Recorder {
-            library,
-            folder: folder.path(),
-            torch: args.torch,
-        };
-        let ran = tracing::run(&args.command, &recorder, args.json).map_err(|error| {
-            let program = &args.command[0];
-            Stop::Usage(anyhow!(
-                "cannot start {program}: {}",
-                why(Path::new(program), &error)
-            ))
-        })?;
-        let recording = raw::read(folder.path(), args.limit as usize).map_err(Stop::not_judged)?;
-        Ok(TracedRun {
-            started,
-            ran,
-            recording,
-        })
-    }
+/// Runs the program, and gives its trace and how it ended.
+fn record(args: &TraceArgs, library: &Path) -> Result<(Trace, tracing::ProgramEnd), Stop> {
+    let folder = tempfile::Builder::new()
+        .prefix("regatta-trace-")
+        .tempdir()
+        .context("no folder for the recording; name another in TMPDIR")
+        .map_err(Stop::Usage)?;
+    let started = Timestamp::now();
+    let recorder = Recorder {
+        library,
+        folder: folder.path(),
+        torch: args.torch,
+    };
+    let ran = tracing::run(&args.command, &recorder, args.json).map_err(|error| {
+        let program = &args.command[0];
+        let why = why(Path::new(program), &error);
+        Stop::Usage(anyhow!("cannot start {program}: {why}"))
+    })?;
+    let recording = raw::read(folder.path(), args.limit as usize).map_err(Stop::not_judged)?;
+    let command = secrets::command_line(&args.command);
+    let ended = tracing::ended(ran.status);
+    let header = TraceHeader {
+        git: state_of_checkout(Path::new("reports")),
+        ..tracing::header(command, started, ended, &recording)
+    };
+    Ok((Trace { header, recording }, ran))
 }
 
 /// Says why nothing was recorded, and gives the exit code.
-fn nothing(args: &TraceArgs, run: &TracedRun, code: u8) -> u8 {
-    note(format!(
-        "nothing was recorded: {}",
-        why_nothing(&run.recording)
-    ));
-    if code != 0 {
-        note(format!(
-            "{} ended with {}",
-            args.command[0],
-            tracing::ended(run.ran.status)
-        ));
+fn nothing(args: &TraceArgs, trace: &Trace, code: u8) -> u8 {
+    let why = why_nothing(&trace.recording);
+    note(format!("nothing was recorded: {why}"));
+    match code {
+        0 => 3,
+        code => {
+            let ended = &trace.header.ended;
+            note(format!("{} ended with {ended}", args.command[0]));
+            code
+        }
     }
-    if code == 0 { 3 } else { code }
 }
 
 /// Finds out before the program runs what would keep its trace from being kept.
@@ -263,15 +246,6 @@ fn why_nothing(recording: &Recording) -> String {
             "all {lost} records of process {} were lost",
             pids.join(", ")
         ),
-    }
-}
-
-fn header(args: &TraceArgs, run: &TracedRun) -> TraceHeader {
-    let command = secrets::command_line(&args.command);
-    let ended = tracing::ended(run.ran.status);
-    TraceHeader {
-        git: state_of_checkout(Path::new("reports")),
-        ..tracing::header(command, run.started, ended, &run.recording)
     }
 }
 

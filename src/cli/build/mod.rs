@@ -14,7 +14,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use table::{FileOutcome, rows};
+use table::{FileOutcome, images, rows};
 
 use super::{Ended, Stop, note, print, print_json, progress};
 use regatta_core::record::header::Built;
@@ -114,10 +114,12 @@ pub fn run(args: &BuildArgs) -> Ended {
     let began = Instant::now();
     let outcomes = built(&jobs, compiler, args)?;
     let wall_ns = began.elapsed().into();
-    let took = compiles(&outcomes).then_some(Built { wall_ns });
+    let compiles = images(&outcomes).any(|image| !image.cached);
+    let took = compiles.then_some(Built { wall_ns });
 
     let rows = outcomes.iter().flat_map(rows);
-    let ledger = Ledger::new(&compiler_name(&outcomes, compiler), rows);
+    let name = images(&outcomes).next().map(|image| image.compiler.clone());
+    let ledger = Ledger::new(&name.unwrap_or_else(|| compiler.to_string()), rows);
     let failed = outcomes.iter().any(|outcome| outcome.image.is_err());
     let comparison = base.map(|base| base.compare(&ledger, &compiled(&outcomes)));
     show(
@@ -252,28 +254,10 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileO
     }
 }
 
-/// True where something was compiled now.
-fn compiles(outcomes: &[FileOutcome]) -> bool {
-    let mut images = outcomes
-        .iter()
-        .filter_map(|outcome| outcome.image.as_ref().ok());
-    images.any(|image| !image.cached)
-}
-
 fn compiled(outcomes: &[FileOutcome]) -> BuiltFiles {
     let done = outcomes.iter().filter(|outcome| outcome.image.is_ok());
     done.map(|outcome| (outcome.file.clone(), outcome.arch))
         .collect()
-}
-
-/// Name and version, or the name alone when nothing compiled.
-fn compiler_name(outcomes: &[FileOutcome], compiler: Compiler) -> String {
-    let mut images = outcomes
-        .iter()
-        .filter_map(|outcome| outcome.image.as_ref().ok());
-    images
-        .next()
-        .map_or_else(|| compiler.to_string(), |image| image.compiler.clone())
 }
 
 fn show(

@@ -24,6 +24,12 @@ pub struct FileOutcome {
     pub image: Result<Image, BuildError>,
 }
 
+/// What was compiled of these.
+pub fn images(outcomes: &[FileOutcome]) -> impl Iterator<Item = &Image> {
+    let images = outcomes.iter().map(|outcome| outcome.image.as_ref());
+    images.filter_map(Result::ok)
+}
+
 /// The rows of a ledger for its entry points.
 pub fn rows(outcome: &FileOutcome) -> Vec<LedgerRow> {
     let image = outcome.image.as_ref().ok();
@@ -105,22 +111,15 @@ fn complaint(log: &str) -> String {
 }
 
 fn closing(outcomes: &[FileOutcome], compiler: &str) -> String {
-    let images = || {
-        outcomes
-            .iter()
-            .filter_map(|outcome| outcome.image.as_ref().ok())
-    };
-    let entries: usize = images().map(|image| image.resources.len()).sum();
-    let compiled = images().filter(|image| !image.cached).count();
-    let seconds: f64 = images()
-        .filter(|image| !image.cached)
-        .map(|image| image.seconds)
-        .sum();
-    let failed = outcomes.len() - images().count();
+    let entries: usize = images(outcomes).map(|image| image.resources.len()).sum();
+    let now: Vec<&Image> = images(outcomes).filter(|image| !image.cached).collect();
+    let (compiled, seconds) = (now.len(), now.iter().map(|image| image.seconds).sum());
+    let made = images(outcomes).count();
+    let failed = outcomes.len() - made;
     let mut parts = vec![format!(
         "{} in {} by {compiler}",
         counted(entries, "entry point"),
-        counted(images().count(), "cubin")
+        counted(made, "cubin")
     )];
     if compiled > 0 {
         parts.push(format!(
