@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     supervisor::here();
     let words: Vec<String> = std::env::args().collect();
     let refused = |text| {
-        complain(&Stop::Usage(anyhow::Error::msg(text)));
+        complain(&Stop::Usage(text));
         ExitCode::from(2)
     };
     if let Some(text) = gone::nested(&words) {
@@ -137,15 +137,13 @@ fn dispatch(command: &Command) -> Ended {
     }
 }
 
-/// Prints the chain of an error, without the backtrace that `RUST_BACKTRACE` would
-/// add to its debug form.
+/// Prints why a command has no verdict.
 fn complain(stop: &Stop) {
-    let (word, error) = match stop {
-        Stop::Usage(error) => ("error", error),
-        Stop::NotJudged(error) => ("inconclusive", error),
-        Stop::Unread => return,
+    let word = match stop.exit_code() {
+        2 => "error",
+        _ => "inconclusive",
     };
-    let text = format!("{error:#}");
+    let text = stop.to_string();
     note(format!("{}: {text}", word.red().bold()));
     if let Some(more) = gone::in_suite(&text) {
         note(more);

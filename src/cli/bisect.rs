@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::Args;
 
 use super::compare::share;
@@ -82,9 +81,9 @@ pub fn run(args: &BisectArgs) -> Ended {
 fn search(args: &BisectArgs) -> Ended {
     watch_for("; what was compared is kept, and the same command resumes");
     if args.measure.structure_only {
-        return Err(Stop::Usage(anyhow!(
-            "--structure-only takes no times, which bisect compares; leave it out"
-        )));
+        return Err(Stop::Usage(
+            "--structure-only takes no times, which bisect compares; leave it out".to_owned(),
+        ));
     }
     let request = MeasureOptions {
         threshold: args.threshold,
@@ -153,7 +152,7 @@ fn by_git(good: &str, bad: &str, suite: &[String]) -> Stop {
         "{compare} --base git:{good} --head git:BISECT_HEAD; code=$?; test $code -lt 2 || exit 125; \
          exit $code"
     );
-    Stop::Usage(anyhow!(
+    Stop::Usage(format!(
         "git searches commits, and regatta compares each with the good one:\n  \
          git bisect start --no-checkout --first-parent {bad} {good}\n  \
          git bisect run sh -c {}",

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -112,7 +111,7 @@ fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
     watch_for("; the environment is not made");
     let environment = find_environment(name, suite)?;
     let Some(made) = PythonEnvironment::locate(name, environment)? else {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "environment `{name}` has no `requirements`: its interpreter ({}) is used as it is",
             interpreter_of(environment)
         )));
@@ -146,7 +145,7 @@ fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
 fn show(suite: &Suite, name: &str, json: bool) -> Ended {
     let made = PythonEnvironment::locate(name, find_environment(name, suite)?)?;
     let lock = made.and_then(|made| made.lock()).ok_or_else(|| {
-        Stop::Usage(anyhow!(
+        Stop::Usage(format!(
             "environment `{name}` was not made here: `regatta env` tells the state of each"
         ))
     })?;

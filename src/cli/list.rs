@@ -55,7 +55,7 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
     suite.keep(&args.filter);
     if suite.cases.is_empty() {
         let why = no_case_left(&args.filter, &suite.name, &ids);
-        return Err(Stop::Usage(anyhow::Error::msg(why)));
+        return Err(Stop::Usage(why));
     }
     if args.json {
         let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();

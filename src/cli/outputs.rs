@@ -4,7 +4,6 @@ use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use clap::Args;
 
 use super::{Stop, note, print, print_as_made};
@@ -90,15 +89,16 @@ impl Outputs {
     /// The first that cannot: exit code 2.
     pub fn check(&self, what: &str, formats: &[Format], json: bool) -> Result<(), Stop> {
         if json && self.prints() {
-            return Err(Stop::Usage(anyhow!(
+            return Err(Stop::Usage(
                 "--json and a report named `-` both go to standard output; name a file for one"
-            )));
+                    .to_owned(),
+            ));
         }
         let mut taken: Vec<PathBuf> = Vec::new();
         for (format, path) in self.wanted() {
             if !formats.contains(&format) {
                 let known: Vec<&str> = formats.iter().map(|format| format.name()).collect();
-                return Err(Stop::Usage(anyhow!(
+                return Err(Stop::Usage(format!(
                     "--output {}={}: {what} is written as {}",
                     format.name(),
                     path.display(),
@@ -107,9 +107,9 @@ impl Outputs {
             }
             let targets = match format {
                 Format::Csv if is_stdout(path) => {
-                    return Err(Stop::Usage(anyhow!(
-                        "--output csv=-: these are two tables; name a folder for them"
-                    )));
+                    return Err(Stop::Usage(
+                        "--output csv=-: these are two tables; name a folder for them".to_owned(),
+                    ));
                 }
                 Format::Csv => vec![path.join("cases.csv"), path.join("samples.csv")],
                 _ if is_annotation((format, path)) => continue,
@@ -121,7 +121,7 @@ impl Outputs {
                 }
                 let place = files::place(&target);
                 if taken.contains(&place) {
-                    return Err(Stop::Usage(anyhow!(
+                    return Err(Stop::Usage(format!(
                         "{} is named for two formats",
                         target.display()
                     )));
@@ -177,8 +177,8 @@ impl Outputs {
         for (format, path) in self.wanted() {
             let text = report::render_refusal(format, refusal);
             let Ok(Some(text)) = text else { continue };
-            if let Err(Stop::Usage(error) | Stop::NotJudged(error)) = put(path, text) {
-                note(format!("{error:#}"));
+            if let Err(stop) = put(path, text) {
+                note(stop);
             }
         }
     }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::slice;
 
-use anyhow::anyhow;
 use clap::Args;
 
 use super::outputs::Outputs;
@@ -51,7 +50,7 @@ pub fn run(args: &ReportArgs) -> Ended {
         return traces::report(path, &args.outputs);
     }
     if let Some(trace) = args.runs.iter().find(|path| traces::is_trace(path)) {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "{trace} is a trace, and `regatta report` shows one trace at a time; `regatta diff BASE \
              HEAD` compares two"
         )));
@@ -62,14 +61,14 @@ pub fn run(args: &ReportArgs) -> Ended {
     // All of them are found before the first is written.
     let heads = stored::find_all(&args.runs, &store, None)?;
     if heads.len() > 1 && args.outputs.any() {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
             heads.len()
         )));
     }
     for head in &heads {
         if head.is_baseline && !args.outputs.any() {
-            return Err(Stop::Usage(anyhow!(
+            return Err(Stop::Usage(format!(
                 "{} is a baseline; say where its report goes, for example --output html={}.html",
                 head.path.display(),
                 head.side.label
@@ -78,7 +77,7 @@ pub fn run(args: &ReportArgs) -> Ended {
     }
     for (i, head) in heads.iter().enumerate() {
         if let Some(other) = heads[..i].iter().find(|other| other.is(head)) {
-            return Err(Stop::Usage(anyhow!(
+            return Err(Stop::Usage(format!(
                 "{} and {} are one run; name it once",
                 other.path.display(),
                 head.path.display()

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
@@ -44,10 +43,11 @@ impl Answers {
         self.outputs.check_of_run(self.json)?;
         match self.outputs.prints() && self.outputs.annotates() {
             false => Ok(()),
-            true => Err(Stop::Usage(anyhow!(
+            true => Err(Stop::Usage(
                 "--output github=- and a report named `-` both go to standard output; name a file \
                  for one"
-            ))),
+                    .to_owned(),
+            )),
         }
     }
 
@@ -118,7 +118,7 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
     let written = write(&measured.folder, &report);
     let mut spent = measured.arm.spent;
     spent.reporting += laps.end();
-    let written = written.and_then(|_| Ok(measured.files.finish(end)?));
+    let written = written.and_then(|_| measured.files.finish(end));
     match &written {
         Ok(()) => say(format!(
             "report: {}",
@@ -146,14 +146,8 @@ fn ended(judgement: &Judgement, told: impl IntoIterator<Item = Result<(), Stop>>
     let outcome = judgement.verdict.outcome;
     let mut untold = false;
     for stop in told.into_iter().filter_map(Result::err) {
-        match stop {
-            // Whoever read the output went away: nothing is wrong with the answer.
-            Stop::Unread => {}
-            Stop::Usage(error) | Stop::NotJudged(error) => {
-                untold = true;
-                note(format!("the verdict is: {}; {error:#}", outcome.text()));
-            }
-        }
+        untold = true;
+        note(format!("the verdict is: {}; {stop}", outcome.text()));
     }
     match (outcome, untold) {
         (VerdictOutcome::Passed, true) => Ok(VerdictOutcome::Inconclusive.exit_code()),
@@ -183,16 +177,15 @@ fn answer(report: &Report, answers: &Answers) -> Result<(), Stop> {
 /// Where a command ends before there is anything to judge, reports that as JSON, in the files and
 /// as an annotation, where these were asked for.
 pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
-    let (Err(Stop::Usage(error) | Stop::NotJudged(error)), outputs) = (&ended, &answers.outputs)
-    else {
+    let (Err(stop), outputs) = (&ended, &answers.outputs) else {
         return ended;
     };
     let json = answers.json;
     if outputs.annotates() {
-        complain(&format!("{error:#}"), json);
+        complain(&stop.to_string(), json);
     }
-    let refusal = Judgement::refused(suite, format!("{error:#}"));
-    if matches!(ended, Err(Stop::Usage(_))) {
+    let refusal = Judgement::refused(suite, stop.to_string());
+    if stop.exit_code() == 2 {
         return report_error_as_json(ended, json);
     }
     outputs.write_refusal(&refusal);
@@ -205,8 +198,8 @@ pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
 
 /// Where a command ends before there is an answer, and JSON was asked for, says so there as well.
 pub fn report_error_as_json(ended: Ended, json: bool) -> Ended {
-    if let (Err(stop @ (Stop::Usage(error) | Stop::NotJudged(error))), true) = (&ended, json) {
-        let answer = json!({ "error": format!("{error:#}"), "exit_code": stop.exit_code() });
+    if let (Err(stop), true) = (&ended, json) {
+        let answer = json!({ "error": stop.to_string(), "exit_code": stop.exit_code() });
         let _ = print_json(&answer);
     }
     ended

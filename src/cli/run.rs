@@ -1,6 +1,5 @@
 //! `regatta run`: measure a suite, judge what it expects, write the reports.
 
-use anyhow::anyhow;
 use clap::Args;
 
 use super::history::{Keep, add_to_history};
@@ -66,7 +65,7 @@ fn shard(args: &RunArgs, place: Place) -> Ended {
         ("--history", args.keep.any()),
     ];
     if let Some((what, _)) = judging.iter().find(|(_, asked)| *asked) {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "--shard {place} and {what}: a shard is measured, and judged with all others; give it \
              to `regatta diff`, or `regatta history add`, with all of them"
         )));

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -93,10 +92,13 @@ pub fn run(args: &TraceArgs) -> Ended {
         None => default_name(&args.command),
     };
     check(args, &out)?;
-    let library = command::install_probe()
-        .context("the recorder cannot be written into the cache; name another in XDG_CACHE_HOME")
-        .map_err(Stop::Usage)?
-        .ok_or_else(|| Stop::Usage(anyhow!("this regatta was built without its recorder")))?;
+    let library = command::install_probe().map_err(|error| {
+        Stop::Usage(format!(
+            "the recorder cannot be written into the cache; name another in XDG_CACHE_HOME: {error}"
+        ))
+    })?;
+    let none = || Stop::Usage("this regatta was built without its recorder".to_owned());
+    let library = library.ok_or_else(none)?;
     let mut earlier = Vec::new();
     for number in 1.. {
         if args.runs > 1 {
@@ -133,11 +135,11 @@ pub fn run(args: &TraceArgs) -> Ended {
 
 /// Runs the program, and gives its trace and how it ended.
 fn record(args: &TraceArgs, library: &Path) -> Result<(Trace, tracing::ProgramEnd), Stop> {
-    let folder = tempfile::Builder::new()
-        .prefix("regatta-trace-")
-        .tempdir()
-        .context("no folder for the recording; name another in TMPDIR")
-        .map_err(Stop::Usage)?;
+    let folder = tempfile::Builder::new().prefix("regatta-trace-").tempdir();
+    let folder = folder.map_err(|error| {
+        let what = "no folder for the recording; name another in TMPDIR";
+        Stop::Usage(format!("{what}: {error}"))
+    })?;
     let started = Timestamp::now();
     let recorder = Recorder {
         library,
@@ -147,7 +149,7 @@ fn record(args: &TraceArgs, library: &Path) -> Result<(Trace, tracing::ProgramEn
     let ran = tracing::run(&args.command, &recorder, args.json).map_err(|error| {
         let program = &args.command[0];
         let why = why(Path::new(program), &error);
-        Stop::Usage(anyhow!("cannot start {program}: {why}"))
+        Stop::Usage(format!("cannot start {program}: {why}"))
     })?;
     let recording = raw::read(folder.path(), args.limit as usize).map_err(Stop::not_judged)?;
     let command = secrets::command_line(&args.command);
@@ -179,7 +181,7 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
         return Err(Stop::usage(RecordError::taken(out)));
     }
     if args.replace && out.is_file() && !file::is_trace(out) {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "{} is no trace, and --replace replaces nothing else; name another file with --out",
             out.display()
         )));
@@ -188,16 +190,17 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
     args.outputs.check("a trace", &OF_TRACES, false)?;
     for (_, path) in args.outputs.wanted() {
         if is_stdout(path) {
-            return Err(Stop::Usage(anyhow!(
+            return Err(Stop::Usage(
                 "--output: standard output is the program's; name a file in place of `-`"
-            )));
+                    .to_owned(),
+            ));
         }
         if files::place(path) == files::place(out) {
-            return Err(Stop::Usage(anyhow!("{} is named twice", out.display())));
+            return Err(Stop::Usage(format!("{} is named twice", out.display())));
         }
     }
     match std::env::var_os(tracing::INJECTION).filter(|there| !there.is_empty()) {
-        Some(there) => Err(Stop::Usage(anyhow!(
+        Some(there) => Err(Stop::Usage(format!(
             "{} is set to {}: another tool is to be loaded into the program, and CUPTI serves \
              one at a time; unset it",
             tracing::INJECTION,

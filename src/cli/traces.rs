@@ -5,7 +5,6 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::anyhow;
 use jiff::Timestamp;
 
 use super::outputs::{OF_TRACES, Outputs, is_stdout, put};
@@ -93,7 +92,7 @@ fn read_side(first: &str, runs: &[PathBuf]) -> Result<Trace, Stop> {
     for path in runs {
         let place = real(path);
         if known.contains(&place) {
-            return Err(Stop::Usage(anyhow!(
+            return Err(Stop::Usage(format!(
                 "{} is named twice; a run that is counted twice says that runs do not differ",
                 path.display()
             )));
@@ -101,7 +100,7 @@ fn read_side(first: &str, runs: &[PathBuf]) -> Result<Trace, Stop> {
         known.push(place);
         let further = read(path)?;
         if further.recording.operations.is_empty() {
-            return Err(Stop::Usage(anyhow!(
+            return Err(Stop::Usage(format!(
                 "{} has no operation; leave it out",
                 path.display()
             )));
@@ -160,7 +159,7 @@ fn is_kineto(path: &Path) -> bool {
 /// When it cannot be read, or makes no sense: exit code 2.
 fn read_kineto(path: &Path) -> Result<Trace, Stop> {
     let name = path.display();
-    let refused = |problem: String| Stop::Usage(anyhow!("{name}: {problem}"));
+    let refused = |problem: String| Stop::Usage(format!("{name}: {problem}"));
     let mut opened = Opened::open(path).map_err(refused)?;
     let label = name.to_string();
     let buffered = BufReader::with_capacity(1 << 16, &mut opened.bytes);

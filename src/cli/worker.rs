@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
 use super::{Ended, Stop, note, print_json, show_blocks, watch_for};
@@ -78,7 +77,7 @@ fn own(name: &str) -> Result<Box<dyn Worker>, Stop> {
     match name {
         regatta_cpu::NAME => Ok(Box::new(regatta_cpu::worker())),
         regatta_cuda::NAME => Ok(Box::new(CudaWorker::default())),
-        _ => Err(Stop::Usage(anyhow!(
+        _ => Err(Stop::Usage(format!(
             "regatta has no worker `{name}` of its own"
         ))),
     }
@@ -86,7 +85,7 @@ fn own(name: &str) -> Result<Box<dyn Worker>, Stop> {
 
 fn kernels(name: &str, file: &Path, contract: &Path) -> Result<Box<dyn Worker>, Stop> {
     let read = Offer::read(name, file, contract);
-    let own = read.map_err(|why| Stop::Usage(anyhow!(why)))?;
+    let own = read.map_err(Stop::Usage)?;
     Ok(Box::new(CudaWorker::new(own)))
 }
 
@@ -99,14 +98,14 @@ fn check(command: &[String], json: bool) -> Ended {
     watch_for("");
     let (program, args) = command
         .split_first()
-        .ok_or_else(|| Stop::Usage(anyhow!("no command")))?;
+        .ok_or_else(|| Stop::Usage("no command".to_owned()))?;
     let spec = WorkerSpec::new(program, program, args.to_vec());
     let log = tempfile::NamedTempFile::new().map_err(Stop::usage)?;
     interrupt::leaves(log.path().to_owned());
     let limit = Duration::from_secs(Settings::default().timeout_s.into());
     let mut worker = WorkerProcess::start(&spec, log.path(), limit).map_err(|error| {
         let log = error.log.clone();
-        Stop::Usage(anyhow!(with_log(error, &log)))
+        Stop::Usage(with_log(error, &log))
     })?;
     let mut checks = Vec::new();
     if let Err(error) = conformance::check(&mut worker, &mut checks) {

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rayon::prelude::*;
@@ -100,7 +99,7 @@ pub fn run(args: &BuildArgs) -> Ended {
     if let Some(name) = args.files.iter().find(|name| suite::is_one(name)) {
         return match args.of_kernels() {
             None => suite::run(name, args.json),
-            Some(other) => Err(Stop::Usage(anyhow!(
+            Some(other) => Err(Stop::Usage(format!(
                 "{name} is a suite, and {other} is of kernels; build one at a time"
             ))),
         };
@@ -140,7 +139,7 @@ pub fn run(args: &BuildArgs) -> Ended {
         ));
     }
     match comparison {
-        Some(Err(why)) => Err(Stop::NotJudged(anyhow!(why))),
+        Some(Err(why)) => Err(Stop::NotJudged(why)),
         Some(Ok(comparison)) => Ok(u8::from(comparison.is_worse())),
         None => Ok(0),
     }
@@ -161,10 +160,10 @@ fn source(file: &str) -> Result<KernelSource, Stop> {
         return Ok(source);
     }
     if file.ends_with(".cu") {
-        return regatta_cuda::source(Path::new(file)).map_err(|why| Stop::Usage(anyhow!(why)));
+        return regatta_cuda::source(Path::new(file)).map_err(Stop::Usage);
     }
     let names = FILES.map(|file| file.name);
-    Err(Stop::Usage(anyhow!(
+    Err(Stop::Usage(format!(
         "there is no kernel file `{file}`; give one of {}, or the path of a .cu file",
         names.join(", ")
     )))
@@ -215,7 +214,7 @@ fn jobs<'a>(
         refused.extend(whys.into_iter().map(said));
     }
     if jobs.is_empty() {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "nothing to build: {}",
             refused.join("; ")
         )));

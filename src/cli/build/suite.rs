@@ -1,6 +1,5 @@
 //! `regatta build SUITE`: the suite's own command, measured.
 
-use anyhow::anyhow;
 use serde_json::json;
 
 use crate::cli::{Ended, Stop, note, print_json, show_blocks, watch_for};
@@ -25,7 +24,7 @@ pub fn is_one(name: &str) -> bool {
 pub fn run(name: &str, json: bool) -> Ended {
     let suite = suite::load(name)?;
     let Some(build) = &suite.build else {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "suite {name} has no [build]; give it `command = [\"make\", ...]` there, and what \
              comes out as `makes`"
         )));
@@ -39,7 +38,7 @@ pub fn run(name: &str, json: bool) -> Ended {
         Ok(outcome) => outcome,
         Err(error @ BuildingError::NotStarted(_)) => {
             let origin = &build.origin;
-            return Err(Stop::usage(anyhow!(error).context(origin.clone())));
+            return Err(Stop::Usage(format!("{origin}: {error}")));
         }
         // What does not build is worse than what does.
         Err(error) => {

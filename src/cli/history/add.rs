@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
@@ -48,7 +47,7 @@ impl Keep {
 pub(super) fn run(args: &AddArgs) -> Ended {
     let at = match &args.at {
         Some(text) => Some(time(text).ok_or_else(|| {
-            Stop::Usage(anyhow!(
+            Stop::Usage(format!(
                 "--at {text}: use a date such as 2026-05-01, or a time such as 2026-05-01T12:00:00Z"
             ))
         })?),
@@ -111,7 +110,7 @@ fn outcome(added: &Added) -> String {
 /// Runs as they are to be added.
 fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> {
     if let Some(name) = names.iter().find(|name| !Path::new(name).exists()) {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "{name} is neither a run's file nor a folder with a {RUN_FILE}"
         )));
     }
@@ -157,13 +156,12 @@ pub fn add_to_history(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) 
     };
     match (add(), *code) {
         (Ok(()), code) => Ok(code),
-        (Err(Stop::Usage(error) | Stop::NotJudged(error)), code) => {
-            note(format!("the run was not added to the history: {error:#}"));
+        (Err(stop), code) => {
+            note(format!("the run was not added to the history: {stop}"));
             match code {
                 0 => Ok(VerdictOutcome::Inconclusive.exit_code()),
                 code => Ok(code),
             }
         }
-        (Err(Stop::Unread), code) => Ok(code),
     }
 }

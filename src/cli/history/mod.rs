@@ -6,7 +6,6 @@ mod show;
 
 use std::path::PathBuf;
 
-use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -154,7 +153,7 @@ pub(super) fn since(text: &str, newest: Timestamp) -> Result<Timestamp, Stop> {
     let newest = newest.to_zoned(TimeZone::UTC);
     let before = span.and_then(|span| Some(newest.checked_sub(span).ok()?.timestamp()));
     before.or_else(|| time(text)).ok_or_else(|| {
-        Stop::Usage(anyhow!(
+        Stop::Usage(format!(
             "--since {text}: use a span before the newest run such as 30d, 8w or 12h, a date such \
              as 2026-05-01, or a time such as 2026-05-01T12:00:00Z"
         ))

@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::{Component, Path};
 
-use anyhow::anyhow;
-
 use super::{ShowArgs, Which};
 use super::{since, time};
 use crate::cli::outputs::{is_stdout, put};
@@ -32,14 +30,14 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     let stored = chosen(&args.which)?;
     let history = read(&stored)?;
     let (Some(newest), Some(_)) = (history.runs.last(), history.runs.first()) else {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "{} has no run that can be read",
             stored.path.display()
         )));
     };
     for pattern in &args.case {
         if !history.cases.iter().any(|id| matches_id(pattern, &id.0)) {
-            return Err(Stop::Usage(anyhow!(
+            return Err(Stop::Usage(format!(
                 "--case {pattern}: no case of {} matches; `regatta history {} --all` lists them",
                 stored.path.display(),
                 stored.suite,
@@ -52,7 +50,7 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     };
     let all = series(&history, options.metric);
     if all.iter().all(|series| series.runs.is_empty()) {
-        return Err(Stop::Usage(anyhow!(
+        return Err(Stop::Usage(format!(
             "no run of {} has a {}",
             stored.path.display(),
             options.metric.text()
@@ -160,15 +158,15 @@ pub(super) fn chosen(which: &Which) -> Result<HistoryFile, Stop> {
     let root = store.root().display();
     match found.as_slice() {
         [one] => Ok(one.clone()),
-        [] if there.is_empty() => Err(Stop::Usage(anyhow!(
+        [] if there.is_empty() => Err(Stop::Usage(format!(
             "there is no history in {root}; `regatta history add RUN` or `regatta gate --history` \
              begins one"
         ))),
-        [] => Err(Stop::Usage(anyhow!(
+        [] => Err(Stop::Usage(format!(
             "there is no such history in {root}; there are: {}",
             names(&there)
         ))),
-        several => Err(Stop::Usage(anyhow!(
+        several => Err(Stop::Usage(format!(
             "several histories are in {root}; choose one: {}",
             names(several)
         ))),
@@ -186,7 +184,7 @@ fn reference(history: &History, asked: Option<&str>) -> Result<usize, Stop> {
     };
     let place = history.runs.iter().position(|kept| is_meant(&kept.about));
     place.ok_or_else(|| {
-        Stop::Usage(anyhow!(
+        Stop::Usage(format!(
             "--reference {asked}: no run of the history is of that time or later, or has that \
              label; `regatta history --list {}` shows them",
             history.suite

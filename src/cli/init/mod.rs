@@ -5,7 +5,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -142,7 +141,7 @@ fn init(args: &InitArgs) -> Ended {
 }
 
 fn at(path: &Path, error: std::io::Error) -> Stop {
-    Stop::Usage(anyhow!("{}: {error}", path.display()))
+    Stop::Usage(format!("{}: {error}", path.display()))
 }
 
 fn of_remote(root: &Path) -> Ci {

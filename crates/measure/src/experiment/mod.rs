@@ -32,7 +32,7 @@ use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
 use regatta_core::suite::document::DocumentError;
 use regatta_core::suite::plan::Place;
-use regatta_judge::judgement::Judgement;
+use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_judge::{self as judge, Options};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Nanoseconds, counted};
@@ -409,6 +409,15 @@ pub enum ExperimentError {
 }
 
 impl ExperimentError {
+    /// The exit code of `docs/ARCHITECTURE.md`'s contract.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            ExperimentError::Usage(_) => 2,
+            ExperimentError::NotJudged(_) => VerdictOutcome::Inconclusive.exit_code(),
+            ExperimentError::Unusable { error, .. } => error.exit_code(),
+        }
+    }
+
     /// A usage or configuration error.
     pub fn usage(error: impl Error) -> ExperimentError {
         ExperimentError::Usage(chain(&error))
