@@ -148,7 +148,11 @@ fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
         .rows
         .iter()
         .find(|row| row.case.0 == "torch/efficient:s10000,d32,bwd");
-    let told = reported.unwrap().structure_sentences();
+    let told = reported
+        .unwrap()
+        .worth_telling()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>();
     let kernel = "fmha_cutlassB_f32_aligned_64x64_k32_sm80";
     assert_eq!(told[0], format!("fill 132 → 1 of 132 SMs of {kernel}"));
     assert!(

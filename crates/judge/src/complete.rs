@@ -8,14 +8,8 @@ use regatta_core::suite::glob;
 use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::{Case, CaseId};
 
-/// What there is to judge of one case.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Standing<'a> {
-    /// Both sides have what is compared.
-    Both(&'a CaseRecord, &'a CaseRecord),
-    /// There is nothing to compare; this is said instead, and what kind of failure it is.
-    Uncompared(Word, Option<String>, Fault),
-}
+/// Both sides of a case; or what is said instead, why, and what kind of failure it is.
+type Standing<'a> = Result<(&'a CaseRecord, &'a CaseRecord), (Word, Option<String>, Fault)>;
 
 /// Sorts a case by what its two sides are. `base` is `None` where the base does not have the
 /// case. Where nothing was timed, a case is measured if its structure is known.
@@ -26,53 +20,41 @@ pub fn standing<'a>(
     id: &CaseId,
 ) -> Standing<'a> {
     let untimed = header.settings.structure_only;
-    let uncompared = |word, reason: Option<String>| {
-        let fault = head.map_or(Fault::Unknown, |head| fault(&head.status));
-        Standing::Uncompared(word, reason, fault)
-    };
     let Some(head) = head else {
-        return uncompared(Word::Missing, Some("only the base has it".to_owned()));
+        let reason = "only the base has it".to_owned();
+        return Err((Word::Missing, Some(reason), Fault::Unknown));
     };
+    let fault = fault(&head.status);
     let base_trouble = base.map(|base| trouble(base, untimed));
     let measured_before = base_trouble == Some(None);
     if let Some(reason) = trouble(head, untimed) {
-        return match &head.status {
-            Status::Unsupported { .. } if is_absent(header, id) => {
-                let case = id.case().ok();
-                let worker = case
-                    .map(|case| case.variant.worker_name())
-                    .unwrap_or_default();
-                let fix = format!(
-                    "{reason}; install it, or name its cases in the suite: [policy] optional = \
-                     [\"{worker}/*\"]"
-                );
-                uncompared(Word::Missing, Some(fix))
+        let (word, reason) = match (&head.status, absent_worker(header, id)) {
+            (Status::Unsupported { .. }, Some(worker)) => {
+                let fix = "install it, or name its cases in the suite: [policy] optional";
+                (Word::Missing, format!("{reason}; {fix} = [\"{worker}/*\"]"))
             }
-            Status::Unsupported { .. } if measured_before => uncompared(
-                Word::Missing,
-                Some(format!("no longer supported: {reason}")),
-            ),
-            Status::Unsupported { .. } => uncompared(Word::Skipped, Some(reason)),
-            status => uncompared(word_of(fault(status), measured_before), Some(reason)),
+            (Status::Unsupported { .. }, None) if measured_before => {
+                (Word::Missing, format!("no longer supported: {reason}"))
+            }
+            (Status::Unsupported { .. }, None) => (Word::Skipped, reason),
+            _ => (word_of(fault, measured_before), reason),
         };
+        return Err((word, Some(reason), fault));
     }
-    match (base, base_trouble.flatten()) {
-        (None, _) => uncompared(Word::New, None),
-        (Some(base), None) => Standing::Both(base, head),
-        (Some(base), Some(reason)) => {
-            // A variant that does it now, and did not, is new.
-            let word = match base.status {
-                Status::Unsupported { .. } => Word::New,
-                _ => Word::Missing,
-            };
-            let why = match base.status {
-                Status::Missing { .. } => format!("the base has lost it: {reason}"),
-                _ if untimed => format!("the base has no structure of it: {reason}"),
-                _ => format!("the base has no time for it: {reason}"),
-            };
-            uncompared(word, Some(why))
-        }
-    }
+    let (Some(base), Some(base_trouble)) = (base, base_trouble) else {
+        return Err((Word::New, None, fault));
+    };
+    let Some(reason) = base_trouble else {
+        return Ok((base, head));
+    };
+    let (word, why) = match base.status {
+        Status::Missing { .. } => (Word::Missing, "the base has lost it"),
+        // A variant that does it now, and did not, is new.
+        Status::Unsupported { .. } => (Word::New, "the base did not support it"),
+        _ if untimed => (Word::Missing, "the base has no structure of it"),
+        _ => (Word::Missing, "the base has no time for it"),
+    };
+    Err((word, Some(format!("{why}: {reason}")), fault))
 }
 
 /// The word for a case that failed: what the code did is an error, the rest is missing.
@@ -110,11 +92,12 @@ fn trouble(record: &CaseRecord, untimed: bool) -> Option<String> {
     }
 }
 
-/// True where the worker of a case could not load its library. Such a worker has no device, and
+/// The worker of a case, where it could not load its library. Such a worker has no device, and
 /// the run does not list it.
-fn is_absent(header: &RunHeader, id: &CaseId) -> bool {
-    id.case()
-        .is_ok_and(|case| header.worker_of(&case).is_none())
+fn absent_worker(header: &RunHeader, id: &CaseId) -> Option<String> {
+    let case = id.case().ok()?;
+    let listed = header.worker_of(&case).is_some();
+    (!listed).then(|| case.variant.worker_name())
 }
 
 /// True for a case that does not run on the CPU.

@@ -26,68 +26,75 @@ fn disturbed(head: &Side) -> Option<String> {
     })
 }
 
+/// A condition of invocations, and the note on the cases of which some were under it.
+type ConditionNote = (fn(&Conditions) -> u32, fn(&[&Conditions]) -> String);
+
+const NOTES: [ConditionNote; 5] = [
+    (
+        |of| of.throttled,
+        |met| {
+            let reasons = met.iter().flat_map(|found| &found.throttle_reasons);
+            let reasons: BTreeSet<&str> = reasons.map(String::as_str).collect();
+            let reasons: Vec<&str> = reasons.into_iter().collect();
+            let reasons = reasons.join(", ");
+            format!("measured while the device held its clocks back ({reasons})")
+        },
+    ),
+    (
+        |of| of.shared,
+        |met| {
+            let most = met.iter().map(|found| found.other_processes).max();
+            let (most, noun) = match most.unwrap_or(0) {
+                1 => (1, "process"),
+                most => (most, "processes"),
+            };
+            format!("measured while up to {most} other {noun} computed on the device")
+        },
+    ),
+    (
+        |of| of.synchronised,
+        |_| {
+            "whose call waits for the device itself: its device time holds waits for the host"
+                .to_owned()
+        },
+    ),
+    (
+        |of| of.checked_before_only,
+        |_| {
+            "whose results were checked before timing only: their worker takes no sets of inputs \
+             in turn (docs/PROTOCOL.md, `input_sets`), so a result that it keeps passes for one \
+             that it computes"
+                .to_owned()
+        },
+    ),
+    (
+        |of| of.fewer_input_sets,
+        |met| {
+            let mut reasons = met
+                .iter()
+                .filter_map(|of| of.fewer_input_sets_reason.as_deref());
+            let reason = reasons.next().unwrap_or_default();
+            format!("had fewer sets of inputs than asked for: {reason}")
+        },
+    ),
+];
+
 /// Notes on the head: throttling, other processes, calls that wait for the device, samples
 /// that the machine was in. Each is a reason to look before believing a verdict.
 pub fn notes(head: &Side) -> Vec<String> {
-    let of = |met: fn(&Conditions) -> u32| {
+    let noted = NOTES.iter().filter_map(|(count, note)| {
         let all = head.cases.values().map(|record| &record.conditions);
-        all.filter(|conditions| met(conditions) > 0)
-            .collect::<Vec<_>>()
-    };
-    let mut notes = Vec::new();
-    let throttled = of(|conditions| conditions.throttled);
-    if !throttled.is_empty() {
-        let reasons = throttled.iter().flat_map(|found| &found.throttle_reasons);
-        let reasons: BTreeSet<&str> = reasons.map(String::as_str).collect();
-        let reasons: Vec<&str> = reasons.into_iter().collect();
+        let met: Vec<&Conditions> = all.filter(|of| count(of) > 0).collect();
+        (!met.is_empty()).then(|| format!("{} {}", counted(met.len(), "case"), note(&met)))
+    });
+    let mut notes: Vec<String> = noted.collect();
+    let varying = head.cases.iter();
+    let mut varying = varying.filter_map(|(id, one)| Some((id, one.varying.first_key_value()?)));
+    let more = varying.clone().count();
+    if let Some((id, (name, how))) = varying.next() {
         notes.push(format!(
-            "{} measured while the device held its clocks back ({})",
-            counted(throttled.len(), "case"),
-            reasons.join(", ")
-        ));
-    }
-    let shared = of(|conditions| conditions.shared);
-    if let Some(most) = shared.iter().map(|found| found.other_processes).max() {
-        notes.push(format!(
-            "{} measured while up to {most} other {} computed on the device",
-            counted(shared.len(), "case"),
-            if most == 1 { "process" } else { "processes" }
-        ));
-    }
-    let waits = of(|conditions| conditions.synchronised);
-    if !waits.is_empty() {
-        notes.push(format!(
-            "{} whose call waits for the device itself: its device time holds waits for the host",
-            counted(waits.len(), "case")
-        ));
-    }
-    let before_only = of(|conditions| conditions.checked_before_only);
-    if !before_only.is_empty() {
-        notes.push(format!(
-            "{} whose results were checked before timing only: their worker takes no sets of \
-             inputs in turn (docs/PROTOCOL.md, `input_sets`), so a result that it keeps passes \
-             for one that it computes",
-            counted(before_only.len(), "case")
-        ));
-    }
-    let fewer = of(|conditions| conditions.fewer_input_sets);
-    let reason = fewer
-        .iter()
-        .find_map(|found| found.fewer_input_sets_reason.as_deref());
-    if let Some(reason) = reason {
-        notes.push(format!(
-            "{} had fewer sets of inputs than asked for: {reason}",
-            counted(fewer.len(), "case")
-        ));
-    }
-    let varying = head.cases.iter().filter(|(_, one)| !one.varying.is_empty());
-    let varying: Vec<_> = varying.collect();
-    if let Some((id, first)) = varying.first() {
-        let how = first.varying.iter().next();
-        let how = how.map_or(String::new(), |(name, how)| format!("{name} {how}"));
-        notes.push(format!(
-            "{} that not every invocation ran alike, first {id}: {how}",
-            counted(varying.len(), "case")
+            "{} that not every invocation ran alike, first {id}: {name} {how}",
+            counted(more, "case")
         ));
     }
     notes.extend(not_counted(head));

@@ -10,9 +10,11 @@ use std::rc::Rc;
 use super::causes::{self, Pair, TimeSource};
 use super::complete::{allowed, unmeasured};
 use super::judgement::{Cause, ExpectationResult, Word};
-use super::metrics::{ComparedValues, Value, interference, longer_by_tasks, ruling, values_of};
+use super::metrics::{
+    ComparedValues, Ruling, Value, interference, longer_by_tasks, ruling, values_of,
+};
 use super::rule::{GATE_ERROR, LOOKS, RuleResult, Series, Terms, compare};
-use super::structure::multiprocessors;
+use super::structure::{Structures, changes, multiprocessors};
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::record::types::{RunHeader, WorkerRecord};
 use regatta_core::suite::rules::{Expectation, Metric};
@@ -234,20 +236,29 @@ fn judge(
         result.reason = Some("its limit is no positive number".to_owned());
         return result;
     }
-    by_rule(rule, (of, best), header, error, &mut result);
+    let Some((found, ruling)) = by_rule(rule, (of, best), header, error) else {
+        result.reason = Some("no invocation has both values".to_owned());
+        return result;
+    };
+    let end = |log: f64| log.is_finite().then(|| Ratio(log.exp()));
+    result.value = Some(found.change.exp());
+    (result.low, result.high) = (end(found.low), end(found.high));
+    (result.word, result.reason) = (ruling.word, ruling.reason);
+    result.may_be_worse = ruling.may_be_worse;
+    result.open = ruling.may_be_worse && ruling.open;
     if result.word == Word::Regressed {
         result.reason = cause(rule, (of, best), &result, header);
     }
     result
 }
 
+/// What the rule says, and its ruling.
 fn by_rule(
     rule: &Expectation,
     (of, best): (&ExpectedCase, &ExpectedCase),
     header: &RunHeader,
     error: f64,
-    result: &mut ExpectationResult,
-) {
+) -> Option<(RuleResult, Ruling)> {
     let values = |one: &ExpectedCase| {
         let metric = metric(rule, one, header);
         values_of(one.record, metric, metric, false)
@@ -257,29 +268,29 @@ fn by_rule(
     // What is allowed may lie below 1: then the case has to be that much faster.
     let shift = threshold.min(0.0);
     let terms = Terms::last(threshold.max(0.0), error);
-    let compared = |base: &[f64], head: &[f64]| -> Option<RuleResult> {
+    let compared = |base: &[f64], head: &[f64], pairs: usize| {
         let head: Vec<f64> = head.iter().map(|head| head - shift).collect();
         let series = Series {
             base,
             head: &head,
             paired: true,
         };
-        compare(series, terms)
+        let found = compare(series, terms)?;
+        let ruling = ruling(&found, &terms, pairs, true);
+        let below = found.high.is_finite() && found.high <= terms.threshold;
+        // A case that is shown to lie below its limit meets it, however far.
+        let met = ruling.word != Word::Regressed && below || ruling.word == Word::Improved;
+        let found = RuleResult {
+            change: found.change + shift,
+            low: found.low + shift,
+            high: found.high + shift,
+            ..found
+        };
+        Some((found, if met { Ruling::SAME } else { ruling }))
     };
-    let Some(found) = compared(&values.base, &values.head) else {
-        result.reason = Some("no invocation has both values".to_owned());
-        return;
-    };
-    let end = |log: f64| log.is_finite().then(|| Ratio((log + shift).exp()));
-    result.value = Some((found.change + shift).exp());
-    (result.low, result.high) = (end(found.low), end(found.high));
-    let told_as = ruling(&found, &terms, values.base.len(), true);
-    result.word = met(&found, told_as.word, threshold);
-    result.reason = told_as.reason.filter(|_| result.word != Word::Same);
-    result.may_be_worse = told_as.may_be_worse && result.word == Word::Inconclusive;
-    result.open = result.may_be_worse && told_as.open;
+    let (found, ruling) = compared(&values.base, &values.head, values.base.len())?;
     if !values.are_disturbed() {
-        return;
+        return Some((found, ruling));
     }
     let both = values.all / 2;
     let counted = counted(both, "pair");
@@ -294,39 +305,35 @@ fn by_rule(
     let longer = longer_by_tasks(header, best.record, of.record);
     let cpu = longer.and_then(|longer| {
         let head: Vec<f64> = cpu.head.iter().map(|head| head + longer).collect();
-        compared(&cpu.base, &head)
+        compared(&cpu.base, &head, both)
     });
-    let cpu = cpu.map(|cpu| (ruling(&cpu, &terms, both, true), cpu));
-    match cpu {
-        Some((ruling, cpu)) if met(&cpu, ruling.word, threshold) == Word::Same => {
-            let ratio = Ratio((cpu.change + shift).exp()).times();
-            (result.word, result.may_be_worse, result.open) = (Word::Same, false, false);
-            result.reason = Some(format!("met by CPU time, {ratio} times as much: {why}"));
+    let ruling = match cpu {
+        Some((cpu, of_cpu)) if of_cpu.word == Word::Same => {
+            let ratio = Ratio(cpu.change.exp()).times();
+            let reason = format!("met by CPU time, {ratio} times as much: {why}");
+            Ruling {
+                reason: Some(reason),
+                ..Ruling::SAME
+            }
         }
-        _ if result.word == Word::Regressed => {}
-        Some((ruling, _)) => {
-            result.word = Word::Inconclusive;
-            result.may_be_worse = ruling.may_be_worse || ruling.word == Word::Regressed;
-            result.open = ruling.may_be_worse && ruling.open;
-            let cpu = ruling.reason.unwrap_or_default();
-            result.reason = Some(format!("CPU time {cpu}: {why}"));
-        }
-        None => {
-            result.word = Word::Inconclusive;
-            (result.may_be_worse, result.open) = (true, values.quiet > 0);
-            result.reason = Some(format!("{why}: {advice}"));
-        }
-    }
-}
-
-/// A case that is shown to lie below its limit meets it, however far.
-fn met(found: &RuleResult, word: Word, threshold: f64) -> Word {
-    match word {
-        Word::Regressed => Word::Regressed,
-        _ if found.high.is_finite() && found.high <= threshold.max(0.0) => Word::Same,
-        Word::Improved => Word::Same,
-        word => word,
-    }
+        _ if ruling.word == Word::Regressed => ruling,
+        Some((_, of_cpu)) => Ruling {
+            word: Word::Inconclusive,
+            reason: Some(format!(
+                "CPU time {}: {why}",
+                of_cpu.reason.unwrap_or_default()
+            )),
+            may_be_worse: of_cpu.may_be_worse || of_cpu.word == Word::Regressed,
+            open: of_cpu.may_be_worse && of_cpu.open,
+        },
+        None => Ruling {
+            word: Word::Inconclusive,
+            reason: Some(format!("{why}: {advice}")),
+            may_be_worse: true,
+            open: values.quiet > 0,
+        },
+    };
+    Some((found, ruling))
 }
 
 /// The order from which a second cause is told beside the first.
@@ -345,6 +352,13 @@ fn cause(
         _ => TimeSource::of_case(header, of.id, of.record),
     };
     let time = |of: &ExpectedCase| of.record.median(rule.metric).map(Nanoseconds);
+    let sms = multiprocessors(header, of.id);
+    let changes = changes(&Structures {
+        base: best.record,
+        head: of.record,
+        sms,
+        policy: &header.rules.policy,
+    });
     let pair = Pair {
         base: best.record,
         head: of.record,
@@ -355,7 +369,8 @@ fn cause(
         ratio: Ratio(result.value?),
         threshold: rule.within.growth(),
         versions: Vec::new(),
-        sms: multiprocessors(header, of.id),
+        sms,
+        restructured: changes.map(|changes| !changes.is_empty()),
     };
     let found = causes::found(&pair.facts());
     let (first, others) = found.split_first()?;

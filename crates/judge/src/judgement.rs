@@ -24,7 +24,7 @@ use regatta_worker::units::{
 };
 
 /// The whole answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Judgement {
     /// The suite of the head.
@@ -69,28 +69,16 @@ impl Judgement {
                 label: String::new(),
                 suite: suite.to_owned(),
                 started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-                machine: String::new(),
-                revision: None,
-                invocations: 0,
-                filter: None,
+                ..SideSummary::default()
             },
-            base: None,
-            incomparable: Vec::new(),
-            structure_incomparable: Vec::new(),
-            structure_only: false,
-            differences: Vec::new(),
-            paired: false,
-            rows: Vec::new(),
-            expectations: Vec::new(),
-            gaps: Vec::new(),
-            notes: Vec::new(),
             verdict: Verdict::inconclusive(vec![reason]),
+            ..Judgement::default()
         }
     }
 }
 
 /// A side, for the reader.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SideSummary {
     /// A path or a baseline's name.
@@ -134,9 +122,6 @@ pub struct Row {
     pub metrics: Vec<MetricRow>,
     /// Causes, those that account for most first.
     pub findings: Vec<Finding>,
-    /// Where the change of its time went, where both sides tell their operations.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub account: Option<Account>,
     /// Changes of structure, those that fail first; `None`: not compared.
     #[serde(default)]
     pub structure: Option<Vec<StructuralChange>>,
@@ -169,6 +154,12 @@ impl Row {
         all.max_by_key(|of| (of.word, of.may_be_worse))
     }
 
+    /// Head over base of that metric; 1 where there is no comparison.
+    pub fn ratio(&self) -> Ratio {
+        let first = self.first_metric();
+        first.map_or(Ratio::ONE, |of| of.change.ratio)
+    }
+
     /// Metrics that got worse; the slow tenth of samples where their median did not.
     pub fn regressed(&self) -> impl Iterator<Item = &MetricRow> {
         let worse = |of: &&MetricRow| of.word == Word::Regressed;
@@ -187,26 +178,10 @@ impl Row {
         self.word == Word::Inconclusive && self.metrics.iter().any(|of| of.open)
     }
 
-    /// True when the structure is another one, for better or for worse.
-    pub fn restructured(&self) -> bool {
-        self.structure.as_ref().is_some_and(|all| !all.is_empty())
-    }
-
     /// Changes of structure that are taken so.
     pub fn structure_at(&self, action: Action) -> impl Iterator<Item = &StructuralChange> {
         let changes = self.structure.iter().flatten();
         changes.filter(move |change| change.action == action)
-    }
-
-    /// Where its change went, as a sentence that names the metric where it is not the device
-    /// time: `host time +299.0 µs = launches +120, not explained +179`.
-    pub fn account_sentence(&self) -> Option<String> {
-        let account = self.account.as_ref()?;
-        let first = self.regressed().next();
-        Some(match first.filter(|of| of.metric != Metric::Device) {
-            None => account.to_string(),
-            Some(of) => format!("{} {account}", of.metric.text()),
-        })
     }
 
     /// True when a change of structure fails the case.
@@ -214,22 +189,8 @@ impl Row {
         self.structure_at(Action::Fail).next().is_some()
     }
 
-    /// Changes of structure worth telling, as sentences, those that fail first.
-    pub fn structure_sentences(&self) -> Vec<String> {
-        self.worth_telling().map(ToString::to_string).collect()
-    }
-
-    /// The same of what no cause rests on: what stands beside the causes.
-    pub fn structure_beside_causes(&self) -> Vec<String> {
-        let in_a_cause = |change: &StructuralChange| {
-            let mut causes = self.findings.iter().flat_map(Finding::differences);
-            causes.any(|difference| *difference == change.difference)
-        };
-        let told = self.worth_telling().filter(|change| !in_a_cause(change));
-        told.map(ToString::to_string).collect()
-    }
-
-    fn worth_telling(&self) -> impl Iterator<Item = &StructuralChange> {
+    /// Changes of structure worth telling, those that fail first.
+    pub fn worth_telling(&self) -> impl Iterator<Item = &StructuralChange> {
         let fail = self.structure_at(Action::Fail);
         fail.chain(self.structure_at(Action::Warn))
     }
@@ -415,7 +376,7 @@ impl ExpectationResult {
 }
 
 /// What follows: the exit code and its reasons.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Passed, failed or inconclusive.
@@ -431,9 +392,8 @@ impl Verdict {
     /// A verdict of which nothing was shown.
     pub fn inconclusive(reasons: Vec<String>) -> Verdict {
         Verdict {
-            outcome: VerdictOutcome::Inconclusive,
             reasons,
-            shown: String::new(),
+            ..Verdict::default()
         }
     }
 
@@ -567,7 +527,7 @@ pub struct MetricRow {
     pub head: f64,
     /// Head against base.
     pub change: Change,
-    /// Where its change went, where both sides tell what it is made of.
+    /// Where its change went, where both sides tell their operations, calls or parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
 }
@@ -644,34 +604,30 @@ impl Uncounted {
     /// `in the base and not in the head: launches (2), allocations (3): the census failed`.
     pub fn sentence(all: &[Uncounted]) -> Option<String> {
         const NAMED: usize = 6;
-        let (inconclusive, all): (Vec<&Uncounted>, Vec<&Uncounted>) =
+        let (open, lost): (Vec<&Uncounted>, Vec<&Uncounted>) =
             all.iter().partition(|one| one.inconclusive);
-        let open = inconclusive.iter().find_map(|one| one.reason.clone());
-        let Some(first) = all.first() else {
-            return open;
-        };
-        let named = all.iter().take(NAMED).map(|one| match one.before {
+        let named = lost.iter().take(NAMED).map(|one| match one.before {
             Some(before) => format!("{} ({before})", one.name),
             None => one.name.clone(),
         });
-        let mut text = format!(
-            "in the base and not in the head: {}",
-            named.collect::<Vec<_>>().join(", ")
-        );
-        if all.len() > NAMED {
-            text += &format!(" and {} more", all.len() - NAMED);
+        let mut text = named.collect::<Vec<_>>().join(", ");
+        if lost.len() > NAMED {
+            text += &format!(" and {} more", lost.len() - NAMED);
         }
-        let reason = all.iter().find_map(|one| one.reason.as_ref());
-        if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
-            let whole = all.len() == 1 || first.reason.as_ref() == Some(reason);
-            let about = all.iter().find(|one| one.reason.is_some());
-            let about = about.map_or("", |one| one.name.as_str());
-            text += &match whole {
-                true => format!(": {reason}"),
-                false => format!("; {about}: {reason}"),
+        let reason = |one: &&Uncounted| one.reason.clone().filter(|reason| !reason.is_empty());
+        if let Some((place, reason)) =
+            (lost.iter().enumerate()).find_map(|(place, one)| Some((place, reason(one)?)))
+        {
+            text += &match place {
+                0 => format!(": {reason}"),
+                _ => format!("; {}: {reason}", lost[place].name),
             };
         }
-        text += &open.map_or_else(String::new, |open| format!("; {open}"));
-        Some(text)
+        let lost = (!lost.is_empty()).then(|| format!("in the base and not in the head: {text}"));
+        let parts: Vec<String> = lost
+            .into_iter()
+            .chain(open.iter().find_map(reason))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }

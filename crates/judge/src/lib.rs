@@ -5,6 +5,7 @@
 //! verdict. Of a gate it is called after each look: what is open is measured again ([`next`]).
 
 mod account;
+pub mod axes;
 mod causes;
 mod comparable;
 mod complete;
@@ -15,7 +16,6 @@ pub mod judgement;
 mod metrics;
 mod rows;
 pub mod rule;
-pub mod spread;
 pub mod structure;
 pub mod trace;
 mod tuners;
@@ -107,12 +107,16 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         ]
         .concat(),
         notes: Vec::new(),
-        verdict: Verdict::inconclusive(Vec::new()),
+        verdict: Verdict::default(),
     };
-    let mut notes: Vec<String> = damage(head)
-        .chain(base.into_iter().flat_map(damage))
-        .collect();
-    notes.extend(notes_on_rows(&judgement));
+    let sides = std::iter::once(head).chain(base);
+    let damage = sides.flat_map(|side| {
+        let damaged = side.damage.iter();
+        damaged.map(|line| format!("{} is damaged: {line}", side.label))
+    });
+    let mut notes: Vec<String> = damage.collect();
+    notes.extend(structure_notes(&judgement));
+    notes.extend(detectable(&judgement));
     notes.extend(expected.notes);
     notes.extend(conditions::of_shards(head));
     notes.extend(conditions::notes(head));
@@ -174,17 +178,6 @@ fn summary(side: &Side) -> SideSummary {
             }
         }),
     }
-}
-
-fn damage(side: &Side) -> impl Iterator<Item = String> {
-    let damaged = side.damage.iter();
-    damaged.map(|line| format!("{} is damaged: {line}", side.label))
-}
-
-/// What the rows as a whole give to think about.
-fn notes_on_rows(judgement: &Judgement) -> Vec<String> {
-    let structure = structure_notes(judgement).into_iter();
-    structure.chain(detectable(judgement)).collect()
 }
 
 /// The rules are the head's: names what they demand otherwise than the base's.

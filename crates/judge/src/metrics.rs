@@ -262,7 +262,8 @@ pub struct Ruling {
 }
 
 impl Ruling {
-    const SAME: Ruling = Ruling {
+    /// Nothing got worse.
+    pub const SAME: Ruling = Ruling {
         word: Word::Same,
         reason: None,
         may_be_worse: false,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::account::of_first_call;
 use super::causes::{self, TimeSource, explained};
-use super::complete::{Standing, allowed, gpu, standing};
-use super::judgement::{Account, Finding, MetricRow, Mismatch, Row, Timing, Word};
+use super::complete::{allowed, gpu, standing};
+use super::judgement::{MetricRow, Mismatch, Row, Timing, Word};
 use super::metrics::{metric_row, same_tasks, vanished as vanished_metrics};
 use super::rule::{GATE_ERROR, LOOKS};
 use super::structure::{self, changes, multiprocessors, vanished};
@@ -102,22 +102,21 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
         base: time(before),
         metrics: Vec::new(),
         findings: Vec::new(),
-        account: None,
         structure: structure.as_ref().and_then(changes),
         uncounted: structure.as_ref().map(vanished).unwrap_or_default(),
         tuner: after.and_then(unsteady),
     };
     match standing {
-        Standing::Both(base, head) => {
+        Ok((base, head)) => {
             if !untimed {
                 row.metrics = metrics(sides, id, (base, head), error);
                 row.uncounted
                     .extend(vanished_metrics((base, head), sides.policy()));
             }
             conclude(&mut row);
-            (row.findings, row.account) = causes_of(sides, &row, (base, head));
+            explain(sides, &mut row, (base, head));
         }
-        Standing::Uncompared(word, reason, fault) => {
+        Err((word, reason, fault)) => {
             (row.word, row.reason, row.fault) = (word, reason, fault);
             if row.allowed && matches!(word, Word::Error | Word::Missing) {
                 row.word = Word::Skipped;
@@ -176,79 +175,66 @@ fn metrics(
         .filter_map(|metric| metric_row(metric, day, pair, sides, error, cpu.as_ref()))
         .collect();
     for row in &mut rows {
-        if row.metric == Metric::FirstCall && row.word == Word::Regressed {
-            let times = machine::Sides::new(Nanoseconds(row.base), Nanoseconds(row.head));
-            let parts = [pair.0, pair.1].map(|record| record.first_call_parts.as_ref());
-            row.account = of_first_call(times, parts[0], parts[1]);
-        }
-        if row.metric == Metric::Host && !versions(sides.soft, id).is_empty() {
-            other_framework(row);
+        match (row.metric, &mut row.reason) {
+            (Metric::FirstCall, _) if row.word == Word::Regressed => {
+                let times = machine::Sides::new(Nanoseconds(row.base), Nanoseconds(row.head));
+                let parts = [pair.0, pair.1].map(|record| record.first_call_parts.as_ref());
+                row.account = of_first_call(times, parts[0], parts[1]);
+            }
+            // The reference operation is the framework's own.
+            (Metric::Host, Some(reason)) if !versions(sides.soft, id).is_empty() => {
+                *reason +=
+                    "; the two sides run other versions, whose reference operation may differ";
+            }
+            _ => {}
         }
     }
     rows.shrink_to_fit();
     rows
 }
 
-/// The reference operation is the framework's own: another version may have changed it too.
-fn other_framework(row: &mut MetricRow) {
-    if let Some(reason) = &mut row.reason {
-        *reason += "; the two sides run other versions, whose reference operation may differ";
-    }
-}
-
-/// Why a row is what it is: of its device time, or of the first metric that regressed where that
-/// did not. Nothing is the cause of what did not change.
-fn causes_of(
-    sides: &RowInputs,
-    row: &Row,
-    (base, head): (&CaseRecord, &CaseRecord),
-) -> (Vec<Finding>, Option<Account>) {
-    let base_header = sides.base.map_or(&sides.head.header, |base| &base.header);
-    let headers = [(base_header, base), (&sides.head.header, head)];
-    let pair = |of: Option<&MetricRow>, clocks: [TimeSource; 2]| {
-        let policy = sides.policy();
-        explained(&causes::Pair {
-            base,
-            head,
-            base_ns: of.map(|of| Nanoseconds(of.base)),
-            head_ns: of.map(|of| Nanoseconds(of.head)),
-            base_clock: clocks[0],
-            clock: clocks[1],
-            ratio: of.map_or(Ratio::ONE, |of| of.change.ratio),
-            threshold: of.map_or(policy.threshold, |of| of.change.threshold),
-            versions: versions(sides.soft, &row.case),
-            sms: multiprocessors(&sides.head.header, &row.case),
-        })
-    };
-    let device = row.metric(Metric::Device);
+/// Finds why a row is what it is: of its device time, or of the first metric that regressed where
+/// that did not. Nothing is the cause of what did not change.
+fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRecord)) {
     let moved = |of: &&MetricRow| matches!(of.word, Word::Regressed | Word::Improved);
-    if let Some(other) = row
-        .regressed()
-        .next()
-        .filter(|_| device.filter(moved).is_none())
-    {
-        let clock = match other.metric {
-            Metric::Host | Metric::FirstCall => TimeSource::Host,
-            _ => TimeSource::Wall,
-        };
-        return match other.metric {
-            Metric::FirstCall | Metric::PeakMemory => (Vec::new(), None),
-            _ => pair(Some(other), [clock; 2]),
-        };
-    }
+    let device = row.metric(Metric::Device);
     let has_moved = device.filter(moved).is_some();
-    if !has_moved && row.structure_sentences().is_empty() {
-        return (Vec::new(), None);
-    }
-    let clocks = headers.map(|(header, record)| TimeSource::of_case(header, &row.case, record));
-    let (mut found, mut account) = pair(device, clocks);
-    if !has_moved {
+    let other = row.regressed().next().filter(|_| !has_moved);
+    let header = &sides.head.header;
+    let clocks = match other.map(|of| of.metric) {
+        Some(Metric::FirstCall | Metric::PeakMemory) => return,
+        Some(Metric::Host) => [TimeSource::Host; 2],
+        Some(_) => [TimeSource::Wall; 2],
+        None if !has_moved && row.worth_telling().next().is_none() => return,
+        None => {
+            let base_header = sides.base.map_or(header, |base| &base.header);
+            [(base_header, base), (header, head)]
+                .map(|(header, record)| TimeSource::of_case(header, &row.case, record))
+        }
+    };
+    let of = other.or(device);
+    let metric = of.map(|of| of.metric);
+    let (mut found, account) = explained(&causes::Pair {
+        base,
+        head,
+        base_ns: of.map(|of| Nanoseconds(of.base)),
+        head_ns: of.map(|of| Nanoseconds(of.head)),
+        base_clock: clocks[0],
+        clock: clocks[1],
+        ratio: of.map_or(Ratio::ONE, |of| of.change.ratio),
+        threshold: of.map_or(sides.policy().threshold, |of| of.change.threshold),
+        versions: versions(sides.soft, &row.case),
+        sms: multiprocessors(header, &row.case),
+        restructured: row.structure.as_ref().map(|changes| !changes.is_empty()),
+    });
+    if !has_moved && other.is_none() {
         // Nothing is the account of what did not change.
         found.retain(|finding| finding.cause.is_structural());
         found.iter_mut().for_each(|finding| finding.share = None);
-        account = None;
+    } else if let Some(of) = row.metrics.iter_mut().find(|of| Some(of.metric) == metric) {
+        of.account = account;
     }
-    (found, account)
+    row.findings = found;
 }
 
 /// What there is to compare of structure, where both sides were measured on devices that
@@ -288,16 +274,11 @@ fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
     let median_ns = median(&invocations_ns)?;
     let case = case.case().ok().filter(|_| !record.several);
     let of = |amount: fn(&Problem) -> f64| Some(amount(&case.as_ref()?.problem));
+    let times = || invocations_ns.iter().copied();
     Some(Timing {
         median_ns,
-        min_ns: invocations_ns
-            .iter()
-            .copied()
-            .fold(median_ns, Nanoseconds::min),
-        max_ns: invocations_ns
-            .iter()
-            .copied()
-            .fold(median_ns, Nanoseconds::max),
+        min_ns: times().fold(median_ns, Nanoseconds::min),
+        max_ns: times().fold(median_ns, Nanoseconds::max),
         host_ns: record.median(Metric::Host).map(Nanoseconds),
         first_call_ns: record.median(Metric::FirstCall).map(Nanoseconds),
         invocations_ns,

@@ -1,8 +1,6 @@
 //! What follows from all of it: an outcome and its reasons.
 
-use crate::judgement::{
-    ExpectationResult, Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word, tally,
-};
+use crate::judgement::{Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word, tally};
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
 use regatta_worker::units::{Ratio, Share, counted};
@@ -44,30 +42,19 @@ impl Options {
 /// Combines everything that was found, gravest first. A failure outranks what is missing or
 /// inconclusive: one regression in an incomplete run is a regression.
 pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
-    let failures = [
-        errors(judgement),
-        violated(judgement),
-        regressed(judgement),
-        worse_structure(judgement),
-    ];
-    let failures: Vec<String> = failures.into_iter().flatten().collect();
-    let no_base = options.wants_base && judgement.base.is_none();
-    let gaps = [
-        no_base.then(|| "there is no baseline to compare it with".to_owned()),
-        nothing(judgement),
-        missing(judgement),
-        expectations_missing(judgement),
-        inconclusive(judgement),
-        expectations_inconclusive(judgement),
-    ];
-    let gaps = incomparable(&judgement.incomparable).chain(gaps.into_iter().flatten());
-    let mut gaps: Vec<String> = gaps.chain(judgement.gaps.iter().cloned()).collect();
-    let outcome = match (failures.is_empty(), gaps.is_empty()) {
+    let mut reasons = failures(judgement);
+    let mut gaps: Vec<String> = incomparable(&judgement.incomparable).collect();
+    if options.wants_base && judgement.base.is_none() {
+        gaps.push("there is no baseline to compare it with".to_owned());
+    }
+    gaps.extend(nothing(judgement));
+    gaps.extend(open(judgement));
+    gaps.extend(judgement.gaps.iter().cloned());
+    let outcome = match (reasons.is_empty(), gaps.is_empty()) {
         (false, _) => VerdictOutcome::Failed,
         (true, false) => VerdictOutcome::Inconclusive,
         (true, true) => VerdictOutcome::Passed,
     };
-    let mut reasons = failures;
     reasons.append(&mut gaps);
     Verdict {
         outcome,
@@ -144,88 +131,87 @@ fn restructured(judgement: &Judgement) -> Option<String> {
     ))
 }
 
-const UNKNOWN: &str = "no reason is known";
-
-fn rows(judgement: &Judgement, which: impl Fn(&Row) -> bool) -> Vec<&Row> {
-    judgement.rows.iter().filter(|row| which(row)).collect()
+fn why(reason: &Option<String>) -> &str {
+    reason.as_deref().unwrap_or("no reason is known")
 }
 
-fn expectations(
-    judgement: &Judgement,
-    which: impl Fn(&ExpectationResult) -> bool,
-) -> Vec<&ExpectationResult> {
-    let results = judgement.expectations.iter();
-    results.filter(|result| which(result)).collect()
+fn worst<T>(of: impl Iterator<Item = T>, by: impl Fn(&T) -> Ratio) -> Option<T> {
+    of.max_by(|a, b| by(a).total_cmp(&by(b)))
 }
 
-fn worst<'a, T>(of: &[&'a T], by: fn(&T) -> Ratio) -> Option<&'a T> {
-    of.iter().copied().max_by(|a, b| by(a).total_cmp(&by(b)))
+/// What is shown to be worse. A wrong result, a crash or a hang is worse than anything that takes
+/// longer.
+fn failures(judgement: &Judgement) -> Vec<String> {
+    let rows = || judgement.rows.iter();
+    let error = rows().find(|row| row.word == Word::Error);
+    let error = error.map(|row| format!("first error {}: {}", row.case, why(&row.reason)));
+    let violated = judgement.expectations.iter();
+    let violated = violated.filter(|result| result.word == Word::Regressed);
+    let violated = worst(violated, |result| result.excess()).map(|worst| {
+        let of = match (&worst.against, &worst.reason) {
+            (Some(against), _) => format!(", against {against}"),
+            (None, Some(reason)) => format!(" ({reason})"),
+            (None, None) => String::new(),
+        };
+        let (name, subject, sentence) = (&worst.name, worst.subject(), worst.sentence());
+        format!("worst violated expectation `{name}`: {subject} {sentence}{of}")
+    });
+    let regressed = rows().filter_map(|row| Some((row, row.regressed().next()?)));
+    let regressed = worst(regressed, |(row, _)| row.ratio()).map(|(row, first)| {
+        let how = match first.metric {
+            Metric::Device => format!("{} times as long", first.change.ratio.times()),
+            _ => first.sentence(),
+        };
+        format!("worst regression {}: {how}", row.case)
+    });
+    let structure = rows().find_map(|row| {
+        let change = row.structure_at(Action::Fail).next()?;
+        Some(format!("first worse structure {}: {change}", row.case))
+    });
+    let all = [error, violated, regressed, structure];
+    all.into_iter().flatten().collect()
 }
 
-/// The ratio of the metric that a reader is to see first.
-fn ratio(row: &Row) -> Ratio {
-    let first = row.first_metric();
-    first.map_or(Ratio::ONE, |of| of.change.ratio)
-}
-
-fn or<'a>(reason: &'a Option<String>, otherwise: &'a str) -> &'a str {
-    reason.as_deref().unwrap_or(otherwise)
-}
-
-/// A wrong result, a crash or a hang is worse than anything that takes longer.
-fn errors(judgement: &Judgement) -> Option<String> {
-    let mut rows = judgement.rows.iter();
-    let first = rows.find(|row| row.word == Word::Error)?;
-    Some(format!(
-        "first error {}: {}",
-        first.case,
-        or(&first.reason, UNKNOWN)
-    ))
-}
-
-/// Expectations that are shown to be violated.
-fn violated(judgement: &Judgement) -> Option<String> {
-    let violated = expectations(judgement, |result| result.word == Word::Regressed);
-    let worst = worst(&violated, ExpectationResult::excess)?;
-    let of = match (&worst.against, &worst.reason) {
-        (Some(against), _) => format!(", against {against}"),
-        (None, Some(reason)) => format!(" ({reason})"),
-        (None, None) => String::new(),
-    };
-    Some(format!(
-        "worst violated expectation `{}`: {} {}{of}",
-        worst.name,
-        worst.subject(),
-        worst.sentence(),
-    ))
-}
-
-/// Cases of which a metric is shown to be worse.
-fn regressed(judgement: &Judgement) -> Option<String> {
-    let regressed = rows(judgement, |row| row.regressed().next().is_some());
-    let worst = worst(&regressed, ratio)?;
-    let first = worst.regressed().next()?;
-    let how = match first.metric {
-        Metric::Device => format!("{} times as long", first.change.ratio.times()),
-        _ => first.sentence(),
-    };
-    Some(format!("worst regression {}: {how}", worst.case))
-}
-
-/// Structures that changed as the suite does not allow.
-fn worse_structure(judgement: &Judgement) -> Option<String> {
-    let mut rows = judgement.rows.iter();
-    let first = rows.find(|row| row.fails_by_structure())?;
-    let change = first.structure_at(Action::Fail).next()?;
-    Some(format!("first worse structure {}: {change}", first.case))
+/// What was to be measured and was not, and what may be worse: nothing to pass by. Of two suites,
+/// a case that is gone is what makes them two.
+fn open(judgement: &Judgement) -> impl Iterator<Item = String> {
+    let rows = || judgement.rows.iter();
+    let base = judgement.base.as_ref();
+    let another_suite = base.is_some_and(|base| base.suite != judgement.suite);
+    let missing = rows().find_map(|row| {
+        let gone = row.head.is_none() && another_suite;
+        let why = match !row.uncounted.is_empty() && !row.allowed {
+            true => Uncounted::sentence(&row.uncounted).unwrap_or_default(),
+            false if row.word == Word::Missing && !gone => why(&row.reason).to_owned(),
+            false => return None,
+        };
+        Some(format!("first missing case {}: {why}", row.case))
+    });
+    let expectations = || judgement.expectations.iter();
+    let without_value = expectations().find(|result| result.word == Word::Missing);
+    let without_value = without_value.map(|first| {
+        let (name, subject, why) = (&first.name, first.subject(), why(&first.reason));
+        format!("first expectation without a value `{name}` on {subject}: {why}")
+    });
+    let inconclusive = worst(rows().filter(|row| row.may_be_worse()), |row| row.ratio());
+    let inconclusive = inconclusive.map(|worst| {
+        let why = why(&worst.reason);
+        format!("worst inconclusive case {}: {why}", worst.case)
+    });
+    let undecided = expectations().filter(|result| result.may_be_worse);
+    let undecided = worst(undecided, |result| result.excess()).map(|worst| {
+        let (name, subject, sentence) = (&worst.name, worst.subject(), worst.sentence());
+        let why = why(&worst.reason);
+        format!("worst inconclusive expectation `{name}`: {subject} {sentence}: {why}")
+    });
+    let all = [missing, without_value, inconclusive, undecided];
+    all.into_iter().flatten()
 }
 
 /// Hard facts in which the sides differ, a sentence each.
 pub fn incomparable(differences: &[Mismatch]) -> impl Iterator<Item = String> {
-    differences.iter().map(|of| {
-        let Mismatch { field, base, head } = of;
-        format!("not comparable: {field} {base} → {head}")
-    })
+    let differences = differences.iter();
+    differences.map(|of| format!("not comparable: {of}"))
 }
 
 /// A run in which nothing could have gone wrong must not pass.
@@ -254,65 +240,4 @@ fn first_refusal(judgement: &Judgement) -> String {
         Some(format!(": {} is {}: {reason}", row.case, row.word.text()))
     });
     refused.next().unwrap_or_default()
-}
-
-/// Cases that were to be measured, or their structure counted, and were not. Of two suites, a
-/// case that is gone is what makes them two.
-fn missing(judgement: &Judgement) -> Option<String> {
-    let gone = |row: &Row| row.head.is_none() && another_suite(judgement);
-    let missing = |row: &Row| row.word == Word::Missing && !gone(row) || lacks_structure(row);
-    let mut rows = judgement.rows.iter();
-    let first = rows.find(|row| missing(row))?;
-    let why = match lacks_structure(first) {
-        true => Uncounted::sentence(&first.uncounted).unwrap_or_default(),
-        false => or(&first.reason, UNKNOWN).to_owned(),
-    };
-    Some(format!("first missing case {}: {why}", first.case))
-}
-
-/// True where nobody can say whether its structure is what it was.
-fn lacks_structure(row: &Row) -> bool {
-    !row.uncounted.is_empty() && !row.allowed
-}
-
-/// True when the base was measured under another suite.
-fn another_suite(judgement: &Judgement) -> bool {
-    let base = judgement.base.as_ref();
-    base.is_some_and(|base| base.suite != judgement.suite)
-}
-
-/// An expectation without a value is a gap, like a case without a time.
-fn expectations_missing(judgement: &Judgement) -> Option<String> {
-    let open = expectations(judgement, |result| result.word == Word::Missing);
-    let first = open.first()?;
-    Some(format!(
-        "first expectation without a value `{}` on {}: {}",
-        first.name,
-        first.subject(),
-        or(&first.reason, UNKNOWN),
-    ))
-}
-
-/// Cases that may be worse, and were not decided: nothing to pass by.
-fn inconclusive(judgement: &Judgement) -> Option<String> {
-    let open = rows(judgement, Row::may_be_worse);
-    let worst = worst(&open, ratio)?;
-    Some(format!(
-        "worst inconclusive case {}: {}",
-        worst.case,
-        or(&worst.reason, UNKNOWN),
-    ))
-}
-
-/// The same of expectations.
-fn expectations_inconclusive(judgement: &Judgement) -> Option<String> {
-    let open = expectations(judgement, |result| result.may_be_worse);
-    let worst = worst(&open, ExpectationResult::excess)?;
-    Some(format!(
-        "worst inconclusive expectation `{}`: {} {}: {}",
-        worst.name,
-        worst.subject(),
-        worst.sentence(),
-        or(&worst.reason, UNKNOWN),
-    ))
 }

@@ -1,19 +1,10 @@
 //! Changed cases, summed up by axes: `499 of 500 cases with head_dim 32 and causal are 2.10x to
 //! 2.40x slower`.
-//!
-//! A description is a conjunction of at most three terms, each an axis with a value or
-//! beyond one, grown a term at a time by the F-measure (van Rijsbergen 1979: the harmonic mean
-//! of precision and recall) of the cases that it holds for against those that changed. One
-//! that holds for many unchanged cases is dropped.
-
-mod described;
 
 use std::collections::HashMap;
 
-pub(crate) use described::AxisTable;
-use described::{Described, described};
-
 use regatta_core::suite::rules::Metric;
+use regatta_judge::axes::{AxisTable, described};
 use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Ratio;
@@ -99,13 +90,17 @@ fn clauses(kind: &MovedRows) -> Vec<String> {
     if !left.contains(&Some(true)) {
         return Vec::new();
     }
-    let table = AxisTable::new(&kind.among);
+    let table = AxisTable::new(kind.among.iter().map(|row| &row.case));
     let mut clauses = Vec::new();
     while clauses.len() < MOST_TOLD {
         let Some(found) = described(&table, &left) else {
             break;
         };
-        clauses.push(clause(&found, kind));
+        clauses.push(format!(
+            "{} {}",
+            found.sentence(kind.noun),
+            phrase(kind, &found.hits)
+        ));
         // A case that was described is not described or counted again.
         for place in &found.hits {
             left[*place] = None;
@@ -120,22 +115,6 @@ fn clauses(kind: &MovedRows) -> Vec<String> {
         (count, _) => clauses.push(format!("{count} others {}", phrase(kind, &others))),
     }
     clauses
-}
-
-fn clause(found: &Described, kind: &MovedRows) -> String {
-    let share = match found.hits.len() == found.covers {
-        true if found.covers == 1 => "the 1".to_owned(),
-        true if found.covers == 2 => "both".to_owned(),
-        true => format!("all {}", found.covers),
-        false => format!("{} of {}", found.hits.len(), found.covers),
-    };
-    let plural = if found.covers == 1 { "" } else { "s" };
-    format!(
-        "{share} {}{plural}{} {}",
-        kind.noun,
-        found.terms,
-        phrase(kind, &found.hits)
-    )
 }
 
 /// The wording for the cases at these places.

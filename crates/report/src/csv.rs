@@ -4,31 +4,33 @@
 //! nothing. A failed case is a row with its error, never a lost row. Texts come from outside
 //! and go into spreadsheets, which take some for formulas: [`text_cell`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 use super::device;
-use super::facts::{CaseSide, FIGURES, Figure};
+use super::facts::{CaseSide, FIGURES, Figure, coefficient_of_variation};
+use super::judgement::accounts;
 use super::text::{one_line, shorten};
 use super::{RenderError, Report};
 use regatta_core::machine::METRICS;
 use regatta_core::record::disturbance;
+use regatta_core::record::side::median;
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
 use regatta_judge::judgement::{MetricRow, Row, Uncounted};
-use regatta_judge::spread::Spreads;
-use regatta_worker::attention::{FACETS, ParamValue};
+use regatta_worker::attention::{CaseId, FACETS, ParamValue};
+use regatta_worker::units::{Nanoseconds, Share};
 
 /// Writes one of the tables.
 pub(super) fn write(report: &Report, name: &str, out: &mut dyn Write) -> Result<(), RenderError> {
     if name == "samples.csv" {
         return samples(out, report);
     }
-    let mut spreads = Spreads::default();
-    report.entries(None, |entry| spreads.add(entry))?;
+    let mut within = HashMap::new();
+    report.entries(None, |entry| add_spread(&mut within, entry))?;
     let mut table = ::csv::Writer::from_writer(out);
-    let filled = cases(&mut table, report, &spreads);
+    let filled = cases(&mut table, report, &within);
     done(filled.and_then(|()| Ok(table.flush()?)))
 }
 
@@ -144,7 +146,7 @@ const TEXTS: [&[Column<Row>]; 2] = [
     ],
     &[
         ("findings", |of| joined(of.findings.iter())),
-        ("account", |of| joined(of.account.iter())),
+        ("account", |of| joined(accounts(of).into_iter())),
         ("structure", structure),
     ],
 ];
@@ -167,8 +169,23 @@ const OF_METRIC: [Column<MetricRow>; 9] = [
     ("paired", |of| of.change.paired.to_string()),
 ];
 
+/// What the samples of each invocation of a case spread.
+type Spreads = HashMap<CaseId, Vec<f64>>;
+
+/// Takes in an invocation. Samples that are no numbers count for nothing.
+fn add_spread(spreads: &mut Spreads, entry: &Entry) {
+    if let Outcome::Measured(measurement) = &entry.outcome {
+        let samples = measurement.samples.device_ns.iter().copied();
+        let samples: Vec<Nanoseconds> = samples.filter(|time| time.is_finite()).collect();
+        let spread = coefficient_of_variation(&samples).0;
+        if spread.is_finite() {
+            spreads.entry(entry.case.clone()).or_default().push(spread);
+        }
+    }
+}
+
 /// Writes `cases.csv`: a row for each case.
-fn cases(table: &mut Table, report: &Report, spreads: &Spreads) -> Result<(), ::csv::Error> {
+fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::csv::Error> {
     let head = report.side;
     let rows = &report.judgement.rows;
     let cases: Vec<_> = rows.iter().map(|row| row.case.case().ok()).collect();
@@ -210,7 +227,7 @@ fn cases(table: &mut Table, report: &Report, spreads: &Spreads) -> Result<(), ::
         let sides = [(&row.head, record), (&row.base, None)].map(|(timing, record)| CaseSide {
             timing: timing.as_ref(),
             record,
-            spread: spreads.spread(&row.case),
+            within: within.get(&row.case).and_then(|of| median(of)).map(Share),
             sms,
         });
         for (name, _, read) in FIGURES {

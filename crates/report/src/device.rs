@@ -42,20 +42,16 @@ pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
 }
 
 impl Reached {
-    /// What share of the products' rate a rate is, for a reader.
-    pub fn share_of_products(&self, rate: Option<Rate>) -> Option<String> {
-        let (rate, peak) = (rate?, self.tflops?);
-        Some(format!(
-            "{} % of {peak}FLOP/s",
-            Digits(100.0 * rate.0 / peak.0)
-        ))
-    }
-
-    /// What share of the copies' rate a rate in GB/s is, for a reader.
-    pub fn share_of_copies(&self, gbps: Option<f64>) -> Option<String> {
-        let (rate, peak) = (gbps?, self.gbps?);
-        let share = Digits(100.0 * rate / peak);
-        Some(format!("{share} % of {} GB/s", Digits(peak)))
+    /// What share of the products' rate a case reaches, and of the copies' by its compulsory
+    /// bytes, for a reader.
+    pub fn shares(&self, tflops: Option<Rate>, gbps: Option<f64>) -> [Option<String>; 2] {
+        let share = |rate: f64, peak: f64| format!("{} %", Digits(100.0 * rate / peak));
+        let products = tflops.zip(self.tflops);
+        let copies = gbps.zip(self.gbps);
+        [
+            products.map(|(rate, peak)| format!("{} of {peak}FLOP/s", share(rate.0, peak.0))),
+            copies.map(|(rate, peak)| format!("{} of {} GB/s", share(rate, peak), Digits(peak))),
+        ]
     }
 }
 
@@ -116,17 +112,13 @@ mod tests {
         let own = of("torch/sdpa:s128,d64,bf16").unwrap();
         assert_eq!(own.how, "torch: torch.matmul");
         assert_eq!(
-            own.share_of_products(Some(Rate(395.0))).unwrap(),
-            "50.0 % of 790.0 TFLOP/s"
+            own.shares(Some(Rate(395.0)), Some(1000.0)),
+            ["50.0 % of 790.0 TFLOP/s", "25.0 % of 4000 GB/s"].map(|of| Some(of.to_owned()))
         );
         assert_eq!(of("cuda/flash-mma:s128,d64,bf16"), Some(own));
         assert_eq!(of("cpu/flash:s128,d64"), None);
         let other = of("torch/sdpa:s128,d64").unwrap();
-        assert_eq!(other.share_of_products(Some(Rate(1.0))), None);
-        assert_eq!(
-            other.share_of_copies(Some(1000.0)).unwrap(),
-            "25.0 % of 4000 GB/s"
-        );
+        assert_eq!(other.shares(Some(Rate(1.0)), None), [None, None]);
     }
 
     #[test]

@@ -5,17 +5,15 @@ use std::fmt;
 
 use crate::Report;
 use crate::device;
-use crate::summary::interval;
 use crate::text::{clean, one_line};
 use regatta_core::machine::ActivitySummary;
 use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::side::{CaseRecord, Conditions, median};
-use regatta_core::record::types::{Entry, Outcome, RunHeader};
+use regatta_core::record::types::{Entry, Outcome};
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{Row, Timing, Uncounted, Word};
-use regatta_judge::spread::Spread;
 use regatta_worker::attention::ParamValue;
-use regatta_worker::units::{ARROW, Nanoseconds, Share};
+use regatta_worker::units::{ARROW, Nanoseconds, Share, numbers};
 
 use Figure::{Number, Part, Time};
 
@@ -51,7 +49,8 @@ impl fmt::Display for Figure {
 pub(crate) struct CaseSide<'a> {
     pub timing: Option<&'a Timing>,
     pub record: Option<&'a CaseRecord>,
-    pub spread: Option<Spread>,
+    /// What samples of one invocation spread, the median over its invocations.
+    pub within: Option<Share>,
     /// Multiprocessors of the machine.
     pub sms: Option<u32>,
 }
@@ -84,8 +83,8 @@ pub(crate) const FIGURES: [(&str, &str, Read); 21] = [
     ("gbps", "", |of| of.timing?.gbps.map(Number)),
     ("samples", "samples", |of| Some(Number(of.timing?.samples as f64))),
     ("invocations", "invocations", |of| Some(Number(of.timing?.invocations_ns.len() as f64))),
-    ("spread_within", "", |of| Some(Part(of.spread.as_ref()?.within))),
-    ("spread_between", "", |of| Some(Part(of.spread.as_ref()?.between))),
+    ("spread_within", "", |of| of.within.map(Part)),
+    ("spread_between", "", |of| Some(Part(coefficient_of_variation(&of.timing?.invocations_ns)))),
     ("clock_mhz", "device clock in MHz", |of| median(&of.record?.clock_mhz).map(Number)),
     ("throttled", "invocations with clocks held back", |of| of.condition(|of| of.throttled)),
     ("other_processes", "other processes on the device", |of| of.condition(|of| of.other_processes)),
@@ -99,6 +98,16 @@ pub(crate) const FIGURES: [(&str, &str, Read); 21] = [
     ("overlap_ns", "copying, with a kernel at once", |of| Some(time(of.call()?.time.overlap_ns))),
     ("moving_ns", "in kernels that move data", |of| of.call()?.moving_ns.map(time)),
 ];
+
+/// Standard deviation (of a sample, over n - 1) over the mean; not a number for fewer
+/// than two values.
+pub(crate) fn coefficient_of_variation(times: &[Nanoseconds]) -> Share {
+    let values = numbers(times);
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values.iter().map(|value| (value - mean).powi(2));
+    Share((squares.sum::<f64>() / (count - 1.0)).sqrt() / mean)
+}
 
 fn above_zero(count: u32) -> Option<Figure> {
     (count > 0).then_some(Number(count.into()))
@@ -126,7 +135,7 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
     let [head, base] = [head, base].map(|(timing, record)| CaseSide {
         timing,
         record,
-        spread: None,
+        within: None,
         sms,
     });
     let mut facts = effective(records[0], records[1]);
@@ -164,29 +173,13 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
             add(&name, None, Some(format!("{error:.1e}")));
         }
     }
-    for (name, share) in shares(row, header) {
-        add(name, None, share);
-    }
-    facts
-}
-
-/// How near a case comes to what its device was measured to reach.
-fn shares(row: &Row, header: &RunHeader) -> [(&'static str, Option<String>); 2] {
     let peak = row.head.as_ref().zip(device::reached(header, &row.case));
-    let of = peak.as_ref().map(|(timing, peak)| {
-        (
-            peak.share_of_products(timing.tflops),
-            peak.share_of_copies(timing.gbps),
-        )
-    });
-    let (products, copies) = of.unwrap_or_default();
-    [
-        ("share of the measured matrix product rate", products),
-        (
-            "share of the measured copy rate, by compulsory bytes",
-            copies,
-        ),
-    ]
+    let [products, copies] =
+        peak.map_or([None, None], |(of, peak)| peak.shares(of.tflops, of.gbps));
+    let of_bytes = "share of the measured copy rate, by compulsory bytes";
+    add("share of the measured matrix product rate", None, products);
+    add(of_bytes, None, copies);
+    facts
 }
 
 /// `157`, or `157 → 1` where the base differs.
@@ -221,11 +214,7 @@ fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> 
 pub(crate) fn changes(row: &Row) -> Vec<String> {
     let metrics = row.metrics.iter();
     let metrics = metrics.filter(|of| of.metric != Metric::Device && of.word != Word::Same);
-    let metrics = metrics.map(|of| {
-        let (word, name, times) = (of.word.text(), of.metric.text(), of.from_to());
-        let interval = interval(&of.change).unwrap_or_default();
-        format!("{word}: {name} {times}, {} {interval}", of.change.ratio)
-    });
+    let metrics = metrics.map(|of| format!("{}: {}", of.word.text(), of.changed()));
     let changes = row.structure.iter().flatten().map(ToString::to_string);
     let uncounted = Uncounted::sentence(&row.uncounted);
     uncounted

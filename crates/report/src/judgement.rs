@@ -196,20 +196,27 @@ pub(crate) fn paragraphs(row: &Row, in_full: bool) -> Vec<String> {
     let mut paragraphs: Vec<String> = row.reason.iter().cloned().collect();
     paragraphs.extend(Uncounted::sentence(&row.uncounted));
     if in_full {
-        paragraphs.extend(row.structure_beside_causes());
+        let causes = row.findings.iter().flat_map(|of| &of.differences);
+        let beside = row.worth_telling();
+        let beside = beside.filter(|change| !causes.clone().any(|of| *of == change.difference));
+        paragraphs.extend(beside.map(ToString::to_string));
         paragraphs.extend(accounts(row));
         paragraphs.extend(row.findings.iter().map(ToString::to_string));
     }
     paragraphs
 }
 
-/// Where the time of a case went: its device time, and each other metric that regressed.
+/// Where the time of a case went, a sentence each that names the metric where it is not the device
+/// time: `host time +299.0 µs = launches +120, not explained +179`.
 pub(crate) fn accounts(row: &Row) -> Vec<String> {
-    let others = row.regressed().filter_map(|of| {
+    let accounts = row.metrics.iter().filter_map(|of| {
         let account = of.account.as_ref()?;
-        Some(format!("{} {account}", of.metric.text()))
+        Some(match of.metric {
+            Metric::Device => account.to_string(),
+            other => format!("{} {account}", other.text()),
+        })
     });
-    row.account_sentence().into_iter().chain(others).collect()
+    accounts.collect()
 }
 
 /// All of a case: its first metric, the others that got worse, and its paragraphs.

@@ -110,7 +110,10 @@ fn case(row: &Row) -> Test {
             let of_metric = row.regressed().next().and_then(|_| evidence(row));
             let (kind, message) = match of_metric {
                 Some(parts) => ("regressed", parts.join("   ")),
-                None => ("structure", row.structure_sentences().join("; ")),
+                None => {
+                    let changes: Vec<_> = row.worth_telling().map(ToString::to_string).collect();
+                    ("structure", changes.join("; "))
+                }
             };
             Some(("failure", kind, message, explanation(row).join("\n")))
         }

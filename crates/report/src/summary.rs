@@ -9,7 +9,7 @@ use regatta_core::suite::names_a_file;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{Change, ExpectationResult, Judgement, Row, Word};
 use regatta_measure::laps::TimeSpent;
-use regatta_worker::units::{Elapsed, Nanoseconds, Ratio, Share};
+use regatta_worker::units::{Elapsed, Nanoseconds, Share};
 
 /// Lists of cases, what to act upon first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub(crate) enum RowList {
 impl RowList {
     /// The list of a row; `None`: it is counted alone.
     pub(crate) fn of_row(row: &Row) -> Option<RowList> {
-        let restructured = !row.findings.is_empty() || !row.structure_sentences().is_empty();
+        let restructured = !row.findings.is_empty() || row.worth_telling().next().is_some();
         match row.word {
             Word::Error => Some(RowList::Errors),
             Word::Regressed => Some(RowList::Regressed),
@@ -91,7 +91,7 @@ impl<'a> SortedRows<'a> {
         let mut places: Vec<usize> = (0..rows.len()).collect();
         places.sort_by(|&a, &b| {
             let (a, b) = (&rows[a], &rows[b]);
-            let slower = ratio(b).total_cmp(&ratio(a));
+            let slower = b.ratio().total_cmp(&a.ratio());
             let improved = a.word == Word::Improved;
             let slower = if improved { slower.reverse() } else { slower };
             rank(a).cmp(&rank(b)).then(slower)
@@ -122,12 +122,6 @@ impl<'a> SortedRows<'a> {
         let found = lists.into_iter().filter_map(|list| self.lists.get(&list));
         found.flatten().copied()
     }
-}
-
-/// Head over base of the metric that a reader is to see first; 1 where there is no comparison.
-fn ratio(row: &Row) -> Ratio {
-    let first = row.first_metric();
-    first.map_or(Ratio::ONE, |of| of.change.ratio)
 }
 
 /// A row in a line's worth of words, a part each: the metric where it is not the device time,

@@ -15,7 +15,7 @@ use crate::machine::{ActivitySummary, Counters, Division, Structure};
 use crate::suite::matches_any;
 use crate::suite::rules::{Metric, Values};
 use regatta_worker::attention::{CaseId, ParamValue};
-use regatta_worker::units::{Dimensioned, Nanoseconds, Share, is_zero, numbers, quantities};
+use regatta_worker::units::{Dimensioned, Nanoseconds, is_zero, numbers, quantities};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -346,22 +346,8 @@ impl Conditions {
         self.other_processes = self.other_processes.max(others);
     }
 
-    /// Share of the known invocations in which the device held its clocks back.
-    pub fn throttled_share(&self) -> Share {
-        share(self.throttled, self.known)
-    }
-
-    /// Share of the known invocations in which another process was on the device.
-    pub fn shared_share(&self) -> Share {
-        share(self.shared, self.known)
-    }
-
     /// True when nothing is known, which is then not written.
     pub(super) fn is_empty(&self) -> bool {
         *self == Conditions::default()
     }
-}
-
-fn share(part: u32, whole: u32) -> Share {
-    Share(f64::from(part) / f64::from(whole.max(1)))
 }

@@ -186,7 +186,7 @@ pub struct Owed {
 }
 
 /// Passed, failed or inconclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictOutcome {
@@ -197,6 +197,7 @@ pub enum VerdictOutcome {
     Failed,
     /// A case is missing, the sides are not comparable, there is no baseline, or something may be
     /// worse and was not decided: exit code 3.
+    #[default]
     Inconclusive,
 }
 

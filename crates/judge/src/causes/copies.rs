@@ -5,7 +5,7 @@ use super::OneTrace;
 use super::facts::{EXPLAINS, FactSource, Facts, Found};
 use crate::judgement::{AT_ONCE, Cause, Difference, Fact};
 use regatta_core::machine::{ActivitySummary, KernelChange, SideFigures, Sides, moves_data};
-use regatta_worker::units::{Nanoseconds, Share};
+use regatta_worker::units::{Nanoseconds, Share, part_of};
 
 /// More kernels that move data, or more copies, with the time that they take where it is
 /// known.
@@ -39,7 +39,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
             }
             let time = moved_more(facts);
             let part = time.zip(call_time(facts));
-            told.extend(part.map(|(time, whole)| Fact::part("", time, whole, "")));
+            told.extend(part.map(|(time, whole)| Fact::Figure(part_of(time, whole))));
             // Copies that take a small part of what a call takes longer came with its cause.
             let both = time.zip(facts.slower_by());
             let aside = both.is_some_and(|(time, slower)| time < slower * EXPLAINS);
@@ -53,7 +53,7 @@ pub fn added(facts: &Facts) -> Option<Found> {
                 return None;
             }
             let part = time.max(Nanoseconds::ZERO);
-            told.push(Fact::part("", part, sides.head.busy_ns, ""));
+            told.push(Fact::Figure(part_of(part, sides.head.busy_ns)));
             let found = Found::new(Cause::CopiesAdded, told, 0.9);
             Some(found.growing(time).worse(true))
         }
@@ -98,12 +98,16 @@ fn call_time(facts: &Facts) -> Option<Nanoseconds> {
 /// another; or, of a call, copies that were added and never did.
 pub fn lost(facts: &Facts) -> Option<Found> {
     match facts.source {
-        FactSource::Trace(sides, _) => exposed(sides).or_else(|| behind_each_other(sides)),
+        FactSource::Trace(sides, _) => {
+            let at_once = sides.map(|side| side.streams_at_once_ns);
+            exposed(sides).or_else(|| serialised(facts, at_once))
+        }
         FactSource::Call(pair) => {
             let sides = pair.activities().filter(|_| facts.of_device())?;
             facts.slower_by()?;
+            let at_once = sides.map(|of| of.time.streams_at_once_ns.map(Nanoseconds::whole));
             unhidden(facts, &sides)
-                .or_else(|| serialised(facts, &sides))
+                .or_else(|| serialised(facts, at_once))
                 .or_else(|| never(facts, &sides))
         }
     }
@@ -113,8 +117,6 @@ pub fn lost(facts: &Facts) -> Option<Found> {
 fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
     /// The part of the time of copying that must be lost.
     const LOST: Share = Share(0.2);
-    /// The part of the time in which the device works that this must cost.
-    const WORTH: f64 = 0.02;
     let share = Sides::both(sides.base.overlap, sides.head.overlap)?;
     let copies = sides.head.copies.values();
     let copying: Nanoseconds = copies.map(|(_, time)| *time).sum();
@@ -123,41 +125,35 @@ fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
     (lost > LOST && growth > sides.head.busy_ns * WORTH).then(|| {
         let told = vec![
             Difference::Overlap { share }.into(),
-            Fact::time("", growth, " no longer hidden"),
+            Fact::Figure(format!("{growth} no longer hidden")),
         ];
         let found = Found::new(Cause::LostOverlap, told, 0.8);
         found.growing(growth).worse(true)
     })
 }
 
-const STREAMS: &str = "kernels of two streams at once";
+/// The part of the time in which a traced device works that a lost overlap must cost.
+const WORTH: f64 = 0.02;
 
 /// The part of what ran at once that must be lost to be worth a word.
 const OF_STREAMS: f64 = 0.2;
 
-/// Kernels of one stream of a trace that ran beside those of another, and do so no longer: a
-/// collective on the stream that computes.
-fn behind_each_other(sides: &Sides<SideFigures>) -> Option<Found> {
-    /// The part of the time in which the device works that this must cost.
-    const WORTH: f64 = 0.02;
-    let at_once = Sides::both(sides.base.streams_at_once_ns, sides.head.streams_at_once_ns)?;
+/// Kernels of one stream that ran beside those of another, and do so no longer: a collective on
+/// the stream that computes. Of a call, by at least half of what it takes longer.
+fn serialised(facts: &Facts, at_once: Sides<Option<Nanoseconds>>) -> Option<Found> {
+    let at_once = Sides::both(at_once.base, at_once.head)?;
     let lost = at_once.base - at_once.head;
-    let worth = lost > at_once.base * OF_STREAMS && lost > sides.head.busy_ns * WORTH;
-    worth.then(|| {
-        let told = vec![Difference::time(STREAMS, at_once, "").into()];
+    let (costs, each, order) = match facts.source {
+        FactSource::Trace(sides, _) => (lost > sides.head.busy_ns * WORTH, "", 0.8),
+        FactSource::Call(_) => (facts.explained_by(lost), " a call", 0.87),
+    };
+    let told = vec![Difference::time("kernels of two streams at once", at_once, each).into()];
+    let found = Found::new(Cause::LostOverlap, told, order);
+    (lost > at_once.base * OF_STREAMS && costs).then(|| match facts.source {
         // No loss by itself: two that share the device take longer each.
-        Found::new(Cause::LostOverlap, told, 0.8).growing(lost)
+        FactSource::Trace(..) => found.growing(lost),
+        FactSource::Call(_) => found,
     })
-}
-
-/// The same of a call, by at least half of what it takes longer.
-fn serialised(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
-    let ns = |activity: &ActivitySummary| activity.time.streams_at_once_ns.map(Nanoseconds::whole);
-    let at_once = Sides::both(ns(sides.base), ns(sides.head))?;
-    let lost = at_once.base - at_once.head;
-    let worth = lost > at_once.base * OF_STREAMS && facts.explained_by(lost);
-    let told = vec![Difference::time(STREAMS, at_once, " a call").into()];
-    worth.then(|| Found::new(Cause::LostOverlap, told, 0.87))
 }
 
 /// Less time in which a copy and a kernel ran at once, by at least half of what the call
@@ -176,11 +172,11 @@ fn never(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     /// that meet by chance, not a pipeline.
     const NONE: f64 = 0.25;
     /// The part of a call that copying must take to be worth a word.
-    const WORTH: f64 = 0.05;
+    const OF_CALL: f64 = 0.05;
     let overlap = sides.map(|activity| Nanoseconds::whole(activity.time.overlap_ns));
     let copying = Sides::both(copying(sides.base), copying(sides.head))?;
     let more = copying.head - overlap.head - (copying.base - overlap.base);
-    let worth = facts.ns.head? * WORTH;
+    let worth = facts.ns.head? * OF_CALL;
     let order = if facts.explained_by(more) { 0.87 } else { 0.72 };
     let none = overlap.head <= copying.head * NONE && more >= worth;
     none.then(|| no_overlap(overlap.head, copying.head, " a call", order))
@@ -193,9 +189,8 @@ fn copying(activity: &ActivitySummary) -> Option<Nanoseconds> {
 }
 
 fn no_overlap(part: Nanoseconds, whole: Nanoseconds, each: &str, order: f64) -> Found {
-    let (what, of) = (format!("{AT_ONCE} "), format!(" of copying{each}"));
-    let told = vec![Fact::part(&what, part, whole, &of)];
-    Found::new(Cause::NoOverlap, told, order)
+    let told = format!("{AT_ONCE} {} of copying{each}", part_of(part, whole));
+    Found::new(Cause::NoOverlap, vec![Fact::Figure(told)], order)
 }
 
 /// Copies that no kernel hides, in one trace.

@@ -1,7 +1,6 @@
 //! What is known of a change, whether two records of a case tell it or two traces.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
 
 use crate::account::{AccountInputs, account, of_host};
 use crate::judgement::{Account, Cause, Difference, Fact, Finding, Item, Mismatch};
@@ -11,7 +10,7 @@ use regatta_core::machine::{
 };
 use regatta_core::record::side::{CaseRecord, median};
 use regatta_core::record::types::{RunHeader, WorkerRecord};
-use regatta_core::suite::rules::{Metric, Policy};
+use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 
@@ -43,6 +42,8 @@ pub struct Pair<'a> {
     pub versions: Vec<&'a Mismatch>,
     /// Multiprocessors of the device, where it is a GPU that tells them.
     pub sms: Option<u32>,
+    /// Whether an exact figure of their structures differs; `None` where these were not compared.
+    pub restructured: Option<bool>,
 }
 
 /// Who tells it, for what one of them alone knows.
@@ -74,8 +75,6 @@ pub struct Facts<'a> {
     pub kernels: Cow<'a, [KernelChange]>,
     /// Where the change of time went, where that is known.
     pub account: Option<Account>,
-    /// [`Facts::same_structure`], once a rule has asked.
-    pub(super) same_structure: OnceCell<bool>,
 }
 
 /// Time in which a device did nothing between its operations.
@@ -113,7 +112,6 @@ impl<'a> Facts<'a> {
             waits: Some(sides.map(waits)),
             kernels: Cow::Borrowed(kernels),
             account,
-            same_structure: OnceCell::new(),
         }
     }
 
@@ -137,11 +135,14 @@ impl<'a> Facts<'a> {
     /// True of two calls when no exact figure of their structures differs, or both are
     /// unknown.
     pub fn same_structure(&self) -> bool {
-        let same = || {
-            self.call()
-                .is_some_and(|pair| pair.same_structure(&self.kernels))
+        let Some(pair) = self.call() else {
+            return false;
         };
-        *self.same_structure.get_or_init(same)
+        let [base, head] = [pair.base, pair.head].map(|side| side.structure.as_deref());
+        let none_launched = |side: Option<&Structure>| side.map(|of| of.launches.is_empty());
+        let unknown = base.is_none() && head.is_none();
+        none_launched(base) == none_launched(head)
+            && pair.restructured.map_or(unknown, |differs| !differs)
     }
 
     /// The two traces in figures, where traces are what is compared.
@@ -235,7 +236,7 @@ impl Found {
     /// A finding whose time is not known.
     pub fn new(cause: Cause, facts: Vec<Fact>, order: f64) -> Found {
         Found {
-            finding: Finding::new(cause, facts, None),
+            finding: Finding::new(cause, facts),
             order,
             growth: None,
             worse: false,
@@ -343,7 +344,6 @@ impl<'a> Pair<'a> {
                 .activities()
                 .map(|sides| sides.map(|activity| waits(activity))),
             kernels: Cow::Owned(kernels),
-            same_structure: OnceCell::new(),
         }
     }
 
@@ -388,29 +388,6 @@ impl<'a> Pair<'a> {
     /// What the device did in one call of each, where both are known.
     pub fn activities(&self) -> Option<Sides<&'a ActivitySummary>> {
         Sides::both(self.base.activity.as_ref(), self.head.activity.as_ref())
-    }
-
-    /// True when no exact figure of the two structures, whose launches compare as `kernels`
-    /// say, differs, or both are unknown.
-    pub fn same_structure(&self, kernels: &[KernelChange]) -> bool {
-        let (base, head) = (
-            self.base.structure.as_deref(),
-            self.head.structure.as_deref(),
-        );
-        let launches = |side: Option<&Structure>| side.map(|s| s.launches.is_empty());
-        if launches(base) != launches(head) {
-            return false;
-        }
-        let pair = structure::Structures {
-            base: self.base,
-            head: self.head,
-            sms: self.sms,
-            policy: &Policy::default(),
-        };
-        match structure::changes_of(&pair, kernels) {
-            Some(changes) => changes.is_empty(),
-            None => base.is_none() && head.is_none(),
-        }
     }
 }
 
@@ -459,7 +436,8 @@ fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds
             account.growth(|item| matches!(item, Item::Clock { .. }))
         }
         Cause::LessParallel | Cause::Spills | Cause::Recompiled | Cause::SameLaunch => {
-            let kernels = found.finding.differences().filter_map(Difference::kernel);
+            let kernels = found.finding.differences.iter();
+            let kernels = kernels.filter_map(Difference::kernel);
             let names: Vec<String> = kernels.map(plain).collect();
             let of = |item: &Item| match item {
                 Item::Longer { what, .. } => names.contains(&plain(what)),

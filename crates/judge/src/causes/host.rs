@@ -9,7 +9,7 @@ use regatta_core::machine::{
     ASKED_OF_CUDA, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Scope, SideFigures, Sides,
 };
 use regatta_core::suite::rules::Metric;
-use regatta_worker::units::{Nanoseconds, Ratio, Share};
+use regatta_worker::units::{Nanoseconds, Ratio, Share, part_of};
 
 /// Waiting for the host, or else gaps, where the host is in the time at all: behind a gate
 /// it is not.
@@ -105,9 +105,12 @@ fn idle_facts(idle: Sides<Waits>) -> Vec<Fact> {
     let of = format!(" of {}", idle.head.span_ns);
     let times = idle.map(|side| side.idle_ns);
     let mut told = vec![Difference::time("device idle between launches", times, &of).into()];
-    told.extend(idle.head.host_bound_ns.map(|time| Fact::Share {
-        share: time.share_of(idle.head.idle_ns.max(Nanoseconds(1.0))),
-        each: " of it waiting for the host".to_owned(),
+    told.extend(idle.head.host_bound_ns.map(|time| {
+        let part = match time.share_of(idle.head.idle_ns.max(Nanoseconds(1.0))) {
+            Share(0.0) => "none".to_owned(),
+            share => share.to_string(),
+        };
+        Fact::Figure(format!("{part} of it waiting for the host"))
     }));
     told
 }
@@ -120,7 +123,7 @@ fn device(facts: &Facts, pair: &Pair) -> Option<Fact> {
     };
     Some(match facts.of_device() && facts.moved() {
         true => Difference::time("device time", device, "").into(),
-        false => Fact::time("device time ", device.head, ""),
+        false => Fact::Figure(format!("device time {}", device.head)),
     })
 }
 
@@ -134,7 +137,7 @@ fn in_a_trace(
 ) -> Option<Found> {
     let head = &facts.traces()?.head;
     let of = format!(" of {} {}", head.elapsed_ns, facts.each());
-    let works = Fact::time("and works ", head.busy_ns, "");
+    let works = Fact::Figure(format!("and works {}", head.busy_ns));
     let told = vec![Difference::time(what, waits, &of).into(), works];
     Some(Found::new(cause, told, order).growing(waits.growth()))
 }
@@ -153,18 +156,22 @@ pub fn idle(standing: &OneTrace) -> Option<Found> {
     let (cause, what, ns, order) = match host {
         Some(ns) => (
             Cause::HostBound,
-            "device idle waiting for the host ",
+            "device idle waiting for the host",
             ns,
             0.75,
         ),
-        None => (Cause::Gaps, "device idle ", time.idle_ns(), 0.6),
+        None => (Cause::Gaps, "device idle", time.idle_ns(), 0.6),
     };
     let [part, whole] = [ns, time.span_ns].map(|ns| standing.time(ns));
-    let of = format!("{} ({})", standing.each, part.share_of(whole));
+    let idle = format!(
+        "{what} {}{} ({})",
+        part_of(part, whole),
+        standing.each,
+        part.share_of(whole)
+    );
     let longest = Nanoseconds::whole(time.longest_gap_ns.unwrap_or(0));
-    let longest = Fact::time("the longest gap ", longest, "");
-    let told = vec![Fact::part(what, part, whole, &of), longest];
-    Some(Found::new(cause, told, order))
+    let longest = Fact::Figure(format!("the longest gap {longest}"));
+    Some(Found::new(cause, vec![Fact::Figure(idle), longest], order))
 }
 
 /// What a call asks of CUDA more often, or a repetition of a program.
@@ -229,7 +236,9 @@ pub fn synchronisation(facts: &Facts) -> Option<Found> {
             let did =
                 pair.base.conditions.synchronised > 0 || pair.base.median(Metric::Device).is_none();
             let now = waits && !did && pair.base_clock == TimeSource::Gated;
-            now.then(|| Fact::words("the call waits for the device itself, and did not before"))?
+            now.then(|| {
+                Fact::Words("the call waits for the device itself, and did not before".to_owned())
+            })?
         }
     };
     // It is behind the waiting of the device for the host, and not the other way round.

@@ -20,12 +20,9 @@ pub fn replaced(facts: &Facts) -> Option<Found> {
     let in_place = facts.account.as_ref().and_then(replaced_in_an_account);
     // A trace has no more than its operations in their order; a call has its structure as well.
     let told = facts.account.is_some() && facts.traces().is_some();
-    if told || in_place.is_some() {
-        return in_place;
-    }
-    match facts.call() {
-        Some(_) => replaced_in_a_call(facts),
-        None => replaced_in_a_trace(facts),
+    match told || in_place.is_some() {
+        true => in_place,
+        false => replaced_by_name(facts),
     }
 }
 
@@ -49,42 +46,35 @@ fn replaced_in_an_account(account: &Account) -> Option<Found> {
             let names = names.clone();
             vec![Difference::Kernel { names }.into(), mean.into()]
         }
-        item => vec![Fact::words(&item.to_string())],
+        item => vec![Fact::Words(item.to_string())],
     });
     let found = Found::resting_on(Cause::KernelReplaced, told.collect(), 0.8)?;
     Some(found.growing(lines.iter().map(|line| line.growth_ns).sum()))
 }
 
-/// Kernels that are gone together with kernels that are new: which is for which is unknown.
-fn replaced_in_a_call(facts: &Facts) -> Option<Found> {
-    let of = |became: Became| {
-        let is = |kernel: &&KernelChange| kernel.became == became && !moves_data(kernel.called());
-        names(&facts.kernels.iter().filter(is).collect::<Vec<_>>())
+/// Kernels that are gone together with kernels that are new: of a call, which is for which is
+/// unknown.
+fn replaced_by_name(facts: &Facts) -> Option<Found> {
+    let is_call = facts.call().is_some();
+    let of = |alone: Became| {
+        let is = |kernel: &&KernelChange| match kernel.became {
+            Became::Replaced => true,
+            became => is_call && became == alone && !moves_data(kernel.called()),
+        };
+        facts.kernels.iter().filter(is).collect::<Vec<_>>()
     };
-    let names = Sides::new(of(Became::Removed), of(Became::Added));
-    let both = !names.base.is_empty() && !names.head.is_empty();
+    let (gone, new) = (of(Became::Removed), of(Became::Added));
+    let names = Sides::new(
+        names(gone.iter().map(|kernel| &kernel.name.base)),
+        names(new.iter().map(|kernel| &kernel.name.head)),
+    );
+    let both = !gone.is_empty() && !new.is_empty();
     let told = || vec![Difference::Kernel { names }.into()];
-    both.then(|| Found::new(Cause::KernelReplaced, told(), 0.8))
-}
-
-/// Kernels in the place of others.
-fn replaced_in_a_trace(facts: &Facts) -> Option<Found> {
-    let replaced = |kernel: &&KernelChange| kernel.became == Became::Replaced;
-    let replaced: Vec<&KernelChange> = facts.kernels.iter().filter(replaced).collect();
-    let told = replaced.iter().take(NAMED).flat_map(|kernel| {
-        let names = kernel.name.map(|name| vec![name.clone()]);
-        [
-            Difference::Kernel { names }.into(),
-            Difference::mean(kernel).into(),
-        ]
-    });
-    let mut told: Vec<Fact> = told.collect();
-    if replaced.len() > NAMED {
-        let more = replaced.len() - NAMED;
-        told.push(Fact::words(&format!("and {more} more")));
-    }
-    let found = Found::resting_on(Cause::KernelReplaced, told, 0.8)?;
-    Some(found.growing(growth(&replaced)))
+    let found = both.then(|| Found::new(Cause::KernelReplaced, told(), 0.8))?;
+    Some(match is_call {
+        true => found,
+        false => found.growing(growth(&new)),
+    })
 }
 
 fn growth(kernels: &[&KernelChange]) -> Nanoseconds {
@@ -155,7 +145,7 @@ pub fn more_instructions(facts: &Facts) -> Option<Found> {
     let more = lines.iter().filter(|line| more_work(&line.item).is_some());
     let told = more
         .take(NAMED)
-        .map(|line| Fact::words(&line.item.to_string()));
+        .map(|line| Fact::Words(line.item.to_string()));
     Found::resting_on(Cause::MoreInstructions, told.collect(), 0.6)
 }
 
@@ -174,8 +164,8 @@ pub fn same_launch(facts: &Facts) -> Option<Found> {
     }
     let told = slower.iter().take(NAMED);
     let mut told: Vec<Fact> = told.flat_map(|kernel| launch(facts, kernel, [])).collect();
-    told.push(Fact::words(
-        "launched as before: other inputs, a lower clock, or another user of the device",
+    told.push(Fact::Words(
+        "launched as before: other inputs, a lower clock, or another user of the device".to_owned(),
     ));
     Some(Found::new(Cause::SameLaunch, told, 0.35).growing(growth(&slower)))
 }
@@ -224,7 +214,7 @@ fn entered(facts: &Facts, name: &str) -> Option<Vec<Fact>> {
     let count = both.map(|count| **count as f64);
     let function = name.strip_prefix(CALLS)?;
     let host = host_time(facts.call()?.head, function);
-    let host = host.map(|time| Fact::time("", time, OF_THE_HOST));
+    let host = host.map(|time| Fact::Figure(format!("{time}{OF_THE_HOST}")));
     let told = std::iter::once(facts.counted(name, count)).chain(host);
     (count.growth() > 0.0).then(|| told.collect())
 }
@@ -245,7 +235,7 @@ pub fn retuned(facts: &Facts) -> Option<Found> {
     let mut told = entered(facts, &[CALLS, AUTOTUNE].concat())?;
     if let Some(ParamValue::Int(lengths)) = facts.call()?.head.effective.get("lengths") {
         let lengths = counted(*lengths as usize, "length");
-        told.push(Fact::words(&format!("a call has {lengths}")));
+        told.push(Fact::Words(format!("a call has {lengths}")));
     }
     Some(Found::new(Cause::Retuned, told, 0.97))
 }
@@ -271,7 +261,7 @@ pub fn still_loading(standing: &OneTrace) -> Option<Found> {
         false => String::new(),
     };
     let loads = counted(loads as usize, "module");
-    let mut told = vec![Fact::words(&format!("{loads} loaded in {part}{each}"))];
+    let mut told = vec![Fact::Words(format!("{loads} loaded in {part}{each}"))];
     let kernels = standing.of.kernels.iter();
     let varied = kernels
         .map(|kernel| (versions(kernel), kernel))
@@ -282,7 +272,7 @@ pub fn still_loading(standing: &OneTrace) -> Option<Found> {
         None => Cause::ModulesLoaded,
         Some((versions, kernel)) => {
             let name = short(&kernel.name);
-            told.push(Fact::words(&format!(
+            told.push(Fact::Words(format!(
                 "{name} ran in {versions} versions of registers, block and shared memory"
             )));
             Cause::Recompiled

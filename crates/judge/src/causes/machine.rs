@@ -26,7 +26,7 @@ pub fn clock(facts: &Facts) -> Option<Found> {
     let mhz = Sides::new(base, head);
     let part = Share(share.min(1.0));
     let of_it = format!("which accounts for {part} of the change: the machine, not the code");
-    let told = vec![Difference::Clock { mhz }.into(), Fact::words(&of_it)];
+    let told = vec![Difference::Clock { mhz }.into(), Fact::Words(of_it)];
     let cause = match head < base {
         true => Cause::LowerClock,
         false => Cause::HigherClock,
@@ -43,49 +43,55 @@ fn unless_restructured(facts: &Facts, alone: f64, beside: f64) -> f64 {
     }
 }
 
-/// The conditions of the slower record and of the faster, where time moved and a share of
-/// the slower one's invocations is larger than the same share of the faster one's.
-fn disturbed<'a>(
-    facts: &Facts<'a>,
-    share: fn(&Conditions) -> Share,
-) -> Option<(&'a Conditions, &'a Conditions)> {
+/// A condition that a larger share of the slower side's invocations were under, where time moved.
+fn condition(
+    facts: &Facts,
+    (cause, what): (Cause, &str),
+    met: fn(&Conditions) -> u32,
+    detail: fn(&Conditions) -> String,
+) -> Option<Found> {
     let pair = facts.call()?;
     let (base, head) = (&pair.base.conditions, &pair.head.conditions);
     let (slower, faster) = match facts.ratio > Ratio::ONE {
         true => (head, base),
         false => (base, head),
     };
-    let known = faster.known > 0 && facts.of_device();
-    let more = share(slower) > share(faster);
-    (facts.moved() && known && more).then_some((slower, faster))
+    let known = slower.known > 0 && faster.known > 0 && facts.of_device();
+    let more = u64::from(met(slower)) * u64::from(faster.known)
+        > u64::from(met(faster)) * u64::from(slower.known);
+    (facts.moved() && known && more).then(|| {
+        let told = format!(
+            "{what} in {} of {} invocations ({}), before in {} of {}: the machine, not the code",
+            met(slower),
+            slower.known,
+            detail(slower),
+            met(faster),
+            faster.known
+        );
+        let order = unless_restructured(facts, 0.8, 0.5);
+        Found::new(cause, vec![Fact::Figure(told)], order)
+    })
 }
 
 /// The device held its clocks back. The clock that is read between samples need not show it:
 /// a board at its power limit lowers its clock under load alone.
 pub fn throttled(facts: &Facts) -> Option<Found> {
-    let (slower, faster) = disturbed(facts, Conditions::throttled_share)?;
-    let reasons: Vec<&str> = slower.throttle_reasons.iter().map(String::as_str).collect();
-    let told = Fact::Condition {
-        what: "the device held its clocks back".to_owned(),
-        detail: reasons.join(", "),
-        slower: (slower.throttled, slower.known),
-        faster: (faster.throttled, faster.known),
+    let told = (Cause::Throttled, "the device held its clocks back");
+    let reasons = |of: &Conditions| {
+        let reasons: Vec<&str> = of.throttle_reasons.iter().map(String::as_str).collect();
+        reasons.join(", ")
     };
-    let order = unless_restructured(facts, 0.8, 0.5);
-    Some(Found::new(Cause::Throttled, vec![told], order))
+    condition(facts, told, |of| of.throttled, reasons)
 }
 
 /// Other processes computed on the device.
 pub fn shared_device(facts: &Facts) -> Option<Found> {
-    let (slower, faster) = disturbed(facts, Conditions::shared_share)?;
-    let told = Fact::Condition {
-        what: "other processes computed on the device".to_owned(),
-        detail: format!("up to {}", slower.other_processes),
-        slower: (slower.shared, slower.known),
-        faster: (faster.shared, faster.known),
-    };
-    let order = unless_restructured(facts, 0.8, 0.5);
-    Some(Found::new(Cause::SharedDevice, vec![told], order))
+    let told = (
+        Cause::SharedDevice,
+        "other processes computed on the device",
+    );
+    let most = |of: &Conditions| format!("up to {}", of.other_processes);
+    condition(facts, told, |of| of.shared, most)
 }
 
 /// Versions named in the evidence.
@@ -104,11 +110,11 @@ pub fn versions(facts: &Facts) -> Option<Found> {
         .map(|one| Difference::Version((*one).clone()).into())
         .collect();
     if versions.len() > NAMED {
-        told.push(Fact::words(&format!("and {} more", versions.len() - NAMED)));
+        told.push(Fact::Words(format!("and {} more", versions.len() - NAMED)));
     }
     let equal = same_structure(facts);
     if equal {
-        told.push(Fact::words("structure unchanged"));
+        told.push(Fact::Words("structure unchanged".to_owned()));
     }
     // With equal instructions it is what surrounds them: `environment` says so.
     let order = if equal && !same_code(facts) { 0.6 } else { 0.4 };
@@ -121,7 +127,7 @@ pub fn environment(facts: &Facts) -> Option<Found> {
     let told = "the machine code and what is launched are the same: the environment, not the \
                 code";
     // Below a clock, throttling or another process, which say what of the environment.
-    equal.then(|| Found::new(Cause::Environment, vec![Fact::words(told)], 0.5))
+    equal.then(|| Found::new(Cause::Environment, vec![Fact::Words(told.to_owned())], 0.5))
 }
 
 /// True when both structures were counted, and no exact figure of them differs.

@@ -8,9 +8,9 @@ use super::facts::{Facts, Found, NAMED, Pair};
 use super::kernels::{is_grid, launch};
 use crate::judgement::{Cause, Difference, Fact};
 use crate::{structure, tuners};
-use regatta_core::machine::{Became, KernelChange, KernelRow, LaunchShape};
+use regatta_core::machine::{Became, KernelChange, KernelRow, LaunchShape, short};
 use regatta_worker::attention::ParamValue;
-use regatta_worker::units::{Nanoseconds, Ratio, Share};
+use regatta_worker::units::{Nanoseconds, Ratio, Share, part_of};
 
 /// How many times fewer explain much; losing a tenth of the blocks explains little.
 const MUCH: f64 = 1.5;
@@ -120,14 +120,13 @@ pub fn few_blocks<'a>(standing: &'a OneTrace) -> impl Iterator<Item = Found> + '
         let shape = few(kernel)?;
         let (filled, sms) = shape.filled()?;
         let (part, whole) = (standing.time(shape.total_ns), standing.time(of.kernel_ns));
-        let told = Fact::Standing {
-            kernel: kernel.name.clone(),
-            grid: shape.grid,
-            filled: (filled, sms),
-            part,
-            whole,
-            each: standing.each.to_owned(),
-        };
+        let ([x, y, z], name) = (shape.grid, short(&kernel.name));
+        let told = Fact::Figure(format!(
+            "grid {x}x{y}x{z} of {name}, {filled} of {sms} SMs, {} of kernels{} ({})",
+            part_of(part, whole),
+            standing.each,
+            part.share_of(whole)
+        ));
         // A few multiprocessors without a block cost little.
         let half = 2 * filled <= u64::from(sms);
         let order = if half { 0.9 } else { 0.4 };

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::judgement::Mismatch;
+use crate::structure::{Structures, changes};
 use crate::testing::written;
 use regatta_core::record::side::{CaseRecord, median};
+use regatta_core::suite::rules::Policy;
 use regatta_worker::units::Share;
 
 fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> {
@@ -18,6 +20,13 @@ fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> 
         threshold: Share(0.05),
         versions: Vec::new(),
         sms: None,
+        restructured: changes(&Structures {
+            base,
+            head,
+            sms: None,
+            policy: &Policy::default(),
+        })
+        .map(|changes| !changes.is_empty()),
     }
 }
 

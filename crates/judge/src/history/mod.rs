@@ -21,7 +21,7 @@ use changes::{beside, changes, correlation, middle};
 use regatta_core::record::history::{Came, History};
 use regatta_core::record::side::median;
 use regatta_core::suite::rules::Metric;
-use regatta_worker::units::{Nanoseconds, Ratio, RatioInterval, Share};
+use regatta_worker::units::{Nanoseconds, Ratio, Share};
 use serde::Serialize;
 
 /// How a history is read.
@@ -72,17 +72,6 @@ pub struct Step {
     pub high: Ratio,
     /// Runs after it, to the next change or the last run.
     pub runs_after: usize,
-}
-
-impl Step {
-    /// The change with its interval.
-    pub fn interval(&self) -> RatioInterval {
-        RatioInterval {
-            ratio: self.ratio,
-            low: self.low,
-            high: self.high,
-        }
-    }
 }
 
 /// What the times of one case say.
@@ -202,11 +191,6 @@ impl Event {
     /// True where it got slower.
     pub fn is_slower(&self) -> bool {
         self.ratio > Ratio::ONE
-    }
-
-    /// The change of the one that changed most.
-    pub fn interval(&self) -> RatioInterval {
-        self.most.interval()
     }
 }
 

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::THRESHOLD;
 use super::changes::middle;
 use super::{Crept, Event, Series, Step, Trend, Who};
+use crate::axes::{AxisTable, described};
 use crate::comparable::{differ, maps, revision_text};
 use crate::judgement::Mismatch;
 use regatta_core::record::history::{About, History};
-use regatta_worker::attention::{CaseId, FACETS};
-use regatta_worker::units::{Nanoseconds, Ratio, counted};
+use regatta_worker::units::{Nanoseconds, Ratio};
 
 /// Cases that change within so many runs of each other change together: noise moves the place
 /// of a small change.
@@ -106,24 +106,18 @@ pub(super) fn crept(
         });
         let mut crept: Vec<(usize, f64)> = crept.collect();
         crept.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+        let mut push = |cases: Vec<usize>, ratio, all| {
+            let who = context.who(&cases, all);
+            found.push(Crept { who, cases, ratio });
+        };
         let of_all = shared.and_then(|shared| shared.creep.as_ref());
         if let Some(creep) = of_all.filter(|creep| (creep.ratio > Ratio::ONE) == slower) {
             let timed = cases.iter().enumerate().filter(|(_, trend)| trend.runs > 0);
-            let with: Vec<usize> = timed.map(|(case, _)| case).collect();
-            found.push(Crept {
-                who: context.who(&with, true),
-                cases: with,
-                ratio: creep.ratio,
-            });
+            push(timed.map(|(case, _)| case).collect(), creep.ratio, true);
         }
         if !crept.is_empty() {
-            let ratios: Vec<f64> = crept.iter().map(|(_, ratio)| *ratio).collect();
-            let with: Vec<usize> = crept.into_iter().map(|(case, _)| case).collect();
-            found.push(Crept {
-                who: context.who(&with, false),
-                cases: with,
-                ratio: Ratio(middle(&ratios).exp()),
-            });
+            let (cases, ratios): (Vec<usize>, Vec<f64>) = crept.into_iter().unzip();
+            push(cases, Ratio(middle(&ratios).exp()), false);
         }
     }
     found
@@ -245,19 +239,24 @@ impl Movers<'_> {
             _ if many && workers.len() > 1 => Who::Machine,
             _ if many => Who::Suite,
             [_] => Who::Case,
-            _ => {
-                let ids = |cases: &mut dyn Iterator<Item = usize>| {
-                    cases
-                        .map(|case| &self.history.cases[case])
-                        .collect::<Vec<_>>()
-                };
-                let timed = self.all.iter().enumerate();
-                let mut timed = timed.filter(|(_, series)| !series.runs.is_empty());
-                let compared = ids(&mut timed.by_ref().map(|(case, _)| case));
-                let moved = ids(&mut moved.iter().copied());
-                common(&moved, &compared).map_or(Who::Several, Who::Family)
-            }
+            _ => self.family(moved).map_or(Who::Several, Who::Family),
         }
+    }
+
+    /// What nearly all cases that moved have in common, and hardly any other case has: `all 12
+    /// cases of torch/efficient with backward`. `None` where they are few, or all.
+    fn family(&self, moved: &[usize]) -> Option<String> {
+        let timed = |case: &usize| !self.all[*case].runs.is_empty();
+        let timed: Vec<usize> = (0..self.all.len()).filter(timed).collect();
+        if moved.len() < FEWEST || moved.len() == timed.len() {
+            return None;
+        }
+        let table = AxisTable::new(timed.iter().map(|case| &self.history.cases[*case]));
+        let seen: BTreeSet<&usize> = moved.iter().collect();
+        let states: Vec<_> = timed.iter().map(|case| Some(seen.contains(case))).collect();
+        let found = described(&table, &states)?;
+        let most = found.hits.len() as f64 >= MOST * moved.len() as f64;
+        (most && !found.terms.is_empty()).then(|| found.sentence("case"))
     }
 
     fn worker(&self, case: usize) -> &str {
@@ -278,101 +277,5 @@ fn compare(base: &About, head: &About, found: &mut Vec<Mismatch>) {
     for worker in workers {
         let of = |about: &About| about.versions.get(worker).unwrap_or(&none).clone();
         maps(found, &format!("{worker}."), &of(base), &of(head));
-    }
-}
-
-/// What the cases that moved have in common, and hardly any other case has: `all 12 cases of
-/// torch/efficient, direction backward`. `None` where they are few, everything, or have
-/// nothing in common.
-pub fn common(moved: &[&CaseId], compared: &[&CaseId]) -> Option<String> {
-    if moved.len() < FEWEST || moved.len() == compared.len() {
-        return None;
-    }
-    // What nearly all that moved have: few things, of which the others are then counted.
-    let mut hits: BTreeMap<Key, usize> = BTreeMap::new();
-    for key in moved.iter().flat_map(|case| keys(&facets(case))) {
-        *hits.entry(key).or_default() += 1;
-    }
-    hits.retain(|_, hits| *hits as f64 >= MOST * moved.len() as f64);
-    let mut counts: BTreeMap<Key, usize> = hits.keys().map(|key| (key.clone(), 0)).collect();
-    for case in compared {
-        let facets = facets(case);
-        for (key, of) in &mut counts {
-            *of += usize::from(key.iter().all(|facet| facets.contains(facet)));
-        }
-    }
-    let counted_both = hits.into_iter().zip(counts.into_values());
-    let best = counted_both
-        .map(|((key, hits), of)| (key, (hits, of)))
-        .filter(|(_, (hits, of))| *hits as f64 >= MOST * *of as f64)
-        // The most of them; of as many, what says it in the fewest words.
-        .max_by_key(|(key, (hits, of))| (*hits, usize::MAX - of, usize::MAX - key.len()))?;
-    let (key, (hits, of)) = best;
-    let words: Vec<String> = key
-        .iter()
-        .map(|(name, value)| match *name {
-            "variant" | "worker" => value.clone(),
-            name => format!("{name} {value}"),
-        })
-        .collect();
-    let many = match hits == of {
-        true => format!("all {}", counted(of, "case")),
-        false => format!("{hits} of the {}", counted(of, "case")),
-    };
-    Some(format!("{many} of {}", words.join(", ")))
-}
-
-/// A value of a facet, or a variant with one.
-type Key = Vec<(&'static str, String)>;
-
-/// Each value by itself, and each with the variant.
-fn keys(facets: &[(&'static str, String)]) -> Vec<Key> {
-    let variant = facets.iter().find(|(name, _)| *name == "variant");
-    let single = facets.iter().map(|facet| vec![facet.clone()]);
-    let others = facets.iter().filter(|(name, _)| *name != "variant");
-    let paired = others.filter_map(|facet| Some(vec![variant?.clone(), facet.clone()]));
-    single.chain(paired).collect()
-}
-
-fn facets(case: &CaseId) -> Vec<(&'static str, String)> {
-    let Ok(case) = case.case() else {
-        return Vec::new();
-    };
-    let named = FACETS.iter().map(|name| (*name, case.facet(name)));
-    named.filter(|(_, value)| !value.is_empty()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_moved_together_and_alone_is_told_together() {
-        let variants = ["cpu/flash", "cpu/naive"].into_iter();
-        let sizes = variants.flat_map(|variant| (1..=6).map(move |n| (variant, 64 * n)));
-        let ids = sizes.flat_map(|(variant, seq)| {
-            ["", ",bwd"].map(|way| CaseId(format!("{variant}:s{seq},d64{way}")))
-        });
-        let all: Vec<CaseId> = ids.collect();
-        let told = |moved: fn(&str) -> bool| {
-            let all: Vec<&CaseId> = all.iter().collect();
-            let moved: Vec<&CaseId> = all.iter().copied().filter(|id| moved(&id.0)).collect();
-            common(&moved, &all).unwrap_or_default()
-        };
-        let backward = told(|id| id.starts_with("cpu/flash") && id.ends_with("bwd"));
-        assert_eq!(backward, "all 6 cases of cpu/flash, direction backward");
-        assert_eq!(
-            told(|id| id.starts_with("cpu/naive")),
-            "all 12 cases of cpu/naive"
-        );
-        assert!(told(|id| id.contains(":s64,")).starts_with("all 4 cases of seq"));
-        // What has nothing in common is only counted.
-        let any = |id: &str| {
-            ["s64,d64", "s128,d64,bwd", "s384,d64"]
-                .iter()
-                .any(|e| id.ends_with(e))
-        };
-        assert_eq!(told(any), "");
-        assert_eq!(told(|_| true), "");
     }
 }

@@ -285,14 +285,17 @@ fn who_moved_is_a_case_a_family_the_suite_or_the_machine() {
     let family = one_event(&history(|id| {
         id.starts_with("torch") && id.ends_with("bwd")
     }));
-    let told = "all 6 cases of torch/sdpa, direction backward";
+    let told = "all 6 cases of torch/sdpa with backward";
     assert_eq!(family.who, Who::Family(told.to_owned()));
     let changed: Vec<&str> = family.code.iter().map(|of| of.field.as_str()).collect();
     assert_eq!(changed, ["revision", "torch.torch"]);
     assert!(family.machine.is_empty());
 
     let half = one_event(&history(|id| id.starts_with("cpu")));
-    assert_eq!(half.who, Who::Family("all 12 cases of cpu".to_owned()));
+    assert_eq!(
+        half.who,
+        Who::Family("all 12 cases of cpu/flash".to_owned())
+    );
 
     let all = one_event(&history(|_| true));
     assert_eq!((&all.who, all.cases.len()), (&Who::Machine, 24));

@@ -218,85 +218,39 @@ impl Account {
         let lines = self.lines.iter().filter(|line| of(&line.item));
         lines.map(|line| line.growth_ns).sum()
     }
-
-    /// The lines of a sentence, the largest first, at most `most` by themselves: the small ones as
-    /// one, and what is not explained where it is not small.
-    fn longest_lines(&self, most: usize) -> Vec<(String, Nanoseconds)> {
-        let small = self.change_ns.0.abs() * SMALL;
-        let (mut told, mut rest) = (Vec::new(), Vec::new());
-        for line in &self.lines {
-            let large = line.growth_ns.0.abs() >= small && told.len() < most;
-            let others = matches!(line.item, Item::Others { .. });
-            match large && !others {
-                true => told.push((line.to_string(), line.growth_ns)),
-                false => rest.push(line),
-            }
-        }
-        let growth: Nanoseconds = rest.iter().map(|line| line.growth_ns).sum();
-        let count = rest.iter().map(|line| match line.item {
-            Item::Others { count } => count,
-            _ => 1,
-        });
-        let count: u32 = count.sum();
-        if growth.0.abs() >= small && count > 0 {
-            told.push((Item::Others { count }.to_string(), growth));
-        }
-        let left = match growth.0.abs() >= small {
-            true => self.unexplained_ns,
-            // What is not told is not told twice.
-            false => self.unexplained_ns + growth,
-        };
-        if left.0.abs() >= small {
-            told.push(("not explained".to_owned(), left));
-        }
-        told
-    }
 }
 
 impl fmt::Display for Account {
-    /// `+3.2 µs = copy kernel added +1.4, start of a second operation +1.7`.
+    /// `+3.2 µs = copy kernel added +1.4, start of a second operation +1.7`: the largest lines, the
+    /// small ones as one, and what is not explained where it is not small.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Of names that are long, fewer.
-        let fits = |text: &String| text.chars().count() <= LONGEST;
-        let texts = || (1..=TOLD).rev().map(|most| self.sentence(most));
-        let text = texts().find(fits).unwrap_or_else(|| self.sentence(1));
-        f.write_str(&text)
-    }
-}
-
-/// What three lines of a terminal hold, indented.
-const LONGEST: usize = 3 * 76;
-
-impl Account {
-    fn sentence(&self, most: usize) -> String {
-        let told = self.longest_lines(most);
-        let parts = told
-            .iter()
-            .map(|(what, growth)| format!("{what} {}", growth.signed_beside(self.change_ns)));
+        let small = self.change_ns.0.abs() * SMALL;
+        let is_small = |time: Nanoseconds| time.0.abs() < small;
+        let (mut told, mut rest, mut count) = (Vec::new(), Nanoseconds::ZERO, 0);
+        for line in &self.lines {
+            match &line.item {
+                Item::Others { count: others } => {
+                    (count, rest) = (count + others, rest + line.growth_ns)
+                }
+                _ if is_small(line.growth_ns) || told.len() == TOLD => {
+                    (count, rest) = (count + 1, rest + line.growth_ns);
+                }
+                _ => told.push((line.to_string(), line.growth_ns)),
+            }
+        }
+        let mut left = self.unexplained_ns;
+        match is_small(rest) || count == 0 {
+            // What is not told is not explained either.
+            true => left += rest,
+            false => told.push((Item::Others { count }.to_string(), rest)),
+        }
+        if !is_small(left) {
+            told.push(("not explained".to_owned(), left));
+        }
+        let parts = told.into_iter();
+        let parts =
+            parts.map(|(what, time)| format!("{what} {}", time.signed_beside(self.change_ns)));
         let parts: Vec<String> = parts.collect();
-        format!("{} = {}", self.change_ns.signed(), parts.join(", "))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sentence_is_three_lines_of_a_terminal() {
-        let long = |number: u32| Item::Added {
-            what: format!("{}{number}", "k".repeat(70)),
-            count: 1,
-            moves: false,
-        };
-        let lines = (0..4).map(|number| AccountLine::new(long(number), Nanoseconds(1_000.0)));
-        let account = Account {
-            change_ns: Nanoseconds(4_000.0),
-            lines: lines.collect(),
-            unexplained_ns: Nanoseconds::ZERO,
-        };
-        let text = account.to_string();
-        assert!(text.chars().count() <= LONGEST, "{text}");
-        assert!(text.ends_with("2 more +2.00"), "{text}");
+        write!(f, "{} = {}", self.change_ns.signed(), parts.join(", "))
     }
 }

@@ -5,8 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Difference;
-use regatta_core::machine::short;
-use regatta_worker::units::{Nanoseconds, Share, part_of};
+use regatta_worker::units::Share;
 
 /// A named cause with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,29 +13,30 @@ use regatta_worker::units::{Nanoseconds, Share, part_of};
 pub struct Finding {
     /// What it is.
     pub cause: Cause,
-    /// The facts as a sentence: `threads 2 → 1, num_splits_key 2 → 1`.
+    /// What was seen, most telling first, as a sentence: `threads 2 → 1, num_splits_key 2 → 1`.
     pub evidence: String,
-    /// What was seen, most telling first.
-    pub facts: Vec<Fact>,
+    /// The differences in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Difference>,
     /// What of the change it accounts for, 1.0 is all of it; `None` where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
 }
 
 impl Finding {
-    /// A cause that rests on these facts, and for how much of the change it accounts.
-    pub fn new(cause: Cause, facts: Vec<Fact>, share: Option<Share>) -> Finding {
+    /// A cause that rests on these facts, most telling first.
+    pub fn new(cause: Cause, facts: Vec<Fact>) -> Finding {
+        let evidence = sentence(&facts);
+        let differences = facts.into_iter().filter_map(|fact| match fact {
+            Fact::Difference(difference) => Some(difference),
+            Fact::Figure(_) | Fact::Words(_) => None,
+        });
         Finding {
             cause,
-            evidence: sentence(&facts),
-            facts,
-            share,
+            evidence,
+            differences: differences.collect(),
+            share: None,
         }
-    }
-
-    /// The differences that it rests on.
-    pub fn differences(&self) -> impl Iterator<Item = &Difference> {
-        self.facts.iter().filter_map(Fact::difference)
     }
 }
 
@@ -47,110 +47,23 @@ impl fmt::Display for Finding {
     }
 }
 
-/// One thing that was seen, with its figures; prints itself as a part of a sentence. Words
-/// that a figure is of stand before it (`what`) or behind it (`each`), and may be empty.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-#[serde(tag = "fact", rename_all = "kebab-case")]
+/// A part of the evidence.
+#[derive(Clone, Debug)]
 pub enum Fact {
     /// What differs between the two sides.
     Difference(Difference),
-    /// A launch that stands out: its grid, and the share of all kernels' time that it takes.
-    Standing {
-        /// The kernel.
-        kernel: String,
-        /// Blocks in x, y, z.
-        grid: [u32; 3],
-        /// Multiprocessors with a block, and all of them.
-        filled: (u64, u32),
-        /// The part.
-        part: Nanoseconds,
-        /// The whole.
-        whole: Nanoseconds,
-        /// Words behind them.
-        each: String,
-    },
-    /// A time: `device time 75.8 µs`, `80.0 µs no longer hidden`.
-    Time {
-        /// Words before the figures.
-        what: String,
-        /// How long.
-        time: Nanoseconds,
-        /// Words behind them.
-        each: String,
-    },
-    /// A part of a time: `153.0 of 216.0 µs`.
-    Part {
-        /// Words before the figures.
-        what: String,
-        /// The part.
-        part: Nanoseconds,
-        /// The whole.
-        whole: Nanoseconds,
-        /// Words behind them.
-        each: String,
-    },
-    /// A share: `88.0 % of it waiting for the host`.
-    Share {
-        /// The share.
-        share: Share,
-        /// Words behind them.
-        each: String,
-    },
-    /// Invocations under a condition, of the slower side and of the faster.
-    Condition {
-        /// Words before the figures.
-        what: String,
-        /// What more is known of it.
-        detail: String,
-        /// Invocations of the slower side that were under it, and all that tell.
-        slower: (u32, u32),
-        /// The same of the faster side.
-        faster: (u32, u32),
-    },
-    /// What is no figure.
-    Words {
-        /// A clause.
-        text: String,
-    },
+    /// A figure of one side: `153.0 of 216.0 µs`.
+    Figure(String),
+    /// A clause, which a semicolon sets apart.
+    Words(String),
 }
 
 impl Fact {
-    /// A time.
-    pub fn time(what: &str, time: Nanoseconds, each: &str) -> Fact {
-        Fact::Time {
-            what: what.to_owned(),
-            time,
-            each: each.to_owned(),
-        }
-    }
-
-    /// A part of a time.
-    pub fn part(what: &str, part: Nanoseconds, whole: Nanoseconds, each: &str) -> Fact {
-        Fact::Part {
-            what: what.to_owned(),
-            part,
-            whole,
-            each: each.to_owned(),
-        }
-    }
-
-    /// What is no figure.
-    pub fn words(text: &str) -> Fact {
-        Fact::Words {
-            text: text.to_owned(),
-        }
-    }
-
-    fn difference(&self) -> Option<&Difference> {
-        match self {
-            Fact::Difference(difference) => Some(difference),
-            _ => None,
-        }
-    }
-
     fn kernel(&self) -> Option<&str> {
-        self.difference()?.kernel()
+        match self {
+            Fact::Difference(difference) => difference.kernel(),
+            Fact::Figure(_) | Fact::Words(_) => None,
+        }
     }
 
     fn is_mean(&self) -> bool {
@@ -164,8 +77,8 @@ impl From<Difference> for Fact {
     }
 }
 
-/// Facts as a sentence. Of several of one kernel the last of its launches names it; another
-/// kernel, and what is no figure, is set apart by a semicolon.
+/// Facts as a sentence. Of several of one kernel the last of its launches names it; a semicolon
+/// sets another kernel apart.
 fn sentence(facts: &[Fact]) -> String {
     let mut text = String::new();
     for (place, fact) in facts.iter().enumerate() {
@@ -174,11 +87,9 @@ fn sentence(facts: &[Fact]) -> String {
             other.is_some_and(|other| fact.kernel().is_some() && other.kernel() == fact.kernel())
         };
         if let Some(before) = before {
-            let anew = match fact {
-                Fact::Words { .. } => true,
-                Fact::Standing { .. } => matches!(before, Fact::Standing { .. }),
-                _ => fact.kernel().is_some() && before.kernel().is_some() && !alike(Some(before)),
-            };
+            let another_kernel =
+                fact.kernel().is_some() && before.kernel().is_some() && !alike(Some(before));
+            let anew = matches!(fact, Fact::Words(_)) || another_kernel;
             text += if anew { "; " } else { ", " };
         }
         let named = match fact.is_mean() {
@@ -190,53 +101,10 @@ fn sentence(facts: &[Fact]) -> String {
         };
         match fact {
             Fact::Difference(difference) => text += &difference.text(named),
-            other => text += &other.to_string(),
+            Fact::Figure(words) | Fact::Words(words) => text += words,
         }
     }
     text
-}
-
-impl fmt::Display for Fact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fact::Difference(difference) => difference.fmt(f),
-            Fact::Standing {
-                kernel,
-                grid: [x, y, z],
-                filled: (filled, sms),
-                part,
-                whole,
-                each,
-            } => write!(
-                f,
-                "grid {x}x{y}x{z} of {}, {filled} of {sms} SMs, {} of kernels{each} ({})",
-                short(kernel),
-                part_of(*part, *whole),
-                part.share_of(*whole)
-            ),
-            Fact::Time { what, time, each } => write!(f, "{what}{time}{each}"),
-            Fact::Part {
-                what,
-                part,
-                whole,
-                each,
-            } => write!(f, "{what}{}{each}", part_of(*part, *whole)),
-            Fact::Share { share, each } if share.0 == 0.0 => write!(f, "none{each}"),
-            Fact::Share { share, each } => write!(f, "{share}{each}"),
-            Fact::Condition {
-                what,
-                detail,
-                slower,
-                faster,
-            } => write!(
-                f,
-                "{what} in {} of {} invocations ({detail}), before in {} of {}: the machine, \
-                 not the code",
-                slower.0, slower.1, faster.0, faster.1
-            ),
-            Fact::Words { text } => f.write_str(text),
-        }
-    }
 }
 
 /// Declares the causes, each with the name that it has in every format.

@@ -20,16 +20,6 @@ use regatta_worker::attention::ParamValue;
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.
 pub fn changes(pair: &Structures) -> Option<Vec<StructuralChange>> {
     let (base, head) = (known(pair.base)?, known(pair.head)?);
-    let kernels = match base.launches == head.launches {
-        true => Vec::new(),
-        false => of_calls(base, head, pair.sms),
-    };
-    changes_of(pair, &kernels)
-}
-
-/// The same, where the launches of both calls were compared before.
-pub fn changes_of(pair: &Structures, kernels: &[KernelChange]) -> Option<Vec<StructuralChange>> {
-    let (base, head) = (known(pair.base)?, known(pair.head)?);
     let mut found = Changes {
         pair,
         changes: Vec::new(),
@@ -37,7 +27,7 @@ pub fn changes_of(pair: &Structures, kernels: &[KernelChange]) -> Option<Vec<Str
     // Launches of one side alone were not counted on the other: that is no change from none.
     let both = !base.launches.is_empty() && !head.launches.is_empty();
     if both && base.launches != head.launches {
-        launches(&mut found, kernels);
+        launches(&mut found, &of_calls(base, head, pair.sms));
         if let Some(spills) = spills_of_other_kernels(base, head) {
             found.add(Kind::Spills, Direction::Worse, spills);
         }
@@ -115,7 +105,10 @@ fn replaced(found: &mut Changes, kernels: &[KernelChange]) {
     let Some(first) = new.first().filter(|_| !gone.is_empty()) else {
         return computing.iter().for_each(|kernel| number(found, kernel));
     };
-    let names = Sides::new(names(&gone), names(&new));
+    let names = Sides::new(
+        names(gone.iter().map(|kernel| &kernel.name.base)),
+        names(new.iter().map(|kernel| &kernel.name.head)),
+    );
     let kernel = Difference::Kernel { names };
     found.add(Kind::KernelReplaced, Direction::Other, kernel);
     let sum = |kernels: &[&KernelChange], of: fn(&KernelChange) -> f64| {
@@ -140,10 +133,9 @@ fn replaced(found: &mut Changes, kernels: &[KernelChange]) {
 /// Kernels that are named of those in the place of others.
 const NAMED: usize = 3;
 
-/// Kernels by name, at most three of them.
-pub fn names(kernels: &[&KernelChange]) -> Vec<String> {
-    let names = kernels.iter().map(|kernel| kernel.called().to_owned());
-    let mut names: Vec<String> = names.collect();
+/// Names of kernels, at most three of them.
+pub fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut names: Vec<String> = all.cloned().collect();
     if names.len() > NAMED {
         names.splice(NAMED.., ["...".to_owned()]);
     }

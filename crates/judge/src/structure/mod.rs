@@ -9,7 +9,7 @@ mod instructions;
 mod limits;
 mod vanished;
 
-pub use changes::{changes, changes_of, names, parameters, spills_of_other_kernels};
+pub use changes::{changes, names, parameters, spills_of_other_kernels};
 pub use limits::{limits, limits_on_builds};
 pub use vanished::vanished;
 

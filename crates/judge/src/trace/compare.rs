@@ -47,12 +47,13 @@ pub struct Comparison {
 /// A side with what was made of it.
 struct TracedSide<'a> {
     trace: &'a Trace,
+    /// Without its steady part, where the other side has none.
     analysis: Analysis,
     label: &'a str,
 }
 
 impl<'a> TracedSide<'a> {
-    fn new(label: &'a str, trace: &'a Trace) -> TracedSide<'a> {
+    fn new((label, trace): (&'a str, &'a Trace)) -> TracedSide<'a> {
         let analysis = analyse(&trace.recording);
         TracedSide {
             trace,
@@ -61,30 +62,26 @@ impl<'a> TracedSide<'a> {
         }
     }
 
-    fn summary(&self, scope: Scope) -> (&Summary, f64) {
-        match (&self.analysis.steady, scope) {
-            (Some(part), Scope::Repetition) => (&part.summary, part.steady.repeats as f64),
-            _ => (&self.analysis.whole, 1.0),
+    /// What is compared, and how often it repeats.
+    fn summary(&self) -> (&Summary, f64) {
+        match &self.analysis.steady {
+            Some(part) => (&part.summary, part.steady.repeats as f64),
+            None => (&self.analysis.whole, 1.0),
         }
     }
 
-    fn launches(&self, scope: Scope) -> Launches<'_> {
+    fn launches(&self) -> Launches<'_> {
         let recording = &self.trace.recording;
-        let mut operations: Vec<&Recorded> = match (&self.analysis.steady, scope) {
-            (Some(part), Scope::Repetition) => part.steady.last(recording),
-            _ => recording.operations.iter().collect(),
+        let mut operations: Vec<&Recorded> = match &self.analysis.steady {
+            Some(part) => part.steady.last(recording),
+            None => recording.operations.iter().collect(),
         };
         // The order of launching is the program's; that of starting, the device's.
-        let start = |o: &Recorded| o.start_ns.cast_signed();
         operations.sort_by_key(|o| {
-            (
-                o.process,
-                o.device,
-                o.launched_ns.unwrap_or(start(o)),
-                start(o),
-            )
+            let start = o.start_ns.cast_signed();
+            (o.process, o.device, o.launched_ns.unwrap_or(start), start)
         });
-        let rows = self.summary(scope).0.kernels.iter();
+        let rows = self.summary().0.kernels.iter();
         Launches {
             recording,
             operations,
@@ -93,56 +90,49 @@ impl<'a> TracedSide<'a> {
     }
 
     /// What the time is divided by.
-    fn division(&self, scope: Scope) -> Option<Division> {
+    fn division(&self) -> Option<Division> {
         let recording = &self.trace.recording;
-        match (&self.analysis.steady, scope) {
-            (Some(part), Scope::Repetition) => repetition(recording, &part.steady),
-            _ => whole(recording),
+        match &self.analysis.steady {
+            Some(part) => repetition(recording, &part.steady),
+            None => whole(recording),
         }
     }
 
     /// What its runs took.
-    fn runs(&self, scope: Scope) -> Vec<Spent> {
-        comparable(self.trace, &self.analysis, scope)
+    fn runs(&self) -> Vec<Spent> {
+        comparable(self.trace, &self.analysis)
     }
 
-    fn figures(&self, scope: Scope) -> SideFigures {
-        let (summary, times) = self.summary(scope);
+    fn figures(&self) -> SideFigures {
+        let (summary, times) = self.summary();
         let per = |ns: u64| Nanoseconds::whole(ns) / times;
         let time = &summary.time;
-        let elapsed_ns = match (&self.analysis.steady, scope) {
-            (Some(part), Scope::Repetition) => part.steady.period_time(),
-            _ => Nanoseconds::whole(time.span_ns),
-        };
-        let copies = summary.copies.iter();
         let recording = &self.trace.recording;
+        let steady = self.analysis.steady.as_ref();
+        let copies = summary.copies.iter().map(|row| {
+            let count = row.count as f64 / times;
+            (row.what.clone(), (count, per(row.total_ns)))
+        });
+        let mut calls = steady.map_or_else(BTreeMap::new, |part| in_each(recording, &part.steady));
+        if calls.is_empty() {
+            let all = summary.calls.iter();
+            calls.extend(all.map(|(name, count)| (name.clone(), *count as f64 / times)));
+        }
         SideFigures {
             label: self.label.to_owned(),
-            elapsed_ns,
+            elapsed_ns: match steady {
+                Some(part) => part.steady.period_time(),
+                None => Nanoseconds::whole(time.span_ns),
+            },
             busy_ns: per(time.busy_ns),
             idle_ns: per(time.idle_ns()),
             host_bound_ns: time.host_bound_ns.map(per),
             overlap: time.overlap(),
             streams_at_once_ns: time.streams_at_once_ns.map(per),
-            copies: copies
-                .map(|row| {
-                    let count = row.count as f64 / times;
-                    (row.what.clone(), (count, per(row.total_ns)))
-                })
-                .collect(),
-            calls: self.calls(scope),
+            copies: copies.collect(),
+            calls,
             lost: recording.dropped() + recording.damage.len() as u64,
         }
-    }
-
-    /// Calls to CUDA in a repetition, or in all.
-    fn calls(&self, scope: Scope) -> BTreeMap<String, f64> {
-        if let (Some(part), Scope::Repetition) = (&self.analysis.steady, scope) {
-            return in_each(&self.trace.recording, &part.steady);
-        }
-        let (summary, times) = self.summary(scope);
-        let mean = |(name, n): (&String, &u64)| (name.clone(), *n as f64 / times);
-        summary.calls.iter().map(mean).collect()
     }
 
     /// Names and multiprocessors of the GPUs.
@@ -167,14 +157,25 @@ impl<'a> TracedSide<'a> {
 /// place of the smallest change that counts, of one run and of several.
 pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>) -> Comparison {
     let threshold = asked.unwrap_or(THRESHOLD);
-    let (base, head) = (
-        TracedSide::new(base.0, base.1),
-        TracedSide::new(head.0, head.1),
-    );
-    let scope = match (&base.analysis.steady, &head.analysis.steady) {
-        (Some(_), Some(_)) => Scope::Repetition,
-        _ => Scope::Whole,
+    let [mut base, mut head] = [base, head].map(TracedSide::new);
+    let unsteady: Vec<String> = [&base, &head]
+        .into_iter()
+        .filter(|side| side.analysis.steady.is_none())
+        .map(|side| {
+            let label = side.label;
+            format!(
+                "{label} has no part that repeats, so warm-up and compilation are in what is \
+                 compared"
+            )
+        })
+        .collect();
+    let scope = match unsteady.is_empty() {
+        true => Scope::Repetition,
+        false => Scope::Whole,
     };
+    if scope == Scope::Whole {
+        (base.analysis.steady, head.analysis.steady) = (None, None);
+    }
     let mut incomparable = Vec::new();
     let differing = &mut incomparable;
     differ(differing, "devices", base.devices(), head.devices());
@@ -188,18 +189,18 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     let mut comparison = Comparison {
         scope,
         threshold,
-        runs: judge(&Sides::new(base.runs(scope), head.runs(scope)), asked),
-        kernels: of_recordings(&base.launches(scope), &head.launches(scope)),
-        sides: Sides::new(base.figures(scope), head.figures(scope)),
+        runs: judge(&Sides::new(base.runs(), head.runs()), asked),
+        kernels: of_recordings(&base.launches(), &head.launches()),
+        sides: Sides::new(base.figures(), head.figures()),
         incomparable,
         findings: Vec::new(),
         account: None,
         notes: Vec::new(),
-        verdict: Verdict::inconclusive(Vec::new()),
+        verdict: Verdict::default(),
     };
     let (found, account) = {
         let Comparison { sides, kernels, .. } = &comparison;
-        let divisions = Sides::both(base.division(scope), head.division(scope));
+        let divisions = Sides::both(base.division(), head.division());
         let account = divisions.map(|divisions| {
             account(&AccountInputs {
                 times: sides.map(|side| side.elapsed_ns),
@@ -218,6 +219,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     comparison.verdict = verdict(&comparison, &found, [&base, &head]);
     comparison.findings = found.into_iter().map(|found| found.finding).collect();
     comparison.notes = notes(&comparison, [&base, &head]);
+    comparison.notes.extend(unsteady);
     comparison
 }
 
@@ -246,7 +248,7 @@ fn verdict(comparison: &Comparison, found: &[Found], sides: [&TracedSide; 2]) ->
     Verdict {
         outcome,
         reasons,
-        shown: String::new(),
+        ..Verdict::default()
     }
 }
 
@@ -288,7 +290,7 @@ fn notes(comparison: &Comparison, sides: [&TracedSide; 2]) -> Vec<String> {
     }
     for side in sides {
         let told = 1 + side.trace.header.earlier.len();
-        let used = side.runs(comparison.scope).len();
+        let used = side.runs().len();
         if used < told && !side.trace.recording.operations.is_empty() {
             notes.push(format!(
                 "{}: {} of {told} runs repeat another number of operations, or nothing, and do \
@@ -298,12 +300,6 @@ fn notes(comparison: &Comparison, sides: [&TracedSide; 2]) -> Vec<String> {
             ));
         }
         let recording = &side.trace.recording;
-        if side.analysis.steady.is_none() {
-            notes.push(format!(
-                "{} has no part that repeats, so warm-up and compilation are in what is compared",
-                side.label
-            ));
-        }
         for (number, what) in [
             (recording.dropped(), "records were lost while recording"),
             (recording.damage.len() as u64, "lines could not be used"),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Analysis, analyse};
 use crate::judgement::{VerdictOutcome, Word};
 use crate::rule::{FEWEST as ENOUGH, GATE_ERROR, Series, Terms, compare};
-use regatta_core::machine::{Scope, Sides, Summary};
+use regatta_core::machine::{Sides, Summary};
 use regatta_core::record::side::median;
 use regatta_core::record::trace::{Repeated, RunTimes, Spent, Trace};
 use regatta_worker::units::{Nanoseconds, Ratio, Share, counted};
@@ -85,11 +85,7 @@ pub fn runs_of(trace: &Trace) -> Vec<RunTimes> {
 
 /// How far the runs that a trace tells of lie apart, as a sentence; `None` for one run.
 pub fn apart_sentence(trace: &Trace, own: &Analysis) -> Option<String> {
-    let scope = match own.steady {
-        Some(_) => Scope::Repetition,
-        None => Scope::Whole,
-    };
-    let runs = comparable(trace, own, scope);
+    let runs = comparable(trace, own);
     let of = |time: fn(&Spent) -> Nanoseconds| {
         let (low, high) = ends(&runs.iter().map(time).collect::<Vec<_>>())?;
         Some((high / low).growth())
@@ -104,19 +100,17 @@ pub fn apart_sentence(trace: &Trace, own: &Analysis) -> Option<String> {
     })
 }
 
-/// The times of a side's runs in what is compared. A run whose steady part is of another number
-/// of operations did something else, and does not count.
-pub fn comparable(trace: &Trace, own: &Analysis, scope: Scope) -> Vec<Spent> {
+/// The times of a side's runs: of a repetition, where its own has one. A run whose steady part is
+/// of another number of operations did something else, and does not count.
+pub fn comparable(trace: &Trace, own: &Analysis) -> Vec<Spent> {
     let own = times_of(own);
-    let period = own.repetition.as_ref().map(|found| found.operations);
     let all = trace.header.earlier.iter().chain([&own]);
-    let spent = all.filter_map(|run| match scope {
-        Scope::Whole => Some(run.whole),
-        Scope::Repetition => run
-            .repetition
-            .as_ref()
-            .filter(|found| Some(found.operations) == period)
-            .map(|found| found.spent),
+    let spent = all.filter_map(|run| match &own.repetition {
+        None => Some(run.whole),
+        Some(own) => {
+            let alike = |found: &&Repeated| found.operations == own.operations;
+            Some(run.repetition.as_ref().filter(alike)?.spent)
+        }
     });
     spent.filter(|spent| spent.is_usable()).collect()
 }
@@ -136,31 +130,30 @@ pub fn judge(of: &Sides<Vec<Spent>>, asked: Option<Share>) -> Option<Runs> {
     let fewest = counted.base.min(counted.head);
     let many = fewest >= FEWEST;
     let threshold = asked.unwrap_or(if many { LEAST } else { THRESHOLD });
-    let judged = |time: fn(&Spent) -> Nanoseconds, twice: bool| {
-        let times = of.map(|runs| runs.iter().map(time).collect::<Vec<_>>());
-        let high = |threshold| {
-            if twice {
-                threshold + threshold
-            } else {
-                threshold
-            }
+    let judged = |time: fn(&Spent) -> Nanoseconds, times: f64| {
+        let values = of.map(|runs| runs.iter().map(time).collect::<Vec<_>>());
+        let high = |threshold: Share| Share(threshold.0 * times);
+        let compared = match many {
+            true => by_rule(&values, high(threshold), high(asked.unwrap_or(THRESHOLD)))?,
+            false => by_medians(&values, high(threshold))?,
         };
-        match many {
-            true => ruled(&times, high(threshold), high(asked.unwrap_or(THRESHOLD))),
-            false => few(&times, high(threshold)),
-        }
+        Some(RunsOf {
+            median_ns: Sides::both(median(&values.base), median(&values.head))?,
+            apart: values.map(|times| {
+                let (low, high) = ends(times)?;
+                (times.len() > 1).then(|| (high / low).growth())
+            }),
+            threshold: high(threshold),
+            word: compared.0,
+            change: compared.1,
+            interval: compared.2,
+            open: compared.0 == Word::Inconclusive && compared.3,
+        })
     };
     Some(Runs {
         counted,
-        busy: judged(|spent| spent.busy_ns, false)?,
-        elapsed: judged(|spent| spent.elapsed_ns, true)?,
-    })
-}
-
-fn apart(times: &Sides<Vec<Nanoseconds>>) -> Sides<Option<Share>> {
-    times.map(|times| {
-        let (low, high) = ends(times)?;
-        (times.len() > 1).then(|| (high / low).growth())
+        busy: judged(|spent| spent.busy_ns, 1.0)?,
+        elapsed: judged(|spent| spent.elapsed_ns, 2.0)?,
     })
 }
 
@@ -171,9 +164,11 @@ fn ends(times: &[Nanoseconds]) -> Option<(Nanoseconds, Nanoseconds)> {
     Some((low, high))
 }
 
-fn few(times: &Sides<Vec<Nanoseconds>>, threshold: Share) -> Option<RunsOf> {
-    let median_ns = Sides::both(median(&times.base), median(&times.head))?;
-    let change = median_ns.head / median_ns.base;
+/// The word, head over base, its interval, and whether it may be slower where that is open.
+type Compared = (Word, Ratio, Option<[Ratio; 2]>, bool);
+
+fn by_medians(times: &Sides<Vec<Nanoseconds>>, threshold: Share) -> Option<Compared> {
+    let change = median(&times.head)? / median(&times.base)?;
     let (base, head) = (ends(&times.base)?, ends(&times.head)?);
     let limit = Ratio::grown_by(threshold);
     let (slower, faster) = (change > limit, change < limit.inverse());
@@ -183,20 +178,12 @@ fn few(times: &Sides<Vec<Nanoseconds>>, threshold: Share) -> Option<RunsOf> {
         (false, false) => Word::Same,
         _ => Word::Inconclusive,
     };
-    Some(RunsOf {
-        median_ns,
-        apart: apart(times),
-        word,
-        change,
-        interval: None,
-        threshold,
-        open: slower && word == Word::Inconclusive,
-    })
+    Some((word, change, None, slower))
 }
 
-fn ruled(times: &Sides<Vec<Nanoseconds>>, threshold: Share, let_pass: Share) -> Option<RunsOf> {
+fn by_rule(times: &Sides<Vec<Nanoseconds>>, least: Share, let_pass: Share) -> Option<Compared> {
     let values = times.map(|times| -> Vec<f64> { times.iter().map(|time| time.0.ln()).collect() });
-    let least = threshold.0.ln_1p();
+    let least = least.0.ln_1p();
     let series = Series {
         base: &values.base,
         head: &values.head,
@@ -204,18 +191,9 @@ fn ruled(times: &Sides<Vec<Nanoseconds>>, threshold: Share, let_pass: Share) -> 
     };
     // The other half of the error is for the other of the two times.
     let found = compare(series, Terms::last(least, GATE_ERROR / 2.0))?;
-    let ratio = |log: f64| Ratio(log.exp());
-    let word = found.word;
-    let beyond = ratio(found.high) > Ratio::grown_by(let_pass);
-    Some(RunsOf {
-        median_ns: Sides::both(median(&times.base), median(&times.head))?,
-        apart: apart(times),
-        word,
-        change: ratio(found.change),
-        interval: Some([ratio(found.low), ratio(found.high)]),
-        threshold,
-        open: word == Word::Inconclusive && (found.may_be_worse(least) || beyond),
-    })
+    let [change, low, high] = [found.change, found.low, found.high].map(|log| Ratio(log.exp()));
+    let may_be_slower = found.may_be_worse(least) || high > Ratio::grown_by(let_pass);
+    Some((found.word, change, Some([low, high]), may_be_slower))
 }
 
 impl RunsOf {

@@ -13,7 +13,7 @@ use super::text::one_line;
 use regatta_core::record::history::{History, HistoryRun};
 use regatta_judge::history::{Event, Lost, Options, REFERENCE, Series, Trend, Trends, Who};
 use regatta_judge::judgement::Mismatch;
-use regatta_worker::units::{ARROW, Ratio, counted};
+use regatta_worker::units::{Ratio, counted};
 
 pub use shown::{page, text};
 
@@ -203,11 +203,7 @@ fn changed(event: &Event) -> Vec<String> {
 
 /// Differences in words: `torch.torch 2.10.0 → 2.11.0`.
 fn differences(all: &[Mismatch]) -> Vec<String> {
-    let each = all.iter().map(|difference| {
-        let Mismatch { field, base, head } = difference;
-        one_line(&format!("{field} {base} {ARROW} {head}"))
-    });
-    each.collect()
+    all.iter().map(|of| one_line(&of.to_string())).collect()
 }
 
 /// The tone of a change.

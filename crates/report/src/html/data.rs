@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::context::{PageContext, sign};
 use super::figures::samples;
-use crate::by_axes::AxisTable;
 use crate::device::{self, Reached, reached};
 use crate::document::Tone;
 use crate::facts;
@@ -21,6 +20,7 @@ use crate::text::{clean, one_line, shorten};
 use regatta_core::machine::{Counters, METRICS, Structure, short};
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
+use regatta_judge::axes::AxisTable;
 use regatta_judge::judgement::{Change, Row, Timing, Word, tally};
 use regatta_worker::attention::work;
 use regatta_worker::units::{Bytes, Digits, NONE, Ratio, counted, numbers};
@@ -50,7 +50,9 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
         let command = reproduce(context.report, &row.case.0);
         (command != format!("{prefix}{}", one_line(&row.case.0))).then(|| json!([place, command]))
     });
-    let axes = table.axes.iter().map(|axis| {
+    // A column of variants has the worker.
+    let axes = table.axes.iter().filter(|axis| axis.name != "worker");
+    let axes = axes.map(|axis| {
         let values: Vec<String> = axis.values.iter().map(|value| one_line(value)).collect();
         let also: Vec<String> = axis.also.iter().map(|name| one_line(name)).collect();
         json!({ "name": one_line(&axis.name), "also": also, "values": values, "of": axis.of })

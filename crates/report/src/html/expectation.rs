@@ -85,25 +85,21 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<TimeP
         let (Ok(sibling), Some(timing)) = (row.case.case(), &row.head) else {
             continue;
         };
-        let time = match metric {
-            Metric::Device => timing.median_ns.0,
-            metric => {
-                let record = context.report.side.cases.get(&row.case);
-                record.and_then(|of| of.median(metric)).unwrap_or(f64::NAN)
-            }
-        };
-        let value = sibling.params.get(&parameter);
         if alike(&sibling) != family {
             continue;
         }
+        let record = context.report.side.cases.get(&row.case);
+        let time = match metric {
+            Metric::Device => timing.median_ns.0,
+            metric => record.and_then(|of| of.median(metric)).unwrap_or(f64::NAN),
+        };
         if result.against.as_ref() == Some(&row.case) {
             limit = result.at_most.map(|most| time * most);
         }
-        match value {
+        match sibling.params.get(&parameter) {
             ParamValue::Int(value) if value > 0 && is_drawable(time) => points.push((value, time)),
             value if value.is_auto() => {
                 auto = Some(time);
-                let record = context.report.side.cases.get(&row.case);
                 became = record.and_then(|record| record.effective.get(&parameter).cloned());
             }
             _ => {}

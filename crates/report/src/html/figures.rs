@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::by_axes::AxisTable;
 use regatta_core::record::types::{Entry, Outcome};
+use regatta_judge::axes::AxisTable;
 use regatta_worker::units::numbers;
 
 /// uPlot 1.6.32, for the plots that one explores, committed as npm has it: licence, script, style.

@@ -17,13 +17,13 @@ use minijinja::{Environment, UndefinedBehavior, Value, context};
 
 use self::context::{LIMITS, LISTED, PageContext, PageLimits, WORST, sign};
 use self::figures::plots;
-use super::by_axes::AxisTable;
 use super::document::{Block, Document, Table, Tone, cleaned};
 use super::judgement::{Lists, list, verdict, verdicts};
 use super::summary::reproduce;
 use super::text::{link_part, one_line};
 use super::{RenderError, Report};
 use regatta_core::record::types::RunHeader;
+use regatta_judge::axes::AxisTable;
 use regatta_judge::judgement::{Row, tally};
 use regatta_worker::units::counted;
 
@@ -106,7 +106,7 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
     let judgement = context.report.judgement;
     let header = &context.report.head.header;
     let rows: Vec<&Row> = judgement.rows.iter().collect();
-    let table = AxisTable::new(&rows);
+    let table = AxisTable::new(rows.iter().map(|row| &row.case));
     let worst = LISTED.shown(&context.summary.places).iter();
     let worst = Table {
         rest: LISTED.rest(rows.len()),

@@ -49,6 +49,8 @@ fn document(of: &Comparison, sides: Vec<Block>, most: usize) -> Document {
         VerdictOutcome::Inconclusive => ("Inconclusive", Tone::Doubtful),
     };
     let reasons = of.verdict.reasons.iter().cloned();
+    let incomparable = of.incomparable.iter();
+    let incomparable = incomparable.map(|of| format!("{of}; times are not compared"));
     let mut body = Vec::new();
     if let Some(account) = &of.account {
         body.push(Block::heading("Where the time went"));
@@ -94,25 +96,10 @@ fn document(of: &Comparison, sides: Vec<Block>, most: usize) -> Document {
         tone,
         kicker: "regatta diff of two traces".to_owned(),
         word: word.to_owned(),
-        summary: vec![
-            Block::list(reasons.chain(incomparable(of))),
-            Block::Page(sides),
-        ],
+        summary: vec![Block::list(reasons.chain(incomparable)), Block::Page(sides)],
         body,
         ..Document::default()
     }
-}
-
-/// Facts that keep times from being compared, a sentence each.
-fn incomparable(of: &Comparison) -> Vec<String> {
-    let facts = of.incomparable.iter();
-    facts
-        .map(|differs| {
-            let (base, head) = (&differs.base, &differs.head);
-            let field = &differs.field;
-            format!("{field}: {base} → {head}; times are not compared")
-        })
-        .collect()
 }
 
 /// Times of both sides, and counts that differ.

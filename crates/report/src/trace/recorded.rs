@@ -59,9 +59,7 @@ fn document(trace: &Trace, analysis: &Analysis, most: usize) -> Document {
             body.push(Block::Text(spent(&part.summary, repeats)));
             body.push(Block::heading("In all, warm-up included"));
             body.push(Block::Page(operations(&analysis.whole, 1.0, most)));
-            let mut all = spent(&analysis.whole, 1.0);
-            all.extend(first_occurrences(&part.summary, &analysis.whole));
-            body.push(Block::list(all));
+            body.push(Block::list(spent(&analysis.whole, 1.0)));
         }
         None => {
             let said = "no part repeats at the end: warm-up and compilation are in it".to_owned();
@@ -278,25 +276,6 @@ fn shapes(kernel: &KernelRow) -> String {
 
 pub(super) fn sizes([x, y, z]: [u32; 3]) -> String {
     format!("{x}x{y}x{z}")
-}
-
-/// Kernels whose first launch took much longer than they take once warm.
-fn first_occurrences(steady: &Summary, whole: &Summary) -> Vec<String> {
-    let first = |kernel: &KernelRow| {
-        let row = whole.kernels.iter().find(|row| row.name == kernel.name)?;
-        let (first, mean) = (Nanoseconds::whole(row.first_ns), kernel.mean());
-        (first > mean * 2.0).then(|| {
-            let times = (first / mean.max(Nanoseconds(1.0))).times();
-            let name = short(&kernel.name);
-            format!("first {name}: {first}, {times} times its mean once steady")
-        })
-    };
-    steady
-        .kernels
-        .iter()
-        .take(LISTED[0])
-        .filter_map(first)
-        .collect()
 }
 
 /// A count that may be a mean.

@@ -1,14 +1,19 @@
 //! Which axes describe the cases that moved.
+//!
+//! A description is a conjunction of at most three terms, each an axis with a value or
+//! beyond one, grown a term at a time by the F-measure (van Rijsbergen 1979: the harmonic mean
+//! of precision and recall) of the cases that it holds for against those that changed. One
+//! that holds for many unchanged cases is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use regatta_judge::judgement::Row;
+use regatta_core::text::one_line;
 use regatta_worker::attention::axes::{SEQ, SEQ_AXES};
-use regatta_worker::attention::{Case, FACETS};
+use regatta_worker::attention::{Case, CaseId, FACETS};
 
 /// A description, and the cases that it describes.
-pub(super) struct Described {
+pub struct Described {
     /// Its terms in words: ` of cpu/flash with head_dim 32 and causal`; empty: every case.
     pub terms: String,
     /// Places of the cases that moved among those it holds for.
@@ -51,7 +56,7 @@ impl Term {
 
     fn text(self, axis: &TableAxis) -> String {
         let value = &axis.values[self.value];
-        let value = super::super::text::one_line(value);
+        let value = one_line(value);
         match (self.kind, &*axis.name) {
             (Bound::IsNot, name) if value.is_empty() => format!("any {name}"),
             (Bound::IsNot, name) => format!("{name} other than {value}"),
@@ -67,7 +72,7 @@ impl Term {
 
 /// What describes best those that moved: at least two of them, and few others. Cases that are
 /// `None` are described already.
-pub(super) fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Described> {
+pub fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Described> {
     let total = moved.iter().filter(|yes| **yes == Some(true)).count();
     if total < 2 {
         return None;
@@ -99,6 +104,20 @@ pub(super) fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Des
         covers: holds.len(),
         hits,
     })
+}
+
+impl Described {
+    /// `99 of 100 cases with head_dim 32 and causal`, where `noun` is what is counted.
+    pub fn sentence(&self, noun: &str) -> String {
+        let share = match (self.hits.len() == self.covers, self.covers) {
+            (true, 1) => "the 1".to_owned(),
+            (true, 2) => "both".to_owned(),
+            (true, all) => format!("all {all}"),
+            (false, all) => format!("{} of {all}", self.hits.len()),
+        };
+        let plural = if self.covers == 1 { "" } else { "s" };
+        format!("{share} {noun}{plural}{}", self.terms)
+    }
 }
 
 /// The term that narrows best, where one does.
@@ -161,18 +180,20 @@ fn score(hits: usize, covers: usize, total: usize) -> f64 {
     2.0 * hits as f64 / (covers + total).max(1) as f64
 }
 
+/// Axes that a description names without their names. A worker says less than its variant, which
+/// comes first.
+const OF: [&str; 2] = ["variant", "worker"];
+
 fn words(table: &AxisTable, mut terms: Vec<Term>) -> String {
     terms.sort_by_key(|term| term.axis);
     let name = |term: &Term| &*table.axes[term.axis].name;
     let mut text = String::new();
     let (of, with): (Vec<Term>, Vec<Term>) = terms
         .iter()
-        .partition(|term| name(term) == "variant" && term.kind == Bound::Is);
+        .partition(|term| OF.contains(&name(term)) && term.kind == Bound::Is);
     for term in of {
-        text += &format!(
-            " of {}",
-            super::super::text::one_line(&table.axes[term.axis].values[term.value])
-        );
+        let value = &table.axes[term.axis].values[term.value];
+        text += &format!(" of {}", one_line(value));
     }
     let with: Vec<String> = with
         .iter()
@@ -189,13 +210,13 @@ fn words(table: &AxisTable, mut terms: Vec<Term>) -> String {
 }
 
 /// Cases by axes.
-pub(crate) struct AxisTable {
+pub struct AxisTable {
     /// Axes in which the cases differ, no two of which say the same.
     pub axes: Vec<TableAxis>,
 }
 
 /// One axis.
-pub(crate) struct TableAxis {
+pub struct TableAxis {
     /// What it is called.
     pub name: String,
     /// Other axes that differ just where it does.
@@ -209,18 +230,18 @@ pub(crate) struct TableAxis {
 }
 
 impl AxisTable {
-    /// Reads the axes of rows.
-    pub(crate) fn new(rows: &[&Row]) -> AxisTable {
-        let cases: Vec<Option<Rc<Case>>> = rows.iter().map(|row| row.case.case().ok()).collect();
+    /// Reads the axes of cases.
+    pub fn new<'c>(ids: impl Iterator<Item = &'c CaseId>) -> AxisTable {
+        let cases: Vec<Option<Rc<Case>>> = ids.map(|id| id.case().ok()).collect();
         let known = cases.iter().flatten();
         let mut parameters: Vec<String> = known
             .flat_map(|case| case.params.iter().map(|(name, _)| name.clone()))
             .collect();
         parameters.sort();
         parameters.dedup();
-        // A worker says less than its variant.
-        let facets = FACETS.into_iter().filter(|name| *name != "worker");
-        let names = facets.map(str::to_owned).chain(parameters);
+        let facets = FACETS.into_iter().filter(|name| !OF.contains(name));
+        let names = OF.into_iter().chain(facets).map(str::to_owned);
+        let names = names.chain(parameters);
         let mut axes: Vec<TableAxis> = Vec::new();
         for name in names {
             let axis = axis(name, &cases);
@@ -235,7 +256,7 @@ impl AxisTable {
                     other.name = SEQ.to_owned();
                 }
                 // Of the same values it is the same: key-value heads of as many heads.
-                Some(other) if other.values == axis.values => {}
+                Some(other) if other.values == axis.values || axis.name == OF[1] => {}
                 Some(other) => other.also.push(axis.name),
                 None => axes.push(axis),
             }
