@@ -243,3 +243,19 @@ fn tail(log: &str, most: usize) -> String {
         end
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn memory_that_grew_is_more_and_not_slower() {
+        let mut row = fixture::failed().judgement.rows.remove(0);
+        let peak = fixture::metric(Metric::PeakMemory, Word::Regressed, 1e9, 3e9);
+        row.metrics = vec![peak];
+        let told = &changes(&row)[0];
+        assert!(told.starts_with("regressed: peak memory "), "{told}");
+        assert!(told.contains("3.00x more"), "{told}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Two traces, compared.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -113,11 +113,11 @@ impl<'a> TracedSide<'a> {
             let count = row.count as f64 / times;
             (row.what.clone(), (count, per(row.total_ns)))
         });
-        let mut calls = steady.map_or_else(BTreeMap::new, |part| in_each(recording, &part.steady));
-        if calls.is_empty() {
-            let all = summary.calls.iter();
-            calls.extend(all.map(|(name, count)| (name.clone(), *count as f64 / times)));
-        }
+        let all = summary.calls.iter();
+        let calls = match steady {
+            Some(part) => in_each(recording, &part.steady),
+            None => all.map(|(name, n)| (name.clone(), *n as f64)).collect(),
+        };
         SideFigures {
             label: self.label.to_owned(),
             elapsed_ns: match steady {
