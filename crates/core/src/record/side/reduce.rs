@@ -369,13 +369,22 @@ fn varying_structure(
             ));
         }
     }
-    let exact = |name: &str| ["tasks", "copies"].contains(&name) || is_steady(name);
-    for (name, before) in usual.counts.iter().filter(|(name, _)| exact(name)) {
-        if let Some(after) = other.counts.get(name).filter(|after| *after != before) {
-            found.push((
-                name.clone(),
-                in_both(&before.to_string(), &after.to_string()),
-            ));
+    let exact = |name: &&String| ["tasks", "copies"].contains(&name.as_str()) || is_steady(name);
+    // Calls are counted where a module is loaded, which may depend on the cases before.
+    let is_known = |of: &Structure, name: &str| {
+        of.counts.contains_key(name)
+            || !name.starts_with("calls.")
+            || of.why_uncounted(name).is_some()
+    };
+    let names: BTreeSet<&String> = usual.counts.keys().chain(other.counts.keys()).collect();
+    for name in names.into_iter().filter(exact) {
+        let count = |of: &Structure| match of.counts.get(name) {
+            Some(count) => count.to_string(),
+            None => "not counted".to_owned(),
+        };
+        let (before, after) = (count(usual), count(other));
+        if before != after && is_known(usual, name) && is_known(other, name) {
+            found.push((name.clone(), in_both(&before, &after)));
         }
     }
     found

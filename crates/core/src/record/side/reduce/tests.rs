@@ -283,6 +283,36 @@ fn what_differs_between_invocations_is_kept() {
 }
 
 #[test]
+fn a_count_that_one_invocation_alone_has_differs_between_them() {
+    let counted = |counts: &[(&str, u64)], uncounted: &[(&str, &str)]| Structure {
+        counts: counts
+            .iter()
+            .map(|(name, n)| ((*name).to_owned(), *n))
+            .collect(),
+        uncounted: uncounted
+            .iter()
+            .map(|(name, why)| ((*name).to_owned(), (*why).to_owned()))
+            .collect(),
+        ..Structure::default()
+    };
+    let varying = |usual: &Structure, other: &Structure| varying_structure([0, 2], usual, other);
+    let copies = counted(&[("copies", 2), ("tasks", 8)], &[]);
+    let tasks = counted(&[("tasks", 8)], &[]);
+    let found = varying(&copies, &tasks);
+    let how = "2 in invocation 0, not counted in invocation 2";
+    assert_eq!(found, [("copies".to_owned(), how.to_owned())]);
+    let how = "not counted in invocation 0, 2 in invocation 2";
+    assert_eq!(
+        varying(&tasks, &copies),
+        [("copies".to_owned(), how.to_owned())]
+    );
+    let calls = counted(&[("calls.f", 1), ("tasks", 8)], &[]);
+    assert_eq!(varying(&calls, &tasks), [], "its module may not be loaded");
+    let refused = counted(&[("tasks", 8)], &[("calls.f", "it is no function")]);
+    assert_eq!(varying(&calls, &refused).len(), 1);
+}
+
+#[test]
 fn a_reason_of_megabytes_is_cut() {
     let outcome = Outcome::Failed {
         reason: "é".repeat(3_000_000),
