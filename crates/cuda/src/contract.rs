@@ -4,6 +4,7 @@
 //! `attention.toml` beside it, as docs/GUIDE.md describes it.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -183,17 +184,13 @@ pub fn entries() -> impl Iterator<Item = ((&'static str, String), BlockShape)> {
         let launches = variant.forward.iter().chain(&variant.backward);
         launches.map(|launch| (launch, variant.dtypes.as_slice()))
     });
-    let checks = ours()
-        .checks
-        .values()
-        .map(|launch| (launch, &Dtype::ALL[..]));
-    launched.chain(checks).flat_map(|(launch, dtypes)| {
-        let dtypes = Some(launch.dtypes.as_slice())
-            .filter(|own| !own.is_empty())
-            .unwrap_or(dtypes);
-        let each = launch
-            .each_tile()
-            .flat_map(|tile| dtypes.iter().map(move |dtype| (tile.clone(), dtype)));
+    let checks = ours().checks.values();
+    let checks = checks.map(|launch| (launch, Dtype::ALL.as_slice()));
+    launched.chain(checks).flat_map(|(launch, all)| {
+        let own = launch.dtypes.as_slice();
+        let dtypes = if own.is_empty() { all } else { own };
+        let tiles = launch.each_tile();
+        let each = tiles.flat_map(|tile| dtypes.iter().map(move |dtype| (tile.clone(), dtype)));
         each.filter_map(|(tile, dtype)| {
             let figures = ProblemFigures::example(&tile);
             let name = launch.entry_name(*dtype, &figures).ok()?;
@@ -201,6 +198,11 @@ pub fn entries() -> impl Iterator<Item = ((&'static str, String), BlockShape)> {
             Some(((launch.file.as_deref()?, name), shape))
         })
     })
+}
+
+/// Puts the key before what is wrong with it.
+pub fn at<E: Display>(key: &str) -> impl Fn(E) -> String {
+    move |why| format!("{key}: {why}")
 }
 
 /// Reads a contract.
@@ -269,7 +271,7 @@ impl ContractVariant {
         }
         let none = ProblemFigures::example(&Numbers::new());
         for (name, default) in &self.parameters {
-            parameter_name(name).map_err(|error| format!("parameters: {error}"))?;
+            parameter_name(name).map_err(at("parameters"))?;
             if is_taken(name) {
                 return Err(format!(
                     "parameters: `{name}` means something else among `arguments` (a tensor, \
@@ -282,18 +284,18 @@ impl ContractVariant {
                      `_`, and no name that a figure of the problem has"
                 ));
             }
-            let checked = default.check(&none, false);
-            checked.map_err(|why| format!("parameters: {why}"))?;
+            default.check(&none, false).map_err(at("parameters"))?;
         }
         for (name, bounds) in &self.clamped {
             if !self.parameters.contains_key(name) {
                 return Err(format!("clamped: `{name}` is none of `parameters`"));
             }
-            let mut checked = bounds.iter().map(|bound| bound.check(&none, false));
-            checked.try_for_each(|one| one.map_err(|why| format!("clamped: {why}")))?;
+            for bound in bounds {
+                bound.check(&none, false).map_err(at("clamped"))?;
+            }
         }
         for mask in self.masks.iter().filter(|mask| *mask != ANY) {
-            Mask::parse(mask, true).map_err(|error| format!("masks: {error}"))?;
+            Mask::parse(mask, true).map_err(at("masks"))?;
         }
         // What has no value for the example may have one for another problem.
         let values = self.parameters.iter();
@@ -301,11 +303,10 @@ impl ContractVariant {
         let values: Numbers = values.collect();
         let figures = ProblemFigures::example(&values);
         for condition in &self.requires {
-            let checked = condition.check(&figures, true);
-            checked.map_err(|why| format!("requires: {why}"))?;
+            condition.check(&figures, true).map_err(at("requires"))?;
         }
         let workspace = self.workspace_bytes.check(&figures, false);
-        workspace.map_err(|why| format!("workspace_bytes: {why}"))?;
+        workspace.map_err(at("workspace_bytes"))?;
         for (pass, launches) in [("forward", &self.forward), ("backward", &self.backward)] {
             for (at, launch) in launches.iter().enumerate() {
                 let checked = launch.check(&values, pass == "backward");
@@ -329,12 +330,9 @@ impl ContractVariant {
         let mut effective = Numbers::new();
         for (name, default) in &self.parameters {
             let value = asked(name).map_or_else(|| default.value(&figures), Ok);
-            let mut value = value.map_err(|why| format!("parameters: {why}"))?;
+            let mut value = value.map_err(at("parameters"))?;
             if let Some([least, most]) = self.clamped.get(name) {
-                let bound = |bound: &Expression| {
-                    let value = bound.value(&figures);
-                    value.map_err(|why| format!("clamped: {why}"))
-                };
+                let bound = |bound: &Expression| bound.value(&figures).map_err(at("clamped"));
                 value = value.min(bound(most)?).max(bound(least)?);
             }
             effective.insert(name.clone(), value);
@@ -357,10 +355,9 @@ impl ContractLaunch {
             let figures = ProblemFigures::example(&figures);
             for text in &self.arguments {
                 let checked = Argument::parse(text).and_then(|one| one.check(&figures, backward));
-                checked.map_err(|why| format!("arguments: {why}"))?;
+                checked.map_err(at("arguments"))?;
             }
-            let name = self.entry_name(Dtype::F32, &figures);
-            let name = name.map_err(|why| format!("entry: {why}"))?;
+            let name = self.entry_name(Dtype::F32, &figures).map_err(at("entry"))?;
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
             if name.is_empty() || !name.chars().all(plain) {
                 return Err(format!(
@@ -369,13 +366,10 @@ impl ContractLaunch {
                     self.entry
                 ));
             }
-            for (key, checked) in [
-                ("grid", self.grid.check(&figures)),
-                ("block", self.block.check(&figures)),
-                ("shared_bytes", self.shared_bytes.check(&figures, false)),
-            ] {
-                checked.map_err(|why| format!("{key}: {why}"))?;
-            }
+            self.grid.check(&figures).map_err(at("grid"))?;
+            self.block.check(&figures).map_err(at("block"))?;
+            let shared = self.shared_bytes.check(&figures, false);
+            shared.map_err(at("shared_bytes"))?;
         }
         Ok(())
     }
@@ -435,20 +429,19 @@ impl ContractLaunch {
         Ok(PlannedLaunch {
             file: self.file.clone(),
             entry: self.entry_name(problem.dtype, &figures)?,
-            grid: self
-                .grid
-                .values(&figures)
-                .map_err(|why| format!("grid: {why}"))?,
+            grid: self.grid.values(&figures).map_err(at("grid"))?,
             shape: self.shape(&figures)?,
-            arguments: arguments.map_err(|why| format!("arguments: {why}"))?,
+            arguments: arguments.map_err(at("arguments"))?,
         })
     }
 
     fn shape(&self, figures: &ProblemFigures) -> Result<BlockShape, String> {
-        let (block, shared) = (self.block.values(figures), self.shared_bytes.value(figures));
-        let shared = shared.map_err(|why| format!("shared_bytes: {why}"))?;
+        let shared = self
+            .shared_bytes
+            .value(figures)
+            .map_err(at("shared_bytes"))?;
         Ok(BlockShape {
-            block: block.map_err(|why| format!("block: {why}"))?,
+            block: self.block.values(figures).map_err(at("block"))?,
             shared_bytes: u32::try_from(shared)
                 .map_err(|_| format!("shared_bytes: `{}` is {shared}", self.shared_bytes))?,
         })

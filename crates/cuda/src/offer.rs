@@ -7,7 +7,7 @@ mod tests;
 
 use std::path::Path;
 
-use crate::contract::{self, ANY, Contract, ContractLaunch, ContractVariant};
+use crate::contract::{self, ANY, Contract, ContractLaunch, ContractVariant, at};
 use crate::expression::ProblemFigures;
 use crate::kernels::arch::Arch;
 use crate::kernels::source::{self, KernelSource};
@@ -112,8 +112,8 @@ impl Offer {
         let parameters = variant.effective(number, p, limits).map_err(contract)?;
         let figures = ProblemFigures::new(p, limits, &parameters);
         for condition in &variant.requires {
-            let holds = condition.holds(&figures);
-            if !holds.map_err(|why| contract(format!("requires: {why}")))? {
+            let holds = condition.holds(&figures).map_err(at("requires"));
+            if !holds.map_err(contract)? {
                 return Err(unsupported(format!("requires {condition}")));
             }
         }
@@ -131,7 +131,7 @@ impl Offer {
             planned.collect::<Result<Vec<PlannedLaunch>, Refusal>>()
         };
         let workspace = variant.workspace_bytes.value(&figures);
-        let workspace = workspace.map_err(|why| contract(format!("workspace_bytes: {why}")))?;
+        let workspace = workspace.map_err(at("workspace_bytes")).map_err(contract)?;
         let backward = match p.direction.has_backward() {
             true => planned("backward", &variant.backward)?,
             false => Vec::new(),

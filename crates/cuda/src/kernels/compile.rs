@@ -324,65 +324,6 @@ ptxas info    : Compile time = 12.766 ms
         assert!(parse("ptxas info    : 0 bytes gmem\n").is_empty());
     }
 
-    /// The compilers under `REGATTA_TEST_CUDA`, as CI has them.
-    fn installed() -> Vec<(Compiler, Toolkit)> {
-        let Some(root) = std::env::var_os("REGATTA_TEST_CUDA") else {
-            eprintln!("not run: REGATTA_TEST_CUDA names no CUDA toolkit");
-            return Vec::new();
-        };
-        let variable = |name: &str| (name == "REGATTA_CUDA").then(|| root.clone());
-        let found = |compiler| (compiler, toolkit::find(compiler, &variable).unwrap());
-        [Compiler::Nvrtc, Compiler::Nvcc].map(found).to_vec()
-    }
-
-    fn run(
-        compiler: Compiler,
-        toolkit: &Toolkit,
-        source: &KernelSource,
-    ) -> Result<Compiled, BuildError> {
-        match compiler {
-            Compiler::Nvrtc => nvrtc::compile(toolkit, source, Arch::SM_90A),
-            Compiler::Nvcc => nvcc::compile(toolkit, source, Arch::SM_90A),
-        }
-    }
-
-    #[test]
-    fn both_compilers_make_every_entry_point_of_the_contract() {
-        for (compiler, toolkit) in installed() {
-            let source = KernelSource::embedded("naive").unwrap();
-            let compiled = run(compiler, &toolkit, &source).unwrap();
-            assert!(compiled.cubin.starts_with(b"\x7fELF"), "{compiler}");
-            assert!(compiled.compiler.starts_with(&format!("{compiler} 1")));
-            let found = parse(&compiled.log);
-            let mut names: Vec<&str> = found.iter().map(|r| r.name.as_str()).collect();
-            let entries: Vec<_> = crate::contract::entries().collect();
-            let entries = entries.iter().filter(|((file, _), _)| *file == "naive");
-            let mut stated: Vec<&str> = entries.map(|((_, name), _)| name.as_str()).collect();
-            names.sort_unstable();
-            stated.sort_unstable();
-            assert_eq!(names, stated, "{compiler}");
-            assert!(found.iter().all(|resources| resources.registers > 0));
-        }
-    }
-
-    #[test]
-    fn a_mistake_is_shown_with_its_line_and_the_header_that_has_it() {
-        for (compiler, toolkit) in installed() {
-            let mut source = KernelSource::embedded("naive").unwrap();
-            let (header, text) = &mut source.headers[0];
-            text.to_mut()
-                .push_str("\n__device__ int wrong() { return missing; }\n");
-            let place = format!("{header}({}): error", text.lines().count());
-            let error = run(compiler, &toolkit, &source).unwrap_err();
-            let BuildError::Rejected { file, log, .. } = &error else {
-                panic!("{compiler}: {error}");
-            };
-            assert_eq!(file, "naive.cu");
-            assert!(log.contains(&place), "{compiler}: {log}");
-            assert!(log.contains("missing"), "{compiler}: {log}");
-        }
-    }
-
     fn toolkit() -> Toolkit {
         Toolkit {
             program: "/no/such/nvcc".into(),
