@@ -76,7 +76,7 @@ pub fn run(args: &WorkerArgs) -> Ended {
 fn own(name: &str) -> Result<Box<dyn Worker>, Stop> {
     match name {
         regatta_cpu::NAME => Ok(Box::new(regatta_cpu::worker())),
-        regatta_cuda::NAME => Ok(Box::new(CudaWorker::default())),
+        regatta_cuda::NAME => Ok(Box::new(CudaWorker::new(Offer::ours()))),
         _ => Err(Stop::Usage(format!(
             "regatta has no worker `{name}` of its own"
         ))),

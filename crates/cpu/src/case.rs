@@ -58,14 +58,14 @@ impl CpuCase {
             seed: request.seed,
             kernel,
             buffers,
-            tally: Tally::new(),
+            tally: Tally::default(),
         })
     }
 
     /// What comes before a gradient that is timed alone.
     fn forward_before(&mut self) {
         if self.problem.direction == Direction::Backward {
-            self.run(Direction::Forward, &Tally::new());
+            self.run(Direction::Forward, &Tally::default());
         }
     }
 
@@ -99,7 +99,7 @@ impl ProcessorCase for CpuCase {
     /// For a gradient alone, the forward before it is not timed.
     fn first_call(&mut self) -> Nanoseconds {
         self.forward_before();
-        let tally = Tally::new();
+        let tally = Tally::default();
         timing::time(|| self.run(self.problem.direction, &tally))
     }
 
@@ -120,9 +120,9 @@ impl ProcessorCase for CpuCase {
         // The pool may give the tasks of a short call to fewer threads than it
         // has, by chance; what a call can occupy is the most over a few.
         let mut threads = 0;
-        let mut last = Tally::new();
+        let mut last = Tally::default();
         for _ in 0..CENSUS_CALLS {
-            last = Tally::new();
+            last = Tally::default();
             self.run(self.problem.direction, &last);
             threads = threads.max(last.threads());
             if threads == last.tasks().min(rayon::current_num_threads() as u64) {

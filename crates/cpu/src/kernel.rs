@@ -230,14 +230,8 @@ pub struct Tally {
 }
 
 impl Default for Tally {
-    fn default() -> Tally {
-        Tally::new()
-    }
-}
-
-impl Tally {
     /// Nothing counted yet.
-    pub fn new() -> Tally {
+    fn default() -> Tally {
         // One place for each thread of the pool, and one for a caller outside of it.
         let places = rayon::current_num_threads() + 1;
         Tally {
@@ -245,7 +239,9 @@ impl Tally {
             tasks: AtomicU64::new(0),
         }
     }
+}
 
+impl Tally {
     /// The calling thread takes up one independent piece of the work.
     pub fn task(&self) {
         self.tasks.fetch_add(1, Ordering::Relaxed);

@@ -232,35 +232,22 @@ pub fn check_parameters(
             listed.len()
         )));
     }
-    let mut each = listed.iter().zip(taken).enumerate();
-    match each.find(|(_, ((given, size), taken))| !fits(*given, *size, **taken)) {
-        None => Ok(()),
-        Some((at, ((given, size), taken))) => Err(CudaError::Other(format!(
-            "{entry} takes {taken} bytes as argument {}, and {} of its contract has {size}; write \
-             the type that the kernel has: `int`, `unsigned`, `long`, `float` or `double`",
-            at + 1,
-            argument_word(*given)
-        ))),
+    for (at, ((given, size), taken)) in listed.iter().zip(taken).enumerate() {
+        if !fits(*given, *size, *taken) {
+            return Err(CudaError::Other(format!(
+                "{entry} takes {taken} bytes as argument {}, and its contract gives {size}; write \
+                 the type that the kernel has: `int`, `unsigned`, `long`, `float` or `double`",
+                at + 1
+            )));
+        }
     }
+    Ok(())
 }
 
 /// A `bool` or a `short` is read from the low bytes of an `int`.
 fn fits(given: Given, size: usize, taken: usize) -> bool {
     let whole = matches!(given, Given::Int(_) | Given::Unsigned(_));
     size == taken || (whole && taken < size)
-}
-
-fn argument_word(given: Given) -> &'static str {
-    match given {
-        Given::Problem => "the `problem`",
-        Given::Pointer(_) => "the tensor",
-        Given::Map(..) => "the tensor map",
-        Given::Int(_) => "the `int`",
-        Given::Unsigned(_) => "the `unsigned`",
-        Given::Long(_) => "the `long`",
-        Given::Float(_) => "the `float`",
-        Given::Double(_) => "the `double`",
-    }
 }
 
 #[cfg(test)]
@@ -330,11 +317,11 @@ mod parameters_tests {
             ),
             (
                 &[8, 8, 4],
-                "8 bytes as argument 2, and the `int` of its contract has 4",
+                "8 bytes as argument 2, and its contract gives 4",
             ),
             (
                 &[4, 4, 4],
-                "4 bytes as argument 1, and the tensor of its contract has 8",
+                "4 bytes as argument 1, and its contract gives 8",
             ),
         ] {
             let error = checked_against(taken).unwrap_err();

@@ -1,7 +1,5 @@
 //! The worker: names the variants, makes cases ready, times and counts them.
 
-use std::collections::BTreeMap;
-
 use regatta_probe::{CacheState, Cuda, StreamClock};
 use regatta_worker::protocol::{
     self, Census, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION,
@@ -58,13 +56,6 @@ impl CudaWorker {
         self.open
             .as_mut()
             .ok_or_else(|| Refusal::Failed("the device is not open".to_owned()))
-    }
-}
-
-/// Of our kernels.
-impl Default for CudaWorker {
-    fn default() -> CudaWorker {
-        CudaWorker::new(Offer::ours())
     }
 }
 
@@ -279,20 +270,19 @@ impl Worker for CudaWorker {
     fn hello(&mut self) -> Result<Hello, Refusal> {
         let open = self.open()?;
         let device = open.describe()?;
-        let mut versions = BTreeMap::from([
-            ("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-            (
-                "clock".to_owned(),
-                format!("probe {}", regatta_probe::VERSION),
-            ),
-        ]);
-        versions.insert("compiler".to_owned(), open.device.compiler_version());
-        versions.insert("cuda".to_owned(), device.facts["cuda"].clone());
-        versions.insert("driver".to_owned(), device.facts["driver"].clone());
+        let versions = [
+            ("regatta", env!("CARGO_PKG_VERSION").to_owned()),
+            ("clock", format!("probe {}", regatta_probe::VERSION)),
+            ("compiler", open.device.compiler_version()),
+            ("cuda", device.facts["cuda"].clone()),
+            ("driver", device.facts["driver"].clone()),
+        ];
         Ok(Hello {
             protocol: PROTOCOL_VERSION,
             worker: self.offer.name.clone(),
-            versions,
+            versions: versions
+                .map(|(name, version)| (name.to_owned(), version))
+                .into(),
             device,
             variants: self.offer.variants(),
             ..Hello::default()

@@ -56,8 +56,6 @@ struct ProcessRecording {
     /// Operators that are in the file.
     operators: usize,
     counts: CallCounts,
-    /// Whether the file says that it tells the moments of calls.
-    tells_moments: bool,
 }
 
 /// The file of one process.
@@ -135,7 +133,8 @@ fn record_into(file: &mut RecordingFile) -> Result<&'static Cupti, String> {
         .and_then(|()| library.record_counted_calls())
         .map_err(words)?;
     let head = head(file.start, &library.version());
-    file.append(&head)?;
+    // Moments of calls are told, though there are none yet.
+    file.append(&(head + &json::moments(&[])))?;
     Ok(library)
 }
 
@@ -210,7 +209,6 @@ impl ProcessRecording {
             named: 0,
             operators: 0,
             counts: CallCounts::default(),
-            tells_moments: false,
         }
     }
 
@@ -246,11 +244,6 @@ impl ProcessRecording {
             out += &format!("{{\"kind\":\"dropped\",\"records\":{dropped}}}\n");
         }
         let moments = std::mem::take(&mut self.linker.moments);
-        // The first line says that they are told, if there are none yet.
-        if moments.is_empty() && !self.tells_moments {
-            out += &json::moments(&[]);
-        }
-        self.tells_moments = true;
         out.extend(moments.chunks(MOMENTS).map(json::moments));
         let now = self.library.now();
         if self.counts != self.linker.counts || last {
