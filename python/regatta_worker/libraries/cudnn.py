@@ -128,12 +128,12 @@ class Attention:
         def forward() -> Tensors:
             if self._each:
                 self._plan("forward")
-            return self._execute("forward", given, self._empty(outputs))
+            return self._execute("forward", given, outputs)
 
         def backward(of: Tensors) -> Results:
             if self._each:
                 self._plan("backward")
-            gradients = self._execute("backward", given | of, self._empty(GRADIENTS))
+            gradients = self._execute("backward", given | of, GRADIENTS)
             return _logical(*gradients.values())
 
         def both() -> Results:
@@ -141,10 +141,10 @@ class Attention:
             return (*_logical(found["out"]), *backward(found))
 
         if direction == "backward":
-            saved = self._execute("forward", given, self._empty(outputs))
+            saved = self._execute("forward", given, outputs)
 
             def refresh() -> None:
-                self._execute("forward", given, saved)
+                self._execute("forward", given | saved)
 
             return Call(lambda: backward(saved), refresh)
         return Call(both if stats else lambda: _logical(forward()["out"]))
@@ -176,7 +176,8 @@ class Attention:
             if name == "stats":
                 ends[name] = end.set_data_type(types.FLOAT)
             else:
-                ends[name] = end.set_dim(self._dims(name)).set_stride(self._strides(name))
+                of = self._memory(name, "meta")
+                ends[name] = end.set_dim(list(of.shape)).set_stride(list(of.stride()))
         planned = self._planned(graph, ends)
         if direction in self.plans:
             self.retired.append(self.plans[direction])
@@ -196,12 +197,12 @@ class Attention:
         workspace = torch.empty(size, dtype=torch.uint8, device=self._device)
         return Planned(graph, ends, workspace, plan_name(graph))
 
-    def _execute(self, direction: str, given: Tensors, outputs: Tensors) -> Tensors:
-        """Queues a graph on the handle's stream, and gives its outputs."""
-        plan, tensors = self.plans[direction], given | outputs
-        bound = {end: tensors[name] for name, end in plan.ends.items()}
+    def _execute(self, direction: str, given: Tensors, outputs: tuple[str, ...] = ()) -> Tensors:
+        """Queues a graph on the handle's stream, and gives the outputs that it makes."""
+        plan, made = self.plans[direction], {name: self._memory(name) for name in outputs}
+        bound = {end: (given | made)[name] for name, end in plan.ends.items()}
         plan.graph.execute(bound, plan.workspace, handle=self._handle)
-        return outputs
+        return made
 
     def _idle(self) -> bool:
         """Whether the device has done all that was queued on torch's current stream."""
@@ -209,32 +210,23 @@ class Attention:
             return True
         return bool(torch.cuda.current_stream(self._device).query())
 
-    def _empty(self, names: tuple[str, ...]) -> Tensors:
-        """Memory for tensors of cuDNN's dimensions, in the caller's layout."""
-        types = {name: DTYPES["f32" if name == "stats" else self._problem.dtype] for name in names}
-        return {
-            name: torch.empty_strided(
-                self._dims(name), self._strides(name), dtype=dtype, device=self._device
-            )
-            for name, dtype in types.items()
-        }
-
-    def _dims(self, name: str) -> list[int]:
-        batch, seq, heads, width = self._problem.shape("out" if name == "stats" else name)
-        return [batch, heads, seq, 1 if name == "stats" else width]
-
-    def _strides(self, name: str) -> list[int]:
-        _, heads, seq, width = self._dims(name)
-        if self._problem.layout == "bhsd" or name == "stats":
-            return [heads * seq * width, seq * width, width, 1]
-        return [heads * seq * width, width, heads * width, 1]
+    def _memory(self, name: str, device: Any = None) -> torch.Tensor:
+        """Memory for a tensor of cuDNN's dimensions, in the caller's layout."""
+        problem, device = self._problem, device or self._device
+        if name == "stats":
+            batch, seq, heads, _ = problem.shape("out")
+            return torch.empty((batch, heads, seq, 1), dtype=torch.float32, device=device)
+        lying = torch.empty(problem.laid_out(name), dtype=DTYPES[problem.dtype], device=device)
+        logical: torch.Tensor = problem.turned(lying)
+        return logical.transpose(1, 2)
 
     def _input(self, graph: Any, name: str) -> Any:
         kind = "FLOAT" if name == "stats" else DATA_TYPES[self._problem.dtype]
+        of = self._memory(name, "meta")
         return graph.tensor(
             name=name,
-            dim=self._dims(name),
-            stride=self._strides(name),
+            dim=list(of.shape),
+            stride=list(of.stride()),
             data_type=getattr(self._cudnn.data_type, kind),
         )
 
