@@ -222,30 +222,28 @@ def test_num_splits_is_of_forward() -> None:
         assert operators.fwd.call_args.kwargs.get("num_splits") == asked
 
 
-class TestGenerations:
-    """Where each FlashAttention is found: modules of these names, with nothing in them."""
-
-    def loaded(self, operators: Any, *modules: str) -> TorchWorker:
-        rows = flash_attn.WORKER.rows.values()
-        every = {name: None for row in rows for name in row.modules}
-        there = {module: types.ModuleType(module) for module in modules}
-        with (
-            mock.patch.dict(sys.modules, every | there),
-            mock.patch.object(torch.ops, "flash_attn_3", operators, create=True),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            return TorchWorker(flash_attn.WORKER)
-
-    def test_xformers_copy_of_fa3_does_where_the_package_is_not_there(self) -> None:
-        worker = self.loaded(types.SimpleNamespace(fwd=None), "xformers.ops.fmha.flash3")
-        assert list(worker.modules) == ["fa3"]
-        assert list(worker.missing) == ["fa2", "fa4"]
-        assert "absent" not in worker.hello()
-
-    def test_a_module_that_registers_nothing_is_none(self) -> None:
-        there = ("xformers.ops.fmha.flash3", "flash_attn.cute.interface")
-        worker = self.loaded(types.SimpleNamespace(), *there)
-        assert list(worker.modules) == ["fa4"]
+@pytest.mark.parametrize(
+    ("registered", "modules", "there"),
+    [
+        ({"fwd": None}, ["xformers.ops.fmha.flash3"], "fa3"),
+        # A module that registers nothing is none.
+        ({}, ["xformers.ops.fmha.flash3", "flash_attn.cute.interface"], "fa4"),
+    ],
+)
+def test_where_each_flash_attention_is_found(registered: Any, modules: Any, there: str) -> None:
+    """Modules of these names, with nothing in them."""
+    every = {name: None for row in flash_attn.WORKER.rows.values() for name in row.modules}
+    found = {module: types.ModuleType(module) for module in modules}
+    operators = types.SimpleNamespace(**registered)
+    with (
+        mock.patch.dict(sys.modules, every | found),
+        mock.patch.object(torch.ops, "flash_attn_3", operators, create=True),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        worker = flash_attn.WORKER()
+    assert list(worker.modules) == [there]
+    assert "absent" not in worker.hello()
+    if there != "fa3":
         assert "flash_attn_interface cannot be imported" in worker.missing["fa3"]
         assert "it registers no operator" in worker.missing["fa3"]
 
@@ -296,16 +294,18 @@ class TestCudnn:
         return attention, frontend.pygraph, attention.build(case.tensors).run
 
     @pytest.mark.parametrize(
-        ("direction", "graphs"), [("forward", 1), ("backward", 1), ("both", 2)]
+        ("direction", "graphs", "results"),
+        [("forward", 1, 1), ("backward", 1, 3), ("both", 2, 4)],
     )
-    def test_plans_are_made_once_or_in_each_call(self, direction: str, graphs: int) -> None:
+    def test_plans_are_made_once_or_in_each_call(
+        self, direction: str, graphs: int, results: int
+    ) -> None:
         for each, expected in ((False, 0), (True, graphs)):
             attention, made, call = self.attention(direction, each)
-            names = ("forward",) if direction == "forward" else ("forward", "backward")
             if not each:
-                assert attention.names() == {f"{name}_plan": "eng1" for name in names}
+                assert set(attention.names().values()) == {"eng1"}
             before = made.call_count
-            assert len(call()) == {"forward": 1, "backward": 3, "both": 4}[direction]
+            assert len(call()) == results
             assert made.call_count - before == expected
 
     def test_a_plan_lives_until_the_device_is_done_with_it(self) -> None:
@@ -335,70 +335,51 @@ def test_flas_packed_batch_is_one_row_and_a_window_counts_the_query() -> None:
     assert given["cu_seqlens"].tolist() == [0, 3, 27]
 
 
+# The schemas of operators and the shapes of what they return, without a GPU.
+
+
+def by_shape(build: Any, params: Any = None, **axes: Any) -> Any:
+    problem = problem_of(**axes)
+    with FakeTensorMode(), mock.patch.object(torch_library, "splits_here", return_value={}):
+        tensors = {
+            name: problem.turned(
+                torch.empty(problem.laid_out(name), dtype=DTYPES[problem.dtype], device="cuda")
+            )
+            for name in ("q", "k", "v", "dout")
+        }
+        case = TorchCase(problem=problem, variant="", params=params or {}, tensors=tensors)
+        results = build(case).run()
+    shapes = [tuple(result.shape) for result in results]
+    assert shapes == [problem.shape(name) for name in problem.results]
+    return results
+
+
 @pytest.mark.skipif(
     not support.installed("torch.nn.attention.varlen"), reason="this torch has no varlen_attn"
 )
-@pytest.mark.parametrize(
-    "axes", [{"varlen": RAGGED, "mask": support.CAUSAL_BR}, {"mask": support.CAUSAL}]
-)
-def test_the_real_varlen_attn_by_shape(axes: dict[str, Any]) -> None:
-    from torch.nn.attention.varlen import varlen_attn
-
-    problem = Problem.from_wire(support.wire(dtype="bf16", batch=3, **axes))
-    with FakeTensorMode():
-        (out,) = torch_library.varlen_call(fake_case(problem), varlen_attn).run()
-    assert tuple(out.shape) == problem.shape("out")
-
-
-def fake_case(problem: Problem, **params: Any) -> TorchCase:
-    """A case on tensors of a GPU that need none; within FakeTensorMode."""
-    dtype = DTYPES[problem.dtype]
-    tensors = {
-        name: problem.turned(torch.empty(problem.laid_out(name), dtype=dtype, device="cuda"))
-        for name in ("q", "k", "v", "dout")
-    }
-    return TorchCase(problem=problem, variant="", params=params, tensors=tensors)
+def test_the_real_varlen_attn_by_shape() -> None:
+    for axes in ({"varlen": RAGGED, "mask": support.CAUSAL_BR}, {"mask": support.CAUSAL}):
+        by_shape(torch_library.varlen, dtype="bf16", batch=3, **axes)
 
 
 @pytest.mark.parametrize("direction", ALL)
-def test_flash_by_shape(direction: str) -> None:
-    for axes in ({"mask": support.CAUSAL_BR, **CROSS}, {"varlen": RAGGED, "layout": "bshd"}):
-        problem = problem_of(dtype="bf16", direction=direction, **axes)
-        with FakeTensorMode():
-            results = torch_library.flash(fake_case(problem)).run()
-        assert [tuple(x.shape) for x in results] == [problem.shape(n) for n in problem.results]
+def test_torchs_operators_by_shape(direction: str) -> None:
+    for axes in ({"mask": support.CAUSAL_BR, **CROSS}, {"varlen": RAGGED}):
+        by_shape(torch_library.flash, dtype="bf16", direction=direction, **axes)
+    efficient = functools.partial(by_shape, torch_library.efficient)
+    efficient(direction=direction)
+    efficient(direction=direction, mask=support.CAUSAL_BR, seq_q=9)
+    efficient(direction=direction, varlen=RAGGED_SELF, mask=support.CAUSAL)
 
 
-class TestEfficientByShape:
-    """The operators' schemas and the shapes of what they return, without a GPU."""
-
-    def call(self, **axes: Any) -> Any:
-        params = {name: axes.pop(name) for name in ("num_splits_key", "access") if name in axes}
-        problem = problem_of(**axes)
-        unknown = mock.patch.object(torch_library, "splits_here", return_value={})
-        with FakeTensorMode(), unknown:
-            results = torch_library.efficient(fake_case(problem, **params)).run()
-        shapes = [tuple(result.shape) for result in results]
-        assert shapes == [problem.shape(name) for name in problem.results]
-        return results
-
-    @pytest.mark.parametrize("direction", ALL)
-    def test_directions(self, direction: str) -> None:
-        self.call(direction=direction)
-        self.call(direction=direction, mask=support.CAUSAL_BR, seq_q=9)
-        self.call(direction=direction, varlen=RAGGED_SELF, mask=support.CAUSAL)
-        self.call(direction="forward", mask=window(4, 0, "top-left"))
-
-    def test_num_splits_key_is_the_operators(self) -> None:
-        for splits in (-1, 1, 4):
-            self.call(num_splits_key=splits, direction="backward")
-
-    def test_copies_come_back_in_the_callers_layout(self) -> None:
-        for result in self.call(access="copies", layout="bhsd", direction="both"):
-            assert result.transpose(1, 2).is_contiguous()
-
-    def test_one_head_of_keys_is_a_view(self) -> None:
-        self.call(kv_heads=1)
+def test_what_the_efficient_operator_takes_by_shape() -> None:
+    efficient = functools.partial(by_shape, torch_library.efficient)
+    efficient(mask=window(4, 0, "top-left"))
+    efficient(kv_heads=1)
+    for splits in (-1, 1, 4):
+        efficient({"num_splits_key": splits}, direction="backward")
+    for result in efficient({"access": "copies"}, layout="bhsd", direction="both"):
+        assert result.transpose(1, 2).is_contiguous()
 
 
 class TestXformers:

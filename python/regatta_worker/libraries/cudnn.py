@@ -200,7 +200,8 @@ class Attention:
     def _execute(self, direction: str, given: Tensors, outputs: tuple[str, ...] = ()) -> Tensors:
         """Queues a graph on the handle's stream, and gives the outputs that it makes."""
         plan, made = self.plans[direction], {name: self._memory(name) for name in outputs}
-        bound = {end: (given | made)[name] for name, end in plan.ends.items()}
+        tensors = given | made
+        bound = {end: tensors[name] for name, end in plan.ends.items()}
         plan.graph.execute(bound, plan.workspace, handle=self._handle)
         return made
 
