@@ -47,29 +47,35 @@ def print_error(text: str) -> None:
     sys.stderr.write(f"regatta trace --torch: {line}\n")
 
 
+class Loader(importlib.abc.Loader):
+    """Loads torch as its own loader does, and turns ranges on."""
+
+    def __init__(self, own: importlib.abc.Loader) -> None:
+        self.own = own
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self.own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self.own
+        if module.__spec__:
+            module.__spec__.loader = self.own
+        self.own.exec_module(module)
+        turn_on(module)
+
+
 class Finder(importlib.abc.MetaPathFinder):
     """Finds torch once, wherever the others find it."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The module as the other finders find it, whose loader turns ranges on."""
         if name != "torch":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            loader, execute = spec.loader, spec.loader.exec_module
-
-            def executed(module: ModuleType) -> None:
-                del loader.exec_module
-                execute(module)
-                turn_on(module)
-
-            try:
-                loader.exec_module = executed  # type: ignore[method-assign]
-            except AttributeError as error:
-                print_error(f"PyTorch's ranges are not on: {error}")
+            spec.loader = Loader(spec.loader)
         return spec
 
 
