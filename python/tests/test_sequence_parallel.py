@@ -20,12 +20,7 @@ pytest.importorskip("torch")
 import torch
 
 from regatta_worker.clock.timing import Plan
-from regatta_worker.libraries.sequence_parallel import (
-    LIMIT_S,
-    LIMIT_VARIABLE,
-    SequenceParallelWorker,
-    slowest,
-)
+from regatta_worker.libraries.sequence_parallel import LIMIT_VARIABLE, slowest
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.projection import Geometry, Projection, power_of_two
 from regatta_worker.protocol.channel import Failed
@@ -110,25 +105,6 @@ class TestOneAnswerOfMany:
         assert (found["input_sets"], found["input_sets_reason"]) == (1, "short")
         with pytest.raises(Failed, match="different seeds"):
             slowest([reply(43, 0.0, 3), reply(42, 0.0, 3)])
-
-
-@pytest.mark.parametrize(
-    ("limit_s", "loading_s", "remaining_s"),
-    [
-        (LIMIT_S, 30.0, LIMIT_S - 30.0),
-        # A lower limit is of the request alone, while both fit into the whole.
-        (20.0, 30.0, 20.0),
-        (20.0, LIMIT_S - 5.0, 5.0),
-    ],
-)
-def test_loading_is_part_of_the_request_that_started_the_ranks(
-    limit_s: float, loading_s: float, remaining_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(LIMIT_VARIABLE, str(limit_s))
-    ranks = SequenceParallelWorker()
-    ranks._loading_s = loading_s
-    assert ranks._remaining_s() == remaining_s
-    assert ranks._remaining_s() == limit_s, "of the next request nothing"
 
 
 def test_rank_0_alone_says_how_many_samples(tmp_path: Path) -> None:

@@ -64,8 +64,6 @@ class SequenceParallelWorker:
         self._gpus = 0
         self._requests = 0
         self._limit_s = float(os.environ.get(LIMIT_VARIABLE, LIMIT_S))
-        self._loading_s = 0.0
-        """What starting the ranks has taken of the request that is being answered."""
         atexit.register(self._end)
 
     # The requests.
@@ -74,7 +72,7 @@ class SequenceParallelWorker:
         """What rank 0 says of itself: all ranks are taken to be alike."""
         if not self._ranks:
             self._start(1)
-        said = self._ask("hello", protocol=PROTOCOL_VERSION)[0]
+        said = self._ask("hello", LIMIT_S, protocol=PROTOCOL_VERSION)[0]
         if "absent" in said:
             raise Absent(said["absent"])
         self._gpus = said.pop("gpus")
@@ -84,7 +82,10 @@ class SequenceParallelWorker:
         """Has the ranks up that the case needs, and the case prepared on each."""
         problem = Projection.from_wire(required(request, "problem"))
         self._refuse(required(request, "variant"), problem.ranks)
-        replies = self._ask("prepare", **_body(request), group=self._group(problem.ranks))
+        whole_s, begin = max(LIMIT_S, self._limit_s), time.monotonic()
+        group = self._group(problem.ranks)
+        remaining_s = min(self._limit_s, whole_s - (time.monotonic() - begin))
+        replies = self._ask("prepare", remaining_s, **_body(request), group=group)
         return replies[0] | {
             "errors": {
                 name: worst(*(reply["errors"][name] for reply in replies))
@@ -138,12 +139,10 @@ class SequenceParallelWorker:
             # A process joins one group in its life: libraries keep state of it.
             self._end()
         if not self._folder:
-            begin = time.monotonic()
             self._start(ranks)
-            self._ask("hello", protocol=PROTOCOL_VERSION)
+            self._ask("hello", LIMIT_S, protocol=PROTOCOL_VERSION)
             self._folder = Path(tempfile.mkdtemp(prefix="regatta-ranks-"))
             Agreement.create(self._folder / "agreement", ranks)
-            self._loading_s = time.monotonic() - begin
         return {
             "folder": str(self._folder),
             "ranks": ranks,
@@ -151,14 +150,14 @@ class SequenceParallelWorker:
             "collective_limit_s": COLLECTIVE_SHARE * self._limit_s,
         }
 
-    def _ask(self, kind: str, **fields: Any) -> list[Message]:
+    def _ask(self, kind: str, limit_s: float | None = None, **fields: Any) -> list[Message]:
         """The bodies of all ranks' replies to one request.
 
         Raises Unsupported where all say so, and Failed, with all ranks ended, where one says so,
         has ended or did not answer in time: what broke on the way may have left the ranks at
         different points.
         """
-        limit_s = LIMIT_S if kind == "hello" else self._remaining_s()
+        limit_s = self._limit_s if limit_s is None else limit_s
         replies, broken = self._replies(kind, limit_s, fields)
         if not broken and {reply["type"] for reply in replies.values()} == {"unsupported"}:
             raise Unsupported(replies[0]["reason"])
@@ -208,13 +207,6 @@ class SequenceParallelWorker:
                     if "reason" in replies[rank]:
                         deadline = min(deadline, time.monotonic() + GRACE_S)
         return replies, ""
-
-    def _remaining_s(self) -> float:
-        """The limit of a request, less what starting the ranks has taken of the longest."""
-        whole = max(LIMIT_S, self._limit_s)
-        remaining = min(self._limit_s, whole - self._loading_s)
-        self._loading_s = 0.0
-        return max(0.0, remaining)
 
     def _end(self) -> None:
         """Ends every rank; the next case starts others."""
