@@ -357,7 +357,7 @@ class CaseWorker(Generic[CaseType]):
             return []
         try:
             return self.guarded(lambda: self.recordings(case))
-        except (launches.CensusError, OSError, AttributeError):
+        except (launches.CensusError, OSError):
             # Into the worker's log: the case is none the worse for it.
             traceback.print_exc()
             return []

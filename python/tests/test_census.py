@@ -37,6 +37,7 @@ SET: dict[str, Any] = {"kind": "set", "bytes": 4, "stream": 7}
 RECORDED: dict[str, Any] = {
     "dropped": 0,
     "counts": {"module_loads": 0, "launches": 2},
+    "ns": {"launches": 900},
     "operations": [
         COPY | {"start_ns": 2000, "end_ns": 2100},
         KERNEL | {"start_ns": 2500, "end_ns": 4000, "launched_ns": 1900, "launch_ns": 5000},

@@ -102,22 +102,18 @@ def profile_call(
     `ranges`, where the framework marks its operators, which the times of the second are not to
     have in them.
     """
-    path = library()
-    try:
-        recorder = Recorder(path)
-        recorder.record(call, wait)
-        recorded, host_ns = recorder.record(call, wait)
-        if ranges is not None:
-            os.environ.setdefault(NVTX, path)
-            try:
-                with ranges():
-                    marked, _ = recorder.record(call, wait)
-                name_operators(recorded["operations"], marked["operations"])
-            except Exception:
-                # Into the worker's log: a census without operators is one.
-                traceback.print_exc()
-    except AttributeError as error:
-        raise CensusError(f"{path} is without a census: {error}") from error
+    recorder = Recorder(library())
+    recorder.record(call, wait)
+    recorded, host_ns = recorder.record(call, wait)
+    if ranges is not None:
+        os.environ.setdefault(NVTX, library())
+        try:
+            with ranges():
+                marked, _ = recorder.record(call, wait)
+            name_operators(recorded["operations"], marked["operations"])
+        except Exception:
+            # Into the worker's log: a census without operators is one.
+            traceback.print_exc()
     return reply(recorded, host_ns)
 
 
@@ -148,10 +144,9 @@ def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
             "operations": _operations(operations),
             "host_ns": host_ns,
             "calls": recorded["counts"],
+            "calls_ns": recorded["ns"],
             "dropped": recorded["dropped"],
-        }
-        # An older library does not tell.
-        | ({"calls_ns": recorded["ns"]} if "ns" in recorded else {}),
+        },
     }
 
 
@@ -235,20 +230,16 @@ def count_instructions(
     `wait` gets a call's result and returns when the device is done with it. Raises CensusError
     or OSError where nothing can be counted, which tells why.
     """
-    path = library()
-    try:
-        recorded, _ = Recorder(path).record(call, wait)
-        kernels = [each["name"] for each in recorded["operations"] if each["kind"] == "kernel"]
-        if not kernels:
-            raise CensusError("a call launches no kernel")
+    recorded, _ = Recorder(library()).record(call, wait)
+    kernels = [each["name"] for each in recorded["operations"] if each["kind"] == "kernel"]
+    if not kernels:
+        raise CensusError("a call launches no kernel")
 
-        def made() -> None:
-            for _ in range(COUNTED_CALLS):
-                wait(call())
+    def made() -> None:
+        for _ in range(COUNTED_CALLS):
+            wait(call())
 
-        counted = Counting(path).count(metrics, COUNTED_CALLS * len(kernels), made)
-    except AttributeError as error:
-        raise CensusError(f"{path} reads no hardware counters: {error}") from error
+    counted = Counting(library()).count(metrics, COUNTED_CALLS * len(kernels), made)
     return by_call(kernels, counted)
 
 
