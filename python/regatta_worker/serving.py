@@ -62,12 +62,8 @@ class Session:
     def _guarded(self, request: Message) -> Message:
         try:
             return self._dispatch(request)
-        except Unsupported as refusal:
-            return {"type": "unsupported", "reason": str(refusal)}
-        except Failed as failure:
-            return {"type": "failed", "reason": str(failure)}
-        except Lost as loss:
-            return {"type": "lost", "reason": str(loss)}
+        except (Unsupported, Failed, Lost) as answer:
+            return {"type": type(answer).__name__.lower(), "reason": str(answer)}
         except Exception as error:
             # The last line goes to the harness, the whole of it to the log.
             traceback.print_exc()

@@ -35,22 +35,10 @@ def installed(module: str) -> bool:
 
 def wire(**axes: Any) -> dict[str, Any]:
     """A problem as the harness writes it: small, unless `axes` say otherwise."""
-    problem = {
-        "batch": 2,
-        "heads": 4,
-        "kv_heads": 4,
-        "seq_q": 24,
-        "seq_k": 24,
-        "head_dim": 16,
-        "head_dim_v": 16,
-        "dtype": "f32",
-        "mask": FULL,
-        "layout": "bshd",
-        "direction": "forward",
-    } | axes
-    problem["kv_heads"] = axes.get("kv_heads", problem["heads"])
-    problem["seq_k"] = axes.get("seq_k", problem["seq_q"])
-    problem["head_dim_v"] = axes.get("head_dim_v", problem["head_dim"])
+    problem: dict[str, Any] = {"batch": 2, "heads": 4, "seq_q": 24, "head_dim": 16, "dtype": "f32"}
+    problem |= {"mask": FULL, "layout": "bshd", "direction": "forward", **axes}
+    for axis, like in (("kv_heads", "heads"), ("seq_k", "seq_q"), ("head_dim_v", "head_dim")):
+        problem.setdefault(axis, problem[like])
     return problem
 
 

@@ -115,7 +115,7 @@ class TestOfTorch:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         inputs, results = self.inputs, ("a result",)
-        graph = timing.Captured(lambda: inputs.trace.append("replayed"), results, held_bytes=64)
+        graph = lambda: inputs.trace.append("replayed"), results, 64
         monkeypatch.setattr(timing, "captured", lambda call: graph)
         monkeypatch.setattr(timing, "stream_clock", lambda: probe.Probe("fake"))
         plan, gpu = timing.Plan(0, 3, 3, 0, cold=False, graph=True), SimpleNamespace(state=dict)

@@ -266,19 +266,17 @@ def measure_cuda(
     reference of its kind."""
     for _ in range(plan.warmup):
         call()
-    graph = captured(call) if plan.graph else None
-    if graph:
-        call = graph.replay
-        inputs.held_bytes += graph.held_bytes
-        inputs.results = graph.results
+    if plan.graph:
+        call, inputs.results, held_bytes = captured(call)
+        inputs.held_bytes += held_bytes
     of_autograd = None
-    if by_autograd and not graph:
+    if by_autograd and not plan.graph:
         before = requested_bytes()
         of_autograd = autograd_reference()
         inputs.held_bytes += requested_bytes() - before
     measured = take(call) if take else _measure_on_stream(call, plan, gpu, inputs, of_autograd)
-    if graph:
-        inputs.kept[:] = [graph.results]
+    if plan.graph:
+        inputs.kept[:] = [inputs.results]
         measured["graph"] = True
     return measured | {"state": gpu.state()}
 
@@ -303,20 +301,10 @@ def _measure_on_stream(
     return measure_events(call, plan, gpu, inputs, host=host) | {"synchronised": True}
 
 
-@dataclass(frozen=True)
-class Captured:
-    """A CUDA graph of a call."""
-
-    replay: Callable[[], None]
-    results: Any
-    """Where each replay leaves them."""
-    held_bytes: int
-    """What the allocator counts for these results, which a call's own are not counted for
-    once it has been made."""
-
-
-def captured(call: Callable[[], Any]) -> Captured:
-    """A CUDA graph of the call, to be replayed on whichever stream is current then.
+def captured(call: Callable[[], Any]) -> tuple[Callable[[], None], Any, int]:
+    """Replays a CUDA graph of the call on whichever stream is current then; where each replay
+    leaves its results; and what the allocator counts for these, which a call's own are not counted
+    for once it has been made.
 
     Through torch, whose allocator must know of the capture: memory that the call takes
     while it is captured belongs to the graph.
@@ -344,7 +332,7 @@ def captured(call: Callable[[], Any]) -> Captured:
         raise Unsupported(f"the call cannot be captured into a CUDA graph: {words}") from error
     graph.replay()
     torch.cuda.synchronize()
-    return Captured(graph.replay, results, held_bytes)
+    return graph.replay, results, held_bytes
 
 
 def requested_bytes(when: str = "current") -> int:
