@@ -136,7 +136,7 @@ fn search(args: &BisectArgs) -> Ended {
     match args.json {
         true => print(format!("{}\n", answer.json().map_err(Stop::not_judged)?))?,
         false => print(text(&answer))?,
-    }
+    };
     say(format!("report: {}", path.display()));
     Ok(match &ending {
         Ending::Found(found) if found.suspects.is_empty() => 0,

@@ -21,6 +21,5 @@ pub struct CompletionsArgs {
 pub fn run(args: &CompletionsArgs, mut command: Command) -> Ended {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "regatta", &mut text);
-    print(String::from_utf8_lossy(&text))?;
-    Ok(0)
+    print(String::from_utf8_lossy(&text))
 }

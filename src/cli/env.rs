@@ -71,7 +71,7 @@ pub fn run(args: &EnvArgs) -> Ended {
 }
 
 fn list(suite: &Suite, json: bool) -> Ended {
-    let mut entries = Vec::new();
+    let (mut answers, mut items) = (Vec::new(), Vec::new());
     for (name, environment) in &suite.environments {
         let made = PythonEnvironment::locate(name, environment)?;
         let state = match &made {
@@ -83,28 +83,21 @@ fn list(suite: &Suite, json: bool) -> Ended {
             Some(made) => made.folder().join("bin/python").display().to_string(),
             None => interpreter_of(environment),
         };
-        entries.push((name, environment, state, interpreter));
+        items.push(ListItem::new(name, format!("{state}, {interpreter}")));
+        answers.push(json!({
+            "name": name,
+            "state": state,
+            "interpreter": interpreter,
+            "requirements": environment.requirements,
+        }));
     }
     if json {
-        let entries: Vec<_> = entries
-            .iter()
-            .map(|(name, environment, state, interpreter)| {
-                json!({
-                    "name": name,
-                    "state": state,
-                    "interpreter": interpreter,
-                    "requirements": environment.requirements,
-                })
-            })
-            .collect();
-        return print_json(&entries);
+        return print_json(&answers);
     }
-    if entries.is_empty() {
+    if items.is_empty() {
         note("no environment is declared: add [environments.NAME] to regatta.toml or a suite");
     }
-    let items = entries.into_iter();
-    let items = items.map(|(name, _, state, at)| ListItem::new(name, format!("{state}, {at}")));
-    show_blocks(vec![Block::List(items.collect())])
+    show_blocks(vec![Block::List(items)])
 }
 
 fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
@@ -125,21 +118,19 @@ fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
     };
     let built = made.built();
     if json {
-        print_json(&json!({
+        return print_json(&json!({
             "name": name,
             "folder": made.folder(),
             "lock": lock.lines().collect::<Vec<_>>(),
             "built": built,
-        }))?;
-    } else {
-        let packages = counted(lock.lines().count(), "package");
-        let built = built.map(|built| format!("built in {built}"));
-        show_blocks(vec![
-            Block::Note(made.folder().display().to_string()),
-            Block::list(std::iter::once(packages).chain(built)),
-        ])?;
+        }));
     }
-    Ok(0)
+    let packages = counted(lock.lines().count(), "package");
+    let built = built.map(|built| format!("built in {built}"));
+    show_blocks(vec![
+        Block::Note(made.folder().display().to_string()),
+        Block::list(std::iter::once(packages).chain(built)),
+    ])
 }
 
 fn show(suite: &Suite, name: &str, json: bool) -> Ended {
@@ -152,6 +143,5 @@ fn show(suite: &Suite, name: &str, json: bool) -> Ended {
     if json {
         return print_json(&lock.lines().collect::<Vec<_>>());
     }
-    print(lock)?;
-    Ok(0)
+    print(lock)
 }

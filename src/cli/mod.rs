@@ -57,8 +57,9 @@ pub fn leave_nothing() {
 
 /// Prints a result to standard output, coloured where that is wanted. What a terminal
 /// would obey beside our colours is written out, which leaves JSON what it was.
-fn print(text: impl Display) -> Result<(), Stop> {
-    write_out(&text.to_string()).map_err(Stop::not_judged)
+fn print(text: impl Display) -> Ended {
+    write_out(&text.to_string()).map_err(Stop::not_judged)?;
+    Ok(0)
 }
 
 /// The same. Nothing is wrong with an answer whose reader went away.
@@ -78,8 +79,7 @@ fn write_out(text: &str) -> io::Result<()> {
 /// Prints an answer as JSON.
 fn print_json(answer: &impl Serialize) -> Ended {
     let text = serde_json::to_string(answer).map_err(Stop::not_judged)?;
-    print(text + "\n")?;
-    Ok(0)
+    print(text + "\n")
 }
 
 /// Prints blocks of a document.
@@ -88,8 +88,7 @@ fn show_blocks(body: Vec<Block>) -> Ended {
         body,
         ..Document::default()
     };
-    print(document.text(true))?;
-    Ok(0)
+    print(document.text(true))
 }
 
 /// Prints a result as it is made, as [`print()`] prints one that is there.

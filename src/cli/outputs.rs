@@ -200,7 +200,7 @@ pub fn is_stdout(path: &Path) -> bool {
 /// When it cannot be written: exit code 3.
 pub fn put(path: &Path, text: String) -> Result<(), Stop> {
     match is_stdout(path) {
-        true => print(text),
+        true => print(text).map(drop),
         false => files::write(path, &text).map_err(Stop::not_judged),
     }
 }

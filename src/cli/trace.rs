@@ -269,15 +269,13 @@ fn keep(args: &TraceArgs, out: &Path, trace: &Trace) -> Result<(), Stop> {
     let analysis = analyse(&trace.recording);
     traces::write(&args.outputs, trace, &analysis)?;
     match args.json {
-        true => {
-            print_json(&TraceAnswer {
-                trace: out,
-                header: &trace.header,
-                analysis: &analysis,
-            })?;
-        }
+        true => print_json(&TraceAnswer {
+            trace: out,
+            header: &trace.header,
+            analysis: &analysis,
+        })?,
         false => print(shown::table(trace, &analysis))?,
-    }
+    };
     note(format!("trace: {}", out.display()));
     Ok(())
 }

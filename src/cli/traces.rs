@@ -67,10 +67,9 @@ pub fn report(path: &str, outputs: &Outputs) -> Ended {
     let trace = read(Path::new(path))?;
     let analysis = analyse(&trace.recording);
     match outputs.any() {
-        true => write(outputs, &trace, &analysis)?,
-        false => print(shown::table(&trace, &analysis))?,
+        true => write(outputs, &trace, &analysis).map(|()| 0),
+        false => print(shown::table(&trace, &analysis)),
     }
-    Ok(0)
 }
 
 fn write_perfetto(path: &Path, trace: &Trace) -> Result<(), Stop> {
@@ -128,12 +127,10 @@ pub fn diff(
         keep_page(page, text)?;
     }
     match as_json {
-        true => {
-            print_json(&comparison)?;
-        }
-        false if outputs.prints() => {}
+        true => print_json(&comparison)?,
+        false if outputs.prints() => 0,
         false => print(shown::difference(&comparison, true))?,
-    }
+    };
     Ok(comparison.verdict.outcome.exit_code())
 }
 

@@ -283,7 +283,7 @@ fn show(
         .extend(table::builds(outcomes, &ledger.compiler));
     let took = took.map(|took| Block::Note(format!("compiled in {took}")));
     document.body.extend(took);
-    print(document.text(true))
+    print(document.text(true)).map(drop)
 }
 
 fn answer(

@@ -84,10 +84,9 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
         return Ok(0);
     }
     match args.json {
-        true => print(history::json(&shown).map_err(Stop::not_judged)? + "\n")?,
-        false => print(history::text(&shown, true, args.all))?,
+        true => print(history::json(&shown).map_err(Stop::not_judged)? + "\n"),
+        false => print(history::text(&shown, true, args.all)),
     }
-    Ok(0)
 }
 
 /// Lists the runs of a history.

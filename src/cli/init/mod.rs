@@ -136,8 +136,7 @@ fn init(args: &InitArgs) -> Ended {
              in place of OWNER",
         ),
     }
-    print(format!("next: {next}\n"))?;
-    Ok(0)
+    print(format!("next: {next}\n"))
 }
 
 fn at(path: &Path, error: std::io::Error) -> Stop {

@@ -139,7 +139,7 @@ fn measure_pairs(
         cases,
         of_cases: all as u32,
     };
-    match Experiment::in_pairs(&request, [&code.specs, &[Spec::Here]], false, Some(&part)) {
+    match Experiment::compare_part(&request, [&code.specs, &[Spec::Here]], false, Some(&part)) {
         Ok(pairs) => {
             let mut pairs = pairs.run()?;
             pairs.files.close()?;

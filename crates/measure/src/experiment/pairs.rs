@@ -45,30 +45,25 @@ impl Experiment {
         head: &[Spec],
         demands: bool,
     ) -> Result<Experiment, ExperimentError> {
-        let began = Instant::now();
-        let experiment = match base {
-            [Spec::Run(path)] => against_run(request, path, head, began)?,
-            _ => return Experiment::in_pairs(request, [base, head], demands, None),
-        };
-        experiment.comparable()
+        Experiment::compare_part(request, [base, head], demands, None)
     }
 
-    /// As [`compare`](Experiment::compare), of two versions that are measured: all of the suite, or
-    /// a part of a gate.
-    pub(super) fn in_pairs(
+    /// The same, of a part of a gate alone where that is asked for.
+    pub(super) fn compare_part(
         request: &MeasureOptions,
-        specs: [&[Spec]; 2],
+        [base, head]: [&[Spec]; 2],
         demands: bool,
         part: Option<&GatePart>,
     ) -> Result<Experiment, ExperimentError> {
-        interleaved(request, specs, demands, part)?.comparable()
-    }
-
-    fn comparable(self) -> Result<Experiment, ExperimentError> {
-        let paired = self.paired.as_ref().map(Arm::unmeasured);
-        let base = paired.as_ref().or(self.base_side());
-        match base.and_then(|base| self.incomparable(base, SIDES)) {
-            None => Ok(self),
+        let began = Instant::now();
+        let experiment = match base {
+            [Spec::Run(path)] => against_run(request, path, head, began)?,
+            _ => interleaved(request, [base, head], demands, part, began)?,
+        };
+        let paired = experiment.paired.as_ref().map(Arm::unmeasured);
+        let base = paired.as_ref().or(experiment.base_side());
+        match base.and_then(|base| experiment.incomparable(base, SIDES)) {
+            None => Ok(experiment),
             Some(lines) => Err(ExperimentError::NotJudged(format!(
                 "these cannot be compared (nothing was measured):\n{lines}"
             ))),
@@ -172,8 +167,8 @@ fn interleaved(
     [base, head]: [&[Spec]; 2],
     demands: bool,
     part: Option<&GatePart>,
+    began: Instant,
 ) -> Result<Experiment, ExperimentError> {
-    let began = Instant::now();
     let base_request = part.map_or(request, |part| &part.base_request);
     let base = Setup::make(base, base_request);
     let mut base = base.map_err(unusable(TurnSide::Base))?;
