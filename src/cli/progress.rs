@@ -3,7 +3,6 @@
 
 use std::io::IsTerminal;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::note;
@@ -64,36 +63,6 @@ impl ProgressOutput {
             (false, true) => ProgressOutput::Redrawn,
             (false, false) => ProgressOutput::Lines(Pace::default()),
         }
-    }
-}
-
-/// Counts steps that several threads take, on a terminal alone.
-pub struct Steps {
-    all: usize,
-    done: AtomicUsize,
-    drawn: bool,
-}
-
-impl Steps {
-    /// Of so many steps.
-    pub fn new(all: usize, quiet: bool) -> Steps {
-        let drawn = matches!(ProgressOutput::new(quiet), ProgressOutput::Redrawn);
-        let done = AtomicUsize::new(0);
-        Steps { all, done, drawn }
-    }
-
-    /// Counts one that is done.
-    pub fn step(&self, name: &str) {
-        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.drawn {
-            draw(&format!("{done}/{}: {name}", self.all));
-        }
-    }
-}
-
-impl Drop for Steps {
-    fn drop(&mut self) {
-        erase();
     }
 }
 

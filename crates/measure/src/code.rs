@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::command::PROBE_VARIABLE;
-use crate::git::Checkout;
+use crate::git;
 use crate::worker::{WorkerSpec, descendants, program};
 use regatta_core::cache;
 use regatta_core::record::identity::{Identity, WorkerIdentity, is_kept, is_of_session};
@@ -355,7 +355,7 @@ impl Roots {
 
 /// The root of the checkout that a folder is in, without symlinks.
 pub(crate) fn root(folder: &Path) -> Option<PathBuf> {
-    let root = Checkout::at(folder).ask(&["rev-parse", "--show-toplevel"]);
+    let root = git::ask(folder, &["rev-parse", "--show-toplevel"]);
     fs::canonicalize(root.ok()?).ok()
 }
 

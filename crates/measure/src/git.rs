@@ -28,67 +28,53 @@ const PLAIN: [&str; 8] = [
     "--no-optional-locks",
 ];
 
-/// The git of a checkout.
-#[derive(Clone, Debug)]
-pub struct Checkout {
-    /// Where it is asked.
-    pub directory: PathBuf,
+/// What git prints as text of the checkout that a folder is in, without the last line's end.
+///
+/// # Errors
+/// As [`bytes`].
+pub fn ask(directory: &Path, arguments: &[&str]) -> Result<String, SetupError> {
+    let printed = bytes(directory, arguments)?;
+    let text = String::from_utf8_lossy(&printed);
+    Ok(text.trim_end_matches('\n').to_owned())
 }
 
-impl Checkout {
-    /// The checkout that this folder is in.
-    pub fn at(directory: impl AsRef<Path>) -> Checkout {
-        Checkout {
-            directory: directory.as_ref().to_owned(),
-        }
+/// What git prints.
+///
+/// # Errors
+/// Its words, where it fails or is not there.
+fn bytes(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(directory).args(PLAIN);
+    command.args(arguments).stdin(Stdio::null());
+    let output = command
+        .output()
+        .map_err(|error| SetupError(format!("cannot start git: {error}")))?;
+    if output.status.success() {
+        return Ok(output.stdout);
     }
-
-    /// What git prints as text, without the last line's end.
-    ///
-    /// # Errors
-    /// As [`bytes`](Checkout::bytes).
-    pub fn ask(&self, arguments: &[&str]) -> Result<String, SetupError> {
-        let printed = self.bytes(arguments)?;
-        let text = String::from_utf8_lossy(&printed);
-        Ok(text.trim_end_matches('\n').to_owned())
-    }
-
-    /// What git prints.
-    ///
-    /// # Errors
-    /// Its words, where it fails or is not there.
-    pub fn bytes(&self, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
-        let mut command = Command::new("git");
-        command.arg("-C").arg(&self.directory).args(PLAIN);
-        command.args(arguments).stdin(Stdio::null());
-        let asked = || format!("git {}", arguments.join(" "));
-        let output = command
-            .output()
-            .map_err(|error| SetupError(format!("cannot start git: {error}")))?;
-        if output.status.success() {
-            return Ok(output.stdout);
-        }
-        let words = String::from_utf8_lossy(&output.stderr);
-        let first = words.lines().find(|line| !line.trim().is_empty());
-        let words = first.map_or_else(|| output.status.to_string(), str::to_owned);
-        Err(SetupError(format!("{}: {words}", asked())))
-    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    let first = words.lines().find(|line| !line.trim().is_empty());
+    let words = first.map_or_else(|| output.status.to_string(), str::to_owned);
+    Err(SetupError(format!("git {}: {words}", arguments.join(" "))))
 }
 
 /// The commit that a revision names, in full.
 ///
 /// # Errors
 /// When there is none of this name, or no checkout.
-fn commit(git: &Checkout, revision: &str) -> Result<String, SetupError> {
+fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
     let named = format!("{revision}^{{commit}}");
-    let found = git.ask(&[
-        "rev-parse",
-        "--verify",
-        "--quiet",
-        "--end-of-options",
-        &named,
-    ]);
-    found.map_err(|_| match git.ask(&["rev-parse", "--git-dir"]) {
+    let found = ask(
+        here,
+        &[
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &named,
+        ],
+    );
+    found.map_err(|_| match ask(here, &["rev-parse", "--git-dir"]) {
         Ok(_) => SetupError(format!(
             "`{revision}` names no commit of this checkout; fetch it, or name another"
         )),
@@ -108,17 +94,16 @@ const WRITTEN: [&str; 4] = [
 /// The state of the checkout this was started in, if it is one. What lies in `output` is no
 /// change of it.
 pub fn state_of_checkout(output: &Path) -> Option<Git> {
-    let git = Checkout::at(".");
-    let revision = git.ask(&["rev-parse", "HEAD"]).ok()?;
-    let changed_files = git.ask(&["status", "--porcelain", "--untracked-files=no"]);
+    let here = Path::new(".");
+    let revision = ask(here, &["rev-parse", "HEAD"]).ok()?;
+    let changed_files = ask(here, &["status", "--porcelain", "--untracked-files=no"]);
     let dirty = !changed_files.ok()?.is_empty();
     let written = output
         .is_relative()
         .then(|| format!(":(exclude){}", output.display()));
     let changed = |what: &[&str]| {
         let but = WRITTEN.into_iter().chain(written.as_deref());
-        git.bytes(&what.iter().copied().chain(but).collect::<Vec<_>>())
-            .ok()
+        bytes(here, &what.iter().copied().chain(but).collect::<Vec<_>>()).ok()
     };
     let changes = changed(&["diff", "HEAD", "--binary", "--no-ext-diff", "--", ":/"])?;
     let untracked = changed(&[
@@ -159,7 +144,7 @@ pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
         let but = ["*.toml", "*.md", "*.jsonl"].map(|ending| format!(":(exclude){ending}"));
         let words = which.iter().copied().chain(["-z", "--"]).chain(WRITTEN);
         let words: Vec<&str> = words.chain(but.iter().map(String::as_str)).collect();
-        names(&Checkout::at(".").bytes(&words).unwrap_or_default())
+        names(&bytes(Path::new("."), &words).unwrap_or_default())
     };
     let mut others = listed(&["ls-files", "--others", "--exclude-standard"]);
     others.retain(|path| path.extension().is_some_and(is_code));
@@ -193,17 +178,14 @@ impl Worktree {
     /// # Errors
     /// When git does not know the revision, or it cannot be checked out.
     pub fn check_out(directory: &Path, revision: &str) -> Result<(Worktree, fs::File), SetupError> {
-        let here = Checkout::at(directory);
         let of_git = |error: SetupError| SetupError(format!("git:{revision}: {error}"));
         let of_file = |path: &Path, error: io::Error| {
             SetupError(format!("git:{revision}: {}: {error}", path.display()))
         };
-        let commit = commit(&here, revision).map_err(of_git)?;
-        let root = PathBuf::from(
-            here.ask(&["rev-parse", "--show-toplevel"])
-                .map_err(of_git)?,
-        );
-        let prefix = here.ask(&["rev-parse", "--show-prefix"]).map_err(of_git)?;
+        let commit = commit(directory, revision).map_err(of_git)?;
+        let root =
+            PathBuf::from(ask(directory, &["rev-parse", "--show-toplevel"]).map_err(of_git)?);
+        let prefix = ask(directory, &["rev-parse", "--show-prefix"]).map_err(of_git)?;
         let cache = cache::folder().map_err(|error| of_file(Path::new("the cache"), error))?;
         let folder = folder(&cache, &root);
         let worktree = folder.join(&commit);
@@ -217,15 +199,15 @@ impl Worktree {
                 removed(path).map_err(|error| of_file(path, error))?;
             }
             // Git remembers worktrees whose folders are gone.
-            here.ask(&["worktree", "prune"]).map_err(of_git)?;
+            ask(directory, &["worktree", "prune"]).map_err(of_git)?;
             let path = worktree.display().to_string();
             let add = [
                 "worktree", "add", "--quiet", "--detach", "--force", &path, &commit,
             ];
-            here.ask(&add).map_err(of_git)?;
+            ask(directory, &add).map_err(of_git)?;
             if worktree.join(".gitmodules").is_file() {
                 let modules = ["submodule", "--quiet", "update", "--init", "--recursive"];
-                Checkout::at(&worktree).ask(&modules).map_err(of_git)?;
+                ask(&worktree, &modules).map_err(of_git)?;
             }
         }
         let directory = worktree.join(prefix);
@@ -265,9 +247,8 @@ fn is_whole(worktree: &Path, commit: &str, built: bool) -> bool {
     if !worktree.join(".git").exists() {
         return false;
     }
-    let git = Checkout::at(worktree);
-    let head = git.ask(&["rev-parse", "HEAD"]);
-    let changes = || git.ask(&["status", "--porcelain", "--untracked-files=no"]);
+    let head = ask(worktree, &["rev-parse", "HEAD"]);
+    let changes = || ask(worktree, &["status", "--porcelain", "--untracked-files=no"]);
     head.is_ok_and(|head| head == commit)
         && (built || changes().is_ok_and(|changes| changes.is_empty()))
 }

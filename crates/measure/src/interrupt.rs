@@ -1,6 +1,5 @@
 //! A stopped harness takes its workers along, and what they started.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,8 +28,7 @@ static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// thread is started: threads inherit that these signals are not theirs.
 ///
 /// Nothing can be done here about SIGKILL: the supervisors of the workers see to that.
-pub fn watch_for(rest: impl Into<Cow<'static, str>>, say: fn(String)) {
-    let rest = rest.into();
+pub fn watch_for(rest: &'static str, say: fn(String)) {
     // What a supervisor leaves that was itself killed comes to this process.
     let _ = prctl::set_child_subreaper(true);
     if WATCHING.swap(true, Ordering::Relaxed) {

@@ -15,13 +15,14 @@ use serde_json::{Value, json};
 
 use table::{FileOutcome, images, rows};
 
-use super::{Ended, Stop, note, print, print_json, progress};
+use super::{Ended, Stop, note, print, print_json};
 use regatta_core::record::header::Built;
 use regatta_cuda::kernels::arch::{self, Arch};
 use regatta_cuda::kernels::compile::{BuildError, Compiler, image};
 use regatta_cuda::kernels::ledger::{BuiltFiles, Ledger, LedgerComparison};
 use regatta_cuda::kernels::source::{FILES, KernelSource, refuses};
 use regatta_report::document::{Block, Document};
+use regatta_worker::units::counted;
 
 /// Compile the kernels or a suite's code, and show what that takes
 ///
@@ -228,10 +229,11 @@ fn jobs<'a>(
 /// Compiles on every core. Missing compilers, unknown architectures and folders that
 /// cannot be written are nobody's kernel's fault and end the command.
 fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileOutcome>, Stop> {
-    let steps = progress::Steps::new(jobs.len(), args.quiet || args.json);
+    if !args.quiet && !args.json {
+        note(format!("building {}", counted(jobs.len(), "cubin")));
+    }
     let build = |(source, arch): &Job| {
         let image = image(source, *arch, compiler, args.no_cache);
-        steps.step(&format!("{} {arch}", source.name));
         FileOutcome {
             file: source.name.clone(),
             arch: *arch,
@@ -239,7 +241,6 @@ fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileO
         }
     };
     let outcomes: Vec<FileOutcome> = jobs.par_iter().map(build).collect();
-    drop(steps);
     let (mut kept, mut stop) = (Vec::new(), None);
     for outcome in outcomes {
         match outcome.image {

@@ -12,7 +12,7 @@ use super::reporting::report_error_as_json;
 use super::{Ended, Stop, note, print, print_json, show_blocks};
 use regatta_core::suite::environment::Environment;
 use regatta_measure::environments::interpreter_of;
-use regatta_measure::git::Checkout;
+use regatta_measure::git;
 use regatta_report::document::{Block, ListItem};
 use regatta_report::files;
 use regatta_report::text::shell_quoted;
@@ -144,7 +144,7 @@ fn at(path: &Path, error: std::io::Error) -> Stop {
 }
 
 fn of_remote(root: &Path) -> Ci {
-    let remote = Checkout::at(root).ask(&["remote", "get-url", "origin"]);
+    let remote = git::ask(root, &["remote", "get-url", "origin"]);
     let remote = remote.unwrap_or_default();
     match () {
         () if remote.contains("github") || root.join(".github").is_dir() => Ci::Github,
@@ -200,13 +200,12 @@ fn append(root: &Path, name: &str, text: &str, is_in: fn(&str) -> bool) -> Resul
 /// The branch that others are compared with: the remote's default, or else one of the usual
 /// names, or the one that is checked out.
 fn branch(root: &Path) -> String {
-    let checkout = Checkout::at(root);
-    let reference = |name: &str| checkout.ask(&["symbolic-ref", "--short", name]).ok();
+    let reference = |name: &str| git::ask(root, &["symbolic-ref", "--short", name]).ok();
     let remote = reference("refs/remotes/origin/HEAD");
     let remote = remote.and_then(|name| Some(name.trim().strip_prefix("origin/")?.to_owned()));
     let is_there = |name: &&str| {
         let branch = format!("refs/heads/{name}");
-        checkout.ask(&["show-ref", "--verify", &branch]).is_ok()
+        git::ask(root, &["show-ref", "--verify", &branch]).is_ok()
     };
     let usual = || ["main", "master", "trunk"].into_iter().find(is_there);
     let here = || Some(reference("HEAD")?.trim().to_owned());

@@ -306,56 +306,38 @@ impl Arm {
         }
     }
 
-    /// Opens the run's file, or goes on with it, and gives what became of the run before.
+    /// Opens the run's file, or goes on with it, and says what became of the run before.
     ///
     /// # Errors
     /// When it cannot be written: exit code 3.
-    pub(super) fn open(&self, opening: &Opening) -> Result<(RunWriter, Before), ExperimentError> {
-        let opened = RunWriter::open(&self.directory, &self.header, opening)
-            .map_err(ExperimentError::not_judged)?;
-        if !matches!(opened.1, Before::Resumed { .. }) {
+    pub(super) fn open(&self, opening: &Opening) -> Result<RunWriter, ExperimentError> {
+        let opened = RunWriter::open(&self.directory, &self.header, opening);
+        let (file, before) = opened.map_err(ExperimentError::not_judged)?;
+        if !matches!(before, Before::Resumed { .. }) {
             self.processes.begin_logs();
         }
-        Ok(opened)
-    }
-
-    /// Says what became of the runs before, those of both sides where there are two.
-    pub(super) fn report_before(&self, before: Vec<Before>) {
-        let (mut kept, mut unusable, mut why) = (0, 0, Vec::new());
-        let mut moved = Vec::new();
-        let mut resumes = false;
-        for before in before {
-            match before {
-                Before::Nothing => {}
-                Before::Resumed { entries, damaged } => {
-                    resumes = true;
-                    kept += entries;
-                    unusable += damaged;
-                }
-                Before::Kept { path, because } => {
-                    moved.push(path.display().to_string());
-                    why.extend(because);
+        match before {
+            Before::Nothing => {}
+            Before::Resumed { entries, damaged } => {
+                let kept = counted(entries, "measurement");
+                let folder = self.directory.display();
+                self.say(format!("resuming: kept {kept} in {folder}"));
+                if damaged > 0 {
+                    let lines = counted(damaged, "line");
+                    self.say(format!("{lines} could not be used; measuring again"));
                 }
             }
+            Before::Kept { path, because } => {
+                if !because.is_empty() {
+                    let why = because.join("; ");
+                    self.say(format!(
+                        "cannot resume the unfinished run ({why}); starting a new run"
+                    ));
+                }
+                self.say(format!("the run before is kept as {}", path.display()));
+            }
         }
-        why.dedup();
-        if resumes {
-            let kept = counted(kept, "measurement");
-            self.say(format!("resuming: kept {kept} of an unfinished run"));
-        }
-        if unusable > 0 {
-            let lines = counted(unusable, "line");
-            self.say(format!("{lines} could not be used; measuring again"));
-        }
-        if !why.is_empty() {
-            let why = why.join("; ");
-            self.say(format!(
-                "cannot resume the unfinished run ({why}); starting a new run"
-            ));
-        }
-        for path in moved {
-            self.say(format!("the run before is kept as {path}"));
-        }
+        Ok(file)
     }
 
     /// Measures a block, and writes what came of it.

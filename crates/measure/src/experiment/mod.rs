@@ -242,15 +242,12 @@ impl Experiment {
             ..Opening::default()
         };
         let Some(base) = &self.paired else {
-            let (head, before) = self.head.open(&opening)?;
-            self.head.report_before(vec![before]);
+            let head = self.head.open(&opening)?;
             return Ok(RunFiles { head, base: None });
         };
         let opening = self.opening_of_both(base, opening);
-        let (head, head_before) = self.head.open(&opening)?;
-        let (base, base_before) = base.open(&opening)?;
-        self.head.report_before(vec![head_before, base_before]);
-        let base = Some(base);
+        let head = self.head.open(&opening)?;
+        let base = Some(base.open(&opening)?);
         Ok(RunFiles { head, base })
     }
 
