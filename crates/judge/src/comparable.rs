@@ -63,12 +63,14 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
         let prefix = format!("{name}.versions.");
         maps(soft, &prefix, &base.versions, &head.versions);
     }
-    for name in lone_workers(base, head) {
-        let state = |header: &RunHeader| {
-            let present = header.workers.iter().any(|worker| worker.name == name);
-            if present { "present" } else { ABSENT }
-        };
-        differ(soft, name, state(base), state(head));
+    let lists = |header: &RunHeader, name| match find_worker(header, name) {
+        Some(_) => "present",
+        None => ABSENT,
+    };
+    let workers = base.workers.iter().chain(&head.workers);
+    let names: BTreeSet<&str> = workers.map(|worker| worker.name.as_str()).collect();
+    for name in names {
+        differ(soft, name, lists(base, name), lists(head, name));
     }
     differ(soft, "overrides", overrides(base), overrides(head));
     settings(soft, &base.settings, &head.settings);
@@ -155,49 +157,36 @@ pub(crate) fn maps(
     }
 }
 
+fn find_worker<'a>(header: &'a RunHeader, name: &str) -> Option<&'a WorkerRecord> {
+    header.workers.iter().find(|worker| worker.name == name)
+}
+
 /// Workers that both sides have, by name.
 fn shared_workers<'a>(
     base: &'a RunHeader,
     head: &'a RunHeader,
 ) -> impl Iterator<Item = (&'a str, &'a WorkerRecord, &'a WorkerRecord)> {
-    base.workers.iter().filter_map(|worker| {
-        let other = head
-            .workers
-            .iter()
-            .find(|other| other.name == worker.name)?;
-        Some((worker.name.as_str(), worker, other))
-    })
-}
-
-/// Names of workers that only one side has.
-fn lone_workers<'a>(base: &'a RunHeader, head: &'a RunHeader) -> BTreeSet<&'a str> {
-    let names = |header: &'a RunHeader| -> BTreeSet<&'a str> {
-        header
-            .workers
-            .iter()
-            .map(|worker| worker.name.as_str())
-            .collect()
-    };
-    names(base)
-        .symmetric_difference(&names(head))
-        .copied()
-        .collect()
+    let workers = base
+        .workers
+        .iter()
+        .map(|worker| (worker.name.as_str(), worker));
+    workers.filter_map(|(name, worker)| Some((name, worker, find_worker(head, name)?)))
 }
 
 fn overrides(header: &RunHeader) -> String {
-    let each = header.suite.overrides.iter().map(|change| {
+    list(header.suite.overrides.iter().map(|change| {
         let from = change.from.as_ref().map(ToString::to_string);
         let from = from.unwrap_or_else(|| "any".to_owned());
-        format!(
-            "{}: {} {from} → {}",
-            change.variant, change.parameter, change.to
-        )
-    });
-    let text = each.collect::<Vec<_>>().join("; ");
-    if text.is_empty() {
-        "none".to_owned()
-    } else {
-        text
+        let (variant, parameter, to) = (&change.variant, &change.parameter, &change.to);
+        format!("{variant}: {parameter} {from} → {to}")
+    }))
+}
+
+fn list(all: impl Iterator<Item = impl ToString>) -> String {
+    let all: Vec<String> = all.map(|one| one.to_string()).collect();
+    match all.is_empty() {
+        true => "none".to_owned(),
+        false => all.join(", "),
     }
 }
 
@@ -209,13 +198,6 @@ fn policy(found: &mut Vec<Mismatch>, base: &Rules, head: &Rules) {
     let mut each = |name: &str, of: fn(&Rules) -> String| {
         differ(found, format!("{POLICY}{name}"), of(base), of(head));
     };
-    fn list(all: impl Iterator<Item = impl ToString>) -> String {
-        let all: Vec<String> = all.map(|one| one.to_string()).collect();
-        match all.is_empty() {
-            true => "none".to_owned(),
-            false => all.join(", "),
-        }
-    }
     each("threshold", |rules| rules.policy.threshold.to_string());
     each("thresholds", |rules| {
         let own = rules.policy.thresholds.iter();
@@ -223,10 +205,30 @@ fn policy(found: &mut Vec<Mismatch>, base: &Rules, head: &Rules) {
     });
     each("ignore", |rules| list(rules.policy.ignore.iter()));
     each("optional", |rules| list(rules.policy.optional.iter()));
-    each("expect", |rules| {
-        let relations = rules.expectations.iter().map(|one| &one.name);
-        list(relations.chain(rules.limits.iter().map(|one| &one.name)))
+    each("day", |rules| {
+        let day = rules.policy.day.map(|day| day.to_string());
+        day.unwrap_or_else(|| "by device".to_owned())
     });
+    let prefix = format!("{POLICY}expect.");
+    maps(found, &prefix, &bounds(base), &bounds(head));
+}
+
+/// What each expectation allows, by its name.
+fn bounds(rules: &Rules) -> BTreeMap<String, String> {
+    let relations = rules.expectations.iter();
+    let relations = relations.map(|one| (&one.name, format!("at most {}", one.within.factor())));
+    let limits = rules.limits.iter().flat_map(|one| {
+        let bounds = [("at least", one.at_least), ("at most", one.at_most)];
+        let bounds = bounds.into_iter();
+        bounds.filter_map(|(word, bound)| Some((&one.name, format!("{word} {}", bound?))))
+    });
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, bound) in relations.chain(limits) {
+        all.entry(name.clone()).or_default().push(bound);
+    }
+    let all = all.into_iter();
+    all.map(|(name, bounds)| (name, bounds.join(" and ")))
+        .collect()
 }
 
 fn settings(found: &mut Vec<Mismatch>, base: &Settings, head: &Settings) {
@@ -246,6 +248,8 @@ mod tests {
     use super::*;
     use crate::testing::header;
     use regatta_core::suite::Override;
+    use regatta_core::suite::rules::{Expectation, Metric, Selector};
+    use regatta_worker::units::{Ratio, Share};
 
     fn fields(differences: &[Mismatch]) -> String {
         let fields: Vec<&str> = differences.iter().map(|d| d.field.as_str()).collect();
@@ -301,8 +305,30 @@ mod tests {
         let other = |head: &mut RunHeader| head.suite.name = "other".to_owned();
         are(found(true, other), "suite", "");
         are(found(false, other), "", "suite");
+        let day = found(true, |head| head.rules.policy.day = Some(Share(0.2)));
+        are(day, "", "policy.day");
         let lone = found(true, |head| head.workers[0].name = "torch".to_owned());
         are(lone, "", "cpu torch");
+    }
+
+    /// A suite that allows more than it did is named.
+    #[test]
+    fn what_an_expectation_allows_is_compared() {
+        let within = |within| {
+            let mut header = header();
+            header.rules.expectations.push(Expectation {
+                name: "auto is good".to_owned(),
+                case: Selector(Default::default()),
+                against: Selector(Default::default()),
+                within: Ratio(within),
+                metric: Metric::Device,
+                origin: Default::default(),
+            });
+            header
+        };
+        let soft = differences(&within(1.1), &within(2.0), true).soft;
+        let told = "policy.expect.auto is good at most 1.10x → at most 2.00x";
+        assert_eq!(soft[0].to_string(), told);
     }
 
     #[test]
