@@ -85,8 +85,15 @@ pub fn expectations(side: &Side) -> Expectations {
         let result = judge(rule, of, against, &side.header, error);
         result.missing_at(&rule.origin)
     });
+    let mut results: Vec<ExpectationResult> = results.chain(unmeasured).collect();
+    if side.header.settings.structure_only {
+        for result in &mut results {
+            result.word = Word::Skipped;
+            result.reason = Some("no time was taken".to_owned());
+        }
+    }
     Expectations {
-        results: results.chain(unmeasured).collect(),
+        results,
         gaps,
         notes,
     }
@@ -107,11 +114,6 @@ fn without_value(
     let lacking = involved.filter(|one| one.record.status != Status::Measured);
     let lacking: Vec<&CaseId> = lacking.map(|one| one.id).collect();
     let mut result = empty(rule, first);
-    if header.settings.structure_only {
-        result.word = Word::Skipped;
-        result.reason = Some("no time was taken".to_owned());
-        return result;
-    }
     let none = "the suite has no case that it could be compared with".to_owned();
     let (word, reason) = unmeasured(&lacking, optional).unwrap_or((Word::Missing, none));
     (result.word, result.reason) = (word, Some(reason));
@@ -218,11 +220,6 @@ fn judge(
     let (Some(_), Some((_, best))) = (centre(of), best) else {
         let all = std::iter::once(of).chain(references.iter().copied());
         let missing = all.filter(|candidate| centre(candidate).is_none());
-        if header.settings.structure_only {
-            result.word = Word::Skipped;
-            result.reason = Some("no time was taken".to_owned());
-            return result;
-        }
         let what = match rule.metric {
             Metric::Device => "not measured".to_owned(),
             other => format!("not measured, or without {}", other.text()),

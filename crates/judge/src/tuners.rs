@@ -35,46 +35,38 @@ fn tuned<'a>(record: &'a CaseRecord, name: &str) -> Option<&'a ParamValue> {
 }
 
 /// What a side's tuner chose, where that differs from invocation to invocation: `the tuner chose
-/// BLOCK_M 64 in 3 of 5 invocations, BLOCK_M 128 in 2`.
+/// BLOCK_M 64 in 3, BLOCK_M 128 in 2 of 5 invocations`.
 pub fn unsteady(record: &CaseRecord) -> Option<String> {
     /// Choices that are told one by one.
     const TOLD: usize = 3;
+    let first = &record.choices.first()?.tuned;
     let mut choices: Vec<_> = record.choices.iter().collect();
-    let (first, others) = record.choices.split_first()?;
     let names = choices.iter().flat_map(|choice| choice.tuned.keys());
-    let varying = |name: &&String| {
-        let of_first = first.tuned.get(*name);
-        others
-            .iter()
-            .any(|other| other.tuned.get(*name) != of_first)
+    let names: BTreeSet<&String> = names.collect();
+    let varies = |name: &&&String| {
+        let mut others = record.choices.iter();
+        others.any(|other| other.tuned.get(**name) != first.get(**name))
     };
-    let names: BTreeSet<String> = names.filter(varying).cloned().collect();
-    if names.is_empty() {
+    let varying: Vec<&&String> = names.iter().filter(varies).collect();
+    if varying.is_empty() {
         return None;
     }
     choices.sort_by_key(|choice| std::cmp::Reverse(choice.invocations.len()));
     let all: usize = choices.iter().map(|choice| choice.invocations.len()).sum();
-    let told = choices
-        .iter()
-        .take(TOLD)
-        .enumerate()
-        .map(|(place, choice)| {
-            let what = names.iter().filter_map(|name| {
-                let tuned = choice.tuned.get(name)?;
-                Some(format!("{name} {}", tuned.value))
-            });
-            let what = what.collect::<Vec<_>>().join(" with ");
-            let number = choice.invocations.len();
-            match place {
-                0 => format!("{what} in {number} of {all} invocations"),
-                _ => format!("{what} in {number}"),
-            }
+    let told = choices.iter().take(TOLD).map(|choice| {
+        let what = varying.iter().filter_map(|name| {
+            let tuned = choice.tuned.get(**name)?;
+            Some(format!("{name} {}", tuned.value))
         });
-    let mut told = told.collect::<Vec<_>>().join(", ");
-    if choices.len() > TOLD {
-        told += &format!(", and others in {} more ways", choices.len() - TOLD);
-    }
-    Some(format!("the tuner chose {told}"))
+        let what = what.collect::<Vec<_>>().join(" with ");
+        format!("{what} in {}", choice.invocations.len())
+    });
+    let told = told.collect::<Vec<_>>().join(", ");
+    let more = match choices.len().saturating_sub(TOLD) {
+        0 => String::new(),
+        more => format!(", and others in {more} more ways"),
+    };
+    Some(format!("the tuner chose {told} of {all} invocations{more}"))
 }
 
 /// True where the structures of two sides may differ by chance: a side chooses now this, now

@@ -29,8 +29,8 @@ struct MovedRows<'a> {
 enum Phrase {
     /// By how much, then this word.
     By(&'static str),
-    /// As it stands, of several and of one.
-    Words(&'static str, &'static str),
+    /// As it stands, of several: `are missing`.
+    Words(&'static str),
 }
 
 type Test = fn(&Row) -> bool;
@@ -39,10 +39,10 @@ type Test = fn(&Row) -> bool;
 #[rustfmt::skip]
 const KINDS: [(Test, Test, Phrase); 6] = [
     (was_compared, is_slower, Phrase::By("slower")),
-    (|row| !row.metrics.is_empty(), |row| row.regressed().next().is_some() && !is_slower(row), Phrase::Words("are worse by another metric", "is worse by another metric")),
-    (|row| row.structure.is_some(), |row| row.fails_by_structure() && row.regressed().next().is_none(), Phrase::Words("have a worse structure", "has a worse structure")),
-    (|_| true, |row| row.word == Word::Error, Phrase::Words("failed", "failed")),
-    (|_| true, |row| row.word == Word::Missing, Phrase::Words("are missing", "is missing")),
+    (|row| !row.metrics.is_empty(), |row| row.regressed().next().is_some() && !is_slower(row), Phrase::Words("are worse by another metric")),
+    (|row| row.structure.is_some(), |row| row.fails_by_structure() && row.regressed().next().is_none(), Phrase::Words("have a worse structure")),
+    (|_| true, |row| row.word == Word::Error, Phrase::Words("failed")),
+    (|_| true, |row| row.word == Word::Missing, Phrase::Words("are missing")),
     (was_compared, |row| device_time_is(row, Word::Improved), Phrase::By("faster")),
 ];
 
@@ -121,8 +121,10 @@ fn clauses(kind: &MovedRows) -> Vec<String> {
 fn phrase(kind: &MovedRows, places: &[usize]) -> String {
     let one = places.len() == 1;
     let word = match kind.phrase {
-        Phrase::Words(_, of_one) if one => return of_one.to_owned(),
-        Phrase::Words(of_several, _) => return of_several.to_owned(),
+        Phrase::Words(words) if one => {
+            return words.replace("are ", "is ").replace("have ", "has ");
+        }
+        Phrase::Words(words) => return words.to_owned(),
         Phrase::By(word) => word,
     };
     let verb = if one { "is" } else { "are" };
@@ -161,7 +163,7 @@ fn expectations(judgement: &Judgement) -> MovedRows<'_> {
         noun: "expectation",
         among,
         is,
-        phrase: Phrase::Words("are violated", "is violated"),
+        phrase: Phrase::Words("are violated"),
     }
 }
 

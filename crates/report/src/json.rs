@@ -51,8 +51,7 @@ pub(super) fn document(
         exit_code: judgement.verdict.outcome.exit_code(),
         judgement,
     };
-    serde_json::to_writer_pretty(&mut *out, &envelope)?;
-    Ok(writeln!(out)?)
+    write_json(out, &envelope)
 }
 
 /// The cases that have a time.

@@ -247,7 +247,7 @@ mod tests {
             model("scores:400 softmax:300 values:300"),
         );
         let table = format!("
-14.9 flash:14.5 ; 18.1 {copy}:1.4 flash:14.6+2.3 => +3.20 µs = start of a second operation +1.70, copy kernel elementwise_kernel added +1.40, flash +0.10
+14.9 flash:14.5 ; 18.1 {copy}:1.4 flash:14.6+2.3 => +3.20 µs = starts of operations 1 → 2 +1.70, copy kernel elementwise_kernel added +1.40, flash +0.10
 16 a:10 b:5+1 ; 19 a:13 b:5+90 => +3.00 µs = a +3.00
 16 a:10 b:5+1 ; 25 a:10 b:5+1 => +9.00 µs = not explained +9.00
 host 16 a:10+0/0 b:5+1/0 ; 36 a:10+0/0 b:5+21/20 => +20.0 µs = waiting for the host +20.0

@@ -25,21 +25,12 @@ use regatta_worker::units::{Nanoseconds, Ratio, Share};
 use serde::Serialize;
 
 /// How a history is read.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
     /// Which of the times.
     pub metric: Metric,
     /// The run that the reference begins with.
     pub reference_from: usize,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            metric: Metric::Device,
-            reference_from: 0,
-        }
-    }
 }
 
 /// The times of one case, in the runs that have one.

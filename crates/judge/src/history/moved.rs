@@ -30,11 +30,8 @@ const REVISION: &str = "revision";
 /// How facts begin that are of the way of measuring.
 const METHOD: &str = "measure.";
 
-/// A change of a case.
-struct CaseStep<'t> {
-    case: usize,
-    step: &'t Step,
-}
+/// A case by its number, and a change of it.
+type CaseStep<'t> = (usize, &'t Step);
 
 /// The events of a history, in the order of its runs.
 pub(super) fn events(
@@ -46,7 +43,7 @@ pub(super) fn events(
     let changes = cases.iter().enumerate();
     let changes = changes.flat_map(|(case, trend)| {
         let each = trend.steps.iter();
-        each.map(move |step| CaseStep { case, step })
+        each.map(move |step| (case, step))
     });
     let mut left: Vec<CaseStep> = changes.collect();
     let context = Movers { history, all };
@@ -58,9 +55,9 @@ pub(super) fn events(
         }
         // One that changed by much more has a reason of its own.
         let usual = step.ratio.0.ln();
-        let alike = |change: &CaseStep| {
-            let own = change.step.ratio.0.ln();
-            near(change.step, step) && (own - usual).abs() <= usual.abs().max(2.0 * THRESHOLD.0)
+        let alike = |(_, of): &CaseStep| {
+            let own = of.ratio.0.ln();
+            near(of, step) && (own - usual).abs() <= usual.abs().max(2.0 * THRESHOLD.0)
         };
         left.retain(|change| !alike(change));
         events.push(context.event(step, with, true));
@@ -69,19 +66,19 @@ pub(super) fn events(
         let (run, slower) = crowded(&left);
         let (mut together, rest): (Vec<CaseStep>, Vec<CaseStep>) = left
             .into_iter()
-            .partition(|change| is_slower(change.step) == slower && within(change.step.run, run));
+            .partition(|(_, step)| is_slower(step) == slower && within(step.run, run));
         left = rest;
-        together.sort_by(|a, b| size(b.step).total_cmp(&size(a.step)));
+        together.sort_by(|a, b| size(b.1).total_cmp(&size(a.1)));
         if together.len() < FEWEST {
             let each = together.iter();
-            events.extend(each.map(|change| context.event(change.step, vec![change.case], false)));
+            events.extend(each.map(|(case, step)| context.event(step, vec![*case], false)));
         } else {
             // A case may change twice within these few runs.
             let mut seen = BTreeSet::new();
-            together.retain(|change| seen.insert(change.case));
-            let ratios: Vec<f64> = together.iter().map(|c| c.step.ratio.0.ln()).collect();
-            let with = together.iter().map(|change| change.case).collect();
-            let mut event = context.event(together[0].step, with, false);
+            together.retain(|(case, _)| seen.insert(*case));
+            let ratios: Vec<f64> = together.iter().map(|(_, step)| step.ratio.0.ln()).collect();
+            let with = together.iter().map(|(case, _)| *case).collect();
+            let mut event = context.event(together[0].1, with, false);
             event.ratio = Ratio(middle(&ratios).exp());
             events.push(event);
         }
@@ -142,10 +139,8 @@ fn near(step: &Step, of: &Step) -> bool {
 /// The run around which most cases change the same way, and which way.
 fn crowded(left: &[CaseStep]) -> (usize, bool) {
     let mut counts: BTreeMap<(bool, usize), usize> = BTreeMap::new();
-    for change in left {
-        *counts
-            .entry((is_slower(change.step), change.step.run))
-            .or_default() += 1;
+    for (_, step) in left {
+        *counts.entry((is_slower(step), step.run)).or_default() += 1;
     }
     let around = |(slower, run): (bool, usize)| -> usize {
         let nearby = counts.range((slower, run.saturating_sub(NEAR))..=(slower, run + NEAR));

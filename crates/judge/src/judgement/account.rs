@@ -183,14 +183,7 @@ impl fmt::Display for Item {
                 )
             }
             Item::Starts { count } => {
-                let more = count.head.abs_diff(count.base);
-                match (count.head > count.base, more, count.head) {
-                    (true, 1, 2) => "start of a second operation".to_owned(),
-                    (true, 1, _) => "start of one more operation".to_owned(),
-                    (true, more, _) => format!("starts of {more} more operations"),
-                    (false, 1, _) => "start of one operation less".to_owned(),
-                    (false, less, _) => format!("starts of {less} operations less"),
-                }
+                format!("starts of operations {} {ARROW} {}", count.base, count.head)
             }
             Item::Gaps => "gaps between operations".to_owned(),
             Item::Waiting => "waiting for the host".to_owned(),
@@ -221,7 +214,7 @@ impl Account {
 }
 
 impl fmt::Display for Account {
-    /// `+3.2 µs = copy kernel added +1.4, start of a second operation +1.7`: the largest lines, the
+    /// `+3.2 µs = copy kernel added +1.4, starts of operations 1 → 2 +1.7`: the largest lines, the
     /// small ones as one, and what is not explained where it is not small.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let small = self.change_ns.0.abs() * SMALL;

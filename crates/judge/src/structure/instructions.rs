@@ -17,26 +17,48 @@ const WHOLE: &str = "the whole call";
 /// Compares each kernel that both sides run, and the whole call where they run others. What is
 /// within the range that countings of one side differ by is no change.
 pub fn compare(found: &mut Changes) {
-    let pair = found.pair;
+    for (metric, kernel, counts, word) in all_compared(found.pair) {
+        let more = match word {
+            Compared::More => true,
+            Compared::Less => false,
+            Compared::Same | Compared::Inconclusive => continue,
+        };
+        let difference = Difference::Instructions {
+            kernel,
+            what: metric.words.to_owned(),
+            counts,
+        };
+        found.add(Kind::Instructions, worse_if(more), difference);
+    }
+}
+
+/// A counter, the kernel or the whole call, its ranges on both sides, and what these say.
+type ComparedCounts = (&'static HardwareCounter, String, Sides<Counts>, Compared);
+
+fn all_compared(pair: &Structures) -> Vec<ComparedCounts> {
     let (Some(base), Some(head)) = (counters(pair.base), counters(pair.head)) else {
-        return;
+        return Vec::new();
     };
     let others = base.kernels.keys().ne(head.kernels.keys());
-    let one = one_process(base, head);
-    for metric in &METRICS {
-        for (name, kernel) in &base.kernels {
-            let before = kernel.instructions.get(metric.name);
+    let one_process = one_process(base, head);
+    let all = METRICS.iter().flat_map(|metric| {
+        let kernels = base.kernels.iter().map(move |(name, kernel)| {
             let head = head.kernels.get(name);
             let after = head.and_then(|kernel| kernel.instructions.get(metric.name));
-            if let Some((before, after)) = before.zip(after) {
-                add(found, metric, name, (*before, *after, one));
-            }
-        }
-        let total = |side: &Counters| side.total(metric.name);
-        if let Some((before, after)) = total(base).zip(total(head)).filter(|_| others) {
-            add(found, metric, WHOLE, (before, after, one));
-        }
-    }
+            let before = kernel.instructions.get(metric.name);
+            (name.as_str(), before.copied(), after.copied())
+        });
+        let total = |side: &Counters| side.total(metric.name).filter(|_| others);
+        let whole = (WHOLE, total(base), total(head));
+        kernels
+            .chain([whole])
+            .filter_map(move |(name, before, after)| {
+                let (before, after) = before.zip(after)?;
+                let word = compared(before, after, one_process);
+                Some((metric, name.to_owned(), Sides::new(before, after), word))
+            })
+    });
+    all.collect()
 }
 
 fn counters(record: &regatta_core::record::side::CaseRecord) -> Option<&Counters> {
@@ -79,50 +101,20 @@ fn one_process(base: &Counters, head: &Counters) -> bool {
     base.processes.min(head.processes) < 2
 }
 
-fn add(
-    found: &mut Changes,
-    metric: &HardwareCounter,
-    kernel: &str,
-    (before, after, one_process): (Counts, Counts, bool),
-) {
-    let more = match compared(before, after, one_process) {
-        Compared::More => true,
-        Compared::Less => false,
-        Compared::Same | Compared::Inconclusive => return,
-    };
-    let difference = Difference::Instructions {
-        kernel: kernel.to_owned(),
-        what: metric.words.to_owned(),
-        counts: Sides::new(before, after),
-    };
-    found.add(Kind::Instructions, worse_if(more), difference);
-}
-
 /// Kernels of both sides of which nobody knows whether they execute more.
 pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
-    let (base, head) = (counters(pair.base)?, counters(pair.head)?);
-    let one_process = one_process(base, head);
     let taken = |kernel: &str| pair.policy.action(Kind::Instructions, kernel) != Action::Ignore;
-    let all = METRICS.iter().flat_map(|metric| {
-        let kernels = base.kernels.iter().filter(|(name, _)| taken(name));
-        kernels.filter_map(move |(name, kernel)| {
-            let before = *kernel.instructions.get(metric.name)?;
-            let after = *head.kernels.get(name)?.instructions.get(metric.name)?;
-            let open = compared(before, after, one_process) == Compared::Inconclusive;
-            open.then_some((metric, name, before, after))
-        })
+    let all = all_compared(pair).into_iter();
+    let mut open = all.filter(|(_, name, _, word)| {
+        *word == Compared::Inconclusive && name != WHOLE && taken(name)
     });
-    let all: Vec<_> = all.collect();
-    let (metric, name, before, after) = all.first()?;
-    let what = match one_process {
+    let (metric, name, Sides { base, head }, _) = open.next()?;
+    let what = match one_process(counters(pair.base)?, counters(pair.head)?) {
         true => "count in several processes, without --structure-only",
         false => "countings of the same code differ too much to tell",
     };
-    let reason = format!(
-        "{} of {} {before} {ARROW} {after}, inconclusive: {what}",
-        metric.words,
-        short(name)
-    );
+    let (words, name) = (metric.words, short(&name));
+    let reason = format!("{words} of {name} {base} {ARROW} {head}, inconclusive: {what}");
     Some(Uncounted::inconclusive(INSTRUCTIONS, reason))
 }
 

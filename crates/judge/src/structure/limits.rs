@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::multiprocessors;
 use crate::complete::{allowed, unmeasured};
-use crate::judgement::ExpectationResult;
+use crate::judgement::{ExpectationResult, Word};
 use regatta_core::machine::{CENSUS, Launch, Structure, moves_data, normalised, short};
 use regatta_core::record::header::Built;
 use regatta_core::record::side::{CaseRecord, Side, Status};
@@ -17,42 +17,33 @@ use regatta_worker::attention::CaseId;
 /// or allowed to fail, are excused.
 pub fn limits(side: &Side) -> Vec<ExpectationResult> {
     let rules = &side.header.rules;
+    let optional = &rules.policy.optional;
     let mut results = Vec::new();
     for limit in rules.limits.iter().filter(|l| !l.count.is_of_build()) {
-        let selected = side.cases.iter();
-        let selected: Vec<(&CaseId, &CaseRecord)> = selected
-            .filter(|(id, _)| id.case().is_ok_and(|case| limit.case.matches(&case)))
-            .collect();
-        let excused = |(id, record): (&CaseId, &CaseRecord)| match record.status {
-            Status::Measured => false,
-            Status::Unsupported { .. } => true,
-            _ => allowed(id, &rules.policy.optional),
-        };
-        if selected.iter().all(|one| excused(*one)) {
-            let ids: Vec<&CaseId> = selected.iter().map(|(id, _)| *id).collect();
-            if let Some((word, reason)) = unmeasured(&ids, &rules.policy.optional) {
-                let result = ExpectationResult {
-                    case: Some(ids[0].clone()),
-                    word,
-                    ..ExpectationResult::of_limit(limit, None, Some(reason))
-                };
-                results.push(result.missing_at(&limit.origin));
-            }
-        }
-        for (id, record) in selected {
-            if excused((id, record)) {
-                continue;
-            }
-            let sms = multiprocessors(&side.header, id);
-            let (value, reason) = match figure(limit, record, sms) {
-                Ok((value, of)) => (Some(value), of),
-                Err(reason) => (None, Some(reason)),
-            };
+        let selects = |id: &CaseId| id.case().is_ok_and(|case| limit.case.matches(&case));
+        let selected = side.cases.iter().filter(|(id, _)| selects(id));
+        let (held, excused): (Vec<_>, Vec<_>) = selected.partition(|(id, record)| {
+            let unsupported = matches!(record.status, Status::Unsupported { .. });
+            record.status == Status::Measured || !unsupported && !allowed(id, optional)
+        });
+        let mut push = |case: &CaseId, value, reason, word: Option<Word>| {
+            let result = ExpectationResult::of_limit(limit, value, reason);
             let result = ExpectationResult {
-                case: Some(id.clone()),
-                ..ExpectationResult::of_limit(limit, value, reason)
+                case: Some(case.clone()),
+                word: word.unwrap_or(result.word),
+                ..result
             };
             results.push(result.missing_at(&limit.origin));
+        };
+        let ids: Vec<&CaseId> = excused.iter().map(|(id, _)| *id).collect();
+        if let Some((word, reason)) = unmeasured(&ids, optional).filter(|_| held.is_empty()) {
+            push(ids[0], None, Some(reason), Some(word));
+        }
+        for (id, record) in held {
+            match figure(limit, record, multiprocessors(&side.header, id)) {
+                Ok((value, of)) => push(id, Some(value), of, None),
+                Err(reason) => push(id, None, Some(reason), None),
+            }
         }
     }
     results
@@ -187,7 +178,6 @@ fn result(limit: &Limit, of: Option<(&String, &Built)>) -> ExpectationResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judgement::Word;
     use crate::testing::{failed, side, timed, unsupported, written};
     use regatta_core::suite::rules::{Origin, Selector};
     use regatta_worker::units::Nanoseconds;
