@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,28 +30,25 @@ atexit.register(say)
 """
 
 
-class TestStarted:
-    def test_the_users_modules_are_found_and_none_of_ours(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            worker = Path(folder).resolve() / "cache" / "regatta_worker"
-            shutil.copytree(support.WORKER, worker)
-            theirs = Path(folder).resolve() / "theirs"
-            theirs.mkdir()
-            for name in COMMON:
-                (theirs / f"{name}.py").touch()
-            (theirs / "sitecustomize.py").write_text(SAYS_WHAT_IS_FOUND)
-            done = subprocess.run(
-                [sys.executable, str(worker), "--library", "torch"],
-                env=os.environ | {"PYTHONPATH": str(theirs)},
-                cwd=worker,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert "descriptor 3 is not open" in done.stderr
-            found = done.stdout.splitlines()
-            assert found[0] == str(worker.parent)
-            assert found[1:] == [str(theirs / f"{name}.py") for name in COMMON]
+def test_the_users_modules_are_found_and_none_of_ours(tmp_path: Path) -> None:
+    worker, theirs = tmp_path / "cache" / "regatta_worker", tmp_path / "theirs"
+    shutil.copytree(support.WORKER, worker)
+    theirs.mkdir()
+    for name in COMMON:
+        (theirs / f"{name}.py").touch()
+    (theirs / "sitecustomize.py").write_text(SAYS_WHAT_IS_FOUND)
+    done = subprocess.run(
+        [sys.executable, str(worker), "--library", "torch"],
+        env=os.environ | {"PYTHONPATH": str(theirs)},
+        cwd=worker,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "descriptor 3 is not open" in done.stderr
+    own, *found = done.stdout.splitlines()
+    assert own == str(worker.parent)
+    assert found == [str(theirs / f"{name}.py") for name in COMMON]
 
 
 def test_no_value_of_an_environment_variable_is_written(
@@ -77,16 +73,13 @@ def test_no_value_of_an_environment_variable_is_written(
     assert "planted" not in json.dumps(replies) + worker.log.decode()
 
 
-class TestLayers:
-    def test_imports_run_one_way(self) -> None:
-        parts = {file.stem for file in support.WORKER.iterdir() if not file.name.startswith("__")}
-        assert parts - {"py"} == set(LAYERS)
-        for file in support.WORKER.rglob("*.py"):
-            part = file.relative_to(support.WORKER).parts[0].removesuffix(".py")
-            if part.startswith("__"):
-                continue
-            for name in imported(file):
-                assert LAYERS.index(name) <= LAYERS.index(part)
+def test_imports_run_one_way() -> None:
+    parts = {file.stem for file in support.WORKER.iterdir() if not file.name.startswith("__")}
+    assert parts - {"py"} == set(LAYERS)
+    for file in support.WORKER.rglob("*.py"):
+        part = file.relative_to(support.WORKER).parts[0].removesuffix(".py")
+        for name in set() if part.startswith("__") else imported(file):
+            assert LAYERS.index(name) <= LAYERS.index(part)
 
 
 def imported(file: Path) -> set[str]:
