@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::record::side::{is_time, median};
 use crate::record::types::Measurement;
 use regatta_worker::units::{Bytes, Nanoseconds, Share, numbers};
+use regatta_worker::words;
 
 /// A quantity that is compared. [`Metric::ALL`] is the only list of them: run file, judge, tables
-/// and schema go through it.
+/// and schema go through it, in the order in which tables show them.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -31,10 +32,19 @@ pub enum Metric {
     CpuTime,
 }
 
+words!(
+    Metric,
+    "metric",
+    Device = "device",
+    DeviceP90 = "device_p90",
+    Host = "host",
+    FirstCall = "first_call",
+    PeakMemory = "peak_memory",
+    CpuTime = "cpu_time"
+);
+
 /// What there is to know of a metric.
 struct MetricInfo {
-    /// The key everywhere.
-    key: &'static str,
     /// The name for people.
     text: &'static str,
     /// Where the time was taken, to end a sentence; nothing for the device, which is usual.
@@ -59,37 +69,17 @@ struct MetricInfo {
 /// - *First call*: it depends on caches that no run controls, compiled kernels above all.
 #[rustfmt::skip]
 const INFO: [MetricInfo; 6] = [
-    MetricInfo { key: "device", text: "device time", ending: "", of_device: 1.0, own: 0.0, least: 0.0, reduced: |of| median(&of.samples.device_ns).map(number) },
-    MetricInfo { key: "device_p90", text: "slow tenth", ending: " in its slow tenth", of_device: 3.0, own: 0.10, least: 2e3, reduced: |of| ninth_of_ten(&of.samples.device_ns) },
-    MetricInfo { key: "host", text: "host time", ending: " on the host", of_device: 0.0, own: 0.20, least: 10e3, reduced: |of| median(&of.samples.host_ns).map(number) },
-    MetricInfo { key: "first_call", text: "first call", ending: " in its first call", of_device: 0.0, own: 1.0, least: 50e6, reduced: |of| Some(of.first_call_ns.0) },
-    MetricInfo { key: "peak_memory", text: "peak memory", ending: " of memory", of_device: 0.0, own: 0.10, least: 16.0 * 1024.0 * 1024.0, reduced: |of| Some((of.samples.peak_bytes?.0 as f64).max(1.0)) },
-    MetricInfo { key: "cpu_time", text: "CPU time", ending: " of CPU time", of_device: 1.0, own: 0.05, least: 10e3, reduced: |of| median(&of.samples.cpu_ns).map(number) },
+    MetricInfo { text: "device time", ending: "", of_device: 1.0, own: 0.0, least: 0.0, reduced: |of| median(&of.samples.device_ns).map(number) },
+    MetricInfo { text: "slow tenth", ending: " in its slow tenth", of_device: 3.0, own: 0.10, least: 2e3, reduced: |of| ninth_of_ten(&of.samples.device_ns) },
+    MetricInfo { text: "host time", ending: " on the host", of_device: 0.0, own: 0.20, least: 10e3, reduced: |of| median(&of.samples.host_ns).map(number) },
+    MetricInfo { text: "first call", ending: " in its first call", of_device: 0.0, own: 1.0, least: 50e6, reduced: |of| Some(of.first_call_ns.0) },
+    MetricInfo { text: "peak memory", ending: " of memory", of_device: 0.0, own: 0.10, least: 16.0 * 1024.0 * 1024.0, reduced: |of| Some((of.samples.peak_bytes?.0 as f64).max(1.0)) },
+    MetricInfo { text: "CPU time", ending: " of CPU time", of_device: 1.0, own: 0.05, least: 10e3, reduced: |of| median(&of.samples.cpu_ns).map(number) },
 ];
 
 impl Metric {
-    /// Every metric, in the order in which tables show them.
-    pub const ALL: [Metric; 6] = [
-        Metric::Device,
-        Metric::DeviceP90,
-        Metric::Host,
-        Metric::FirstCall,
-        Metric::PeakMemory,
-        Metric::CpuTime,
-    ];
-
     fn info(self) -> &'static MetricInfo {
         &INFO[self as usize]
-    }
-
-    /// The metric of this key.
-    pub fn named(key: &str) -> Option<Metric> {
-        Metric::ALL.into_iter().find(|metric| metric.key() == key)
-    }
-
-    /// Its key in suites, files and tables.
-    pub fn key(self) -> &'static str {
-        self.info().key
     }
 
     /// As a reader calls it.
@@ -215,13 +205,12 @@ mod tests {
     fn a_metric_has_one_key_everywhere() {
         for (place, metric) in Metric::ALL.into_iter().enumerate() {
             assert_eq!(metric as usize, place, "{metric:?}");
-            assert_eq!(Metric::named(metric.key()), Some(metric));
-            assert_eq!(serde_json::to_value(metric).unwrap(), metric.key());
+            assert_eq!(metric.name().parse(), Ok(metric));
+            assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
         }
-        let keys: BTreeSet<&str> = Metric::ALL.into_iter().map(Metric::key).collect();
+        let keys: BTreeSet<&str> = Metric::ALL.into_iter().map(Metric::name).collect();
         let texts: BTreeSet<&str> = Metric::ALL.into_iter().map(Metric::text).collect();
         assert_eq!((keys.len(), texts.len()), (INFO.len(), INFO.len()));
-        assert_eq!(Metric::named("device time"), None);
     }
 
     #[test]

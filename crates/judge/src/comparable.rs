@@ -201,7 +201,7 @@ fn policy(found: &mut Vec<Mismatch>, base: &Rules, head: &Rules) {
     each("threshold", |rules| rules.policy.threshold.to_string());
     each("thresholds", |rules| {
         let own = rules.policy.thresholds.iter();
-        list(own.map(|(metric, share)| format!("{} {share}", metric.key())))
+        list(own.map(|(metric, share)| format!("{} {share}", metric.name())))
     });
     each("ignore", |rules| list(rules.policy.ignore.iter()));
     each("optional", |rules| list(rules.policy.optional.iter()));

@@ -231,7 +231,7 @@ pub fn vanished(
         let reason = match (has(head, metric), head.invocations.len()) {
             (0, _) => format!(
                 "its worker does not report it, and `ignore = [\"{}\"]` would not judge it",
-                metric.key()
+                metric.name()
             ),
             (some, all) => format!("{some} of {all} invocations have it"),
         };

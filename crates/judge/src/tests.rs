@@ -57,7 +57,7 @@ fn record(written: &str) -> CaseRecord {
             return record;
         }
         let values = around(time(value)).values(Metric::Device);
-        with(record, Metric::named(metric).unwrap(), &values)
+        with(record, metric.parse().unwrap(), &values)
     })
 }
 

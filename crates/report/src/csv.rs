@@ -204,7 +204,7 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
     }
     names.extend(TEXTS[1].iter().map(|(name, _)| (*name).to_owned()));
     for metric in Metric::ALL {
-        names.extend(OF_METRIC.map(|(name, _)| format!("{}_{name}", metric.key())));
+        names.extend(OF_METRIC.map(|(name, _)| format!("{}_{name}", metric.name())));
     }
     names.extend(["instructions", "instructions_spread"].map(str::to_owned));
     names.extend(params.iter().map(|name| format!("param_{name}")));

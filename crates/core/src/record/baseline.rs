@@ -258,11 +258,13 @@ fn head(path: &Path, file: &mut Lines) -> Result<Stored, RecordError> {
     })
 }
 
-fn folders(root: &Path) -> Vec<PathBuf> {
+/// Folders in a folder, sorted.
+pub(super) fn folders(root: &Path) -> Vec<PathBuf> {
     sorted(root, |path| path.is_dir())
 }
 
-fn machine_files(folder: &Path) -> Vec<PathBuf> {
+/// Files of machines in a folder, sorted.
+pub(super) fn machine_files(folder: &Path) -> Vec<PathBuf> {
     sorted(folder, |path| {
         path.extension().is_some_and(|e| e == "jsonl")
     })

@@ -60,7 +60,7 @@ impl Measurement {
 impl CaseRecord {
     /// What in it cannot be, as a sentence.
     pub fn objection(&self) -> Option<String> {
-        let values = |of: Metric| times(of.key(), &quantities::<Nanoseconds>(self.values(of)));
+        let values = |of: Metric| times(of.name(), &quantities::<Nanoseconds>(self.values(of)));
         let ratios = self.invocations.iter().filter_map(|one| one.host_ratio);
         let why = ": no ratio is negative or nothing";
         let mut all = Metric::ALL.into_iter();
@@ -158,7 +158,7 @@ fn of_rules(rules: &Rules) -> Option<String> {
         impossible(name, share.map(|of| of.0), 0.0..=1.0, ", beyond 0 to 1")
     };
     let threshold = |(metric, threshold): (&Metric, &Share)| {
-        let name = format!("policy.thresholds.{}", metric.key());
+        let name = format!("policy.thresholds.{}", metric.name());
         impossible(&name, [threshold.0], 0.0..=1e3, ", beyond 0 to 1000")
     };
     let within = |of: &Expectation| {
@@ -236,146 +236,123 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, from_value, json, to_value};
+
     use super::*;
-
     use crate::record::testing::{timed, with};
-    use crate::suite::rules::Policy;
-    use regatta_worker::protocol::Measured;
-    use regatta_worker::units::Bytes;
 
-    fn measured() -> Measurement {
-        Measurement {
-            samples: Measured {
-                device_ns: quantities([5120.0, 5088.0]),
-                host_ns: quantities([100.0, 90.0]),
-                clock_mhz: vec![1980.0, 1980.0],
-                ..Measured::default()
-            },
-            first_call_ns: Nanoseconds(1e6),
-            errors: [("out".to_owned(), 1e-7)].into(),
-            ..Measurement::default()
-        }
-    }
-
-    fn objection(change: impl FnOnce(&mut Measurement)) -> String {
-        let mut measurement = measured();
-        change(&mut measurement);
-        measurement.objection().unwrap()
+    /// A document with another value at a place.
+    fn changed(document: &Value, at: &str, value: Value) -> Value {
+        let mut changed = document.clone();
+        let (folder, name) = at.rsplit_once('/').unwrap();
+        changed.pointer_mut(folder).unwrap()[name] = value;
+        changed
     }
 
     #[test]
     fn what_no_clock_shows_is_named() {
-        assert_eq!(measured().objection(), None);
-        let said = [
+        let sound = json!({
+            "samples": {
+                "device_ns": [5120.0, 5088.0], "host_ns": [100.0, 90.0], "clock_mhz": [1980.0, 1980.0]
+            },
+            "first_call_ns": 1e6, "errors": { "out": 1e-7 },
+        });
+        let objection = |of: Value| from_value::<Measurement>(of).unwrap().objection();
+        assert_eq!(objection(sound.clone()), None);
+        for (at, value, says) in [
             (
-                objection(|m| m.first_call_ns = Nanoseconds(-5.0)),
+                "/first_call_ns",
+                json!(-5.0),
                 "first_call_ns holds -5 ns: no time is negative or nothing",
             ),
             (
-                objection(|m| m.samples.device_ns[1] = Nanoseconds(1e300)),
+                "/samples/device_ns",
+                json!([5120.0, 1e300]),
                 "device_ns holds 1e300 ns: it is beyond any clock",
             ),
             (
-                objection(|m| m.samples.device_ns[0] = Nanoseconds(1e-9)),
+                "/samples/device_ns",
+                json!([1e-9, 5088.0]),
                 "device_ns holds 1e-9 ns: no clock shows so little",
             ),
             (
-                objection(|m| m.samples.clock_mhz[0] = -1980.0),
+                "/samples/clock_mhz",
+                json!([-1980.0, 1980.0]),
                 "clock_mhz holds -1980 MHz: no device runs at it",
             ),
             (
-                objection(|m| {
-                    m.errors.insert("dq".to_owned(), -5.0);
-                }),
+                "/errors/dq",
+                json!(-5.0),
                 "errors holds -5: a distance is never negative",
             ),
             (
-                objection(|m| {
-                    m.ground = Some(Box::new(Ground {
-                        foreign: Some(-1.0),
-                        ..Ground::default()
-                    }));
-                }),
+                "/ground",
+                json!({ "window_ns": 1.0, "cores": 1, "foreign": -1.0 }),
                 "ground.foreign is -1: no machine shows it",
             ),
             (
-                objection(|m| m.samples.host_ns.truncate(1)),
+                "/samples/host_ns",
+                json!([100.0]),
                 "2 device times, but 1 of host_ns",
             ),
             (
-                objection(|m| m.samples.peak_bytes = Some(Bytes(1 << 63))),
+                "/samples/peak_bytes",
+                json!(1_u64 << 63),
                 "peak_bytes is 9223372036854775808 bytes: no machine has so many",
             ),
             (
-                objection(|m| {
-                    m.samples.state = Some(DeviceState {
-                        power_w: Some(-1.0),
-                        ..DeviceState::default()
-                    });
-                }),
-                "state.power_w holds -1 W",
+                "/samples/state",
+                json!({ "power_w": -1.0 }),
+                "state.power_w holds -1 W: no device draws it",
             ),
-        ];
-        for (found, says) in said {
-            assert!(found.contains(says), "{found}");
+        ] {
+            assert_eq!(objection(changed(&sound, at, value)).as_deref(), Some(says));
         }
     }
 
     #[test]
     fn what_no_invocation_of_a_case_can_have_is_named() {
-        let record = || with(timed(&[5.0, 6.0]), Metric::PeakMemory, &[1e9, 1e9]);
-        assert_eq!(record().objection(), None);
-        let mut negative = record();
-        negative.invocations[1].host_ratio = Some(-2.0);
-        let mut twice = record();
-        twice.invocations[1].number = 0;
-        for (record, says) in [
-            (
-                with(record(), Metric::CpuTime, &[0.0]),
-                "cpu_time holds 0 ns: no time is negative or nothing",
-            ),
-            (
-                negative,
-                "host_ratio holds -2: no ratio is negative or nothing",
-            ),
-            (twice, "invocation 0 stands behind 0"),
-        ] {
-            assert_eq!(record.objection().unwrap(), says);
-        }
+        let record = with(timed(&[5.0, 6.0]), Metric::PeakMemory, &[1e9, 1e9]);
+        assert_eq!(record.objection(), None);
+        let says = |change: fn(&mut CaseRecord)| {
+            let mut record = record.clone();
+            change(&mut record);
+            record.objection().unwrap()
+        };
+        let none = says(|of| of.invocations[0].values.set(Metric::CpuTime, Some(0.0)));
+        assert_eq!(none, "cpu_time holds 0 ns: no time is negative or nothing");
+        let negative = says(|of| of.invocations[1].host_ratio = Some(-2.0));
+        assert_eq!(
+            negative,
+            "host_ratio holds -2: no ratio is negative or nothing"
+        );
+        let twice = says(|of| of.invocations[1].number = 0);
+        assert_eq!(twice, "invocation 0 stands behind 0");
     }
 
     #[test]
     fn a_policy_that_lets_anything_pass_is_named() {
-        let policies = [
-            (Policy::default(), None),
+        let usual = to_value(Rules::default()).unwrap();
+        let objection = |of: Value| of_rules(&from_value(of).unwrap());
+        assert_eq!(objection(usual.clone()), None);
+        for (at, value, says) in [
             (
-                Policy {
-                    threshold: Share(1.5),
-                    ..Policy::default()
-                },
-                Some("policy.threshold holds 1.5, beyond 0 to 1"),
+                "/policy/threshold",
+                json!(1.5),
+                "policy.threshold holds 1.5, beyond 0 to 1",
             ),
             (
-                Policy {
-                    day: Some(Share(-0.1)),
-                    ..Policy::default()
-                },
-                Some("policy.day holds -0.1, beyond 0 to 1"),
+                "/policy/day",
+                json!(-0.1),
+                "policy.day holds -0.1, beyond 0 to 1",
             ),
             (
-                Policy {
-                    thresholds: [(Metric::Host, Share(f64::INFINITY))].into(),
-                    ..Policy::default()
-                },
-                Some("policy.thresholds.host holds inf, beyond 0 to 1000"),
+                "/policy/thresholds",
+                json!({ "host": 1e9 }),
+                "policy.thresholds.host holds 1000000000, beyond 0 to 1000",
             ),
-        ];
-        for (policy, says) in policies {
-            let rules = Rules {
-                policy,
-                ..Rules::default()
-            };
-            assert_eq!(of_rules(&rules).as_deref(), says);
+        ] {
+            assert_eq!(objection(changed(&usual, at, value)).as_deref(), Some(says));
         }
     }
 }

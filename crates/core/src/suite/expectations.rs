@@ -96,8 +96,8 @@ impl TableReader<'_> {
         }
         let metric = match &table.metric {
             None => Metric::Device,
-            Some(name) => Metric::named(name).ok_or_else(|| {
-                let hint = name_hint(name, Metric::ALL.into_iter().map(Metric::key));
+            Some(name) => name.parse().map_err(|_| {
+                let hint = name_hint(name, Metric::ALL.into_iter().map(Metric::name));
                 self.error("metric", format!("no such metric; {hint}"))
             })?,
         };
@@ -198,7 +198,7 @@ impl TableReader<'_> {
 
     /// The figure of a name, and the function whose calls it counts.
     fn quantity(&self, name: &str) -> Result<(Quantity, Option<String>), DocumentError> {
-        if Metric::named(name).is_some() {
+        if name.parse::<Metric>().is_ok() {
             let error = "is compared with other cases; give `against` and `within`";
             return Err(self.error("metric", error));
         }

@@ -181,7 +181,7 @@ fn policy(
         Some(ValueOr::Value(value)) => policy.threshold = fraction(at, *value)?,
         Some(ValueOr::Table(by_metric)) => {
             for (&metric, &value) in by_metric {
-                let at = key(at, metric.key());
+                let at = key(at, metric.name());
                 if metric == Metric::Device {
                     policy.threshold = fraction(&at, value)?;
                     continue;

@@ -153,7 +153,7 @@ impl TryFrom<String> for Ignored {
     type Error = String;
 
     fn try_from(text: String) -> Result<Ignored, String> {
-        if let Some(metric) = Metric::named(&text) {
+        if let Ok(metric) = text.parse() {
             return Ok(Ignored::Metric(metric));
         }
         let (word, name) = match text.split_once(':') {
@@ -164,7 +164,7 @@ impl TryFrom<String> for Ignored {
         if let Some(kind) = Kind::parse(word) {
             return Ok(Ignored::Structure { kind, name });
         }
-        let metrics = Metric::ALL.into_iter().map(Metric::key);
+        let metrics = Metric::ALL.into_iter().map(Metric::name);
         let hint = name_hint(word, metrics.chain(kinds));
         Err(format!("no such metric or kind of change; {hint}"))
     }
@@ -179,7 +179,7 @@ impl From<Ignored> for String {
 impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ignored::Metric(metric) => f.write_str(metric.key()),
+            Ignored::Metric(metric) => f.write_str(metric.name()),
             Ignored::Structure { kind, name } => match name {
                 None => f.write_str(kind.text()),
                 Some(name) => write!(f, "{}:{name}", kind.text()),
@@ -195,7 +195,7 @@ impl schemars::JsonSchema for Ignored {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let metrics = Metric::ALL.map(Metric::key).join("|");
+        let metrics = Metric::ALL.map(Metric::name).join("|");
         let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.text()).collect();
         let kinds = kinds.join("|");
         schemars::json_schema!({

@@ -252,10 +252,7 @@ impl From<String> for Quantity {
             "blocks" => Quantity::Blocks,
             "sm_fill" => Quantity::SmFill,
             "build_seconds" => Quantity::BuildSeconds,
-            _ => match Metric::named(&word) {
-                Some(metric) => Quantity::Metric(metric),
-                None => Quantity::Count(word),
-            },
+            _ => word.parse().map_or(Quantity::Count(word), Quantity::Metric),
         }
     }
 }
@@ -269,7 +266,7 @@ impl From<Quantity> for String {
 impl std::fmt::Display for Quantity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Quantity::Metric(metric) => metric.key(),
+            Quantity::Metric(metric) => metric.name(),
             Quantity::Launches => "launches",
             Quantity::Copies => "copies",
             Quantity::Blocks => "blocks",

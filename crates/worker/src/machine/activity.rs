@@ -272,6 +272,11 @@ mod tests {
         Operation::new(Work::Kernel(Named { name }), start_ns, end_ns)
     }
 
+    fn copy(start_ns: u64, end_ns: u64) -> Operation<Named> {
+        let (direction, bytes) = ("HtoD".to_owned(), None);
+        Operation::new(Work::Copy { direction, bytes }, start_ns, end_ns)
+    }
+
     fn activity(operations: Vec<Operation<Named>>) -> Activity {
         Activity {
             operations,
@@ -281,10 +286,6 @@ mod tests {
 
     #[test]
     fn copies_are_counted_and_the_longest_kernel_is_found() {
-        let copy = |start_ns, end_ns| {
-            let (direction, bytes) = ("HtoD".to_owned(), Some(4096));
-            Operation::new(Work::Copy { direction, bytes }, start_ns, end_ns)
-        };
         let call = activity(vec![
             kernel("a", 0, 100),
             copy(40, 140),
@@ -317,35 +318,14 @@ mod tests {
         assert_eq!(part.summary().time.host_bound_ns, None);
         assert_eq!(part.summary().figure("host_bound"), None);
     }
-}
-
-#[cfg(test)]
-mod times_tests {
-    use super::super::operation::{Named, Work};
-    use super::*;
-
-    fn copy() -> Work<Named> {
-        let direction = "HtoD".to_owned();
-        Work::Copy {
-            direction,
-            bytes: None,
-        }
-    }
-
-    fn kernel(start_ns: u64, end_ns: u64, launched_ns: Option<i64>) -> Operation<Named> {
-        Operation {
-            launched_ns,
-            ..Operation::new(Work::Kernel(Named::default()), start_ns, end_ns)
-        }
-    }
 
     #[test]
     fn what_runs_at_once_is_busy_once() {
         let time = DeviceTime::measure(&[
-            kernel(0, 100, None),
-            Operation::new(copy(), 40, 140),
-            kernel(120, 160, None),
-            Operation::new(copy(), 200, 210),
+            kernel("a", 0, 100),
+            copy(40, 140),
+            kernel("a", 120, 160),
+            copy(200, 210),
         ]);
         let expected = DeviceTime {
             busy_ns: 170,
@@ -368,14 +348,14 @@ mod times_tests {
     fn devices_are_added_up_and_nothing_is_no_span() {
         let second = Operation {
             device: 1,
-            ..kernel(1_000, 1_010, None)
+            ..kernel("a", 1_000, 1_010)
         };
-        let both = DeviceTime::measure(&[kernel(0, 10, None), second]);
+        let both = DeviceTime::measure(&[kernel("a", 0, 10), second]);
         assert_eq!((both.busy_ns, both.span_ns, both.gaps), (20, 20, 0));
         let none = DeviceTime::measure::<Named>(&[]);
         assert_eq!((none.span_ns, none.busy_ns, none.gaps), (0, 0, 0));
         assert_eq!((none.host_bound(), none.overlap()), (None, None));
-        let forever = kernel(0, u64::MAX, None);
+        let forever = kernel("a", 0, u64::MAX);
         let years = DeviceTime::measure(&[
             forever.clone(),
             Operation {

@@ -153,11 +153,11 @@ mod tests {
 
     use super::*;
 
-    fn ran(start_ns: u64, end_ns: u64) -> Ran {
+    fn ran(start_ns: u64, end_ns: u64, launched_ns: Option<u64>) -> Ran {
         Ran {
             start_ns,
             end_ns,
-            launched_ns: None,
+            launched_ns,
         }
     }
 
@@ -168,28 +168,13 @@ mod tests {
             other in prop::collection::vec((0u64..500, 1u64..80), 0..30),
         ) {
             let all = |times: &[(u64, u64)]| -> Vec<Ran> {
-                times.iter().map(|&(at, ns)| ran(at, at + ns)).collect()
+                times.iter().map(|&(at, ns)| ran(at, at + ns, None)).collect()
             };
             let (one, other) = (all(&one), all(&other));
             let both = Cover::new(one.iter().chain(&other).copied());
             let (one, other) = (Cover::new(one), Cover::new(other));
             prop_assert_eq!(Cover::at_once_ns(&[one.clone(), other.clone()]), one.common_ns(&other));
             prop_assert_eq!(one.ns() + other.ns() - one.common_ns(&other), both.ns());
-        }
-    }
-}
-
-#[cfg(test)]
-mod shares_tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn ran(start_ns: u64, end_ns: u64, launched_ns: Option<u64>) -> Ran {
-        Ran {
-            start_ns,
-            end_ns,
-            launched_ns,
         }
     }
 

@@ -336,11 +336,6 @@ mod tests {
             assert_eq!(normalised(&once), once, "{name}");
         }
     }
-}
-
-#[cfg(test)]
-mod operator_tests {
-    use super::*;
 
     #[test]
     fn a_framework_tells_the_part() {

@@ -255,11 +255,6 @@ mod tests {
         };
         assert_eq!((huge.blocks(), huge.threads()), (u64::MAX, u64::MAX));
     }
-}
-
-#[cfg(test)]
-mod state_tests {
-    use super::*;
 
     #[test]
     fn bits_have_words_and_only_some_are_throttling() {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{About, Came, History, HistoryRun, Reduced};
 use crate::input;
+use crate::record::baseline::{folders, machine_files};
 use crate::record::line::{self, Lines};
 use crate::record::side::is_time;
 use crate::record::{RecordError, SCHEMA_VERSION, check_kind, check_name, machine_file};
@@ -68,23 +69,19 @@ impl HistoryStore {
 
     /// All histories, sorted.
     pub fn list(&self) -> Vec<HistoryFile> {
-        let mut found = Vec::new();
-        for folder in entries(&self.root) {
-            for path in entries(&folder) {
-                let name = |path: &Path| Some(path.file_stem()?.to_str()?.to_owned());
-                let is_ours = path.extension().is_some_and(|ending| ending == "jsonl");
-                let suite = folder.file_name().and_then(|name| name.to_str());
-                if let (true, Some(suite), Some(machine)) = (is_ours, suite, name(&path)) {
-                    found.push(HistoryFile {
-                        suite: suite.to_owned(),
-                        machine,
-                        path,
-                    });
-                }
-            }
-        }
-        found.sort();
-        found
+        let files = folders(&self.root)
+            .into_iter()
+            .flat_map(|folder| machine_files(&folder));
+        let file = |path: PathBuf| {
+            let suite = path.parent()?.file_name()?.to_str()?.to_owned();
+            let machine = path.file_stem()?.to_str()?.to_owned();
+            Some(HistoryFile {
+                suite,
+                machine,
+                path,
+            })
+        };
+        files.filter_map(file).collect()
     }
 
     /// Adds runs of one suite on one machine to their history, each unless it is there. Nobody
@@ -174,11 +171,6 @@ impl HistoryStore {
         })?;
         Ok(added)
     }
-}
-
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let found = fs::read_dir(folder).into_iter().flatten().flatten();
-    found.map(|entry| entry.path()).collect()
 }
 
 /// What came of adding a run.

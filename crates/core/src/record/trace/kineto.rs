@@ -47,7 +47,7 @@ pub fn is(file: impl Read) -> std::io::Result<bool> {
 #[serde(expecting = "an object with traceEvents")]
 struct ChromeTrace {
     #[serde(rename = "deviceProperties", default)]
-    devices: Vec<Properties>,
+    devices: Vec<Value>,
     #[serde(rename = "traceEvents")]
     events: Events,
 }
@@ -69,20 +69,6 @@ struct ChromeEvent {
 /// A value of this type, if it is one.
 fn member<T: DeserializeOwned>(of: &Value) -> Option<T> {
     T::deserialize(of).ok()
-}
-
-/// A GPU.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Properties {
-    id: u32,
-    name: String,
-    #[serde(rename = "numSms")]
-    sms: u32,
-    #[serde(rename = "computeMajor")]
-    major: u32,
-    #[serde(rename = "computeMinor")]
-    minor: u32,
 }
 
 /// A call, by its correlation.
@@ -118,11 +104,14 @@ pub fn read(file: impl BufRead, label: &str, limit: usize) -> Result<Recording, 
             true => format!("it is cut off: {error}"),
             false => error.to_string(),
         })?;
-    let devices = trace.devices.into_iter().map(|gpu| TracedGpu {
-        ordinal: gpu.id,
-        name: gpu.name,
-        sms: gpu.sms,
-        capability: format!("{}.{}", gpu.major, gpu.minor),
+    let devices = trace.devices.iter().map(|gpu| {
+        let number = |name: &str| member::<u32>(&gpu[name]).unwrap_or_default();
+        TracedGpu {
+            ordinal: number("id"),
+            name: gpu["name"].as_str().unwrap_or_default().to_owned(),
+            sms: number("numSms"),
+            capability: format!("{}.{}", number("computeMajor"), number("computeMinor")),
+        }
     });
     let mut recording = trace.events.finished(&devices.collect::<Vec<_>>(), label);
     recording.settle(limit);
