@@ -75,6 +75,13 @@ pub fn text(path: &Path, most: u64) -> io::Result<String> {
     })
 }
 
+/// The first bytes of a regular file, at most so many; none of a file that cannot be read.
+pub fn beginning(path: &Path, most: u64) -> Vec<u8> {
+    let mut start = Vec::new();
+    let read = open(path, u64::MAX).and_then(|file| file.take(most).read_to_end(&mut start));
+    read.map_or(Vec::new(), |_| start)
+}
+
 /// What [`line()`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {

@@ -5,7 +5,7 @@
 //! removed.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -217,18 +217,14 @@ fn is_foreign(path: &Path) -> bool {
     let Some((_, mark)) = names.find(|(name, _)| path.ends_with(name)) else {
         return false;
     };
-    let mut start = Vec::new();
-    let read =
-        input::open(path, u64::MAX).and_then(|file| file.take(1 << 16).read_to_end(&mut start));
-    read.is_ok_and(|bytes| bytes > 0) && !String::from_utf8_lossy(&start).contains(mark)
+    let start = input::beginning(path, 1 << 16);
+    !start.is_empty() && !String::from_utf8_lossy(&start).contains(mark)
 }
 
 /// True when a file begins as regatta's own records do.
 fn is_record(path: &Path) -> bool {
     const START: &[u8] = b"{\"kind\":\"";
-    let mut start = [0; START.len()];
-    let read = input::open(path, u64::MAX).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start == START
+    input::beginning(path, START.len() as u64) == START
 }
 
 /// The file of this path in the making, in a directory that is made where there is none.

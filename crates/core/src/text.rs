@@ -6,42 +6,13 @@
 
 /// The text without terminal sequences and control characters; lines stay apart.
 pub fn clean(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\u{1b}' => skip_sequence(&mut rest),
-            '\n' => out.push('\n'),
-            '\t' => out.push(' '),
-            '\r' if rest.peek() == Some(&'\n') => {}
-            '\r' => out.push('\n'),
-            c if c.is_control() || reorders(c) => {}
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Skips what follows an escape character: `[31m`, `]0;title` up to its end, or
-/// a single letter.
-fn skip_sequence(rest: &mut std::iter::Peekable<std::str::Chars>) {
-    match rest.next() {
-        Some('[') => {
-            for c in rest.by_ref() {
-                if ('\u{40}'..='\u{7e}').contains(&c) {
-                    break;
-                }
-            }
-        }
-        Some(']') => {
-            while let Some(c) = rest.next() {
-                if c == '\u{7}' || (c == '\u{1b}' && rest.next_if_eq(&'\\').is_some()) {
-                    break;
-                }
-            }
-        }
-        _ => {}
-    }
+    let text = anstream::adapter::strip_str(text).to_string();
+    let text = text
+        .replace("\r\n", "\n")
+        .replace('\r', "\n")
+        .replace('\t', " ");
+    let shown = |c: &char| *c == '\n' || !(c.is_control() || reorders(*c));
+    text.chars().filter(shown).collect()
 }
 
 /// Characters that change the order of the text around them, are invisible, or

@@ -15,7 +15,7 @@ pub mod testing;
 pub mod trace;
 pub mod types;
 
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -180,12 +180,11 @@ const KINDS: [(&str, &str, &str); 4] = [
 /// # Errors
 /// [`RecordError::Refused`].
 pub fn check_kind(path: &Path, wanted: &[&str]) -> Result<(), RecordError> {
-    let mut start = Vec::new();
     // `{"kind":"baseline",` and the longest name beside it.
-    let read = input::open(path, u64::MAX).and_then(|file| file.take(32).read_to_end(&mut start));
+    let start = input::beginning(path, 32);
     let kind =
         |of: &&(&str, _, _)| start.starts_with(format!("{{\"kind\":\"{}\",", of.0).as_bytes());
-    let found = KINDS.iter().find(kind).filter(|_| read.is_ok());
+    let found = KINDS.iter().find(kind);
     let asked_for = KINDS.iter().find(|of| wanted.first() == Some(&of.0));
     match (found, asked_for) {
         (Some((kind, found, fix)), Some((_, asked_for, _))) if !wanted.contains(kind) => {

@@ -357,8 +357,7 @@ mod schemas {
             let properties = settable().map(|name| {
                 let value = match axis(name).map(|axis| axis.form) {
                     Some(Form::Choice(words) | Form::Layer(words)) => {
-                        let words = words();
-                        let names: Vec<&str> = words.iter().map(|word| word.name).collect();
+                        let names: Vec<&str> = words().iter().map(|(name, _)| *name).collect();
                         json_schema!({ "enum": names })
                     }
                     Some(Form::Mask | Form::Lengths(_)) => json_schema!({ "type": "string" }),

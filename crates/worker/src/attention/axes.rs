@@ -18,12 +18,6 @@ pub struct Axis {
     pub form: Form,
     /// What it is where nothing is said of it.
     pub unset: Unset,
-    /// Whether the lengths of a ragged batch fix it.
-    pub of_lengths: bool,
-    /// Whether a projection has it; else it must be what it is where nothing is said.
-    pub of_projections: bool,
-    /// What its token in an id says, which no second token may.
-    pub(super) says: &'static str,
     get: fn(&Problem) -> Option<String>,
     set: fn(&mut Problem, &str) -> Result<(), ParseError>,
 }
@@ -34,7 +28,7 @@ pub enum Form {
     /// A whole number from 1 to [`LONGEST_AXIS`](super::LONGEST_AXIS); in an id behind these
     /// letters.
     Number(&'static str),
-    /// One of a few words; ids may shorten it.
+    /// One of a few words, each as a suite and as an id says it.
     Choice(fn() -> Vec<AxisWord>),
     /// A [`Mask`] by its name.
     Mask,
@@ -46,14 +40,8 @@ pub enum Form {
     Width(&'static str),
 }
 
-/// A word that an axis can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AxisWord {
-    /// In suites, selectors and reports, and on the wire.
-    pub name: &'static str,
-    /// In ids.
-    pub short: &'static str,
-}
+/// A word that an axis can be: in suites, selectors and reports, and on the wire; and in ids.
+pub type AxisWord = (&'static str, &'static str);
 
 /// What an axis is where nothing is said of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +71,6 @@ macro_rules! number {
             name: stringify!($field),
             form: Form::Number($letters),
             unset: $unset,
-            of_lengths: false,
-            of_projections: true,
-            says: stringify!($field),
             get: |problem| Some(problem.$field.to_string()),
             set: |problem, text| {
                 problem.$field = whole(text)?;
@@ -100,17 +85,8 @@ macro_rules! choice {
     ($field:ident, $type:ty, $short:expr, $unset:literal) => {
         Axis {
             name: stringify!($field),
-            form: Form::Choice(|| {
-                let word = |value: $type| AxisWord {
-                    name: value.name(),
-                    short: $short(value),
-                };
-                <$type>::ALL.map(word).to_vec()
-            }),
+            form: Form::Choice(|| <$type>::ALL.map(|one| (one.name(), $short(one))).to_vec()),
             unset: Unset::Is($unset),
-            of_lengths: false,
-            of_projections: true,
-            says: stringify!($field),
             get: |problem| Some(problem.$field.to_string()),
             set: |problem, text| {
                 problem.$field = text.parse()?;
@@ -120,38 +96,46 @@ macro_rules! choice {
     };
 }
 
+/// An axis that is a number, and the field of this name of a projection.
+macro_rules! of_projection {
+    ($field:ident, $form:expr) => {
+        Axis {
+            name: stringify!($field),
+            form: $form,
+            unset: Unset::With("projection"),
+            get: |problem| problem.projection.map(|of| of.$field.to_string()),
+            set: |problem, text| {
+                if let Some(of) = &mut problem.projection {
+                    of.$field = whole(text)?;
+                }
+                Ok(())
+            },
+        }
+    };
+}
+
+/// Axes that the lengths of a ragged batch fix.
+const OF_LENGTHS: [&str; 3] = ["batch", "seq_q", "seq_k"];
+
+/// Axes that a projection has; the others must be what they are where nothing is said.
+#[rustfmt::skip]
+const OF_PROJECTIONS: [&str; 8] = [
+    "batch", "heads", "seq_q", "head_dim", "dtype", "projection", "hidden", "ranks",
+];
+
 /// Every axis. Those that another one's value or default follows from stand before it.
 pub const AXES: &[Axis] = &[
-    Axis {
-        of_lengths: true,
-        ..number!(batch, "b", Unset::Is("1"))
-    },
+    number!(batch, "b", Unset::Is("1")),
     number!(heads, "h", Unset::Is("1")),
-    Axis {
-        of_projections: false,
-        ..number!(kv_heads, "kv", Unset::As("heads"))
-    },
-    Axis {
-        of_lengths: true,
-        ..number!(seq_q, "s", Unset::Refused(SEQ))
-    },
-    Axis {
-        of_lengths: true,
-        of_projections: false,
-        ..number!(seq_k, "sk", Unset::As("seq_q"))
-    },
+    number!(kv_heads, "kv", Unset::As("heads")),
+    number!(seq_q, "s", Unset::Refused(SEQ)),
+    number!(seq_k, "sk", Unset::As("seq_q")),
     number!(head_dim, "d", Unset::Refused("head_dim")),
-    Axis {
-        of_projections: false,
-        ..number!(head_dim_v, "dv", Unset::As("head_dim"))
-    },
+    number!(head_dim_v, "dv", Unset::As("head_dim")),
     Axis {
         name: "varlen",
         form: Form::Lengths("v"),
         unset: Unset::Absent,
-        of_lengths: false,
-        of_projections: false,
-        says: "seq_q",
         get: |problem| problem.varlen.as_ref().map(ToString::to_string),
         set: |problem, text| {
             let lengths: Varlen = text.parse()?;
@@ -167,36 +151,22 @@ pub const AXES: &[Axis] = &[
         name: "mask",
         form: Form::Mask,
         unset: Unset::Is("full"),
-        of_lengths: false,
-        of_projections: false,
-        says: "mask",
         get: |problem| Some(problem.mask.name(problem.is_square())),
         set: |problem, text| {
             problem.mask = Mask::parse(text, problem.is_square())?;
             Ok(())
         },
     },
-    Axis {
-        of_projections: false,
-        ..choice!(layout, Layout, Layout::name, "bshd")
-    },
-    Axis {
-        of_projections: false,
-        ..choice!(direction, Direction, Direction::short, "forward")
-    },
+    choice!(layout, Layout, Layout::name, "bshd"),
+    choice!(direction, Direction, Direction::short, "forward"),
     Axis {
         name: "projection",
         form: Form::Layer(|| {
-            let word = |kind: ProjectionKind| AxisWord {
-                name: kind.name(),
-                short: kind.short(),
-            };
-            ProjectionKind::ALL.map(word).to_vec()
+            ProjectionKind::ALL
+                .map(|one| (one.name(), one.short()))
+                .to_vec()
         }),
         unset: Unset::Absent,
-        of_lengths: false,
-        of_projections: true,
-        says: "projection",
         get: |problem| problem.projection.map(|of| of.kind.to_string()),
         set: |problem, text| {
             problem.projection = Some(Projection {
@@ -207,36 +177,8 @@ pub const AXES: &[Axis] = &[
             Ok(())
         },
     },
-    Axis {
-        name: "hidden",
-        form: Form::Width("projection"),
-        unset: Unset::With("projection"),
-        of_lengths: false,
-        of_projections: true,
-        says: "the projection",
-        get: |problem| problem.projection.map(|of| of.hidden.to_string()),
-        set: |problem, text| {
-            if let Some(of) = &mut problem.projection {
-                of.hidden = whole(text)?;
-            }
-            Ok(())
-        },
-    },
-    Axis {
-        name: "ranks",
-        form: Form::Number("r"),
-        unset: Unset::With("projection"),
-        of_lengths: false,
-        of_projections: true,
-        says: "ranks",
-        get: |problem| problem.projection.map(|of| of.ranks.to_string()),
-        set: |problem, text| {
-            if let Some(of) = &mut problem.projection {
-                of.ranks = whole(text)?;
-            }
-            Ok(())
-        },
-    },
+    of_projection!(hidden, Form::Width("projection")),
+    of_projection!(ranks, Form::Number("r")),
 ];
 
 /// What a case is called by beside its problem and its parameters.
@@ -276,6 +218,25 @@ fn whole(text: &str) -> Result<u32, ParseError> {
 }
 
 impl Axis {
+    /// True where the lengths of a ragged batch fix it.
+    pub fn is_of_lengths(&self) -> bool {
+        OF_LENGTHS.contains(&self.name)
+    }
+
+    /// True where a projection has it.
+    pub fn is_of_projections(&self) -> bool {
+        OF_PROJECTIONS.contains(&self.name)
+    }
+
+    /// What its token in an id says, which no second token may.
+    pub(super) fn says(&self) -> &'static str {
+        match self.form {
+            Form::Lengths(_) => SEQ_AXES[0],
+            Form::Width(_) => "the projection",
+            _ => self.name,
+        }
+    }
+
     /// The value of a problem, as a suite writes it; `None` where the problem is without it.
     pub fn value(&self, problem: &Problem) -> Option<String> {
         (self.get)(problem)
@@ -300,13 +261,10 @@ impl Axis {
             Form::Lengths(_) => text.parse::<Varlen>().map(|lengths| lengths.to_string()),
             Form::Choice(words) | Form::Layer(words) => {
                 let words = words();
-                match words.iter().find(|word| word.name == text) {
-                    Some(word) => Ok(word.name.to_owned()),
-                    None => {
-                        let names = words.iter().map(|word| word.name);
-                        Err(ParseError::one_of(self.name, text, names))
-                    }
-                }
+                let names = || words.iter().map(|(name, _)| *name);
+                let known = names().find(|name| *name == text);
+                let unknown = || ParseError::one_of(self.name, text, names());
+                known.map(str::to_owned).ok_or_else(unknown)
             }
         }
     }
@@ -322,7 +280,7 @@ impl Axis {
 
     /// What an id says of it: nothing where that goes without saying.
     pub(super) fn token(&self, problem: &Problem) -> Option<String> {
-        if self.of_lengths && problem.varlen.is_some() {
+        if self.is_of_lengths() && problem.varlen.is_some() {
             return None;
         }
         let value = self.value(problem)?;
@@ -334,14 +292,14 @@ impl Axis {
             Form::Mask => Some(value),
             Form::Layer(_) => None,
             Form::Choice(words) => {
-                let word = words().into_iter().find(|word| word.name == value)?;
-                Some(word.short.to_owned())
+                let (_, short) = words().into_iter().find(|(name, _)| *name == value)?;
+                Some(short.to_owned())
             }
             Form::Width(of) => {
                 let of = axis(of)?;
                 let name = of.value(problem)?;
-                let word = of.words().into_iter().find(|word| word.name == name)?;
-                Some(format!("{}{value}", word.short))
+                let (_, short) = of.words().into_iter().find(|word| word.0 == name)?;
+                Some(format!("{short}{value}"))
             }
         }
     }
@@ -358,6 +316,6 @@ impl Axis {
     /// other problems does.
     pub(super) fn place(&self) -> usize {
         let at = |name| AXES.iter().position(|axis| axis.name == name);
-        at(self.says).or(at(self.name)).unwrap_or(AXES.len())
+        at(self.says()).or(at(self.name)).unwrap_or(AXES.len())
     }
 }

@@ -165,7 +165,7 @@ impl Problem {
             ));
         }
         let lengths = lengths(point);
-        let fixed = |name: &str| name == SEQ || axis(name).is_some_and(|axis| axis.of_lengths);
+        let fixed = |name: &str| name == SEQ || axis(name).is_some_and(|axis| axis.is_of_lengths());
         if let Some(lengths) = lengths
             && let Some(axis) = settable().find(|name| fixed(name) && given(name))
         {
@@ -183,7 +183,7 @@ impl Problem {
                 .cloned()
                 .or_else(|| axis.unset_value(&problem));
             match (text, axis.unset) {
-                _ if axis.of_lengths && lengths.is_some() => {}
+                _ if axis.is_of_lengths() && lengths.is_some() => {}
                 (Some(_), Unset::With(of)) if !given(of) => {
                     return Err(ParseError::new(format!(
                         "`{axis}` is of a projection; add `projection = \"all-gather\"` or \
@@ -304,14 +304,14 @@ fn read_token(token: &str) -> Option<IdToken> {
         let values = match axis.form {
             Form::Number(own) if own == letters => vec![(axis.name, number()?)],
             Form::Lengths(own) if own == letters => vec![(axis.name, rest.to_owned())],
-            Form::Choice(words) => match words().iter().find(|word| word.short == token) {
-                Some(word) => vec![(axis.name, word.name.to_owned())],
+            Form::Choice(words) => match words().iter().find(|word| word.1 == token) {
+                Some((name, _)) => vec![(axis.name, (*name).to_owned())],
                 None => continue,
             },
             Form::Width(of) => {
                 let words = super::axes::axis(of)?.words();
-                match words.iter().find(|word| word.short == letters) {
-                    Some(word) => vec![(of, word.name.to_owned()), (axis.name, number()?)],
+                match words.iter().find(|word| word.1 == letters) {
+                    Some((name, _)) => vec![(of, (*name).to_owned()), (axis.name, number()?)],
                     None => continue,
                 }
             }
@@ -322,12 +322,12 @@ fn read_token(token: &str) -> Option<IdToken> {
             _ => continue,
         };
         return Some(IdToken {
-            about: axis.says,
+            about: axis.says(),
             values,
         });
     }
     mask.map(|axis| IdToken {
-        about: axis.says,
+        about: axis.says(),
         values: vec![(axis.name, token.to_owned())],
     })
 }
@@ -390,7 +390,7 @@ mod tests {
     /// The table for other languages, and a problem on the wire.
     fn vector() -> Value {
         let row = |axis: &Axis| {
-            let words: Vec<_> = axis.words().iter().map(|word| word.name).collect();
+            let words: Vec<_> = axis.words().iter().map(|(name, _)| *name).collect();
             let (form, letters) = match axis.form {
                 Form::Number(letters) => ("number", Some(letters)),
                 Form::Lengths(letters) => ("lengths", Some(letters)),

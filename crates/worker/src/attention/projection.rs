@@ -95,8 +95,8 @@ impl Projection {
     /// # Errors
     /// An axis that a projection does not have, or rows that do not divide into shards.
     pub fn validate(&self, problem: &Problem) -> Result<(), ParseError> {
-        for axis in AXES.iter().filter(|axis| !axis.of_projections) {
-            let fixed = axis.of_lengths && problem.varlen.is_some();
+        for axis in AXES.iter().filter(|axis| !axis.is_of_projections()) {
+            let fixed = axis.is_of_lengths() && problem.varlen.is_some();
             let value = axis.value(problem);
             if fixed || value == axis.unset_value(problem) {
                 continue;

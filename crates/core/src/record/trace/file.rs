@@ -80,10 +80,7 @@ fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
 /// True when a file begins as a trace does.
 pub fn is_trace(path: &Path) -> bool {
     const START: &[u8] = b"{\"kind\":\"trace\",";
-    let mut start = [0; START.len()];
-    let read = input::open(path, input::TRACE)
-        .and_then(|mut file| io::Read::read_exact(&mut file, &mut start));
-    read.is_ok() && start == START
+    input::beginning(path, START.len() as u64) == START
 }
 
 /// Reads a trace. Lines that cannot be used are reported in [`Recording::damage`].
