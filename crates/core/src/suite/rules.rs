@@ -133,57 +133,41 @@ pub struct Policy {
     pub optional: Vec<String>,
 }
 
-/// Something that is not judged: `host`, `launches`, `copies:*elementwise*`.
+/// Something that is not judged: a metric (`host`), which is not compared, or a kind of change of
+/// structure (`launches`), which is recorded, and shown on the page alone. Behind a kind may stand
+/// a pattern of what changes, by its whole name or the short one that reports print:
+/// `copies:*elementwise*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Ignored {
-    /// A metric is not compared.
-    Metric(Metric),
-    /// Changes of structure are recorded, and shown on the page alone.
-    Structure {
-        /// The kind of change.
-        kind: Kind,
-        /// Pattern of the kernel, count or parameter that changes, by its whole name or the
-        /// short one that reports print; `None`: any.
-        name: Option<String>,
-    },
-}
+#[serde(try_from = "String")]
+pub struct Ignored(String);
 
 impl TryFrom<String> for Ignored {
     type Error = String;
 
     fn try_from(text: String) -> Result<Ignored, String> {
-        if let Ok(metric) = text.parse() {
-            return Ok(Ignored::Metric(metric));
-        }
-        let (word, name) = match text.split_once(':') {
-            Some((word, name)) => (word, Some(name.to_owned())),
-            None => (text.as_str(), None),
-        };
-        let kinds = Kind::ALL.iter().map(|kind| kind.text());
-        if let Some(kind) = Kind::parse(word) {
-            return Ok(Ignored::Structure { kind, name });
+        let word = text.split(':').next().unwrap_or_default();
+        if text.parse::<Metric>().is_ok() || Kind::parse(word).is_some() {
+            return Ok(Ignored(text));
         }
         let metrics = Metric::ALL.into_iter().map(Metric::name);
+        let kinds = Kind::ALL.iter().map(|kind| kind.text());
         let hint = name_hint(word, metrics.chain(kinds));
         Err(format!("no such metric or kind of change; {hint}"))
     }
 }
 
-impl From<Ignored> for String {
-    fn from(ignored: Ignored) -> String {
-        ignored.to_string()
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
-impl fmt::Display for Ignored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ignored::Metric(metric) => f.write_str(metric.name()),
-            Ignored::Structure { kind, name } => match name {
-                None => f.write_str(kind.text()),
-                Some(name) => write!(f, "{}:{name}", kind.text()),
-            },
+impl Ignored {
+    /// True where it is a change of this kind, of the thing of this name.
+    fn covers(&self, kind: Kind, name: &str) -> bool {
+        match self.0.split_once(':') {
+            Some((word, pattern)) => word == kind.text() && matches_name(pattern, name),
+            None => self.0 == kind.text(),
         }
     }
 }
@@ -219,23 +203,13 @@ impl Policy {
 
     /// True for a metric that is not compared.
     pub fn ignores(&self, metric: Metric) -> bool {
-        self.ignore.contains(&Ignored::Metric(metric))
+        self.ignore.iter().any(|ignored| ignored.0 == metric.name())
     }
 
     /// What a change of this kind, of the thing of this name, does to the verdict. A change for
     /// the better is recorded and no more.
     pub fn action(&self, kind: Kind, name: &str) -> Action {
-        let ignores = |ignored: &Ignored| match ignored {
-            Ignored::Metric(_) => false,
-            Ignored::Structure {
-                kind: of,
-                name: pattern,
-            } => {
-                let matches = |pattern: &String| matches_name(pattern, name);
-                *of == kind && pattern.as_ref().is_none_or(matches)
-            }
-        };
-        match self.ignore.iter().any(ignores) {
+        match self.ignore.iter().any(|ignored| ignored.covers(kind, name)) {
             true => Action::Ignore,
             false => kind.default_action(),
         }

@@ -244,15 +244,20 @@ impl Quantity {
     }
 }
 
+/// Figures by their words.
+const FIGURES: [(&str, Quantity); 5] = [
+    ("launches", Quantity::Launches),
+    ("copies", Quantity::Copies),
+    ("blocks", Quantity::Blocks),
+    ("sm_fill", Quantity::SmFill),
+    ("build_seconds", Quantity::BuildSeconds),
+];
+
 impl From<String> for Quantity {
     fn from(word: String) -> Quantity {
-        match word.as_str() {
-            "launches" => Quantity::Launches,
-            "copies" => Quantity::Copies,
-            "blocks" => Quantity::Blocks,
-            "sm_fill" => Quantity::SmFill,
-            "build_seconds" => Quantity::BuildSeconds,
-            _ => word.parse().map_or(Quantity::Count(word), Quantity::Metric),
+        match FIGURES.into_iter().find(|(known, _)| *known == word) {
+            Some((_, figure)) => figure,
+            None => word.parse().map_or(Quantity::Count(word), Quantity::Metric),
         }
     }
 }
@@ -267,12 +272,11 @@ impl std::fmt::Display for Quantity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Quantity::Metric(metric) => metric.name(),
-            Quantity::Launches => "launches",
-            Quantity::Copies => "copies",
-            Quantity::Blocks => "blocks",
-            Quantity::SmFill => "sm_fill",
-            Quantity::BuildSeconds => "build_seconds",
             Quantity::Count(name) => name,
+            figure => FIGURES
+                .iter()
+                .find(|(_, of)| of == figure)
+                .map_or("", |(word, _)| word),
         })
     }
 }

@@ -96,6 +96,7 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
         let sweep = "[[sweep]]\nvariants = \"cpu/flash\"\nseq = 8\nhead_dim = 8\n";
         parse(&format!("{head}[policy]\n{text}\n{sweep}")).map(|suite| suite.rules.policy)
     };
+    let ignored = |name: &str| Ignored::try_from(name.to_owned()).unwrap();
     let of = |threshold: f64| Policy {
         threshold: Share(threshold),
         ..Policy::default()
@@ -121,9 +122,7 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
         (
             "ignore = [\"host\", \"device_p90\"]\nday = 0.01",
             Policy {
-                ignore: [Metric::Host, Metric::DeviceP90]
-                    .map(Ignored::Metric)
-                    .into(),
+                ignore: ["host", "device_p90"].map(ignored).into(),
                 day: Some(Share(0.01)),
                 ..of(0.05)
             },
@@ -131,7 +130,7 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
         (
             "ignore = \"cpu_time\"",
             Policy {
-                ignore: [Ignored::Metric(Metric::CpuTime)].into(),
+                ignore: [ignored("cpu_time")].into(),
                 ..of(0.05)
             },
         ),

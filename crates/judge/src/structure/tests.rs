@@ -188,7 +188,7 @@ fn what_is_ignored_may_go() {
     let head = written("flash@1");
     for (kind, left) in [(Kind::Memory, "tasks"), (Kind::Tasks, "allocations")] {
         let policy = Policy {
-            ignore: [Ignored::Structure { kind, name: None }].into(),
+            ignore: [Ignored::try_from(kind.text().to_owned()).unwrap()].into(),
             ..Policy::default()
         };
         let found = under(&policy, (&base, &head), vanished);
@@ -306,11 +306,7 @@ fn instructions_are_compared_beyond_what_countings_of_one_side_differ_by() {
 #[test]
 fn another_compiler_may_be_let_pass_by_the_kernels_name() {
     let policy = Policy {
-        ignore: [Ignored::Structure {
-            kind: Kind::Instructions,
-            name: Some("fla*".to_owned()),
-        }]
-        .into(),
+        ignore: [Ignored::try_from("instructions:fla*".to_owned()).unwrap()].into(),
         ..Policy::default()
     };
     let (base, head) = (flash(&[1000.0]), flash(&[1010.0]));

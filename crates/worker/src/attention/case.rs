@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    use crate::attention::{Align, Direction, Dtype, Layout, Mask, ParamValue, Varlen};
+    use crate::attention::{Direction, ParamValue};
 
     #[test]
     fn only_what_differs_from_its_default_appears() {
@@ -207,76 +207,35 @@ mod tests {
         }
     }
 
-    fn mask() -> impl Strategy<Value = Mask> {
-        let align = prop_oneof![Just(Align::TopLeft), Just(Align::BottomRight)];
-        prop_oneof![
-            Just(Mask::FULL),
-            align.clone().prop_map(Mask::causal),
-            (0u32..500, 0u32..500, align).prop_map(|(l, r, a)| Mask::window(l, r, a)),
-        ]
-    }
-
-    fn problem() -> impl Strategy<Value = Problem> {
-        let lengths = prop::collection::vec((1u32..300, 1u32..300), 1..5);
-        (
-            (1u32..5, 1u32..4, 1u32..4, 1u32..5000, 1u32..5000),
-            (1u32..300, 1u32..300, prop::option::of(lengths)),
-            prop::sample::select(Dtype::ALL.to_vec()),
-            mask(),
-            prop::sample::select(Layout::ALL.to_vec()),
-            prop::sample::select(Direction::ALL.to_vec()),
-        )
-            .prop_map(|(sizes, more, dtype, mask, layout, direction)| {
-                let (batch, group, kv_heads, seq_q, seq_k) = sizes;
-                let (head_dim, head_dim_v, lengths) = more;
-                let mut problem = Problem {
-                    batch,
-                    heads: group * kv_heads,
-                    kv_heads,
-                    seq_q,
-                    seq_k,
-                    head_dim,
-                    head_dim_v,
-                    dtype,
-                    mask,
-                    layout,
-                    direction,
-                    varlen: None,
-                    projection: None,
-                };
-                if let Some(lengths) = lengths {
-                    problem.layout = Layout::Bshd;
-                    problem.batch = lengths.len() as u32;
-                    problem.seq_q = lengths.iter().map(|l| l.0).max().unwrap();
-                    problem.seq_k = lengths.iter().map(|l| l.1).max().unwrap();
-                    problem.varlen = Some(Varlen {
-                        q: lengths.iter().map(|l| l.0).collect(),
-                        k: lengths.iter().map(|l| l.1).collect(),
-                    });
-                }
-                problem.validated().unwrap()
-            })
-    }
-
     proptest! {
+        /// Whatever tokens an id has, what it says is written and read back the same.
         #[test]
         fn ids_parse_back(
-            problem in problem(),
-            splits in prop::option::of(-1i64..200),
+            n in prop::array::uniform8(1u32..500),
+            given in prop::array::uniform9(any::<bool>()),
+            ragged in any::<bool>(),
+            mask in prop::sample::select(vec!["causal", "causal-br", "window-12-0-tl", "window-inf-3"]),
             environment in prop::option::of("[a-z][a-z0-9.-]{0,8}"),
+            params in prop::sample::select(vec!["", ":access=copies", ":a=b,num_splits_key=-1"]),
         ) {
-            let mut case = Case {
-                variant: "torch/efficient".parse().unwrap(),
-                problem,
-                params: Params::default(),
+            let seq = match ragged {
+                true => format!("v{}+{}:{}+{}", n[0], n[1], n[2], n[3]),
+                false => format!("s{}", n[0]),
             };
-            case.variant.environment = environment;
-            if let Some(splits) = splits {
-                case.params.set("num_splits_key", ParamValue::Int(splits));
-                case.params.set("access", ParamValue::from("copies"));
+            let optional = [
+                format!("b{}", n[4]), format!("h{}", 6 * n[5]), "kv3".to_owned(),
+                format!("sk{}", n[1]), format!("dv{}", n[6]), "bf16".to_owned(), mask.to_owned(),
+                "bhsd".to_owned(), "bwd".to_owned(),
+            ];
+            let tokens = optional.into_iter().zip(given).filter(|(_, given)| *given);
+            let tokens = tokens.map(|(token, _)| token).chain([seq, format!("d{}", n[7])]);
+            let problem = tokens.collect::<Vec<_>>().join(",");
+            let environment = environment.map_or(String::new(), |name| format!("@{name}"));
+            let id = format!("torch/efficient{environment}:{problem}{params}");
+            if let Ok(case) = id.parse::<Case>() {
+                let written = case.to_string();
+                prop_assert_eq!(written.parse::<Case>().unwrap(), case, "{}", written);
             }
-            let id = case.to_string();
-            prop_assert_eq!(id.parse::<Case>().unwrap(), case, "{}", id);
         }
     }
 }

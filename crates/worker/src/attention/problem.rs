@@ -217,23 +217,16 @@ impl Problem {
     /// does not have.
     pub fn validated(mut self) -> Result<Problem, ParseError> {
         for axis in AXES {
-            let number: Option<u32> = match axis.form {
-                Form::Number(_) | Form::Width(_) => {
-                    axis.value(&self).and_then(|text| text.parse().ok())
-                }
-                _ => None,
-            };
-            let name = axis.name;
-            match number {
-                Some(0) => {
-                    return Err(ParseError::new(format!("{name} is 0; it must be positive")));
-                }
-                Some(value) if value > LONGEST_AXIS => {
-                    return Err(ParseError::new(format!(
-                        "{name} is {value}; it must be at most {LONGEST_AXIS}"
-                    )));
-                }
-                _ => {}
+            if let Form::Number(_) | Form::Width(_) = axis.form
+                && let Some(text) = axis.value(&self)
+                && text
+                    .parse()
+                    .is_ok_and(|n: u32| !(1..=LONGEST_AXIS).contains(&n))
+            {
+                return Err(ParseError::new(format!(
+                    "{} is {text}; it must be from 1 to {LONGEST_AXIS}",
+                    axis.name
+                )));
             }
         }
         if !self.heads.is_multiple_of(self.kv_heads) {

@@ -75,7 +75,11 @@ const MOST: usize = 2_000;
 impl Part {
     /// What it is aligned by: a kernel's name as two builds have it, a copy's direction.
     pub fn key(&self) -> String {
-        key(&self.work)
+        match &self.work {
+            Work::Kernel(kernel) => normalised(&kernel.name),
+            Work::Copy { direction, .. } => format!("copy {direction}"),
+            Work::Set { .. } => "set".to_owned(),
+        }
     }
 }
 
@@ -201,14 +205,6 @@ impl Division {
     /// Idle time between operations.
     pub fn idle_ns(&self) -> Nanoseconds {
         self.parts.iter().map(|part| part.gap_ns).sum()
-    }
-}
-
-fn key(work: &Work<Named>) -> String {
-    match work {
-        Work::Kernel(kernel) => normalised(&kernel.name),
-        Work::Copy { direction, .. } => format!("copy {direction}"),
-        Work::Set { .. } => "set".to_owned(),
     }
 }
 
