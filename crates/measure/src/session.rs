@@ -3,7 +3,7 @@
 
 mod census;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use regatta_core::suite::{Settings, Suite};
 use regatta_worker::attention::inputs::mixed;
 use regatta_worker::attention::{Case, CaseId, Problem};
 use regatta_worker::protocol::{Measure, Prepare, ReplyBody, RequestBody, VariantInfo};
+use regatta_worker::units::Nanoseconds;
 
 /// Is told what happens.
 pub trait Observer {
@@ -52,6 +53,8 @@ pub struct SessionState {
     load: LoadLog,
     /// Files that workers loaded.
     pub(super) loaded: BTreeSet<PathBuf>,
+    /// What each case took until now.
+    taken: BTreeMap<CaseId, Nanoseconds>,
 }
 
 impl SessionState {
@@ -63,6 +66,18 @@ impl SessionState {
             verifier: Verifier::default(),
             load: LoadLog::new(watch),
             loaded: BTreeSet::new(),
+            taken: BTreeMap::new(),
+        }
+    }
+
+    /// The part that these cases have of the time that all took until now.
+    pub fn part_of(&self, cases: &[CaseId]) -> f64 {
+        let all: f64 = self.taken.values().map(|taken| taken.0).sum();
+        let these = cases.iter().filter_map(|case| self.taken.get(case));
+        if all > 0.0 {
+            these.map(|taken| taken.0).sum::<f64>() / all
+        } else {
+            1.0
         }
     }
 }
@@ -152,7 +167,9 @@ impl Session<'_> {
         let measured = self.measure(conversation.as_mut(), case, block.invocation, &mut prepared);
         let lost = matches!(measured, Err(CaseEnd::Lost(_)));
         let lives = !lost && (!prepared || self.release(conversation.as_mut()));
-        self.spent.cases += laps.end();
+        let taken = laps.end();
+        self.spent.cases += taken;
+        *self.state.taken.entry(case.id()).or_default() += taken;
         if lives {
             *worker = BlockWorker::Up(conversation);
         } else {

@@ -201,13 +201,12 @@ impl Experiment {
             };
             let planned = self.head.header.plan.len();
             let open = format!("{} of {planned} open", next.cases.len());
-            // What one more takes: as long as the last; at first its starts, and the share of the
-            // cases that are open.
+            // What one more takes: as long as the last; at first its starts, and of what the cases
+            // took the part of those that are open.
             let each = last.unwrap_or_else(|| match measured {
                 0 => self.head.began.elapsed() / first.max(1),
                 _ => {
-                    let share = next.cases.len() as f64 / planned.max(1) as f64;
-                    let open = cases.seconds() * share;
+                    let open = cases.seconds() * self.head.session.part_of(&next.cases);
                     Duration::from_secs_f64((starts.seconds() + open) / measured as f64)
                 }
             });
