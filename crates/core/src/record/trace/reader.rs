@@ -72,6 +72,12 @@ pub(super) enum TraceLine {
 /// An operation, with the numbers of its kernel's name and of its operator.
 pub(super) type Numbered = Operation<Launch<u32>, u32>;
 
+/// What tells how to read the rest of a line.
+#[derive(Deserialize)]
+struct LineKind {
+    kind: String,
+}
+
 /// Takes in the lines of files.
 #[derive(Default)]
 pub(super) struct Reader {
@@ -98,7 +104,8 @@ pub(super) struct FileBeingRead {
 impl Reader {
     /// Takes in a line; true when it is the last.
     pub fn take(&mut self, text: &str, file: &mut FileBeingRead) -> Result<bool, String> {
-        if matches!(line::kind(text), Some("kernel" | "copy" | "set")) {
+        let LineKind { kind } = line::parse(text)?;
+        if matches!(kind.as_str(), "kernel" | "copy" | "set") {
             self.operation(line::parse(text)?, file)?;
             return Ok(false);
         }

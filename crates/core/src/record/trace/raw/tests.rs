@@ -28,7 +28,7 @@ fn everything_in_the_contract_is_read() {
         &kernel(3, 100),
         r#"{"kind":"copy","direction":"HtoD","bytes":64,"start_ns":90,"end_ns":95,"stream":7,"device":0,"operator":1}"#,
         r#"{"kind":"set","bytes":8,"start_ns":98,"end_ns":99,"stream":7,"device":0,"operator":9}"#,
-        r#"{"kind":"set","bytes":8,"start_ns":96,"end_ns":97,"stream":7,"device":0}"#,
+        r#"{"bytes":8,"start_ns":96,"end_ns":97,"stream":7,"device":0,"kind":"set"}"#,
         r#"{"kind":"calls","at":120,"counts":{"launches":1},"ns":{"launches":900}}"#,
         r#"{"kind":"moments","of":{}}"#,
         r#"{"kind":"moments","of":{"frees":[110,104],"allocations":[101]}}"#,
