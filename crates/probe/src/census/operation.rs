@@ -31,8 +31,7 @@ pub struct RecordedOperation {
     pub correlation: u32,
     /// The host's call, where it was recorded.
     pub launch: Option<LaunchCall>,
-    /// What the host was in when it launched it, by its place in
-    /// [`Recorded::operators`](super::Recorded::operators).
+    /// The id of what the host was in when it launched it.
     pub operator: Option<u32>,
 }
 
@@ -58,7 +57,7 @@ pub enum RecordedWork {
 /// A kernel that ran.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecordedKernel {
-    /// The id of its name in [`Recorded::names`](super::Recorded::names).
+    /// The id of its name.
     pub name: u32,
     /// Blocks along x, y and z.
     pub grid: [u32; 3],
