@@ -31,7 +31,7 @@ const PLAIN: [&str; 8] = [
 /// What git prints as text of the checkout that a folder is in, without the last line's end.
 ///
 /// # Errors
-/// As [`bytes`].
+/// Its words, where it fails or is not there.
 pub fn ask(directory: &Path, arguments: &[&str]) -> Result<String, SetupError> {
     let printed = bytes(directory, arguments)?;
     let text = String::from_utf8_lossy(&printed);

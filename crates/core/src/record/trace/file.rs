@@ -83,7 +83,7 @@ pub fn is_trace(path: &Path) -> bool {
     input::beginning(path, START.len() as u64) == START
 }
 
-/// Reads a trace. Lines that cannot be used are reported in [`Recording::damage`].
+/// Reads a trace. Lines that cannot be used are reported in the recording's `damage`.
 ///
 /// # Errors
 /// When there is no file, or its first line is not that of a trace this version reads.
