@@ -314,12 +314,15 @@ fn by_rule(
             }
         }
         _ if ruling.word == Word::Regressed => ruling,
-        Some((_, of_cpu)) => Ruling {
+        Some((cpu, of_cpu)) => Ruling {
             word: Word::Inconclusive,
-            reason: Some(format!(
-                "CPU time {}: {why}",
-                of_cpu.reason.unwrap_or_default()
-            )),
+            reason: Some(match of_cpu.reason {
+                Some(reason) => format!("CPU time {reason}: {why}"),
+                None => {
+                    let ratio = Ratio(cpu.change.exp()).times();
+                    format!("{ratio} times as much CPU time: {why}")
+                }
+            }),
             may_be_worse: of_cpu.may_be_worse || of_cpu.word == Word::Regressed,
             open: of_cpu.may_be_worse && of_cpu.open,
         },

@@ -323,6 +323,8 @@ fn beside_other_programs_cpu_time_shows_what_is_met() {
     for (cpu, tasks) in [(101.0, 3), (300.0, 2)] {
         let found = result(105.0, cpu, tasks);
         assert_eq!((found.word, found.may_be_worse), (Word::Inconclusive, true));
+        let why = found.reason.unwrap();
+        assert!(why.contains(" times as much CPU time: other"), "{why}");
     }
     // Of no tasks, and of a machine whose cores are not known, it says nothing.
     assert_eq!(result(570.0, 101.0, 0).word, Word::Regressed);
