@@ -78,6 +78,7 @@ impl MeasureArgs {
             structure_only: self.structure_only,
             threshold: None,
             limit: None,
+            decides: None,
             out: self.out.clone(),
             fresh: self.no_resume,
             quiet: self.quiet,

@@ -30,6 +30,7 @@ use comparable::{Differences, differences};
 use judgement::{Judgement, Row, SideSummary, Verdict};
 use regatta_core::record::header::in_turn;
 use regatta_core::record::side::{Side, median};
+use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Share, counted};
 use rows::RowInputs;
@@ -44,11 +45,16 @@ pub struct Next {
 }
 
 /// What to measure after so many invocations; `None` where nothing is open, or the last look was
-/// taken.
-pub fn next(judgement: &Judgement, invocations: u32) -> Option<Next> {
-    let rows = judgement.rows.iter().filter(|row| row.is_open());
+/// taken. Of a case that regressed nothing is open, unless it is `decides` that is to be decided.
+pub fn next(judgement: &Judgement, invocations: u32, decides: Option<Metric>) -> Option<Next> {
+    let is_open = |row: &&Row| match decides {
+        Some(metric) => row.metric(metric).is_some_and(|of| of.open),
+        None => row.is_open(),
+    };
+    let rows = judgement.rows.iter().filter(is_open);
     let mut cases: Vec<CaseId> = rows.map(|row| row.case.clone()).collect();
-    for result in judgement.expectations.iter().filter(|result| result.open) {
+    let expectations = judgement.expectations.iter();
+    for result in expectations.filter(|result| result.open && decides.is_none()) {
         cases.extend(result.case.clone());
         cases.extend(result.against.clone());
     }

@@ -172,16 +172,24 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
         ..DIFFERENT
     };
     let judgement = judge(&head, Some(&base), &options);
-    let open = next(&judgement, 5).unwrap();
+    let open = next(&judgement, 5, None).unwrap();
     assert_eq!((open.cases, open.invocations), (vec![CaseId(A.into())], 10));
-    assert_eq!(next(&judgement, 35), None);
+    assert_eq!(next(&judgement, 35, None), None);
     let reason = row(&judgement, A).reason.clone().unwrap();
     assert!(reason.starts_with("between "), "{reason}");
     assert!(reason.ends_with(" more pairs would decide"), "{reason}");
 
+    // Of what regressed by another metric nothing is open, but for who asks for this one.
+    let mut judgement = judgement;
+    let regressed = |row: &mut Row| row.word = row.word.max(Word::Regressed);
+    judgement.rows.iter_mut().for_each(regressed);
+    assert_eq!(next(&judgement, 5, None), None);
+    let open = next(&judgement, 5, Some(Metric::Device)).unwrap();
+    assert_eq!(open.cases, [CaseId(A.into())]);
+
     // A base that is too small stays so.
     let stored = judge(&cases("~103 -"), Some(&cases("100*3 -")), &options);
-    assert_eq!(next(&stored, 5), None);
+    assert_eq!(next(&stored, 5, None), None);
     let reason = row(&stored, A).reason.clone().unwrap();
     assert!(reason.ends_with("the base has 3 invocations, and 5 are needed"));
 }

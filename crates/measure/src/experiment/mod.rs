@@ -32,6 +32,7 @@ use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
 use regatta_core::suite::document::DocumentError;
 use regatta_core::suite::plan::Place;
+use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_judge::{self as judge, Options};
 use regatta_worker::attention::CaseId;
@@ -56,6 +57,7 @@ pub struct Experiment {
     options: Options,
     /// Nothing more is measured that would end later than this after the start.
     limit: Option<Duration>,
+    decides: Option<Metric>,
     /// Where the reports go.
     folder: PathBuf,
     /// True where metrics that are open are measured in pairs later, and expectations alone now.
@@ -146,6 +148,7 @@ impl Experiment {
             base: None,
             options,
             limit: request.limit,
+            decides: request.decides,
             folder: head.directory.clone(),
             head,
             expectations_alone: false,
@@ -191,7 +194,7 @@ impl Experiment {
             let evidence = self.judge(files)?;
             self.head.spent.judging += laps.end();
             let taken = first + files.head.owed.last().map_or(0, |owed| owed.fresh);
-            let Some(next) = judge::next(&evidence.judgement, taken) else {
+            let Some(next) = judge::next(&evidence.judgement, taken, self.decides) else {
                 return Ok(evidence);
             };
             let more = next.invocations - taken;

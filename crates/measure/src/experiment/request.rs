@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{ExperimentError, Listener};
 use regatta_core::suite::document::{name_hint, nearest};
-use regatta_core::suite::rules::Origin;
+use regatta_core::suite::rules::{Metric, Origin};
 use regatta_core::suite::{self, Override, Suite};
 use regatta_worker::attention::{ParamValue, parameter_name};
 use regatta_worker::units::Share;
@@ -34,6 +34,8 @@ pub struct MeasureOptions {
     pub threshold: Option<Share>,
     /// Nothing more is measured that would end later than this after the start.
     pub limit: Option<Duration>,
+    /// The one metric that is measured until it is decided, whatever the others say.
+    pub decides: Option<Metric>,
     /// Where the run and its reports go, where that is not the suite's folder.
     pub out: Option<PathBuf>,
     /// True where the run begins anew, whatever is there.

@@ -353,6 +353,7 @@ fn compare(
     let folder = directory.join(COMPARED);
     let request = MeasureOptions {
         out: Some(folder.join(names.join("-against-"))),
+        decides: Some(metric),
         ..measure.clone()
     };
     let tried = Tried {

@@ -120,6 +120,14 @@ impl Bisect<'_> {
         tried.reading(&found.case.case).filter(|_| fixed)
     }
 
+    /// True where a comparison with the good end decided nothing of the case that was followed.
+    fn is_undecided(&self) -> bool {
+        let case = self.case();
+        let ends = self.tried.iter().filter(|tried| tried.low == 0);
+        let mut words = ends.filter_map(|tried| tried.reading(case?)?.word());
+        words.any(|word| word == Word::Inconclusive)
+    }
+
     /// The number of comparisons, and the time that decided.
     fn effort(&self) -> String {
         let by = match self.metric {
@@ -171,6 +179,14 @@ impl Bisect<'_> {
                     "ONE OF THESE",
                     format!("{what} is one of {}", names.join(", ")),
                 )
+            }
+            Ending::NoDifference { .. } if self.is_undecided() => {
+                let change = match self.towards {
+                    Towards::Bad => "got worse",
+                    Towards::Fixed => "got better",
+                };
+                let sentence = format!("whether anything {change} between {ends} is not decided");
+                ("INCONCLUSIVE", sentence)
             }
             Ending::NoDifference { looked_at, .. } => {
                 let between = looked_at.iter().rev().skip(1).next_back();

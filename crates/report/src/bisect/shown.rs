@@ -139,6 +139,11 @@ fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem
         item.below.extend(sees);
         items.push(item);
     }
+    if bisect.is_undecided() {
+        let advice = "measure again when nothing else runs here, or by --cpu-time";
+        items.push(advice.to_owned().into());
+        return items;
+    }
     let hidden = match bisect.towards {
         Towards::Bad => "what came and went between the versions that were compared is not seen",
         Towards::Fixed => "only what is good again after it was bad in the same range is found",
