@@ -238,9 +238,7 @@ class CaseWorker(Generic[CaseType]):
         given, make = self.given(case), self.maker(case, seed)
         for some in planes.alike(planes.drawn(case.problem)) if given else ():
             for name, tensor in given.items():
-                made, own = make(name, some)[0], len(some[0].heads(name))
-                for place, plane in enumerate(some):
-                    was = made[:, place * own : (place + 1) * own]
+                for plane, was in planes.apart(some, name, make(name, some)[0]):
                     if bool((plane.cut(name, tensor) != was).any()):
                         raise Failed(
                             f"the call wrote into its input {name}, which is its caller's: write "

@@ -7,6 +7,7 @@ whether a result is that of its inputs, at the cost of a few.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -57,6 +58,13 @@ def alike(planes: Planes) -> list[Planes]:
     for plane in planes:
         by_length.setdefault((plane.sequence.seq_q, plane.sequence.seq_k), []).append(plane)
     return [tuple(of_length) for of_length in by_length.values()]
+
+
+def apart(planes: Planes, tensor: str, joined: Any) -> Iterator[tuple[Plane, Any]]:
+    """Each of some alike planes with its heads of a tensor `[rows, heads, width]` of them all."""
+    own = len(planes[0].heads(tensor))
+    for place, plane in enumerate(planes):
+        yield plane, joined[:, place * own : (place + 1) * own]
 
 
 def problem_of(planes: Planes, whole: Problem) -> Problem:

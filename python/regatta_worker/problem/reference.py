@@ -18,7 +18,7 @@ from typing import Any
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import GRADIENTS, Problem, Sequence, probe_indices
 from regatta_worker.problem.inputs import names
-from regatta_worker.problem.planes import Plane, Planes, alike, problem_of
+from regatta_worker.problem.planes import Plane, Planes, alike, apart, problem_of
 
 CHUNK = 1 << 22
 """Elements compared at a time."""
@@ -221,15 +221,13 @@ def reference_of_planes(
     So what is compared with it does not depend on what lies in the inputs that were used. They
     stay where they are computed, and are compared there.
     """
-    found: dict[Plane, dict[str, Any]] = {}
+    found: dict[Plane, dict[str, Any]] = {plane: {} for plane in planes}
     for some in alike(planes):
         inputs = {name: make(name, some) for name in names(problem)}
         exact = reference(arrays.kept_there(), problem_of(some, problem), inputs)
-        for place, plane in enumerate(some):
-            found[plane] = {}
-            for name, value in exact.items():
-                own = len(plane.heads(name))
-                found[plane][name] = value[:, place * own : (place + 1) * own]
+        for name, joined in exact.items():
+            for plane, value in apart(some, name, joined):
+                found[plane][name] = value
     return found
 
 
