@@ -288,6 +288,10 @@ pub fn samples(
     if let Some(bad) = times.find(|time| !is_time(**time)) {
         return Err(format!("a sample of {} ns: {REMEDY}", bad.0));
     }
+    let mut waits = measured.waited_ns.iter();
+    if let Some(bad) = waits.find(|time| !(0.0..1e23).contains(&time.0)) {
+        return Err(format!("a wait for a core of {} ns", bad.0));
+    }
     let mut clocks = measured.clock_mhz.iter();
     if let Some(bad) = clocks.find(|mhz| !(**mhz > 0.0 && **mhz <= FASTEST_MHZ)) {
         return Err(format!("a clock of {bad} MHz"));

@@ -498,6 +498,14 @@ pub struct Measured {
     /// computing, in each sample (`ru_nivcsw` of getrusage); empty where unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preempted: Vec<u32>,
+    /// Threads of the worker's process that computed in each call, where it runs on the
+    /// processor; empty where unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<u32>,
+    /// Time that these threads were ready in each call and had no core, all together; empty where
+    /// unknown. A call on one thread has it taken out of `device_ns`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waited_ns: Vec<Nanoseconds>,
     /// Clock of the device at each sample in MHz, or one value that all samples had; empty where
     /// unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -546,7 +554,12 @@ impl Measured {
             1 => samples,
             clocks => clocks,
         };
-        let others = [("preempted", self.preempted.len()), ("clock_mhz", clocks)];
+        let others = [
+            ("preempted", self.preempted.len()),
+            ("threads", self.threads.len()),
+            ("waited_ns", self.waited_ns.len()),
+            ("clock_mhz", clocks),
+        ];
         let mut lists = lists.into_iter().chain(others);
         let (name, there) = lists.find(|(_, there)| *there > 0 && *there != samples)?;
         Some(format!("{samples} device times, but {there} of {name}"))
@@ -566,6 +579,7 @@ impl Measured {
             &mut self.host_ns,
             &mut self.host_reference_ns,
             &mut self.cpu_ns,
+            &mut self.waited_ns,
         ] {
             for time in list.iter_mut().filter(|time| time.0 >= 1.0) {
                 time.0 = (time.0 * 10.0).round() / 10.0;
@@ -621,6 +635,8 @@ impl Default for Measured {
             host_reference_ns: Vec::new(),
             cpu_ns: Vec::new(),
             preempted: Vec::new(),
+            threads: Vec::new(),
+            waited_ns: Vec::new(),
             clock_mhz: Vec::new(),
             peak_bytes: None,
             state: None,

@@ -145,6 +145,12 @@ pub struct Invocation {
     /// samples. This is what is compared of host time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ratio: Option<f64>,
+    /// Threads that computed in a call of a worker on the processor: the median over samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// True where the samples are without the time that their thread was ready and had no core.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits_taken_out: bool,
     /// What of other programs disturbed its samples; such an invocation never shows *same*.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbance>,

@@ -45,6 +45,7 @@ impl Measurement {
         samples
             .uneven()
             .or_else(|| samples.times().into_iter().find_map(bad))
+            .or_else(|| waits(&samples.waited_ns))
             .or_else(|| times("first_call_ns", &[self.first_call_ns]))
             .or_else(|| clocks("clock_mhz", &samples.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
@@ -200,6 +201,11 @@ fn times(name: &str, values: &[Nanoseconds]) -> Option<String> {
     Some(format!("{name} holds {} ns: {why}", number(bad.0)))
 }
 
+fn waits(waited_ns: &[Nanoseconds]) -> Option<String> {
+    let values = waited_ns.iter().map(|time| time.0);
+    impossible("waited_ns", values, 0.0..=1e23, " ns: no wait is negative")
+}
+
 fn clocks(name: &str, values: &[f64]) -> Option<String> {
     let values = values.iter().copied();
     impossible(
@@ -294,6 +300,16 @@ mod tests {
                 "/samples/host_ns",
                 json!([100.0]),
                 "2 device times, but 1 of host_ns",
+            ),
+            (
+                "/samples/threads",
+                json!([1]),
+                "2 device times, but 1 of threads",
+            ),
+            (
+                "/samples/waited_ns",
+                json!([0.0, -5.0]),
+                "waited_ns holds -5 ns: no wait is negative",
             ),
             (
                 "/samples/peak_bytes",

@@ -415,6 +415,16 @@ fn samples_that_no_clock_gives_are_refused() {
         let error = samples(&problem, &device("x"), &asked(2, 2), &measured).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
+    let waited = |waited_ns: &[f64]| Measured {
+        waited_ns: quantities(waited_ns.iter().copied()),
+        ..with(&pair, &[], &[])
+    };
+    let held = |measured| samples(&problem, &device("x"), &asked(2, 2), &measured);
+    assert_eq!(held(waited(&[0.0, 5.0])), Ok(()));
+    for wrong in [[0.0, -5.0], [0.0, f64::NAN]] {
+        let error = held(waited(&wrong)).unwrap_err();
+        assert!(error.starts_with("a wait for a core of "), "{error}");
+    }
     let plain = with(&pair, &[1.0, 2.0], &[1980.0, 210.0]);
     let one_clock = with(&pair, &[1.0, 2.0], &[1980.0]);
     for measured in [plain, one_clock] {

@@ -276,10 +276,29 @@ impl Invocation {
             number,
             values: Values::reduced(measurement),
             host_ratio: host_ratio(&measurement.samples),
+            threads: threads(&measurement.samples),
+            waits_taken_out: waits_taken_out(&measurement.samples),
             disturbed: measurement.disturbed.clone(),
             first_call_disturbed: measurement.first_call_disturbed,
         }
     }
+}
+
+fn threads(samples: &Measured) -> Option<u32> {
+    let threads: Vec<f64> = samples
+        .threads
+        .iter()
+        .map(|count| (*count).into())
+        .collect();
+    Some(median(&threads)?.round() as u32)
+}
+
+/// True where the waits for a core are known and 9 of 10 samples ran on one thread: a worker takes
+/// them out of the times of these samples. A thread that the process keeps house with may wake up
+/// in the others, which no median shows.
+fn waits_taken_out(samples: &Measured) -> bool {
+    let one = samples.threads.iter().filter(|count| **count == 1).count();
+    !samples.waited_ns.is_empty() && one > 0 && 10 * one >= 9 * samples.threads.len()
 }
 
 /// The median ratio and not that of medians: where the host's speed changes between samples, it

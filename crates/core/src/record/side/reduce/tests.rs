@@ -134,6 +134,31 @@ fn an_invocation_is_one_value_a_metric() {
 }
 
 #[test]
+fn an_invocation_has_its_threads_and_whether_waits_were_taken_out() {
+    let counted = |threads: &[u32], waited_ns: &[f64]| {
+        let measured = Measured {
+            device_ns: vec![Nanoseconds(1e6); threads.len()],
+            threads: threads.to_vec(),
+            waited_ns: quantities(waited_ns.iter().copied()),
+            ..Measured::default()
+        };
+        let invocation = Invocation::reduced(0, &sampled(measured));
+        (invocation.threads, invocation.waits_taken_out)
+    };
+    assert_eq!(counted(&[], &[]), (None, false));
+    assert_eq!(counted(&[1, 1, 1], &[0.0, 9e5, 0.0]), (Some(1), true));
+    assert_eq!(counted(&[1, 1, 1], &[]), (Some(1), false));
+    // One sample in ten had another thread beside its own.
+    let mut ten = [1; 10];
+    ten[3] = 2;
+    assert_eq!(counted(&ten, &[0.0; 10]), (Some(1), true));
+    ten[7] = 2;
+    assert_eq!(counted(&ten, &[0.0; 10]), (Some(1), false));
+    assert_eq!(counted(&[2, 3], &[0.0; 2]), (Some(3), false));
+    assert_eq!(counted(&[4, 4, 1], &[0.0; 3]), (Some(4), false));
+}
+
+#[test]
 fn what_other_programs_disturbed_keeps_its_values_and_says_so() {
     let mut outcomes = five();
     let load = Disturbance::ForeignLoad { cores: 1.9, of: 2 };
