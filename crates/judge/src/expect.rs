@@ -9,11 +9,13 @@ use std::rc::Rc;
 
 use super::causes::{self, Pair, TimeSource};
 use super::complete::{allowed, unmeasured};
+use super::decide::Decision;
 use super::judgement::{Cause, ExpectationResult, Word};
 use super::metrics::{
-    ComparedValues, Ruling, Value, interference, longer_by_tasks, ruling, values_of,
+    ComparedValues, Comparison, compare_threads, computes, longer_by_tasks, takes_waits_out,
+    values_of,
 };
-use super::rule::{GATE_ERROR, LOOKS, RuleResult, Series, Terms, compare};
+use super::rule::{GATE_ERROR, LOOKS, Terms};
 use super::structure::{Structures, changes, multiprocessors};
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::record::types::{RunHeader, WorkerRecord};
@@ -233,107 +235,77 @@ fn judge(
         result.reason = Some("its limit is no positive number".to_owned());
         return result;
     }
-    let Some((found, ruling)) = by_rule(rule, (of, best), header, error) else {
+    let Some((decision, shift, reason)) = by_rule(rule, (of, best), header, error) else {
         result.reason = Some("no invocation has both values".to_owned());
         return result;
     };
-    let end = |log: f64| log.is_finite().then(|| Ratio(log.exp()));
-    result.value = Some(found.change.exp());
-    (result.low, result.high) = (end(found.low), end(found.high));
-    (result.word, result.reason) = (ruling.word, ruling.reason);
-    result.may_be_worse = ruling.may_be_worse;
-    result.open = ruling.may_be_worse && ruling.open;
+    let compared = decision.result;
+    let end = |log: f64| log.is_finite().then(|| Ratio((log + shift).exp()));
+    result.value = Some((compared.change + shift).exp());
+    (result.low, result.high) = (end(compared.low), end(compared.high));
+    (result.word, result.reason) = (decision.word, reason);
+    result.may_be_worse = decision.may_be_worse;
+    result.open = decision.may_be_worse && decision.open;
     if result.word == Word::Regressed {
-        result.reason = cause(rule, (of, best), &result, header);
+        let cause = cause(rule, (of, best), &result, header);
+        result.reason = match (result.reason, cause) {
+            (Some(reason), Some(cause)) => Some(format!("{reason}; {cause}")),
+            (reason, cause) => cause.or(reason),
+        };
     }
     result
 }
 
-/// What the rule says, and its ruling.
+/// Decides by the rule; also the logarithm that the head's values were shifted by, and the reason.
 fn by_rule(
     rule: &Expectation,
     (of, best): (&ExpectedCase, &ExpectedCase),
     header: &RunHeader,
     error: f64,
-) -> Option<(RuleResult, Ruling)> {
-    let values = |one: &ExpectedCase| {
-        let metric = metric(rule, one, header);
-        values_of(one.record, metric, metric, false)
-    };
-    let values = ComparedValues::new(values(best), values(of), true);
+) -> Option<(Decision, f64, Option<String>)> {
     let threshold = rule.within.0.ln();
-    // What is allowed may lie below 1: then the case has to be that much faster.
+    // A limit below 1 demands that the case is that much faster.
     let shift = threshold.min(0.0);
     let terms = Terms::last(threshold.max(0.0), error);
-    let compared = |base: &[f64], head: &[f64], pairs: usize| {
-        let head: Vec<f64> = head.iter().map(|head| head - shift).collect();
-        let series = Series {
-            base,
-            head: &head,
-            paired: true,
-        };
-        let found = compare(series, terms)?;
-        let ruling = ruling(&found, &terms, pairs, true);
-        let below = found.high.is_finite() && found.high <= terms.threshold;
-        // A case that is shown to lie below its limit meets it, however far.
-        let met = ruling.word != Word::Regressed && below || ruling.word == Word::Improved;
-        let found = RuleResult {
-            change: found.change + shift,
-            low: found.low + shift,
-            high: found.high + shift,
-            ..found
-        };
-        Some((found, if met { Ruling::SAME } else { ruling }))
-    };
-    let (found, ruling) = compared(&values.base, &values.head, values.base.len())?;
-    if !values.are_disturbed() {
-        return Some((found, ruling));
-    }
-    let both = values.all / 2;
-    let counted = counted(both, "pair");
-    let (why, advice) = interference([best.record, of.record], values.disturbed / 2, &counted);
-    // Who waits for a core is slower on the wall, and takes no more CPU time.
-    let cpu = |one: &ExpectedCase| -> Vec<Value> {
-        let all = values_of(one.record, Metric::CpuTime, Metric::CpuTime, false);
-        all.into_iter().map(Value::undisturbed).collect()
-    };
-    let cpu = ComparedValues::new(cpu(best), cpu(of), true);
-    // Nor does it know how many cores shared the work.
-    let longer = longer_by_tasks(header, best.record, of.record);
-    let cpu = longer.and_then(|longer| {
-        let head: Vec<f64> = cpu.head.iter().map(|head| head + longer).collect();
-        compared(&cpu.base, &head, both)
-    });
-    let ruling = match cpu {
-        Some((cpu, of_cpu)) if of_cpu.word == Word::Same => {
-            let ratio = Ratio(cpu.change.exp()).times();
-            let reason = format!("met by CPU time, {ratio} times as much: {why}");
-            Ruling {
-                reason: Some(reason),
-                ..Ruling::SAME
-            }
+    let compared = |[best_metric, metric]: [Metric; 2], longer: f64| {
+        let values = |one: &ExpectedCase, metric| values_of(one.record, metric, metric, false);
+        let mut compared = ComparedValues::new(values(best, best_metric), values(of, metric), true);
+        for value in &mut compared.head {
+            *value += longer - shift;
         }
-        _ if ruling.word == Word::Regressed => ruling,
-        Some((cpu, of_cpu)) => Ruling {
-            word: Word::Inconclusive,
-            reason: Some(match of_cpu.reason {
-                Some(reason) => format!("CPU time {reason}: {why}"),
-                None => {
-                    let ratio = Ratio(cpu.change.exp()).times();
-                    format!("{ratio} times as much CPU time: {why}")
-                }
-            }),
-            may_be_worse: of_cpu.may_be_worse || of_cpu.word == Word::Regressed,
-            open: of_cpu.may_be_worse && of_cpu.open,
-        },
-        None => Ruling {
-            word: Word::Inconclusive,
-            reason: Some(format!("{why}: {advice}")),
-            may_be_worse: true,
-            open: values.quiet > 0,
-        },
+        compared
     };
-    Some((found, ruling))
+    let metrics = [best, of].map(|one| metric(rule, one, header));
+    let values = compared(metrics, 0.0);
+    let (base, head) = (best.record, of.record);
+    let may_replace = metrics.iter().all(|metric| metric.is_wall_time())
+        && !header.rules.policy.ignores(Metric::CpuTime)
+        && computes(base)
+        && computes(head);
+    let longer = longer_by_tasks(header, base, head).filter(|_| may_replace);
+    let cpu = longer.map(|longer| compared([Metric::CpuTime; 2], longer));
+    let comparison = Comparison {
+        values: &values,
+        paired: true,
+        waits: !(takes_waits_out(base) && takes_waits_out(head)),
+        threads: compare_threads(base, head),
+        cpu: cpu.as_ref().map(ComparedValues::both),
+        shift,
+    };
+    let decision = comparison.decide(&terms)?;
+    let met = matches!(decision.word, Word::Same | Word::Improved);
+    let reason = comparison
+        .reason(&decision, &terms)
+        .filter(|_| !met || decision.by_cpu);
+    let decision = if met {
+        Decision {
+            by_cpu: decision.by_cpu,
+            ..decision.same()
+        }
+    } else {
+        decision
+    };
+    Some((decision, shift, reason))
 }
 
 /// The order from which a second cause is told beside the first.

@@ -144,14 +144,16 @@ impl Row {
         Some(&self.metric(Metric::Device)?.change)
     }
 
-    /// The metric that a reader is to see first: the gravest, and of those the first. Another than
-    /// the device time counts where it regressed or may be worse.
+    /// The metric that a reader sees first: the gravest, and of those the first. Another than the
+    /// device time counts where it regressed or may be worse, and CPU time never: it explains.
     pub fn first_metric(&self) -> Option<&MetricRow> {
-        let counts = |of: &&MetricRow| {
-            of.metric == Metric::Device || of.word == Word::Regressed || of.may_be_worse
+        let counts = |row: &&MetricRow| match row.metric {
+            Metric::Device => true,
+            Metric::CpuTime => false,
+            _ => row.word == Word::Regressed || row.may_be_worse,
         };
         let all = self.metrics.iter().filter(counts).rev();
-        all.max_by_key(|of| (of.word, of.may_be_worse))
+        all.max_by_key(|row| (row.word, row.may_be_worse))
     }
 
     /// Head over base of that metric; 1 where there is no comparison.
@@ -160,12 +162,27 @@ impl Row {
         first.map_or(Ratio::ONE, |of| of.change.ratio)
     }
 
-    /// Metrics that got worse; the slow tenth of samples where their median did not.
+    /// Metrics that got worse: the slow tenth of samples where their median did not, and CPU time
+    /// never.
     pub fn regressed(&self) -> impl Iterator<Item = &MetricRow> {
-        let worse = |of: &&MetricRow| of.word == Word::Regressed;
+        let worse = |row: &&MetricRow| row.word == Word::Regressed;
         let device = self.metric(Metric::Device).filter(worse).is_some();
-        let told = move |of: &&MetricRow| !(device && of.metric == Metric::DeviceP90);
-        self.metrics.iter().filter(worse).filter(told)
+        let explains = move |metric| match metric {
+            Metric::CpuTime => true,
+            Metric::DeviceP90 => device,
+            _ => false,
+        };
+        let worse = self.metrics.iter().filter(worse);
+        worse.filter(move |row| !explains(row.metric))
+    }
+
+    /// True where the device time did not change as much as counts, and CPU time did, or in the other
+    /// direction: worth a note.
+    pub fn cpu_time_differs(&self) -> Option<&MetricRow> {
+        let cpu = self.metric(Metric::CpuTime)?;
+        let device = self.metric(Metric::Device)?;
+        let moved = matches!(cpu.word, Word::Regressed | Word::Improved);
+        (moved && cpu.word != device.word || device.by_cpu_time && moved).then_some(cpu)
     }
 
     /// True where it may be worse, and nothing decided it: the run does not pass by it.
@@ -521,6 +538,9 @@ pub struct MetricRow {
     /// True where other programs disturbed what it is judged by.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disturbed: bool,
+    /// True where CPU time decided in its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_cpu_time: bool,
     /// Median of the base, in nanoseconds or bytes.
     pub base: f64,
     /// Median of the head.

@@ -10,6 +10,7 @@ mod causes;
 mod comparable;
 mod complete;
 mod conditions;
+mod decide;
 mod expect;
 pub mod history;
 pub mod judgement;

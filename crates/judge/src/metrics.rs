@@ -1,22 +1,27 @@
 //! The metrics of a case, compared with the base's by the [rule](super::rule).
 //!
-//! An invocation gives one value a metric. Those that other programs disturbed, as the machine's
-//! counters tell, are left out where five others are there; else all count, and can show a
-//! regression alone: a disturbed invocation never shows *same*.
+//! An invocation gives one value a metric. Those that other programs disturbed, by the machine's
+//! counters, are left out where five others are there; else all count, and [`decide`] says what
+//! they show.
 
+use std::cmp::Ordering;
 use std::num::NonZeroU64;
 
+use super::decide::{Decision, Observed, decide, max_pairs};
 use super::judgement::{Change, MetricRow, Uncounted, Word};
 use super::rows::RowInputs;
-use super::rule::{FEWEST, LOOKS, RuleResult, Series, Terms, compare, fewest_to_show};
-use regatta_core::record::disturbance::{describe, worst};
-use regatta_core::record::side::{CaseRecord, Invocation};
+use super::rule::{FEWEST, RuleResult, Series, SlowStarts, Terms, needed_pairs};
+use regatta_core::record::side::{CaseRecord, Invocation, median};
 use regatta_core::record::types::RunHeader;
 use regatta_core::suite::rules::{Metric, Policy};
-use regatta_worker::units::{Ratio, Share, counted};
+use regatta_worker::units::{Ratio, RatioInterval, Share, counted};
 
 /// More pairs than these are not asked for: they would hardly help.
-const MOST_ASKED: f64 = 200.0;
+const MAX_ASKED: f64 = 200.0;
+
+/// A call whose CPU time is less than this part of the time that passes waits for something but a
+/// core: a lock, a device, a timer. CPU time says nothing about that.
+const COMPUTES: f64 = 0.8;
 
 /// What one invocation gives of a metric.
 #[derive(Clone, Copy)]
@@ -29,28 +34,16 @@ pub struct Value {
     disturbed: bool,
 }
 
-impl Value {
-    /// The same, of a metric that load does not count in.
-    pub fn undisturbed(self) -> Value {
-        Value {
-            disturbed: false,
-            ..self
-        }
-    }
-}
-
 /// The values that two sides are compared by.
 pub struct ComparedValues {
     /// The base's, natural logarithms.
     pub base: Vec<f64>,
     /// The head's.
     pub head: Vec<f64>,
-    /// Values of both sides that were disturbed.
-    pub disturbed: usize,
+    /// Values of the base and of the head that were disturbed; of pairs, those of which either was.
+    pub disturbed: [usize; 2],
     /// Values that were not, of the side with fewer of them.
     pub quiet: usize,
-    /// Values of both sides, those that are left out included.
-    pub all: usize,
 }
 
 impl ComparedValues {
@@ -58,23 +51,15 @@ impl ComparedValues {
     /// both sides have, and each as a whole.
     pub fn new(mut base: Vec<Value>, mut head: Vec<Value>, paired: bool) -> ComparedValues {
         if paired {
-            let pairs = base.iter().filter_map(|one| {
-                let other = head.iter().find(|other| other.number == one.number)?;
-                let disturbed = one.disturbed || other.disturbed;
-                Some((
-                    Value { disturbed, ..*one },
-                    Value {
-                        disturbed,
-                        ..*other
-                    },
-                ))
+            let pairs = base.iter().filter_map(|base| {
+                let head = head.iter().find(|head| head.number == base.number)?;
+                let disturbed = base.disturbed || head.disturbed;
+                Some((Value { disturbed, ..*base }, Value { disturbed, ..*head }))
             });
             (base, head) = pairs.unzip();
         }
-        let quiet = |side: &[Value]| side.iter().filter(|one| !one.disturbed).count();
-        let all = base.len() + head.len();
-        let disturbed = all - quiet(&base) - quiet(&head);
-        let quiet = quiet(&base).min(quiet(&head));
+        let disturbed = [&base, &head].map(|side| side.iter().filter(|one| one.disturbed).count());
+        let quiet = (base.len() - disturbed[0]).min(head.len() - disturbed[1]);
         if quiet >= FEWEST {
             base.retain(|one| !one.disturbed);
             head.retain(|one| !one.disturbed);
@@ -85,150 +70,257 @@ impl ComparedValues {
             head: logs(head),
             disturbed,
             quiet,
-            all,
         }
+    }
+
+    /// The values of both sides.
+    pub fn both(&self) -> Series<'_> {
+        Series {
+            base: &self.base,
+            head: &self.head,
+            paired: false,
+        }
+    }
+
+    /// Values that count of the side with fewer of them.
+    pub fn pairs(&self) -> usize {
+        self.base.len().min(self.head.len())
     }
 
     /// True where values count that were disturbed.
     pub fn are_disturbed(&self) -> bool {
-        self.disturbed > 0 && self.quiet < FEWEST
+        self.quiet < FEWEST && self.disturbed != [0, 0]
     }
 
     /// How many were left out.
     fn left_out(&self) -> usize {
-        match self.are_disturbed() {
-            true => 0,
-            false => self.disturbed,
+        if self.are_disturbed() {
+            0
+        } else {
+            self.disturbed.iter().sum()
         }
     }
 }
 
-/// What other programs did to so many of `counted`, as a sentence, and what to do about it.
-pub fn interference(
-    records: [&CaseRecord; 2],
-    disturbed: usize,
-    counted: &str,
-) -> (String, &'static str) {
-    let all = records.iter().flat_map(|record| &record.invocations);
-    let by = worst(all.flat_map(|one| &one.disturbed));
-    let sentence = format!(
-        "other programs disturbed {disturbed} of {counted} ({})",
-        describe(&by)
-    );
-    (sentence, by.first().map_or("", |first| first.advice()))
-}
-
 /// Compares a metric of a case; `None` where a side has no value. `day` is what may lie between the
-/// sides beside the code. `cpu` is the same of CPU time, where both sides ran the same number of
-/// tasks: who waits for a core is slower on the wall, and takes no more CPU time.
+/// sides beside the code.
 pub fn metric_row(
     metric: Metric,
     day: Share,
-    (base, head): (&CaseRecord, &CaseRecord),
-    how: &RowInputs,
+    records: (&CaseRecord, &CaseRecord),
+    sides: &RowInputs,
     error: f64,
-    cpu: Option<&MetricRow>,
 ) -> Option<MetricRow> {
-    let values = values(metric, (base, head), how.paired);
+    let (base, head) = records;
+    let values = values(metric, records, sides.paired);
     let medians = (base.median(metric)?, head.median(metric)?);
-    let threshold = threshold(how.policy().threshold_of(metric), metric, medians.0);
-    let series = Series {
-        base: &values.base,
-        head: &values.head,
-        paired: how.paired,
-    };
     let terms = Terms {
-        threshold,
+        threshold: threshold(sides.policy().threshold_of(metric), metric, medians.0),
         day: day.0.ln_1p(),
         error,
-        last: how.last,
+        last: sides.last,
     };
-    let compared = compare(series, terms)?;
-    let pairs = values.base.len().min(values.head.len());
-    // Of a stored base that is too small, more of the head show nothing.
-    let helps = how.paired || values.base.len() >= FEWEST && values.head.len() < most();
-    let mut ruling = ruling(&compared, &terms, pairs, how.paired);
-    if !how.paired && values.base.len() < FEWEST && ruling.word == Word::Inconclusive {
+    let may_replace = metric.is_wall_time() && !sides.policy().ignores(Metric::CpuTime);
+    let cpu = (may_replace && same_threads(base, head) && computes(base) && computes(head))
+        .then(|| self::values(Metric::CpuTime, records, sides.paired));
+    let comparison = Comparison {
+        values: &values,
+        paired: sides.paired,
+        waits: !(takes_waits_out(base) && takes_waits_out(head)),
+        threads: compare_threads(base, head),
+        cpu: cpu.as_ref().map(ComparedValues::both),
+        shift: 0.0,
+    };
+    let mut decision = comparison.decide(&terms)?;
+    let pairs = values.pairs();
+    let mut reason = comparison.reason(&decision, &terms);
+    // More of the head show nothing beside a stored base that is too small.
+    let helps = sides.paired || values.base.len() >= FEWEST && values.head.len() < max_pairs();
+    if !sides.paired && values.base.len() < FEWEST && decision.word == Word::Inconclusive {
         let base = counted(values.base.len(), "invocation");
-        let reason = format!(
+        reason = Some(format!(
             "{}; the base has {base}, and {FEWEST} are needed",
-            between(&compared)
-        );
-        ruling.reason = Some(reason);
+            between(&decision.result)
+        ));
     }
-    let mut open = ruling.open && helps && (metric == Metric::Device || ruling.may_be_worse);
-    // Load only adds: what took less than the least change in all cannot have grown by it.
+    decision.open &= helps && (metric == Metric::Device || decision.may_be_worse);
+    // Load only adds: a value below the least change cannot have grown by it.
     let all = head.values(metric);
-    if ruling.word != Word::Improved && all.iter().all(|value| *value <= metric.least_change()) {
-        (ruling, open) = (Ruling::SAME, false);
-    } else if values.are_disturbed() && (ruling.word != Word::Regressed || !how.paired) {
-        // Of pairs, load is in both sides.
-        let counted = counted(values.all, "invocation");
-        let (why, advice) = interference([base, head], values.disturbed, &counted);
-        let cpu = cpu.filter(|_| metric.is_wall_time());
-        // Beside a load that stays, more invocations show no more, but of the CPU time.
-        (ruling.may_be_worse, open) = match cpu.map(|cpu| (cpu.word, cpu)) {
-            Some((Word::Same, _)) => (false, false),
-            Some((Word::Improved, _)) => (true, false),
-            Some((_, cpu)) => (cpu.may_be_worse, cpu.change.invocations.1 < most()),
-            None => {
-                let open = values.quiet > 0 && pairs < most() && helps;
-                (true, open)
-            }
-        };
-        let (word, reason) = match cpu.filter(|cpu| cpu.word == Word::Same) {
-            Some(cpu) => {
-                let interval = cpu.change.interval();
-                let interval = interval.map_or(String::new(), |of| format!(" {of}"));
-                let reason = format!("same by CPU time{interval}: {why}");
-                (Word::Same, reason)
-            }
-            None => (Word::Inconclusive, format!("{why}: {advice}")),
-        };
-        (ruling.word, ruling.reason) = (word, Some(reason));
+    let small = all.iter().all(|value| *value <= metric.least_change());
+    if small && decision.word != Word::Improved {
+        decision = decision.same();
+        reason = None;
     }
-    let interval = compared.low.is_finite() && compared.high.is_finite();
+    if metric == Metric::CpuTime {
+        // It explains; only in place of another metric does it decide.
+        (decision.may_be_worse, decision.open) = (false, false);
+    }
+    if metric == Metric::Device
+        && matches!(decision.word, Word::Improved | Word::Regressed)
+        && let Some(other) = other_threads(base, head)
+    {
+        reason = Some(reason.map_or(other.clone(), |reason| format!("{reason}; {other}")));
+    }
+    let result = decision.result;
+    let interval = result.low.is_finite() && result.high.is_finite();
     let end = |end: f64| interval.then(|| Ratio(end.exp()));
-    let detectable = compared.detectable(threshold, pairs).exp_m1();
+    let detectable = result.detectable(terms.threshold, pairs).exp_m1();
     Some(MetricRow {
         metric,
-        word: ruling.word,
-        reason: ruling.reason,
-        may_be_worse: ruling.may_be_worse,
-        open,
+        word: decision.word,
+        reason,
+        may_be_worse: decision.may_be_worse,
+        open: decision.open,
         disturbed: values.are_disturbed(),
+        by_cpu_time: decision.by_cpu,
         base: medians.0,
         head: medians.1,
         change: Change {
-            ratio: Ratio(compared.change.exp()),
-            low: end(compared.low),
-            high: end(compared.high),
-            threshold: Share(threshold.exp_m1()),
-            detectable: (how.paired && interval).then_some(Share(detectable)),
+            ratio: Ratio(result.change.exp()),
+            low: end(result.low),
+            high: end(result.high),
+            threshold: Share(terms.threshold.exp_m1()),
+            detectable: (sides.paired && interval).then_some(Share(detectable)),
             invocations: (values.base.len(), values.head.len()),
-            paired: how.paired,
+            paired: sides.paired,
             left_out: values.left_out(),
         },
         account: None,
     })
 }
 
-/// Metrics that each invocation of the base has, and not each of the head. The slow tenth is of
-/// the samples that the device time is of, and absent where they are fewer than ten.
+/// The values of a comparison, and what else decides it: of a metric, or of an expectation.
+pub struct Comparison<'a> {
+    /// The values of both sides.
+    pub values: &'a ComparedValues,
+    /// True where an invocation of one side belongs to one of the other.
+    pub paired: bool,
+    /// True where waits for a core are in values that other programs disturbed.
+    pub waits: bool,
+    /// Whether the head ran on more threads than the base, or on fewer.
+    pub threads: Ordering,
+    /// CPU time of both sides, where it can decide in place of the values.
+    pub cpu: Option<Series<'a>>,
+    /// What the head's values were shifted by: a limit below 1, a logarithm.
+    pub shift: f64,
+}
+
+impl Comparison<'_> {
+    /// Decides it; `None` where a side has no value.
+    pub fn decide(&self, terms: &Terms) -> Option<Decision> {
+        let values = self.values;
+        let disturbed = values.are_disturbed();
+        let observed = Observed {
+            values: Series {
+                paired: self.paired,
+                ..values.both()
+            },
+            base_disturbed: disturbed && values.disturbed[0] > 0,
+            head_disturbed: disturbed && values.disturbed[1] > 0,
+            waits: self.waits,
+            some_quiet: values.quiet > 0,
+            threads: self.threads,
+            cpu: self.cpu.map(|cpu| Series {
+                paired: self.paired,
+                ..cpu
+            }),
+        };
+        decide(&observed, terms)
+    }
+
+    /// Why the word is what it is, and what would decide it, where the word alone does not say it.
+    pub fn reason(&self, decision: &Decision, terms: &Terms) -> Option<String> {
+        let result = &decision.result.shifted(self.shift);
+        let beside = if self.values.are_disturbed() {
+            ", beside other programs"
+        } else {
+            ""
+        };
+        if let (true, Some(cpu)) = (decision.by_cpu, &decision.cpu) {
+            let cpu = cpu.shifted(self.shift);
+            return Some(format!("by CPU time {}{beside}", with_interval(&cpu)));
+        }
+        match decision.word {
+            Word::Regressed if decision.result.low > terms.threshold => None,
+            Word::Regressed if result.slow_starts.likely => Some(format!(
+                "{}; {}",
+                between(result),
+                slow(&result.slow_starts)
+            )),
+            Word::Regressed => Some(format!("{}; the ranges do not overlap", between(result))),
+            Word::Same if decision.result.low < -terms.threshold || !beside.is_empty() => {
+                let high = 100.0 * result.high.exp_m1();
+                Some(format!("no more than {high:+.1} %{beside}"))
+            }
+            Word::Inconclusive => Some(self.open_reason(decision, terms, beside)),
+            _ => None,
+        }
+    }
+
+    fn open_reason(&self, decision: &Decision, terms: &Terms, beside: &str) -> String {
+        let result = &decision.result;
+        let mut reason = between(&result.shifted(self.shift)) + beside;
+        if result.slow_starts.head.0 > result.slow_starts.base.0 {
+            reason += &format!("; {}", slow(&result.slow_starts));
+        }
+        if let Some(cpu) = &decision.cpu {
+            reason += &format!("; CPU time {}", with_interval(&cpu.shifted(self.shift)));
+        } else if !beside.is_empty() && self.waits {
+            reason += "; waits for a core are in these times";
+        }
+        let pairs = self.values.pairs();
+        let needed = needed_pairs(result, terms, pairs);
+        let more = (needed - pairs as f64).max(1.0);
+        let what = if self.paired {
+            "more pair"
+        } else {
+            "more invocation"
+        };
+        if more > MAX_ASKED {
+            let threshold = Share(terms.threshold.exp_m1());
+            reason + &format!("; it lies at the threshold of {threshold}")
+        } else {
+            reason + &format!("; {} would decide", counted(more as usize, what))
+        }
+    }
+}
+
+/// `+9.8 % [+6.8 %, +12.5 %]`, without an interval where there are too few values for one.
+fn with_interval(result: &RuleResult) -> String {
+    let ratio = Ratio(result.change.exp());
+    if result.low.is_finite() && result.high.is_finite() {
+        let (low, high) = (Ratio(result.low.exp()), Ratio(result.high.exp()));
+        format!("{ratio} {}", RatioInterval { ratio, low, high })
+    } else {
+        ratio.to_string()
+    }
+}
+
+/// `7 of 35 starts take 3.0 times as long, 0 of 5 of the base`.
+fn slow(starts: &SlowStarts) -> String {
+    let (head, base) = (starts.head, starts.base);
+    format!(
+        "{} of {} starts take {:.1} times as long, {} of {} of the base",
+        head.0, head.1, starts.times, base.0, base.1
+    )
+}
+
+/// Metrics that the base has, and the head has not, or has in fewer of its invocations where each of
+/// the base has them.
 pub fn vanished(
     (base, head): (&CaseRecord, &CaseRecord),
     policy: &Policy,
 ) -> impl Iterator<Item = Uncounted> {
-    let has = |record: &CaseRecord, metric| record.values(metric).len();
-    let judged = Metric::ALL.into_iter().filter(move |metric| {
-        *metric != Metric::DeviceP90 && !policy.ignores(*metric) && has(base, *metric) > 0
-    });
+    let values = |record: &CaseRecord, metric| record.values(metric).len();
+    let judged = Metric::ALL.into_iter();
+    let judged = judged.filter(move |metric| !policy.ignores(*metric) && values(base, *metric) > 0);
     let lost = judged.filter(move |metric| {
-        let all = head.invocations.len();
-        has(base, *metric) == base.invocations.len() && has(head, *metric) < all
+        let (some, all) = (values(head, *metric), head.invocations.len());
+        let in_each = values(base, *metric) == base.invocations.len();
+        some == 0 || in_each && some < all
     });
     lost.map(move |metric| {
-        let reason = match (has(head, metric), head.invocations.len()) {
+        let reason = match (values(head, metric), head.invocations.len()) {
             (0, _) => format!(
                 "its worker does not report it, and `ignore = [\"{}\"]` would not judge it",
                 metric.name()
@@ -245,106 +337,20 @@ fn threshold(share: Share, metric: Metric, base: f64) -> f64 {
     share.0.ln_1p().max((metric.least_change() / base).ln_1p())
 }
 
-fn most() -> usize {
-    LOOKS[LOOKS.len() - 1] as usize
-}
-
-/// A word with all that belongs to it.
-pub struct Ruling {
-    /// The word.
-    pub word: Word,
-    /// Why, and what would decide it.
-    pub reason: Option<String>,
-    /// True where it may be worse.
-    pub may_be_worse: bool,
-    /// True where more invocations could decide it.
-    pub open: bool,
-}
-
-impl Ruling {
-    /// Nothing got worse.
-    pub const SAME: Ruling = Ruling {
-        word: Word::Same,
-        reason: None,
-        may_be_worse: false,
-        open: false,
-    };
-}
-
-/// The word for what the rule says of so many pairs, or of so many invocations a side.
-pub fn ruling(of: &RuleResult, terms: &Terms, pairs: usize, paired: bool) -> Ruling {
-    let threshold = terms.threshold;
-    let slow = match of.slow_starts {
-        true => "; more starts are slow than of the base",
-        false => "",
-    };
-    let reason = match of.word {
-        Word::Regressed if of.low <= threshold && of.slow_starts => {
-            Some(format!("{}{slow}", between(of)))
-        }
-        Word::Regressed if of.low <= threshold => {
-            Some(format!("{}; the sides lie far apart", between(of)))
-        }
-        Word::Inconclusive => {
-            let needed = needed(of, terms, pairs, paired);
-            Some(format!("{}{slow}; {needed}", between(of)))
-        }
-        _ => None,
-    };
-    Ruling {
-        word: of.word,
-        reason,
-        may_be_worse: of.may_be_worse(threshold),
-        open: of.word == Word::Inconclusive && pairs < most(),
-    }
-}
-
 /// `between -1.0 and +2.9 %`.
-fn between(of: &RuleResult) -> String {
+fn between(result: &RuleResult) -> String {
     let percent = |log: f64| 100.0 * log.exp_m1();
-    match of.low.is_finite() && of.high.is_finite() {
-        true => format!(
-            "between {:+.1} and {:+.1} %",
-            percent(of.low),
-            percent(of.high)
-        ),
-        false => format!(
-            "about {:+.1} %, by too few invocations for an interval",
-            percent(of.change)
-        ),
+    let (low, high) = (percent(result.low), percent(result.high));
+    if low.is_finite() && high.is_finite() {
+        format!("between {low:+.1} and {high:+.1} %")
+    } else {
+        let change = percent(result.change);
+        format!("about {change:+.1} %, by too few invocations for an interval")
     }
 }
 
-/// What would decide it: `20 more pairs would decide`.
-fn needed(of: &RuleResult, terms: &Terms, pairs: usize, paired: bool) -> String {
-    let threshold = terms.threshold;
-    let what = match paired {
-        true => "pair",
-        false => "invocation",
-    };
-    let half = (of.high - of.low) / 2.0;
-    let room = (threshold - of.change.abs()).abs();
-    let narrow = match half.is_finite() {
-        true => (pairs as f64 * (half / room).powi(2)).ceil(),
-        false => 0.0,
-    };
-    let fewest = match of.change.abs() > threshold {
-        true => fewest_to_show(terms.error),
-        false => FEWEST,
-    };
-    let all = narrow.max(fewest as f64);
-    let more = (all - pairs as f64).max(1.0);
-    match more <= MOST_ASKED {
-        true => format!(
-            "{} would decide",
-            counted(more as usize, &format!("more {what}"))
-        ),
-        false => format!("it lies at the threshold of {}", Share(threshold.exp_m1())),
-    }
-}
-
-/// What the invocations of a record give of a metric; of host time the ratio to the reference
-/// operation with `by_reference`. `disturbed_by` is the metric whose load counts.
+/// The values of a record's invocations; of host time the ratio to the reference operation with
+/// `by_reference`. `disturbed_by` is the metric whose load counts.
 pub fn values_of(
     record: &CaseRecord,
     metric: Metric,
@@ -352,11 +358,11 @@ pub fn values_of(
     by_reference: bool,
 ) -> Vec<Value> {
     let value = |one: &Invocation| {
-        let value = one.values.get(metric)?;
-        let log = match by_reference {
-            true => one.host_ratio?.ln(),
-            false => value.ln(),
-        };
+        let mut value = one.values.get(metric)?;
+        if by_reference {
+            value = one.host_ratio?;
+        }
+        let log = value.ln();
         log.is_finite().then_some(Value {
             number: one.number,
             log,
@@ -382,34 +388,72 @@ fn values(
         Metric::CpuTime if !paired => Metric::Device,
         metric => metric,
     };
-    let of = |record| values_of(record, metric, disturbed_by, by_reference);
-    ComparedValues::new(of(base), of(head), paired)
+    let values = |record| values_of(record, metric, disturbed_by, by_reference);
+    ComparedValues::new(values(base), values(head), paired)
 }
 
-/// What a worker counts of the work that runs at once: tasks, or else the threads that had any.
-fn parallelism(record: &CaseRecord) -> Option<(&'static str, u64)> {
-    let counts = &record.structure.as_ref()?.counts;
-    let mut names = ["tasks", "threads"].into_iter();
-    names.find_map(|name| Some((name, *counts.get(name)?)))
+/// The tasks that a call of the worker's own kernels is cut into, where it counts them.
+fn tasks(record: &CaseRecord) -> Option<u64> {
+    record.structure.as_ref()?.counts.get("tasks").copied()
 }
 
-/// True where both sides ran the same number of tasks. CPU time compares the work of two calls, and
-/// not how many cores share it.
-pub fn same_tasks(base: &CaseRecord, head: &CaseRecord) -> bool {
-    parallelism(base).is_some() && parallelism(base) == parallelism(head)
+/// The threads that got CPU time in a call: the median over invocations.
+fn threads(record: &CaseRecord) -> Option<u64> {
+    let threads = record.invocations.iter().filter_map(|one| one.threads);
+    let threads: Vec<f64> = threads.map(f64::from).collect();
+    Some(median(&threads)?.round() as u64)
+}
+
+/// True where both sides ran as many tasks, or on as many threads. CPU time compares the work of two
+/// calls, and not how many cores share it.
+pub fn same_threads(base: &CaseRecord, head: &CaseRecord) -> bool {
+    let known = |record| tasks(record).or(threads(record)).is_some();
+    known(base) && known(head) && compare_threads(base, head) == Ordering::Equal
+}
+
+/// Whether the head ran more tasks than the base, or on more threads; equal where that is not known.
+pub fn compare_threads(base: &CaseRecord, head: &CaseRecord) -> Ordering {
+    let compared = |count: fn(&CaseRecord) -> Option<u64>| Some(count(head)?.cmp(&count(base)?));
+    compared(tasks)
+        .or(compared(threads))
+        .unwrap_or(Ordering::Equal)
+}
+
+/// `on 2 threads in place of 1`, where the sides differ.
+fn other_threads(base: &CaseRecord, head: &CaseRecord) -> Option<String> {
+    let (base, head) = (threads(base)?, threads(head)?);
+    let plural = if head == 1 { "thread" } else { "threads" };
+    (base != head).then(|| format!("on {head} {plural} in place of {base}"))
+}
+
+/// True where waits for a core are not in the values of any invocation.
+pub fn takes_waits_out(record: &CaseRecord) -> bool {
+    record.invocations.iter().all(|one| one.waits_taken_out)
+}
+
+/// False for a call that waits for something but a core, as far as that is known: its CPU time is
+/// much less than the time that passes without those waits.
+pub fn computes(record: &CaseRecord) -> bool {
+    let times = (
+        record.median(Metric::CpuTime),
+        record.median(Metric::Device),
+    );
+    match times {
+        (Some(cpu), Some(device)) => !takes_waits_out(record) || cpu >= COMPUTES * device,
+        _ => true,
+    }
 }
 
 /// By how much a call of the head takes longer than one of the base for the same CPU time, as a
 /// logarithm: of tasks that are alike, the busiest of the machine's cores has a whole number.
-/// `None` where tasks or cores are not known and the tasks are not as many.
+/// `None` where neither threads are as many nor tasks and cores are known.
 pub fn longer_by_tasks(header: &RunHeader, base: &CaseRecord, head: &CaseRecord) -> Option<f64> {
-    if same_tasks(base, head) {
+    if same_threads(base, head) {
         return Some(0.0);
     }
     let cores = header.machine.hard.get("cpu.cores")?.parse::<NonZeroU64>();
     let cores = cores.ok()?.get();
-    let ((base_of, base), (head_of, head)) = parallelism(base).zip(parallelism(head))?;
     let busiest = |tasks: u64| tasks.div_ceil(cores) as f64 / tasks as f64;
-    let longer = (busiest(head) / busiest(base)).ln();
-    (base_of == head_of && longer.is_finite()).then_some(longer)
+    let longer = (busiest(tasks(head)?) / busiest(tasks(base)?)).ln();
+    longer.is_finite().then_some(longer)
 }

@@ -6,7 +6,7 @@ use super::account::of_first_call;
 use super::causes::{self, TimeSource, explained};
 use super::complete::{allowed, gpu, standing};
 use super::judgement::{MetricRow, Mismatch, Row, Timing, Word};
-use super::metrics::{metric_row, same_tasks, vanished as vanished_metrics};
+use super::metrics::{metric_row, vanished as vanished_metrics};
 use super::rule::{GATE_ERROR, LOOKS};
 use super::structure::{self, changes, multiprocessors, vanished};
 use super::tuners::unsteady;
@@ -150,7 +150,7 @@ fn conclude(row: &mut Row) {
 pub fn by_structure(row: &mut Row) {
     if row.fails_by_structure() {
         row.word = row.word.max(Word::Regressed);
-    } else if !row.uncounted.is_empty() && !row.allowed {
+    } else if !row.uncounted.is_empty() {
         row.word = row.word.max(Word::Missing);
     }
 }
@@ -168,11 +168,8 @@ fn metrics(
         true => Share(0.0),
         false => sides.policy().day_on(gpu(&sides.head.header, id)),
     };
-    let cpu = metric_row(Metric::CpuTime, day, pair, sides, error, None)
-        .filter(|of| !sides.policy().ignores(of.metric))
-        .filter(|_| same_tasks(pair.0, pair.1));
     let mut rows: Vec<MetricRow> = judged
-        .filter_map(|metric| metric_row(metric, day, pair, sides, error, cpu.as_ref()))
+        .filter_map(|metric| metric_row(metric, day, pair, sides, error))
         .collect();
     for row in &mut rows {
         match (row.metric, &mut row.reason) {

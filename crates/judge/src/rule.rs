@@ -32,8 +32,15 @@ const END: f64 = 0.05;
 /// threshold.
 const APART: f64 = 4.0;
 
-/// A start is slow beyond this multiple of the faster side's median, and the threshold.
-const SLOW_START: f64 = 1.5;
+/// A start is slow if it takes this many times the base's median, beyond the threshold.
+const SLOW_START: f64 = 1.25;
+
+/// The chance below which more slow starts of the head are likely not chance.
+const LIKELY: f64 = END;
+
+/// The same where the base has none, by the number of its starts: few starts show little, so that
+/// what they leave possible counts.
+const LIKELY_NEW: [(usize, f64); 2] = [(25, 0.125), (0, 0.5)];
 
 /// The fewest invocations a side that an interval is trusted on.
 pub const FEWEST: usize = 5;
@@ -92,8 +99,23 @@ pub struct RuleResult {
     pub high: f64,
     /// Half of the wider interval of the two: what a repetition can be expected to show.
     pub half_width: f64,
-    /// More starts of the head are slow than of the base, at 5 %.
-    pub slow_starts: bool,
+    /// Slow starts of both sides.
+    pub slow_starts: SlowStarts,
+}
+
+/// Invocations that take far longer than the base's median: how many there are of how many, and
+/// how much they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SlowStarts {
+    /// Slow invocations of the base, and all of them.
+    pub base: (usize, usize),
+    /// The same of the head.
+    pub head: (usize, usize),
+    /// The median of the head's slow ones, in medians of the base.
+    pub times: f64,
+    /// True if more of the head's are slow than chance explains, and they cost more than the
+    /// threshold: the case may be worse.
+    pub likely: bool,
 }
 
 /// A way to order the differences of two sides.
@@ -134,7 +156,7 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
         low: f64::NEG_INFINITY,
         high: f64::INFINITY,
         half_width: 0.0,
-        slow_starts: false,
+        slow_starts: SlowStarts::default(),
     };
     let fewest = base.len().min(head.len());
     for (at, (ranks, sorted)) in views.iter().enumerate() {
@@ -148,22 +170,15 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
         }
     }
 
-    let least = median_of(base).min(median_of(head));
-    let slow = |side: &[f64]| {
-        let is_slow = |value: &&f64| **value > least + SLOW_START.ln() + threshold;
-        side.iter().filter(is_slow).count()
-    };
-    let (base_slow, head_slow) = (slow(base), slow(head));
-    let chance_of_slow = match head_slow > base_slow {
-        true => fisher(head_slow, base_slow, base.len(), head.len()),
-        false => 1.0,
-    };
-    shown.slow_starts = chance_of_slow <= END;
+    let (slow, chance_of_slow) = slow_starts(series, threshold + day);
+    shown.slow_starts = slow;
+    let more_slow = slow.head.0 > slow.base.0;
 
-    let apart = match fewest >= FEWEST {
-        true => APART * range(base).max(range(head)) + threshold + day,
+    let apart = if fewest >= FEWEST {
+        APART * range(base).max(range(head)) + threshold + day
+    } else {
         // Two pairs have to differ by 32 times.
-        false => (7 - fewest) as f64 * std::f64::consts::LN_2,
+        (7 - fewest) as f64 * std::f64::consts::LN_2
     };
     let share = error / views.len() as f64;
     let beyond = threshold + day;
@@ -174,17 +189,57 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
 
     shown.word = if least_of(head) - most_of(base) >= apart || chance_of_slow <= error || slower {
         Word::Regressed
+    } else if slow.likely && more_slow || !last && more_slow {
+        Word::Inconclusive
     } else if least_of(base) - most_of(head) >= apart || faster {
         Word::Improved
-    } else if -threshold <= shown.low
-        && shown.high <= threshold
-        && (head_slow <= base_slow || last && !shown.slow_starts)
-    {
+    } else if -threshold <= shown.low && shown.high <= threshold {
         Word::Same
     } else {
         Word::Inconclusive
     };
     Some(shown)
+}
+
+/// Counts the slow starts of both sides, and gives the chance of as many on the head's if the sides
+/// do not differ.
+fn slow_starts(series: Series<'_>, threshold: f64) -> (SlowStarts, f64) {
+    let usual = median_of(series.base);
+    let limit = usual + SLOW_START.ln() + threshold;
+    let slow = |side: &[f64]| -> Vec<f64> {
+        let values = side.iter().filter(|value| **value > limit);
+        values.map(|value| (value - usual).exp()).collect()
+    };
+    let (base, head) = (slow(series.base), slow(series.head));
+    let sides = [series.base.len(), series.head.len()];
+    let chance = if head.len() > base.len() {
+        fisher(head.len(), base.len(), sides[0], sides[1])
+    } else {
+        1.0
+    };
+    // Slow starts of a share s that take t times as long cost s (t - 1) on average.
+    let cost =
+        |slow: &[f64], all: usize| slow.iter().map(|times| times - 1.0).sum::<f64>() / all as f64;
+    let costs_more = cost(&head, sides[1]) - cost(&base, sides[0]) > threshold.exp_m1();
+    let likely = if base.is_empty() {
+        let row = LIKELY_NEW.iter().find(|(starts, _)| sides[0] >= *starts);
+        row.map_or(LIKELY, |(_, likely)| *likely)
+    } else {
+        LIKELY
+    };
+    let likely = costs_more && chance <= likely;
+    let times = if head.is_empty() {
+        0.0
+    } else {
+        median_of(&head)
+    };
+    let counted = SlowStarts {
+        base: (base.len(), sides[0]),
+        head: (head.len(), sides[1]),
+        times,
+        likely,
+    };
+    (counted, chance)
 }
 
 /// The number of pairs at the next look after so many; `None` after the last.
@@ -205,12 +260,22 @@ pub fn shift(base: &[f64], head: &[f64]) -> Option<(f64, f64, f64)> {
 }
 
 impl RuleResult {
+    /// The same of head's values that are greater by so much.
+    pub fn shifted(self, shift: f64) -> RuleResult {
+        RuleResult {
+            change: self.change + shift,
+            low: self.low + shift,
+            high: self.high + shift,
+            ..self
+        }
+    }
+
     /// True for an open comparison that may hide a regression: its estimate lies beyond the
     /// threshold, its interval beyond two, or slow starts are likely.
     pub fn may_be_worse(&self, threshold: f64) -> bool {
         let twice = (2.0 * threshold.exp_m1()).ln_1p();
         self.word == Word::Inconclusive
-            && (self.change > threshold || self.high > twice || self.slow_starts)
+            && (self.change > threshold || self.high > twice || self.slow_starts.likely)
     }
 
     /// The smallest change that the last look would call in 95 of 100 repetitions: the
@@ -221,8 +286,26 @@ impl RuleResult {
     }
 }
 
+/// The pairs in all that would decide, if the estimate and the spread stay: more by the square of
+/// how often the interval's half has to fit between the estimate and the threshold.
+pub fn needed_pairs(result: &RuleResult, terms: &Terms, pairs: usize) -> f64 {
+    let half = (result.high - result.low) / 2.0;
+    let room = (terms.threshold - result.change.abs()).abs();
+    let narrow = if half.is_finite() {
+        (pairs as f64 * (half / room).powi(2)).ceil()
+    } else {
+        0.0
+    };
+    let fewest = if result.change.abs() > terms.threshold {
+        fewest_to_show(terms.error)
+    } else {
+        FEWEST
+    };
+    narrow.max(fewest as f64)
+}
+
 /// Pairs after which two sides that do not overlap are shown to differ.
-pub fn fewest_to_show(error: f64) -> usize {
+fn fewest_to_show(error: f64) -> usize {
     let shown = |pairs: &usize| {
         let ranks = Ranks::All {
             base: *pairs,

@@ -110,14 +110,16 @@ crashed 200 ; 100 200 => inconclusive missing same | first missing case {A}: the
 - - ; 100 - => inconclusive new | no case was measured on both sides
 100 - ; 100*3 - => inconclusive inconclusive? | worst inconclusive case
 stored ~100 - ; ~101 - => inconclusive inconclusive? | worst inconclusive case
-100 - ; 100+5 - => inconclusive inconclusive? | worst inconclusive case {A}: other
+100 - ; 100.5+5 - => inconclusive inconclusive? | worst inconclusive case {A}: between
+100 - ; 99+5 - => passed same
+100 - ; 50+5 - => passed improved
 100 - ; 300+5 - => failed regressed | worst regression
 stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
 100,cpu_time=100 - ; 300+5,cpu_time=300 - => failed regressed | worst regression
 100,cpu_time=100,#tasks=2 - ; 115+5,cpu_time=100,#tasks=2 - => failed regressed | worst regression
 100,cpu_time=100,#tasks=2 - ; 100+5,cpu_time=100,#tasks=2 - => passed same
 100,cpu_time=100,#tasks=4 - ; 100+5,cpu_time=100,#tasks=1 - => failed regressed | first worse structure
-100,cpu_time=100 - ; 100+5,cpu_time=100 - => inconclusive inconclusive? | worst inconclusive case
+100,cpu_time=100 - ; 101+5,cpu_time=100 - => inconclusive inconclusive? | worst inconclusive case
 100,cpu_time=100,#tasks=2 - ; 100+5,cpu_time=130,#tasks=2 - => failed regressed | worst regression
 100,host=40 - ; 100,host=60 - => failed regressed | worst regression {A}: host time 40.0 → 60.0 µs, 50.0 % slower
 100,host=40 - ; 100,host=45 - => passed same

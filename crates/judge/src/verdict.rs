@@ -93,10 +93,9 @@ fn shown(judgement: &Judgement) -> String {
         (0, _) => told += "; against a stored run",
         _ => told += &format!("; {pairs} by pairs, {stored} against a stored run"),
     }
-    // What is disturbed is the same by its CPU time alone.
     let by_cpu = judgement.rows.iter().filter(|row| {
         let device = row.metric(Metric::Device);
-        row.word == Word::Same && device.is_some_and(|of| of.disturbed && of.word == Word::Same)
+        device.is_some_and(|device| device.by_cpu_time)
     });
     match by_cpu.count() {
         0 => {}
@@ -180,7 +179,7 @@ fn open(judgement: &Judgement) -> impl Iterator<Item = String> {
     let another_suite = base.is_some_and(|base| base.suite != judgement.suite);
     let missing = rows().find_map(|row| {
         let gone = row.head.is_none() && another_suite;
-        let why = match !row.uncounted.is_empty() && !row.allowed {
+        let why = match !row.uncounted.is_empty() {
             true => Uncounted::sentence(&row.uncounted).unwrap_or_default(),
             false if row.word == Word::Missing && !gone => why(&row.reason).to_owned(),
             false => return None,

@@ -1,0 +1,183 @@
+//! One comparison decided: the [rule](super::rule) on the values of a metric, and beside load on
+//! CPU time.
+//!
+//! The time that passes is the verdict. CPU time decides in its place only where
+//!
+//! - both sides ran on as many threads, and the call does not wait for anything but a core,
+//! - the time that passes leaves it open, or is of no use beside load, and
+//! - it does not say otherwise: its interval does not lie beyond the threshold.
+//!
+//! Load works on values in two ways. Waits for a core *add* to a call, and what is added to both
+//! sides hides a change: 10 % of a call that waits twice as long as it works is 3 % of what
+//! passes. Caches, memory and clocks that are shared *multiply*, and hide nothing. So of values
+//! that hold waits, an interval within the threshold shows nothing alone; of values that do not
+//! it does. Load also slows a call of more threads more, so beside it a side of more threads is not
+//! shown to be slower, and one of fewer not to be as fast. How often this is wrong, by the noises of
+//! load: `rule/tests.rs`.
+
+use std::cmp::Ordering;
+
+use super::judgement::Word;
+use super::rule::{LOOKS, RuleResult, Series, Terms, compare, needed_pairs};
+
+/// Pairs from which on CPU time decides even if the time that passes lies beyond two thresholds,
+/// and an improvement that is not shown is no longer waited for: the second look.
+const SECOND_LOOK: usize = LOOKS[1] as usize;
+
+/// Values that hold waits are measured again only if at most this many pairs, as estimated, would
+/// show a regression.
+const MAX_NEEDED: f64 = 2.0 * LOOKS[LOOKS.len() - 1] as f64;
+
+/// The values of one comparison, and what is known beside them.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The values that are judged: the time that passes, of a time.
+    pub values: Series<'a>,
+    /// Other programs disturbed values of the base; of pairs, of either side.
+    pub base_disturbed: bool,
+    /// Other programs disturbed values of the head.
+    pub head_disturbed: bool,
+    /// Disturbed values may hold waits for a core.
+    pub waits: bool,
+    /// Some of the values were not disturbed, so that more of them may be had.
+    pub some_quiet: bool,
+    /// Whether the head ran on more threads than the base, or on fewer.
+    pub threads: Ordering,
+    /// CPU time, where it can decide in place of the values.
+    pub cpu: Option<Series<'a>>,
+}
+
+/// What is shown, and by what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision {
+    /// The word.
+    pub word: Word,
+    /// What the rule says of the values.
+    pub result: RuleResult,
+    /// What it says of CPU time, where that can decide.
+    pub cpu: Option<RuleResult>,
+    /// True where CPU time decided.
+    pub by_cpu: bool,
+    /// True where it may be worse, and nothing decided it.
+    pub may_be_worse: bool,
+    /// True where more pairs could decide it.
+    pub open: bool,
+}
+
+/// Decides one comparison; `None` where a side has no value.
+pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
+    let Observed { values, .. } = *observed;
+    let result = compare(values, *terms)?;
+    let cpu = observed.cpu.and_then(|cpu| compare(cpu, *terms));
+    let disturbed = observed.base_disturbed || observed.head_disturbed;
+    let pairs = values.base.len().min(values.head.len());
+    let threshold = terms.threshold;
+    let decided = |word, by_cpu| Decision {
+        word,
+        result,
+        cpu,
+        by_cpu,
+        may_be_worse: false,
+        open: false,
+    };
+
+    if !values.paired && disturbed {
+        // Load only adds. So a disturbed head that is not slower is not, and a disturbed base
+        // tells nothing.
+        let not_slower = !observed.base_disturbed && result.high <= threshold;
+        let word = match result.word {
+            Word::Improved if not_slower => Word::Improved,
+            _ if not_slower && !result.slow_starts.likely => Word::Same,
+            _ => Word::Inconclusive,
+        };
+        let undecided = word == Word::Inconclusive;
+        return Some(Decision {
+            may_be_worse: undecided,
+            open: undecided && observed.some_quiet && pairs < max_pairs(),
+            ..decided(word, false)
+        });
+    }
+    let (fewer, more) = (
+        disturbed && observed.threads == Ordering::Less,
+        disturbed && observed.threads == Ordering::Greater,
+    );
+    match result.word {
+        Word::Regressed if !more => return Some(decided(Word::Regressed, false)),
+        Word::Improved if !fewer => return Some(decided(Word::Improved, false)),
+        _ => {}
+    }
+    let diluted = disturbed && observed.waits;
+    let lies_below = result.high <= threshold && !result.slow_starts.likely && !fewer;
+    if lies_below && !diluted {
+        // An improvement that a second look may show is waited for.
+        let improves = result.change < -threshold && pairs < SECOND_LOOK && !terms.last;
+        if result.word == Word::Same || !improves {
+            return Some(decided(Word::Same, false));
+        }
+    }
+    if let Some(word) = cpu.and_then(|cpu| word_by_cpu(&result, &cpu, diluted, pairs, terms)) {
+        return Some(decided(word, true));
+    }
+    // What is added to both sides turns no change round.
+    if diluted && lies_below && result.high <= 0.0 {
+        return Some(decided(Word::Same, false));
+    }
+    let may_be_worse = match cpu {
+        Some(cpu) if diluted => cpu.may_be_worse(threshold) || result.low > threshold,
+        _ if more || fewer => true,
+        _ if lies_below && !diluted => false,
+        None if diluted => true,
+        _ => result.may_be_worse(threshold),
+    };
+    // More values with waits can show that the sides differ, and not that they do not.
+    let can_decide = cpu.is_some()
+        || !diluted
+        || observed.some_quiet
+        || result.change > threshold && needed_pairs(&result, terms, pairs) <= MAX_NEEDED;
+    Some(Decision {
+        may_be_worse,
+        open: pairs < max_pairs() && can_decide,
+        ..decided(Word::Inconclusive, false)
+    })
+}
+
+/// The word by CPU time, where it decides and the values do not say otherwise.
+fn word_by_cpu(
+    result: &RuleResult,
+    cpu: &RuleResult,
+    diluted: bool,
+    pairs: usize,
+    terms: &Terms,
+) -> Option<Word> {
+    let Terms {
+        threshold, last, ..
+    } = *terms;
+    // The few values of a first look lie beyond the threshold by chance as well.
+    let agrees = result.low <= threshold
+        && !(result.slow_starts.likely && !diluted)
+        && (result.change <= 2.0 * threshold || pairs >= SECOND_LOOK || last);
+    match cpu.word {
+        Word::Regressed if diluted || result.high >= cpu.low => Some(Word::Regressed),
+        Word::Improved if agrees && (diluted || result.low <= cpu.high) => Some(Word::Improved),
+        Word::Same | Word::Improved if agrees => Some(Word::Same),
+        _ => None,
+    }
+}
+
+/// The pairs of the last look.
+pub fn max_pairs() -> usize {
+    LOOKS[LOOKS.len() - 1] as usize
+}
+
+impl Decision {
+    /// The same comparison, in which nothing got worse.
+    pub fn same(self) -> Decision {
+        Decision {
+            word: Word::Same,
+            by_cpu: false,
+            may_be_worse: false,
+            open: false,
+            ..self
+        }
+    }
+}
