@@ -6,6 +6,7 @@
 //! kernels, is a [`ProcessorVariant`].
 
 mod check;
+mod threads;
 pub mod timing;
 
 use std::collections::BTreeMap;

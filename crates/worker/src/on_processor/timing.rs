@@ -3,10 +3,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 
+use super::threads::{CallUsage, Threads};
 use super::{ProcessorCase, last_level_cache};
 use crate::protocol::{Cache, Measure, Measured};
 use crate::sets::{self, Rotation};
@@ -24,8 +23,8 @@ const CACHE_LINE: usize = 64;
 /// Warm-up calls are untimed. Then, for each sample: the inputs change, the cache is swept
 /// (cold) or left (hot), and one call is timed with the monotonic clock. The sweep is outside
 /// the sample but inside the budget, which is there to bound the waiting; changing inputs is
-/// outside of both. The process's own clock and its lost cores are read around each sample,
-/// outside of the monotonic clock's readings.
+/// outside of both. CPU time, threads and their waits for a core are read around each sample,
+/// outside of the monotonic clock's readings; a call on one thread is timed without its waits.
 ///
 /// `kept` holds the buffer of the sweep from one request to the next. `look` is given each call but
 /// the last when it has ended, with its number from 1 and its set of inputs.
@@ -55,7 +54,7 @@ pub fn measure(
         timed.call();
     }
     let mut device_ns = Vec::new();
-    let (mut cpu_ns, mut preempted) = (Vec::new(), Vec::new());
+    let (mut threads, mut usages) = (Threads::new(), Vec::new());
     sets::each(request, &mut rotation, |set, last| {
         if let Some(set) = set {
             timed.change(set)?;
@@ -64,31 +63,35 @@ pub fn measure(
         if let Some(sweep) = sweep {
             sweep.run();
         }
-        let before = CpuUsage::now();
-        let taken = time(|| timed.call());
-        if let Some((cpu, lost)) = CpuUsage::since(before) {
-            cpu_ns.push(cpu);
-            preempted.push(lost);
-        }
-        device_ns.push(taken);
+        threads.begin();
+        let wall_ns = time(|| timed.call());
+        let usage = threads.end();
+        device_ns.push(usage.device_ns(wall_ns));
+        usages.push(usage);
         let spent = start.elapsed();
         if !last {
             look(device_ns.len() as u32, set.unwrap_or(0), timed);
         }
         Ok::<Duration, String>(spent)
     })?;
-    // One that could not be read once is no list a sample each.
-    if cpu_ns.len() < device_ns.len() {
-        cpu_ns.clear();
-        preempted.clear();
-    }
+    // A thread that was missed in one call of ten changes no median.
+    let missed = usages.iter().filter(|usage| usage.missed_thread).count();
+    let counted = 10 * missed <= usages.len();
     Ok(Measured {
         device_ns,
-        cpu_ns,
-        preempted,
+        cpu_ns: each(&usages, |usage| usage.cpu_ns),
+        preempted: each(&usages, |usage| usage.preempted),
+        threads: each(&usages, |usage| usage.threads.filter(|_| counted)),
+        waited_ns: each(&usages, |usage| usage.waited_ns.filter(|_| counted)),
         input_sets: rotation.map_or(1, |rotation| rotation.sets()),
         ..Measured::default()
     })
+}
+
+/// A figure of each call; nothing where it is unknown of one.
+fn each<T>(usages: &[CallUsage], figure: impl Fn(&CallUsage) -> Option<T>) -> Vec<T> {
+    let figures = usages.iter().map(figure);
+    figures.collect::<Option<_>>().unwrap_or_default()
 }
 
 /// How long a call takes.
@@ -125,40 +128,6 @@ impl Sweep {
             let lines = share.iter().step_by(CACHE_LINE);
             black_box(lines.fold(0u8, |sum, byte| sum.wrapping_add(*byte)));
         });
-    }
-}
-
-/// What a process has had of its cores so far.
-///
-/// A call that waited for a core, because another program had it, takes longer by the wall's
-/// clock and not by the process's (`CLOCK_PROCESS_CPUTIME_ID`, clock_gettime(2): all its threads
-/// together). `ru_nivcsw` of getrusage(2) counts how often it had to give one up. Both are one
-/// system call each.
-#[derive(Clone, Copy, Debug)]
-struct CpuUsage {
-    cpu_ns: Nanoseconds,
-    preempted: i64,
-}
-
-impl CpuUsage {
-    /// So far; `None` where the system does not say.
-    fn now() -> Option<CpuUsage> {
-        let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok()?;
-        Some(CpuUsage {
-            cpu_ns: Nanoseconds(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64),
-            preempted: getrusage(UsageWho::RUSAGE_SELF)
-                .ok()?
-                .involuntary_context_switches(),
-        })
-    }
-
-    /// Since then: processor time, and how often a core was taken away. `None` where either
-    /// end is not known, or where the clock did not move, which is no time.
-    fn since(before: Option<CpuUsage>) -> Option<(Nanoseconds, u32)> {
-        let (before, now) = (before?, CpuUsage::now()?);
-        let cpu_ns = now.cpu_ns - before.cpu_ns;
-        let lost = u32::try_from(now.preempted - before.preempted).ok()?;
-        (cpu_ns > Nanoseconds::ZERO).then_some((cpu_ns, lost))
     }
 }
 

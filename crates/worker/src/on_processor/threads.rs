@@ -1,0 +1,224 @@
+//! CPU time and waits of each thread of this process in a call (docs/TIMING.md, threads and waits).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use nix::libc::clockid_t;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::gettid;
+
+use crate::units::Nanoseconds;
+
+const TASKS: &str = "/proc/self/task";
+
+/// Least CPU time of a thread that computed in a call. One that wakes up, finds nothing to do and
+/// sleeps again takes 2 to 4 µs.
+const MIN_CPU_NS: u64 = 5_000;
+/// Its least part of the busiest thread's CPU time, a tenth. Threads that share the work of a call
+/// have about as much each, however many there are. A timer, a collector or the thread that hands
+/// the work out and waits for it (10 to 20 µs) has less.
+const MIN_PART: u64 = 10;
+
+/// The use of the cores in one call; a figure that the kernel does not show is `None`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallUsage {
+    /// CPU time of the process.
+    pub cpu_ns: Option<Nanoseconds>,
+    /// How often a core was taken from it.
+    pub preempted: Option<u32>,
+    /// Threads that computed.
+    pub threads: Option<u32>,
+    /// Time that they were ready and had no core, together.
+    pub waited_ns: Option<Nanoseconds>,
+    /// True where more than a tenth of the CPU time is of no thread that counts, as of one that
+    /// began and ended within the call.
+    pub missed_thread: bool,
+    /// CPU time of the calling thread.
+    own_cpu_ns: Nanoseconds,
+}
+
+impl CallUsage {
+    /// The time of the call by a clock on the wall, without the waits for a core where it ran on
+    /// one thread.
+    ///
+    /// No less than the thread's CPU time: a wait between two readings of different clocks would
+    /// be taken out of a time that it is not in.
+    pub fn device_ns(&self, wall_ns: Nanoseconds) -> Nanoseconds {
+        match (self.threads, self.waited_ns) {
+            (Some(1), Some(waited_ns)) if !self.missed_thread => {
+                (wall_ns - waited_ns).max(self.own_cpu_ns.min(wall_ns))
+            }
+            _ => wall_ns,
+        }
+    }
+}
+
+/// One thread, as it was when a call began.
+#[derive(Debug)]
+struct Thread {
+    clock: ClockId,
+    /// `None` where it cannot be opened, as where all descriptors are in use.
+    schedstat: Option<File>,
+    cpu_ns: u64,
+    waited_ns: Option<u64>,
+}
+
+impl Thread {
+    fn open(id: i32, waits_shown: bool) -> Thread {
+        let file = || File::open(format!("{TASKS}/{id}/schedstat")).ok();
+        Thread {
+            // The clock of a thread by its id, as `MAKE_THREAD_CPUCLOCK` of Linux has it. It is
+            // exact for a thread that runs, for which schedstat lags by a tick of the scheduler.
+            clock: ClockId::from_raw((!id << 3 | 6) as clockid_t),
+            schedstat: if waits_shown { file() } else { None },
+            cpu_ns: 0,
+            waited_ns: Some(0),
+        }
+    }
+
+    /// Its CPU time; `None` where it has ended.
+    fn cpu_now(&self) -> Option<u64> {
+        nanoseconds(self.clock)
+    }
+
+    fn waited_now(&self) -> Option<u64> {
+        schedstat(self.schedstat.as_ref()?, 1)
+    }
+}
+
+/// A figure of `schedstat`: CPU time, time ready without a core, and number of times on a core.
+fn schedstat(file: &File, place: usize) -> Option<u64> {
+    let mut text = [0; 64];
+    let length = file.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(&text[..length]).ok()?;
+    text.split_ascii_whitespace().nth(place)?.parse().ok()
+}
+
+fn nanoseconds(clock: ClockId) -> Option<u64> {
+    let time = clock_gettime(clock).ok()?;
+    Some(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+}
+
+/// Involuntary context switches of the process.
+fn preemptions() -> Option<i64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
+    Some(usage.involuntary_context_switches())
+}
+
+/// The threads of this process, read before and after each call of the thread that made this.
+///
+/// Descriptors stay open, and threads are listed again only when their number changes: a sample
+/// takes 9 µs for two threads and 2.4 µs for each other.
+#[derive(Debug)]
+pub struct Threads {
+    /// The folder with an entry for each; `None` where `/proc` is hidden.
+    folder: Option<File>,
+    /// Its number of links when they were listed, which rises and falls with theirs.
+    links: Option<u64>,
+    /// True where the kernel shows waits.
+    waits_shown: bool,
+    /// The thread that made this, and makes the calls.
+    own: Thread,
+    /// By their ids.
+    others: BTreeMap<i32, Thread>,
+    /// CPU time and preemptions of the process.
+    process: (Option<u64>, Option<i64>),
+}
+
+impl Threads {
+    /// The threads there are now.
+    pub fn new() -> Threads {
+        let mut own = Thread::open(gettid().as_raw(), true);
+        // Without `CONFIG_SCHED_INFO` each figure is 0, also how often it was on a core.
+        let shown = |file: &File| schedstat(file, 2).is_some_and(|times| times > 0);
+        own.schedstat = own.schedstat.filter(shown);
+        Threads {
+            folder: File::open(TASKS).ok(),
+            links: None,
+            waits_shown: own.schedstat.is_some(),
+            own,
+            others: BTreeMap::new(),
+            process: (None, None),
+        }
+    }
+
+    /// Lists the threads again where their number has changed. A new one has no CPU time and no
+    /// waits before.
+    fn list(&mut self) {
+        let links = |folder: &File| folder.metadata().ok().map(|folder| folder.nlink());
+        let links = self.folder.as_ref().and_then(links);
+        if links.is_some() && links == self.links {
+            return;
+        }
+        let mut before = std::mem::take(&mut self.others);
+        let entries = fs::read_dir(TASKS).into_iter().flatten().flatten();
+        let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for id in ids.filter(|id| *id != gettid().as_raw()) {
+            let thread = before.remove(&id);
+            let thread = thread.unwrap_or_else(|| Thread::open(id, self.waits_shown));
+            self.others.insert(id, thread);
+        }
+        self.links = links;
+    }
+
+    /// Reads all, right before a call; the process and the calling thread last.
+    pub fn begin(&mut self) {
+        self.list();
+        self.others.retain(|_, thread| {
+            thread.waited_ns = thread.waited_now();
+            thread.cpu_now().inspect(|ns| thread.cpu_ns = *ns).is_some()
+        });
+        self.process.1 = preemptions();
+        self.own.waited_ns = self.own.waited_now();
+        self.own.cpu_ns = self.own.cpu_now().unwrap_or_default();
+        self.process.0 = nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    }
+
+    /// Reads all right after the call, the process and the calling thread first.
+    pub fn end(&mut self) -> CallUsage {
+        let process_ns = nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+        let own_ns = self.own.cpu_now();
+        let own_waited_ns = self.own.waited_now();
+        let preempted = preemptions();
+        self.list();
+
+        let since = |now: Option<u64>, before: Option<u64>| now?.checked_sub(before?);
+        // A clock that did not move is none.
+        let cpu_ns = since(process_ns, self.process.0).filter(|ns| *ns > 0);
+        let lost = || u32::try_from(preempted? - self.process.1?).ok();
+        let mut usage = CallUsage {
+            cpu_ns: cpu_ns.map(|ns| Nanoseconds(ns as f64)),
+            preempted: lost(),
+            ..CallUsage::default()
+        };
+        let own_cpu_ns = since(own_ns, Some(self.own.cpu_ns));
+        let (Some(_), Some(cpu_ns), Some(own_cpu_ns)) = (&self.folder, cpu_ns, own_cpu_ns) else {
+            return usage;
+        };
+        let own_waited_ns = since(own_waited_ns, self.own.waited_ns);
+        let others = self.others.values().filter_map(|thread| {
+            let thread_ns = since(thread.cpu_now(), Some(thread.cpu_ns))?;
+            Some((thread_ns, since(thread.waited_now(), thread.waited_ns)))
+        });
+        let mut computed: Vec<(u64, Option<u64>)> = others.collect();
+        computed.push((own_cpu_ns, own_waited_ns));
+        let busiest_ns = computed.iter().map(|(ns, _)| *ns).max().unwrap_or_default();
+        let least_ns = MIN_CPU_NS.max(busiest_ns / MIN_PART);
+        computed.retain(|(ns, _)| *ns >= least_ns);
+        // The calling thread began the work of a single other, and waited for it.
+        if computed.len() < 2 && own_cpu_ns < least_ns {
+            computed.push((own_cpu_ns, own_waited_ns));
+        }
+
+        let counted_ns: u64 = computed.iter().map(|(ns, _)| ns).sum();
+        let waited_ns: Option<u64> = computed.iter().map(|(_, waited)| *waited).sum();
+        usage.threads = Some(computed.len() as u32);
+        usage.waited_ns = waited_ns.map(|ns| Nanoseconds(ns as f64));
+        usage.missed_thread =
+            cpu_ns.saturating_sub(counted_ns) >= MIN_CPU_NS.max(cpu_ns / MIN_PART);
+        usage.own_cpu_ns = Nanoseconds(own_cpu_ns as f64);
+        usage
+    }
+}
