@@ -124,12 +124,12 @@ fn a_call_has_its_threads_and_on_one_thread_no_waits_for_a_core() {
     assert_eq!(shared.threads, [1; 5]);
     let waited_ns: f64 = shared.waited_ns.iter().map(|time| time.0).sum();
     assert!(
-        waited_ns > 0.4 * 20.0 * WORK_NS,
+        waited_ns > 0.3 * 20.0 * WORK_NS,
         "nothing disturbed it: {shared:?}"
     );
     let device_ns: f64 = shared.device_ns.iter().map(|time| time.0).sum();
     assert!(
-        (1.0..1.3).contains(&(device_ns / 20.0 / WORK_NS)),
+        (1.0..1.5).contains(&(device_ns / 20.0 / WORK_NS)),
         "{shared:?}"
     );
 

@@ -8,9 +8,9 @@ around call and wait.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
-import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from typing import Any
 
 from regatta_worker.clock import probe
 from regatta_worker.clock.probe import Probe, Sample
+from regatta_worker.clock.threads import CallUsage, Threads, usage_lists
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.protocol.channel import Unsupported, required
@@ -181,15 +182,6 @@ def take_samples(
     return measured | ({"peak_bytes": peak - inputs.held_bytes} if on_torch else {})
 
 
-def cpu_times() -> tuple[int, int]:
-    """CPU time in ns, and involuntary context switches, of this process with all its threads.
-
-    A call that waited for a core takes longer by the wall's clock, and not by this one.
-    `ru_nivcsw` of getrusage(2) counts how often a core was taken away.
-    """
-    return time.process_time_ns(), resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-
-
 def measure_wall(
     call: Callable[[], Any],
     wait: Callable[[Any], Any],
@@ -205,8 +197,9 @@ def measure_wall(
     With `gpu` the device works apart from the host behind a stream that the library
     hides: `device_ns` is then the time from issuing the call until it is done, launch
     latency included, and `host_ns` the time until the call returned, beside which
-    `host` is timed. Without, host and device are one, `host_ns` stays empty, and what
-    the process itself did in each sample is reported beside it.
+    `host` is timed. Without, host and device are one and `host_ns` stays empty. CPU time,
+    threads and their waits for a core are then reported beside each time, and a call on one
+    thread is timed without its waits (`threads`).
     """
     if plan.graph:
         raise Unsupported(
@@ -214,31 +207,29 @@ def measure_wall(
         )
     for _ in range(plan.warmup):
         wait(call())
-    cpu_ns, preempted = list[float](), list[int]()
+    usages = list[CallUsage]()
 
     def sample(keep: list[Any]) -> Sample:
         if plan.cold:
             flush()
         before()
-        cpu_before, lost_before = cpu_times()
+        if threads:
+            threads.begin()
         begin = time.perf_counter_ns()
         result = call()
         issued = time.perf_counter_ns()
         wait(result)
-        device_ns = float(time.perf_counter_ns() - begin)
-        cpu_after, lost = cpu_times()
-        cpu_ns.append(float(cpu_after - cpu_before))
-        preempted.append(lost - lost_before)
+        wall_ns = time.perf_counter_ns() - begin
+        if threads:
+            usages.append(threads.end())
         keep.append(result)
-        if gpu is None:
-            return Sample(device_ns)
-        return Sample(device_ns, float(issued - begin), gpu.clock_mhz())
+        if gpu:
+            return Sample(float(wall_ns), float(issued - begin), gpu.clock_mhz())
+        return Sample(usages[-1].device_ns(wall_ns))
 
-    measured = take_samples(plan, inputs or Inputs(), sample, host if gpu else None)
-    if gpu:
-        return measured | {"state": gpu.state()}
-    # Not where that clock does not move.
-    return measured | ({"cpu_ns": cpu_ns, "preempted": preempted} if min(cpu_ns) > 0 else {})
+    with contextlib.nullcontext() if gpu else Threads() as threads:
+        measured = take_samples(plan, inputs or Inputs(), sample, host if gpu else None)
+    return measured | ({"state": gpu.state()} if gpu else usage_lists(usages))
 
 
 def stream_clock() -> Probe | None:

@@ -1,0 +1,118 @@
+"""Threads that compute in a call, and their waits for a core."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from regatta_worker.clock import threads, timing
+
+WORK_NS = 10_000_000
+
+
+def compute(work_ns: int = WORK_NS) -> None:
+    """For so much CPU time of the thread that calls it."""
+    begin = time.thread_time_ns()
+    while time.thread_time_ns() - begin < work_ns:
+        pass
+
+
+def measured(call: Any, samples: int = 5) -> dict[str, Any]:
+    plan = timing.Plan(0, samples, samples, 0.0, cold=False)
+    return timing.measure_wall(call, lambda results: None, plan, lambda: None)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(3) as pool:
+        # All of its threads, each of which would be started by a task.
+        barrier = threading.Barrier(4)
+        for _ in range(3):
+            pool.submit(barrier.wait)
+        barrier.wait()
+        yield pool
+
+
+@pytest.mark.parametrize(
+    ("others", "own", "count"),
+    # The last two hand out their work and wait: for a single thread both count.
+    [(0, True, 1), (1, True, 2), (3, True, 4), (3, False, 3), (1, False, 2)],
+)
+def test_threads_count_that_compute(
+    pool: ThreadPoolExecutor, others: int, own: bool, count: int
+) -> None:
+    # So that no thread takes the work of two.
+    barrier = threading.Barrier(others + own)
+
+    def work() -> None:
+        barrier.wait()
+        compute()
+
+    def call() -> None:
+        asked = [pool.submit(work) for _ in range(others)]
+        if own:
+            work()
+        for each in asked:
+            each.result()
+
+    found = measured(call)
+    assert found["threads"] == [count] * 5
+    assert len(found["waited_ns"]) == 5
+
+
+def test_a_thread_that_begins_and_ends_in_a_call_has_no_count() -> None:
+    def call() -> None:
+        thread = threading.Thread(target=compute)
+        thread.start()
+        thread.join()
+
+    found = measured(call)
+    assert "threads" not in found and "waited_ns" not in found
+    assert len(found["cpu_ns"]) == 5
+
+
+def test_a_busy_core_is_not_in_the_time_and_a_sleep_is() -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        shared = measured(lambda: compute(4 * WORK_NS))
+        asleep = measured(lambda: time.sleep(0.01))
+    finally:
+        busy.kill()
+        busy.wait()
+        os.sched_setaffinity(0, before)
+    assert shared["threads"] == [1] * 5
+    assert sum(shared["waited_ns"]) > 0.3 * 20 * WORK_NS, "nothing disturbed it"
+    assert 1 <= sum(shared["device_ns"]) / (20 * WORK_NS) < 1.5
+    assert min(asleep["device_ns"]) >= WORK_NS
+
+
+def test_what_the_kernel_does_not_show_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "pread", lambda *_: b"0 0 0\n")
+    found = measured(compute)
+    assert found["threads"] == [1] * 5 and "waited_ns" not in found
+    monkeypatch.setattr(threads, "TASKS", "/proc/self/nothing")
+    found = measured(compute)
+    assert not {"threads", "waited_ns"} & found.keys()
+    assert len(found["cpu_ns"]) == len(found["device_ns"]) == 5
+
+
+def test_no_time_is_less_than_its_cpu_time() -> None:
+    usage = threads.CallUsage(70, 0, threads=1, waited_ns=90, own_cpu_ns=70)
+    assert usage.device_ns(100) == 70.0
+    assert usage.device_ns(200) == 110.0
+    assert usage.device_ns(60) == 60.0
+
+
+def test_descriptors_are_closed() -> None:
+    before = os.listdir("/proc/self/fd")
+    measured(compute)
+    assert os.listdir("/proc/self/fd") == before
