@@ -37,7 +37,7 @@ pub fn standing<'a>(
                 (Word::Missing, format!("no longer supported: {reason}"))
             }
             (Status::Unsupported { .. }, None) => (Word::Skipped, reason),
-            _ => (word_of(fault, measured_before), reason),
+            _ => (word_of(fault), reason),
         };
         return Err((word, Some(reason), fault));
     }
@@ -58,10 +58,9 @@ pub fn standing<'a>(
 }
 
 /// The word for a case that failed: what the code did is an error, the rest is missing.
-fn word_of(fault: Fault, measured_before: bool) -> Word {
+fn word_of(fault: Fault) -> Word {
     match fault {
-        Fault::WrongResult | Fault::Crash | Fault::Hang => Word::Error,
-        Fault::Failed if measured_before => Word::Error,
+        Fault::WrongResult | Fault::Crash | Fault::Hang | Fault::Failed => Word::Error,
         _ => Word::Missing,
     }
 }

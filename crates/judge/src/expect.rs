@@ -4,7 +4,7 @@
 //! most. They are compared by the [rule](super::rule), in pairs: what one process does to both
 //! cancels. The allowed ratio is the threshold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::causes::{self, Pair, TimeSource};
@@ -59,7 +59,16 @@ pub fn expectations(side: &Side) -> Expectations {
     let (mut chosen, mut unmeasured) = (Vec::new(), Vec::new());
     for rule in rules {
         let before = chosen.len();
-        let alone = choose(rule, &cases, &side.header, &mut chosen);
+        let (alone, left_out) = choose(rule, &cases, &side.header, &mut chosen);
+        if chosen.len() > before && !left_out.is_empty() {
+            notes.push(format!(
+                "`{}` holds no case to {}, which {} no time here: {}",
+                rule.name,
+                counted(left_out.len(), "reference"),
+                if left_out.len() == 1 { "has" } else { "have" },
+                list(left_out),
+            ));
+        }
         if chosen.len() > before && !alone.is_empty() {
             notes.push(format!(
                 "`{}` selects {} with nothing to compare {} with: {}",
@@ -136,13 +145,13 @@ type Chosen<'a> = (
 );
 
 /// Adds each case that the rule is about; returns those for which no reference was planned, or
-/// none that this machine supports.
+/// none that this machine supports, and references that are left out beside others.
 fn choose<'a>(
     rule: &'a Expectation,
     cases: &'a [ExpectedCase<'a>],
     header: &RunHeader,
     chosen: &mut Vec<Chosen<'a>>,
-) -> Vec<&'a CaseId> {
+) -> (Vec<&'a CaseId>, BTreeSet<&'a CaseId>) {
     let allow = &header.rules.policy.optional;
     let mut groups: BTreeMap<Vec<(String, String)>, Vec<&ExpectedCase>> = BTreeMap::new();
     for reference in cases.iter().filter(|c| rule.against.matches(&c.case)) {
@@ -157,7 +166,7 @@ fn choose<'a>(
     let excused = |candidate: &ExpectedCase| {
         unsupported(candidate) || (failed(candidate) && allowed(candidate.id, allow))
     };
-    let mut alone = Vec::new();
+    let (mut alone, mut left_out) = (Vec::new(), BTreeSet::new());
     for of in cases.iter().filter(|c| rule.case.matches(&c.case)) {
         if excused(of) {
             continue;
@@ -172,13 +181,21 @@ fn choose<'a>(
         // there is nothing to compare the case with.
         let (failing, references): (Vec<&ExpectedCase>, Vec<&ExpectedCase>) =
             planned.partition(|reference| excused(reference));
+        if !references.is_empty() {
+            let same = group
+                .into_iter()
+                .flatten()
+                .filter(|reference| reference.id != of.id);
+            let absent = same.filter(|reference| failed(reference));
+            left_out.extend(absent.map(|reference| reference.id));
+        }
         match (references.is_empty(), failing.is_empty()) {
             (false, _) => chosen.push((rule, of, references)),
             (true, false) => chosen.push((rule, of, failing)),
             (true, true) => alone.push(of.id),
         }
     }
-    alone
+    (alone, left_out)
 }
 
 /// The metric that is compared: on the CPU host and device are one.

@@ -156,10 +156,17 @@ impl Row {
         all.max_by_key(|row| (row.word, row.may_be_worse))
     }
 
-    /// Head over base of that metric; 1 where there is no comparison.
+    /// Head over base of that metric, or of CPU time where it decided; 1 where there is no
+    /// comparison.
     pub fn ratio(&self) -> Ratio {
-        let first = self.first_metric();
-        first.map_or(Ratio::ONE, |of| of.change.ratio)
+        let first = self.first_metric().map(|first| self.deciding(first));
+        first.map_or(Ratio::ONE, |deciding| deciding.change.ratio)
+    }
+
+    /// The comparison that decided a metric: its own, or that of CPU time.
+    pub fn deciding<'a>(&'a self, metric: &'a MetricRow) -> &'a MetricRow {
+        let cpu = self.metric(Metric::CpuTime).filter(|_| metric.by_cpu_time);
+        cpu.unwrap_or(metric)
     }
 
     /// Metrics that got worse: the slow tenth of samples where their median did not, and CPU time
@@ -174,15 +181,6 @@ impl Row {
         };
         let worse = self.metrics.iter().filter(worse);
         worse.filter(move |row| !explains(row.metric))
-    }
-
-    /// True where the device time did not change as much as counts, and CPU time did, or in the other
-    /// direction: worth a note.
-    pub fn cpu_time_differs(&self) -> Option<&MetricRow> {
-        let cpu = self.metric(Metric::CpuTime)?;
-        let device = self.metric(Metric::Device)?;
-        let moved = matches!(cpu.word, Word::Regressed | Word::Improved);
-        (moved && cpu.word != device.word || device.by_cpu_time && moved).then_some(cpu)
     }
 
     /// True where it may be worse, and nothing decided it: the run does not pass by it.
@@ -562,14 +560,18 @@ impl MetricRow {
 
     /// `host time 52.1 → 352.4 µs, 6.76x slower [6.72x, 6.80x]`.
     pub fn changed(&self) -> String {
+        format!("{} {}", self.metric.text(), self.change_of_time())
+    }
+
+    /// `52.1 → 352.4 µs, 6.76x slower [6.72x, 6.80x]`.
+    pub fn change_of_time(&self) -> String {
         let interval = self.change.interval();
-        let interval = interval.map_or(String::new(), |of| format!(" {of}"));
+        let interval = interval.map_or(String::new(), |interval| format!(" {interval}"));
         let change = match self.metric {
             Metric::PeakMemory => self.change.ratio.in_amounts(),
             _ => self.change.ratio.in_words(),
         };
-        let (metric, from_to) = (self.metric.text(), self.from_to());
-        format!("{metric} {from_to}, {change}{interval}")
+        format!("{}, {change}{interval}", self.from_to())
     }
 
     /// `52.1 → 352.4 µs`.

@@ -118,7 +118,9 @@ fn row(sides: &RowInputs, id: &CaseId, (before, after): RecordPair, error: f64) 
         }
         Err((word, reason, fault)) => {
             (row.word, row.reason, row.fault) = (word, reason, fault);
-            if row.allowed && matches!(word, Word::Error | Word::Missing) {
+            // `optional` names what may be absent or fail, and never what may be wrong.
+            let wrong = fault == Fault::WrongResult;
+            if row.allowed && !wrong && matches!(word, Word::Error | Word::Missing) {
                 row.word = Word::Skipped;
             }
         }
@@ -171,8 +173,14 @@ fn metrics(
     let mut rows: Vec<MetricRow> = judged
         .filter_map(|metric| metric_row(metric, day, pair, sides, error))
         .collect();
+    let cpu = cpu_time_beside(&rows);
     for row in &mut rows {
         match (row.metric, &mut row.reason) {
+            (Metric::Device, reason) => {
+                let parts = reason.take().into_iter().chain(cpu.clone());
+                let parts = parts.collect::<Vec<_>>().join("; ");
+                *reason = (!parts.is_empty()).then_some(parts);
+            }
             (Metric::FirstCall, _) if row.word == Word::Regressed => {
                 let times = machine::Sides::new(Nanoseconds(row.base), Nanoseconds(row.head));
                 let parts = [pair.0, pair.1].map(|record| record.first_call_parts.as_ref());
@@ -190,6 +198,17 @@ fn metrics(
     rows
 }
 
+/// `CPU time +9.3 % [+8.1 %, +10.4 %]`, where it moved and the device time did otherwise.
+fn cpu_time_beside(rows: &[MetricRow]) -> Option<String> {
+    let find = |metric| rows.iter().find(|row| row.metric == metric);
+    let (device, cpu) = (find(Metric::Device)?, find(Metric::CpuTime)?);
+    let moved = matches!(cpu.word, Word::Regressed | Word::Improved);
+    let says_so = device.by_cpu_time || cpu.word == device.word;
+    let interval = cpu.change.interval()?;
+    (moved && !says_so && device.word != Word::Inconclusive)
+        .then(|| format!("CPU time {} {interval}", cpu.change.ratio))
+}
+
 /// Finds why a row is what it is: of its device time, or of the first metric that regressed where
 /// that did not. Nothing is the cause of what did not change.
 fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRecord)) {
@@ -199,7 +218,7 @@ fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRe
     let other = row.regressed().next().filter(|_| !has_moved);
     let header = &sides.head.header;
     let clocks = match other.map(|of| of.metric) {
-        Some(Metric::FirstCall | Metric::PeakMemory) => return,
+        Some(Metric::FirstCall | Metric::PeakMemory | Metric::HostReference) => return,
         Some(Metric::Host) => [TimeSource::Host; 2],
         Some(_) => [TimeSource::Wall; 2],
         None if !has_moved && row.worth_telling().next().is_none() => return,

@@ -91,14 +91,14 @@ fn what_two_sides_are_is_what_is_said_of_them() {
     let table = format!(
         "
 100 200 ; 100 200 => passed same same
-100 200 ; 120 700 => failed regressed regressed | worst regression {B}: 3.50 times
+100 200 ; 120 700 => failed regressed regressed | worst regression {B}: 200.0 → 700.0 µs, 3.50x slower
 100 200 ; 80 200 => passed improved same
 100 200 ; crashed 200 => inconclusive missing same | first missing case {A}: failed: it died
 100 200 ; crashed 400 => failed missing regressed | worst regression | first missing case
 100 200 ; refused 200 => inconclusive missing same | first missing case {A}: no longer supp
 refused 200 ; refused 200 => passed skipped same
 100 200 ; failed 200 => failed error same | first error {A}
-failed 200 ; failed 200 => inconclusive missing same | first missing case {A}: failed: no memory
+failed 200 ; failed 200 => failed error same | first error {A}: failed: no memory
 100,host=40 - ; 100 - => inconclusive missing | first missing case {A}: in the base and not in the head: host time
 100,host=40 - ; 900 - => failed regressed | worst regression | first missing case
 100 - ; 100,host=40 - => passed same
@@ -124,6 +124,10 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
 100,host=40 - ; 100,host=60 - => failed regressed | worst regression {A}: host time 40.0 → 60.0 µs, 50.0 % slower
 100,host=40 - ; 100,host=45 - => passed same
 100,host=4 - ; 100,host=9 - => passed same
+100,host_reference=10 - ; 100,host_reference=100 - => failed regressed | worst regression {A}: reference operation 10.0 → 100.0 µs
+100,host_reference=10 - ; 100,host_reference=17 - => passed same
+100,cpu_time=100 - ; 60,cpu_time=110 - => passed improved
+100,cpu_time=100 - ; 100,cpu_time=130 - => passed same
 100,device_p90=110 - ; 100,device_p90=140 - => failed regressed | worst regression
 100,first_call=9000 - ; 100,first_call=40000 - => passed same
 100,first_call=90000 - ; 100,first_call=300000 - => failed regressed | worst regression

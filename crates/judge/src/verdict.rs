@@ -157,9 +157,10 @@ fn failures(judgement: &Judgement) -> Vec<String> {
     });
     let regressed = rows().filter_map(|row| Some((row, row.regressed().next()?)));
     let regressed = worst(regressed, |(row, _)| row.ratio()).map(|(row, first)| {
-        let how = match first.metric {
-            Metric::Device => format!("{} times as long", first.change.ratio.times()),
-            _ => first.sentence(),
+        let deciding = row.deciding(first);
+        let how = match deciding.metric {
+            Metric::Device => deciding.change_of_time(),
+            _ => deciding.sentence(),
         };
         format!("worst regression {}: {how}", row.case)
     });

@@ -248,12 +248,17 @@ fn of_all(rows: &[&Row]) -> Vec<String> {
     all
 }
 
-/// A case by the metrics that got worse, a row each, or else by its device time.
+/// A case by its device time first, then the other metrics that got worse or may be, and CPU time
+/// where it decided.
 fn metrics(row: &Row) -> Vec<TableRow> {
-    let mut shown: Vec<&MetricRow> = row.regressed().collect();
-    if shown.is_empty() {
-        let first = row.first_metric().filter(|of| of.word == row.word);
-        shown.extend(first.or(row.metric(Metric::Device)));
+    let mut shown: Vec<&MetricRow> = row.metric(Metric::Device).into_iter().collect();
+    let first = row.first_metric().filter(|first| first.word == row.word);
+    let cpu = row.metric(Metric::CpuTime);
+    let cpu = cpu.filter(|_| shown.iter().any(|device| device.by_cpu_time));
+    for other in first.into_iter().chain(row.regressed()).chain(cpu) {
+        if shown.iter().all(|shown| shown.metric != other.metric) {
+            shown.push(other);
+        }
     }
     if shown.is_empty() {
         let [base, head] = [&row.base, &row.head].map(time);

@@ -530,9 +530,9 @@ fn ways_are_what_counting_gives() {
 #[test]
 fn unchanged_code_is_never_red_and_changes_are_called() {
     for noise in ALL.into_iter().filter(|noise| *noise != Noise::MemoryApart) {
-        let found = rates(noise, Mode::Pairs, 3, 40);
+        let found = rates(noise, Mode::Pairs, 2, 20);
         assert_noise(noise, Mode::Pairs, &found);
-        let stored = rates(noise, Mode::StoredAtHand, 3, 40);
+        let stored = rates(noise, Mode::StoredAtHand, 2, 20);
         assert_noise(noise, Mode::StoredAtHand, &stored);
     }
     let [slower, faster, unmoved] = random_suites(Noise::Typical, 10);
