@@ -200,15 +200,20 @@ fn policy_note(judgement: &Judgement) -> Option<String> {
     })
 }
 
-/// What pairs could have shown: of the same code it is what this machine can tell apart.
+/// The smallest change that pairs could have shown, and how often as few starts hide that one in
+/// ten is slow.
 fn detectable(judgement: &Judgement) -> Option<String> {
-    let changes = judgement.rows.iter().filter_map(|row| row.change());
-    let seen: Vec<Share> = changes.filter_map(|change| change.detectable).collect();
-    let half = median(&seen)?;
-    let most = seen.iter().copied().fold(Share(0.0), Share::max);
+    let changes = || judgement.rows.iter().filter_map(|row| row.change());
+    let detectable: Vec<Share> = changes().filter_map(|change| change.detectable).collect();
+    let half = median(&detectable)?;
+    let largest = detectable.iter().copied().fold(Share(0.0), Share::max);
+    let cases = counted(detectable.len(), "case");
+    let starts = changes().map(|change| change.invocations.1).min()?;
+    let hidden = Share(0.9_f64.powi(starts as i32));
     Some(format!(
-        "a change of {half} would have been detected in half of {}, one of {most} in each",
-        counted(seen.len(), "case")
+        "minimum detectable change: {half} in half of {cases}, {largest} in each; of {} a side, \
+         one in ten that is slow would not be seen with a chance of {hidden:.0}",
+        counted(starts, "start")
     ))
 }
 

@@ -32,6 +32,9 @@ const END: f64 = 0.05;
 /// threshold.
 const APART: f64 = 4.0;
 
+/// The chance, at most, with which two sides of one code may lie apart for no test to be needed.
+const BY_CHANCE: f64 = 1e-4;
+
 /// A start is slow if it takes this many times the base's median, beyond the threshold.
 const SLOW_START: f64 = 1.25;
 
@@ -177,8 +180,14 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
     let apart = if fewest >= FEWEST {
         APART * range(base).max(range(head)) + threshold + day
     } else {
-        // Two pairs have to differ by 32 times.
-        (7 - fewest) as f64 * std::f64::consts::LN_2
+        0.0
+    };
+    let few = fewest < FEWEST || !last && by_chance(base.len(), head.len()) > BY_CHANCE;
+    let apart = if few {
+        // Two pairs have to differ by 32 times, and five by four if more can follow.
+        apart.max((7 - fewest.min(FEWEST)) as f64 * std::f64::consts::LN_2)
+    } else {
+        apart
     };
     let share = error / views.len() as f64;
     let beyond = threshold + day;
@@ -199,6 +208,13 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
         Word::Inconclusive
     };
     Some(shown)
+}
+
+/// The chance that all starts of one side are slow and none of the other, where each start is with
+/// the share that makes that most likely: a tuner that chooses one of two kernels at random.
+fn by_chance(base: usize, head: usize) -> f64 {
+    let share = head as f64 / (base + head) as f64;
+    share.powi(head as i32) * (1.0 - share).powi(base as i32)
 }
 
 /// Counts the slow starts of both sides, and gives the chance of as many on the head's if the sides

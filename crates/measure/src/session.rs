@@ -47,8 +47,6 @@ enum BlockWorker {
 
 /// What a session knows from one block to the next.
 pub struct SessionState {
-    /// Cases whose single operations this run has looked at.
-    detailed: BTreeSet<CaseId>,
     verifier: Verifier,
     load: LoadLog,
     /// Files that workers loaded.
@@ -62,7 +60,6 @@ impl SessionState {
     /// `watch` sees it.
     pub fn new(watch: Option<Box<dyn Watch>>) -> SessionState {
         SessionState {
-            detailed: BTreeSet::new(),
             verifier: Verifier::default(),
             load: LoadLog::new(watch),
             loaded: BTreeSet::new(),
@@ -212,7 +209,7 @@ impl Session<'_> {
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
             seed: settings.seed,
-            counters: match counts_structure(invocation, settings.invocations) {
+            counters: match counts_structure(invocation) {
                 true => counters(self.suite, case),
                 false => Vec::new(),
             },
@@ -251,16 +248,7 @@ impl Session<'_> {
             true => Measurement::default(),
             false => self.timed(worker, case, &variant, asked)?,
         };
-        let detailed = &mut self.state.detailed;
-        let id = case.id();
-        count(
-            worker,
-            detailed,
-            &id,
-            invocation,
-            settings,
-            &mut measurement,
-        )?;
+        count(worker, invocation, settings, &mut measurement)?;
         Ok(Measurement {
             tuned: tuned(&prepared, &variant),
             first_call_ns: prepared.first_call_ns,

@@ -47,26 +47,41 @@ pub enum LaunchChange {
     Occupancy(u64, u64),
 }
 
+impl LaunchChange {
+    /// The quantity that changed.
+    pub fn name(&self) -> &'static str {
+        match self {
+            LaunchChange::Grid(..) => "grid",
+            LaunchChange::Block(..) => "block",
+            LaunchChange::Cluster(..) => "cluster",
+            LaunchChange::Registers(..) => "registers",
+            LaunchChange::SharedMemory(..) => "shared memory",
+            LaunchChange::LocalMemory(..) => "local memory",
+            LaunchChange::Occupancy(..) => "occupancy",
+        }
+    }
+}
+
 impl fmt::Display for LaunchChange {
     /// `grid 157x1x1 → 1x1x1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cluster = |sides: Option<_>| sides.map_or("none".to_owned(), sizes);
-        let number = |what, before: u64, after: u64| (what, before.to_string(), after.to_string());
-        let (what, before, after) = match *self {
-            LaunchChange::Grid(before, after) => ("grid", sizes(before), sizes(after)),
-            LaunchChange::Block(before, after) => ("block", sizes(before), sizes(after)),
-            LaunchChange::Cluster(before, after) => ("cluster", cluster(before), cluster(after)),
-            LaunchChange::Registers(before, after) => number("registers", before, after),
-            LaunchChange::SharedMemory(before, after) => number("shared memory", before, after),
-            LaunchChange::LocalMemory(before, after) => number("local memory", before, after),
-            LaunchChange::Occupancy(before, after) => number("occupancy", before, after),
+        let (before, after) = match *self {
+            LaunchChange::Grid(before, after) | LaunchChange::Block(before, after) => {
+                (sizes(before), sizes(after))
+            }
+            LaunchChange::Cluster(before, after) => (cluster(before), cluster(after)),
+            LaunchChange::Registers(before, after)
+            | LaunchChange::SharedMemory(before, after)
+            | LaunchChange::LocalMemory(before, after)
+            | LaunchChange::Occupancy(before, after) => (before.to_string(), after.to_string()),
         };
         let unit = match self {
             LaunchChange::SharedMemory(..) => " bytes",
             LaunchChange::LocalMemory(..) => " bytes a thread",
             _ => "",
         };
-        write!(f, "{what} {before} {ARROW} {after}{unit}")
+        write!(f, "{} {before} {ARROW} {after}{unit}", self.name())
     }
 }
 

@@ -1,7 +1,5 @@
 //! What one call does, asked of the worker, and what of it the worker does not say.
 
-use std::collections::BTreeSet;
-
 use super::{limit, out_of_turn_text};
 use crate::worker::{Conversation, WorkerError};
 use regatta_core::machine::{
@@ -13,7 +11,7 @@ use regatta_core::suite::structural::Count;
 use regatta_core::suite::{Settings, Suite};
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::occupancy::{Demand, resident};
-use regatta_worker::attention::{Case, CaseId};
+use regatta_worker::attention::Case;
 use regatta_worker::protocol::{Counter, Device, Prepared, ReplyBody, RequestBody, VariantInfo};
 
 /// What the census is to count in this case.
@@ -26,50 +24,35 @@ pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
     counts.map(counter).collect()
 }
 
-fn request(times_only: bool, settings: &Settings) -> RequestBody {
+fn request(settings: &Settings) -> RequestBody {
     let metrics = METRICS.iter().filter(|_| settings.instructions);
     RequestBody::Census {
-        times_only,
+        times_only: false,
         metrics: metrics.map(|metric| metric.name.to_owned()).collect(),
     }
 }
 
-/// Invocations in which the times of single operations are recorded, and instructions counted:
-/// the first ones. What a kernel takes differs little between processes, and recording costs each
-/// of them.
-const DETAILED: u32 = 3;
+/// Invocations in which structure and instructions are counted, and the times of single operations
+/// recorded: those of the first look, as a process may do something else than the one before.
+const COUNTED: u32 = 5;
 
-/// True for the invocations in which structure is counted: the first, and the last of those that
-/// are looked at in detail, as a call may do something else from the second on.
-pub(super) fn counts_structure(invocation: u32, planned: u32) -> bool {
-    invocation == 0 || invocation + 1 == DETAILED.min(planned)
+/// True for the invocations in which structure is counted.
+pub(super) fn counts_structure(invocation: u32) -> bool {
+    invocation < COUNTED
 }
 
-/// Adds what the case does, of the invocations that count it; of the others what its operations
-/// take and execute, where the first could tell.
+/// Adds what one call of the case does, in the invocations that count it.
 pub(super) fn count(
     worker: &mut dyn Conversation,
-    detailed: &mut BTreeSet<CaseId>,
-    case: &CaseId,
     invocation: u32,
     settings: &Settings,
     found: &mut Measurement,
 ) -> Result<(), WorkerError> {
-    if counts_structure(invocation, settings.invocations) {
+    if counts_structure(invocation) {
         found.structure = Some(structure(worker, settings, found)?);
-        if found.division.is_some() || found.counters.is_some() {
-            detailed.insert(case.clone());
-        }
         if invocation > 0 {
             found.activity = None;
         }
-    // A run that went on after a stop knows of none.
-    } else if invocation < DETAILED
-        && (detailed.contains(case) || settings.instructions)
-        && let ReplyBody::Census(census) = worker.ask(request(true, settings), limit(settings))?
-    {
-        found.division = Division::from_calls(&census.recorded).map(Box::new);
-        found.counters = Counters::from_calls(&census.counted).map(Box::new);
     }
     Ok(())
 }
@@ -81,7 +64,7 @@ fn structure(
     settings: &Settings,
     found: &mut Measurement,
 ) -> Result<Structure, WorkerError> {
-    let reason = match worker.ask(request(false, settings), limit(settings))? {
+    let reason = match worker.ask(request(settings), limit(settings))? {
         ReplyBody::Census(mut census) => match census.structure.objection() {
             Some(objection) => format!("{CENSUS_FAILED}: {objection}"),
             None => {

@@ -6,15 +6,13 @@ use std::path::Path;
 use super::{CaseRecord, Invocation, Side, Status, add_choice, median};
 use crate::last_words;
 use crate::machine::{
-    Counters, Division, LaunchChange, Structure, Work, moves_data, normalised, of_calls, short,
-    sizes,
+    ASKED_OF_CUDA, Counters, Division, Structure, Work, moves_data, normalised, of_calls, short,
 };
 use crate::metric::Values;
 use crate::record::RecordError;
 use crate::record::run_file::each;
 use crate::record::types::{Choices, Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
 use crate::suite::Settings;
-use crate::suite::structural::is_steady;
 use crate::text;
 use regatta_worker::attention::ParamValue;
 use regatta_worker::protocol::{Measured, Taken};
@@ -376,19 +374,17 @@ fn varying_structure(
     let mut found = Vec::new();
     for kernel in of_calls(usual, other, None) {
         for change in &kernel.changes {
-            let (name, before, after) = match *change {
-                LaunchChange::Grid(before, after) => ("grid", before, after),
-                LaunchChange::Block(before, after) => ("block", before, after),
-                _ => continue,
-            };
-            let of = format!(" of {}", short(kernel.called()));
-            found.push((
-                name.to_owned(),
-                in_both(&sizes(before), &(sizes(after) + &of)),
-            ));
+            let name = kernel.called();
+            let how = format!(
+                "{change} of {} from invocation {first} to {number}",
+                short(name)
+            );
+            found.push((change.name().to_owned(), how));
         }
     }
-    let exact = |name: &&String| ["tasks", "copies"].contains(&name.as_str()) || is_steady(name);
+    // Threads that did work depend on the machine, and memory on what else the process did.
+    let asked = ASKED_OF_CUDA.map(|(_, count)| count);
+    let exact = |name: &&String| name.as_str() != "threads" && !asked.contains(&name.as_str());
     // Calls are counted where a module is loaded, which may depend on the cases before.
     let is_known = |of: &Structure, name: &str| {
         of.counts.contains_key(name)
