@@ -129,8 +129,11 @@ class TestChannel:
 
 
 class TestRounds:
-    def taken(self, seconds_each: float, seconds_between: float = 0.0, **plan: Any) -> int:
-        """Samples taken when each takes this long, and changing the inputs so long before it."""
+    def taken(
+        self, seconds_each: float, seconds_between: float = 0.0, fourth: float = 0.0, **plan: Any
+    ) -> int:
+        """Samples taken when each takes this long, each fourth so much longer, and changing the
+        inputs so long before it."""
         now, inputs = [0.0], mock.Mock()
 
         def spend(seconds: float) -> None:
@@ -138,9 +141,9 @@ class TestRounds:
 
         inputs.change.side_effect = lambda last: spend(seconds_between)
         settings = {"warmup": 0, "samples": 10, "min_samples": 2, "budget_ms": 100.0, "cold": False}
-        told = []
+        told = list[bool]()
         for last in timing.Plan(**(settings | plan)).rounds(inputs, lambda: now[0]):
-            spend(seconds_each)
+            spend(seconds_each + fourth * (len(told) % 4 == 3))
             told.append(last)
         assert told == [False] * (len(told) - 1) + [True], "the last one alone"
         assert inputs.change.call_args_list == [mock.call(last) for last in told]
@@ -153,6 +156,11 @@ class TestRounds:
         assert self.taken(9.0, min_samples=0) == 2, "the first is always within budget"
         assert self.taken(9.0, samples=1, min_samples=1) == 1
         assert self.taken(0.001, samples=1, min_samples=3) == 3
+
+    def test_a_call_that_is_slow_now_and_then_does_not_end_the_budget_before_ten(self) -> None:
+        assert self.taken(0.005, fourth=0.145, samples=20) == 10
+        assert self.taken(0.005, fourth=0.0, samples=20) == 20
+        assert self.taken(0.02, fourth=0.4, samples=20) == 5, "ten of the fastest are too long"
 
     def test_changing_the_inputs_is_not_of_the_budget(self) -> None:
         assert self.taken(0.001, seconds_between=9.0) == 10

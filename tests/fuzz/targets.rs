@@ -15,8 +15,8 @@ use regatta_core::record::history::History;
 use regatta_core::record::side::Side;
 use regatta_core::record::trace::{Trace, file, kineto, raw};
 use regatta_core::record::types::Run;
-use regatta_core::suite;
 use regatta_core::suite::rules::Metric;
+use regatta_core::suite::{self, Settings};
 use regatta_cuda::kernels::cache;
 use regatta_cuda::{Limits, Offer, PlanRequest};
 use regatta_judge::{self as judge, Options, history, trace as traces};
@@ -179,7 +179,7 @@ fn reply(_: &Path, data: &[u8]) {
     };
     match reply.body {
         ReplyBody::Hello(hello) => {
-            worker_record("w", &hello);
+            worker_record("w", &hello, &Settings::default());
             fingerprint(&BTreeMap::from([("w".to_owned(), hello)]));
         }
         ReplyBody::Measured(measured) => {

@@ -20,7 +20,7 @@ pub enum Metric {
     /// How long the device worked on a call: the median of an invocation's samples.
     #[default]
     Device,
-    /// The 9th of 10 of these samples: what a call takes at its slowest.
+    /// The 9th of 10 of these samples, the largest of 5 to 9: the time of a call at its slowest.
     DeviceP90,
     /// How long the host needed to issue the call.
     Host,
@@ -188,11 +188,15 @@ impl From<Values> for BTreeMap<Metric, f64> {
     }
 }
 
-/// The 9th of 10 samples, by rank; `None` for fewer than 10.
+/// The fewest samples that have a slow tenth.
+const MIN_SAMPLES: usize = 5;
+
+/// The 9th of 10 samples, by rank rounded up: of 5 to 9 the largest. `None` for fewer, of which it
+/// would be as much as a third.
 fn ninth_of_ten(samples: &[Nanoseconds]) -> Option<f64> {
     let mut sorted = numbers(samples);
     let place = (9 * sorted.len()).div_ceil(10).checked_sub(1)?;
-    (sorted.len() >= 10).then(|| {
+    (sorted.len() >= MIN_SAMPLES).then(|| {
         let (_, value, _) = sorted.select_nth_unstable_by(place, f64::total_cmp);
         *value
     })

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::judgement::Mismatch;
 use regatta_core::record::identity::decides_speed;
 use regatta_core::record::types::{Git, RunHeader, WorkerRecord, short_revision};
-use regatta_core::suite::Settings;
 use regatta_core::suite::rules::Rules;
+use regatta_core::suite::{Cache, Settings};
 
 /// What stands for a fact that one side does not have.
 const ABSENT: &str = "absent";
@@ -34,10 +34,20 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     if base.settings.structure_only && !head.settings.structure_only {
         differ(hard, "times", "not taken", "taken");
     }
-    differ(hard, "cache", base.settings.cache, head.settings.cache);
     differ(hard, "graph", base.settings.graph, head.settings.graph);
     maps(hard, "", &base.machine.hard, &head.machine.hard);
-    for (name, base, head) in shared_workers(base, head) {
+    for (name, base_worker, head_worker) in shared_workers(base, head) {
+        let cache = |header: &RunHeader, worker: &WorkerRecord| {
+            let cache = worker.cache.or(header.settings.cache);
+            cache.map_or("unknown", Cache::name)
+        };
+        differ(
+            hard,
+            format!("{name}.cache"),
+            cache(base, base_worker),
+            cache(head, head_worker),
+        );
+        let (base, head) = (base_worker, head_worker);
         let device = |kind: &str, name: &str| format!("{kind} {name}");
         differ(
             hard,
@@ -275,14 +285,14 @@ mod tests {
         let all = found(true, |head| {
             head.schema += 1;
             head.method += 1;
-            head.settings.cache = regatta_core::suite::Cache::Hot;
+            head.workers[0].cache = Some(Cache::Cold);
             head.settings.graph = true;
             let hard = &mut head.machine.hard;
             hard.insert("driver".to_owned(), "570".to_owned());
             hard.remove("cores");
             head.workers[0].device = "another".to_owned();
         });
-        let hard = "schema method cache graph cores driver cpu.device";
+        let hard = "schema method graph cores driver cpu.cache cpu.device";
         are(all, hard, "");
         let all = found(true, |head| {
             head.tool = "9".to_owned();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use regatta_core::record::types::{Fingerprint, WorkerRecord};
+use regatta_core::suite::Settings;
 use regatta_worker::protocol::{Device, DeviceKind, Hello};
 
 /// The fingerprint of a machine whose workers introduced themselves so.
@@ -72,11 +73,12 @@ fn file_name(name: &str) -> String {
 }
 
 /// The record of a worker as it introduced itself.
-pub fn worker_record(name: &str, hello: &Hello) -> WorkerRecord {
+pub fn worker_record(name: &str, hello: &Hello, settings: &Settings) -> WorkerRecord {
     WorkerRecord {
         name: name.to_owned(),
         device_kind: hello.device.kind.clone(),
         device: hello.device.name.clone(),
+        cache: Some(settings.cache_on(hello.device.known_kind())),
         versions: hello.versions.clone(),
         packages: hello.packages.clone(),
     }

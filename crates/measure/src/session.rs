@@ -274,7 +274,7 @@ impl Session<'_> {
             samples: settings.samples,
             min_samples: settings.min_samples,
             budget_ms: settings.budget_ms,
-            cache: settings.cache,
+            cache: settings.cache_on(worker.hello().device.known_kind()),
             graph: settings.graph,
         };
         let limit = limit(settings) + Duration::from_millis(settings.budget_ms);

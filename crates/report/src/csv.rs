@@ -46,7 +46,7 @@ fn done(written: Result<(), ::csv::Error>) -> Result<(), RenderError> {
 }
 
 /// The columns of `samples.csv`.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 11] = [
     "case",
     "invocation",
     "sample",
@@ -54,6 +54,8 @@ const NAMES: [&str; 9] = [
     "host_ns",
     "cpu_ns",
     "preempted",
+    "threads",
+    "waited_ns",
     "clock_mhz",
     "disturbed",
 ];
@@ -83,12 +85,14 @@ fn samples_of(table: &mut Table, entry: &Entry) -> Result<(), ::csv::Error> {
         table.write_field(&case)?;
         table.write_field(&invocation)?;
         table.write_field(itoa::Buffer::new().format(sample))?;
-        let preempted = samples.preempted.get(sample);
+        let count = |list: &[u32]| list.get(sample).map(|count| f64::from(*count));
         let figures = [
             Some(device_ns.0),
             samples.host_ns.get(sample).map(|time| time.0),
             samples.cpu_ns.get(sample).map(|time| time.0),
-            preempted.map(|count| f64::from(*count)),
+            count(&samples.preempted),
+            count(&samples.threads),
+            samples.waited_ns.get(sample).map(|time| time.0),
             samples.clock_at(sample),
         ];
         for figure in figures {

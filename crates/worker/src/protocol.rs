@@ -136,7 +136,8 @@ pub struct Measure {
     pub samples: u32,
     /// Samples to take whatever they cost.
     pub min_samples: u32,
-    /// Past `min_samples`, no further sample starts after this many milliseconds.
+    /// Past `min_samples`, no further sample starts after this many milliseconds; past 10, where
+    /// ten times the fastest is less.
     pub budget_ms: u64,
     /// State of the caches before each sample.
     pub cache: Cache,

@@ -51,16 +51,15 @@ pub fn each<E>(
     rotation: &mut Option<Rotation>,
     mut sample: impl FnMut(Option<u32>, bool) -> Result<Duration, E>,
 ) -> Result<(), E> {
-    let (mut taken, mut spent) = (0, Duration::ZERO);
+    let mut taken = Taken::default();
     loop {
-        let next = next(request, taken, spent, rotation.is_some());
+        let next = next(request, &taken, rotation.is_some());
         if next == NextSample::Enough {
             return Ok(());
         }
         let last = next == NextSample::Last;
         let set = rotation.as_mut().map(|rotation| rotation.next(last));
-        spent += sample(set, last)?;
-        taken += 1;
+        taken.add(sample(set, last)?);
         if last {
             return Ok(());
         }
@@ -87,20 +86,52 @@ enum NextSample {
     Enough,
 }
 
-/// Whether another sample is to be taken after so many in so much time, which is without
-/// that for changing inputs. With `known`, the last one has to be known beforehand: it is one
-/// behind which the budget would not leave time for another.
-fn next(request: &Measure, taken: u32, spent: Duration, known: bool) -> NextSample {
+/// So many samples the budget leaves a call whose fastest ones leave time for them: a call that is
+/// slow now and then must not end it before that shows.
+const SHOWING: u32 = 10;
+
+/// The samples so far, without the time for changing inputs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    samples: u32,
+    spent: Duration,
+    /// `None` before the first.
+    fastest: Option<Duration>,
+}
+
+impl Taken {
+    fn add(&mut self, sample: Duration) {
+        self.samples += 1;
+        self.spent += sample;
+        self.fastest = Some(self.fastest.map_or(sample, |fastest| fastest.min(sample)));
+    }
+
+    /// True where the budget is spent.
+    fn late(&self, request: &Measure) -> bool {
+        let budget = Duration::from_millis(request.budget_ms);
+        let slow = |fastest: Duration| fastest.saturating_mul(SHOWING) >= budget;
+        self.samples >= request.min_samples
+            && self.spent >= budget
+            && (self.samples >= SHOWING || self.fastest.is_none_or(slow))
+    }
+}
+
+/// Whether another sample follows. With `known`, the last one has to be known beforehand: it is
+/// one behind which the budget would not leave time for another.
+fn next(request: &Measure, taken: &Taken, known: bool) -> NextSample {
     let most = request.samples.max(request.min_samples);
-    let budget = Duration::from_millis(request.budget_ms);
-    let late = |spent: Duration, taken: u32| taken >= request.min_samples && spent >= budget;
-    if taken >= most || (late(spent, taken) && !known) {
+    if taken.samples >= most || (taken.late(request) && !known) {
         return NextSample::Enough;
     }
-    let after = spent + spent.checked_div(taken).unwrap_or_default();
-    match taken + 1 >= most || (known && late(after, taken + 1)) {
-        true => NextSample::Last,
-        false => NextSample::Sample,
+    let after = Taken {
+        samples: taken.samples + 1,
+        spent: taken.spent + taken.spent.checked_div(taken.samples).unwrap_or_default(),
+        ..*taken
+    };
+    if after.samples >= most || (known && after.late(request)) {
+        NextSample::Last
+    } else {
+        NextSample::Sample
     }
 }
 
@@ -139,6 +170,27 @@ mod tests {
         };
         each(request, &mut rotation, sample).unwrap();
         (taken, known_last)
+    }
+
+    #[test]
+    fn a_call_that_is_slow_now_and_then_does_not_end_the_budget_before_ten() {
+        for known in [false, true] {
+            let samples = |slow_ms: u64, fast_ms: u64| {
+                let (mut rotation, mut taken) = (known.then_some(Rotation { taken: 0 }), 0);
+                let sample = |_: Option<u32>, _| {
+                    taken += 1;
+                    let slow = taken % 4 == 0;
+                    Ok::<_, ()>(Duration::from_millis(if slow { slow_ms } else { fast_ms }))
+                };
+                each(&request(20, 5, 200), &mut rotation, sample).unwrap();
+                taken
+            };
+            assert_eq!(samples(5, 5), 20);
+            assert_eq!(samples(150, 5), 10);
+            // Ten of the fastest are beyond the budget.
+            assert!((7..=9).contains(&samples(25, 25)), "{}", samples(25, 25));
+            assert_eq!(samples(400, 50), 5);
+        }
     }
 
     #[test]

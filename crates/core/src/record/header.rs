@@ -12,6 +12,7 @@ use crate::suite::rules::Rules;
 use crate::suite::structural::Count;
 use crate::suite::{Override, Settings};
 use regatta_worker::attention::{Case, CaseId, VariantId};
+use regatta_worker::protocol::Cache;
 pub use regatta_worker::protocol::Peak;
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
@@ -194,6 +195,9 @@ pub struct WorkerRecord {
     pub device_kind: String,
     /// Name of its device.
     pub device: String,
+    /// State of the last-level cache before each of its samples; `None`: as the settings say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
     /// Versions of what decides its speed.
     pub versions: BTreeMap<String, String>,
     /// Everything installed beside it, name and version: the lock of its environment.

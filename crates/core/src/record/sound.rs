@@ -85,7 +85,7 @@ impl CaseRecord {
 
 impl WorkerRecord {
     /// The kind of its device, where that is one of those there are.
-    fn kind(&self) -> Option<DeviceKind> {
+    pub fn kind(&self) -> Option<DeviceKind> {
         self.device_kind.parse().ok()
     }
 

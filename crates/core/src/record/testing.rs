@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::disturbance::Disturbance;
 use super::side::{CaseRecord, Invocation, Side, Status};
 use super::types::{Fault, Fingerprint, Git, RunHeader, SuiteRecord, WorkerRecord};
-use crate::suite::Settings;
 use crate::suite::rules::{Metric, Rules};
+use crate::suite::{Cache, Settings};
 use regatta_worker::attention::CaseId;
 
 /// A header of a small CPU run.
@@ -49,6 +49,7 @@ pub fn header() -> RunHeader {
             name: "cpu".to_owned(),
             device_kind: "cpu".to_owned(),
             device: "xeon".to_owned(),
+            cache: Some(Cache::Hot),
             versions: facts(&[("rust", "1.95")]),
         }],
         plan: Vec::new(),

@@ -77,13 +77,14 @@ pub struct MeasureTable {
     pub invocations: Option<Within<1, 1000>>,
     /// Most timed calls of a case in an invocation, by default 20; 5 are taken whatever they cost.
     pub samples: Option<Within<1, 100_000>>,
-    /// Milliseconds after which no further sample of a case begins, by default 200.
+    /// Milliseconds after which no further sample of a case begins, by default 200; 10 are taken
+    /// where ten of the fastest take less.
     pub budget_ms: Option<Within<1, 3_600_000>>,
     /// Seconds that a worker may take over one request, by default 120; loading its library is
     /// part of the first.
     pub timeout_s: Option<Within<1, 100_000>>,
-    /// The last-level cache before each sample: by default hot where the worker `cpu` alone is
-    /// measured, and else cold.
+    /// The last-level cache before each sample: by default hot for workers on a processor, cold for
+    /// those on a GPU.
     pub cache: Option<Cache>,
     /// Count what each kernel executes, by hardware counters; needs root or a driver that
     /// permits it.

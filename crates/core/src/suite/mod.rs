@@ -19,6 +19,7 @@ pub use builtin::{BUILTIN, FILE_NAME_RULE, configure, load, names_a_file};
 pub use rules::{glob, matches_any, matches_id, matches_name};
 
 pub use regatta_worker::protocol::Cache;
+use regatta_worker::protocol::DeviceKind;
 
 use environment::Environment;
 use regatta_worker::attention::{Case, ParamValue, Params, VariantId};
@@ -73,8 +74,10 @@ pub struct Settings {
     pub min_samples: u32,
     /// Milliseconds after which no further sample begins.
     pub budget_ms: u64,
-    /// What stands in the last-level cache before a sample.
-    pub cache: Cache,
+    /// State of the last-level cache before a sample, where the suite says; else as
+    /// [`Settings::cache_on`] has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
     /// Time replays of a CUDA graph of the call in place of the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
@@ -113,7 +116,7 @@ impl Default for Settings {
             samples: 20,
             min_samples: 5,
             budget_ms: 200,
-            cache: Cache::Cold,
+            cache: None,
             graph: false,
             peak: false,
             instructions: false,
@@ -122,6 +125,20 @@ impl Default for Settings {
             timeout_s: 120,
             structure_only: false,
         }
+    }
+}
+
+impl Settings {
+    /// State of the last-level cache before a sample of a worker on this kind of device. On a
+    /// processor hot by default: a program's own data are in its caches, and a sweep of them takes
+    /// longer than most calls.
+    pub fn cache_on(&self, kind: Option<DeviceKind>) -> Cache {
+        let usual = if kind == Some(DeviceKind::Cpu) {
+            Cache::Hot
+        } else {
+            Cache::Cold
+        };
+        self.cache.unwrap_or(usual)
     }
 }
 

@@ -14,14 +14,11 @@ use super::file::{
 use super::rules::{Metric, Origin, Policy, glob};
 use super::sweep::{parameter, sweep};
 use super::workers::OwnWorker;
-use super::{Cache, Override, Settings, Suite};
+use super::{Override, Settings, Suite};
 use regatta_worker::attention::{
     Case, CaseId, NAME_RULE, ParamValue, ParseError, VariantId, is_name, parameter_name, work,
 };
 use regatta_worker::units::Share;
-
-/// The worker whose variants run on the CPU, where a cold cache is no usual state.
-const CPU: &str = "cpu";
 
 /// Reads one suite. `base` finds the suite it extends.
 ///
@@ -73,12 +70,6 @@ pub fn read(
             &source.label,
             "makes no case; add a [[sweep]]",
         ));
-    }
-    if file.measure.cache.is_none() && file.extends.is_none() {
-        suite.settings.cache = match suite.cases.iter().all(|case| case.variant.worker == CPU) {
-            true => Cache::Hot,
-            false => Cache::Cold,
-        };
     }
     expectations::read(&document, &file.expect, &mut suite)?;
     let optional = file.policy.optional.iter().flatten().enumerate();
@@ -160,7 +151,7 @@ fn measure(table: &MeasureTable, settings: &mut Settings) {
     set(table.timeout_s.map(|n| n.0), |s| &mut s.timeout_s);
     settings.min_samples = Settings::default().min_samples.min(settings.samples);
     settings.budget_ms = table.budget_ms.map_or(settings.budget_ms, |n| n.0.into());
-    settings.cache = table.cache.unwrap_or(settings.cache);
+    settings.cache = table.cache.or(settings.cache);
     settings.instructions = table.instructions.unwrap_or(settings.instructions);
 }
 

@@ -31,6 +31,19 @@ fn built_in_suites_are_sound() {
 }
 
 #[test]
+fn the_cache_is_hot_on_a_processor_unless_the_suite_says_otherwise() {
+    let caches = |measure: &str| {
+        let text = "description = \"d\"\nworkers.mine = \"mine.py\"\n\
+             [[sweep]]\nvariants = [\"mine/f\", \"cpu/flash\"]\nseq = 8\nhead_dim = 8\n";
+        let settings = parse(&(text.to_owned() + measure)).unwrap().settings;
+        [DeviceKind::Cpu, DeviceKind::Cuda].map(|kind| settings.cache_on(Some(kind)))
+    };
+    assert_eq!(caches(""), [Cache::Hot, Cache::Cold]);
+    assert_eq!(caches("[measure]\ncache = \"hot\""), [Cache::Hot; 2]);
+    assert_eq!(caches("[measure]\ncache = \"cold\""), [Cache::Cold; 2]);
+}
+
+#[test]
 fn axes_multiply_and_shapes_do_not() {
     let suite = suite_with(
         "shapes = [{ heads = 2, seq = 128 }, { heads = 4, seq = 64 }]\n\

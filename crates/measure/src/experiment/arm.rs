@@ -235,7 +235,7 @@ impl Arm {
             machine: fingerprint(&hellos),
             // One that is absent takes no times, so its stand-in for a device is no fact.
             workers: present
-                .map(|(name, hello)| worker_record(name, hello))
+                .map(|(name, hello)| worker_record(name, hello, &suite.settings))
                 .collect(),
             plan: suite.cases.iter().map(Case::id).collect(),
             identity: Some(processes.identity()),

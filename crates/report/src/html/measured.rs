@@ -23,6 +23,9 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
         let versions = versions.map(|(name, version)| format!("{name} {version}"));
         let cells = vec![
             worker.device.clone(),
+            worker
+                .cache
+                .map_or(String::new(), |cache| cache.name().to_owned()),
             versions.collect::<Vec<_>>().join(", "),
         ];
         TableRow::new(worker.name.clone(), cells)
@@ -55,7 +58,11 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
         Block::facts(header.machine.hard.clone()),
         Block::facts(header.machine.soft.clone()),
         Block::heading("Workers"),
-        Block::Table(Table::new("worker", vec!["device", "versions"], workers)),
+        Block::Table(Table::new(
+            "worker",
+            vec!["device", "cache", "versions"],
+            workers,
+        )),
         titled(
             "Settings",
             "An invocation is one start of a worker process. It gives one value of each metric, \

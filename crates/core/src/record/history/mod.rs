@@ -5,7 +5,7 @@
 
 mod file;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -238,10 +238,14 @@ fn hash(path: &Path, hasher: &mut crc32fast::Hasher, length: &mut usize) -> std:
 fn facts(header: &RunHeader) -> BTreeMap<String, String> {
     let mut facts = header.machine.hard.clone();
     let settings = &header.settings;
-    let cache = serde_json::to_value(settings.cache).unwrap_or_default();
+    let caches = header.workers.iter();
+    let caches: BTreeSet<&str> = caches
+        .filter_map(|worker| Some(worker.cache.or(settings.cache)?.name()))
+        .collect();
+    let cache = Vec::from_iter(caches).join(" and ");
     let how = [
         ("method", header.method.to_string()),
-        ("cache", cache.as_str().unwrap_or_default().to_owned()),
+        ("cache", cache),
         ("graph", settings.graph.to_string()),
     ];
     facts.extend(how.map(|(name, value)| (format!("measure.{name}"), value)));
