@@ -29,7 +29,7 @@ pub enum Metric {
     HostReference,
     /// How long the first call of a process took, with all that is done once.
     FirstCall,
-    /// Most device memory in use.
+    /// Most memory in use: of a GPU, or of a worker's process on a CPU.
     PeakMemory,
     /// CPU time of a call, of all threads, of a worker that runs on the CPU.
     CpuTime,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use self::expected::{ReferenceCache, ReferenceLookup};
 use regatta_core::record::side::is_time;
+use regatta_core::record::sound;
 use regatta_core::record::types::Fault;
 use regatta_worker::attention::tolerance::{limit, probes_agree, results, tolerable};
 use regatta_worker::attention::{Dtype, Problem, work};
@@ -296,10 +297,9 @@ pub fn samples(
     if let Some(bad) = clocks.find(|mhz| !(**mhz > 0.0 && **mhz <= FASTEST_MHZ)) {
         return Err(format!("a clock of {bad} MHz"));
     }
-    if let Some(objection) = measured
-        .peak_bytes
-        .and_then(|of| of.objection("peak_bytes"))
-    {
+    let peak = measured.peak_bytes;
+    let memory = peak.and_then(|bytes| bytes.objection("peak_bytes"));
+    if let Some(objection) = memory.or_else(|| sound::growth(measured.growth_bytes_per_call)) {
         return Err(objection);
     }
     let fastest = measured.device_ns.iter().copied();

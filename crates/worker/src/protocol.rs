@@ -511,9 +511,13 @@ pub struct Measured {
     /// unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
-    /// Most device memory in use during the call, where known.
+    /// Most memory in use, where known: of the device during the call, or resident memory of the
+    /// worker's process while the samples were taken, where it runs on the processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<Bytes>,
+    /// Growth of resident memory a call, where it grew steadily over the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth_bytes_per_call: Option<f64>,
     /// State of the device right after the samples, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<DeviceState>,
@@ -640,6 +644,7 @@ impl Default for Measured {
             waited_ns: Vec::new(),
             clock_mhz: Vec::new(),
             peak_bytes: None,
+            growth_bytes_per_call: None,
             state: None,
             synchronised: false,
             graph: false,

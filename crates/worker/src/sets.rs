@@ -88,7 +88,7 @@ enum NextSample {
 
 /// So many samples the budget leaves a call whose fastest ones leave time for them: a call that is
 /// slow now and then must not end it before that shows.
-const SHOWING: u32 = 10;
+pub(crate) const SHOWING: u32 = 10;
 
 /// The samples so far, without the time for changing inputs.
 #[derive(Clone, Copy, Debug, Default)]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regatta_worker.clock import probe
+from regatta_worker.clock.memory import ResidentMemory
 from regatta_worker.clock.probe import Probe, Sample
 from regatta_worker.clock.threads import CallUsage, Threads, usage_lists
 from regatta_worker.device import NvidiaDevice
@@ -207,8 +208,8 @@ def measure_wall(
     hides: `device_ns` is then the time from issuing the call until it is done, launch
     latency included, and `host_ns` the time until the call returned, beside which
     `host` is timed. Without, host and device are one and `host_ns` stays empty. CPU time,
-    threads and their waits for a core are then reported beside each time, and a call on one
-    thread is timed without its waits (`threads`).
+    threads and their waits for a core are then reported beside each time, a call on one
+    thread is timed without its waits (`threads`), and resident memory stands in for a device's.
     """
     if plan.graph:
         raise Unsupported(
@@ -223,6 +224,7 @@ def measure_wall(
             flush()
         before()
         if threads:
+            memory.read()
             threads.begin()
         begin = time.perf_counter_ns()
         result = call()
@@ -236,9 +238,12 @@ def measure_wall(
             return Sample(float(wall_ns), float(issued - begin), gpu.clock_mhz())
         return Sample(usages[-1].device_ns(wall_ns))
 
+    memory = ResidentMemory()
     with contextlib.nullcontext() if gpu else Threads() as threads:
         measured = take_samples(plan, inputs or Inputs(), sample, host if gpu else None)
-    return measured | ({"state": gpu.state()} if gpu else usage_lists(usages))
+    if gpu:
+        return measured | {"state": gpu.state()}
+    return measured | usage_lists(usages) | memory.as_reply()
 
 
 def stream_clock() -> Probe | None:

@@ -151,6 +151,12 @@ pub struct Invocation {
     /// True where the samples are without the time that their thread was ready and had no core.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits_taken_out: bool,
+    /// Time that the threads of a call were ready and had no core, together: the median over samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ns: Option<Nanoseconds>,
+    /// Growth of resident memory a call, where it was steady.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth_bytes_per_call: Option<f64>,
     /// What of other programs disturbed its samples; such an invocation never shows *same*.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbance>,
@@ -174,6 +180,11 @@ impl CaseRecord {
     pub fn values(&self, metric: Metric) -> Vec<f64> {
         let all = self.invocations.iter();
         all.filter_map(|one| one.values.get(metric)).collect()
+    }
+
+    /// The median over invocations of a figure that each has or lacks.
+    pub fn median_of(&self, figure: impl Fn(&Invocation) -> Option<f64>) -> Option<f64> {
+        median(&Vec::from_iter(self.invocations.iter().filter_map(figure)))
     }
 
     /// The median of these.

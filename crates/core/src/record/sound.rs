@@ -46,6 +46,7 @@ impl Measurement {
             .uneven()
             .or_else(|| samples.times().into_iter().find_map(bad))
             .or_else(|| waits(&samples.waited_ns))
+            .or_else(|| growth(samples.growth_bytes_per_call))
             .or_else(|| times("first_call_ns", &[self.first_call_ns]))
             .or_else(|| clocks("clock_mhz", &samples.clock_mhz))
             .or_else(|| errors("errors", self.errors.values()))
@@ -206,6 +207,12 @@ fn waits(waited_ns: &[Nanoseconds]) -> Option<String> {
     impossible("waited_ns", values, 0.0..=1e23, " ns: no wait is negative")
 }
 
+/// A growth of memory that no process can have.
+pub fn growth(bytes_per_call: Option<f64>) -> Option<String> {
+    let why = " bytes: no memory holds it";
+    impossible("growth_bytes_per_call", bytes_per_call, 0.0..=1e15, why)
+}
+
 fn clocks(name: &str, values: &[f64]) -> Option<String> {
     let values = values.iter().copied();
     impossible(
@@ -305,6 +312,11 @@ mod tests {
                 "/samples/threads",
                 json!([1]),
                 "2 device times, but 1 of threads",
+            ),
+            (
+                "/samples/growth_bytes_per_call",
+                json!(-4096.0),
+                "growth_bytes_per_call holds -4096 bytes: no memory holds it",
             ),
             (
                 "/samples/waited_ns",

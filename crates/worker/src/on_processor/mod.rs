@@ -6,6 +6,7 @@
 //! kernels, is a [`ProcessorVariant`].
 
 mod check;
+mod memory;
 mod threads;
 pub mod timing;
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+use super::memory::ResidentMemory;
 use super::threads::{CallUsage, Threads};
 use super::{ProcessorCase, last_level_cache};
 use crate::protocol::{Cache, Measure, Measured};
@@ -55,6 +56,7 @@ pub fn measure(
     }
     let mut device_ns = Vec::new();
     let (mut threads, mut usages) = (Threads::new(), Vec::new());
+    let mut memory = ResidentMemory::begin();
     sets::each(request, &mut rotation, |set, last| {
         if let Some(set) = set {
             timed.change(set)?;
@@ -63,6 +65,7 @@ pub fn measure(
         if let Some(sweep) = sweep {
             sweep.run();
         }
+        memory.read();
         threads.begin();
         let wall_ns = time(|| timed.call());
         let usage = threads.end();
@@ -83,6 +86,8 @@ pub fn measure(
         preempted: each(&usages, |usage| usage.preempted),
         threads: each(&usages, |usage| usage.threads.filter(|_| counted)),
         waited_ns: each(&usages, |usage| usage.waited_ns.filter(|_| counted)),
+        peak_bytes: memory.peak(),
+        growth_bytes_per_call: memory.growth(),
         input_sets: rotation.map_or(1, |rotation| rotation.sets()),
         ..Measured::default()
     })

@@ -276,6 +276,8 @@ impl Invocation {
             host_ratio: host_ratio(&measurement.samples),
             threads: threads(&measurement.samples),
             waits_taken_out: waits_taken_out(&measurement.samples),
+            waited_ns: median(&measurement.samples.waited_ns),
+            growth_bytes_per_call: measurement.samples.growth_bytes_per_call,
             disturbed: measurement.disturbed.clone(),
             first_call_disturbed: measurement.first_call_disturbed,
         }

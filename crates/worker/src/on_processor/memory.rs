@@ -1,0 +1,120 @@
+//! Resident memory of this process while samples are taken.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use nix::unistd::{SysconfVar, sysconf};
+
+use crate::sets::SHOWING;
+use crate::units::Bytes;
+
+/// Least growth that is one: counters of a process lag by 32 pages a core, and an allocator takes
+/// memory from the system in steps of 132 KiB.
+const MIN_GROWTH: f64 = 512.0 * 1024.0;
+
+/// The resident memory of this process.
+#[derive(Debug)]
+pub struct ResidentMemory {
+    /// True where the kernel began to count its peak again.
+    peak_counted: bool,
+    statm: Option<File>,
+    page: f64,
+    /// Bytes before each call.
+    before: Vec<f64>,
+}
+
+impl ResidentMemory {
+    /// Its peak counts from now on.
+    pub fn begin() -> ResidentMemory {
+        let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+        ResidentMemory {
+            // proc_pid_clear_refs(5): 5 resets `VmHWM`.
+            peak_counted: fs::write("/proc/self/clear_refs", "5").is_ok(),
+            statm: File::open("/proc/self/statm").ok(),
+            page: page.map_or(f64::NAN, |bytes| bytes as f64),
+            before: Vec::new(),
+        }
+    }
+
+    /// Reads it, before a call.
+    pub fn read(&mut self) {
+        let mut text = [0; 128];
+        let mut read = || {
+            let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;
+            let text = std::str::from_utf8(&text[..length]).ok()?;
+            text.split_ascii_whitespace().nth(1)?.parse::<f64>().ok()
+        };
+        self.before.extend(read().map(|pages| pages * self.page));
+    }
+
+    /// The peak since it began; `None` where the kernel does not count it.
+    pub fn peak(&self) -> Option<Bytes> {
+        let status = fs::read_to_string("/proc/self/status").ok()?;
+        let (_, rest) = status.split_once("VmHWM:")?;
+        let kibibytes: u64 = rest.split_whitespace().next()?.parse().ok()?;
+        self.peak_counted.then_some(Bytes(kibibytes << 10))
+    }
+
+    /// Growth in bytes a call, where it is steady.
+    pub fn growth(&self) -> Option<f64> {
+        growth(&self.before)
+    }
+}
+
+/// Growth in bytes a call of these readings, one before each: `None` unless the median of each
+/// quarter lies above that of the one before. A cache that fills up in the first calls is no growth.
+fn growth(resident: &[f64]) -> Option<f64> {
+    let count = resident.len();
+    if count < SHOWING as usize {
+        return None;
+    }
+    let medians = [0, 1, 2, 3].map(|quarter| {
+        let mut sorted = resident[quarter * count / 4..(quarter + 1) * count / 4].to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    });
+    let [first, .., last] = medians;
+    let rises = medians.windows(2).all(|two| two[0] < two[1]);
+    (rises && last - first >= MIN_GROWTH).then(|| (last - first) / (0.75 * count as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: f64 = 1024.0 * 1024.0;
+
+    #[test]
+    fn memory_grows_where_each_quarter_of_the_calls_has_more() {
+        let calls =
+            |resident: fn(f64) -> f64| growth(&Vec::from_iter((0..20).map(|n| resident(n.into()))));
+        assert_eq!(calls(|n| 100.0 * MIB + n * MIB), Some(MIB));
+        assert_eq!(calls(|_| 100.0 * MIB), None);
+        assert_eq!(calls(|n| 100.0 * MIB + n), None, "less than counters lag");
+        assert_eq!(
+            calls(|n| n.min(6.0) * MIB),
+            None,
+            "a cache that is full after 6 calls"
+        );
+        assert_eq!(calls(|n| (20.0 - n) * MIB), None);
+        // In steps, as an allocator takes it.
+        let steps = calls(|n| (n / 4.0).floor() * MIB).unwrap();
+        assert!((steps / MIB - 0.25).abs() < 0.05, "{steps}");
+        assert_eq!(growth(&[1.0, 1e9, 2e9]), None);
+    }
+
+    #[test]
+    fn the_peak_is_that_of_the_samples() {
+        let mut memory = ResidentMemory::begin();
+        memory.read();
+        let Some(before) = memory.peak() else {
+            panic!("this kernel counts no peak");
+        };
+        let block = vec![1u8; 64 << 20];
+        drop(std::hint::black_box(block));
+        let peak = memory.peak().unwrap();
+        assert!(peak.0 >= before.0 + (60 << 20), "{before} {peak}");
+        let again = ResidentMemory::begin().peak().unwrap();
+        assert!(again.0 < peak.0 - (32 << 20), "{again}");
+    }
+}

@@ -1,0 +1,39 @@
+"""Resident memory while samples are taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regatta_worker.clock import memory, timing
+
+MIB = 1 << 20
+
+
+def measured(call: Any, samples: int = 20) -> dict[str, Any]:
+    plan = timing.Plan(0, samples, samples, 0.0, cold=False)
+    return timing.measure_wall(call, lambda results: None, plan, lambda: None)
+
+
+def test_the_peak_is_that_of_the_samples() -> None:
+    before = measured(lambda: None)["peak_bytes"]
+    # Every byte is written, so that it is resident.
+    during = measured(lambda: bytearray(b"1") * (64 * MIB))["peak_bytes"]
+    after = measured(lambda: None)["peak_bytes"]
+    assert during > before + 60 * MIB
+    assert after < during - 32 * MIB
+
+
+def test_what_a_call_keeps_is_growth() -> None:
+    kept = []
+    leaks = measured(lambda: kept.append(bytearray(b"1") * MIB))
+    assert 0.8 * MIB < leaks["growth_bytes_per_call"] < 1.3 * MIB
+    assert "growth_bytes_per_call" not in measured(lambda: bytearray(b"1") * MIB)
+
+
+def test_memory_grows_where_each_quarter_of_the_calls_has_more() -> None:
+    assert memory.growth([n * MIB for n in range(20)]) == MIB
+    assert memory.growth([100 * MIB] * 20) is None
+    assert memory.growth([100 * MIB + n for n in range(20)]) is None, "less than counters lag"
+    assert memory.growth([min(n, 6) * MIB for n in range(20)]) is None, "a cache that is full"
+    assert memory.growth([-n * MIB for n in range(20)]) is None
+    assert memory.growth([0, MIB, 2 * MIB]) is None
