@@ -1,9 +1,10 @@
 //! What a user types and reads: the files of `transcripts/`, each a test.
 //!
 //! A line `  $ COMMAND` is run by a shell, with those that begin `  > ` as its further lines; below it
-//! stands what it prints, and `  [CODE]` where its exit code is not 0. A line that ends in ` (glob)` may
-//! have anything for each `*`. The commands of a file share one shell and one folder, and functions
-//! of `prelude.sh`. `REGATTA_TRANSCRIPTS=write` writes the answers anew.
+//! stands what it prints, and `  [CODE]` where its exit code is not 0. Where a pipe, a loop or a further
+//! command hides exit codes of regatta that are not 0, `  [regatta CODE...]` has them. A line that ends in
+//! ` (glob)` may have anything for each `*`. The commands of a file share one shell and one folder, and
+//! functions of `prelude.sh`. `REGATTA_TRANSCRIPTS=write` writes the answers again.
 
 use std::env;
 use std::fs;
@@ -90,7 +91,7 @@ fn matches(pattern: &str, line: &str) -> bool {
 fn answers(place: &Place, blocks: &[Block]) -> Vec<String> {
     let mut script = fs::read_to_string(format!("{FOLDER}/prelude.sh")).unwrap();
     for block in blocks {
-        script += &format!("{}printf '\\n{END}%s\\n' $?\n", block.command);
+        script += &format!("{}ended '{END}'\n", block.command);
     }
     let folders = [regatta(), fake_worker()].map(|path| path.parent().unwrap().to_owned());
     let path = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>();
@@ -110,7 +111,11 @@ fn answers(place: &Place, blocks: &[Block]) -> Vec<String> {
         match line.strip_prefix(END) {
             None if line.is_empty() => {}
             None => answer += &format!("  {line}\n"),
-            Some(code) => {
+            Some(codes) => {
+                let (code, of_regatta) = codes.split_once(' ').unwrap();
+                if !["", code].contains(&of_regatta) {
+                    answer += &format!("  [regatta {of_regatta}]\n");
+                }
                 if code != "0" {
                     answer += &format!("  [{code}]\n");
                 }

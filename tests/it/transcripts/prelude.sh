@@ -40,9 +40,24 @@ commit() {
   git -c user.name=Ann -c user.email=ann@example.org commit -q -m "$1"
 }
 
-# What a command printed, where only a part of it is shown.
-said=$(mktemp)
-trap 'rm -f $said' EXIT
+# What a command printed, where only a part of it is shown; exit codes of regatta since the last command.
+said=$(mktemp) codes=$(mktemp)
+trap 'rm -f $said $codes' EXIT
+
+# regatta WORD...: the program. Its exit code is kept, for where a pipe or a further command hides it.
+regatta() {
+  local code=0
+  command regatta "$@" || code=$?
+  [ $code = 0 ] || echo $code >>$codes
+  return $code
+}
+
+# ended WORD: the end of a command, with its exit code and those of regatta that are not 0.
+ended() {
+  local code=$?
+  printf '\n%s%s %s\n' "$1" $code "$(paste -sd ' ' $codes)"
+  : >$codes
+}
 
 # quietly COMMAND...: its exit code alone.
 quietly() {
