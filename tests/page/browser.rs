@@ -12,7 +12,6 @@ const LIMIT: &str = "240";
 
 pub struct Browser {
     program: &'static str,
-    axe: Option<String>,
 }
 
 /// How a page is looked at.
@@ -20,7 +19,7 @@ pub struct Browser {
 pub struct Ask {
     /// In its dark colours.
     pub dark: bool,
-    /// By axe-core as well, which takes its time.
+    /// By axe-core as well, the script that `REGATTA_AXE` names: it is under MPL-2.0 and is not kept here.
     pub axe: bool,
 }
 
@@ -59,8 +58,6 @@ impl Browser {
         let names = ["chromium", "chromium-browser", "google-chrome"];
         Browser {
             program: names.into_iter().find(there).expect("there is a Chromium"),
-            // axe-core is under MPL-2.0 and is not kept here.
-            axe: std::env::var_os("REGATTA_AXE").map(|path| fs::read_to_string(path).unwrap()),
         }
     }
 
@@ -69,7 +66,7 @@ impl Browser {
     pub fn asks(&self, page: &Path, widths: &[u32], ask: Ask) -> Vec<Found> {
         let folder = tempfile::tempdir().unwrap();
         let text = fs::read_to_string(page).unwrap();
-        fs::write(folder.path().join("page.html"), self.probed(&text, ask)).unwrap();
+        fs::write(folder.path().join("page.html"), probed(&text, ask)).unwrap();
         // A window is never narrow; a frame is as narrow as it is told to be.
         let harness = include_str!("harness.html").replace("WIDTHS", &format!("{widths:?}"));
         let path = folder.path().join("harness.html");
@@ -141,23 +138,26 @@ impl Browser {
         );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
+}
 
-    /// A copy of a page with the script in it, and one that hears its errors from the start.
-    fn probed(&self, page: &str, ask: Ask) -> String {
-        const HEARS: &str = r#"<head><script>window.probeErrors = [];
+/// A copy of a page with the script in it, and one that hears its errors from the start.
+fn probed(page: &str, ask: Ask) -> String {
+    const HEARS: &str = r#"<head><script>window.probeErrors = [];
 addEventListener("error", (event) => probeErrors.push(event.message));
 addEventListener("unhandledrejection", (event) => probeErrors.push(String(event.reason)));</script>"#;
-        let (before, after) = page.rsplit_once("</body>").unwrap();
-        let axe = self.axe.as_ref().filter(|_| ask.axe);
-        let axe = axe.map_or(String::new(), |axe| {
-            format!(
-                "<script>{axe}</script><script>window.probeAxe = async () => {{
+    let (before, after) = page.rsplit_once("</body>").unwrap();
+    let axe = if ask.axe {
+        let path = std::env::var_os("REGATTA_AXE").expect("REGATTA_AXE names an axe.min.js");
+        let axe = fs::read_to_string(path).unwrap();
+        format!(
+            "<script>{axe}</script><script>window.probeAxe = async () => {{
 const found = await axe.run(document, {{ resultTypes: [\"violations\"] }});
-return found.violations.map((of) => ({{ id: of.id, impact: of.impact, nodes: of.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)) }}));
+return {{ asked: found.passes.length + found.violations.length, violations: found.violations.map((rule) => ({{ id: rule.id, impact: rule.impact, nodes: rule.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)) }})) }};
 }};</script>"
-            )
-        });
-        let page = format!("{before}{axe}<script>{PROBE}</script></body>{after}");
-        page.replacen("<head>", HEARS, 1)
-    }
+        )
+    } else {
+        String::new()
+    };
+    let page = format!("{before}{axe}<script>{PROBE}</script></body>{after}");
+    page.replacen("<head>", HEARS, 1)
 }
