@@ -5,6 +5,7 @@ mod common;
 
 mod files;
 mod forks;
+mod guide;
 mod kills;
 mod leftovers;
 mod nightly;

@@ -1,4 +1,3 @@
 //! What is too slow for each change: `cargo test -- --ignored nightly`.
 
-mod guide;
 mod trace_million;
