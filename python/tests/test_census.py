@@ -12,9 +12,11 @@ from unittest import mock
 
 import pytest
 
+import support
 from regatta_worker.case import CaseWorker
 from regatta_worker.census import launches
-from regatta_worker.census.launches import CensusError
+from regatta_worker.census.launches import CensusError, effective_from_grid
+from regatta_worker.census.private import CUTLASS_SPLITS
 from regatta_worker.clock import probe
 from regatta_worker.libraries.sequence_parallel import SequenceParallelWorker
 from regatta_worker.problem.arrays import Arrays
@@ -233,3 +235,51 @@ def test_why_they_are_not_is_said(refusing: Any, why: str) -> None:
     found = answer(refusing, metrics=[EXECUTED])
     assert why in found["uncounted"]["instructions"]
     assert "counted" not in found
+
+
+RECORDED_RUNS = (
+    "baselines/xformers-backward/h200-132sm.jsonl",
+    *(
+        f"reports/samples/{sample}/run.jsonl"
+        for sample in (
+            "xformers-0.0.26",
+            "xformers-gate",
+            "xformers-library",
+            "xformers-library-0.0.26",
+        )
+    ),
+)
+
+
+def recorded_cases() -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Cases of an H200 with their launches, and what their worker said that the splits became."""
+    for run in RECORDED_RUNS:
+        for line in (support.ROOT / run).read_text().splitlines():
+            entry = json.loads(line)
+            measured = entry.get("record") or entry.get("outcome", {}).get("measured", {})
+            if "case" in entry and "structure" in measured:
+                launched = measured["structure"]["launches"]
+                yield entry["case"], launched, measured["effective"]
+
+
+def test_the_grid_of_the_backward_kernel_shows_the_splits() -> None:
+    shown = [
+        (case, effective_from_grid(launched, CUTLASS_SPLITS).get("num_splits_key"), effective)
+        for case, launched, effective in recorded_cases()
+    ]
+    differ = [row for row in shown if row[1] != row[2].get("num_splits_key")]
+    assert not differ
+    splits = {(case, value) for case, value, _ in shown}
+    # The heuristic, and the bug of xFormers 0.0.26, which passed 1.
+    assert {("torch/efficient:s10000,d32,bwd", 157), ("torch/efficient:s10000,d32,bwd", 1)} < splits
+    assert ("torch/efficient:h25,s4096,d64,f16,bwd", 64) in splits
+    # With FlashAttention-3 in its place nothing splits the keys.
+    assert ("xformers/default:h4,s8192,d128,bf16,bwd", None) in splits
+    assert len(shown) > 100
+
+
+def test_kernels_that_differ_show_all_values() -> None:
+    launched = [{"name": name, "grid": [size, 4, 1]} for name, size in (("b_f32", 8), ("b_f16", 2))]
+    assert effective_from_grid(launched, {"splits": ("b_*", 0)}) == {"splits": "8+2"}
+    assert effective_from_grid(launched, {"splits": ("b_*", 1)}) == {"splits": 4}
+    assert effective_from_grid(launched, {"splits": ("c_*", 0)}) == {}

@@ -96,6 +96,8 @@ class TestOperators:
 
     def test_views_and_splits_are_seen_also_of_a_backward_pass(self) -> None:
         torch = pytest.importorskip("torch")
+        # Another test may have compiled.
+        torch.compiler.reset()
         packed = torch.randn(2, 8, 3, 4, requires_grad=True)
 
         def call() -> None:
@@ -110,6 +112,7 @@ class TestOperators:
 
     def test_calls_that_differ_and_calls_that_fail_say_so(self) -> None:
         torch = pytest.importorskip("torch")
+        torch.compiler.reset()
         turns, one = iter((1, 2, 3)), torch.ones(1)
         differ = self.count(lambda: [one.add(1) for _ in range(next(turns))])
         assert differ == ({}, {"operators": "two calls differ, as in aten::add: 1 and 2"})

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.flex_attention import create_mask, flex_attention
 
+from regatta_worker.census.private import CUTLASS_SPLITS
 from regatta_worker.libraries import (
     cudnn,
     fla,
@@ -114,7 +115,13 @@ OWN = Library("own")
 VARLEN = functools.partial(torch_library.varlen_call, attend=varlen_attn)
 for _name, _build in (("apart", apart), ("flex", flex), ("varlen", VARLEN)):
     _added = OWN.variant(
-        _name, "", on_gpu=False, dtypes=("f32",), parameters=Access.DECLARED, packed=_name != "flex"
+        _name,
+        "",
+        on_gpu=False,
+        dtypes=("f32",),
+        parameters=Access.DECLARED,
+        packed=_name != "flex",
+        effective_from_grid=CUTLASS_SPLITS if _name == "apart" else {},
     )
     _added(_build)
 
@@ -164,6 +171,20 @@ def test_needless_copies_reorder_and_come_back(layout: str) -> None:
         assert prepared["effective"] == {"access": access, "strides": strides}
     out = worker.call()[0]
     assert (out.transpose(1, 2) if layout == "bhsd" else out).is_contiguous()
+
+
+def test_a_parameter_becomes_what_the_grid_shows() -> None:
+    worker = OWN()
+    prepare(worker, "apart", direction="backward")
+    backward = {"name": "fmha_cutlassB_f32_aligned_64x64_k32_sm80(Params)", "grid": [157, 2, 1]}
+    census = {"launches": [{"name": "copy", "grid": [8, 1, 1]}, backward], "counts": {}}
+    profiled = worker.profile(worker.call, census)
+    assert profiled["effective"] == {"num_splits_key": 157}
+    # As without a GPU, or with another kernel.
+    assert "effective" not in worker.profile(worker.call, {"launches": [], "counts": {}})
+    for library, variants in ((torch_library, ["efficient"]), (xformers, ["default", "cutlass"])):
+        rows = library.WORKER.rows
+        assert all(rows[name].effective_from_grid == CUTLASS_SPLITS for name in variants)
 
 
 # What other libraries are given.
@@ -340,7 +361,7 @@ def test_flas_packed_batch_is_one_row_and_a_window_counts_the_query() -> None:
 
 def by_shape(build: Any, params: Any = None, **axes: Any) -> Any:
     problem = problem_of(**axes)
-    with FakeTensorMode(), mock.patch.object(torch_library, "splits_here", return_value={}):
+    with FakeTensorMode():
         tensors = {
             name: problem.turned(
                 torch.empty(problem.laid_out(name), dtype=DTYPES[problem.dtype], device="cuda")
@@ -383,18 +404,6 @@ def test_what_the_efficient_operator_takes_by_shape() -> None:
 
 
 class TestXformers:
-    def test_what_a_release_passes_is_in_its_source(self) -> None:
-        class Backward:
-            """A backward of 0.0.28.post3, of which the source is all that is looked at."""
-
-            @staticmethod
-            def apply(operator: Any) -> Any:
-                return operator(num_splits_key=-1)
-
-        assert xformers._sentinel(Backward) == -1
-        assert xformers._sentinel(support.wire) is None
-        assert xformers._sentinel(len) is None
-
     @pytest.mark.skipif(not support.installed("xformers"), reason="xFormers is not installed")
     @pytest.mark.parametrize("variant", ["default", "cutlass", "flash"])
     def test_without_a_gpu_every_case_is_unsupported_in_its_words(self, variant: str) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
+from regatta_worker.census import private
 from regatta_worker.protocol.channel import Message
 
 WARMUP_CALLS = 2
@@ -54,13 +55,13 @@ class Counter:
 BUILT_IN = (
     Counter(
         "triton_autotune",
-        ("triton.runtime.autotuner:Autotuner.run",),
+        (str(private.TRITON_RUN),),
         # One entry for each key that was tuned.
         progress=lambda autotuner, *_, **__: len(autotuner.cache),
     ),
-    Counter("triton_compile", ("triton.runtime.jit:JITFunction._do_compile",)),
-    Counter("torch_compile", ("torch._dynamo.output_graph:OutputGraph.call_user_compiler",)),
-    Counter("jax_compile", ("jax._src.compiler:compile_or_get_cached",)),
+    Counter("triton_compile", (str(private.TRITON_COMPILE),)),
+    Counter("torch_compile", (str(private.TORCH_COMPILE),)),
+    Counter("jax_compile", (str(private.JAX_COMPILE),)),
 )
 """Counted without being asked for, each where its module is loaded: what is not loaded
 does nothing, and loading it for the count would take seconds."""
@@ -235,14 +236,14 @@ def _replace_in_modules(old: Any, new: Any) -> None:
 
 
 WATCHED = (
-    ("tuning", "triton.runtime.autotuner:Autotuner._bench"),
-    ("compiling", "triton.runtime.jit:JITFunction._do_compile"),
-    ("loading", "triton.compiler.compiler:CompiledKernel._init_handles"),
-    ("tracing", "torch._dynamo.convert_frame:_compile"),
-    ("compiling", "torch._dynamo.output_graph:OutputGraph.call_user_compiler"),
-    ("compiling", "flashinfer.jit.core:JitSpec.build"),
-    ("loading", "flashinfer.jit.core:JitSpec.load"),
-    ("compiling", "cupy.cuda.compiler:compile_using_nvrtc"),
+    ("tuning", str(private.TRITON_TUNE)),
+    ("compiling", str(private.TRITON_COMPILE)),
+    ("loading", str(private.TRITON_LOAD)),
+    ("tracing", str(private.TORCH_TRACE)),
+    ("compiling", str(private.TORCH_COMPILE)),
+    ("compiling", str(private.FLASHINFER_BUILD)),
+    ("loading", str(private.FLASHINFER_LOAD)),
+    ("compiling", str(private.CUPY_COMPILE)),
     ("planning", "regatta_worker.libraries.cudnn:Attention._planned"),
 )
 """What a first call is made of: parts, and the functions whose time they are.

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from regatta_worker.census.private import TORCH_COMPILED
+
 MOST = 200
 """Names that are listed; the calls of all others are summed up as `OTHERS`."""
 
@@ -126,7 +128,7 @@ def count_operators(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, 
 
 def compiles() -> bool:
     """Whether anything of this process was given to `torch.compile`."""
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    backends: dict[int, Any] = getattr(frames, "cached_backends", {})
+    frames = sys.modules.get(TORCH_COMPILED.module)
+    backends: dict[int, Any] = getattr(frames, TORCH_COMPILED.name, {})
     # One that is None switches the compiler off.
     return any(backend is not None for backend in backends.values())

@@ -12,7 +12,8 @@ import json
 import os
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from regatta_worker.clock import probe
@@ -148,6 +149,27 @@ def reply(recorded: dict[str, Any], host_ns: int) -> dict[str, Any]:
             "dropped": recorded["dropped"],
         },
     }
+
+
+Shown = tuple[str, int]
+"""A kernel's name, with `*` for anything, and the axis of its grid that has a parameter's value."""
+
+
+def effective_from_grid(
+    launched: Sequence[Mapping[str, Any]], shown: Mapping[str, Shown]
+) -> dict[str, int | str]:
+    """What parameters became, as the grids of a call's kernels show it.
+
+    Where kernels differ, the value is all of theirs, joined by `+` in the order of their launches.
+    What no kernel of the call shows is left out.
+    """
+    effective: dict[str, int | str] = {}
+    for name, (kernel, axis) in shown.items():
+        sizes = [each["grid"][axis] for each in launched if fnmatchcase(each["name"], kernel)]
+        values = list(dict.fromkeys(sizes))
+        if values:
+            effective[name] = values[0] if len(values) == 1 else "+".join(map(str, values))
+    return effective
 
 
 RECORDED_CALLS = 5

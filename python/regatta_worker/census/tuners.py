@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from regatta_worker.census.counters import wrapped
-
-AUTOTUNER = ("triton.runtime.autotuner", "Autotuner")
-"""Where Triton 2 and 3 have the class."""
+from regatta_worker.census.private import TRITON_RUN
 
 LAUNCH = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """What a configuration sets beside the kernel's own constants."""
@@ -95,7 +93,7 @@ def watched() -> Iterator[Watch]:
 
         return noted
 
-    with wrapped(f"{':'.join(AUTOTUNER)}.run", noting, imported=False):
+    with wrapped(str(TRITON_RUN), noting, imported=False):
         yield watch
 
 
@@ -119,5 +117,6 @@ def kernel(tuner: Any) -> str:
 
 
 def _class() -> Any:
-    module = sys.modules.get(AUTOTUNER[0])
-    return getattr(module, AUTOTUNER[1], None)
+    """The class of tuners, where Triton is loaded."""
+    module = sys.modules.get(TRITON_RUN.module)
+    return getattr(module, TRITON_RUN.name.partition(".")[0], None)

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from regatta_worker.census.private import CUTLASS_SPLITS
 from regatta_worker.on_torch.case import Access, Call, Results, TorchCase, by_autograd
-from regatta_worker.on_torch.cutlass_splits import splits_here
 from regatta_worker.on_torch.library import Library
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.variant import HALVES
@@ -85,6 +85,7 @@ for _name, _summary, _backend, _declared in (
     on_gpu=False,
     dtypes=EVERY,
     parameters={**Access.DECLARED, "num_splits_key": "integer"},
+    effective_from_grid=CUTLASS_SPLITS,
 )
 def efficient(case: TorchCase) -> Call:
     """The CUTLASS kernels of xFormers.
@@ -104,7 +105,6 @@ def efficient(case: TorchCase) -> Call:
         raise Unsupported("_efficient_attention_forward has no num_splits_key; backward has")
     kind, window = _custom_mask(problem)
     packing, aten, grouped = case.packing(), torch.ops.aten, case.grouped
-    case.effective |= splits_here(problem, splits, case.device)
 
     def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, Any]:
         if grouped:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import inspect
 from typing import Any
 from unittest import mock
 
 import torch
 
+from regatta_worker.census.private import CUTLASS_SPLITS
 from regatta_worker.on_torch.case import DTYPES, Access, Call, TorchCase
-from regatta_worker.on_torch.cutlass_splits import splits_here
 from regatta_worker.on_torch.library import Library
 from regatta_worker.problem.attention import Problem
 from regatta_worker.problem.variant import HALVES
@@ -51,9 +49,6 @@ def attention(case: TorchCase, operators: str | None) -> Call:
 
         patch = mock.patch.object(fmha.cutlass.BwOp, "OPERATOR", staticmethod(split))
         case.settings.enter_context(patch)
-    if used and used[1] is fmha.cutlass.BwOp:
-        passed = _sentinel(used[1]) if splits is None else splits
-        case.effective |= splits_here(problem, passed, case.device)
     chosen = {} if op is None else {"op": op}
 
     def attend(*logical: torch.Tensor) -> torch.Tensor:
@@ -77,6 +72,7 @@ for _name, _operators_of, _dtypes, _parameters in (
         on_gpu=False,
         dtypes=_dtypes,
         parameters=_parameters,
+        effective_from_grid=CUTLASS_SPLITS,
     )
     _added(functools.partial(attention, operators=None if _name == "default" else _name))
 
@@ -122,14 +118,6 @@ def _names(problem: Problem, used: tuple[Any, Any] | None) -> dict[str, str]:
     forward, backward = used
     ran = {"forward_operator": forward.NAME} if problem.has_forward else {}
     return ran | ({} if backward is None else {"backward_operator": backward.NAME})
-
-
-def _sentinel(operator: Any) -> int | None:
-    """What the CUTLASS backward passes where nothing is asked for: -1 from 0.0.26 to
-    0.0.28.post3, which its kernel takes for 1, and None since. Only its source tells."""
-    with contextlib.suppress(OSError, TypeError):
-        return -1 if "num_splits_key=-1" in inspect.getsource(operator) else None
-    return None
 
 
 def _bmhk(problem: Problem, *logical: torch.Tensor) -> tuple[torch.Tensor, ...]:

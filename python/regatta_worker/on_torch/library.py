@@ -69,6 +69,8 @@ class Row(Variant):
     """A GPU is needed."""
     packed: bool = True
     """It takes packed ragged batches."""
+    effective_from_grid: Mapping[str, launches.Shown] = field(default_factory=dict)
+    """Parameters whose value a launch shows, each with the kernel and the axis of its grid."""
     gpu: Mapping[str, Any] = field(default_factory=dict)
     """Members of the variant that are others on a GPU."""
 
@@ -380,6 +382,9 @@ class TorchWorker(OnTorch[TorchCase]):
 
     def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
         found = super().profile(call, profiled)
+        shown = self.library.rows[self.prepared().variant].effective_from_grid
+        if effective := launches.effective_from_grid(found["launches"], shown):
+            found["effective"] = effective
         calls, uncounted = functions.count_operators(call)
         found |= {"operators": calls} if calls else {}
         return found | {"uncounted": found.get("uncounted", {}) | uncounted}

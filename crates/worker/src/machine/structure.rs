@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::names::normalised;
+use crate::attention::ParamValue;
 use crate::units::Bytes;
 
 /// The name under which [`Structure::uncounted`] tells why there is no census at all.
@@ -42,6 +43,9 @@ pub struct Structure {
     /// ran; bounded in the same way. Absent where they were not counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub functions: BTreeMap<String, u64>,
+    /// What parameters became, where the launches show it: `num_splits_key` is a size of a grid.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub effective: BTreeMap<String, ParamValue>,
     /// Counts that were asked for and could not be had, by name, and why. They are not 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub uncounted: BTreeMap<String, String>,

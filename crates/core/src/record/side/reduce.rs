@@ -225,6 +225,9 @@ impl Fold {
             }
             record.choices.sort_by_key(|of| of.invocations[0]);
         }
+        if let Some(structure) = &record.structure {
+            record.effective.extend(structure.effective.clone());
+        }
         record.first_call_parts = median_parts(&self.parts);
         if let Some(how) = varying_launches(&self.divisions) {
             record.varying.insert("launches".to_owned(), how);

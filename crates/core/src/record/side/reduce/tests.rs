@@ -308,6 +308,32 @@ fn what_differs_between_invocations_is_kept() {
     );
 }
 
+/// Structure is counted in the first and the third invocation alone.
+#[test]
+fn what_a_launch_shows_is_what_the_parameter_became() {
+    let one = |number: u32, shown: i64| {
+        let splits = |splits| [("splits".to_owned(), ParamValue::Int(splits))].into();
+        let structure = Structure {
+            effective: splits(shown),
+            counts: [("tasks".to_owned(), 1)].into(),
+            ..Structure::default()
+        };
+        let access = ("access".to_owned(), ParamValue::Word("views".to_owned()));
+        Outcome::Measured(Measurement {
+            effective: [access].into(),
+            structure: [0, 2].contains(&number).then_some(structure),
+            ..sampled(Measured {
+                device_ns: vec![Nanoseconds(1.0)],
+                ..Measured::default()
+            })
+        })
+    };
+    let record = reduced((0..5).map(|number| (number, one(number, 157))).collect());
+    assert_eq!(record.effective["splits"], ParamValue::Int(157));
+    assert_eq!(record.effective.len(), 2);
+    assert!(record.varying.is_empty(), "{:?}", record.varying);
+}
+
 #[test]
 fn a_count_that_one_invocation_alone_has_differs_between_them() {
     let counted = |counts: &[(&str, u64)], uncounted: &[(&str, &str)]| Structure {
