@@ -9,6 +9,7 @@ use super::memory::ResidentMemory;
 use super::threads::{CallUsage, Threads};
 use super::{ProcessorCase, last_level_cache};
 use crate::protocol::{Cache, Measure, Measured};
+use crate::serve::Refusal;
 use crate::sets::{self, Rotation};
 use crate::units::Nanoseconds;
 
@@ -38,13 +39,11 @@ pub fn measure(
     mut rotation: Option<Rotation>,
     timed: &mut dyn ProcessorCase,
     look: &mut dyn FnMut(u32, u32, &dyn ProcessorCase),
-) -> Result<Measured, String> {
+) -> Result<Measured, Refusal> {
     if request.graph {
-        return Err(
-            "a CUDA graph is of a GPU, and this variant runs on the processor; measure with \
-             graph = false"
-                .to_owned(),
-        );
+        let reason = "CUDA graphs need a GPU, and this variant runs on the processor; measure with \
+                      graph = false";
+        return Err(Refusal::Unsupported(reason.to_owned()));
     }
     let sweep = match request.cache {
         Cache::Cold if kept.is_none() => Some(&*kept.insert(Sweep::new()?)),
@@ -210,7 +209,7 @@ mod tests {
         request.graph = true;
         let error =
             measure(&request, &mut None, None, &mut counted, &mut |_, _, _| {}).unwrap_err();
-        assert!(error.contains("graph = false"), "{error}");
+        assert!(matches!(&error, Refusal::Unsupported(reason) if reason.contains("graph = false")));
         assert_eq!(counted.calls, 4, "refused before any call");
     }
 
