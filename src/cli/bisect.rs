@@ -55,7 +55,8 @@ pub struct BisectArgs {
 
     /// Compare CPU times, not wall-clock times
     ///
-    /// Other programs on its cores do not change it; waiting is not in it.
+    /// Other programs on its cores do not change it; waiting is not in it. Where such programs
+    /// hide the wall-clock time and CPU time shows a change, it decides without this option too.
     #[arg(long)]
     cpu_time: bool,
 
@@ -120,14 +121,12 @@ fn search(args: &BisectArgs) -> Ended {
     let tell = |tried: &Tried, case: Option<&CaseId>, more, left| {
         say(line(tried, case, &row, more, left));
     };
-    let (tried, ending) = bisect(&row, towards, metric, &request, &directory, &tell)?;
+    let searched = bisect(&row, towards, metric, &request, &directory, &tell)?;
     let answer = Bisect {
         suite: &suite.name,
         towards,
-        metric,
+        searched: &searched,
         row: &row,
-        tried: &tried,
-        ending: &ending,
         arguments: &suite_words(args, &request),
     };
     let path = directory.join(PAGE);
@@ -138,7 +137,7 @@ fn search(args: &BisectArgs) -> Ended {
         false => print(text(&answer))?,
     };
     say(format!("report: {}", path.display()));
-    Ok(match &ending {
+    Ok(match &searched.ending {
         Ending::Found(found) if found.suspects.is_empty() => 0,
         _ => VerdictOutcome::Inconclusive.exit_code(),
     })

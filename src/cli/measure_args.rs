@@ -78,7 +78,7 @@ impl MeasureArgs {
             structure_only: self.structure_only,
             threshold: None,
             limit: None,
-            decides: None,
+            deciding: Vec::new(),
             out: self.out.clone(),
             fresh: self.no_resume,
             quiet: self.quiet,

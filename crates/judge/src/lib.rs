@@ -28,7 +28,7 @@ use std::collections::HashMap;
 
 pub use comparable::revision_text;
 use comparable::{Differences, differences};
-use judgement::{Judgement, Row, SideSummary, Verdict};
+use judgement::{Judgement, Row, SideSummary, Verdict, Word};
 use regatta_core::record::header::in_turn;
 use regatta_core::record::side::{Side, median};
 use regatta_core::suite::rules::Metric;
@@ -46,16 +46,22 @@ pub struct Next {
 }
 
 /// What to measure after so many invocations; `None` where nothing is open, or the last look was
-/// taken. Of a case that regressed nothing is open, unless it is `decides` that is to be decided.
-pub fn next(judgement: &Judgement, invocations: u32, decides: Option<Metric>) -> Option<Next> {
-    let is_open = |row: &&Row| match decides {
-        Some(metric) => row.metric(metric).is_some_and(|of| of.open),
-        None => row.is_open(),
+/// taken. Nothing is open of a case that regressed. With `deciding`, a case is open until the first
+/// of these metrics is decided, or a later one shows a change.
+pub fn next(judgement: &Judgement, invocations: u32, deciding: &[Metric]) -> Option<Next> {
+    let is_open = |row: &&Row| match deciding {
+        [] => row.is_open(),
+        [first, others @ ..] => {
+            let word = |metric: &Metric| row.metric(*metric).map(|row| row.word);
+            let moved = [Some(Word::Regressed), Some(Word::Improved)];
+            word(first) == Some(Word::Inconclusive)
+                && !others.iter().any(|metric| moved.contains(&word(metric)))
+        }
     };
     let rows = judgement.rows.iter().filter(is_open);
     let mut cases: Vec<CaseId> = rows.map(|row| row.case.clone()).collect();
     let expectations = judgement.expectations.iter();
-    for result in expectations.filter(|result| result.open && decides.is_none()) {
+    for result in expectations.filter(|result| result.open && deciding.is_empty()) {
         cases.extend(result.case.clone());
         cases.extend(result.against.clone());
     }

@@ -178,9 +178,9 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
         ..DIFFERENT
     };
     let judgement = judge(&head, Some(&base), &options);
-    let open = next(&judgement, 5, None).unwrap();
+    let open = next(&judgement, 5, &[]).unwrap();
     assert_eq!((open.cases, open.invocations), (vec![CaseId(A.into())], 10));
-    assert_eq!(next(&judgement, 35, None), None);
+    assert_eq!(next(&judgement, 35, &[]), None);
     let reason = row(&judgement, A).reason.clone().unwrap();
     assert!(reason.starts_with("between "), "{reason}");
     assert!(reason.ends_with(" more pairs would decide"), "{reason}");
@@ -189,13 +189,28 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
     let mut judgement = judgement;
     let regressed = |row: &mut Row| row.word = row.word.max(Word::Regressed);
     judgement.rows.iter_mut().for_each(regressed);
-    assert_eq!(next(&judgement, 5, None), None);
-    let open = next(&judgement, 5, Some(Metric::Device)).unwrap();
+    assert_eq!(next(&judgement, 5, &[]), None);
+    let times = [Metric::Device, Metric::CpuTime];
+    let open = next(&judgement, 5, &times).unwrap();
     assert_eq!(open.cases, [CaseId(A.into())]);
+    // A comparison beside load ends no earlier, unless CPU time shows a change.
+    for (word, ends) in [(Word::Same, false), (Word::Regressed, true)] {
+        let mut judgement = judgement.clone();
+        for Row { metrics, .. } in &mut judgement.rows {
+            let wall = judgement::MetricRow {
+                open: false,
+                ..metrics[0].clone()
+            };
+            let mut cpu = wall.clone();
+            (cpu.metric, cpu.word) = (Metric::CpuTime, word);
+            *metrics = vec![wall, cpu];
+        }
+        assert_eq!(next(&judgement, 5, &times).is_none(), ends);
+    }
 
     // A base that is too small stays so.
     let stored = judge(&cases("~103 -"), Some(&cases("100*3 -")), &options);
-    assert_eq!(next(&stored, 5, None), None);
+    assert_eq!(next(&stored, 5, &[]), None);
     let reason = row(&stored, A).reason.clone().unwrap();
     assert!(reason.ends_with("the base has 3 invocations, and 5 are needed"));
 }

@@ -57,7 +57,7 @@ pub struct Experiment {
     options: Options,
     /// Nothing more is measured that would end later than this after the start.
     limit: Option<Duration>,
-    decides: Option<Metric>,
+    deciding: Vec<Metric>,
     /// Where the reports go.
     folder: PathBuf,
     /// True where metrics that are open are measured in pairs later, and expectations alone now.
@@ -148,7 +148,7 @@ impl Experiment {
             base: None,
             options,
             limit: request.limit,
-            decides: request.decides,
+            deciding: request.deciding.clone(),
             folder: head.directory.clone(),
             head,
             expectations_alone: false,
@@ -194,7 +194,7 @@ impl Experiment {
             let evidence = self.judge(files)?;
             self.head.spent.judging += laps.end();
             let taken = first + files.head.owed.last().map_or(0, |owed| owed.fresh);
-            let Some(next) = judge::next(&evidence.judgement, taken, self.decides) else {
+            let Some(next) = judge::next(&evidence.judgement, taken, &self.deciding) else {
                 return Ok(evidence);
             };
             let more = next.invocations - taken;

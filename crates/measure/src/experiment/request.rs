@@ -34,8 +34,9 @@ pub struct MeasureOptions {
     pub threshold: Option<Share>,
     /// Nothing more is measured that would end later than this after the start.
     pub limit: Option<Duration>,
-    /// The one metric that is measured until it is decided, whatever the others say.
-    pub decides: Option<Metric>,
+    /// The metrics of which one is measured until it is decided, whatever the others and the
+    /// structure say: see [`regatta_judge::next`]. Empty: all.
+    pub deciding: Vec<Metric>,
     /// Where the run and its reports go, where that is not the suite's folder.
     pub out: Option<PathBuf>,
     /// True where the run begins anew, whatever is there.

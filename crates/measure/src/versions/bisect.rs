@@ -40,6 +40,9 @@ pub struct CaseReading {
     /// Head against base; `None` where it was not measured on both sides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricRow>,
+    /// The same by CPU time, which decides where load hides the wall time.
+    #[serde(skip)]
+    pub cpu_time: Option<Box<MetricRow>>,
     /// Its first cause, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
@@ -64,6 +67,16 @@ impl CaseReading {
     pub fn word(&self) -> Option<Word> {
         self.usable().map(|reading| reading.word)
     }
+
+    /// The same case, compared by CPU time.
+    fn by_cpu_time(&self) -> CaseReading {
+        let cpu_time = self.cpu_time.as_deref();
+        CaseReading {
+            metric: cpu_time.cloned(),
+            reason: cpu_time.map_or(self.reason.clone(), |row| row.reason.clone()),
+            ..self.clone()
+        }
+    }
 }
 
 /// The case whose change is largest.
@@ -72,6 +85,14 @@ fn largest<'a>(cases: impl Iterator<Item = &'a CaseReading>) -> Option<&'a CaseR
 }
 
 impl Tried {
+    /// The same comparison by CPU time.
+    fn by_cpu_time(&self) -> Tried {
+        Tried {
+            cases: self.cases.iter().map(CaseReading::by_cpu_time).collect(),
+            ..self.clone()
+        }
+    }
+
     /// What it says of a case.
     pub fn reading(&self, case: &CaseId) -> Option<&CaseReading> {
         self.cases.iter().find(|of| of.case == *case)
@@ -103,18 +124,19 @@ impl Tried {
     }
 }
 
-/// What a judgement says of each case by a metric.
-fn readings(judgement: &Judgement, metric: Metric) -> Vec<CaseReading> {
+/// A reading of each case of a judgement.
+fn readings(judgement: &Judgement) -> Vec<CaseReading> {
     let reading = |row: &Row| {
-        let of = row.metric(metric);
-        let none = || format!("no {} of {} is known", metric.text(), row.case.0);
+        let wall = row.metric(Metric::Device);
+        let unknown = || format!("no {} of {} is known", Metric::Device.text(), row.case.0);
         CaseReading {
             case: row.case.clone(),
-            metric: of.cloned(),
+            metric: wall.cloned(),
+            cpu_time: row.metric(Metric::CpuTime).cloned().map(Box::new),
             cause: row.findings.first().map(ToString::to_string),
-            reason: match of {
-                Some(of) => of.reason.clone(),
-                None => Some(row.reason.clone().unwrap_or_else(none)),
+            reason: match wall {
+                Some(wall) => wall.reason.clone(),
+                None => Some(row.reason.clone().unwrap_or_else(unknown)),
             },
         }
     };
@@ -269,17 +291,52 @@ fn followed(tried: &[Tried]) -> Option<CaseId> {
     found.map(|of| of.case.clone())
 }
 
+/// The words of the case that is followed, one a comparison in which it has one.
+fn words(tried: &[Tried]) -> Vec<Word> {
+    let case = followed(tried);
+    let readings = tried.iter();
+    let words = readings.filter_map(|tried| tried.reading(case.as_ref()?)?.word());
+    words.collect()
+}
+
+/// The comparisons by CPU time, where load hides the wall time: that is open in one, and CPU time
+/// is decided in as many and shows a change.
+fn by_cpu_time(tried: &[Tried]) -> Option<Vec<Tried>> {
+    let wall = words(tried);
+    if !wall.contains(&Word::Inconclusive) {
+        return None;
+    }
+    let by_cpu: Vec<Tried> = tried.iter().map(Tried::by_cpu_time).collect();
+    let cpu = words(&by_cpu);
+    let moved = |word: &Word| matches!(word, Word::Regressed | Word::Improved);
+    let decided = cpu.len() >= wall.len() && !cpu.contains(&Word::Inconclusive);
+    (decided && cpu.iter().any(moved)).then_some(by_cpu)
+}
+
 /// A comparison as a search shows it: the case that is followed, about how many comparisons there
 /// are still to come, and how long they take.
 pub type Tell<'a> = &'a dyn Fn(&Tried, Option<&CaseId>, usize, Duration);
 
-/// Searches a row by what `compare` says of two of its versions. Gives all comparisons, in order.
+/// The answer of a search.
+#[derive(Debug)]
+pub struct Searched {
+    /// All comparisons, in order.
+    pub tried: Vec<Tried>,
+    /// The version found, or the reason why not.
+    pub ending: Ending,
+    /// The metric that decided.
+    pub metric: Metric,
+}
+
+/// Searches a row by what `compare` says of two of its versions, by `metric`; by CPU time from
+/// the first comparison on that load hides the wall time of.
 fn search<E>(
     row: &[Version],
     towards: Towards,
+    mut metric: Metric,
     compare: &mut dyn FnMut(usize, usize) -> Result<Tried, E>,
     tell: Tell<'_>,
-) -> Result<(Vec<Tried>, Ending), E> {
+) -> Result<Searched, E> {
     let began = Instant::now();
     let bad = row.len() - 1;
     let mut all: Vec<Tried> = Vec::new();
@@ -297,8 +354,11 @@ fn search<E>(
         let (low, high, left) = match history.next() {
             NextStep::Compare { low, high, left } => (low, high, left),
             last => {
-                let ending = ending(row, towards, &all, case, last);
-                return Ok((all, ending));
+                return Ok(Searched {
+                    ending: ending(row, towards, &all, case, last),
+                    tried: all,
+                    metric,
+                });
             }
         };
         let tried = compare(low, high)?;
@@ -309,14 +369,23 @@ fn search<E>(
         };
         if let Some((end, reason)) = end {
             let (end, reason) = (row[end].clone(), reason.clone());
-            return Ok((all, Ending::NoEnd { end, reason }));
+            return Ok(Searched {
+                tried: all,
+                ending: Ending::NoEnd { end, reason },
+                metric,
+            });
         }
         // Those between are tried, and then the two are compared.
         let more = left - usize::from(low != 0);
         let each = began.elapsed() / (all.len() as u32 + 1);
         let time = each.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX));
-        tell(&tried, case.as_ref(), more, time);
-        all.push(tried);
+        let by_cpu = metric == Metric::CpuTime;
+        all.push(if by_cpu { tried.by_cpu_time() } else { tried });
+        if let Some(by_cpu) = by_cpu_time(&all).filter(|_| !by_cpu) {
+            (all, metric) = (by_cpu, Metric::CpuTime);
+        }
+        // The case that was followed when the versions were chosen; of the first comparison, none.
+        tell(&all[all.len() - 1], case.as_ref(), more, time);
     }
 }
 
@@ -335,15 +404,22 @@ pub fn bisect(
     measure: &MeasureOptions,
     directory: &Path,
     tell: Tell<'_>,
-) -> Result<(Vec<Tried>, Ending), ExperimentError> {
-    let mut compare = |low, high| compare(row, [low, high], metric, measure, directory);
-    search(row, towards, &mut compare, tell)
+) -> Result<Searched, ExperimentError> {
+    let deciding = match metric {
+        Metric::Device => vec![metric, Metric::CpuTime],
+        metric => vec![metric],
+    };
+    let measure = MeasureOptions {
+        deciding,
+        ..measure.clone()
+    };
+    let mut compare = |low, high| compare(row, [low, high], &measure, directory);
+    search(row, towards, metric, &mut compare, tell)
 }
 
 fn compare(
     row: &[Version],
     [low, high]: [usize; 2],
-    metric: Metric,
     measure: &MeasureOptions,
     directory: &Path,
 ) -> Result<Tried, ExperimentError> {
@@ -353,7 +429,6 @@ fn compare(
     let folder = directory.join(COMPARED);
     let request = MeasureOptions {
         out: Some(folder.join(names.join("-against-"))),
-        decides: Some(metric),
         ..measure.clone()
     };
     let tried = Tried {
@@ -366,7 +441,7 @@ fn compare(
         Ok(experiment) => {
             let judgement = experiment.run()?.judgement;
             Ok(Tried {
-                cases: readings(&judgement, metric),
+                cases: readings(&judgement),
                 moved: moved(&judgement),
                 ..tried
             })

@@ -11,7 +11,7 @@ use regatta_core::record::SCHEMA_VERSION;
 use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::Word;
 use regatta_measure::versions::Version;
-use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Tried, skipped};
+use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep, Searched, Tried, skipped};
 use regatta_measure::versions::search::Towards;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::counted;
@@ -25,14 +25,10 @@ pub struct Bisect<'a> {
     pub suite: &'a str,
     /// Which change is looked for.
     pub towards: Towards,
-    /// By what versions are told apart.
-    pub metric: Metric,
     /// The versions between the ends, both included.
     pub row: &'a [Version],
-    /// Comparisons, in order.
-    pub tried: &'a [Tried],
-    /// What it came to.
-    pub ending: &'a Ending,
+    /// The comparisons, the answer, and the metric that decided.
+    pub searched: &'a Searched,
     /// The suite, and what of it, as `regatta compare` takes it: `quick`, `--filter`, `cpu`.
     pub arguments: &'a [String],
 }
@@ -45,16 +41,16 @@ impl Bisect<'_> {
     pub fn json(&self) -> serde_json::Result<String> {
         let spec = |at: usize| &self.row[at].spec;
         let skipped = self.skipped().into_iter();
-        let tried = self.tried.iter().map(|of| {
-            let (base, head) = (spec(of.low), spec(of.high));
-            let reason = of.unusable.as_ref().map(|(_, reason)| reason);
-            json!({ "base": base, "head": head, "cases": of.cases, "unusable": reason })
+        let tried = self.searched.tried.iter().map(|tried| {
+            let (base, head) = (spec(tried.low), spec(tried.high));
+            let reason = tried.unusable.as_ref().map(|(_, reason)| reason);
+            json!({ "base": base, "head": head, "cases": tried.cases, "unusable": reason })
         });
         let mut answer = json!({
             "schema": SCHEMA_VERSION,
             "suite": self.suite,
             "towards": self.towards,
-            "metric": self.metric,
+            "metric": self.searched.metric,
             "versions": self.row,
             "left": self.left(),
             "skipped": skipped
@@ -63,9 +59,10 @@ impl Bisect<'_> {
             "again": self.again().map(|words| words.join(" ")),
             "tried": tried.collect::<Vec<_>>(),
         });
-        if let (Some(members), Value::Object(ending)) =
-            (answer.as_object_mut(), serde_json::to_value(self.ending)?)
-        {
+        if let (Some(members), Value::Object(ending)) = (
+            answer.as_object_mut(),
+            serde_json::to_value(&self.searched.ending)?,
+        ) {
             members.extend(ending);
             members.retain(|_, value| !value.is_null());
         }
@@ -74,7 +71,7 @@ impl Bisect<'_> {
 
     /// The case that was followed.
     fn case(&self) -> Option<&CaseId> {
-        match self.ending {
+        match &self.searched.ending {
             Ending::Found(found) => Some(&found.case.case),
             Ending::NoDifference { case, .. } => case.as_ref().map(|of| &of.case),
             Ending::Spread { case, .. } => case.as_ref(),
@@ -84,11 +81,11 @@ impl Bisect<'_> {
 
     /// Versions that were tried and passed over, with the reason of each.
     fn skipped(&self) -> Vec<(usize, String)> {
-        skipped(self.tried, self.case())
+        skipped(&self.searched.tried, self.case())
     }
 
     fn found(&self) -> Option<&FoundStep> {
-        match self.ending {
+        match &self.searched.ending {
             Ending::Found(found) => Some(found),
             _ => None,
         }
@@ -115,7 +112,7 @@ impl Bisect<'_> {
     fn left(&self) -> Option<&CaseReading> {
         let found = self.found()?;
         let of = |tried: &&Tried| tried.low == 0 && self.row[tried.high] == found.after;
-        let tried = self.tried.iter().find(of)?;
+        let tried = self.searched.tried.iter().find(of)?;
         let fixed = self.towards == Towards::Fixed;
         tried.reading(&found.case.case).filter(|_| fixed)
     }
@@ -123,18 +120,18 @@ impl Bisect<'_> {
     /// True where a comparison with the good end decided nothing of the case that was followed.
     fn is_undecided(&self) -> bool {
         let case = self.case();
-        let ends = self.tried.iter().filter(|tried| tried.low == 0);
+        let ends = self.searched.tried.iter().filter(|tried| tried.low == 0);
         let mut words = ends.filter_map(|tried| tried.reading(case?)?.word());
         words.any(|word| word == Word::Inconclusive)
     }
 
     /// The number of comparisons, and the time that decided.
     fn effort(&self) -> String {
-        let by = match self.metric {
+        let by = match self.searched.metric {
             Metric::CpuTime => ", by processor time",
             _ => "",
         };
-        let comparisons = counted(self.tried.len(), "comparison");
+        let comparisons = counted(self.searched.tried.len(), "comparison");
         format!(
             "{comparisons} of {}{by}",
             counted(self.row.len(), "version")
@@ -151,7 +148,7 @@ impl Bisect<'_> {
             Towards::Bad => "the first bad version",
             Towards::Fixed => "the first version that is good again",
         };
-        match self.ending {
+        match &self.searched.ending {
             Ending::Found(found) if found.suspects.is_empty() => {
                 let name = &found.after.name;
                 let good = self.row.first().map_or("the good end", |good| &good.name);

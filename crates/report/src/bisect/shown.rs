@@ -4,6 +4,7 @@ use super::Bisect;
 use crate::RenderError;
 use crate::document::{Block, Document, ListItem, Table, TableRow, Tone};
 use crate::text::{one_line, shorten};
+use regatta_core::suite::rules::Metric;
 use regatta_judge::judgement::{MetricRow, Word};
 use regatta_measure::versions::bisect::{CaseReading, Ending, FoundStep};
 use regatta_measure::versions::search::Towards;
@@ -15,12 +16,12 @@ const MOST: usize = 8;
 /// The change of a case in a comparison: `1.74x slower [1.70x, 1.78x]`.
 pub fn reading(of: &CaseReading) -> Option<String> {
     of.word()?;
-    let change = &of.metric.as_ref()?.change;
-    Some(format!(
-        "{} {}",
-        change.ratio.in_words(),
-        change.interval()?
-    ))
+    let metric = of.metric.as_ref()?;
+    let (change, interval) = (metric.change.ratio.in_words(), metric.change.interval()?);
+    Some(match metric.metric {
+        Metric::CpuTime => format!("{change} {interval} in CPU time"),
+        _ => format!("{change} {interval}"),
+    })
 }
 
 /// The answer, at most eighty columns wide, but for a command, which is never cut.
@@ -45,7 +46,7 @@ pub fn page(bisect: &Bisect) -> Result<String, RenderError> {
 fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
     let (word, sentence) = bisect.headline();
     let suite = shorten(&one_line(bisect.suite), 40);
-    let mut items = match bisect.ending {
+    let mut items = match &bisect.searched.ending {
         Ending::Found(found) => found_step(found),
         Ending::NoDifference { case, .. } => no_difference(bisect, case.as_ref()),
         Ending::Spread { case, parts } => {
@@ -88,7 +89,7 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
     }
     Document {
         title: format!("{suite}: {sentence}"),
-        tone: match bisect.ending {
+        tone: match &bisect.searched.ending {
             Ending::Found(_) if bisect.towards == Towards::Fixed => Tone::Good,
             Ending::Found(_) => Tone::Bad,
             _ => Tone::Doubtful,
@@ -140,8 +141,11 @@ fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem
         items.push(item);
     }
     if bisect.is_undecided() {
-        let advice = "measure again when nothing else runs here, or by --cpu-time";
-        items.push(advice.to_owned().into());
+        let mut advice = "measure again when nothing else runs here".to_owned();
+        if bisect.searched.metric != Metric::CpuTime {
+            advice += ", or by --cpu-time";
+        }
+        items.push(advice.into());
         return items;
     }
     let hidden = match bisect.towards {
@@ -155,7 +159,7 @@ fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem
 
 /// Each comparison.
 fn steps(bisect: &Bisect) -> Vec<TableRow> {
-    let each = bisect.tried.iter().enumerate();
+    let each = bisect.searched.tried.iter().enumerate();
     let each = each.map(|(number, tried)| {
         let of = bisect.case().and_then(|case| tried.reading(case));
         let change = of.and_then(reading);

@@ -21,6 +21,7 @@ fn of(ratio: f64) -> CaseReading {
     CaseReading {
         case: CaseId("jax/sdpa:b1,h8,s512,d64,f32,causal,both".to_owned()),
         metric: Some(serde_json::from_value(metric).unwrap()),
+        cpu_time: None,
         cause: slower.then(|| "workspace: 25182208 → 44040192 bytes".to_owned()),
         reason: None,
     }
@@ -52,20 +53,20 @@ fn tried(ratios: &[(usize, Option<f64>)]) -> Vec<Tried> {
 
 struct Scene {
     towards: Towards,
-    metric: Metric,
     row: Vec<Version>,
-    tried: Vec<Tried>,
-    ending: Ending,
+    searched: Searched,
 }
 
 impl Scene {
     fn of(row: Vec<Version>, ratios: &[(usize, Option<f64>)], ending: Ending) -> Scene {
         Scene {
             towards: Towards::Bad,
-            metric: Metric::Device,
-            tried: tried(ratios),
+            searched: Searched {
+                metric: Metric::Device,
+                tried: tried(ratios),
+                ending,
+            },
             row,
-            ending,
         }
     }
 
@@ -75,10 +76,8 @@ impl Scene {
         let bisect = Bisect {
             suite: "jax-sdpa",
             towards: self.towards,
-            metric: self.metric,
+            searched: &self.searched,
             row: &self.row,
-            tried: &self.tried,
-            ending: &self.ending,
             arguments: &arguments,
         };
         let (text, page) = (text(&bisect), page(&bisect).unwrap());
@@ -123,7 +122,7 @@ fn a_version_that_gave_back_a_part_is_not_called_good_again() {
     let ratios = [(4, Some(1.22)), (2, Some(1.74)), (3, Some(1.74))];
     let mut scene = Scene::of(row, &ratios, ending);
     scene.towards = Towards::Fixed;
-    scene.metric = Metric::CpuTime;
+    scene.searched.metric = Metric::CpuTime;
     let (text, page) = scene.shown();
     assert!(text.starts_with("PARTLY BETTER"), "{text}");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -135,7 +134,7 @@ fn a_version_that_gave_back_a_part_is_not_called_good_again() {
             assert!(shown.contains(words), "{shown}");
         }
     }
-    scene.tried = tried(&[(4, Some(1.0)), (2, Some(1.74)), (3, Some(1.74))]);
+    scene.searched.tried = tried(&[(4, Some(1.0)), (2, Some(1.74)), (3, Some(1.74))]);
     let (text, _) = scene.shown();
     let good = "jax 0.5.3 is the first version that is good again";
     assert!(text.contains(good), "{text}");
@@ -180,7 +179,7 @@ fn answers_that_name_no_version() {
         &[(4, Some(1.04)), (2, Some(1.01))],
         no_change(),
     );
-    let reading = scene.tried[0].cases[0].metric.as_mut().unwrap();
+    let reading = scene.searched.tried[0].cases[0].metric.as_mut().unwrap();
     reading.word = Word::Inconclusive;
     all += &scene.shown().0;
     insta::assert_snapshot!(all);

@@ -28,6 +28,7 @@ fn judged(case: &str, ratio: f64) -> CaseReading {
     CaseReading {
         case: CaseId(case.to_owned()),
         metric: Some(serde_json::from_value(metric).unwrap()),
+        cpu_time: None,
         cause: None,
         reason: None,
     }
@@ -62,15 +63,17 @@ fn searched(times: &[(&str, f64)]) -> (Vec<Tried>, Ending, Vec<String>) {
             },
         })
     };
-    let told = std::cell::RefCell::new(Vec::new());
+    let lines = std::cell::RefCell::new(Vec::new());
     let tell = |tried: &Tried, case: Option<&CaseId>, more: usize, _| {
         let case = case.map_or("", |case| &case.0);
         let name = times[tried.high].0;
-        told.borrow_mut()
+        lines
+            .borrow_mut()
             .push(format!("{name}, {more} more: {case}"));
     };
-    let (tried, ending) = search(&row, Towards::Bad, &mut compare, &tell).unwrap();
-    (tried, ending, told.into_inner())
+    let metric = Metric::Device;
+    let searched = search(&row, Towards::Bad, metric, &mut compare, &tell).unwrap();
+    (searched.tried, searched.ending, lines.into_inner())
 }
 
 #[test]
@@ -107,4 +110,53 @@ fn an_end_that_does_not_install_is_named() {
         let end = version(end);
         assert_eq!(ending, Ending::NoEnd { end, reason });
     }
+}
+
+/// A reading with an interval of so many times either way, and its word.
+fn disturbed(ratio: f64, width: f64, word: Word) -> MetricRow {
+    let row = json!({
+        "metric": "device", "word": word, "base": 1e3, "head": 1e3 * ratio,
+        "change": {
+            "ratio": ratio, "low": ratio / width, "high": ratio * width, "threshold": 0.01,
+            "invocations": [5, 5], "paired": true,
+        },
+    });
+    serde_json::from_value(row).unwrap()
+}
+
+/// A search beside load, which makes the wall time 12 times as long and leaves it open.
+fn beside_load(cpu: impl Fn(f64) -> MetricRow) -> Searched {
+    let times = [1.0, 1.0, 2.4, 2.4];
+    let row: Vec<Version> = ["1", "2", "3", "4"].map(version).into();
+    let mut compare = |low: usize, high: usize| -> Result<Tried, ()> {
+        let ratio = times[high] / times[low];
+        let case = CaseReading {
+            metric: Some(disturbed(5.0 * ratio, 8.0, Word::Inconclusive)),
+            cpu_time: Some(Box::new(cpu(ratio))),
+            ..judged("case", ratio)
+        };
+        Ok(Tried {
+            low,
+            high,
+            cases: vec![case],
+            ..Tried::default()
+        })
+    };
+    let tell = |_: &Tried, _: Option<&CaseId>, _, _| ();
+    search(&row, Towards::Bad, Metric::Device, &mut compare, &tell).unwrap()
+}
+
+#[test]
+fn cpu_time_decides_where_load_hides_the_wall_time() {
+    let cpu = |ratio| judged("case", ratio).metric.unwrap();
+    let searched = beside_load(cpu);
+    assert_eq!(searched.metric, Metric::CpuTime);
+    let Ending::Found(found) = &searched.ending else {
+        panic!("{:?}", searched.ending)
+    };
+    assert_eq!((&found.before.name[..], &found.after.name[..]), ("2", "3"));
+    // A wait takes no CPU time, which then says nothing of it.
+    let searched = beside_load(|_| judged("case", 1.0).metric.unwrap());
+    assert_eq!(searched.metric, Metric::Device);
+    assert!(matches!(searched.ending, Ending::NoDifference { .. }));
 }
