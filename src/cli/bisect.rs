@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::compare::share;
 use super::measure_args::MeasureArgs;
 use super::{Ended, Stop, note, print, reporting, watch_for};
 use regatta_core::suite::rules::Metric;
@@ -20,7 +19,7 @@ use regatta_report::bisect::{Bisect, page, reading, text};
 use regatta_report::files;
 use regatta_report::text::{shell_command, shell_quoted};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Share, counted};
+use regatta_worker::units::counted;
 
 /// Find the release that made a case slower
 ///
@@ -46,12 +45,6 @@ pub struct BisectArgs {
     /// Find the version that is good again
     #[arg(long)]
     fixed: bool,
-
-    /// The smallest change that counts
-    ///
-    /// 0.01 for 1 %; by default the suite's threshold.
-    #[arg(long, value_name = "SHARE", value_parser = share)]
-    threshold: Option<Share>,
 
     /// Compare CPU times, not wall-clock times
     ///
@@ -86,10 +79,7 @@ fn search(args: &BisectArgs) -> Ended {
             "--structure-only takes no times, which bisect compares; leave it out".to_owned(),
         ));
     }
-    let request = MeasureOptions {
-        threshold: args.threshold,
-        ..args.measure.request()
-    };
+    let request = args.measure.request();
     let suite = request.load()?;
     let directory = match &args.measure.out {
         Some(directory) => directory.clone(),
@@ -164,9 +154,6 @@ fn suite_words(args: &BisectArgs, request: &MeasureOptions) -> Vec<String> {
     let mut words = request.arguments();
     for pattern in &args.measure.filter {
         words.extend(["--filter".to_owned(), pattern.clone()]);
-    }
-    if let Some(threshold) = args.threshold {
-        words.extend(["--threshold".to_owned(), threshold.0.to_string()]);
     }
     words
 }

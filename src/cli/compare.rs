@@ -1,16 +1,12 @@
 //! `regatta compare`: two versions, measured in pairs and judged.
 
-use std::time::Duration;
-
 use clap::Args;
-use jiff::SignedDuration;
 
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, watch};
-use regatta_measure::experiment::{Experiment, MeasureOptions};
+use regatta_measure::experiment::Experiment;
 use regatta_measure::versions::Spec;
-use regatta_worker::units::Share;
 
 /// Measure two versions in pairs, and judge which is slower
 ///
@@ -44,16 +40,6 @@ pub struct CompareArgs {
     #[arg(long, value_name = "SPEC", default_value = "here")]
     head: Vec<Spec>,
 
-    /// The smallest change of the device time that counts, 0.01 for 1 % [default: the suite's]
-    #[arg(long, value_name = "SHARE", value_parser = share, hide_short_help = true)]
-    threshold: Option<Share>,
-
-    /// Measure no longer than this: 90s, 15m
-    ///
-    /// Starts no pairs that would end later.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    time_limit: Option<Duration>,
-
     #[command(flatten)]
     measure: MeasureArgs,
 
@@ -70,39 +56,9 @@ pub fn run(args: &CompareArgs) -> Ended {
 }
 
 fn compare(args: &CompareArgs) -> Ended {
-    let request = MeasureOptions {
-        threshold: args.threshold,
-        limit: args.time_limit,
-        ..args.measure.request()
-    };
     args.answers.check()?;
     watch();
-    let measured = Experiment::compare(&request, &args.base, &args.head, false)?.run()?;
+    let measured =
+        Experiment::compare(&args.measure.request(), &args.base, &args.head, false)?.run()?;
     reporting::conclude(measured, &args.answers)
-}
-
-/// A share of a time, 0 to 1.
-///
-/// # Errors
-/// What to write instead.
-pub fn share(text: &str) -> Result<Share, String> {
-    match text.trim().parse::<f64>() {
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok(Share(share)),
-        _ => Err("use a share from 0 to 1: 0.01 is 1 %".to_owned()),
-    }
-}
-
-/// A span of time: a number with `s`, `m` or `h`; seconds without.
-///
-/// # Errors
-/// What to write instead.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let unit = if text.ends_with(|c: char| c.is_ascii_digit()) {
-        "s"
-    } else {
-        ""
-    };
-    let span = format!("{text}{unit}").parse::<SignedDuration>().ok();
-    let span = span.and_then(|span| Duration::try_from(span).ok());
-    span.ok_or_else(|| "use a time such as 90s, 15m or 2h".to_owned())
 }

@@ -5,7 +5,7 @@ use std::slice;
 
 use clap::Args;
 
-use super::compare::share;
+use super::measure_args::share;
 use super::reporting::{self, Answers};
 use super::{Ended, Stop, traces};
 use regatta_core::record::baseline::Store;

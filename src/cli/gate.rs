@@ -1,15 +1,12 @@
 //! `regatta gate`: measure, compare with a baseline, report.
 
-use std::time::Duration;
-
 use clap::Args;
 
-use super::compare::duration;
 use super::history::{Keep, add_to_history};
 use super::measure_args::MeasureArgs;
 use super::reporting::{self, Answers};
 use super::{Ended, watch};
-use regatta_measure::experiment::{Experiment, MeasureOptions, gate};
+use regatta_measure::experiment::{Experiment, gate};
 use regatta_measure::versions::Spec;
 
 /// Measure a suite and compare it with a baseline
@@ -35,12 +32,6 @@ pub struct GateArgs {
     #[arg(long, value_name = "SPEC", conflicts_with = "baseline")]
     base: Vec<Spec>,
 
-    /// Measure no longer than this: 90s, 15m
-    ///
-    /// Starts no extra invocations that would end later. The report lists inconclusive cases.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    time_limit: Option<Duration>,
-
     #[command(flatten)]
     keep: Keep,
 
@@ -62,10 +53,7 @@ pub fn run(args: &GateArgs) -> Ended {
 fn measured(args: &GateArgs) -> Ended {
     args.answers.check()?;
     watch();
-    let request = MeasureOptions {
-        limit: args.time_limit,
-        ..args.measure.request()
-    };
+    let request = args.measure.request();
     let measured = match args.base.is_empty() {
         true => gate(&request, args.baseline.as_deref())?,
         // What the suite demands counts too.

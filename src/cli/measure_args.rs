@@ -1,13 +1,16 @@
-//! What `run` and `gate` are asked to measure: a suite, and what the command line changes in it.
+//! The arguments of all commands that measure: a suite, and what is changed in it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use clap::Args;
+use jiff::SignedDuration;
 
 use super::progress::Terminal;
 use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::experiment::request::BASELINES;
+use regatta_worker::units::Share;
 
 /// What to measure, and how.
 #[derive(Args, Clone, Debug)]
@@ -39,6 +42,17 @@ pub struct MeasureArgs {
     /// Invocations of each worker, in place of the suite's number
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub invocations: Option<u32>,
+
+    /// The smallest change of the device time that counts, 0.01 for 1 % [default: the suite's]
+    #[arg(long, value_name = "SHARE", value_parser = share, hide_short_help = true)]
+    pub threshold: Option<Share>,
+
+    /// Measure no longer than this: 90s, 15m
+    ///
+    /// Starts no invocation or pair that would end later, after the first. The report says how many
+    /// there are, and which cases are inconclusive.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub time_limit: Option<Duration>,
 
     /// Judge launch structure alone, without timing
     ///
@@ -76,8 +90,8 @@ impl MeasureArgs {
             environment: self.environment.clone(),
             invocations: self.invocations,
             structure_only: self.structure_only,
-            threshold: None,
-            limit: None,
+            threshold: self.threshold,
+            limit: self.time_limit,
             deciding: Vec::new(),
             out: self.out.clone(),
             fresh: self.no_resume,
@@ -86,4 +100,30 @@ impl MeasureArgs {
             listener: Rc::new(Terminal),
         }
     }
+}
+
+/// A share of a time, 0 to 1.
+///
+/// # Errors
+/// A hint at what to write.
+pub fn share(text: &str) -> Result<Share, String> {
+    match text.trim().parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(Share(share)),
+        _ => Err("use a share from 0 to 1: 0.01 is 1 %".to_owned()),
+    }
+}
+
+/// A span of time: a number with `s`, `m` or `h`; seconds without.
+///
+/// # Errors
+/// A hint at what to write.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let unit = if text.ends_with(|c: char| c.is_ascii_digit()) {
+        "s"
+    } else {
+        ""
+    };
+    let span = format!("{text}{unit}").parse::<SignedDuration>().ok();
+    let span = span.and_then(|span| Duration::try_from(span).ok());
+    span.ok_or_else(|| "use a time such as 90s, 15m or 2h".to_owned())
 }

@@ -97,9 +97,23 @@ pub fn notes(head: &Side) -> Vec<String> {
             counted(more, "case")
         ));
     }
+    notes.extend(fewer_invocations(head));
     notes.extend(not_counted(head));
     notes.extend(disturbed(head));
     notes
+}
+
+/// The invocations that a time limit left no time for.
+fn fewer_invocations(head: &Side) -> Option<String> {
+    let planned = head.header.settings.invocations as usize;
+    let measured = head.cases.values();
+    let measured = measured.filter(|record| record.status == Status::Measured);
+    let fewest = measured.map(|record| record.invocations.len()).min();
+    let fewest = fewest.filter(|fewest| *fewest < planned)?;
+    Some(format!(
+        "the time limit ended the measurement after {fewest} of {}",
+        counted(planned, "invocation")
+    ))
 }
 
 /// Cases whose instructions the head counted and the base did not, as nobody judges them then.

@@ -96,6 +96,9 @@ pub struct SideSummary {
     /// The filter, with the number of cases that it left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
+    /// The options of its command line that changed the suite: `--threshold 0.2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<String>,
 }
 
 /// One case.

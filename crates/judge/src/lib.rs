@@ -29,7 +29,7 @@ use std::collections::HashMap;
 pub use comparable::revision_text;
 use comparable::{Differences, differences};
 use judgement::{Judgement, Row, SideSummary, Verdict, Word};
-use regatta_core::record::header::in_turn;
+use regatta_core::record::header::{RunHeader, in_turn};
 use regatta_core::record::side::{Side, median};
 use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::CaseId;
@@ -190,7 +190,16 @@ fn summary(side: &Side) -> SideSummary {
                 None => filter,
             }
         }),
+        changed: changed_options(header),
     }
+}
+
+/// The options of a command line that changed what the suite measures or how it is judged.
+fn changed_options(header: &RunHeader) -> Option<String> {
+    let pairs = header.suite.arguments.windows(2);
+    let changing = pairs.filter(|pair| ["--set", "--threshold"].contains(&pair[0].as_str()));
+    let options: Vec<String> = changing.map(|pair| pair.join(" ")).collect();
+    (!options.is_empty()).then(|| options.join(" "))
 }
 
 /// The rules are the head's: names what they demand otherwise than the base's.

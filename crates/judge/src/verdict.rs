@@ -107,8 +107,8 @@ fn shown(judgement: &Judgement) -> String {
         let each = each.map(|(word, number)| format!("{number} {}", word.of_demand()));
         told += &format!("; expectations: {}", each.collect::<Vec<_>>().join(", "));
     }
-    if let Some(filter) = &judgement.head.filter {
-        told += &format!("; {filter}");
+    for option in judgement.head.filter.iter().chain(&judgement.head.changed) {
+        told += &format!("; {option}");
     }
     told + &restructured(judgement).unwrap_or_default()
 }

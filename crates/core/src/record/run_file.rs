@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub use read::{each, entries, header_of, read, started};
 
-use super::types::{BaseId, Entry, Git, Owed, Run, RunEnd, RunHeader, short_revision};
+use super::types::{BaseId, Entry, Git, Limited, Owed, Run, RunEnd, RunHeader, short_revision};
 use super::{RecordError, line};
 use regatta_worker::attention::CaseId;
 
@@ -27,6 +27,7 @@ enum RunLine {
     Run(Box<RunHeader>),
     Entry(Box<Entry>),
     Owed(Owed),
+    Limited(Limited),
     End(RunEnd),
 }
 
@@ -155,6 +156,14 @@ impl RunWriter {
         self.write(&RunLine::Owed(owed.clone()))?;
         self.owed.push(owed);
         Ok(())
+    }
+
+    /// Writes that no case has more of the planned invocations than these, for lack of time.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn limit(&mut self, invocations: u32) -> Result<(), RecordError> {
+        self.write(&RunLine::Limited(Limited { invocations }))
     }
 
     /// Ends the file: the run is measured, judged and reported.

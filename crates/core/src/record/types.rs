@@ -221,6 +221,14 @@ impl VerdictOutcome {
     }
 }
 
+/// The time limit ended a run before all of its planned invocations were measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Limited {
+    /// Invocations that every case has.
+    pub invocations: u32,
+}
+
 /// A run as read back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -230,6 +238,8 @@ pub struct Run {
     pub entries: Vec<Entry>,
     /// Batches of extra invocations that a gate owes or owed, in their order.
     pub owed: Vec<Owed>,
+    /// Present where a time limit ended it early.
+    pub limited: Option<Limited>,
     /// Present when it was measured to its end.
     pub end: Option<RunEnd>,
     /// Lines that could not be used.
@@ -243,6 +253,7 @@ impl Run {
             header,
             entries: Vec::new(),
             owed: Vec::new(),
+            limited: None,
             end: None,
             damage: Vec::new(),
         }

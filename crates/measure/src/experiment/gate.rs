@@ -156,9 +156,10 @@ fn measure_pairs(
 
 /// The commands that make a baseline of this suite.
 fn commands_to_make(store: &Store, name: &str, request: &MeasureOptions, head: &Arm) -> String {
-    // A baseline holds the whole suite, timed, without the values of --set.
+    // A baseline holds the whole suite, timed, as the suite has it.
     let whole = MeasureOptions {
         set: Vec::new(),
+        threshold: None,
         structure_only: false,
         ..request.clone()
     };

@@ -64,6 +64,14 @@ pub struct Experiment {
     expectations_alone: bool,
 }
 
+/// Invocations that were measured of those that were asked for.
+#[derive(Clone, Copy)]
+struct Progressed {
+    invocations: usize,
+    /// True where the time limit ended it.
+    limited: bool,
+}
+
 /// The run files of an experiment, being written.
 pub struct RunFiles {
     head: RunWriter,
@@ -184,15 +192,23 @@ impl Experiment {
     fn decide(&mut self, files: &mut RunFiles) -> Result<Evidence, ExperimentError> {
         let first = self.head.suite.settings.invocations;
         let [starts, cases] = self.starts_and_cases();
-        let measured = self.measure(files, None, 0..first)?;
+        let Progressed {
+            invocations: measured,
+            limited,
+        } = self.measure(files, None, 0..first)?;
         let [starts_now, cases_now] = self.starts_and_cases();
         let (starts, cases) = (starts_now - starts, cases_now - cases);
-        self.measure_owed(files)?;
+        if !limited {
+            self.measure_owed(files)?;
+        }
         let mut last = None;
         loop {
             let mut laps = Laps::begin();
             let evidence = self.judge(files)?;
             self.head.spent.judging += laps.end();
+            if limited {
+                return Ok(evidence);
+            }
             let taken = first + files.head.owed.last().map_or(0, |owed| owed.fresh);
             let Some(next) = judge::next(&evidence.judgement, taken, &self.deciding) else {
                 return Ok(evidence);
@@ -262,14 +278,15 @@ impl Experiment {
         }
     }
 
-    /// Measures the invocations in `range` that are not there: of all cases, or of these. Yields
-    /// how many it measured.
+    /// Measures the invocations in `range` that are not there: of all cases, or of these. After
+    /// the first of them none begins that would end later than the time limit, if it takes as long
+    /// as the longest so far.
     fn measure(
         &mut self,
         files: &mut RunFiles,
         only: Option<&[CaseId]>,
         range: Range<u32>,
-    ) -> Result<usize, ExperimentError> {
+    ) -> Result<Progressed, ExperimentError> {
         let mut cases = self.cases.clone();
         cases.retain(|(_, head)| only.is_none_or(|only| only.contains(&head.id())));
         let none = BTreeSet::new();
@@ -277,8 +294,21 @@ impl Experiment {
         let done = [base_done, &files.head.done];
         let seed = self.head.suite.settings.seed;
         let blocks = schedule::blocks(&cases, done, range.clone(), seed);
-        let mut progress = self.head.listener.progress(&blocks, range, self.head.quiet);
+        let planned: BTreeSet<u32> = blocks.iter().map(|block| block.invocation).collect();
+        let mut progress = (self.head.listener).progress(&blocks, range.clone(), self.head.quiet);
+        let (mut begun, mut longest, mut since) = (BTreeSet::new(), Duration::ZERO, Instant::now());
+        let mut limited = false;
         for block in &blocks {
+            if begun.insert(block.invocation) && begun.len() > 1 {
+                longest = longest.max(since.elapsed());
+                since = Instant::now();
+                let ends = self.head.began.elapsed() + longest;
+                limited = self.limit.is_some_and(|limit| ends > limit);
+            }
+            if limited {
+                begun.remove(&block.invocation);
+                break;
+            }
             let (arm, file) = match (block.side, &mut self.paired, &mut files.base) {
                 (TurnSide::Base, Some(base), Some(file)) => (base, file),
                 _ => (&mut self.head, &mut files.head),
@@ -288,8 +318,28 @@ impl Experiment {
         if let Some(summary) = progress.summary() {
             self.head.say(summary);
         }
-        let invocations: BTreeSet<u32> = blocks.iter().map(|block| block.invocation).collect();
-        Ok(invocations.len())
+        if limited {
+            let there = range.len() - (planned.len() - begun.len());
+            let what = match self.paired {
+                Some(_) => "pair",
+                None => "invocation",
+            };
+            self.head.say(format!(
+                "--time-limit ends this after {there} of {}",
+                counted(range.len(), what)
+            ));
+            // More than all cases were planned to have is not missed.
+            if only.is_none() {
+                let there = there as u32;
+                let base = files.base.as_mut().map_or(Ok(()), |file| file.limit(there));
+                let both = base.and_then(|()| files.head.limit(there));
+                both.map_err(ExperimentError::not_judged)?;
+            }
+        }
+        Ok(Progressed {
+            invocations: begun.len(),
+            limited,
+        })
     }
 
     /// Writes down that these cases are to have `fresh` invocations more than every case has,

@@ -57,6 +57,9 @@ impl MeasureOptions {
         for change in self.set.iter().filter(|change| change.contains('/')) {
             words.extend(["--set".to_owned(), change.clone()]);
         }
+        if let Some(threshold) = self.threshold {
+            words.extend(["--threshold".to_owned(), threshold.0.to_string()]);
+        }
         if let Some(environment) = &self.environment {
             words.extend(["--environment".to_owned(), environment.clone()]);
         }

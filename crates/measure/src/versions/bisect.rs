@@ -15,7 +15,7 @@ use regatta_core::suite::rules::Metric;
 use regatta_core::text::{one_line, plain_name};
 use regatta_judge::judgement::{Judgement, MetricRow, Row, Word};
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{ARROW, Ratio};
+use regatta_worker::units::{ARROW, Ratio, counted};
 
 /// A comparison that was made. Versions are places in the row, the good end is 0.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -413,7 +413,26 @@ pub fn bisect(
         deciding,
         ..measure.clone()
     };
-    let mut compare = |low, high| compare(row, [low, high], &measure, directory);
+    let began = Instant::now();
+    let mut compared = 0;
+    let mut compare = |low, high| {
+        let left = measure
+            .limit
+            .map(|limit| limit.saturating_sub(began.elapsed()));
+        if compared > 0 && left.is_some_and(|left| left.is_zero()) {
+            let number = counted(compared, "comparison");
+            return Err(ExperimentError::NotJudged(format!(
+                "--time-limit ends the search after {number}; they are kept, and the same command \
+                 with a longer limit resumes"
+            )));
+        }
+        compared += 1;
+        let measure = MeasureOptions {
+            limit: left,
+            ..measure.clone()
+        };
+        compare(row, [low, high], &measure, directory)
+    };
     search(row, towards, metric, &mut compare, tell)
 }
 

@@ -21,6 +21,7 @@ fn read_line(text: &str) -> Result<RunLine, String> {
     match line::kind(text) {
         Some("entry") => line::read(text).map(RunLine::Entry),
         Some("owed") => line::read(text).map(RunLine::Owed),
+        Some("limited") => line::read(text).map(RunLine::Limited),
         Some("end") => line::read(text).map(RunLine::End),
         Some("run") => line::read(text).map(RunLine::Run),
         _ => Err("it says no kind that a run has".to_owned()),
@@ -128,6 +129,10 @@ pub fn each(
                         Ok(())
                     }
                 },
+                RunLine::Limited(limited) => {
+                    run.limited = Some(limited);
+                    Ok(())
+                }
                 RunLine::End(end) => {
                     run.end = Some(end);
                     Ok(())

@@ -84,7 +84,12 @@ impl Side {
 fn assembled(label: &str, run: &Run, folds: Vec<Fold>) -> Side {
     let settings = &run.header.settings;
     let cases = run.header.plan.iter().zip(folds);
-    let cases = cases.map(|(case, fold)| (case.clone(), fold.record(settings)));
+    let cases = cases.map(|(case, mut fold)| {
+        if let Some(limited) = &run.limited {
+            fold.planned.1 = limited.invocations;
+        }
+        (case.clone(), fold.record(settings))
+    });
     let line = |damage: &Damage| format!("line {}: {}", damage.line, damage.problem);
     Side {
         label: label.to_owned(),
