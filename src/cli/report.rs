@@ -11,15 +11,18 @@ use super::{Ended, Stop, print, traces};
 use regatta_core::output::REPORT_FILES;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::run_file::RUN_FILE;
+use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_judge::{self as judge, Options};
+use regatta_measure::experiment::rejudge::{Rejudged, head_of_comparison, rejudge};
 use regatta_measure::experiment::stored::{self, StoredRun};
 use regatta_report::Report;
 use regatta_report::files::check_writable;
 
 /// Write reports of stored runs, or show a stored trace
 ///
-/// Without a format, the HTML report and the tables are written beside each `run.jsonl`, and those
-/// of a file with another name into a folder of that name. A trace, of regatta or PyTorch's
+/// A run, a gate or a comparison (`reports/SUITE-compare`) is judged as it was when it was measured,
+/// with its base and its pairs. Without a format, the HTML report and the tables are written beside
+/// each `run.jsonl`, and those of a file with another name into a folder of that name. A trace, of regatta or PyTorch's
 /// profiler, is printed, or written as html or perfetto.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
@@ -57,9 +60,13 @@ pub fn run(args: &ReportArgs) -> Ended {
     }
     args.outputs.check_of_run(false)?;
     let store = Store::new(&args.baselines);
-    let options = Options::ALONE;
+    let names = args.runs.iter().map(|name| match head_of_comparison(name) {
+        Some(head) => head.display().to_string(),
+        None => name.clone(),
+    });
+    let names: Vec<String> = names.collect();
     // All of them are found before the first is written.
-    let heads = stored::find_all(&args.runs, &store, None)?;
+    let heads = stored::find_all(&names, &store, None)?;
     if heads.len() > 1 && args.outputs.any() {
         return Err(Stop::Usage(format!(
             "one path cannot hold the reports of {} runs; leave it out to write each beside its run",
@@ -85,13 +92,30 @@ pub fn run(args: &ReportArgs) -> Ended {
         }
     }
     for head in heads {
-        let folder = folder_of(&head);
-        let machine = head.side.header.machine.name.clone();
-        let base = match &args.base {
-            Some(base) => Some(stored::find(slice::from_ref(base), &store, Some(&machine))?.side),
-            None => None,
+        let of_comparison = args
+            .runs
+            .iter()
+            .any(|name| head_of_comparison(name).is_some_and(|own| head.files == [own]));
+        let folder = folder_of(&head, of_comparison);
+        let Rejudged {
+            head,
+            base,
+            judgement,
+        } = match &args.base {
+            Some(base) => {
+                let machine = head.side.header.machine.name.clone();
+                let base = stored::find(slice::from_ref(base), &store, Some(&machine))?.side;
+                Rejudged {
+                    judgement: judge::judge(&head.side, Some(&base), &Options::ALONE),
+                    base: Some(base),
+                    head,
+                }
+            }
+            None => rejudge(head, &store)?,
         };
-        let judgement = judge::judge(&head.side, base.as_ref(), &options);
+        if !args.outputs.any() {
+            check_outcome(&head, &judgement, &folder)?;
+        }
         let report = Report {
             judgement: &judgement,
             head: &head.run,
@@ -113,11 +137,36 @@ pub fn run(args: &ReportArgs) -> Ended {
     Ok(0)
 }
 
+/// Refuses to write a better verdict over the page of a worse one.
+fn check_outcome(head: &StoredRun, judgement: &Judgement, folder: &Path) -> Result<(), Stop> {
+    let judged = head.run.end.as_ref().and_then(|end| end.judged.as_ref());
+    let severity = |outcome: VerdictOutcome| match outcome {
+        VerdictOutcome::Passed => 0,
+        VerdictOutcome::Inconclusive => 1,
+        VerdictOutcome::Failed => 2,
+    };
+    let now = judgement.verdict.outcome;
+    match judged.map(|judged| judged.outcome) {
+        Some(then) if severity(then) > severity(now) => Err(Stop::Usage(format!(
+            "{0}: the run's verdict was {1}, and would be {2}; write that elsewhere: --output \
+             html=report.html",
+            folder.display(),
+            then.text(),
+            now.text()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Where the page and the tables of a run go: beside a report folder's run, else into a
 /// folder named after the file, since several may lie in one place (`past/`); of shards into the
-/// folder that holds theirs.
-fn folder_of(head: &StoredRun) -> PathBuf {
+/// folder that holds theirs; of a comparison into its folder, above the head's.
+fn folder_of(head: &StoredRun, of_comparison: bool) -> PathBuf {
     let run = head.path.as_path();
+    if of_comparison {
+        let above = run.parent().and_then(Path::parent);
+        return above.unwrap_or(Path::new(".")).to_owned();
+    }
     if head.files.len() > 1 {
         return run.to_owned();
     }

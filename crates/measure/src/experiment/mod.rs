@@ -10,6 +10,7 @@ pub mod baseline;
 mod gate;
 pub mod introductions;
 mod pairs;
+pub mod rejudge;
 pub mod request;
 mod setup;
 pub mod stored;

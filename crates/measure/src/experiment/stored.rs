@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
+use super::rejudge::head_of_comparison;
 use crate::code::checksum;
 use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::run_file::RUN_FILE;
@@ -153,6 +154,14 @@ fn find_alone(
 ) -> Result<StoredRun, ExperimentError> {
     let path = Path::new(what);
     if path.is_dir() {
+        if head_of_comparison(what).is_some() {
+            return Err(ExperimentError::Usage(format!(
+                "{what} is the folder of a comparison, not of a run; `regatta report {what}` shows \
+                 it, and its runs are {0} and {1}",
+                path.join("base").display(),
+                path.join("head").display()
+            )));
+        }
         return read(&path.join(RUN_FILE), what);
     }
     if path.is_file() {
