@@ -229,7 +229,9 @@ fn nothing(judgement: &Judgement) -> Option<String> {
     if !any(|row| row.head.is_some()) {
         return Some(format!("nothing was measured{}", first_refusal(judgement)));
     }
-    let compared = any(|row| row.change().is_some());
+    // Of a revision that had none of the cases yet, all are new.
+    let new = judgement.paired && any(|row| row.word == Word::New);
+    let compared = new || any(|row| row.change().is_some());
     (comparable && !compared).then(|| "no case was measured on both sides".to_owned())
 }
 

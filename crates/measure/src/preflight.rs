@@ -2,15 +2,17 @@
 //! its variants and parameters, and has the memory for its cases.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
-use super::workers::WaitingWorker;
+use super::workers::{Processes, WaitingWorker};
 use crate::SetupError;
 use crate::experiment::arm::with_log;
-use crate::worker::{Conversation, Launcher};
+use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
-use regatta_worker::attention::{Case, Dtype, NAME_RULE, ParamValue, is_name, work};
+use regatta_core::text::one_line;
+use regatta_worker::attention::{Case, CaseId, Dtype, NAME_RULE, ParamValue, is_name, work};
 use regatta_worker::protocol::{
     DeviceKind, Hello, Parameter, Peak, ReplyBody, RequestBody, VariantInfo,
 };
@@ -26,19 +28,22 @@ pub struct Introduced {
     pub peaks: BTreeMap<String, Peak>,
     /// Which workers did not, and why, a sentence each; none where another measured their device.
     pub unmeasured: Vec<String>,
+    /// Cases that a revision does not have yet, with the reason.
+    pub lacking: BTreeMap<CaseId, String>,
 }
 
 /// Has every worker of the suite introduce itself, and checks the suite against what they say. The
 /// worker named `kept` is not ended: it is introduced last, so that it is alone, and serves the
 /// first invocation. One that measures a peak is always ended: it has loaded libraries that a first
-/// call would find.
+/// call would find. A revision that `may_lack` cases is not refused for those that it does not have.
 ///
 /// # Errors
 /// The first worker that cannot be used, or the first case that cannot be run.
 pub fn check(
     suite: &Suite,
-    launcher: &mut dyn Launcher,
+    launcher: &mut Processes,
     kept: &str,
+    may_lack: bool,
 ) -> Result<Introduced, SetupError> {
     let dtypes: BTreeSet<Dtype> = suite.cases.iter().map(|case| case.problem.dtype).collect();
     let kept = if suite.settings.peak { "" } else { kept };
@@ -49,11 +54,20 @@ pub fn check(
         .map(|case| case.variant.worker_name())
         .collect();
     let mut hellos = BTreeMap::new();
+    let (mut absent, mut lacking) = (BTreeMap::new(), BTreeMap::new());
     let mut waiting = None;
     let others = names.iter().filter(|name| *name != kept);
     for name in others.chain(names.get(kept)) {
-        let started = launcher.start(name);
-        let mut conversation = started.map_err(|error| SetupError(with_log(&error, &error.log)))?;
+        let mut conversation = match launcher.start(name) {
+            Ok(conversation) => conversation,
+            Err(error) => match lacks(launcher, name, &error).filter(|_| may_lack) {
+                Some(reason) => {
+                    absent.insert(name.clone(), reason);
+                    continue;
+                }
+                None => return Err(SetupError(with_log(&error, &error.log))),
+            },
+        };
         let hello = conversation.hello().clone();
         device_known(name, &hello)?;
         nameable(name, &hello)?;
@@ -78,32 +92,30 @@ pub fn check(
     });
     // Some libraries missing is what a suite over many of them expects; all of them is a
     // machine that was not set up.
-    let mut absent = hellos.values().map(|hello| hello.absent.as_ref());
-    if absent.clone().all(|reason| reason.is_some())
-        && let Some(reason) = absent.next().flatten()
+    let mut reasons = hellos.values().map(|hello| hello.absent.as_ref());
+    if reasons.clone().all(|reason| reason.is_some())
+        && let Some(reason) = reasons.next().flatten()
     {
         return Err(SetupError(reason.clone()));
     }
     for case in &suite.cases {
-        let hello = &hellos[&case.variant.worker_name()];
+        let worker = case.variant.worker_name();
+        if let Some(reason) = absent.get(&worker) {
+            lacking.insert(case.id(), reason.clone());
+            continue;
+        }
+        let hello = &hellos[&worker];
         if hello.absent.is_some() {
             continue;
         }
-        let found = variant_of(case, hello).and_then(|variant| {
-            for (name, value) in case.params.iter() {
-                parameter_known(case, name, value, variant)?;
+        match known(suite, case, hello) {
+            Err((_, error)) if may_lack => {
+                let reason = error.0.split("; ").next().unwrap_or_default().to_owned();
+                lacking.insert(case.id(), reason);
             }
-            memory_fits(case, hello, variant)?;
-            Ok(variant)
-        });
-        let place = suite.origins.get(&case.variant);
-        let variant = found.map_err(|error| at(place, error))?;
-        // What is handed over in place of it was asked for somewhere else.
-        for change in &suite.overrides {
-            if change.variant == case.variant {
-                parameter_known(case, &change.parameter, &change.to, variant)
-                    .map_err(|error| at(Some(&change.origin.0), error))?;
-            }
+            Err((place, error)) => return Err(at(place, error)),
+            Ok(variant) => memory_fits(case, hello, variant)
+                .map_err(|error| at(suite.origins.get(&case.variant), error))?,
         }
     }
     Ok(Introduced {
@@ -111,7 +123,48 @@ pub fn check(
         waiting,
         peaks,
         unmeasured: unmeasured.into_values().collect(),
+        lacking,
     })
+}
+
+/// Why a revision does not have a worker that did not start: it lacks the file that the worker's
+/// command names, or the file has no such function; `None` where something else failed.
+fn lacks(processes: &Processes, worker: &str, error: &WorkerError) -> Option<String> {
+    /// The Python worker's words for a file without the function.
+    const NO_FUNCTION: [&str; 2] = [" has no function `", " has no public function "];
+    if let Some(path) = processes.lacking(worker, Path::new(".")) {
+        return Some(format!("it has no file {}", path.display()));
+    }
+    match &error.failure {
+        WorkerFailure::Refused(reason)
+            if NO_FUNCTION.iter().any(|words| reason.contains(words)) =>
+        {
+            Some(one_line(reason))
+        }
+        _ => None,
+    }
+}
+
+/// The variant of a case, which has all of its parameters.
+///
+/// # Errors
+/// The name that the worker does not know, and where it was asked for.
+fn known<'a, 's>(
+    suite: &'s Suite,
+    case: &Case,
+    hello: &'a Hello,
+) -> Result<&'a VariantInfo, (Option<&'s String>, SetupError)> {
+    let place = suite.origins.get(&case.variant);
+    let variant = variant_of(case, hello).map_err(|error| (place, error))?;
+    for (name, value) in case.params.iter() {
+        parameter_known(case, name, value, variant).map_err(|error| (place, error))?;
+    }
+    let changes = suite.overrides.iter();
+    for change in changes.filter(|change| change.variant == case.variant) {
+        parameter_known(case, &change.parameter, &change.to, variant)
+            .map_err(|error| (Some(&change.origin.0), error))?;
+    }
+    Ok(variant)
 }
 
 /// The longest that a peak may take to be measured.

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::code::existing;
-use super::code::identity;
+use super::code::{existing, identity};
 use super::command::{LIBRARIES, PACKAGE, worker_spec};
 use crate::SetupError;
+use crate::git;
 use crate::worker::host::StartMode;
 use crate::worker::{Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec};
 use regatta_core::record::identity::Identity;
@@ -134,6 +134,30 @@ impl Processes {
         named
             .chain(self.loaded.values().flatten().cloned())
             .collect()
+    }
+
+    /// The source file that the command of a worker names, which the checkout in `here` has and the
+    /// revision in which the worker is started lacks. A file that a build makes is not a source.
+    pub(super) fn lacking(&self, worker: &str, here: &Path) -> Option<PathBuf> {
+        let spec = self.specs.get(worker)?;
+        let directory = spec.directory.as_ref()?;
+        let program = spec.program.strip_prefix(directory).ok();
+        let words = program.into_iter().chain(spec.args.iter().map(Path::new));
+        let is_source = |path: &Path| {
+            let listed = |which: &[&str]| {
+                let file = path.to_string_lossy();
+                let arguments = [&["ls-files"], which, &["--", &*file]].concat();
+                git::ask(here, &arguments).is_ok_and(|files| !files.is_empty())
+            };
+            let new = ["--others", "--exclude-standard"];
+            let of_worker = |ending| ending == "py" || ending == "cu";
+            listed(&["--cached"]) || path.extension().is_some_and(of_worker) && listed(&new)
+        };
+        let mut relative = words.filter(|word| word.is_relative());
+        let lacking = relative.find(|path| {
+            here.join(path).is_file() && !directory.join(path).exists() && is_source(path)
+        });
+        lacking.map(Path::to_owned)
     }
 
     /// A worker's log, whatever it is called.

@@ -24,7 +24,7 @@ use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::RecordError;
 use regatta_core::record::header::{
-    Git, RunHeader, SUITE_BUILD, Shard, SuiteRecord, Turn, plan_checksum,
+    Git, RunHeader, SUITE_BUILD, Shard, SuiteRecord, Turn, TurnSide, plan_checksum,
 };
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
 use regatta_core::record::side::Side;
@@ -180,7 +180,12 @@ impl Arm {
             waiting,
             peaks,
             unmeasured,
-        } = preflight::check(&suite, &mut processes, &first)?;
+            lacking,
+        } = {
+            let side = turn.as_ref().map(|turn| turn.side);
+            let may_lack = side == Some(TurnSide::Base) && revision.is_some();
+            preflight::check(&suite, &mut processes, &first, may_lack)?
+        };
         for line in unmeasured.iter().map(|why| one_line(why)) {
             request.listener.note(&line);
         }
@@ -192,6 +197,15 @@ impl Arm {
             ..TimeSpent::default()
         };
         suite.cases = cases;
+        suite.cases.retain(|case| !lacking.contains_key(&case.id()));
+        if let (Some(turn), Some(reason)) = (&turn, lacking.values().next()) {
+            request.listener.note(&format!(
+                "new: {} of {}, which {} lacks ({reason})",
+                lacking.len(),
+                counted(lacking.len() + suite.cases.len(), "case"),
+                turn.of.join(" ")
+            ));
+        }
         let mut built =
             building::builds_of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {

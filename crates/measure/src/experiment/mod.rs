@@ -360,9 +360,11 @@ impl Experiment {
             let beside = self.cases.iter();
             let beside = beside.filter(|(_, head)| cases.contains(&head.id()));
             let beside = beside.filter_map(|(base, _)| Some(base.as_ref()?.id()));
-            let beside = beside.collect();
-            file.owe(owed(beside))
-                .map_err(ExperimentError::not_judged)?;
+            let beside: Vec<CaseId> = beside.collect();
+            if !beside.is_empty() {
+                file.owe(owed(beside))
+                    .map_err(ExperimentError::not_judged)?;
+            }
         }
         files
             .head
@@ -449,10 +451,12 @@ pub enum ExperimentError {
     #[error("{0}")]
     NotJudged(String),
     /// One side of a comparison cannot be had.
-    #[error("{error}")]
+    #[error("{place}{error}")]
     Unusable {
         /// Which.
         side: TurnSide,
+        /// The side in words, where the error does not name it.
+        place: String,
         /// Why.
         error: Box<ExperimentError>,
     },

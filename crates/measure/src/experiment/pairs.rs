@@ -15,7 +15,7 @@ use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::header::{Turn, TurnSide};
 use regatta_core::record::run_file::{Opening, going_on};
-use regatta_core::record::types::{BaseId, Run};
+use regatta_core::record::types::{BaseId, Run, short_revision};
 use regatta_core::suite::Suite;
 use regatta_core::suite::rules::Rules;
 use regatta_judge::Options;
@@ -97,16 +97,21 @@ impl Experiment {
         };
         let (base, head) = (done(base), done(head));
         let pairs = self.cases.iter();
-        let pairs = pairs.filter_map(|(base, head)| Some((base.as_ref()?.id(), head.id())));
-        let pairs: Vec<(CaseId, CaseId)> = pairs.collect();
+        let pairs = pairs.map(|(base, head)| (base.as_ref().map(Case::id), head.id()));
+        let pairs: Vec<(Option<CaseId>, CaseId)> = pairs.collect();
         let numbers: BTreeSet<u32> = head.iter().map(|(number, _)| *number).collect();
-        let all = numbers.iter().flat_map(|&number| {
-            pairs
-                .iter()
-                .map(move |(was, is)| [(number, was.clone()), (number, is.clone())])
-        });
-        let both = all.filter(|[was, is]| base.contains(was) && head.contains(is));
-        both.flatten().collect()
+        let mut both = BTreeSet::new();
+        for &number in &numbers {
+            for (was, is) in &pairs {
+                let was = was.as_ref().map(|was| (number, was.clone()));
+                let is = (number, is.clone());
+                if was.as_ref().is_none_or(|was| base.contains(was)) && head.contains(&is) {
+                    both.extend(was);
+                    both.insert(is);
+                }
+            }
+        }
+        both
     }
 }
 
@@ -182,7 +187,7 @@ fn interleaved(
     for suite in [&mut base.suite, &mut head.suite] {
         set_rules(suite, demands);
     }
-    let cases = side_by_side(&base, &head);
+    let base_variant = base.variant.clone();
     let folder = folder(request, &head.suite);
     // What both runs have in common, and no other has: the moment, and what was asked for.
     let specs = [base.asked.join(" "), head.asked.join(" ")].join(" | ");
@@ -190,7 +195,7 @@ fn interleaved(
     let pair = format!("{now:x}-{:08x}", crc32fast::hash(specs.as_bytes()));
     let directories = [&base, &head].map(Setup::directory);
     let processes = |setup: &Setup, side: TurnSide, name: &str| {
-        Arm::processes(setup, &folder.join(name)).map_err(unusable(side))
+        Arm::processes(setup, &folder.join(name)).map_err(unusable_worker(side, label(setup)))
     };
     let mut base_processes = processes(&base, TurnSide::Base, "base")?;
     let mut head_processes = processes(&head, TurnSide::Head, "head")?;
@@ -211,15 +216,29 @@ fn interleaved(
             cases: part.map(|part| part.of_cases),
         };
         // What making the versions took is within the time limit.
+        let wrong = unusable_worker(side, label(&setup));
         let (directory, pair) = (folder.join(name), Some((turn, roots)));
         let times = (began, since);
-        Arm::start(setup, processes, request, directory, pair, None, times).map_err(unusable(side))
+        Arm::start(setup, processes, request, directory, pair, None, times).map_err(wrong)
     };
     let side = TurnSide::Base;
-    let base = start(base, base_processes, side, "base", stands_in, began)?;
+    let mut base = start(base, base_processes, side, "base", stands_in, began)?;
     // What the command did until now is counted by the base.
     let (side, since) = (TurnSide::Head, Instant::now());
     let head = start(head, head_processes, side, "head", None, since)?;
+    let cases = side_by_side(&base.suite, base_variant.as_ref(), &head.suite);
+    if cases.iter().any(|(base, _)| base.is_none()) {
+        // A worker that the base lacks reported no device.
+        let machine = head.header.machine.clone();
+        if base.header.workers.is_empty() {
+            base.header.machine = machine;
+        } else {
+            let hard = &mut base.header.machine.hard;
+            for (fact, value) in machine.hard {
+                hard.entry(fact).or_insert(value);
+            }
+        }
+    }
     Ok(Experiment {
         paired: Some(base),
         cases,
@@ -228,9 +247,35 @@ fn interleaved(
     })
 }
 
+/// The versions that a side was asked for as, with the commit of a revision.
+fn label(setup: &Setup) -> String {
+    let asked = setup.asked.join(" ");
+    match &setup.revision {
+        Some(worktree) => format!("{asked}, {}", short_revision(&worktree.commit)),
+        None => asked,
+    }
+}
+
+/// An error of a side, after the side's name where it has none.
+fn unusable_worker(side: TurnSide, label: String) -> impl Fn(ExperimentError) -> ExperimentError {
+    let place = match side {
+        TurnSide::Base => format!("the base ({label}): "),
+        TurnSide::Head => format!("the head ({label}): "),
+    };
+    move |error| ExperimentError::Unusable {
+        side,
+        place: match error {
+            ExperimentError::Usage(_) => place.clone(),
+            _ => String::new(),
+        },
+        error: Box::new(error),
+    }
+}
+
 fn unusable(side: TurnSide) -> impl Fn(ExperimentError) -> ExperimentError {
     move |error| ExperimentError::Unusable {
         side,
+        place: String::new(),
         error: Box::new(error),
     }
 }
@@ -275,17 +320,19 @@ fn one_sided(variant: &VariantId) -> ExperimentError {
     ))
 }
 
-/// The cases of both sides, each beside the other: they are the same but for their variants.
-fn side_by_side(base: &Setup, head: &Setup) -> Vec<CasePair> {
-    let mut cases = head.suite.cases.clone();
+/// The cases of both sides, each beside the other: they are the same but for their variants. A case
+/// that a revision lacks has none beside it.
+fn side_by_side(base: &Suite, variant: Option<&VariantId>, head: &Suite) -> Vec<CasePair> {
+    let mut cases = head.cases.clone();
     cases.sort();
+    let there: BTreeSet<CaseId> = base.cases.iter().map(Case::id).collect();
     let pair = |head: Case| {
-        let variant = base.variant.as_ref().unwrap_or(&head.variant).clone();
+        let variant = variant.unwrap_or(&head.variant).clone();
         let base = Case {
             variant,
             ..head.clone()
         };
-        (Some(base), head)
+        (Some(base).filter(|base| there.contains(&base.id())), head)
     };
     cases.into_iter().map(pair).collect()
 }

@@ -466,12 +466,14 @@ fn compare(
             })
         }
         Err(error) => {
-            let (side, version) = match error {
+            let (side, version, error) = match error {
                 ExperimentError::Unusable {
-                    side: TurnSide::Base,
+                    side: side @ TurnSide::Base,
+                    error,
                     ..
-                } => (TurnSide::Base, base),
-                _ => (TurnSide::Head, head),
+                } => (side, base, *error),
+                ExperimentError::Unusable { error, .. } => (TurnSide::Head, head, *error),
+                error => (TurnSide::Head, head, error),
             };
             let said = one_line(&error.to_string());
             let reason = said.strip_prefix(&format!("{}: ", version.spec));
