@@ -11,6 +11,7 @@ use cli::{
     history, init, leave_nothing, list, note, report, run, trace, worker,
 };
 use owo_colors::OwoColorize;
+use regatta_core::secrets;
 use regatta_measure::worker::supervisor;
 
 /// Says whether attention kernels got slower, how sure that is, and why
@@ -105,7 +106,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => match gone::on_command_line(&error, &words) {
             Some(text) => return refused(text),
-            None => error.exit(),
+            None => return show(&error, &words),
         },
     };
     let ended = dispatch(&cli.command);
@@ -137,13 +138,25 @@ fn dispatch(command: &Command) -> Ended {
     }
 }
 
+/// Prints what clap says of a command line: help, or what is wrong, without secrets.
+fn show(error: &clap::Error, words: &[String]) -> ExitCode {
+    let text = error.render().to_string();
+    let shown = secrets::masked(text.clone(), &secrets::hidden_values(words, []));
+    if shown == text {
+        error.exit();
+    }
+    note(shown.trim_end());
+    ExitCode::from(2)
+}
+
 /// Prints why a command has no verdict.
 fn complain(stop: &Stop) {
     let word = match stop.exit_code() {
         2 => "error",
         _ => "inconclusive",
     };
-    let text = stop.to_string();
+    let words: Vec<String> = std::env::args().collect();
+    let text = secrets::masked(stop.to_string(), &secrets::hidden_values(&words, []));
     note(format!("{}: {text}", word.red().bold()));
     if let Some(more) = gone::in_suite(&text) {
         note(more);

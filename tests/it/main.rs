@@ -9,6 +9,7 @@ mod guide;
 mod kills;
 mod leftovers;
 mod nightly;
+mod secrets;
 mod situations;
 mod terminal;
 mod transcripts;

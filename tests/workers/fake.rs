@@ -49,6 +49,8 @@ struct Fake {
     release: String,
     /// Of its device.
     kind: String,
+    /// The name of its device.
+    device: String,
     /// What it says of its clock; with none it has one way to time a call.
     clock: Option<String>,
     absent: Option<String>,
@@ -110,6 +112,7 @@ fn main() {
         version,
         release: value("--release").unwrap_or_else(|| "1.0".to_owned()),
         kind: value("--kind").unwrap_or_else(|| "cpu".to_owned()),
+        device: value("--device").unwrap_or_else(|| "fake device".to_owned()),
         clock: value("--clock"),
         tuner: value("--tuner"),
         package: value("--package"),
@@ -214,7 +217,7 @@ impl Worker for Fake {
                 .collect(),
             device: Device {
                 kind: self.kind.clone(),
-                name: "fake device".to_owned(),
+                name: self.device.clone(),
                 memory_bytes: Bytes(1 << 30),
                 facts: BTreeMap::from([
                     ("model".to_owned(), "fake".to_owned()),

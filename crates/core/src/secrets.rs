@@ -1,45 +1,76 @@
-//! What of variables and command lines is written down.
+//! Keeps secrets out of files and streams: variables, command lines and a worker's text.
 //!
 //! Runs and baselines are committed, and printed into pull requests. So a value is kept only of
-//! variables on which speed depends and that hold no secret; of others a short checksum.
+//! variables on which speed depends and that hold no secret; of others a short checksum. Of a
+//! command line those words are kept that are known to be harmless: the program, paths, the names
+//! of options, numbers, and plain words of options that are known ([`PLAIN_OPTIONS`]).
 
 /// Variables whose values are kept: settings of threads, allocators, compilers and GPUs.
 const KEPT: &str = include_str!("kept_variables.txt");
 
+/// Options and keys whose values are kept where these are plain words: those of regatta, and what
+/// benchmarks call their settings. Of a longer name the last word decides: `attn-backend`.
+const PLAIN_OPTIONS: &str = include_str!("kept_options.txt");
+
 /// Words in the names of variables and options whose values are secrets.
-const SECRET: [&str; 13] = [
+const SECRET: [&str; 14] = [
     "key",
     "token",
     "secret",
     "passw",
     "passphrase",
     "pwd",
-    "credential",
+    "cred",
     "auth",
     "cookie",
     "private",
     "bearer",
     "session",
     "signature",
+    "webhook",
 ];
 
+/// Words of such names that mean a secret only when they stand alone: `pass`, and not `bypass`.
+const SECRET_ALONE: [&str; 10] = [
+    "pass", "pat", "pin", "otp", "pw", "sid", "sig", "jwt", "u", "p",
+];
+
+/// Names with a word of [`SECRET`] that count something; a number is kept of these.
+const COUNTS: [&str; 2] = ["keys", "tokens"];
+
 /// How well-known tokens begin.
-const TOKENS: [&str; 14] = [
+const TOKENS: [&str; 18] = [
     "ghp_",
     "gho_",
+    "ghu_",
     "ghs_",
+    "ghr_",
     "github_pat_",
     "glpat-",
     "hf_",
     "sk-",
+    "sk_live_",
     "nvapi-",
     "AKIA",
     "ASIA",
     "xoxb-",
     "xoxp-",
+    "npm_",
     "pypi-Ag",
     "eyJ",
 ];
+
+/// The first word of a version of a comparison.
+const SCHEMES: [&str; 7] = ["worker", "git", "env", "pypi", "lock", "run", "script"];
+
+/// Words that are settings, whatever the option is called.
+const SETTINGS: &str = "true false yes no on off auto none default all cpu cuda gpu tpu here f16 f32 f64 \
+     bf16 fp8 fp16 fp32 fp64 tf32 int8 float16 float32 float64 bfloat16 half float double forward \
+     backward both causal full hot cold debug release";
+
+/// Extensions of files.
+const FILE_EXTENSIONS: &str = "py pl rb sh js toml json jsonl yaml yml txt csv html md xml so o a cu cuh c cc \
+     cpp h hpp rs whl trace svg png gz";
 
 /// What stands in the place of a secret.
 pub const HIDDEN: &str = "***";
@@ -48,11 +79,7 @@ pub const HIDDEN: &str = "***";
 pub fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SECRET.iter().any(|word| name.contains(word))
-}
-
-/// True for a number as `--num-splits-key 4` has it.
-fn small(value: &str) -> bool {
-    value.len() <= 3 && value.bytes().all(|byte| byte.is_ascii_digit())
+        || parts(&name).any(|part| SECRET_ALONE.contains(&part))
 }
 
 /// What is kept of a variable: its value where that is harmless, nothing of a secret, and of any
@@ -60,124 +87,455 @@ fn small(value: &str) -> bool {
 /// one of them to be found by it.
 pub fn variable(name: &str, value: &str) -> Option<String> {
     if KEPT.split_whitespace().any(|kept| kept == name) {
-        return Some(word(value));
+        return Some(message(value));
     }
-    let sum = || crc32fast::hash(format!("{name}={value}").as_bytes()) & 0xffff;
-    (!names_a_secret(name)).then(|| format!("hidden:{:04x}", sum()))
+    (!names_a_secret(name)).then(|| checksum(name, value))
 }
 
-/// A command line without secrets: the values of options and variables that name one, tokens by
-/// how they begin, and passwords in addresses.
+fn checksum(name: &str, value: &str) -> String {
+    let sum = crc32fast::hash(format!("{name}={value}").as_bytes()) & 0xffff;
+    format!("hidden:{sum:04x}")
+}
+
+/// A command line of which only what is harmless is kept.
 pub fn command_line(words: &[String]) -> Vec<String> {
-    let mut hide_next = false;
-    let kept = words.iter().map(|text| {
-        let is_option = text.starts_with('-');
-        if std::mem::take(&mut hide_next) && !is_option && !small(text) {
-            return HIDDEN.to_owned();
-        }
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (text.as_str(), None),
-        };
-        let plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-        let assigned = value.is_some() && name.chars().all(plain);
-        if (is_option || assigned) && names_a_secret(name) {
-            match value {
-                Some(value) if !small(value) => return format!("{name}={HIDDEN}"),
-                Some(_) => {}
-                None => hide_next = true,
-            }
-        }
-        word(text)
-    });
-    kept.collect()
+    line(words, &|_, _| HIDDEN.to_owned())
 }
 
-/// A word without the token or the password in it; one with spaces is a command line again.
-fn word(text: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    if lower.contains("authorization:") || lower.contains("bearer ") {
-        return HIDDEN.to_owned();
+/// A command line as [`command_line`] keeps it, with a checksum of 16 bits for what is hidden and
+/// does not stand under a secret's name: two commands that differ there are two.
+pub fn identified(words: &[String]) -> Vec<String> {
+    line(words, &|name, value| {
+        if names_a_secret(name) {
+            HIDDEN.to_owned()
+        } else {
+            checksum(name, value)
+        }
+    })
+}
+
+/// Makes the text that stands for a hidden value, from its name and the value.
+type Hide<'a> = &'a dyn Fn(&str, &str) -> String;
+
+fn line(words: &[String], hide: Hide) -> Vec<String> {
+    let mut option: Option<String> = None;
+    let each = words.iter().enumerate().map(|(place, text)| {
+        let name = option.take();
+        if let Some(written) = flag(text) {
+            return match written {
+                Flag::Alone(name) => {
+                    option = Some(name.to_owned());
+                    text.clone()
+                }
+                Flag::Known => text.clone(),
+                Flag::Value(before, name, value) => format!("{before}{}", kept(value, name, hide)),
+            };
+        }
+        match name {
+            Some(name) => kept(text, &name, hide),
+            None if place == 0 && !text.contains([' ', '=', ':', '?']) => program(text, hide),
+            None => kept(text, "", hide),
+        }
+    });
+    each.collect()
+}
+
+/// An option of a command line.
+enum Flag<'a> {
+    /// The name; the next word may be its value.
+    Alone(&'a str),
+    /// An option of compilers, with a harmless value.
+    Known,
+    /// The text before its value, its name, and the value.
+    Value(&'a str, &'a str, &'a str),
+}
+
+fn flag(text: &str) -> Option<Flag<'_>> {
+    let name = text.strip_prefix('-')?;
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
     }
-    if text.contains(' ') {
-        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        return command_line(&words).join(" ");
+    let long = name.strip_prefix('-');
+    if let Some((name, value)) = long.unwrap_or(name).split_once('=') {
+        let before = &text[..text.len() - value.len()];
+        return is_name(name).then_some(Flag::Value(before, name, value));
     }
-    let ends = |c: char| !(c.is_ascii_alphanumeric() || "_-.+/".contains(c));
-    let mut found = String::new();
-    for part in text.split_inclusive(ends) {
-        let begins = |token: &str| part.starts_with(token) && part.len() > token.len() + 8;
-        match TOKENS.into_iter().any(begins) {
-            true => found.push_str(HIDDEN),
-            false => found.push_str(part),
+    match long {
+        Some(name) if name.is_empty() || is_name(name) => Some(Flag::Alone(name)),
+        Some(_) => None,
+        None if name.len() == 1 => Some(Flag::Alone(name)),
+        None if is_of_compilers(name) => Some(Flag::Known),
+        // `-lc` of a shell, whose next word is a command.
+        None if name.len() == 2 && name.ends_with('c') => Some(Flag::Alone("c")),
+        // `-pVALUE`, and words that begin with one dash.
+        None => {
+            let end = name.chars().next().map_or(0, char::len_utf8) + 1;
+            Some(Flag::Value(&text[..end], &text[1..end], &text[end..]))
         }
     }
-    // `https://user:password@host`.
-    let Some((scheme, rest)) = found.split_once("://") else {
-        return found;
-    };
-    let host = rest.find(['/', '?']).unwrap_or(rest.len());
-    match rest[..host].rfind('@') {
-        Some(at) => format!("{scheme}://{HIDDEN}{}", &rest[at..]),
-        None => found,
+}
+
+fn is_of_compilers(name: &str) -> bool {
+    let (first, rest) = name.split_at_checked(1).unwrap_or((name, ""));
+    let plain = rest
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    match first {
+        "O" => rest.len() == 1 || rest == "fast",
+        "W" | "f" => plain || rest == "PIC",
+        "j" => is_number(rest),
+        _ => ["shared", "pthread", "march", "gencode", "arch", "std"].contains(&name),
     }
+}
+
+/// True for what an option, a key or a variable is called.
+fn is_name(text: &str) -> bool {
+    let letters = text.chars().any(|c| c.is_ascii_alphabetic());
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:*,".contains(c);
+    let mixed = has_upper(text) && has_lower(text) && has_digit(text);
+    text.len() <= 80 && letters && text.chars().all(plain) && !mixed && !has_token(text)
+}
+
+fn has_upper(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+fn has_lower(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+fn has_digit(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+fn has_token(text: &str) -> bool {
+    let begins = |part: &str, token: &str| part.starts_with(token) && part.len() > token.len() + 8;
+    let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_-.+/".contains(c)));
+    words.any(|part| TOKENS.iter().any(|token| begins(part, token)))
+}
+
+/// The words of a name.
+fn parts(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric())
+}
+
+/// True where plain words are kept of an option.
+fn keeps_words(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let last = parts(&name).last().unwrap_or_default();
+    let known = |word: &str| PLAIN_OPTIONS.split_whitespace().any(|kept| kept == word);
+    known(&name) || known(last)
+}
+
+/// The kept part of a value: of the option or key `name`, or of a word by itself where that is
+/// empty.
+fn kept(text: &str, name: &str, hide: Hide) -> String {
+    let number = is_number(text);
+    if name == "num_splits_key" || name == "num-splits-key" || name == "seed" {
+        if number || text == "auto" {
+            return text.to_owned();
+        }
+    } else if names_a_secret(name) {
+        let lower = name.to_ascii_lowercase();
+        let counts = parts(&lower).any(|part| COUNTS.contains(&part));
+        // `--tile-keys 4` counts keys, and `-u` is a switch of Python's, too.
+        let harmless = if name.len() == 1 {
+            is_file(text)
+        } else {
+            number && (counts || text.len() <= 2)
+        };
+        return if harmless {
+            text.to_owned()
+        } else {
+            hide(name, text)
+        };
+    }
+    if text.is_empty() || number || SETTINGS.split_whitespace().any(|word| word == text) {
+        return text.to_owned();
+    }
+    if text.contains(char::is_whitespace) {
+        return phrase(text, name, hide);
+    }
+    if let Some((scheme, rest)) = text.split_once("://") {
+        return address(scheme, rest, hide);
+    }
+    let is_pinned = text.starts_with("pypi:");
+    if let Some((key, value)) = text.split_once('=')
+        && !(is_pinned && text.contains(','))
+    {
+        return assignment(text, key, value, hide);
+    }
+    if text.contains(',') {
+        let each = text.split(',').map(|part| kept(part, name, hide));
+        return each.collect::<Vec<_>>().join(",");
+    }
+    if let Some((before, after)) = text.split_once(':') {
+        if SCHEMES.contains(&before) && is_path_like(after) {
+            return format!("{before}:{}", path(after, hide));
+        }
+        // `bench.py:attention`, `package.module:function`, `torch/flash:s4096`.
+        let names_code = before.contains(['/', '.']) && is_path_like(before);
+        return if names_code && after.split(':').all(is_plain) {
+            text.to_owned()
+        } else {
+            hide(name, text)
+        };
+    }
+    match (is_file(text), name) {
+        (true, _) => path(text, hide),
+        (false, "") if is_plain(text) => text.to_owned(),
+        (false, name) if keeps_words(name) && is_path_like(text) => path(text, hide),
+        _ => hide(name, text),
+    }
+}
+
+/// `KEY=VALUE`, `worker:NAME=PROGRAM`.
+fn assignment(text: &str, key: &str, value: &str, hide: Hide) -> String {
+    if value.is_empty() || value.starts_with('=') || !is_name(key) {
+        // `pypi:NAME==VERSION`.
+        let (package, version) = (key, value.trim_start_matches('='));
+        let pinned = value.starts_with('=') && is_plain(version) && has_digit(version);
+        return if pinned && is_name(package) && !names_a_secret(package) {
+            text.to_owned()
+        } else {
+            hide("", text)
+        };
+    }
+    if key
+        .split_once(':')
+        .is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
+    {
+        return format!("{key}={}", program(value, hide));
+    }
+    let name = key.rsplit(['.', '/', ':', '@']).next().unwrap_or(key);
+    format!("{key}={}", kept(value, name, hide))
+}
+
+/// Several words: a command line, up to where a header, a quotation or JSON begins.
+fn phrase(text: &str, name: &str, hide: Hide) -> String {
+    if !(name.is_empty() || name == "c" || keeps_words(name)) {
+        return hide(name, text);
+    }
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let opaque = |word: &String| {
+        let lower = word.to_ascii_lowercase();
+        word.ends_with(':')
+            || word.contains(['"', '\'', '{', '}', '`', '$'])
+            || ["bearer", "basic"].contains(&lower.as_str())
+    };
+    let end = words.iter().position(opaque).unwrap_or(words.len());
+    let mut known = line(&words[..end], hide);
+    if end < words.len() {
+        known.push(hide("", &words[end..].join(" ")));
+    }
+    known.join(" ")
+}
+
+/// `https://user:password@host/path?query#fragment`, of which the host is kept and a plain path.
+fn address(scheme: &str, rest: &str, hide: Hide) -> String {
+    let (place, query) = match rest.find(['?', '#']) {
+        Some(at) => (&rest[..at], Some(&rest[at..])),
+        None => (rest, None),
+    };
+    let (authority, path) = match place.find('/') {
+        Some(at) => (&place[..at], &place[at..]),
+        None => (place, ""),
+    };
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (format!("{}@", hide("", user)), host),
+        None => (String::new(), authority),
+    };
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    let host = if host.chars().all(is_host) {
+        host.to_owned()
+    } else {
+        hide("", host)
+    };
+    let segments = path.split('/').map(|part| {
+        if part.is_empty() || is_plain(part) {
+            part.to_owned()
+        } else {
+            hide("", part)
+        }
+    });
+    let path = segments.collect::<Vec<_>>().join("/");
+    let query = query.map_or(String::new(), |query| {
+        format!("{}{}", &query[..1], hide("", query))
+    });
+    if is_name(scheme) {
+        format!("{scheme}://{user}{host}{path}{query}")
+    } else {
+        hide("", rest)
+    }
+}
+
+/// A number with a unit: `4`, `0.05`, `1e-3`, `15m`, `1/4`, `8x8`.
+fn is_number(text: &str) -> bool {
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    let letters = text.bytes().filter(u8::is_ascii_alphabetic).count();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "+-./%x".contains(c);
+    let first = text.trim_start_matches(['+', '-', '.']);
+    (1..=9).contains(&digits)
+        && letters <= 2
+        && text.len() <= 12
+        && first.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(plain)
+}
+
+/// A word that a person would write: small letters, and few digits.
+fn is_plain(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.+*@".contains(c);
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    (1..=48).contains(&text.len()) && text.chars().all(plain) && digits <= 8 && !is_random(text)
+}
+
+/// A word that a program drew: its letters, capitals and digits change places often.
+fn is_random(text: &str) -> bool {
+    let kind = |c: char| (c.is_ascii_digit(), c.is_ascii_uppercase());
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    has_token(text)
+        || words.any(|word| {
+            let kinds: Vec<(bool, bool)> = word.chars().map(kind).collect();
+            // A capital that begins a word is one change.
+            let changes = kinds.windows(2).filter(|pair| pair[0] != pair[1]);
+            let is_hex = word.len() % 8 == 0 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+            changes.count() >= 6 && !is_hex
+        })
+}
+
+/// True for a path, or a name of a part of one.
+fn is_path_like(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+*@~^".contains(c);
+    !text.is_empty() && text.chars().all(plain)
+}
+
+/// True for what can only be a file: a path from a folder that is named, or a name with the ending
+/// of one.
+fn is_file(text: &str) -> bool {
+    let starts = ["/", "./", "../", "~/"];
+    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let segments = || {
+        text.split('/')
+            .all(|part| is_plain(part) && !part.is_empty())
+    };
+    starts.iter().any(|start| text.starts_with(start))
+        || is_path_like(text)
+            && FILE_EXTENSIONS
+                .split_whitespace()
+                .any(|known| known == ending)
+        || text.contains('/') && segments()
+        || [".", ".."].contains(&text)
+}
+
+/// A path, without those of its parts that look drawn.
+fn path(text: &str, hide: Hide) -> String {
+    let each = text.split('/').map(|part| {
+        let harmless = part
+            .chars()
+            .all(|c| c.is_alphanumeric() || "-_.+*@~^,#%".contains(c));
+        if harmless && !is_random(part) {
+            part.to_owned()
+        } else {
+            hide("", part)
+        }
+    });
+    each.collect::<Vec<_>>().join("/")
+}
+
+/// The program that a command starts.
+fn program(text: &str, hide: Hide) -> String {
+    if is_path_like(text) {
+        path(text, hide)
+    } else {
+        kept(text, "", hide)
+    }
+}
+
+/// A worker's words about its device or a version: kept without values that have a name,
+/// and without what of addresses may be a secret.
+pub fn description(text: &str) -> String {
+    let hide: Hide = &|_, _| HIDDEN.to_owned();
+    let words = text
+        .split(' ')
+        .map(|word| match word.contains(['=', '"', '{', '?']) {
+            true => kept(word, "", hide),
+            false => word.to_owned(),
+        });
+    message(&words.collect::<Vec<_>>().join(" "))
+}
+
+/// A message without what is known to be a secret by its name, its form or its place in an address.
+pub fn message(text: &str) -> String {
+    let mut hides_rest = false;
+    let words = text.split_inclusive([' ', '\n', ',']).map(|part| {
+        let word = part.trim_end_matches([' ', '\n', ',']);
+        let lower = word.to_ascii_lowercase();
+        let name = word.split(['=', ':']).next().unwrap_or_default();
+        let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let named = name.len() < word.len() && names_a_secret(name) && is_name(name);
+        // `KeyError: missing key: head_dim` has no secret.
+        let heads = word.ends_with(':')
+            && !word.contains('=')
+            && named
+            && !["key", "keys", "tokens"].contains(&name);
+        let opens = heads || lower == "bearer";
+        let is_hidden = hides_rest || has_token(word);
+        hides_rest |= opens;
+        if is_hidden {
+            return format!("{HIDDEN}{}", &part[word.len()..]);
+        }
+        let value = word.find(['=', ':']).map_or("", |at| &word[at + 1..]);
+        let shown = match word.split_once("://") {
+            Some((scheme, rest)) if rest.contains(['@', '?']) => {
+                address(scheme, rest, &|_, _| HIDDEN.to_owned())
+            }
+            None if named && !value.is_empty() && !is_number(value) => {
+                format!("{}{HIDDEN}", &word[..word.len() - value.len()])
+            }
+            _ => word.to_owned(),
+        };
+        format!("{shown}{}", &part[word.len()..])
+    });
+    words.collect()
+}
+
+/// The values of a command and of variables that are hidden and could not be anything else, to be
+/// hidden as well where a program repeats them.
+pub fn hidden_values(
+    words: &[String],
+    variables: impl IntoIterator<Item = (String, String)>,
+) -> Vec<String> {
+    let hidden = std::cell::RefCell::new(Vec::new());
+    line(words, &|_, value| {
+        hidden.borrow_mut().push(value.to_owned());
+        HIDDEN.to_owned()
+    });
+    let mut hidden = hidden.into_inner();
+    let is_shown =
+        |name: &str, value: &str| variable(name, value).is_some_and(|kept| kept == value);
+    let is_address = |value: &str| value.contains("://") && value.contains(['@', '?']);
+    let secret = variables.into_iter();
+    let secret = secret.filter(|(name, value)| names_a_secret(name) || is_address(value));
+    let secret = secret.filter(|(name, value)| !is_shown(name, value));
+    hidden.extend(secret.map(|(_, value)| value));
+    let ends = |c: char| c.is_whitespace() || "\"'{}=:,&?#@".contains(c);
+    let parts = hidden.iter().flat_map(|value| value.split(ends));
+    let certain = |part: &&str| {
+        let drawn = has_digit(part) || has_upper(part);
+        part.len() >= 6 && drawn && part.bytes().any(|byte| byte.is_ascii_alphabetic())
+    };
+    parts.filter(certain).map(str::to_owned).collect()
+}
+
+/// A text without these values.
+pub fn masked(mut text: String, hidden: &[String]) -> String {
+    for value in hidden {
+        if text.contains(value) {
+            text = text.replace(value, HIDDEN);
+        }
+    }
+    text
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_variables_value_is_kept_where_its_name_is_known_and_of_no_secret() {
-        assert_eq!(variable("OMP_NUM_THREADS", "4").as_deref(), Some("4"));
-        for name in [
-            "NVIDIA_API_KEY",
-            "TORCH_HUB_TOKEN",
-            "JAX_Auth",
-            "CUDA_DB_PASSWORD",
-        ] {
-            assert_eq!(variable(name, "1234"), None, "{name}");
-        }
-        let hidden = |value| variable("NCCL_PLUGIN_OPTIONS", value).unwrap();
-        assert_ne!(hidden("hunter2"), hidden("hunter3"));
-        assert!(hidden("hunter2").starts_with("hidden:") && hidden("hunter2").len() == 11);
-        let flags = variable("XLA_FLAGS", "--a=1,ghp_0123456789abcdef0123");
-        assert_eq!(flags.as_deref(), Some("--a=1,***"));
-    }
-
-    #[test]
-    fn a_command_line_is_kept_without_its_secrets() {
-        for (line, kept) in [
-            (
-                "serve --api-key=hunter2 --port=8000",
-                "serve --api-key=*** --port=8000",
-            ),
-            ("serve --token hunter2 --quiet", "serve --token *** --quiet"),
-            ("serve --use-auth --quiet", "serve --use-auth --quiet"),
-            (
-                "env API_KEY=hunter2 OMP_NUM_THREADS=4 serve",
-                "env API_KEY=*** OMP_NUM_THREADS=4 serve",
-            ),
-            (
-                "serve https://me:hunter2@host/a@b",
-                "serve https://***@host/a@b",
-            ),
-            ("serve --hub hf_0123456789abcdef0123", "serve --hub ***"),
-            (
-                "regatta run --set torch/sdpa.num_splits_key=1",
-                "regatta run --set torch/sdpa.num_splits_key=1",
-            ),
-            (
-                "serve --num-splits-key 4 --tile-keys=128",
-                "serve --num-splits-key 4 --tile-keys=128",
-            ),
-        ] {
-            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            assert_eq!(command_line(&words).join(" "), kept);
-        }
-        let spec = ["worker:mine=./serve --api-key=hunter2".to_owned()];
-        assert_eq!(command_line(&spec), ["worker:mine=./serve --api-key=***"]);
-        let header = ["-H".to_owned(), "Authorization: Bearer hunter2".to_owned()];
-        assert_eq!(command_line(&header), ["-H", HIDDEN]);
-    }
-}
+mod tests;

@@ -4,6 +4,8 @@
 //! megabytes of C++ template names. None of it may move a cursor, break a table
 //! or hide what stands beside it.
 
+use std::borrow::Cow;
+
 /// The text without terminal sequences and control characters; lines stay apart.
 pub fn clean(text: &str) -> String {
     let text = anstream::adapter::strip_str(text).to_string();
@@ -20,6 +22,55 @@ pub fn clean(text: &str) -> String {
 fn reorders(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// JSON in whose strings each control character, line end and character that reorders text is
+/// written out: `\n` is then a backslash and an n. So no string of it can begin a line, move a
+/// cursor or hide what stands beside it, wherever it is printed.
+pub fn json_of_plain_text(json: &str) -> Cow<'_, str> {
+    let is_odd = |c: char| c.is_control() || reorders(c) || matches!(c, '\u{2028}' | '\u{2029}');
+    if !json.contains('\\') && !json.contains(is_odd) {
+        return Cow::Borrowed(json);
+    }
+    let mut plain = String::with_capacity(json.len() + 16);
+    let mut rest = json;
+    while let Some(at) = rest.find(|c| c == '\\' || is_odd(c)) {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let length = match rest.as_bytes() {
+            [b'\\', b'u', ..] => {
+                let code = rest
+                    .get(2..6)
+                    .and_then(|hex| u32::from_str_radix(hex, 16).ok());
+                // Half of a surrogate pair is kept with the other half.
+                if code.and_then(char::from_u32).is_some_and(is_odd) {
+                    plain.push('\\');
+                }
+                rest.len().min(6)
+            }
+            [b'\\', kind, ..] if kind.is_ascii() => {
+                if b"bfnrt".contains(kind) {
+                    plain.push('\\');
+                }
+                2
+            }
+            _ => {
+                let c = rest.chars().next().unwrap_or_default();
+                // A line end between two values is outside of any string.
+                match c {
+                    '\\' | '\n' | '\r' | '\t' => plain.push(c),
+                    odd => plain.push_str(&format!("\\\\u{:04x}", u32::from(odd))),
+                }
+                rest = &rest[c.len_utf8()..];
+                continue;
+            }
+        };
+        let length = rest.ceil_char_boundary(length);
+        plain.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    plain.push_str(rest);
+    Cow::Owned(plain)
 }
 
 /// The text on one line, with single spaces.
@@ -176,6 +227,7 @@ pub fn shell_command(words: &[String]) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
 
     #[test]
     fn terminal_sequences_and_controls_are_gone() {
@@ -185,6 +237,28 @@ mod tests {
         assert_eq!(clean("\u{1b}["), "");
         assert_eq!(clean("\u{1b}]0;never ended"), "");
         assert_eq!(clean("50%\r100%"), "50%\n100%");
+    }
+
+    #[test]
+    fn strings_of_json_hold_no_control_characters() {
+        let value = json!({"a\n::error::x": "\u{1b}[2J\r\n\t\u{202e}\u{85}\u{2028} \\n \"q\" é𝄞"});
+        let plain = json_of_plain_text(&value.to_string()).into_owned();
+        let read: serde_json::Value = serde_json::from_str(&plain).unwrap();
+        let ascii = plain.replace("𝄞", "\\ud834\\udd1e");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&json_of_plain_text(&ascii)).unwrap(),
+            read
+        );
+        let text = r#"\u001b[2J\r\n\t\u202e\u0085\u2028 \n "q" é𝄞"#;
+        assert_eq!(read, json!({r"a\n::error::x": text}));
+        assert!(matches!(
+            json_of_plain_text("{\"a\":[1,2]}"),
+            Cow::Borrowed(_)
+        ));
+        let broken = ["\\", "\\u12", "\\u12é", "\\é"];
+        for text in broken {
+            assert_eq!(json_of_plain_text(text), text);
+        }
     }
 
     #[test]

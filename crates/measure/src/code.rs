@@ -76,7 +76,7 @@ fn worker_identity(spec: &WorkerSpec) -> WorkerIdentity {
     let kept =
         kept.filter_map(|(name, value)| Some((name.clone(), secrets::variable(name, value)?)));
     WorkerIdentity {
-        command: secrets::command_line(&[vec![program], spec.args.clone()].concat()),
+        command: secrets::identified(&[vec![program], spec.args.clone()].concat()),
         files,
         environment: kept.collect(),
     }

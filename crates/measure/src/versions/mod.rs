@@ -79,7 +79,8 @@ impl FromStr for Spec {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Spec, ParseError> {
-        let wrong = |what: String| ParseError::new(format!("`{}`: {what}", text.escape_debug()));
+        let shown = secrets::command_line(&[text.to_owned()]).concat();
+        let wrong = |what: String| ParseError::new(format!("`{}`: {what}", shown.escape_debug()));
         if text == "here" {
             return Ok(Spec::Here);
         }

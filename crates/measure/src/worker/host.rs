@@ -19,6 +19,8 @@ use super::protocol::{
 use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec};
 use crate::code;
 use regatta_core::record::types::{How, Start};
+use regatta_core::secrets;
+use regatta_core::text::json_of_plain_text;
 
 /// A worker process.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub struct WorkerProcess {
     log: WorkerLog,
     last_id: u64,
     hello: Hello,
+    /// Secrets of its command and variables, which its words may repeat.
+    hidden: Vec<String>,
 }
 
 impl WorkerProcess {
@@ -98,6 +102,9 @@ impl WorkerProcess {
         let (request_read, request_write) = io::pipe().map_err(no_channel)?;
         let (reply_read, reply_write) = io::pipe().map_err(no_channel)?;
         let theirs = [request_read.into(), reply_write.into()];
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
         let mut process = WorkerProcess {
             name: spec.name.clone(),
             program: start(theirs, &output).map_err(error)?,
@@ -107,6 +114,7 @@ impl WorkerProcess {
             log,
             last_id: 0,
             hello: Hello::default(),
+            hidden: secrets::hidden_values(&spec.args, variables.chain(spec.env.iter().cloned())),
         };
         process.hello = process.introduce(limit)?;
         Ok(process)
@@ -136,7 +144,7 @@ impl WorkerProcess {
         WorkerError {
             worker: self.name.clone(),
             failure,
-            log: self.log.excerpt(),
+            log: secrets::message(&secrets::masked(self.log.excerpt(), &self.hidden)),
         }
     }
 
@@ -209,6 +217,28 @@ impl WorkerProcess {
     }
 }
 
+/// A reply without what is a secret by its name or form, in text that is written down or printed.
+fn without_named_secrets(mut body: ReplyBody) -> ReplyBody {
+    match &mut body {
+        ReplyBody::Hello(hello) => {
+            hello.device.name = secrets::description(&hello.device.name);
+            for (name, text) in hello.versions.iter_mut().chain(&mut hello.device.facts) {
+                *text = if secrets::names_a_secret(name) {
+                    secrets::HIDDEN.to_owned()
+                } else {
+                    secrets::description(text)
+                };
+            }
+            hello.absent = hello.absent.as_deref().map(secrets::message);
+        }
+        ReplyBody::Unsupported { reason } | ReplyBody::Failed { reason } => {
+            *reason = secrets::message(reason);
+        }
+        _ => {}
+    }
+    body
+}
+
 impl Conversation for WorkerProcess {
     fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, WorkerError> {
         let asked = body.name();
@@ -222,15 +252,19 @@ impl Conversation for WorkerProcess {
             return Err(self.died(asked));
         }
         let line = self.wait(asked, limit)?;
+        let line = secrets::masked(json_of_plain_text(&line).into_owned(), &self.hidden);
         match serde_json::from_str::<Reply>(&line) {
             Ok(Reply {
                 id: answered,
                 body: ReplyBody::Lost { reason },
             }) if answered == id => {
                 self.kill();
-                Err(self.failed(WorkerFailure::Crashed(format!("lost its device: {reason}"))))
+                Err(self.failed(WorkerFailure::Crashed(format!(
+                    "lost its device: {}",
+                    secrets::message(&reason)
+                ))))
             }
-            Ok(reply) if reply.id == id => Ok(reply.body),
+            Ok(reply) if reply.id == id => Ok(without_named_secrets(reply.body)),
             Ok(reply) => Err(self.garbage(
                 asked,
                 format!("its id is {}, the request's was {id}", reply.id),
