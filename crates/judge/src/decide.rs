@@ -134,9 +134,11 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         || !diluted
         || observed.some_quiet
         || result.change > threshold && needed_pairs(&result, terms, pairs) <= MAX_NEEDED;
+    // Beside other programs pairs cost most: a case that may not be worse passes as it is.
+    let enough = disturbed && !may_be_worse && pairs >= SECOND_LOOK;
     Some(Decision {
         may_be_worse,
-        open: pairs < max_pairs() && can_decide,
+        open: pairs < max_pairs() && can_decide && !enough,
         ..decided(Word::Inconclusive, false)
     })
 }

@@ -78,7 +78,8 @@ impl RowInputs<'_> {
         };
         let metrics = Metric::ALL.into_iter().filter(|&metric| {
             let both = has(self.head, metric) && base.is_some_and(|base| has(base, metric));
-            !self.policy().ignores(metric) && both
+            // CPU time decides in place of another metric alone.
+            metric != Metric::CpuTime && !self.policy().ignores(metric) && both
         });
         let cases = header.turn.as_ref().and_then(|turn| turn.cases);
         let cases = cases.map_or(header.plan.len(), |cases| cases as usize);

@@ -119,7 +119,15 @@ fn an_invocation_is_one_value_a_metric() {
     });
     let values: Vec<_> = Metric::ALL.map(|metric| all.values.get(metric)).into();
     let (first, peak) = (Some(1e6), Some(4096.0));
-    let wanted = [Some(20.0), None, Some(8.0), Some(3.0), first, peak, Some(40.0)];
+    let wanted = [
+        Some(20.0),
+        None,
+        Some(8.0),
+        Some(3.0),
+        first,
+        peak,
+        Some(40.0),
+    ];
     assert_eq!(values, wanted);
     // Of 3.5, 3 and 1; the ratio of the medians is 8/3.
     assert_eq!(all.host_ratio, Some(3.0));
