@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use regatta_core::machine::{CENSUS, CENSUS_FAILED, INSTRUCTIONS};
+use crate::causes::processor::{self, FLUSH, FREE, MANY, NARROW, THREADS_KEY};
+use crate::structure;
+use regatta_core::machine::{CENSUS, CENSUS_FAILED, DENORMAL_VALUES, INSTRUCTIONS, WIDER_RESULTS};
 use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::side::{CaseRecord, Conditions, Side, Status};
-use regatta_worker::attention::CaseId;
-use regatta_worker::units::counted;
+use regatta_worker::attention::{CaseId, Dtype};
+use regatta_worker::units::{Bytes, Digits, counted};
 
 /// How many invocations other programs disturbed, of how many cases.
 fn disturbed(head: &Side) -> Option<String> {
@@ -79,6 +81,84 @@ const NOTES: [ConditionNote; 5] = [
     ),
 ];
 
+/// A note on cases of a processor: the figure of a case that it is about, and the sentence on so many
+/// cases, of which the first is named with the largest figure.
+type ProcessorNote = (
+    fn(&Side, &CaseId, &CaseRecord) -> Option<f64>,
+    fn(&str, &CaseId, f64) -> String,
+);
+
+const PROCESSOR_NOTES: [ProcessorNote; 5] = [
+    (
+        |head, _, record| {
+            let cores = f64::from(head.header.cores()?);
+            processor::threads(record).filter(|threads| *threads > cores)
+        },
+        |cases, worst, threads| {
+            format!(
+                "{cases} computed on more threads than the machine has cores, {worst} on \
+                 {threads:.0}: set OMP_NUM_THREADS {THREADS_KEY}"
+            )
+        },
+    ),
+    (
+        |_, _, record| {
+            let (times, for_cores) = processor::waits(record)?;
+            (for_cores && times >= MANY).then_some(times)
+        },
+        |cases, worst, times| {
+            format!(
+                "{cases} took many times their CPU time, {worst} {} times: threads wait for cores; \
+                 OMP_NUM_THREADS=1 {THREADS_KEY} measures the code",
+                Digits(times)
+            )
+        },
+    ),
+    (
+        |_, _, record| count(record, DENORMAL_VALUES),
+        |cases, worst, values| {
+            format!(
+                "{cases} computed with denormal numbers, {worst} with {values:.0} a call: {FLUSH}"
+            )
+        },
+    ),
+    (
+        // Products of float16 are often summed in float32; what is wider than float32 is a slip.
+        |_, id, record| {
+            let case = id.case().ok()?;
+            count(record, WIDER_RESULTS).filter(|_| case.problem.dtype == Dtype::F32)
+        },
+        |cases, worst, results| {
+            format!(
+                "{cases} of f32 computed in float64, {worst} {results:.0} results a call: {NARROW}"
+            )
+        },
+    ),
+    (
+        |_, _, record| processor::growth(record),
+        |cases, worst, bytes| {
+            let bytes = Bytes(bytes as u64);
+            format!("the memory of {cases} grew, by {bytes} a call of {worst}: {FREE}")
+        },
+    ),
+];
+
+fn count(record: &CaseRecord, name: &str) -> Option<f64> {
+    let count = structure::count(record, name).filter(|count| *count > 0);
+    count.map(|count| count as f64)
+}
+
+/// Calls on a processor that take longer than their code needs, and what to set.
+fn on_processor(head: &Side) -> impl Iterator<Item = String> {
+    PROCESSOR_NOTES.iter().filter_map(|(figure, note)| {
+        let cases = head.cases.iter();
+        let figures = cases.filter_map(|(id, record)| Some((id, figure(head, id, record)?)));
+        let figures: Vec<(&CaseId, f64)> = figures.collect();
+        let (worst, largest) = figures.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(note(&counted(figures.len(), "case"), worst, *largest))
+    })
+}
+
 /// Notes on the head: throttling, other processes, calls that wait for the device, samples
 /// that the machine was in. Each is a reason to look before believing a verdict.
 pub fn notes(head: &Side) -> Vec<String> {
@@ -98,6 +178,7 @@ pub fn notes(head: &Side) -> Vec<String> {
         ));
     }
     notes.extend(fewer_invocations(head));
+    notes.extend(on_processor(head));
     notes.extend(not_counted(head));
     notes.extend(disturbed(head));
     notes
@@ -204,4 +285,48 @@ pub(super) fn of_shards(head: &Side) -> Option<String> {
         "measured in {} on {on}",
         counted(hosts.len(), "shard")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{header, written};
+
+    #[test]
+    fn calls_on_a_processor_have_notes_with_what_to_set() {
+        let case = |axes: &str, record: &str| (CaseId(format!("mine/f:{axes}")), written(record));
+        let waits = "+device=60000 +cpu=200 +threads=8 +waited=50000";
+        let mut head = Side {
+            label: "head".to_owned(),
+            header: header(),
+            cases: [
+                case("s8,d8", "+threads=2 +device=100 +cpu=190 +waited=1"),
+                case("s16,d8", waits),
+                case("s32,d8", "denormal_values=7 wider_results=0"),
+                case("s64,d8", "denormal_values=9 wider_results=2"),
+                case("s64,d8,f16", "wider_results=5 +growth=1"),
+            ]
+            .into(),
+            damage: Vec::new(),
+        };
+        head.header
+            .machine
+            .hard
+            .insert("cpu.cores".to_owned(), "2".to_owned());
+        let notes = Vec::from_iter(on_processor(&head));
+        let begins = [
+            "1 case computed on more threads than the machine has cores, mine/f:s16,d8 on 8: set",
+            "1 case took many times their CPU time, mine/f:s16,d8 300.0 times: threads wait for \
+             cores; OMP_NUM_THREADS=1 in `env`",
+            "2 cases computed with denormal numbers, mine/f:s64,d8 with 9 a call: an operation",
+            "1 case of f32 computed in float64, mine/f:s64,d8 2 results a call: make",
+            "the memory of 1 case grew, by 1.00 MiB a call of mine/f:s64,d8,f16: free",
+        ];
+        assert_eq!(notes.len(), begins.len(), "{notes:#?}");
+        for (note, begin) in notes.iter().zip(begins) {
+            assert!(note.starts_with(begin), "{note}\n{begin}");
+        }
+        head.cases.retain(|id, _| id.0 == "mine/f:s8,d8");
+        assert_eq!(on_processor(&head).count(), 0);
+    }
 }

@@ -359,6 +359,7 @@ fn cause(
         threshold: rule.within.growth(),
         versions: Vec::new(),
         sms,
+        cores: header.cores(),
         restructured: changes.map(|changes| !changes.is_empty()),
     };
     let found = causes::found(&pair.facts());

@@ -242,6 +242,7 @@ fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRe
         threshold: of.map_or(sides.policy().threshold, |of| of.change.threshold),
         versions: versions(sides.soft, &row.case),
         sms: multiprocessors(header, &row.case),
+        cores: header.cores(),
         restructured: row.structure.as_ref().map(|changes| !changes.is_empty()),
     });
     if !has_moved && other.is_none() {

@@ -6,6 +6,7 @@ use regatta_core::machine::Launch;
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::ParamValue;
+use regatta_worker::units::Nanoseconds;
 
 /// A record of what is written: `kernel@blocks`, `count=number`, `.parameter=value`, and figures
 /// such as `+device=75.8`, times in microseconds.
@@ -52,6 +53,17 @@ fn figure(record: &mut CaseRecord, name: &str, value: f64) {
         "peak" => {
             let bytes = [value * 1048576.0; 5];
             return *record = with(record.clone(), Metric::PeakMemory, &bytes);
+        }
+        "cpu" => return *record = with(record.clone(), Metric::CpuTime, &[value * 1e3; 5]),
+        "threads" | "waited" | "growth" => {
+            for one in &mut record.invocations {
+                match name {
+                    "threads" => one.threads = Some(value as u32),
+                    "waited" => one.waited_ns = Some(Nanoseconds(value * 1e3)),
+                    _ => one.growth_bytes_per_call = Some(value * 1048576.0),
+                }
+            }
+            return;
         }
         "known" => return record.conditions.known = value as u32,
         "opened" => return record.conditions.synchronised = value as u32,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use regatta_core::record::header::CORES;
 use regatta_core::record::types::{Fingerprint, WorkerRecord};
 use regatta_core::suite::Settings;
 use regatta_worker::protocol::{Device, DeviceKind, Hello};
@@ -41,7 +42,7 @@ pub fn of_devices<'a>(devices: impl Iterator<Item = &'a Device>) -> Fingerprint 
     };
     let (model, cores) = (cpu_model(), cores());
     cpu.insert("cpu".to_owned(), model.clone());
-    cpu.insert("cpu.cores".to_owned(), cores.to_string());
+    cpu.insert(CORES.to_owned(), cores.to_string());
     cpu.insert("arch".to_owned(), std::env::consts::ARCH.to_owned());
     if runs_on_cpu {
         names.push(format!("{}-{cores}c", slug(&model)));

@@ -12,6 +12,7 @@ from regatta_worker import device
 from regatta_worker.callables.function import Function
 from regatta_worker.callables.load import Guarded, Target
 from regatta_worker.case import Case, CaseWorker, Request
+from regatta_worker.census.arrays import count_arrays
 from regatta_worker.census.counters import first_call
 from regatta_worker.clock import timing
 from regatta_worker.problem import inputs
@@ -30,11 +31,12 @@ class NumpyCase(Case):
 
     problem: Problem
     function: Function
-    run: Callable[[], Results]
+    bound: Callable[..., Any]
+    arguments: list[np.ndarray]
     tensors: dict[str, np.ndarray]
 
     def call(self) -> Results:
-        return self.run()
+        return self.function.several(self.bound(*self.arguments), self.problem)
 
 
 class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
@@ -58,16 +60,15 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
         if problem.has_backward and not function.makes_gradients:
             raise Unsupported(f"{function.where} names no `dout`, and NumPy finds no gradients")
         tensors = self.inputs(problem, request.seed)
-        arguments = [problem.turned(tensor) for tensor in tensors.values()]
-        bound = function.bound(problem, request.params)
-
-        def run() -> Results:
-            return function.several(bound(*arguments), problem)
-
-        results, first = first_call(run, lambda: None)
         case = NumpyCase(
-            problem=problem, function=function, run=run, tensors=tensors, **request.inputs
+            problem=problem,
+            function=function,
+            bound=function.bound(problem, request.params),
+            arguments=[problem.turned(tensor) for tensor in tensors.values()],
+            tensors=tensors,
+            **request.inputs,
         )
+        results, first = first_call(case.call, lambda: None)
         return case, results, first
 
     def named(self, case: NumpyCase, results: Results) -> dict[str, np.ndarray]:
@@ -90,8 +91,13 @@ class NumpyFunctions(Guarded, CaseWorker[NumpyCase]):
     def timed(self, case: NumpyCase, plan: timing.Plan, sets: Inputs) -> Message:
         flush = np.ones(device.cpu_flush_bytes() if plan.cold else 0, dtype=np.uint8)
         return timing.measure_wall(
-            case.run, self.wait, plan, lambda: np.invert(flush, out=flush), inputs=sets
+            case.call, self.wait, plan, lambda: np.invert(flush, out=flush), inputs=sets
         )
+
+    def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
+        case = self.prepared()
+        counts, uncounted = count_arrays(case.bound, case.arguments)
+        return profiled | {"counts": profiled["counts"] | counts, "uncounted": uncounted}
 
 
 WORKER = NumpyFunctions

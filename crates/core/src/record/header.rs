@@ -205,6 +205,17 @@ pub struct WorkerRecord {
     pub packages: BTreeMap<String, String>,
 }
 
+/// The fact of a machine that says how many cores it has.
+pub const CORES: &str = "cpu.cores";
+
+impl RunHeader {
+    /// Hardware threads that the workers could use, where that is known.
+    pub fn cores(&self) -> Option<u32> {
+        let [hard, soft] = [&self.machine.hard, &self.machine.soft].map(|facts| facts.get(CORES));
+        hard.or(soft)?.parse().ok()
+    }
+}
+
 /// How the process of an invocation came to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]

@@ -42,6 +42,8 @@ pub struct Pair<'a> {
     pub versions: Vec<&'a Mismatch>,
     /// Multiprocessors of the device, where it is a GPU that tells them.
     pub sms: Option<u32>,
+    /// Cores that the head's workers could use.
+    pub cores: Option<u32>,
     /// Whether an exact figure of their structures differs; `None` where these were not compared.
     pub restructured: Option<bool>,
 }

@@ -6,7 +6,8 @@ use super::facts::TimeSource;
 use super::facts::{EXPLAINS, FactSource, Facts, Found, Pair, Waits};
 use crate::judgement::{Cause, Difference, Fact, Item};
 use regatta_core::machine::{
-    ASKED_OF_CUDA, DRIVER_ALLOCATIONS, DRIVER_FREES, SYNCHRONISATIONS, Scope, SideFigures, Sides,
+    ASKED_OF_CUDA, CALL_PEAK, DRIVER_ALLOCATIONS, DRIVER_FREES, NUMBA_ALLOCATIONS,
+    SYNCHRONISATIONS, Scope, SideFigures, Sides,
 };
 use regatta_core::suite::rules::Metric;
 use regatta_worker::units::{Nanoseconds, Ratio, Share, part_of};
@@ -249,6 +250,9 @@ pub fn synchronisation(facts: &Facts) -> Option<Found> {
 /// A difference of peak memory below this, or below a tenth, is an allocator's rounding.
 const ROUNDING: f64 = 1048576.0;
 
+/// A difference of what a call allocates below this is of Python's own objects.
+const PAGE: f64 = 4096.0;
+
 /// A larger workspace, more allocations, or a higher peak.
 pub fn workspace(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
@@ -257,13 +261,17 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
         more >= ROUNDING && more >= peak.base / 10.0
     });
     let workspace = "workspace_bytes";
+    let allocations = |name| Some(facts.counted(name, facts.more(name)?));
     let told = [
         facts
             .more(workspace)
             .map(|size| Difference::memory(workspace, size).into()),
         facts
-            .more("allocations")
-            .map(|count| facts.counted("allocations", count)),
+            .more(CALL_PEAK)
+            .filter(|size| size.growth() >= PAGE.max(size.base / 10.0))
+            .map(|size| Difference::memory(CALL_PEAK, size).into()),
+        allocations("allocations"),
+        allocations(NUMBA_ALLOCATIONS),
         peak.map(|size| Difference::memory("peak_memory", size).into()),
     ];
     Found::resting_on(Cause::Workspace, told.into_iter().flatten().collect(), 0.45)

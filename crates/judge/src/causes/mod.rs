@@ -17,6 +17,7 @@ mod host;
 mod kernels;
 mod machine;
 mod parallelism;
+pub(crate) mod processor;
 
 pub use facts::{Facts, Found, Pair, TimeSource};
 
@@ -37,7 +38,7 @@ const LEAST: f64 = 0.1;
 
 type Rule = fn(&Facts) -> Option<Found>;
 
-const RULES: [Rule; 23] = [
+const RULES: [Rule; 28] = [
     parallelism::tuner_chose,
     kernels::retuned,
     parallelism::parameter_changed,
@@ -61,6 +62,11 @@ const RULES: [Rule; 23] = [
     host::calls_added,
     host::workspace,
     kernels::same_launch,
+    processor::oversubscribed,
+    processor::waiting,
+    processor::denormals,
+    processor::wider_type,
+    processor::memory_growth,
 ];
 
 /// Everything the rules find, most telling first.

@@ -36,7 +36,9 @@ fn in_a_call<'a>(
 ) -> Option<Found> {
     let (mut told, mut most) = (Vec::new(), 1.0);
     for name in ["threads", "tasks"] {
-        if let Some(count) = facts.count(name).filter(|count| count.growth() < 0.0) {
+        let timed = || pair.threads().filter(|_| name == "threads");
+        let count = facts.count(name).or_else(timed);
+        if let Some(count) = count.filter(|count| count.growth() < 0.0) {
             told.push(facts.counted(name, count));
             most = f64::max(most, count.base / count.head.max(1.0));
         }

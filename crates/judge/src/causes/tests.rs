@@ -20,6 +20,7 @@ fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> 
         threshold: Share(0.05),
         versions: Vec::new(),
         sms: None,
+        cores: Some(2),
         restructured: changes(&Structures {
             base,
             head,
@@ -83,6 +84,25 @@ flash@157 +peak=0 ; flash@1 copy_kernel@9 +peak=1024 x9 => less-parallel: | copi
     head.structure.as_mut().unwrap().launches[0].registers = Some(255);
     let told = texts(&pair(&written("flash@9"), &head, 1.3));
     assert_eq!(told, ["recompiled: registers 128 → 255 of flash"]);
+}
+
+#[test]
+fn a_call_on_a_processor_has_causes_with_what_to_set() {
+    hold("
++threads=1 ; +threads=8 x1.5 => oversubscribed: threads 1 → 8; the machine has 2 cores: set OMP_NUM_THREADS=2 in `env`
++threads=1 ; +threads=2 x1.5 =>
++threads=2 ; +threads=1 x2 => less-parallel: threads 2 → 1
++device=100 +cpu=190 +threads=2 +waited=5 ; +device=60000 +cpu=200 +threads=2 +waited=50000 x600 => waiting-for-cores: a call takes 300.0 times its CPU time, before 0.53 times; its threads wait for cores; OMP_NUM_THREADS=1 in `env`
++device=100 +cpu=99 +threads=1 +waited=0 ; +device=400 +cpu=100 +threads=1 +waited=0 x4 => blocked: a call takes 4.00 times its CPU time, before 1.01 times; it sleeps, or waits for a lock
++device=400 +cpu=99 +threads=1 +waited=0 ; +device=800 +cpu=200 +threads=1 +waited=0 x2 =>
++device=100 +cpu=99 ; +device=400 +cpu=100 x4 =>
+denormal_values=0 ; denormal_values=5000 x9 => denormals: denormal values 0 → 5000; an operation on one may take 100 times as long: flush them to zero
+wider_results=0 ; wider_results=3 x2 => wider-type: wider results 0 → 3; make constants and temporaries of the type
+call_peak_bytes=1048576 numba_allocations=2 ; call_peak_bytes=4194304 numba_allocations=20002 x2 => workspace: call peak 1.00 MiB → 4.00 MiB, numba allocations 2 → 20002
+call_peak_bytes=1048576 ; call_peak_bytes=1048976 x1 =>
+; +growth=1 x1.1 => memory-growth: memory kept a call 0 B → 1.00 MiB; free what a call allocates
++growth=2 ; +growth=1 x1 =>
+");
 }
 
 /// A count that one side lacks was not made there: no change from 0, nor to it.

@@ -185,21 +185,43 @@ causes! {
     Environment = "environment",
     /// Another library or compiler.
     Toolchain = "toolchain",
+    /// More threads compute than there are cores.
+    Oversubscribed = "oversubscribed",
+    /// The threads of a call wait for cores.
+    WaitingForCores = "waiting-for-cores",
+    /// A call sleeps, or waits for a lock, a file or another process.
+    Blocked = "blocked",
+    /// A call computes with denormal numbers.
+    Denormals = "denormals",
+    /// A call computes in a wider type than its inputs.
+    WiderType = "wider-type",
+    /// A call keeps memory.
+    MemoryGrowth = "memory-growth",
 }
 
 impl Cause {
     /// True for a cause that is read off what a call does, and not off a time or a condition
     /// around it.
     pub fn is_structural(self) -> bool {
-        use Cause::{Environment, Gaps, HigherClock, HostBound, LostOverlap, LowerClock};
-        use Cause::{NoOverlap, SameLaunch, SharedDevice, Throttled, Toolchain};
+        use Cause::{Blocked, Environment, Gaps, HigherClock, HostBound, LostOverlap, LowerClock};
+        use Cause::{
+            NoOverlap, Oversubscribed, SameLaunch, SharedDevice, Throttled, Toolchain,
+            WaitingForCores,
+        };
         let of_the_machine = matches!(
             self,
             LowerClock | HigherClock | Throttled | SharedDevice | Environment | Toolchain
         );
         let of_times = matches!(
             self,
-            HostBound | Gaps | LostOverlap | NoOverlap | SameLaunch
+            HostBound
+                | Gaps
+                | LostOverlap
+                | NoOverlap
+                | SameLaunch
+                | Oversubscribed
+                | WaitingForCores
+                | Blocked
         );
         !of_the_machine && !of_times
     }

@@ -175,7 +175,9 @@ fn what_is_gone_is_named_with_its_reason() {
     assert_eq!(names(&base, &launches), ["launches"]);
 
     // Times, and what is only there once it is loaded, may go: unless that is said to be unknown.
-    let base = written("a@1 ns.plans=812 calls_in_8.plans=3 calls.triton_autotune=0");
+    let base = written(
+        "a@1 ns.plans=812 calls_in_8.plans=3 calls.triton_autotune=0 denormal_values=3 call_peak_bytes=4096",
+    );
     let head = written("a@1");
     assert!(gone(&base, &head).is_empty());
     let unknown = uncounted(&head, "calls.triton_autotune", "no `run`");

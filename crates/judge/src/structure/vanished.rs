@@ -1,7 +1,7 @@
 //! What was counted and is not any more: unknown, and no structure of 0.
 
 use crate::judgement::Uncounted;
-use regatta_core::machine::{Launch, Structure, moves_data};
+use regatta_core::machine::{EVIDENCE, Launch, Structure, moves_data};
 use regatta_core::record::side::CaseRecord;
 use regatta_core::suite::structural::{Action, Kind};
 use regatta_worker::attention::ParamValue;
@@ -42,6 +42,7 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
     }
     for (name, before) in counts(pair.base, base) {
         let excused = NO_STRUCTURE.iter().any(|no| name.starts_with(no))
+            || EVIDENCE.contains(&name)
             || (WHERE_LOADED.contains(&name) && !head.uncounted.contains_key(name))
             || kind(name).is_some_and(|kind| pair.policy.action(kind, name) == Action::Ignore);
         if !excused && count(pair.head, name).is_none() {

@@ -21,6 +21,27 @@ pub const BYTES: &str = "_bytes";
 /// How the reason begins where counting was tried, and failed.
 pub const CENSUS_FAILED: &str = "the census failed";
 
+/// Count of results in a wider floating type than the inputs of a call have.
+pub const WIDER_RESULTS: &str = "wider_results";
+
+/// Count of denormal numbers in inputs and results of the operations of a call.
+pub const DENORMAL_VALUES: &str = "denormal_values";
+
+/// Count of bytes that a call allocated at the most.
+pub const CALL_PEAK: &str = "call_peak_bytes";
+
+/// Count of the allocations of code that numba compiled.
+pub const NUMBA_ALLOCATIONS: &str = "numba_allocations";
+
+/// Counts that are evidence for causes alone: a case that lacks one is not missing.
+pub const EVIDENCE: [&str; 5] = [
+    CALL_PEAK,
+    "array_operations",
+    WIDER_RESULTS,
+    DENORMAL_VALUES,
+    NUMBA_ALLOCATIONS,
+];
+
 /// The structure of one call, as the worker counted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]

@@ -1,0 +1,147 @@
+"""Facts of one untimed call of a function of NumPy arrays: memory, operations, values.
+
+They are evidence for causes, and no case fails by them.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+Arrays = Sequence[np.ndarray]
+
+
+def count_arrays(
+    function: Callable[..., Any], arguments: Arrays
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Counts of one steady call by name, and why others are not known."""
+    counts = {"call_peak_bytes": _peak_bytes(function, arguments)}
+    counts |= _numba_allocations(function, arguments)
+    try:
+        first, second = (_recorded(function, arguments) for _ in range(2))
+    except Exception as error:
+        # A function may refuse a subclass of its arrays; the case is none the worse for it.
+        words = f"{type(error).__name__}: {error}".splitlines()[0]
+        return counts, {"array_operations": words}
+    if first != second:
+        return counts, {"array_operations": f"two calls differ: {first} and {second}"}
+    if first.array_operations:
+        return counts | asdict(first), {}
+    return counts, {"array_operations": "the call gives NumPy none of its arguments"}
+
+
+def _peak_bytes(function: Callable[..., Any], arguments: Arrays) -> int:
+    """The most that Python and NumPy had allocated in a call, beyond what there was before."""
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        gc.collect()
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        function(*arguments)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
+    return max(peak - before, 0)
+
+
+def _numba_allocations(function: Callable[..., Any], arguments: Arrays) -> dict[str, int]:
+    """Allocations of compiled code in a call, where numba is loaded and counts them."""
+    runtime = sys.modules.get("numba.core.runtime")
+    try:
+        stats: Any = runtime and runtime._nrt_python
+        if stats is None:
+            return {}
+        # Since 0.58 they are counted only where that is switched on.
+        enabled = stats.memsys_stats_enabled()
+        stats.memsys_enable_stats()
+        try:
+            before = stats.memsys_get_stats_alloc()
+            function(*arguments)
+            return {"numba_allocations": stats.memsys_get_stats_alloc() - before}
+        finally:
+            if not enabled:
+                stats.memsys_disable_stats()
+    except AttributeError:
+        # Of another version.
+        return {}
+
+
+@dataclass
+class _Record:
+    """Figures of the operations of a call: those of NumPy's ufuncs and functions that its arguments
+    went into, or what became of them."""
+
+    array_operations: int = 0
+    wider_results: int = 0
+    """Results in a wider floating type than any argument of the call has."""
+    denormal_values: int = 0
+    """In arguments and results: numbers between 0 and the least normal one."""
+
+    def operation(self, results: Any, widest: int) -> None:
+        self.array_operations += 1
+        for result in results if isinstance(results, tuple) else (results,):
+            if isinstance(result, np.ndarray) and result.dtype.kind == "f" and result.size > 1:
+                self.wider_results += result.dtype.itemsize > widest
+                self.values(result)
+
+    def values(self, array: np.ndarray) -> None:
+        plain = np.abs(array.view(np.ndarray))
+        least = np.finfo(plain.dtype).smallest_normal
+        self.denormal_values += int(np.count_nonzero((plain > 0) & (plain < least)))
+
+
+def _recorded(function: Callable[..., Any], arguments: Arrays) -> _Record:
+    """The figures of a call, by a subclass of NumPy's arrays."""
+    record, within = _Record(), 0
+    widest = max(array.dtype.itemsize for array in arguments)
+
+    def plain(value: Any) -> Any:
+        return value.view(np.ndarray) if isinstance(value, Recorded) else value
+
+    class Recorded(np.ndarray):
+        def __array_ufunc__(
+            self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any
+        ) -> Any:
+            nonlocal within
+            keywords = {name: plain(value) for name, value in keywords.items()}
+            if out is not None:
+                keywords["out"] = tuple(map(plain, out))
+            results = getattr(ufunc, method)(*map(plain, inputs), **keywords)
+            if not within:
+                record.operation(results, widest)
+            if out is not None:
+                return out[0] if len(out) == 1 else out
+            if isinstance(results, tuple):
+                return tuple(map(recording, results))
+            return recording(results)
+
+        def __array_function__(
+            self, function: Any, types: Any, arguments: Any, keywords: Any
+        ) -> Any:
+            nonlocal within
+            within += 1
+            try:
+                results = super().__array_function__(function, types, arguments, keywords)
+            finally:
+                within -= 1
+            if not within:
+                record.operation(results, widest)
+            # Some, as `np.concatenate`, give a plain array of recorded ones.
+            return recording(results)
+
+    def recording(value: Any) -> Any:
+        return value.view(Recorded) if isinstance(value, np.ndarray) else value
+
+    for array in arguments:
+        record.values(array)
+    function(*map(recording, arguments))
+    return record
