@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::causes::processor::{self, FLUSH, FREE, MANY, NARROW, THREADS_KEY};
+use crate::causes::processor::{self, FLUSH, FREE, NARROW, THREADS_KEY};
 use crate::structure;
 use regatta_core::machine::{CENSUS, CENSUS_FAILED, DENORMAL_VALUES, INSTRUCTIONS, WIDER_RESULTS};
 use regatta_core::record::disturbance::{describe, worst};
 use regatta_core::record::side::{CaseRecord, Conditions, Side, Status};
 use regatta_worker::attention::{CaseId, Dtype};
-use regatta_worker::units::{Bytes, Digits, counted};
+use regatta_worker::units::{Bytes, counted};
 
 /// How many invocations other programs disturbed, of how many cases.
 fn disturbed(head: &Side) -> Option<String> {
@@ -81,11 +81,11 @@ const NOTES: [ConditionNote; 5] = [
     ),
 ];
 
-/// A note on cases of a processor: the figure of a case that it is about, and the sentence on so many
-/// cases, of which the first is named with the largest figure.
+/// A note on cases of a processor: the figure of a case that it is about, and the sentence on so
+/// many cases, of which the one with the largest figure is named.
 type ProcessorNote = (
     fn(&Side, &CaseId, &CaseRecord) -> Option<f64>,
-    fn(&str, &CaseId, f64) -> String,
+    fn(&str, &CaseId, &CaseRecord, f64) -> String,
 );
 
 const PROCESSOR_NOTES: [ProcessorNote; 5] = [
@@ -94,32 +94,24 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
             let cores = f64::from(head.header.cores()?);
             processor::threads(record).filter(|threads| *threads > cores)
         },
-        |cases, worst, threads| {
+        |cases, id, _, threads| {
             format!(
-                "{cases} computed on more threads than the machine has cores, {worst} on \
+                "{cases} computed on more threads than the machine has cores, {id} on \
                  {threads:.0}: set OMP_NUM_THREADS {THREADS_KEY}"
             )
         },
     ),
     (
-        |_, _, record| {
-            let (times, for_cores) = processor::waits(record)?;
-            (for_cores && times >= MANY).then_some(times)
-        },
-        |cases, worst, times| {
-            format!(
-                "{cases} took many times their CPU time, {worst} {} times: threads wait for cores; \
-                 OMP_NUM_THREADS=1 {THREADS_KEY} measures the code",
-                Digits(times)
-            )
+        |_, _, record| processor::much_waiting(record),
+        |cases, id, record, part| {
+            let words = processor::waiting_words(record, part);
+            format!("{cases} waited for cores; of {id} {words}")
         },
     ),
     (
         |_, _, record| count(record, DENORMAL_VALUES),
-        |cases, worst, values| {
-            format!(
-                "{cases} computed with denormal numbers, {worst} with {values:.0} a call: {FLUSH}"
-            )
+        |cases, id, _, values| {
+            format!("{cases} computed with denormal numbers, {id} with {values:.0} a call: {FLUSH}")
         },
     ),
     (
@@ -128,17 +120,17 @@ const PROCESSOR_NOTES: [ProcessorNote; 5] = [
             let case = id.case().ok()?;
             count(record, WIDER_RESULTS).filter(|_| case.problem.dtype == Dtype::F32)
         },
-        |cases, worst, results| {
+        |cases, id, _, results| {
             format!(
-                "{cases} of f32 computed in float64, {worst} {results:.0} results a call: {NARROW}"
+                "{cases} of f32 computed in float64, {id} {results:.0} results a call: {NARROW}"
             )
         },
     ),
     (
         |_, _, record| processor::growth(record),
-        |cases, worst, bytes| {
+        |cases, id, _, bytes| {
             let bytes = Bytes(bytes as u64);
-            format!("the memory of {cases} grew, by {bytes} a call of {worst}: {FREE}")
+            format!("the memory of {cases} grew, by {bytes} a call of {id}: {FREE}")
         },
     ),
 ];
@@ -152,10 +144,11 @@ fn count(record: &CaseRecord, name: &str) -> Option<f64> {
 fn on_processor(head: &Side) -> impl Iterator<Item = String> {
     PROCESSOR_NOTES.iter().filter_map(|(figure, note)| {
         let cases = head.cases.iter();
-        let figures = cases.filter_map(|(id, record)| Some((id, figure(head, id, record)?)));
-        let figures: Vec<(&CaseId, f64)> = figures.collect();
-        let (worst, largest) = figures.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some(note(&counted(figures.len(), "case"), worst, *largest))
+        let figures =
+            cases.filter_map(|(id, record)| Some((id, record, figure(head, id, record)?)));
+        let figures: Vec<(&CaseId, &CaseRecord, f64)> = figures.collect();
+        let (id, record, largest) = figures.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
+        Some(note(&counted(figures.len(), "case"), id, record, *largest))
     })
 }
 
@@ -316,8 +309,8 @@ mod tests {
         let notes = Vec::from_iter(on_processor(&head));
         let begins = [
             "1 case computed on more threads than the machine has cores, mine/f:s16,d8 on 8: set",
-            "1 case took many times their CPU time, mine/f:s16,d8 300.0 times: threads wait for \
-             cores; OMP_NUM_THREADS=1 in `env`",
+            "1 case waited for cores; of mine/f:s16,d8 a call takes 300.0 times its CPU time: \
+             threads wait for cores; OMP_NUM_THREADS=1 in `env`",
             "2 cases computed with denormal numbers, mine/f:s64,d8 with 9 a call: an operation",
             "1 case of f32 computed in float64, mine/f:s64,d8 2 results a call: make",
             "the memory of 1 case grew, by 1.00 MiB a call of mine/f:s64,d8,f16: free",

@@ -38,7 +38,7 @@ const LEAST: f64 = 0.1;
 
 type Rule = fn(&Facts) -> Option<Found>;
 
-const RULES: [Rule; 28] = [
+const RULES: [Rule; 29] = [
     parallelism::tuner_chose,
     kernels::retuned,
     parallelism::parameter_changed,
@@ -63,7 +63,8 @@ const RULES: [Rule; 28] = [
     host::workspace,
     kernels::same_launch,
     processor::oversubscribed,
-    processor::waiting,
+    processor::waiting_for_cores,
+    processor::blocked,
     processor::denormals,
     processor::wider_type,
     processor::memory_growth,

@@ -22,21 +22,56 @@ pub const NARROW: &str = "make constants and temporaries of the type of the inpu
 pub const FREE: &str = "free what a call allocates, or bound the cache that keeps it";
 
 /// So many times its CPU time a call takes that waits.
-pub const MANY: f64 = 3.0;
+const MANY: f64 = 3.0;
+
+/// So many times what it was is more of a figure that varies.
+const MORE: f64 = 1.5;
+
+/// For so much of the time of a call its threads wait for cores, together, where that is much.
+const WAITING: f64 = 0.5;
 
 /// The threads that computed in a call: the median over invocations.
 pub fn threads(record: &CaseRecord) -> Option<f64> {
     record.median_of(|one| one.threads.map(f64::from))
 }
 
-/// How many times its CPU time a call takes, and whether most of that is its threads' waits for a
-/// core.
-pub fn waits(record: &CaseRecord) -> Option<(f64, bool)> {
-    let wall = record.median(Metric::Device)?;
-    let cpu = record.median(Metric::CpuTime)?;
-    let waited = |one: &Invocation| one.waited_ns.map(|time| time.0);
-    let for_cores = threads(record)? > 1.0 && record.median_of(waited)? >= wall / 2.0;
-    Some((wall / cpu, for_cores))
+/// How many times its CPU time a call takes.
+fn times_cpu(record: &CaseRecord) -> Option<f64> {
+    record.median_of(|one| Some(one.values.get(Metric::Device)? / one.values.get(Metric::CpuTime)?))
+}
+
+/// The time for which the threads of a call wait for cores, as a part of the call's. Of a single
+/// thread it is no part of the time.
+fn waits(record: &CaseRecord) -> Option<f64> {
+    let part = |one: &Invocation| Some(one.waited_ns?.0 / one.values.get(Metric::Device)?);
+    let several = threads(record)? > 1.0;
+    if several {
+        record.median_of(part)
+    } else {
+        Some(0.0)
+    }
+}
+
+/// The waits for cores of a call on several threads, where they are much of it. Threads that wait
+/// for each other in a loop take CPU time meanwhile, so a call need not take many times that.
+pub fn much_waiting(record: &CaseRecord) -> Option<f64> {
+    waits(record).filter(|part| *part >= WAITING)
+}
+
+/// What a call's waits for cores are, and what to set.
+pub fn waiting_words(record: &CaseRecord, part: f64) -> String {
+    let many = times_cpu(record).filter(|times| *times >= MANY);
+    let figure = match many {
+        Some(times) => format!(
+            "a call takes {} times its CPU time: threads wait for cores",
+            Digits(times)
+        ),
+        None => format!(
+            "threads wait for cores {} times as long as a call takes",
+            Digits(part)
+        ),
+    };
+    format!("{figure}; OMP_NUM_THREADS=1 {THREADS_KEY} measures the code")
 }
 
 /// Growth of resident memory in bytes a call.
@@ -67,31 +102,31 @@ pub fn oversubscribed(facts: &Facts) -> Option<Found> {
     Some(Found::new(Cause::Oversubscribed, told, 0.9))
 }
 
-/// A call takes many times its CPU time, and did not: its threads wait for cores, or it waits for
-/// something else.
-pub fn waiting(facts: &Facts) -> Option<Found> {
+/// The threads of a call wait for cores, and did so less.
+pub fn waiting_for_cores(facts: &Facts) -> Option<Found> {
     let pair = facts.call().filter(|_| facts.moved())?;
-    let (before, _) = waits(pair.base)?;
-    let (now, for_cores) = waits(pair.head)?;
-    if now < MANY || now < 1.5 * before {
+    let part = much_waiting(pair.head)?;
+    if part < MORE * waits(pair.base)? {
         return None;
     }
-    let times = format!(
-        "a call takes {} times its CPU time, before {} times",
+    let words = Fact::Figure(waiting_words(pair.head, part));
+    Some(Found::new(Cause::WaitingForCores, vec![words], 0.9))
+}
+
+/// A call takes many times its CPU time, and did not, and no thread of it waits for a core.
+pub fn blocked(facts: &Facts) -> Option<Found> {
+    let pair = facts.call().filter(|_| facts.moved())?;
+    let (before, now) = (times_cpu(pair.base)?, times_cpu(pair.head)?);
+    if now < MANY || now < MORE * before || waits(pair.head)? >= WAITING {
+        return None;
+    }
+    let words = format!(
+        "a call takes {} times its CPU time, before {} times: it sleeps, or waits for a lock, a \
+         file or another process",
         Digits(now),
         Digits(before)
     );
-    let (cause, reason) = if for_cores {
-        let setting = format!(
-            "its threads wait for cores; OMP_NUM_THREADS=1 {THREADS_KEY} measures the code"
-        );
-        (Cause::WaitingForCores, setting)
-    } else {
-        let reason = "it sleeps, or waits for a lock, a file or another process";
-        (Cause::Blocked, reason.to_owned())
-    };
-    let told = vec![Fact::Figure(times), Fact::Words(reason)];
-    Some(Found::new(cause, told, 0.9))
+    Some(Found::new(Cause::Blocked, vec![Fact::Figure(words)], 0.9))
 }
 
 /// More of the numbers that a call computes with are denormal.
@@ -128,5 +163,5 @@ pub fn memory_growth(facts: &Facts) -> Option<Found> {
         .into(),
         Fact::Words(FREE.to_owned()),
     ];
-    (now > 1.5 * before).then(|| Found::new(Cause::MemoryGrowth, told, 0.5))
+    (now > MORE * before).then(|| Found::new(Cause::MemoryGrowth, told, 0.5))
 }
