@@ -141,13 +141,13 @@ class TestRounds:
 
         inputs.change.side_effect = lambda last: spend(seconds_between)
         settings = {"warmup": 0, "samples": 10, "min_samples": 2, "budget_ms": 100.0, "cold": False}
-        told = list[bool]()
+        lasts = list[bool]()
         for last in timing.Plan(**(settings | plan)).rounds(inputs, lambda: now[0]):
-            spend(seconds_each + fourth * (len(told) % 4 == 3))
-            told.append(last)
-        assert told == [False] * (len(told) - 1) + [True], "the last one alone"
-        assert inputs.change.call_args_list == [mock.call(last) for last in told]
-        return len(told)
+            spend(seconds_each + fourth * (len(lasts) % 4 == 3))
+            lasts.append(last)
+        assert lasts == [False] * (len(lasts) - 1) + [True], "the last one alone"
+        assert inputs.change.call_args_list == [mock.call(last) for last in lasts]
+        return len(lasts)
 
     def test_samples_end_by_number_budget_or_minimum(self) -> None:
         assert self.taken(0.001) == 10

@@ -116,7 +116,7 @@ impl Taken {
     }
 }
 
-/// Whether another sample follows. With `known`, the last one has to be known beforehand: it is
+/// Decides whether another sample follows. With `known`, the last one has to be known beforehand: it is
 /// one behind which the budget would not leave time for another.
 fn next(request: &Measure, taken: &Taken, known: bool) -> NextSample {
     let most = request.samples.max(request.min_samples);

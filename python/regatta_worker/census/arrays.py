@@ -26,7 +26,7 @@ def count_arrays(
     try:
         first, second = (_recorded(function, arguments) for _ in range(2))
     except Exception as error:
-        # A function may refuse a subclass of its arrays; the case is none the worse for it.
+        # A function may refuse a subclass of its arrays; the case does not fail by it.
         words = f"{type(error).__name__}: {error}".splitlines()[0]
         return counts, {"array_operations": words}
     if first != second:
@@ -71,7 +71,7 @@ def _numba_allocations(function: Callable[..., Any], arguments: Arrays) -> dict[
             if not enabled:
                 stats.memsys_disable_stats()
     except AttributeError:
-        # Of another version.
+        # Another version has other names.
         return {}
 
 

@@ -52,8 +52,8 @@ class ResidentMemory:
 
 def growth(resident: list[int]) -> float | None:
     """Growth in bytes a call of these readings, one before each; None unless the median of each
-    quarter lies above that of the one before. A cache that fills up in the first calls is no
-    growth."""
+    quarter lies above that of the one before. A cache that fills up in the first calls does
+    not count."""
     count = len(resident)
     if count < MIN_CALLS:
         return None

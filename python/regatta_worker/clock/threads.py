@@ -22,7 +22,7 @@ MIN_CPU_NS = 5_000
 sleeps again takes 2 to 4 µs."""
 
 MIN_PART = 10
-"""Its least part of the busiest thread's CPU time, a tenth. Threads that share the work of a call
+"""The least part of the busiest thread's CPU time, a tenth. Threads that share the work of a call
 have about as much each, however many there are. A timer, a collector or the thread that hands the
 work out and waits for it (10 to 20 µs) has less."""
 
@@ -34,14 +34,14 @@ class CallUsage:
     cpu_ns: int
     """CPU time of the process; 0 where its clock does not move."""
     preempted: int
-    """How often a core was taken from it."""
+    """Times that a core was taken from it."""
     threads: int | None = None
     """Threads that computed."""
     waited_ns: int | None = None
     """Time that they were ready and had no core, together."""
     missed_thread: bool = False
-    """Whether more than a tenth of the CPU time is of no thread that counts, as of one that began
-    and ended within the call."""
+    """True where more than a tenth of the CPU time is of no thread that counts, as of one that
+    began and ended within the call."""
     own_cpu_ns: int = 0
     """CPU time of the calling thread."""
 
@@ -72,7 +72,7 @@ class _Thread:
                 self._schedstat = os.open(f"{TASKS}/{number}/schedstat", os.O_RDONLY)
 
     def cpu_now(self) -> int | None:
-        """Its CPU time; None where it has ended."""
+        """The CPU time; None where the thread has ended."""
         try:
             return clock_gettime_ns(self.clock)
         except OSError:
@@ -108,7 +108,7 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
         with contextlib.suppress(OSError):
             self._folder = os.open(TASKS, os.O_RDONLY | os.O_DIRECTORY)
         self._links = 0
-        """Of the folder when they were listed, which rises and falls with their number."""
+        """Links of the folder when threads were listed, which rise and fall with their number."""
         self._own_number = threading.get_native_id()
         self._own = _Thread(self._own_number, True)
         # Without `CONFIG_SCHED_INFO` each figure is 0, also how often it was on a core.

@@ -8,17 +8,17 @@ use regatta_core::record::side::{CaseRecord, Invocation};
 use regatta_core::suite::rules::Metric;
 use regatta_worker::units::{Bytes, Digits, counted};
 
-/// Where a suite sets the number of threads.
+/// The place in which a suite sets the number of threads.
 pub const THREADS_KEY: &str = "in `env` of the suite's environment";
 
-/// Where numbers are denormal, and what helps.
+/// The cost of denormal numbers, and what helps.
 pub const FLUSH: &str = "an operation on one may take 100 times as long: flush them to zero, or \
                          scale the values";
 
-/// What makes temporaries of the type of the inputs.
+/// The remedy for temporaries in a wider type.
 pub const NARROW: &str = "make constants and temporaries of the type of the inputs";
 
-/// How to stop memory from growing.
+/// The remedy for memory that grows.
 pub const FREE: &str = "free what a call allocates, or bound the cache that keeps it";
 
 /// So many times its CPU time a call takes that waits.
@@ -35,13 +35,13 @@ pub fn threads(record: &CaseRecord) -> Option<f64> {
     record.median_of(|one| one.threads.map(f64::from))
 }
 
-/// How many times its CPU time a call takes.
+/// The time of a call over its CPU time.
 fn times_cpu(record: &CaseRecord) -> Option<f64> {
     record.median_of(|one| Some(one.values.get(Metric::Device)? / one.values.get(Metric::CpuTime)?))
 }
 
 /// The time for which the threads of a call wait for cores, as a part of the call's. Of a single
-/// thread it is no part of the time.
+/// thread they are not in the time.
 fn waits(record: &CaseRecord) -> Option<f64> {
     let part = |one: &Invocation| Some(one.waited_ns?.0 / one.values.get(Metric::Device)?);
     let several = threads(record)? > 1.0;
@@ -58,7 +58,7 @@ pub fn much_waiting(record: &CaseRecord) -> Option<f64> {
     waits(record).filter(|part| *part >= WAITING)
 }
 
-/// What a call's waits for cores are, and what to set.
+/// The waits of a call for cores as a sentence, with what to set.
 pub fn waiting_words(record: &CaseRecord, part: f64) -> String {
     let many = times_cpu(record).filter(|times| *times >= MANY);
     let figure = match many {
@@ -98,8 +98,8 @@ pub fn oversubscribed(facts: &Facts) -> Option<Found> {
         "the machine has {}: set OMP_NUM_THREADS={cores} {THREADS_KEY}",
         counted(cores as usize, "core")
     );
-    let told = vec![facts.counted("threads", threads), Fact::Words(setting)];
-    Some(Found::new(Cause::Oversubscribed, told, 0.9))
+    let evidence = vec![facts.counted("threads", threads), Fact::Words(setting)];
+    Some(Found::new(Cause::Oversubscribed, evidence, 0.9))
 }
 
 /// The threads of a call wait for cores, and did so less.
@@ -132,21 +132,21 @@ pub fn blocked(facts: &Facts) -> Option<Found> {
 /// More of the numbers that a call computes with are denormal.
 pub fn denormals(facts: &Facts) -> Option<Found> {
     let count = facts.more(DENORMAL_VALUES)?;
-    let told = vec![
+    let evidence = vec![
         facts.counted(DENORMAL_VALUES, count),
         Fact::Words(FLUSH.to_owned()),
     ];
-    Some(Found::new(Cause::Denormals, told, 0.8))
+    Some(Found::new(Cause::Denormals, evidence, 0.8))
 }
 
 /// More results of operations are in a wider type than the inputs.
 pub fn wider_type(facts: &Facts) -> Option<Found> {
     let count = facts.more(WIDER_RESULTS)?;
-    let told = vec![
+    let evidence = vec![
         facts.counted(WIDER_RESULTS, count),
         Fact::Words(NARROW.to_owned()),
     ];
-    Some(Found::new(Cause::WiderType, told, 0.85))
+    Some(Found::new(Cause::WiderType, evidence, 0.85))
 }
 
 /// A call keeps memory, and did not, or kept less.
@@ -155,7 +155,7 @@ pub fn memory_growth(facts: &Facts) -> Option<Found> {
     let now = growth(pair.head)?;
     let before = growth(pair.base).unwrap_or_default();
     let bytes = Sides::new(before, now).map(|bytes| Bytes(*bytes as u64));
-    let told = vec![
+    let evidence = vec![
         Difference::Memory {
             name: "memory_kept_a_call".to_owned(),
             size: bytes,
@@ -163,5 +163,5 @@ pub fn memory_growth(facts: &Facts) -> Option<Found> {
         .into(),
         Fact::Words(FREE.to_owned()),
     ];
-    (now > MORE * before).then(|| Found::new(Cause::MemoryGrowth, told, 0.5))
+    (now > MORE * before).then(|| Found::new(Cause::MemoryGrowth, evidence, 0.5))
 }

@@ -24,7 +24,7 @@ pub struct ResidentMemory {
 }
 
 impl ResidentMemory {
-    /// Its peak counts from now on.
+    /// Starts to count the peak.
     pub fn begin() -> ResidentMemory {
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
         ResidentMemory {
@@ -62,7 +62,8 @@ impl ResidentMemory {
 }
 
 /// Growth in bytes a call of these readings, one before each: `None` unless the median of each
-/// quarter lies above that of the one before. A cache that fills up in the first calls is no growth.
+/// quarter lies above that of the one before. A cache that fills up in the first calls does not
+/// count.
 fn growth(resident: &[f64]) -> Option<f64> {
     let count = resident.len();
     if count < SHOWING as usize {

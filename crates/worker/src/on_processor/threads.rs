@@ -16,7 +16,7 @@ const TASKS: &str = "/proc/self/task";
 /// Least CPU time of a thread that computed in a call. One that wakes up, finds nothing to do and
 /// sleeps again takes 2 to 4 µs.
 const MIN_CPU_NS: u64 = 5_000;
-/// Its least part of the busiest thread's CPU time, a tenth. Threads that share the work of a call
+/// The least part of the busiest thread's CPU time, a tenth. Threads that share the work of a call
 /// have about as much each, however many there are. A timer, a collector or the thread that hands
 /// the work out and waits for it (10 to 20 µs) has less.
 const MIN_PART: u64 = 10;
@@ -26,7 +26,7 @@ const MIN_PART: u64 = 10;
 pub struct CallUsage {
     /// CPU time of the process.
     pub cpu_ns: Option<Nanoseconds>,
-    /// How often a core was taken from it.
+    /// Times that a core was taken from it.
     pub preempted: Option<u32>,
     /// Threads that computed.
     pub threads: Option<u32>,
@@ -78,7 +78,7 @@ impl Thread {
         }
     }
 
-    /// Its CPU time; `None` where it has ended.
+    /// The CPU time; `None` where the thread has ended.
     fn cpu_now(&self) -> Option<u64> {
         nanoseconds(self.clock)
     }
@@ -115,7 +115,7 @@ fn preemptions() -> Option<i64> {
 pub struct Threads {
     /// The folder with an entry for each; `None` where `/proc` is hidden.
     folder: Option<File>,
-    /// Its number of links when they were listed, which rises and falls with theirs.
+    /// The folder's number of links when they were listed, which rises and falls with theirs.
     links: Option<u64>,
     /// True where the kernel shows waits.
     waits_shown: bool,
@@ -185,7 +185,7 @@ impl Threads {
         self.list();
 
         let since = |now: Option<u64>, before: Option<u64>| now?.checked_sub(before?);
-        // A clock that did not move is none.
+        // Where the clock did not move, the time is unknown.
         let cpu_ns = since(process_ns, self.process.0).filter(|ns| *ns > 0);
         let lost = || u32::try_from(preempted? - self.process.1?).ok();
         let mut usage = CallUsage {
