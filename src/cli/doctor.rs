@@ -312,10 +312,7 @@ fn environment((name, environment): (&String, &Environment)) -> DoctorCheck {
             }
         }
         Ok(Some(made)) if made.lock().is_some() => Ok(made.folder().display().to_string()),
-        Ok(Some(_)) => {
-            let fix = format!("regatta env make {name}");
-            lack(CheckState::Absent, "not made yet", &fix)
-        }
+        Ok(Some(made)) => lack(CheckState::Absent, "not made yet", &made.command()),
     };
     check(format!("environment {name}"), found)
 }

@@ -20,7 +20,7 @@ use regatta_core::output;
 use regatta_core::record::header::Built;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
-use regatta_core::text::plain_name;
+use regatta_core::text::{plain_name, shell_command};
 use regatta_worker::attention::{NAME_RULE, is_name};
 
 /// How pip is asked.
@@ -127,11 +127,17 @@ impl<'a> PythonEnvironment<'a> {
     pub fn interpreter(&self) -> Result<PathBuf, SetupError> {
         match self.lock() {
             Some(_) => Ok(self.python()),
-            None => Err(self.error(format!(
-                " is not made yet: run `regatta env make {}`",
-                self.name
-            ))),
+            None => Err(self.error(format!(" is not made yet: run `{}`", self.command()))),
         }
+    }
+
+    /// The command that makes it.
+    pub fn command(&self) -> String {
+        let suite = self.environment.suite.iter();
+        let suite = suite.flat_map(|suite| ["--suite", suite]);
+        let words = ["regatta", "env"].into_iter().chain(suite);
+        let words = words.chain(["make", self.name]).map(str::to_owned);
+        shell_command(&words.collect::<Vec<_>>())
     }
 
     fn python(&self) -> PathBuf {

@@ -4,7 +4,7 @@
 mod add;
 mod show;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
@@ -15,6 +15,7 @@ use super::outputs::Outputs;
 use super::reporting::report_error_as_json;
 use super::{Ended, Stop};
 use regatta_core::suite::rules::Metric;
+use regatta_core::text::shell_command;
 
 pub use add::{Keep, add_to_history};
 
@@ -51,6 +52,9 @@ pub fn run(args: &HistoryArgs) -> Ended {
     }
 }
 
+/// The folder of histories where no other is named.
+const HISTORIES: &str = "history";
+
 /// Which history.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Which {
@@ -62,8 +66,24 @@ pub(super) struct Which {
     pub(super) machine: Option<String>,
 
     /// The folder of histories
-    #[arg(long = "history", value_name = "DIR", default_value = "history")]
+    #[arg(long = "history", value_name = "DIR", default_value = HISTORIES)]
     pub(super) root: PathBuf,
+}
+
+impl Which {
+    /// `regatta history SUITE OPTION`, of the same folder and machine.
+    fn command(&self, suite: &str, option: &str) -> String {
+        let mut words: Vec<String> = ["regatta", "history", suite, option]
+            .map(str::to_owned)
+            .into();
+        if let Some(machine) = &self.machine {
+            words.extend(["--machine".to_owned(), machine.clone()]);
+        }
+        if self.root != Path::new(HISTORIES) {
+            words.extend(["--history".to_owned(), self.root.display().to_string()]);
+        }
+        shell_command(&words)
+    }
 }
 
 #[derive(Args, Debug)]
@@ -116,7 +136,7 @@ pub(super) struct AddArgs {
     pub(super) at: Option<String>,
 
     /// The folder of histories
-    #[arg(long = "history", value_name = "DIR", default_value = "history")]
+    #[arg(long = "history", value_name = "DIR", default_value = HISTORIES)]
     pub(super) root: PathBuf,
 
     /// Machine-readable output

@@ -38,15 +38,15 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     for pattern in &args.case {
         if !history.cases.iter().any(|id| matches_id(pattern, &id.0)) {
             return Err(Stop::Usage(format!(
-                "--case {pattern}: no case of {} matches; `regatta history {} --all` lists them",
+                "--case {pattern}: no case of {} matches; `{}` lists them",
                 stored.path.display(),
-                stored.suite,
+                args.which.command(&stored.suite, "--all"),
             )));
         }
     }
     let options = Options {
         metric: args.clock,
-        reference_from: reference(&history, args.reference.as_deref())?,
+        reference_from: reference(&history, args)?,
     };
     let all = series(&history, options.metric);
     if all.iter().all(|series| series.runs.is_empty()) {
@@ -173,8 +173,8 @@ pub(super) fn chosen(which: &Which) -> Result<HistoryFile, Stop> {
 }
 
 /// The run that the reference begins with: the first since a time, or with a label.
-fn reference(history: &History, asked: Option<&str>) -> Result<usize, Stop> {
-    let Some(asked) = asked else {
+fn reference(history: &History, args: &ShowArgs) -> Result<usize, Stop> {
+    let Some(asked) = args.reference.as_deref() else {
         return Ok(0);
     };
     let is_meant = |about: &About| match time(asked) {
@@ -185,8 +185,8 @@ fn reference(history: &History, asked: Option<&str>) -> Result<usize, Stop> {
     place.ok_or_else(|| {
         Stop::Usage(format!(
             "--reference {asked}: no run of the history is of that time or later, or has that \
-             label; `regatta history --list {}` shows them",
-            history.suite
+             label; `{}` shows them",
+            args.which.command(&history.suite, "--list")
         ))
     })
 }

@@ -21,7 +21,12 @@ include!(concat!(env!("OUT_DIR"), "/suites.rs"));
 /// # Errors
 /// When there is none, or when it cannot be read.
 pub fn load(name_or_path: &str) -> Result<Suite, DocumentError> {
-    load_below(name_or_path, &[])
+    let mut suite = load_below(name_or_path, &[])?;
+    for environment in suite.environments.values_mut() {
+        let made = !environment.requirements.is_empty();
+        environment.suite = made.then(|| name_or_path.to_owned());
+    }
+    Ok(suite)
 }
 
 /// Loads a suite that those of `above` extend, each the next.

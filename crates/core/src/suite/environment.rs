@@ -35,6 +35,9 @@ pub struct Environment {
     /// on. No suite says so: it is how packages are tried apart.
     #[serde(skip)]
     pub alone: bool,
+    /// The suite that has the requirements, as the command line named it; `None`: regatta.toml.
+    #[serde(skip)]
+    pub suite: Option<String>,
 }
 
 impl Environment {
@@ -67,6 +70,7 @@ impl Environment {
             self.python.clone_from(&other.python);
             self.requirements.clone_from(&other.requirements);
             self.system_packages = other.system_packages;
+            self.suite.clone_from(&other.suite);
         }
     }
 
