@@ -6,9 +6,9 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
-use super::{Ended, Stop, print, print_json, show_blocks, watch_for};
+use super::{Ended, Stop, note, print, print_json, show_blocks, watch_for};
 use regatta_core::suite::{self, BUILTIN, Suite};
-use regatta_measure::experiment::introductions::{Introduction, grouped, introductions};
+use regatta_measure::experiment::introductions::{Introduction, checked, grouped, introductions};
 use regatta_measure::experiment::request::no_case_left;
 use regatta_report::document::{Block, ListItem, Tone};
 use regatta_worker::attention::Case;
@@ -16,6 +16,8 @@ use regatta_worker::protocol::{Hello, Parameter, VariantInfo};
 use regatta_worker::units::counted;
 
 /// List the variants of every worker, or the cases of a suite
+///
+/// Refuses a suite that `run` refuses, as far as its workers are here.
 #[derive(Args, Debug)]
 pub struct ListArgs {
     /// A built-in suite's name or file; without it, list variants
@@ -56,6 +58,16 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
     if suite.cases.is_empty() {
         let why = no_case_left(&args.filter, &suite.name, &ids);
         return Err(Stop::Usage(why));
+    }
+    suite::configure(&mut suite, Path::new("regatta.toml"))?;
+    watch_for("");
+    let introduced = checked(&suite, args.environment.as_deref())?;
+    for (absence, workers) in grouped(&introduced) {
+        let workers = workers.join(", ");
+        note(format!(
+            "not checked, cases of {workers}: {}",
+            absence.lacks
+        ));
     }
     if args.json {
         let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();

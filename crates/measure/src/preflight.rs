@@ -113,9 +113,7 @@ pub fn check(
                 let reason = error.0.split("; ").next().unwrap_or_default().to_owned();
                 lacking.insert(case.id(), reason);
             }
-            Err((place, error)) => return Err(at(place, error)),
-            Ok(variant) => memory_fits(case, hello, variant)
-                .map_err(|error| at(suite.origins.get(&case.variant), error))?,
+            _ => possible(suite, case, hello)?,
         }
     }
     Ok(Introduced {
@@ -143,6 +141,15 @@ fn lacks(processes: &Processes, worker: &str, error: &WorkerError) -> Option<Str
         }
         _ => None,
     }
+}
+
+/// Holds a case to what its worker says of itself.
+///
+/// # Errors
+/// A variant or a parameter that the worker does not have, or memory that its device does not have.
+pub(crate) fn possible(suite: &Suite, case: &Case, hello: &Hello) -> Result<(), SetupError> {
+    let variant = known(suite, case, hello).map_err(|(place, error)| at(place, error))?;
+    memory_fits(case, hello, variant).map_err(|error| at(suite.origins.get(&case.variant), error))
 }
 
 /// The variant of a case, which has all of its parameters.
@@ -241,7 +248,7 @@ fn device_known(worker: &str, hello: &Hello) -> Result<(), SetupError> {
 }
 
 /// An error with where it was asked for.
-fn at(place: Option<&String>, error: SetupError) -> SetupError {
+pub(crate) fn at(place: Option<&String>, error: SetupError) -> SetupError {
     match place {
         Some(place) => SetupError(format!("{place}: {error}")),
         None => error,

@@ -338,7 +338,7 @@ fn is_own(worker: &str) -> bool {
     OWN.contains(&worker) || LIBRARIES.contains(&worker)
 }
 
-fn is_known(worker: &str, suite: &Suite) -> bool {
+pub(super) fn is_known(worker: &str, suite: &Suite) -> bool {
     is_own(worker) || suite.workers.contains_key(worker)
 }
 

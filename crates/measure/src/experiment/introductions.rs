@@ -1,5 +1,6 @@
 //! Every worker that is known, asked who it is: what `list` and `doctor` show.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,14 +56,49 @@ pub fn introductions(
     environment: Option<&str>,
     limit: Option<Duration>,
 ) -> Result<Vec<Introduction>, ExperimentError> {
-    workers::check_declared(config, environment)?;
-    let logs = tempfile::tempdir().map_err(ExperimentError::usage)?;
-    interrupt::leaves(logs.path().to_owned());
     let names = OWN.into_iter().chain(LIBRARIES.iter().copied());
     let names = names
         .map(str::to_owned)
         .chain(config.workers.keys().cloned());
-    let names: Vec<String> = names.collect();
+    introduced(names.collect(), config, environment, limit)
+}
+
+/// Asks the workers of a suite, and holds its cases to what those that are here say, as a run does.
+///
+/// # Errors
+/// A worker that is not declared, or a case that a run refuses: exit code 2.
+pub fn checked(
+    suite: &Suite,
+    environment: Option<&str>,
+) -> Result<Vec<Introduction>, ExperimentError> {
+    let names = suite.cases.iter().map(|case| case.variant.worker_name());
+    let names: BTreeSet<String> = names.collect();
+    for variant in suite.cases.iter().map(|case| &case.variant) {
+        if !workers::is_known(&variant.worker, suite) {
+            let error = workers::unknown(&variant.worker, suite);
+            return Err(preflight::at(suite.origins.get(variant), error).into());
+        }
+    }
+    let introduced = introduced(names.into_iter().collect(), suite, environment, None)?;
+    for Introduction { worker, found } in &introduced {
+        let Ok(hello) = found else { continue };
+        let own = suite.cases.iter();
+        for case in own.filter(|case| case.variant.worker_name() == *worker) {
+            preflight::possible(suite, case, hello)?;
+        }
+    }
+    Ok(introduced)
+}
+
+fn introduced(
+    names: Vec<String>,
+    config: &Suite,
+    environment: Option<&str>,
+    limit: Option<Duration>,
+) -> Result<Vec<Introduction>, ExperimentError> {
+    workers::check_declared(config, environment)?;
+    let logs = tempfile::tempdir().map_err(ExperimentError::usage)?;
+    interrupt::leaves(logs.path().to_owned());
     let introduced = names.into_par_iter().map(|worker| Introduction {
         found: introduction(&worker, config, environment, limit, logs.path()),
         worker,
