@@ -20,6 +20,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails a run that skips more tests than `REGATTA_TEST_SKIPS` allows."""
+    allowed = os.environ.get("REGATTA_TEST_SKIPS")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if allowed is None or reporter is None:
+        return
+    skipped = len(reporter.stats.get("skipped", []))
+    if skipped > int(allowed):
+        print(f"\n{skipped} tests are skipped, and REGATTA_TEST_SKIPS allows {allowed}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 class FakeProbe:
     """regatta's GPU library, which notes what it is asked.
 

@@ -32,7 +32,7 @@ def version(package: str) -> str | None:
 
 
 def claimed(package: str, installed: str) -> bool:
-    """Whether a document or a file of requirements pins the version."""
+    """True where a document or a file of requirements pins the version."""
     files = [*support.ROOT.glob("python/requirements-*.txt"), support.ROOT / "docs" / "SYSTEMS.md"]
     pin = re.escape(f"{package}=={installed}") + r"(?![\w.])"
     return any(re.search(pin, file.read_text()) for file in files)
@@ -63,7 +63,7 @@ def holds(path: Path, pattern: str) -> bool:
 
 
 def defines(body: list[ast.stmt], path: list[str]) -> bool:
-    """Whether statements define a name, or a class with a member of that name."""
+    """True where statements define a name, or a class with a member of that name."""
     name, *members = path
     nodes = [node for statement in body for node in within(statement)]
     if not members:

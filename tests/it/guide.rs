@@ -13,7 +13,7 @@ use crate::common::Place;
 
 const GUIDE: &str = include_str!("../../docs/GUIDE.md");
 
-/// What is on the page, and what stands in for it in the test of each change: fewer processes, and a
+/// Texts of the page, and those in their place in the test of each change: fewer processes, and a
 /// slip that costs 100 %, where that of the page costs 10 %.
 const SHORTER: [(&str, &str); 2] = [
     ("measure.invocations = 12 ", "measure.invocations = 5 "),
@@ -23,7 +23,7 @@ const SHORTER: [(&str, &str); 2] = [
     ),
 ];
 
-/// What a reader does.
+/// A step of the reader.
 #[derive(Debug)]
 enum Step<'a> {
     /// Writes a file, which the paragraph before the block names first.
@@ -36,7 +36,7 @@ enum Step<'a> {
 
 /// The steps of a page, in its order.
 fn steps(page: &str) -> Vec<Step<'_>> {
-    let mut found = Vec::new();
+    let mut steps = Vec::new();
     let mut before = "";
     for (number, part) in page.split("```").enumerate() {
         if number % 2 == 0 {
@@ -45,21 +45,21 @@ fn steps(page: &str) -> Vec<Step<'_>> {
         }
         let (language, text) = part.split_once('\n').unwrap();
         match language {
-            "sh" => found.extend(text.lines().map(typed)),
+            "sh" => steps.extend(text.lines().map(typed)),
             "python" | "toml" => {
                 let paragraph = before.trim().rsplit("\n\n").next().unwrap();
                 let file = paragraph.split('`').nth(1).unwrap();
-                found.push(Step::Writes { file, text });
+                steps.push(Step::Writes { file, text });
             }
-            "text" => found.push(Step::Reads {
+            "text" => steps.push(Step::Reads {
                 word: text.split_whitespace().next().unwrap(),
             }),
-            // What one may write besides.
+            // Files that one may write besides.
             "py" | "toml contract" => {}
             other => panic!("a block of {other:?} is neither done nor read"),
         }
     }
-    found
+    steps
 }
 
 fn typed(line: &str) -> Step<'_> {
@@ -70,8 +70,8 @@ fn typed(line: &str) -> Step<'_> {
     Step::Types { command, exit }
 }
 
-/// How often a command is tried that ends with 3 where the page says otherwise: what else runs on these
-/// cores may make a gate inconclusive, and one that is right repeats.
+/// Tries of a command that ends with 3 where the page says otherwise: other programs on these cores may
+/// make a gate inconclusive, and one that is right repeats.
 const TRIES: u32 = 3;
 
 /// Does all that a page says, and asserts how each command ends. Where `beside_load`, a gate that is to

@@ -115,7 +115,7 @@ fn holds(name: &str, found: &Found) {
     assert_eq!(distinct.len(), signs.len(), "{told}");
 }
 
-/// What axe-core says of a page: that it looked, and that nothing violates its rules.
+/// Asserts that axe-core looked at a page, and that nothing violates its rules.
 fn accessible(name: &str, found: &Found) {
     let axe = &found.json["axe"];
     let rules = axe["asked"].as_u64().unwrap_or(0);

@@ -158,7 +158,7 @@ Shown = tuple[str, int]
 def effective_from_grid(
     launched: Sequence[Mapping[str, Any]], shown: Mapping[str, Shown]
 ) -> dict[str, int | str]:
-    """What parameters became, as the grids of a call's kernels show it.
+    """The values of parameters that the grids of a call's kernels show.
 
     Where kernels differ, the value is all of theirs, joined by `+` in the order of their launches.
     What no kernel of the call shows is left out.

@@ -16,7 +16,7 @@ class Private(NamedTuple):
     package: str
     """The distribution that has it."""
     module: str
-    """Where it is looked up: a module, a namespace of operators, or a shared library."""
+    """A module, a namespace of operators, or a shared library."""
     name: str
     used_for: str
 
@@ -88,6 +88,7 @@ PRIVATE = (
         "enable_symm_mem_for_group",
         "sequence_parallel/symm-mem",
     ),
+    Private("fla-core", "fla.ops.attn", "parallel_attn", "fla/parallel: in no document of theirs"),
     Private("xformers", "xformers.ops.fmha", "_dispatch_fw", "effective forward_operator"),
     Private("xformers", "xformers.ops.fmha", "_dispatch_bw", "effective backward_operator"),
     Private("xformers", "xformers.ops.fmha.cutlass", "BwOp.OPERATOR", "num_splits_key"),

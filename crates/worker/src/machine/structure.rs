@@ -64,7 +64,7 @@ pub struct Structure {
     /// ran; bounded in the same way. Absent where they were not counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub functions: BTreeMap<String, u64>,
-    /// What parameters became, where the launches show it: `num_splits_key` is a size of a grid.
+    /// Values of parameters that the launches show: `num_splits_key` is a size of a grid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, ParamValue>,
     /// Counts that were asked for and could not be had, by name, and why. They are not 0.
