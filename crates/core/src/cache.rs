@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::checksum::Checksum;
 use crate::output;
 
 /// `$XDG_CACHE_HOME/regatta`, `~/.cache/regatta`, or this user's own folder in the temporary one.
@@ -46,20 +47,26 @@ fn temporary(folder: &Path) -> io::Result<PathBuf> {
 
 /// Writes files into a folder of the user's cache and gives the folder; names may hold
 /// folders of their own. What is there already is left alone: the folder's name holds a
-/// checksum of the contents.
+/// checksum of the contents. In a cache that is read-only, the temporary one has them.
 ///
 /// # Errors
-/// When the cache cannot be written.
+/// When neither can be written.
 pub fn install(kind: &str, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<PathBuf> {
-    let mut hasher = crc32fast::Hasher::new();
+    let mut sum = Checksum::default();
     for (name, bytes) in files {
-        hasher.update(name.as_ref().as_bytes());
-        hasher.update(bytes);
+        sum.add(name.as_ref());
+        sum.add(bytes);
     }
-    let version = env!("CARGO_PKG_VERSION");
-    let folder = folder()?.join(format!("{kind}-{version}-{:08x}", hasher.finalize()));
-    write(&folder, files)?;
-    Ok(folder)
+    let name = format!("{kind}-{}-{}", env!("CARGO_PKG_VERSION"), sum.name());
+    install_in(&folder()?.join(&name), files).or_else(|error| {
+        let other = temporary(&std::env::temp_dir()).map_err(|_| error)?;
+        install_in(&other.join(&name), files)
+    })
+}
+
+/// Two processes that write at once write the same; each file is whole at any moment.
+fn install_in(folder: &Path, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<PathBuf> {
+    write(folder, files).map(|()| folder.to_owned())
 }
 
 fn write(folder: &Path, files: &[(impl AsRef<str>, &[u8])]) -> io::Result<()> {
@@ -93,6 +100,27 @@ mod tests {
         fs::remove_dir(&folder).unwrap();
         std::os::unix::fs::symlink("/usr", &folder).unwrap();
         assert!(temporary(place.path()).is_err());
+    }
+
+    #[test]
+    fn many_processes_that_install_at_once_leave_each_file_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("kind");
+        let text = vec![7; 1 << 16];
+        let files: [(&str, &[u8]); 2] = [("a", &text), ("b/c", &text)];
+        std::thread::scope(|scope| {
+            (0..8).for_each(|_| {
+                scope.spawn(|| {
+                    install_in(&folder, &files).unwrap();
+                    for (name, bytes) in files {
+                        assert!(
+                            fs::read(folder.join(name)).unwrap() == bytes,
+                            "{name} is torn"
+                        );
+                    }
+                });
+            });
+        });
     }
 
     #[test]

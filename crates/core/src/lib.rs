@@ -4,8 +4,10 @@
 //! what is not known is absent, never 0.
 
 pub mod cache;
+pub mod checksum;
 pub mod input;
 pub mod last_words;
+pub mod locked;
 pub mod machine;
 pub mod metric;
 pub mod output;

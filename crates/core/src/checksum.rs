@@ -1,0 +1,79 @@
+//! Checksums by which code is known: of its contents, and cryptographic, so that no other file has
+//! the same. Lines of a run file, which only tear, have a CRC of their own.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// A checksum in the making: the first 128 bits of BLAKE3.
+#[derive(Debug, Default)]
+pub struct Checksum(blake3::Hasher);
+
+impl Checksum {
+    /// Adds a part. Parts are kept apart: `ab`, `c` is not `a`, `bc`.
+    pub fn add(&mut self, part: impl AsRef<[u8]>) {
+        let part = part.as_ref();
+        self.0.update(&(part.len() as u64).to_le_bytes());
+        self.0.update(part);
+    }
+
+    /// 32 hexadecimal digits.
+    pub fn text(&self) -> String {
+        self.0.finalize().to_hex()[..32].to_owned()
+    }
+
+    /// The first 16 of them, for the name of a folder or file.
+    pub fn name(&self) -> String {
+        self.0.finalize().to_hex()[..16].to_owned()
+    }
+}
+
+/// The checksum of all these parts.
+pub fn of<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Checksum {
+    let mut sum = Checksum::default();
+    parts.into_iter().for_each(|part| sum.add(part));
+    sum
+}
+
+/// The checksum and the length of a file's contents.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn of_file(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let (mut hasher, mut length) = (blake3::Hasher::new(), 0);
+    let mut buffer = vec![0; 1 << 17];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(format!("{}-{length}", &hasher.finalize().to_hex()[..32])),
+            n => {
+                hasher.update(&buffer[..n]);
+                length += n;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_told_apart_and_a_file_is_its_contents() {
+        assert_ne!(of(["ab", "c"]).text(), of(["a", "bc"]).text());
+        assert_eq!(of(["ab", "c"]).text().len(), 32);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "").unwrap();
+        // BLAKE3 of nothing, from its reference.
+        let empty = "af1349b9f5f9a1a6a0404dea36dcc949-0";
+        assert_eq!(of_file(&path).unwrap(), empty);
+        // The same CRC-32 and length, and another file.
+        let sums = ["plumless", "buckeroo"].map(|text| {
+            std::fs::write(&path, text).unwrap();
+            (crc32fast::hash(text.as_bytes()), of_file(&path).unwrap())
+        });
+        assert_eq!(sums[0].0, sums[1].0);
+        assert_ne!(sums[0].1, sums[1].1);
+    }
+}
