@@ -116,7 +116,8 @@ impl Outputs {
                 _ => vec![path.to_owned()],
             };
             for target in targets {
-                if !is_stdout(&target) {
+                // A step's summary is appended to, whoever wrote what is there.
+                if !is_stdout(&target) && !is_summary(&target) {
                     files::check_writable(&target).map_err(Stop::usage)?;
                 }
                 let place = files::place(&target);
@@ -175,6 +176,10 @@ impl Outputs {
     /// Writes the files of a command that had nothing to judge, where their format has one.
     pub fn write_refusal(&self, refusal: &Judgement) {
         for (format, path) in self.wanted() {
+            // What is there may be why it was refused.
+            if !is_stdout(path) && files::check_writable(path).is_err() {
+                continue;
+            }
             let text = report::render_refusal(format, refusal);
             let Ok(Some(text)) = text else { continue };
             if let Err(stop) = put(path, text) {

@@ -158,16 +158,21 @@ pub fn place(path: &Path) -> PathBuf {
     }
 }
 
-/// Checks that a file can be written at `path`, before hours are spent on what
-/// goes into it: creates its directory, and a temporary file there.
+/// Checks that a report can be written at `path`, before hours are spent on what goes into it, and
+/// leaves nothing behind. A file that is there is replaced only if regatta wrote it, wherever links
+/// lead.
 ///
 /// # Errors
 /// When it cannot, with what is in the way.
 pub fn check_writable(path: &Path) -> Result<(), OutputError> {
-    match is_special(path) {
-        true => Ok(()),
-        false => draft(&resolved(path)?).map(drop),
+    if is_special(path) {
+        return Ok(());
     }
+    let path = resolved(path)?;
+    if path.is_file() && !is_report(&path) {
+        return Err(foreign(&path));
+    }
+    check_folder(&path)
 }
 
 /// Checks that a file can be made beside `path`, or put in its place by its own writer.
@@ -175,7 +180,18 @@ pub fn check_writable(path: &Path) -> Result<(), OutputError> {
 /// # Errors
 /// As [`check_writable`], but for what is there already.
 pub fn check_folder(path: &Path) -> Result<(), OutputError> {
-    draft(path).map(drop)
+    not_in_the_way(path)?;
+    let folder = folder_of(path);
+    let there = folder.ancestors().find(|ancestor| ancestor.is_dir());
+    let there = there.unwrap_or(Path::new("."));
+    let probe = there.join(path.file_name().unwrap_or_default());
+    Draft::create(&probe).map(drop).map_err(|error| {
+        if there == folder {
+            OutputError::advised(path, &error.error)
+        } else {
+            not_created(path, folder, &error.error)
+        }
+    })
 }
 
 /// True for a pipe, a terminal or a device: written to, never replaced.
@@ -196,12 +212,41 @@ pub fn resolved(path: &Path) -> Result<PathBuf, OutputError> {
         return Err(OutputError::in_the_way(&path, why));
     }
     match is_foreign(&path) {
-        true => Err(OutputError::in_the_way(
-            &path,
-            "regatta did not write the file that is there; move it away, or name another folder",
-        )),
+        true => Err(foreign(&path)),
         false => Ok(path),
     }
+}
+
+fn foreign(path: &Path) -> OutputError {
+    let why = "regatta did not write the file that is there; move it away, or name another folder";
+    OutputError::in_the_way(path, why)
+}
+
+/// Marks at the beginning of a report, in one format or another: pages, Markdown, JUnit, JSON,
+/// annotations, Perfetto, and the metrics of Bencher and of github-action-benchmark.
+const MARKS: [&str; 14] = [
+    "content=\"regatta\"",
+    "class=\"suite\">regatta",
+    "<!-- regatta",
+    "<testsuite name=\"regatta ",
+    "\"kind\": \"judgement\"",
+    "\"kind\":\"judgement\"",
+    "::error title=",
+    "::warning title=",
+    "::notice title=",
+    "{\"displayTimeUnit\":\"ns\",\"otherData\":",
+    "\"latency\": {\n      \"lower_value\": ",
+    "\"range\": \"± ",
+    "case,variant,",
+    "case,invocation,sample,",
+];
+
+/// True for a file that regatta may have written as a report, or that holds nothing.
+fn is_report(path: &Path) -> bool {
+    let start = input::beginning(path, 1 << 16);
+    let start = String::from_utf8_lossy(&start);
+    // Lists of metrics of a run without times.
+    ["", "{}", "[]"].contains(&start.trim()) || MARKS.iter().any(|mark| start.contains(mark))
 }
 
 /// Names that reports give their files, and what the beginning of each holds.
@@ -232,6 +277,22 @@ fn is_record(path: &Path) -> bool {
 /// # Errors
 /// As [`check_writable`], but for what is there already.
 pub fn draft(path: &Path) -> Result<Draft, OutputError> {
+    not_in_the_way(path)?;
+    let dir = folder_of(path);
+    fs::create_dir_all(dir).map_err(|error| not_created(path, dir, &error))?;
+    Draft::create(path).map_err(|error| OutputError::advised(&error.path, &error.error))
+}
+
+fn not_created(path: &Path, folder: &Path, error: &io::Error) -> OutputError {
+    let fix = "create it, or name another path";
+    OutputError::in_the_way(
+        path,
+        format!("cannot create {}: {error}; {fix}", folder.display()),
+    )
+}
+
+/// Refuses a path where a folder is, or below a file.
+fn not_in_the_way(path: &Path) -> Result<(), OutputError> {
     if path.is_dir() {
         let example = path.join("report.html");
         let example = example.display();
@@ -244,14 +305,7 @@ pub fn draft(path: &Path) -> Result<Draft, OutputError> {
         let why = format!("{file} is a file, not a directory; move it away, or name another path");
         return Err(OutputError::in_the_way(path, why));
     }
-    fs::create_dir_all(dir).map_err(|error| {
-        let fix = "create it, or name another path";
-        OutputError::in_the_way(
-            path,
-            format!("cannot create {}: {error}; {fix}", dir.display()),
-        )
-    })?;
-    Draft::create(path).map_err(|error| OutputError::advised(&error.path, &error.error))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -338,6 +392,39 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_the_users_is_replaced_under_no_name_and_through_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for (name, text) in [
+            ("s.toml", "description = \"regatta\"\n"),
+            ("conf.py", "import regatta\n"),
+            ("package.json", "{\"name\": \"regatta\"}"),
+            ("README.md", "# regatta\n"),
+        ] {
+            fs::write(path(name), text).unwrap();
+            std::os::unix::fs::symlink(path(name), path("index.html")).unwrap();
+            for asked in [name, "index.html"] {
+                let error = check_writable(&path(asked)).unwrap_err().to_string();
+                assert!(
+                    error.contains(name) && error.contains("move it away"),
+                    "{error}"
+                );
+            }
+            assert_eq!(fs::read_to_string(path(name)).unwrap(), text);
+            fs::remove_file(path("index.html")).unwrap();
+        }
+        for text in [
+            "<!-- regatta: s -->\n",
+            " \n",
+            "{}\n",
+            "<meta name=\"generator\" content=\"regatta\">",
+        ] {
+            fs::write(path("README.md"), text).unwrap();
+            check_writable(&path("README.md")).unwrap();
+        }
+    }
+
+    #[test]
     fn what_is_in_the_way_is_named_with_the_fix() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("taken");
@@ -345,6 +432,7 @@ mod tests {
         check_writable(&file).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "");
         check_writable(&dir.path().join("new/deep/report.html")).unwrap();
+        assert!(!dir.path().join("new").exists(), "a check leaves nothing");
 
         let error = check_writable(dir.path()).unwrap_err().to_string();
         assert!(
