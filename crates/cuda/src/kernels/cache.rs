@@ -1,17 +1,17 @@
 //! Compiled kernels on disk, so that a warm start compiles nothing.
 //!
 //! A file holds one image: a line of JSON, the cubin, and the CRC-32 of both (four bytes,
-//! little-endian). Its name is a hash of everything that the image follows from. It is
+//! little-endian). Its name holds a checksum of everything that the image follows from. It is
 //! written beside its place and renamed into it, so that any number of processes may come
 //! at once; one that is torn or edited is as good as absent.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::compile::Image;
+use regatta_core::checksum;
 use regatta_core::input;
 use regatta_core::output;
 
@@ -27,24 +27,26 @@ const KEPT: usize = 8;
 pub struct CacheKey {
     /// What the image is of, for people, and for finding its older versions.
     label: String,
-    hash: u64,
+    sum: String,
 }
 
 impl CacheKey {
     /// The key of what follows from these texts.
     pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> CacheKey {
-        let mut hasher = DefaultHasher::new();
-        FORMAT.hash(&mut hasher);
-        texts.into_iter().for_each(|text| text.hash(&mut hasher));
         CacheKey {
             label: label.to_owned(),
-            hash: hasher.finish(),
+            sum: checksum::of([FORMAT].into_iter().chain(texts)).name(),
         }
     }
 
     /// Where the image lies in a folder.
     pub fn path(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("{}{:016x}.image", self.prefix(), self.hash))
+        folder.join(format!("{}{}.image", self.prefix(), self.sum))
+    }
+
+    /// The path that is locked while an image of this label is compiled.
+    pub fn lock(&self, folder: &Path) -> PathBuf {
+        folder.join(&self.label)
     }
 
     fn prefix(&self) -> String {

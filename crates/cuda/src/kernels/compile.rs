@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::time::Instant;
 
+use regatta_core::locked::LockedFolder;
 use regatta_worker::words;
 use serde::{Deserialize, Serialize};
 
@@ -51,26 +53,62 @@ pub fn image(
         });
     }
     let toolkit = toolkit::here(compiler).map_err(BuildError::NoCompiler)?;
-    let folder = regatta_core::cache::folder()?.join("kernels");
     let key = key(source, arch, compiler, &toolkit);
-    if let Some(image) = cache::load(&folder, &key).filter(|_| !fresh) {
+    let folder = regatta_core::cache::folder().map(|cache| cache.join("kernels"));
+    compiled_in(folder, &key, fresh, || {
+        compile(source, arch, compiler, &toolkit)
+    })
+}
+
+/// The image of a key from a folder, or of `compile`, which is kept there. One that cannot be kept
+/// is as good as one that was.
+fn compiled_in(
+    folder: io::Result<PathBuf>,
+    key: &CacheKey,
+    fresh: bool,
+    compile: impl FnOnce() -> Result<Image, BuildError>,
+) -> Result<Image, BuildError> {
+    let cached = |folder: &PathBuf| cache::load(folder, key).filter(|_| !fresh);
+    if let Some(image) = folder.as_ref().ok().and_then(cached) {
         return Ok(image);
     }
+    // One process compiles, the others wait for what comes of it.
+    let _alone = folder
+        .as_ref()
+        .ok()
+        .and_then(|folder| LockedFolder::alone(&key.lock(folder)).ok());
+    if let Some(image) = folder.as_ref().ok().and_then(cached) {
+        return Ok(image);
+    }
+    let image = compile()?;
+    if let Err(error) = folder.and_then(|folder| cache::store(&folder, key, &image)) {
+        eprintln!(
+            "compiled kernels cannot be kept ({error}), so they are compiled again each time; set \
+             XDG_CACHE_HOME to a folder that can be written"
+        );
+    }
+    Ok(image)
+}
+
+fn compile(
+    source: &KernelSource,
+    arch: Arch,
+    compiler: Compiler,
+    toolkit: &Toolkit,
+) -> Result<Image, BuildError> {
     let started = Instant::now();
     let compiled = match compiler {
-        Compiler::Nvrtc => nvrtc::compile(&toolkit, source, arch)?,
-        Compiler::Nvcc => nvcc::compile(&toolkit, source, arch)?,
+        Compiler::Nvrtc => nvrtc::compile(toolkit, source, arch)?,
+        Compiler::Nvcc => nvcc::compile(toolkit, source, arch)?,
     };
-    let image = Image {
+    Ok(Image {
         cubin: compiled.cubin,
         compiler: compiled.compiler,
         resources: parse(&compiled.log),
         cached: false,
         seconds: started.elapsed().as_secs_f64(),
         warnings: warnings(&compiled.log),
-    };
-    cache::store(&folder, &key, &image)?;
-    Ok(image)
+    })
 }
 
 fn key(source: &KernelSource, arch: Arch, compiler: Compiler, toolkit: &Toolkit) -> CacheKey {
@@ -155,9 +193,9 @@ pub enum BuildError {
         /// Why.
         why: String,
     },
-    /// The cache or a temporary folder cannot be used.
-    #[error("compiled kernels cannot be kept: {0}")]
-    Cache(#[from] io::Error),
+    /// A temporary folder of a compiler cannot be used.
+    #[error("the compiler's temporary folder cannot be used: {0}")]
+    Temporary(#[from] io::Error),
 }
 
 words!(Compiler, "compiler", Nvrtc = "nvrtc", Nvcc = "nvcc");
@@ -330,6 +368,50 @@ ptxas info    : Compile time = 12.766 ms
             builtins: None,
             includes: Vec::new(),
         }
+    }
+
+    fn compiled(fresh: u8) -> Image {
+        Image {
+            cubin: vec![fresh],
+            compiler: "nvcc 13.0.88".to_owned(),
+            resources: Vec::new(),
+            cached: false,
+            seconds: 1.0,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_compiled_is_used_where_it_cannot_be_kept() {
+        let key = CacheKey::new("naive-sm_80-nvcc", ["a"]);
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for folder in [
+            Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+            Ok(file.join("kernels")),
+        ] {
+            let image = compiled_in(folder, &key, false, || Ok(compiled(7))).unwrap();
+            assert_eq!(image.cubin, [7]);
+        }
+    }
+
+    #[test]
+    fn of_many_processes_one_compiles() {
+        use std::sync::atomic::{AtomicU8, Ordering};
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("kernels");
+        let key = CacheKey::new("naive-sm_80-nvcc", ["a"]);
+        let count = AtomicU8::new(0);
+        let one = || {
+            let image = compiled_in(Ok(folder.clone()), &key, false, || {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                Ok(compiled(count.fetch_add(1, Ordering::SeqCst)))
+            });
+            assert_eq!(image.unwrap().cubin, [0]);
+        };
+        std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(one))));
+        assert_eq!(count.load(Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -77,15 +77,18 @@ pub fn limits(arch: Arch) -> Option<SmLimits> {
 /// the architecture's limits are unknown.
 pub fn resident(arch: Arch, demand: Demand) -> Option<u32> {
     let limits = limits(arch)?;
+    let fits = (1..=THREADS_PER_BLOCK).contains(&demand.threads)
+        && demand.registers <= REGISTERS_PER_THREAD
+        && demand.shared_bytes <= limits.block_shared_bytes;
+    // Before any product: a worker may say any number.
+    if !fits {
+        return Some(0);
+    }
     let warps = demand.threads.div_ceil(WARP);
     let registers = (demand.registers * WARP).next_multiple_of(REGISTER_LUMP);
     // The hardware checks a block as if each scheduler had the same number of its warps.
     let checked = registers * warps.next_multiple_of(PARTITIONS);
-    let fits = (1..=THREADS_PER_BLOCK).contains(&demand.threads)
-        && demand.registers <= REGISTERS_PER_THREAD
-        && checked <= REGISTERS
-        && demand.shared_bytes <= limits.block_shared_bytes;
-    if !fits {
+    if checked > REGISTERS {
         return Some(0);
     }
     let by_registers = match registers {
@@ -111,7 +114,8 @@ pub fn resident(arch: Arch, demand: Demand) -> Option<u32> {
 /// compare, and read back as it was written.
 pub fn filled_permille(arch: Arch, blocks: u32, threads: u32) -> Option<u32> {
     let limits = limits(arch)?;
-    Some(blocks * threads.div_ceil(WARP) * 1000 / limits.warps)
+    let warps = u64::from(blocks) * u64::from(threads.div_ceil(WARP));
+    u32::try_from(warps.saturating_mul(1000) / u64::from(limits.warps)).ok()
 }
 
 #[cfg(test)]
@@ -120,6 +124,29 @@ mod tests {
 
     /// NVIDIA's `cuda_occupancy.h` on random kernels.
     const VECTORS: &str = include_str!("../../../../tests/vectors/occupancy.txt");
+
+    #[test]
+    fn any_number_that_a_worker_says_has_an_answer() {
+        let most = Demand {
+            threads: u32::MAX,
+            registers: u32::MAX,
+            shared_bytes: u32::MAX,
+            barriers: u32::MAX,
+        };
+        let one = |change: fn(&mut Demand)| {
+            let mut demand = Demand {
+                threads: 128,
+                ..Demand::default()
+            };
+            change(&mut demand);
+            resident(Arch::SM_90A, demand)
+        };
+        assert_eq!(resident(Arch::SM_90A, most), Some(0));
+        assert_eq!(one(|demand| demand.registers = u32::MAX), Some(0));
+        assert_eq!(one(|demand| demand.shared_bytes = u32::MAX), Some(0));
+        assert_eq!(one(|demand| demand.barriers = u32::MAX), Some(0));
+        assert_eq!(filled_permille(Arch::SM_90A, u32::MAX, u32::MAX), None);
+    }
 
     #[test]
     fn counts_are_those_of_nvidias_formula() {
