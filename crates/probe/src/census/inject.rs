@@ -1,4 +1,4 @@
-//! ProcessRecording of any process: the CUDA driver loads this library, named by
+//! Records any process: the CUDA driver loads this library, named by
 //! `CUDA_INJECTION64_PATH`, while it initialises, and calls [`InitializeInjection`].
 //!
 //! The recording is a file a process in the folder that `REGATTA_TRACE` names, a JSON
@@ -17,6 +17,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -42,13 +43,15 @@ const SIG_SETMASK: c_int = 2;
 #[repr(C, align(8))]
 struct SignalSet([u8; 128]);
 
+/// The process that is recorded; 0 for none. One that it forks has a copy of all this, in which the
+/// thread that writes is missing and may have left [`RECORDING`] locked for ever.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
 /// The recording of this process.
 static RECORDING: Mutex<Option<ProcessRecording>> = Mutex::new(None);
 
 struct ProcessRecording {
     library: &'static Cupti,
-    /// A process that forks has a copy of all this, and is not the one recorded.
-    process: u32,
     file: RecordingFile,
     linker: Linker,
     /// Names that are in the file.
@@ -107,20 +110,31 @@ fn begin() -> Result<(), String> {
     let folder = folder.ok_or_else(|| format!("{VARIABLE} names no folder"))?;
     // The folder first: what is wrong with it can be told on any machine.
     let mut file = RecordingFile::create(&folder)?;
-    match record_into(&mut file) {
-        Ok(library) => *recorded() = Some(ProcessRecording::new(library, file)),
-        Err(why) => {
-            // Empty, and nothing will be in it.
-            let _ = fs::remove_file(&file.path);
-            return Err(why);
+    let path = file.path.clone();
+    let begun = record_into(&mut file).and_then(|library| {
+        *recorded() = Some(ProcessRecording::new(library, file));
+        PROCESS.store(std::process::id(), Ordering::SeqCst);
+        spawn().map_err(|error| format!("no thread to write with: {error}"))?;
+        // SAFETY: the handler is a function of a library that is never unloaded.
+        match unsafe { atexit(end) } {
+            0 => Ok(()),
+            _ => Err("no handler can be set for the end of the process".to_owned()),
         }
+    });
+    begun.inspect_err(|_| abandon(&path))
+}
+
+/// Records nothing after all, and leaves nothing on or behind.
+fn abandon(path: &Path) {
+    PROCESS.store(0, Ordering::SeqCst);
+    if let Some(recording) = recorded().take() {
+        // What CUPTI recorded until now has nowhere to go.
+        let _ = switch(recording.library, false);
+        let _ = recording.library.switch(kind::DEVICE, false);
+        recording.library.flush(true);
+        record::drain(recording.library, |_| ());
     }
-    spawn().map_err(|error| format!("no thread to write with: {error}"))?;
-    // SAFETY: the handler is a function of a library that is never unloaded.
-    if unsafe { atexit(end) } != 0 {
-        return Err("no handler can be set for the end of the process".to_owned());
-    }
-    Ok(())
+    let _ = fs::remove_file(path);
 }
 
 /// Has CUPTI record, and writes which process this is.
@@ -174,9 +188,12 @@ fn write(last: bool) -> bool {
     if !last {
         record::wait(PERIOD);
     }
-    let library = match recorded().as_ref() {
-        Some(recording) if recording.process == std::process::id() => recording.library,
-        _ => return false,
+    // Before anything is locked: in a forked process it may stay so.
+    if PROCESS.load(Ordering::SeqCst) != std::process::id() {
+        return false;
+    }
+    let Some(library) = recorded().as_ref().map(|recording| recording.library) else {
+        return false;
     };
     // Not while holding the recording: CUPTI may take its time.
     library.flush(last);
@@ -203,7 +220,6 @@ impl ProcessRecording {
     fn new(library: &'static Cupti, file: RecordingFile) -> Self {
         Self {
             library,
-            process: std::process::id(),
             file,
             linker: Linker::default(),
             named: 0,
