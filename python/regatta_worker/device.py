@@ -26,6 +26,21 @@ COMPUTE_CAPABILITY_MINOR = 76
 NVML_SUCCESS = 0
 NVML_ERROR_INSUFFICIENT_SIZE = 7
 
+Names = str | tuple[str, ...]
+"""A function of NVML, by its name, or by its names in newer and older drivers."""
+
+RUNNING_PROCESSES = (
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetComputeRunningProcesses_v2",
+)
+"""`_v3` came with driver 510."""
+
+THROTTLE_REASONS = (
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
+    "nvmlDeviceGetCurrentClocksEventReasons",
+)
+"""Renamed in 2023; the old name stays exported."""
+
 SM_CLOCK = ("nvmlDeviceGetClockInfo", 1)
 STATE: dict[str, tuple[Any, ...]] = {
     "sm_mhz": SM_CLOCK,
@@ -69,17 +84,24 @@ class NvidiaDevice:
         status = self._cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, self._ordinal)
         return value.value if status == 0 else None
 
-    def _nvml_status(self, function: str, *arguments: Any) -> int | None:
-        """The status of an NVML function of this device; None where there is none."""
+    def _nvml_status(self, functions: Names, *arguments: Any) -> int | None:
+        """The status of an NVML function of this device, under the first of its names that the
+        driver has; None without such a function, or without NVML."""
         if self._handle is None or self._nvml is None:
             return None
-        status: int = getattr(self._nvml, function)(self._handle, *arguments)
-        return status
+        for name in (functions,) if isinstance(functions, str) else functions:
+            # A driver from before the function has no such symbol.
+            with contextlib.suppress(AttributeError):
+                status: int = getattr(self._nvml, name)(self._handle, *arguments)
+                return status
+        return None
 
-    def _nvml_number(self, function: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int | None:
+    def _nvml_number(
+        self, functions: Names, *arguments: Any, kind: Any = ctypes.c_uint
+    ) -> int | None:
         """The answer of an NVML function whose last argument is a pointer to a number."""
         value = kind()
-        status = self._nvml_status(function, *arguments, ctypes.byref(value))
+        status = self._nvml_status(functions, *arguments, ctypes.byref(value))
         return int(value.value) if status == NVML_SUCCESS else None
 
     def clock_mhz(self) -> float | None:
@@ -91,14 +113,12 @@ class NvidiaDevice:
         found: dict[str, Any] = {name: self._nvml_number(*asked) for name, asked in STATE.items()}
         if found["power_w"] is not None:
             found["power_w"] /= 1e3
-        # Renamed to EventReasons in 2023; the old name stays exported.
-        throttle = "nvmlDeviceGetCurrentClocksThrottleReasons"
-        found["throttle_bits"] = self._nvml_number(throttle, kind=ctypes.c_ulonglong)
+        found["throttle_bits"] = self._nvml_number(THROTTLE_REASONS, kind=ctypes.c_ulonglong)
         # By count, because in a container NVML may give the process ids of the host. No room is
         # offered, so that only their number comes back; this process is one of them, or NVML
         # lists none here.
-        count, processes = ctypes.c_uint(0), "nvmlDeviceGetComputeRunningProcesses_v3"
-        status = self._nvml_status(processes, ctypes.byref(count), None)
+        count = ctypes.c_uint(0)
+        status = self._nvml_status(RUNNING_PROCESSES, ctypes.byref(count), None)
         if status in (NVML_SUCCESS, NVML_ERROR_INSUFFICIENT_SIZE) and count.value:
             found["other_processes"] = count.value - 1
         return {name: value for name, value in found.items() if value is not None}

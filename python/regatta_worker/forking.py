@@ -88,11 +88,19 @@ def _forked(asked: dict[str, Any], descriptors: list[int]) -> bool:
     """True in the worker alone."""
     between = os.fork()
     if between:
-        os.waitpid(between, 0)
+        _, status = os.waitpid(between, 0)
+        if status:
+            number = os.waitstatus_to_exitcode(status)
+            reason = os.strerror(number) if number > 0 else f"it was ended by signal {-number}"
+            raise OSError(number, f"the process that forks the supervisor: {reason}")
         return False
     try:
         if os.fork():
             os._exit(0)
+    except OSError as error:
+        # No processes, no memory: the only way to say so is its exit code.
+        os._exit(error.errno or 1)
+    try:
         return _supervised(asked, descriptors)
     except BaseException:
         os._exit(1)
@@ -137,9 +145,18 @@ def _become_worker(supervisor: int, descriptors: list[int]) -> None:
         os.dup2(source, target)
     for descriptor in high:
         os.close(descriptor)
-    # Drawn when a process starts.
-    random.seed()
+    _draw_again()
     _own_memory()
+
+
+def _draw_again() -> None:
+    """Draws what a process draws when it starts: else a function that draws its data measures the
+    same draw in each invocation. Generators that a module has made itself stay as they were, and
+    so does the seed by which Python hashes strings: it is in each hash that was kept."""
+    random.seed()
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
 
 
 def _own_memory() -> None:

@@ -177,9 +177,10 @@ def installed() -> dict[str, str]:
 
 
 def loaded() -> list[str]:
-    """Files of the imported modules that no interpreter and no installed package has.
+    """Files of the imported modules that neither the interpreter nor an installed package has.
 
-    Of a package that was installed from a folder (`pip install .`), that folder.
+    Of an installed package, its folder or file in `site-packages`, which may be a copy of a
+    checkout; of one that was installed from a folder (`pip install .`), that folder too.
     """
     # Each released case asks, and most cases import nothing.
     return _files(tuple(sys.modules))
@@ -194,18 +195,35 @@ def _files(modules_loaded: tuple[str, ...]) -> list[str]:
     ]
     paths = {_real(file) for file in files if isinstance(file, str)}
     names = {name.partition(".")[0] for name, _ in modules}
-    found = {path for path in paths if not path.startswith(_installed_places())}
+    found = {_package(path) or path for path in paths if not _is_own(path)}
     return sorted(found | {folder for name, folder in _installed_from() if name in names})
 
 
 _real = functools.cache(os.path.realpath)
 
 
+def _is_own(path: str) -> bool:
+    """True for a file of this worker or of the interpreter, but not of an installed package."""
+    worker, *interpreter = _own_places()
+    if path.startswith(worker):
+        return True
+    return not _package(path) and path.startswith(tuple(interpreter))
+
+
 @functools.cache
-def _installed_places() -> tuple[str, ...]:
-    own = os.path.dirname(os.path.realpath(__file__))
-    packages = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return tuple(os.path.join(os.path.realpath(place), "") for place in (own, *packages))
+def _own_places() -> tuple[str, ...]:
+    worker = os.path.dirname(os.path.realpath(__file__))
+    interpreter = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    return tuple(os.path.join(os.path.realpath(place), "") for place in (worker, *interpreter))
+
+
+def _package(path: str) -> str:
+    """The folder or file in `site-packages` that a file is, or is in; empty for none."""
+    parts = path.split(os.sep)
+    for at, part in enumerate(parts[:-1]):
+        if part in ("site-packages", "dist-packages"):
+            return os.sep.join(parts[: at + 2])
+    return ""
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import math
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -196,7 +197,21 @@ class TestWhatIsLoaded:
         __import__("sloop_of_a_checkout")
         files = loaded()
         assert str(tmp_path.resolve() / "src" / "sloop_of_a_checkout.py") in files
-        assert not [path for path in files if "site-packages" in path or "regatta_worker/" in path]
+        assert not [path for path in files if "regatta_worker/" in path]
+
+    def test_an_installed_package_is_named_once_by_its_folder_or_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        site = tmp_path.resolve() / "lib" / "site-packages"
+        (site / "yawl" / "deep").mkdir(parents=True)
+        for name in ("yawl/__init__.py", "yawl/deep/__init__.py", "cutter.py"):
+            (site / name).touch()
+        monkeypatch.syspath_prepend(str(site))
+        for name in ("yawl.deep", "cutter"):
+            __import__(name)
+        files = [path for path in loaded() if path.startswith(str(site))]
+        assert files == [str(site / "cutter.py"), str(site / "yawl")]
+        assert not [path for path in loaded() if path == os.__file__]
 
     def test_a_package_installed_from_a_folder_is_that_folder(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -46,10 +46,28 @@ def test_cold_is_colder_than_all_last_level_caches(
 def test_where_nvml_lists_not_even_this_process_others_are_unknown(
     listed: int, others: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def status(gpu: device.NvidiaDevice, function: str, *arguments: Any) -> int:
-        if "Processes" in function:
+    def status(gpu: device.NvidiaDevice, functions: device.Names, *arguments: Any) -> int:
+        if functions == device.RUNNING_PROCESSES:
             arguments[0]._obj.value = listed
         return device.NVML_SUCCESS
 
     monkeypatch.setattr(device.NvidiaDevice, "_nvml_status", status)
     assert device.NvidiaDevice().state().get("other_processes") == others
+
+
+@pytest.mark.parametrize(("version", "others"), [("_v3", 2), ("_v2", 2), ("", None)])
+def test_an_older_driver_is_asked_by_the_older_name(
+    version: str, others: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Library:
+        """NVML of a driver that has one version of a function; ctypes raises as Python does."""
+
+    def processes(handle: Any, count: Any, infos: Any) -> int:
+        count._obj.value = 3
+        return device.NVML_ERROR_INSUFFICIENT_SIZE
+
+    setattr(Library, f"nvmlDeviceGetComputeRunningProcesses{version}", staticmethod(processes))
+    gpu = device.NvidiaDevice()
+    monkeypatch.setattr(gpu, "_nvml", Library())
+    monkeypatch.setattr(gpu, "_handle", 1)
+    assert gpu.state().get("other_processes") == others
