@@ -1,4 +1,5 @@
-//! `regatta env`: the Python environments of a suite or of `regatta.toml`.
+//! `regatta env`: the Python environments of a suite or of `regatta.toml`, and what commands made in
+//! the cache.
 
 use std::path::Path;
 
@@ -6,22 +7,28 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{Ended, Stop, note, print, print_json, show_blocks, watch_for};
+use regatta_core::locked::holder;
 use regatta_core::suite::{self, Suite};
 use regatta_measure::environments::{PythonEnvironment, interpreter_of};
+use regatta_measure::made::{self, Made};
 use regatta_measure::workers::find_environment;
 use regatta_report::document::{Block, ListItem};
-use regatta_worker::units::counted;
+use regatta_worker::units::{Bytes, counted};
 
-/// List, show or make Python environments
+/// List, show, make or remove Python environments, and worktrees of revisions
 ///
 /// An environment is a table `[environments.NAME]` of a suite or of regatta.toml. With
 /// `requirements` it is made by this command, in the user's cache; without, its `python` is
 /// used as it is. What is installed in it is part of every run that is measured with it.
+///
+/// Environments of `pypi:` and `lock:` and worktrees of `git:` stay in the cache until they are
+/// removed.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     regatta env\n  \
     regatta env make xformers\n  \
-    regatta env --suite ./mine.toml make old\n\n\
+    regatta env --suite ./mine.toml make old\n  \
+    regatta env remove --all\n\n\
     In regatta.toml:\n  \
     [environments.xformers]         # the worker of this name runs in it\n  \
     requirements = [\"torch==2.11.0\", \"xformers==0.0.34\"]")]
@@ -51,6 +58,15 @@ enum EnvAction {
         #[arg(long)]
         recreate: bool,
     },
+    /// Remove environments and worktrees of revisions from the cache
+    Remove {
+        /// Names, as `regatta env` lists them
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        names: Vec<String>,
+        /// All that no process uses
+        #[arg(long)]
+        all: bool,
+    },
 }
 
 /// Runs the command.
@@ -65,6 +81,7 @@ pub fn run(args: &EnvArgs) -> Ended {
     suite::configure(&mut suite, Path::new("regatta.toml"))?;
     match (&args.action, &args.name) {
         (Some(EnvAction::Make { name, recreate }), _) => make(&suite, name, *recreate, args.json),
+        (Some(EnvAction::Remove { names, all }), _) => remove(&suite, names, *all, args.json),
         (None, Some(name)) => show(&suite, name, args.json),
         (None, None) => list(&suite, args.json),
     }
@@ -72,6 +89,7 @@ pub fn run(args: &EnvArgs) -> Ended {
 
 fn list(suite: &Suite, json: bool) -> Ended {
     let (mut answers, mut items) = (Vec::new(), Vec::new());
+    let mut others = made::all().map_err(Stop::usage)?;
     for (name, environment) in &suite.environments {
         let made = PythonEnvironment::locate(name, environment)?;
         let state = match &made {
@@ -83,6 +101,8 @@ fn list(suite: &Suite, json: bool) -> Ended {
             Some(made) => made.folder().join("bin/python").display().to_string(),
             None => interpreter_of(environment),
         };
+        let folder = made.as_ref().map(PythonEnvironment::folder);
+        others.retain(|other| Some(other.folder.as_path()) != folder);
         items.push(ListItem::new(name, format!("{state}, {interpreter}")));
         answers.push(json!({
             "name": name,
@@ -91,13 +111,83 @@ fn list(suite: &Suite, json: bool) -> Ended {
             "requirements": environment.requirements,
         }));
     }
+    let mut total = Bytes(0);
+    let mut kept = Vec::new();
+    for other in &others {
+        let size = other.size();
+        total.0 += size.0;
+        kept.push(ListItem::new(
+            &other.name,
+            format!("{size}, of {}", other.source),
+        ));
+        answers.push(json!({
+            "name": other.name,
+            "state": "made by a command",
+            "folder": other.folder,
+            "bytes": size,
+            "source": other.source,
+        }));
+    }
     if json {
         return print_json(&answers);
     }
     if items.is_empty() {
         note("no environment is declared: add [environments.NAME] to regatta.toml or a suite");
     }
-    show_blocks(vec![Block::List(items)])
+    let mut blocks = vec![Block::List(items)];
+    if !kept.is_empty() {
+        let what = counted(kept.len(), "folder");
+        blocks.push(Block::Note(format!(
+            "made by other commands: {what}, {total}; `regatta env remove --all` removes them"
+        )));
+        blocks.push(Block::List(kept));
+    }
+    show_blocks(blocks)
+}
+
+/// Removes what is named, or all that no process uses.
+fn remove(suite: &Suite, names: &[String], all: bool, json: bool) -> Ended {
+    let made = made::all().map_err(Stop::usage)?;
+    let mut wanted = Vec::new();
+    for name in names {
+        let declared = suite.environments.get(name);
+        let declared = declared.map(|environment| PythonEnvironment::locate(name, environment));
+        let folder = declared.transpose()?.flatten();
+        let folder = folder.map(|environment| environment.folder().to_owned());
+        let is_named = |made: &&Made| made.name == *name || Some(&made.folder) == folder.as_ref();
+        wanted.push(made.iter().find(is_named).ok_or_else(|| {
+            Stop::Usage(format!(
+                "no command made `{}` here: `regatta env` lists what there is",
+                name.escape_debug()
+            ))
+        })?);
+    }
+    if all {
+        wanted = made.iter().collect();
+    }
+    let (mut removed, mut used, mut total) = (Vec::new(), false, Bytes(0));
+    for made in wanted {
+        let size = made.size();
+        if made.remove().map_err(Stop::usage)? {
+            total.0 += size.0;
+            removed.push(&made.name);
+        } else {
+            used = true;
+            note(format!(
+                "{} stays: {} uses it",
+                made.name,
+                holder(&made.folder)
+            ));
+        }
+    }
+    let code = if used { 3 } else { 0 };
+    if json {
+        print_json(&json!({ "removed": removed, "bytes": total }))?;
+        return Ok(code);
+    }
+    let count = counted(removed.len(), "folder");
+    show_blocks(vec![Block::Note(format!("removed {count}, {total}"))])?;
+    Ok(code)
 }
 
 fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
@@ -113,7 +203,7 @@ fn make(suite: &Suite, name: &str, recreate: bool, json: bool) -> Ended {
         Some(lock) if !recreate => lock,
         _ => {
             note(format!("making environment {name}"));
-            made.make()?
+            made.make(recreate)?
         }
     };
     let built = made.built();

@@ -128,9 +128,13 @@ struct BuildNote {
     /// What it made, and when that, or what was changed last in it, was changed: nanoseconds
     /// since 1970.
     made: BTreeMap<PathBuf, u64>,
+    /// Files that git knows and that it changes in a revision, by checksums.
+    #[serde(default)]
+    changed: BTreeMap<PathBuf, String>,
 }
 
-/// Notes in a file what a build in the folder `here` took.
+/// Notes in a file what a build in the folder `here` took, and what it `changed` of files that git
+/// knows.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -139,19 +143,30 @@ pub(crate) fn note(
     build: &Build,
     here: &Path,
     built: Option<Built>,
+    changed: BTreeMap<PathBuf, String>,
 ) -> io::Result<()> {
     let note = BuildNote {
         command: secrets::command_line(&build.command),
         built,
         made: stamps(build, here).unwrap_or_default(),
+        changed,
     };
     Ok(output::write(file, &serde_json::to_vec_pretty(&note)?)?)
 }
 
+fn read_note(file: &Path) -> Option<BuildNote> {
+    let text = input::text(file, input::WRITTEN_BY_HAND).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// The changes of a build to files that git knows, as noted in a file.
+pub(crate) fn noted_changes(file: &Path) -> BTreeMap<PathBuf, String> {
+    read_note(file).map_or_else(BTreeMap::new, |note| note.changed)
+}
+
 /// What a file says that this build took, where what it made is still there as it was.
 pub(crate) fn noted(file: &Path, build: &Build, here: &Path) -> Option<Built> {
-    let text = input::text(file, input::WRITTEN_BY_HAND).ok()?;
-    let note: BuildNote = serde_json::from_str(&text).ok()?;
+    let note = read_note(file)?;
     let same = note.command == secrets::command_line(&build.command)
         && stamps(build, here) == Some(note.made);
     note.built.filter(|_| same)
@@ -184,7 +199,7 @@ pub fn build_suite(build: &Build, folder: &Path) -> Result<SuiteBuild, BuildingE
             false => noted(&file, build, here),
         };
         fs::create_dir_all(folder)
-            .and_then(|()| note(&file, build, here, took))
+            .and_then(|()| note(&file, build, here, took, BTreeMap::new()))
             .map_err(|error| not_written(&file, &error))?;
     }
     Ok(SuiteBuild { built, anew })
@@ -216,8 +231,8 @@ pub fn builds_of_run(
     found
 }
 
-/// A file of this checkout that changed after the last build of a suite, by hand or by
-/// [`build_suite`], which keeps it in `folder`; `None` where there is none, or no checkout.
+/// A file of this folder that changed after the last build of a suite, by hand or by
+/// [`build_suite`], which keeps it in `folder`; `None` where nothing changed.
 pub(crate) fn not_built(build: &Build, folder: &Path) -> Option<PathBuf> {
     let here = Path::new(".");
     let made = stamps(build, here)?.into_values().max()?;
@@ -272,7 +287,7 @@ mod tests {
             wall_ns: Nanoseconds(5.0),
         };
         assert_eq!(noted(&file, &build, here), None);
-        note(&file, &build, here, Some(built.clone())).unwrap();
+        note(&file, &build, here, Some(built.clone()), BTreeMap::new()).unwrap();
         assert_eq!(noted(&file, &build, here), Some(built));
         assert_eq!(noted(&file, &made_by("ninja"), here), None);
         fs::write(here.join("out/a"), "other").unwrap();

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::environments::{PythonEnvironment, interpreter_of};
 use super::workers::{OWN, environment_of, unknown};
@@ -142,7 +143,10 @@ fn python_spec(
     })?;
     let made = PythonEnvironment::locate(environment_name, environment)
         .and_then(|made| made.map(|made| made.interpreter()).transpose())?;
-    let interpreter = made.unwrap_or_else(|| interpreter_of(environment).into());
+    let (interpreter, in_use) = match made {
+        Some((interpreter, lock)) => (interpreter, Some(Arc::new(lock))),
+        None => (interpreter_of(environment).into(), None),
+    };
     let mut env: Vec<(String, String)> = environment.env.clone().into_iter().collect();
     if !environment.paths.is_empty() {
         let mut paths = environment.paths.clone();
@@ -164,6 +168,7 @@ fn python_spec(
               REGATTA_PYTHON"
             .to_owned(),
         forking,
+        environment: in_use,
         ..WorkerSpec::new(name, interpreter, args)
     })
 }

@@ -2,20 +2,27 @@
 //! requirements.
 //!
 //! An environment lies in the cache, under a name that holds a checksum of all that it is
-//! made from, so that a changed requirement is another environment. Its lock, what is
-//! really installed in it, is written last: without one it is not finished.
+//! made from, contents of local wheels and folders included, so that a changed requirement or a
+//! wheel that was built again is another environment. Its lock, what is really installed in it, is
+//! written last: without one it is not finished.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use super::files::{checksum, checksum_below};
 use super::workers::{environment_of, is_python};
 use crate::SetupError;
-use crate::worker::program::{Program, to_stderr, why};
+use crate::worker::program::{self, Program, to_stderr, why};
 use regatta_core::cache;
+use regatta_core::checksum::{self, Checksum};
 use regatta_core::input;
+use regatta_core::locked::LockedFolder;
 use regatta_core::output;
 use regatta_core::record::header::Built;
 use regatta_core::suite::Suite;
@@ -69,21 +76,25 @@ impl<'a> PythonEnvironment<'a> {
     }
 
     fn within(cache: &Path, name: &'a str, environment: &'a Environment) -> PythonEnvironment<'a> {
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(interpreter_of(environment).as_bytes());
-        hasher.update(&[u8::from(environment.system_packages)]);
-        if environment.alone {
-            hasher.update(b"alone");
-        }
+        let mut sum = Checksum::default();
+        let interpreter = interpreter_of(environment);
+        sum.add(&interpreter);
+        // `python3` is another one after an upgrade, whose packages lie elsewhere.
+        let real =
+            program::found(Path::new(&interpreter)).and_then(|path| fs::canonicalize(path).ok());
+        sum.add(real.unwrap_or_default().as_os_str().as_encoded_bytes());
+        sum.add([
+            u8::from(environment.system_packages),
+            u8::from(environment.alone),
+        ]);
         for line in &environment.requirements {
-            hasher.update(b"\n");
-            hasher.update(line.as_bytes());
+            sum.add(line);
+            for (path, contents) in contents(line) {
+                sum.add(path.as_os_str().as_encoded_bytes());
+                sum.add(contents);
+            }
         }
-        for line in environment.wheels().flat_map(listing) {
-            hasher.update(b"\n");
-            hasher.update(line.as_bytes());
-        }
-        let folder = format!("{name}-{:08x}", hasher.finalize());
+        let folder = format!("{name}-{}", sum.name());
         PythonEnvironment {
             name,
             environment,
@@ -120,13 +131,16 @@ impl<'a> PythonEnvironment<'a> {
         serde_json::from_str(&text).ok()
     }
 
-    /// Its Python.
+    /// The Python in it, and the lock that keeps others from making it again while it is used. Waits for
+    /// a process that makes it.
     ///
     /// # Errors
     /// When it is not made.
-    pub fn interpreter(&self) -> Result<PathBuf, SetupError> {
+    pub fn interpreter(&self) -> Result<(PathBuf, LockedFolder), SetupError> {
+        let in_use = LockedFolder::shared(&self.folder);
+        let in_use = in_use.map_err(|error| self.error(format!(": {error}")))?;
         match self.lock() {
-            Some(_) => Ok(self.python()),
+            Some(_) => Ok((self.python(), in_use)),
             None => Err(self.error(format!(" is not made yet: run `{}`", self.command()))),
         }
     }
@@ -144,11 +158,24 @@ impl<'a> PythonEnvironment<'a> {
         self.folder.join("bin").join("python")
     }
 
-    /// Makes it, from nothing, and gives its lock. What pip prints goes to standard error.
+    /// Makes it where it is not there, or `again` in any case, and gives what is installed in it.
+    /// Everything that pip prints goes to standard error. Waits for processes that make or use it.
     ///
     /// # Errors
     /// When a step fails; then it is not made.
-    pub fn make(&self) -> Result<String, SetupError> {
+    pub fn make(&self, again: bool) -> Result<String, SetupError> {
+        if again {
+            let _alone = LockedFolder::alone(&self.folder)?;
+            self.build()?;
+        }
+        let is_made = || self.lock().is_some();
+        let _in_use = LockedFolder::made(&self.folder, is_made, || self.build().map(drop))?;
+        let not_made = || self.error(": it was removed as soon as it was made".to_owned());
+        self.lock().ok_or_else(not_made)
+    }
+
+    /// Makes it from nothing. No other process uses it.
+    fn build(&self) -> Result<String, SetupError> {
         if self.folder.exists() {
             // First: what is removed in part must not pass for an environment.
             let lock = self.folder.join(LOCK);
@@ -256,19 +283,67 @@ fn builds(log: &[u8]) -> bool {
     String::from_utf8_lossy(log).contains(" Created wheel for ")
 }
 
-/// A folder's path, and the name and size of each file in it, in the order of names. One
-/// that cannot be read is its path alone: pip says what is wrong with it.
-fn listing(folder: &str) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<String> = entries
-        .filter_map(|entry| {
-            let bytes = entry.metadata().ok()?.len();
-            Some(format!("{} {bytes}", entry.file_name().to_string_lossy()))
-        })
-        .collect();
-    files.sort();
-    files.insert(0, folder.to_owned());
-    files
+/// The requirements that an environment in a folder was made from.
+pub(crate) fn requirements_of(folder: &Path) -> Vec<String> {
+    let text = input::text(&folder.join(REQUIREMENTS), input::WRITTEN_BY_HAND);
+    text.unwrap_or_default()
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The local files and folders that a requirement names, with checksums of their contents, in the
+/// order of their names: a wheel, a folder of wheels, a folder of sources. Nothing of what is not
+/// there: pip says what is wrong with it.
+fn contents(line: &str) -> Vec<(PathBuf, String)> {
+    let found_in = |option: &str| line.strip_prefix(option);
+    if let Some(folder) = found_in("--find-links").or_else(|| found_in("-f")) {
+        let entries = fs::read_dir(folder.trim_start_matches(['=', ' ']));
+        let entries = entries.into_iter().flatten().flatten();
+        let files = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.is_file());
+        let mut files: Vec<PathBuf> = files.collect();
+        files.sort();
+        return files
+            .into_iter()
+            .map(|path| (path.clone(), wheel(&path)))
+            .collect();
+    }
+    let place = match line.split_once(" @ ") {
+        Some((_, url)) => url.strip_prefix("file://").unwrap_or_default(),
+        None => line,
+    };
+    let path = PathBuf::from(place.split([' ', ';', '#']).next().unwrap_or_default());
+    if path.is_dir() {
+        let settings = ["pyproject.toml", "setup.cfg", "MANIFEST.in"].map(|name| path.join(name));
+        let settings = settings.into_iter().filter(|path| path.is_file());
+        let all = settings.map(|path| (path.clone(), checksum(&path)));
+        return all
+            .chain([(path.clone(), checksum_below(&path, &[]).unwrap_or_default())])
+            .collect();
+    }
+    if path.is_file() {
+        vec![(path.clone(), wheel(&path))]
+    } else {
+        Vec::new()
+    }
+}
+
+/// The checksum of a wheel, which has gigabytes and is asked for several times by a command.
+fn wheel(path: &Path) -> String {
+    /// A file by its device, number, size and time.
+    type Key = [u64; 5];
+    static SUMS: Mutex<BTreeMap<Key, String>> = Mutex::new(BTreeMap::new());
+    let Ok(facts) = fs::metadata(path) else {
+        return String::new();
+    };
+    let [seconds, nanos] = [facts.ctime(), facts.ctime_nsec()].map(i64::cast_unsigned);
+    let key = [facts.dev(), facts.ino(), facts.len(), seconds, nanos];
+    let mut sums = SUMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let sum = sums.entry(key);
+    sum.or_insert_with(|| checksum::of_file(path).unwrap_or_default())
+        .clone()
 }
 
 /// The Python that an environment names, is made with, or is left with.

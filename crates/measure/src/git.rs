@@ -1,16 +1,21 @@
 //! What git is asked, and how; and a revision as a folder of its own, a worktree in the cache that
-//! is built once.
+//! is built once. Nothing of the user's repository is changed but that it lists these worktrees.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use super::code::{checksum, is_code};
 use crate::SetupError;
+use crate::files::{checksum, checksum_of_code, code_below, is_code};
+use crate::loaded;
 use regatta_core::cache;
+use regatta_core::checksum::{self, Checksum};
+use regatta_core::locked::{LockedFolder, removed};
 use regatta_core::record::header::Built;
 use regatta_core::record::header::Git;
 use regatta_core::text::plain_name;
@@ -28,6 +33,18 @@ const PLAIN: [&str; 8] = [
     "--no-optional-locks",
 ];
 
+/// Variables by which git looks elsewhere than in the folder that it is asked in. A hook that runs
+/// regatta has them, and a worktree of ours would be taken for the user's checkout.
+const ELSEWHERE: [&str; 7] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+];
+
 /// What git prints as text of the checkout that a folder is in, without the last line's end.
 ///
 /// # Errors
@@ -42,10 +59,13 @@ pub fn ask(directory: &Path, arguments: &[&str]) -> Result<String, SetupError> {
 ///
 /// # Errors
 /// Its words, where it fails or is not there.
-fn bytes(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
+fn bytes(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, SetupError> {
     let mut command = Command::new("git");
     command.arg("-C").arg(directory).args(PLAIN);
     command.args(arguments).stdin(Stdio::null());
+    for name in ELSEWHERE {
+        command.env_remove(name);
+    }
     let output = command
         .output()
         .map_err(|error| SetupError(format!("cannot start git: {error}")))?;
@@ -55,7 +75,15 @@ fn bytes(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
     let words = String::from_utf8_lossy(&output.stderr);
     let first = words.lines().find(|line| !line.trim().is_empty());
     let words = first.map_or_else(|| output.status.to_string(), str::to_owned);
+    let arguments = arguments.iter().map(|word| word.as_ref().to_string_lossy());
+    let arguments: Vec<_> = arguments.collect();
     Err(SetupError(format!("git {}: {words}", arguments.join(" "))))
+}
+
+/// The paths that git lists, from the root of the checkout or from `directory`, as it is asked;
+/// none where it fails.
+fn paths(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Vec<PathBuf> {
+    names(&bytes(directory, arguments).unwrap_or_default())
 }
 
 /// The commit that a revision names, in full.
@@ -92,40 +120,69 @@ const WRITTEN: [&str; 4] = [
 ];
 
 /// The state of the checkout this was started in, if it is one. What lies in `output` is no
-/// change of it.
+/// change of it. Code is known by its contents, other files that git does not track by size and time.
 pub fn state_of_checkout(output: &Path) -> Option<Git> {
     let here = Path::new(".");
     let revision = ask(here, &["rev-parse", "HEAD"]).ok()?;
-    let changed_files = ask(here, &["status", "--porcelain", "--untracked-files=no"]);
-    let dirty = !changed_files.ok()?.is_empty();
-    let written = output
-        .is_relative()
-        .then(|| format!(":(exclude){}", output.display()));
-    let changed = |what: &[&str]| {
-        let but = WRITTEN.into_iter().chain(written.as_deref());
-        bytes(here, &what.iter().copied().chain(but).collect::<Vec<_>>()).ok()
-    };
-    let changes = changed(&["diff", "HEAD", "--binary", "--no-ext-diff", "--", ":/"])?;
-    let untracked = changed(&[
+    let written = pattern_of(output);
+    let but = || WRITTEN.into_iter().chain(written.as_deref());
+    let listed =
+        |what: &[&str]| bytes(here, &what.iter().copied().chain(but()).collect::<Vec<_>>());
+    let changes = listed(&[
+        "diff",
+        "HEAD",
+        "--binary",
+        "--no-ext-diff",
+        "--submodule=diff",
+        "--",
+        ":/",
+    ]);
+    let untracked = listed(&[
         "ls-files",
         "--others",
         "--exclude-standard",
         "-z",
         "--",
         ".",
-    ])?;
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&changes);
+    ]);
+    let dirty = ask(here, &["status", "--porcelain", "--untracked-files=no"]);
+    let (Ok(changes), Ok(untracked), Ok(dirty)) = (changes, untracked, dirty) else {
+        // The commit is known, and nothing else: such a run is of no clean revision.
+        return Some(Git {
+            revision,
+            dirty: true,
+            changes: Some("unreadable".to_owned()),
+        });
+    };
+    let mut sum = Checksum::default();
+    sum.add(&changes);
     for path in names(&untracked) {
-        hasher.update(path.as_os_str().as_bytes());
-        hasher.update(checksum(&path).as_bytes());
+        sum.add(path.as_os_str().as_bytes());
+        sum.add(checksum_of_code(&path));
     }
     let clean = changes.is_empty() && untracked.is_empty();
     Some(Git {
         revision,
-        dirty,
-        changes: (!clean).then(|| format!("{:08x}", hasher.finalize())),
+        dirty: !dirty.is_empty(),
+        changes: (!clean).then(|| sum.text()),
     })
+}
+
+/// The pattern by which git leaves out a folder of the checkout that this was started in; `None`
+/// for one that lies elsewhere, of which git knows nothing.
+fn pattern_of(folder: &Path) -> Option<String> {
+    let root = loaded::root(Path::new("."))?;
+    let mut there = std::path::absolute(folder).ok()?;
+    let mut below = PathBuf::new();
+    // Of a folder that is not there yet, the nearest that is.
+    while !there.exists() {
+        below = Path::new(there.file_name()?).join(below);
+        there.pop();
+    }
+    let whole = fs::canonicalize(&there).ok()?.join(below);
+    let below = whole.strip_prefix(&root).ok()?;
+    let inside = !below.as_os_str().is_empty();
+    inside.then(|| format!(":(exclude,top,literal){}", below.display()))
 }
 
 /// The paths that git lists with a zero behind each.
@@ -137,20 +194,64 @@ fn names(listed: &[u8]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Files of this checkout that a build may read: those that git tracks but texts, suites and runs,
-/// and code that it does not ignore; not what the build makes.
+/// Files that git tracks in a checkout, from its root.
+pub(crate) fn tracked(root: &Path) -> Vec<PathBuf> {
+    paths(root, &["ls-files", "--cached", "-z"])
+}
+
+/// Those of these files of a checkout that git ignores, and does not track.
+pub(crate) fn ignored(root: &Path, files: &[&PathBuf]) -> BTreeSet<PathBuf> {
+    let ask = [
+        "--literal-pathspecs",
+        "ls-files",
+        "--others",
+        "--ignored",
+        "--exclude-standard",
+        "-z",
+        "--",
+    ];
+    // As many as a command line may hold.
+    let parts = files.chunks(500).flat_map(|files| {
+        let words = ask.iter().map(OsStr::new);
+        let words: Vec<&OsStr> = words
+            .chain(files.iter().map(|file| file.as_os_str()))
+            .collect();
+        paths(root, &words)
+    });
+    parts.map(|path| root.join(path)).collect()
+}
+
+/// True where a repository has a file of exactly these contents, in whatever commit.
+pub(crate) fn knows(root: &Path, file: &Path) -> bool {
+    let hash = ["hash-object", "--no-filters", "--"].map(OsStr::new);
+    let id = bytes(root, &[&hash[..], &[file.as_os_str()]].concat());
+    let id = id.map(|id| String::from_utf8_lossy(&id).trim().to_owned());
+    id.is_ok_and(|id| ask(root, &["cat-file", "-e", &id]).is_ok())
+}
+
+/// Files of this folder that a build may read: those that git tracks but texts, suites and runs,
+/// and code that it does not ignore; without git, all code; not what the build makes.
 pub(crate) fn sources(makes: &[PathBuf]) -> Vec<PathBuf> {
-    let listed = |which: &[&str]| {
-        let but = ["*.toml", "*.md", "*.jsonl"].map(|ending| format!(":(exclude){ending}"));
-        let words = which.iter().copied().chain(["-z", "--"]).chain(WRITTEN);
-        let words: Vec<&str> = words.chain(but.iter().map(String::as_str)).collect();
-        names(&bytes(Path::new("."), &words).unwrap_or_default())
+    let here = Path::new(".");
+    let mut sources = if loaded::root(here).is_some() {
+        let listed = |which: &[&str]| {
+            let but = ["*.toml", "*.md", "*.jsonl"].map(|ending| format!(":(exclude){ending}"));
+            let words = which.iter().copied().chain(["-z", "--"]).chain(WRITTEN);
+            let words: Vec<&str> = words.chain(but.iter().map(String::as_str)).collect();
+            paths(here, &words)
+        };
+        let mut others = listed(&["ls-files", "--others", "--exclude-standard"]);
+        others.retain(|path| is_code(path));
+        [listed(&["ls-files", "--cached"]), others].concat()
+    } else {
+        let all = code_below(here).into_iter();
+        all.map(|path| path.strip_prefix(".").unwrap_or(&path).to_owned())
+            .collect()
     };
-    let mut others = listed(&["ls-files", "--others", "--exclude-standard"]);
-    others.retain(|path| path.extension().is_some_and(is_code));
-    let mut found = [listed(&["ls-files", "--cached"]), others].concat();
-    found.retain(|path| !makes.iter().any(|made| path.starts_with(made)));
-    found
+    let plain = |path: &Path| path.strip_prefix(".").unwrap_or(path).to_owned();
+    let makes: Vec<PathBuf> = makes.iter().map(|path| plain(path)).collect();
+    sources.retain(|path| !makes.iter().any(|made| path.starts_with(made)));
+    sources
 }
 
 /// A revision that is measured, in a folder of its own.
@@ -165,19 +266,52 @@ pub struct Worktree {
     pub own: Option<PathBuf>,
     /// What building it cost, where anything was built.
     pub built: Option<Built>,
+    /// Held while it is used: no other process replaces it.
+    _lock: Arc<LockedFolder>,
+}
+
+/// A worktree while this process alone has it.
+pub(crate) struct Place {
+    /// The root of the worktree.
+    root: PathBuf,
+    /// The folder in it that stands for the one it was asked for in.
+    pub(crate) directory: PathBuf,
+    commit: String,
     /// Where it is noted that it was built, and how.
     pub(crate) note: PathBuf,
 }
 
-impl Worktree {
-    /// The folder of a revision of the checkout that `directory` is in, made where it is not
-    /// there. A worktree of git's lies in the cache, by the checkout and the commit, and is
-    /// never changed: one that somebody changed is made anew. While the lock is held, another
-    /// process waits that wants a revision of the checkout.
+/// The way in which a revision is built.
+pub(crate) trait RevisionBuild {
+    /// The cost of building, and what was changed then of the files that git knows; `None` where it
+    /// is not built, or what it made is not as it was.
+    fn built(&self, place: &Place) -> Option<(Option<Built>, BTreeMap<PathBuf, String>)>;
+    /// Builds it; `changes` gives what is changed of the files that git knows.
     ///
     /// # Errors
-    /// When git does not know the revision, or it cannot be checked out.
-    pub fn check_out(directory: &Path, revision: &str) -> Result<(Worktree, fs::File), SetupError> {
+    /// When that fails.
+    fn build(
+        &self,
+        place: &Place,
+        changes: &dyn Fn() -> BTreeMap<PathBuf, String>,
+    ) -> Result<(), SetupError>;
+}
+
+/// Worktrees of one commit: another one is made where somebody edited a worktree that is in use.
+const PLACES: usize = 16;
+
+impl Worktree {
+    /// The folder of a revision of the checkout that `directory` is in, made and built where it
+    /// is not there. A worktree of git's lies in the cache, by the checkout and the commit. One that
+    /// somebody edited is put right while no process uses it; until then another one is used.
+    ///
+    /// # Errors
+    /// When git does not know the revision, or it cannot be checked out or built.
+    pub(crate) fn check_out(
+        directory: &Path,
+        revision: &str,
+        build: &dyn RevisionBuild,
+    ) -> Result<Worktree, SetupError> {
         let of_git = |error: SetupError| SetupError(format!("git:{revision}: {error}"));
         let of_file = |path: &Path, error: io::Error| {
             SetupError(format!("git:{revision}: {}: {error}", path.display()))
@@ -188,46 +322,163 @@ impl Worktree {
         let prefix = ask(directory, &["rev-parse", "--show-prefix"]).map_err(of_git)?;
         let cache = cache::folder().map_err(|error| of_file(Path::new("the cache"), error))?;
         let folder = folder(&cache, &root);
-        let worktree = folder.join(&commit);
-        let note = folder.join(format!("{commit}.built"));
-        fs::create_dir_all(&folder).map_err(|error| of_file(&folder, error))?;
-        let lock = fs::File::create(folder.join("lock"));
-        let lock = lock.and_then(|lock| lock.lock().map(|()| lock));
-        let lock = lock.map_err(|error| of_file(&folder, error))?;
-        if !is_whole(&worktree, &commit, note.exists()) {
-            for path in [&note, &worktree] {
-                removed(path).map_err(|error| of_file(path, error))?;
-            }
-            // Git remembers worktrees whose folders are gone.
-            ask(directory, &["worktree", "prune"]).map_err(of_git)?;
-            let path = worktree.display().to_string();
-            let add = [
-                "worktree", "add", "--quiet", "--detach", "--force", &path, &commit,
-            ];
-            ask(directory, &add).map_err(of_git)?;
-            if worktree.join(".gitmodules").is_file() {
-                let modules = ["submodule", "--quiet", "update", "--init", "--recursive"];
-                ask(&worktree, &modules).map_err(of_git)?;
+        for number in 1..=PLACES {
+            let name = match number {
+                1 => commit.clone(),
+                _ => format!("{commit}-{number}"),
+            };
+            let place = Place {
+                root: folder.join(&name),
+                directory: folder.join(&name).join(&prefix),
+                commit: commit.clone(),
+                note: folder.join(format!("{name}.built")),
+            };
+            if let Some(lock) = place.lock(directory, build).map_err(of_git)? {
+                let built = build.built(&place).and_then(|(built, _)| built);
+                return Ok(Worktree {
+                    directory: place.directory,
+                    commit,
+                    own: None,
+                    built,
+                    _lock: Arc::new(lock),
+                });
             }
         }
-        let directory = worktree.join(prefix);
-        if !directory.is_dir() {
-            return Err(of_git(SetupError(format!(
-                "there is no folder {} at that revision",
-                directory
-                    .strip_prefix(&worktree)
-                    .unwrap_or(&directory)
-                    .display()
-            ))));
+        Err(of_git(SetupError(format!(
+            "all {PLACES} worktrees of it were edited while they are in use; end what measures \
+             in {}, then remove them with `regatta env remove`",
+            folder.display()
+        ))))
+    }
+}
+
+impl Place {
+    /// The worktree for use beside other processes, once it is as it should be; `None` where it is
+    /// not and another process uses it.
+    fn lock(
+        &self,
+        repository: &Path,
+        build: &dyn RevisionBuild,
+    ) -> Result<Option<LockedFolder>, SetupError> {
+        let failed = |error: io::Error| SetupError(format!("{}: {error}", self.root.display()));
+        // Once to make it, and once for each that came between making and using it.
+        for _ in 0..4 {
+            let lock = LockedFolder::shared(&self.root).map_err(failed)?;
+            if self.is_right(build) {
+                return Ok(Some(lock));
+            }
+            drop(lock);
+            match LockedFolder::try_alone(&self.root).map_err(failed)? {
+                Some(_lock) if !self.is_right(build) => self.make(repository, build)?,
+                Some(_lock) => {}
+                None => {
+                    // Either it is being made, and is right then, or it is in use as it is.
+                    let lock = LockedFolder::shared(&self.root).map_err(failed)?;
+                    return Ok(self.is_right(build).then_some(lock));
+                }
+            }
         }
-        let worktree = Worktree {
-            directory,
-            commit,
-            own: None,
-            built: None,
-            note,
+        Ok(None)
+    }
+
+    /// True for a worktree at its commit that is built, in which nothing that git knows is changed
+    /// but by the build.
+    fn is_right(&self, build: &dyn RevisionBuild) -> bool {
+        self.is_at_commit()
+            && build
+                .built(self)
+                .is_some_and(|(_, changed)| changed == self.changes())
+    }
+
+    fn is_at_commit(&self) -> bool {
+        let head = ask(&self.root, &["rev-parse", "HEAD"]);
+        self.root.join(".git").exists() && head.is_ok_and(|head| head == self.commit)
+    }
+
+    /// Changes of files that git tracks, and code that it does not ignore, by contents.
+    fn changes(&self) -> BTreeMap<PathBuf, String> {
+        let tracked = ["diff", "HEAD", "--name-only", "--no-ext-diff", "-z"];
+        let others = ["ls-files", "--others", "--exclude-standard", "-z"];
+        let mut others = paths(&self.root, &others);
+        others.retain(|path| is_code(path));
+        let changed = paths(&self.root, &tracked).into_iter().chain(others);
+        changed
+            .map(|path| {
+                let sum = checksum(&self.root.join(&path));
+                (path, sum)
+            })
+            .collect()
+    }
+
+    /// Makes it what it should be, by as little as that takes: a build that is left as it was is not
+    /// repeated. This process has it alone.
+    fn make(&self, repository: &Path, build: &dyn RevisionBuild) -> Result<(), SetupError> {
+        if self.is_at_commit() {
+            let built = build.built(self).map(|(_, changed)| changed);
+            self.restore(&built.unwrap_or_default())?;
+        }
+        let is_clean = |built: Option<_>| {
+            let (_, changed) = built.unwrap_or_default();
+            self.is_at_commit() && self.changes() == changed
         };
-        Ok((worktree, lock))
+        if !is_clean(build.built(self)) {
+            self.check_out(repository)?;
+        }
+        if !self.directory.is_dir() {
+            let below = self.directory.strip_prefix(&self.root);
+            let below = below.unwrap_or(&self.directory).display();
+            return Err(SetupError(format!("that revision has no folder {below}")));
+        }
+        if build.built(self).is_none() {
+            build.build(self, &|| self.changes())?;
+        }
+        Ok(())
+    }
+
+    /// Puts files back that were changed since it was built.
+    fn restore(&self, built: &BTreeMap<PathBuf, String>) -> Result<(), SetupError> {
+        let changes = self.changes();
+        let edited = changes.keys().filter(|path| !built.contains_key(*path));
+        let tracked: BTreeSet<PathBuf> = tracked(&self.root).into_iter().collect();
+        let (tracked, others): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            edited.partition(|path| tracked.contains(*path));
+        for path in others {
+            let path = self.root.join(path);
+            removed(&path).map_err(|error| SetupError(format!("{}: {error}", path.display())))?;
+        }
+        let words = ["--literal-pathspecs", "checkout", "--quiet", "HEAD", "--"];
+        for paths in tracked.chunks(500) {
+            let words = words.iter().map(OsStr::new);
+            let paths = paths.iter().map(|path| path.as_os_str());
+            bytes(&self.root, &words.chain(paths).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    /// Checks it out from nothing.
+    fn check_out(&self, repository: &Path) -> Result<(), SetupError> {
+        for path in [&self.note, &self.root] {
+            removed(path).map_err(|error| SetupError(format!("{}: {error}", path.display())))?;
+        }
+        let path = self.root.display().to_string();
+        // By force it takes an entry over whose folder is gone. The user's own such worktrees may
+        // lie on a disk that is away: `git worktree prune` would lose their commits.
+        let add = [
+            "worktree",
+            "add",
+            "--quiet",
+            "--detach",
+            "--force",
+            "--force",
+            &path,
+            &self.commit,
+        ];
+        ask(repository, &add)?;
+        if self.root.join(".gitmodules").is_file() {
+            let modules = ["submodule", "--quiet", "update", "--init", "--recursive"];
+            ask(&self.root, &modules)?;
+        }
+        Ok(())
     }
 }
 
@@ -237,30 +488,34 @@ fn folder(cache: &Path, root: &Path) -> PathBuf {
         .file_name()
         .map(|name| plain_name(&name.to_string_lossy()));
     let name = name.unwrap_or_default();
-    let sum = crc32fast::hash(root.as_os_str().as_encoded_bytes());
-    cache.join("revisions").join(format!("{name}-{sum:08x}"))
+    let sum = checksum::of([root.as_os_str().as_encoded_bytes()]).name();
+    cache.join("revisions").join(format!("{name}-{sum}"))
 }
 
-/// True for a worktree at this commit in which nothing that git knows is changed, but by its
-/// build, where it was `built`.
-fn is_whole(worktree: &Path, commit: &str, built: bool) -> bool {
-    if !worktree.join(".git").exists() {
-        return false;
-    }
-    let head = ask(worktree, &["rev-parse", "HEAD"]);
-    let changes = || ask(worktree, &["status", "--porcelain", "--untracked-files=no"]);
-    head.is_ok_and(|head| head == commit)
-        && (built || changes().is_ok_and(|changes| changes.is_empty()))
+/// The repository that a worktree is of, where it is still there.
+pub(crate) fn repository_of(worktree: &Path) -> Option<PathBuf> {
+    let folder = ask(
+        worktree,
+        &["rev-parse", "--path-format=absolute", "--git-common-dir"],
+    );
+    folder.ok().map(PathBuf::from)
 }
 
-fn removed(path: &Path) -> io::Result<()> {
-    let gone = match fs::symlink_metadata(path) {
-        Ok(facts) if facts.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match gone {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+/// Removes a worktree of the cache, and its own entry in the repository, no other.
+///
+/// # Errors
+/// When its files cannot be removed.
+pub(crate) fn remove_worktree(worktree: &Path) -> io::Result<()> {
+    if let Some(repository) = repository_of(worktree) {
+        let path = worktree.display().to_string();
+        // What fails here leaves an entry whose folder is gone, which the next one takes over.
+        let _ = ask(
+            &repository,
+            &["worktree", "remove", "--force", "--force", &path],
+        );
     }
+    removed(worktree)?;
+    ["built", "build.log"]
+        .into_iter()
+        .try_for_each(|ending| removed(&worktree.with_extension(ending)))
 }

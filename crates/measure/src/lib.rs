@@ -1,16 +1,19 @@
 //! How it is measured: schedule, invocations, checks, machine.
 
 pub mod building;
-mod code;
 pub mod command;
 pub mod conformance;
 pub mod environments;
 pub mod experiment;
+mod files;
 pub mod git;
+mod identity;
 pub mod interference;
 pub mod interrupt;
 pub mod laps;
+mod loaded;
 pub mod machine;
+pub mod made;
 pub mod preflight;
 pub mod ruler;
 pub mod schedule;
@@ -28,3 +31,9 @@ pub mod workers;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SetupError(pub String);
+
+impl From<std::io::Error> for SetupError {
+    fn from(error: std::io::Error) -> SetupError {
+        SetupError(error.to_string())
+    }
+}

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::code::{existing, identity};
 use super::command::{LIBRARIES, PACKAGE, worker_spec};
+use super::identity::identity;
+use super::loaded::{existing, for_checkout};
 use crate::SetupError;
 use crate::git;
 use crate::worker::host::StartMode;
@@ -85,8 +86,20 @@ impl Processes {
     }
 
     /// The same with every worker started in this folder, where its command's relative paths
-    /// are then looked for; `own` serves in place of this executable.
-    pub fn started_in(mut self, directory: &Path, own: Option<&Path>) -> Processes {
+    /// are then looked for; `own` serves in place of this executable. Variables of the caller that
+    /// name files of its checkout name those of this one.
+    ///
+    /// # Errors
+    /// A variable that names code which this checkout does not have, with that code.
+    pub fn started_in(
+        mut self,
+        directory: &Path,
+        own: Option<&Path>,
+    ) -> Result<Processes, (String, PathBuf)> {
+        let caller = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let inherited = for_checkout(directory, caller)?;
         for (name, spec) in &mut self.specs {
             let worker = name.split('@').next().unwrap_or(name);
             if let Some(own) = own.filter(|_| OWN.contains(&worker)) {
@@ -95,8 +108,9 @@ impl Processes {
                 spec.program = directory.join(&spec.program);
             }
             spec.directory = Some(directory.to_owned());
+            spec.inherited.clone_from(&inherited);
         }
-        self
+        Ok(self)
     }
 
     /// Holds every further start to what each worker said of itself when the run began: another
@@ -225,7 +239,10 @@ fn named(spec: &WorkerSpec) -> BTreeSet<PathBuf> {
     let is_asked = |name: &str| !(name.contains("CACHE") || tells && name == "PYTHONPATH");
     let inherited = SEARCHED.into_iter().filter_map(|name| {
         let set = is_asked(name) && spec.env.iter().all(|(own, _)| own != name);
-        set.then(|| std::env::var(name).ok()).flatten()
+        let changed = spec.inherited.iter().find(|(own, _)| own == name);
+        let value = || changed.map(|(_, value)| value.clone());
+        set.then(|| value().or_else(|| std::env::var(name).ok()))
+            .flatten()
     });
     let own = spec.env.iter().filter(|(name, _)| is_asked(name));
     let own = own.map(|(_, value)| value.clone());

@@ -262,8 +262,8 @@ pub struct Hello {
     /// case of it is unsupported, and it need not name a variant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
-    /// Files of code that it has loaded and that no installed package has, by absolute paths;
-    /// of a package that was installed from a folder, that folder.
+    /// Files of code that it has loaded, by absolute paths; of an installed package its folder, and
+    /// the one that it was installed from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PathBuf>,
 }

@@ -5,5 +5,5 @@ s/\<[0-9a-f]{12}\>/REVISION/g
 s/^  [0-9.]+ (ms|s)$/  TIME/
 /^[0-9.]+ (ms|s|min): measuring /d
 s/(build_seconds is) [0-9.]+/\1 SECONDS/
-s/-[0-9a-f]{8}\//-HASH\//g
+s/-[0-9a-f]{16}\//-HASH\//g
 s/saved [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]+/saved MOMENT/

@@ -31,8 +31,8 @@ pub struct Identity {
 pub struct WorkerIdentity {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Checksums of its program, of the files its command names, and of the folders that it
-    /// imports from.
+    /// Checksums of its program, of the files its command names and loads, and of the code in
+    /// their folders and in those that it imports from: `src/**`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
     /// Variables that the suite sets for it, and others on which its speed may depend
@@ -41,6 +41,9 @@ pub struct WorkerIdentity {
     pub environment: BTreeMap<String, String>,
 }
 
+/// Behind a folder's name: all code in it and below.
+pub const BELOW: &str = "/**";
+
 /// Beginnings of the names of variables that libraries of threads, compilers and GPUs read.
 const SPEED: &str = "
     OMP_ GOMP_ KMP_ MKL_ OPENBLAS_ GOTO_ BLIS_ VECLIB_ NUMEXPR_ RAYON_ MALLOC_ GLIBC_TUNABLES
@@ -48,16 +51,28 @@ const SPEED: &str = "
     XFORMERS_ FLASH_ATTENTION_ FLASHINFER_ CUTE_ REGATTA_COMPILER DNNL_ ONEDNN_ NUMBA_ TBB_ VLLM_
     PYTHONMALLOC PYTHONDEVMODE";
 
-/// Beginnings of the names of variables that change from one session or job to the next.
+/// Names of variables that change from one session or job to the next, and beginnings of names,
+/// where `*` stands. Names that a program under test may read, such as `BUILD_TYPE`, are left out.
 const SESSION: &str = "
-    BUILD CI COLORTERM COLUMNS CLICOLOR DBUS_ DISPLAY EDITOR FORCE_COLOR GIT GH_ GPG_ HIST
-    INVOCATION_ID JOB JOURNAL_ KONSOLE LESS LINES LS_COLORS LSB_ MAIL NO_COLOR OLDPWD PAGER PBS_
-    PROMPT PS1 PWD RUNNER_ SESSION SHLVL SLURM SSH_ STY TERM TMUX VSCODE WAYLAND WINDOWID XDG_";
+    BUILD_ID BUILD_NUMBER BUILD_TAG BUILD_URL BUILD_DISPLAY_NAME BUILDKITE_* CI CI_API_* CI_BUILD_*
+    CI_COMMIT_* CI_CONCURRENT_* CI_JOB_* CI_MERGE_REQUEST_* CI_PIPELINE_* CI_PROJECT_* CI_RUNNER_*
+    CI_SERVER_* COLORTERM COLUMNS CLICOLOR CLICOLOR_FORCE DBUS_* DISPLAY EDITOR FORCE_COLOR
+    GITHUB_* GITLAB_* GIT_ASKPASS GIT_AUTHOR_* GIT_BRANCH GIT_COMMIT GIT_COMMITTER_* GIT_EDITOR
+    GIT_LOCAL_BRANCH GIT_PAGER GIT_PREVIOUS_* GIT_SSH GIT_SSH_COMMAND GIT_URL GH_* GPG_* HISTCONTROL
+    HISTFILE HISTFILESIZE HISTSIZE INVOCATION_ID JOB_BASE_NAME JOB_COMPLETION_INDEX JOB_DISPLAY_URL
+    JOB_ID JOB_NAME JOB_URL JOURNAL_STREAM KONSOLE_* LESS LESSCLOSE LESSOPEN LINES LS_COLORS LSB_*
+    MAIL NO_COLOR OLDPWD PAGER PBS_* PROMPT PROMPT_COMMAND PS1 PWD RUNNER_* SESSION_* SHLVL SLURM_*
+    SLURMD_* SSH_* STY TERM TERMINFO TERM_PROGRAM TERM_PROGRAM_VERSION TERM_SESSION_ID TMUX
+    TMUX_PANE VSCODE_* WAYLAND_DISPLAY WINDOWID XDG_*";
 
 /// True for a variable of the caller's session or job, which no program under test reads.
 pub fn is_of_session(name: &str) -> bool {
     let mut session = SESSION.split_whitespace();
-    name == "_" || session.any(|beginning| name.starts_with(beginning))
+    name == "_"
+        || session.any(|known| match known.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == known,
+        })
 }
 
 /// Variables that tell where something lies, or which of equal devices is meant.
@@ -127,9 +142,20 @@ impl Identity {
 }
 
 impl WorkerIdentity {
-    /// The files that changed.
+    /// The files that changed; a folder where no file in it that is listed for itself did.
     pub fn changed_files<'a>(&'a self, now: &'a WorkerIdentity) -> BTreeSet<&'a String> {
-        changed(&self.files, &now.files)
+        let all = changed(&self.files, &now.files);
+        let has_listed = |folder: &str| {
+            let mut files = all.iter().filter(|file| !file.ends_with(BELOW));
+            files.any(|file| match folder {
+                "." => !file.starts_with('/'),
+                _ => file
+                    .strip_prefix(folder)
+                    .is_some_and(|rest| rest.starts_with('/')),
+            })
+        };
+        let is_listed = |file: &&&String| !file.strip_suffix(BELOW).is_some_and(has_listed);
+        all.iter().filter(is_listed).copied().collect()
     }
 
     /// In what two ways to start a worker differ, as sentences.
@@ -141,7 +167,7 @@ impl WorkerIdentity {
                 "the command of worker {name} was `{then}`, is `{now}`"
             ));
         }
-        for file in changed(&self.files, &now.files) {
+        for file in self.changed_files(now) {
             found.push(format!("{file} of worker {name} changed"));
         }
         for variable in changed(&self.environment, &now.environment) {
@@ -182,10 +208,37 @@ mod tests {
     }
 
     #[test]
+    fn what_a_program_may_read_is_not_of_a_session() {
+        for name in [
+            "BUILD_TYPE",
+            "CI_MODE",
+            "JOB_SIZE",
+            "GIT_LAYOUT",
+            "TERMS",
+            "SESSIONS",
+            "LINES_OF",
+        ] {
+            assert!(!is_of_session(name), "{name}");
+        }
+        for name in [
+            "CI",
+            "CI_JOB_ID",
+            "GITHUB_RUN_ID",
+            "JOB_ID",
+            "TERM",
+            "SSH_CONNECTION",
+            "PWD",
+            "_",
+        ] {
+            assert!(is_of_session(name), "{name}");
+        }
+    }
+
+    #[test]
     fn every_difference_is_named() {
         let worker = WorkerIdentity {
             command: vec!["perl".to_owned(), "worker.pl".to_owned()],
-            files: map(&[("worker.pl", "a")]),
+            files: map(&[("worker.pl", "a"), ("./**", "a"), ("lib/**", "a")]),
             environment: map(&[("OMP_NUM_THREADS", "1")]),
         };
         let then = Identity {
@@ -201,7 +254,7 @@ mod tests {
                     "mine".to_owned(),
                     WorkerIdentity {
                         command: vec!["perl".to_owned(), "other.pl".to_owned()],
-                        files: map(&[("worker.pl", "b")]),
+                        files: map(&[("worker.pl", "b"), ("./**", "b"), ("lib/**", "b")]),
                         environment: BTreeMap::new(),
                     },
                 ),
@@ -215,6 +268,7 @@ mod tests {
                 "the regatta executable changed",
                 "an environment variable of the caller changed",
                 "the command of worker mine was `perl worker.pl`, is `perl other.pl`",
+                "lib/** of worker mine changed",
                 "worker.pl of worker mine changed",
                 "OMP_NUM_THREADS of worker mine was `1`, is not set",
                 "worker other is new",

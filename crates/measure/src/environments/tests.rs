@@ -31,10 +31,25 @@ fn another_requirement_or_another_wheel_is_another_environment() {
         .to_vec();
     assert!(folders[0].starts_with("cache/environments"));
     folders.push(folder(&filled));
-    for text in ["built today", "built tomorrow"] {
+    // The same length: a wheel is its contents.
+    for text in ["built on Monday", "built on Friday"] {
         fs::write(&wheel, text).unwrap();
         folders.push(folder(&filled));
         assert_eq!(folders.last(), Some(&folder(&filled)));
+    }
+    for line in [
+        wheel.display().to_string(),
+        format!("einops @ file://{} ; python_version > '3'", wheel.display()),
+        format!("einops @ file://{}", wheels.path().display()),
+    ] {
+        let mut named = pinned("0.8.2");
+        named.requirements = vec![line];
+        for text in ["1", "2"] {
+            fs::write(&wheel, text).unwrap();
+            fs::write(wheels.path().join("setup.py"), text).unwrap();
+            folders.push(folder(&named));
+            assert_eq!(folders.last(), Some(&folder(&named)));
+        }
     }
     let different: std::collections::BTreeSet<_> = folders.iter().collect();
     assert_eq!(different.len(), folders.len());
@@ -52,7 +67,7 @@ fn one_that_is_not_finished_is_not_made_and_tells_nothing_of_its_build() {
     assert!(error.contains("regatta env make te"), "{error}");
     assert_eq!(made.built(), None);
     write(LOCK, "einops==0.8.2\n");
-    assert!(made.interpreter().unwrap().ends_with("bin/python"));
+    assert!(made.interpreter().unwrap().0.ends_with("bin/python"));
     assert_eq!(made.built().unwrap().wall_ns.0, 5.0);
     write(BUILT, "torn");
     assert_eq!(made.built(), None);

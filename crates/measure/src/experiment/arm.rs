@@ -11,11 +11,11 @@ use jiff::Timestamp;
 use super::setup::Setup;
 use super::{ExperimentError, Listener, MeasureOptions, chain};
 use crate::building;
-use crate::code::Roots;
-use crate::git::state_of_checkout;
+use crate::git::{Worktree, state_of_checkout};
 use crate::interference;
 use crate::interrupt;
 use crate::laps::TimeSpent;
+use crate::loaded::Roots;
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
 use crate::schedule::{WorkerBlock, blocks};
@@ -57,8 +57,8 @@ pub struct Arm {
     pub(super) session: SessionState,
     /// Where it is measured beside another checkout.
     roots: Option<Roots>,
-    /// True for a side that is a revision.
-    is_revision: bool,
+    /// The worktree of a side that is a revision, which no process replaces while this is here.
+    revision: Option<Worktree>,
 }
 
 /// Where the reports of a suite are, unless `--out` says otherwise.
@@ -104,7 +104,18 @@ impl Arm {
         let (environment, logs) = (setup.environment.as_deref(), directory.join("logs"));
         let found = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
         Ok(match &setup.revision {
-            Some(worktree) => found.started_in(&worktree.directory, worktree.own.as_deref()),
+            Some(worktree) => {
+                let started = found.started_in(&worktree.directory, worktree.own.as_deref());
+                started.map_err(|(variable, code)| {
+                    ExperimentError::NotJudged(format!(
+                        "{} would read {} of another checkout, which {variable} names and this \
+                         revision does not have (nothing was measured); unset {variable}, or give \
+                         the suite a [build] that makes it",
+                        setup.asked.join(" "),
+                        code.display()
+                    ))
+                })?
+            }
             None => found,
         })
     }
@@ -214,15 +225,14 @@ impl Arm {
             let own = worktree.built.clone();
             built.extend(own.map(|own| (SUITE_BUILD.to_owned(), own)));
         }
-        let is_revision = revision.is_some();
-        let git = match revision {
+        let git = match &revision {
             // Nor do the other shards of the whole make it another one.
             None => state_of_checkout(match directory.parent().filter(|_| shard.is_some()) {
                 Some(whole) => whole,
                 None => &directory,
             }),
             Some(worktree) => Some(Git {
-                revision: worktree.commit,
+                revision: worktree.commit.clone(),
                 dirty: false,
                 changes: None,
             }),
@@ -273,36 +283,27 @@ impl Arm {
             processes,
             session: SessionState::new(interference::watch()),
             roots: roots.flatten(),
-            is_revision,
+            revision,
         };
         arm.check_loaded(false)?;
         Ok(arm)
     }
 
-    /// Refuses a side whose workers loaded files of another side's checkout; after an invocation,
-    /// a revision's of which nothing was loaded either.
+    /// Refuses a side whose workers loaded code of another side; after an invocation, a revision's
+    /// of which nothing was loaded either.
     fn check_loaded(&self, measured: bool) -> Result<(), ExperimentError> {
         let Some(roots) = &self.roots else {
             return Ok(());
         };
-        let label = self.label();
-        let named = self.processes.loaded();
-        let all = || named.iter().chain(&self.session.loaded);
-        let what = match roots.foreign(all()) {
-            Some(file) => format!(
-                "{label} loaded {}, a file of another checkout",
-                file.display()
-            ),
-            None if measured && self.is_revision && !roots.own(all()) => {
-                format!("{label} loaded no file of its own checkout")
-            }
-            None => return Ok(()),
-        };
-        Err(ExperimentError::NotJudged(format!(
-            "{what}, so both sides may measure the same code. Name code by relative paths (`paths` \
-             of the environment, the worker's command), or let [build] install it: no editable \
-             install, no PYTHONPATH and no absolute path into a checkout"
-        )))
+        let mut loaded = self.processes.loaded();
+        loaded.extend(self.session.loaded.iter().cloned());
+        match roots.objection(&loaded, measured && self.revision.is_some()) {
+            Some(words) => Err(ExperimentError::NotJudged(format!(
+                "{} {words}",
+                self.label()
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// What to call its run: the versions that were asked for, or where it lies.

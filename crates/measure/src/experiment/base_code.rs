@@ -9,6 +9,8 @@ use crate::workers::OWN;
 use regatta_core::output;
 use regatta_core::record::header::RunHeader;
 use regatta_core::record::identity::WorkerIdentity;
+use regatta_core::record::side::Side;
+use regatta_core::suite::rules::Metric;
 use regatta_core::text::plain_name;
 use regatta_judge as judge;
 use regatta_worker::attention::CaseId;
@@ -156,6 +158,39 @@ pub(super) fn base_code(
         }
     }
     Ok(code(specs, &names.join(" and ")))
+}
+
+/// A base in pairs may be slower than the stored run of its revision by so many thresholds, and by
+/// this share at least: another day, or another program beside it, is not taken for another code.
+const MAX_THRESHOLDS: f64 = 10.0;
+const MIN_SHARE: f64 = 0.5;
+
+/// Why the base of pairs is not the code of a stored run, though it is of the same revision: a case
+/// takes far longer than it took, and the head in the same pairs does not. What made the revision
+/// fast is not in its worktree then, such as an extension that was built in place. The `stored` run
+/// and the base, then the head alone and in pairs.
+pub(super) fn not_as_stored([stored, base]: [&Side; 2], heads: [&Side; 2]) -> Option<String> {
+    let metric = Metric::Device;
+    let median = |side: &Side, case: &CaseId| side.cases.get(case)?.median(metric);
+    let threshold = stored.header.rules.policy.threshold_of(metric).0;
+    let limit = 1.0 + (MAX_THRESHOLDS * threshold).max(MIN_SHARE);
+    base.cases.keys().find_map(|case| {
+        let (was, is) = (median(stored, case)?, median(base, case)?);
+        // Other programs slow the head as well.
+        let [alone, in_pairs] = heads.map(|head| median(head, case));
+        let load = alone
+            .zip(in_pairs)
+            .map_or(1.0, |(alone, pairs)| pairs / alone);
+        (is > limit * was * load.max(1.0)).then(|| {
+            format!(
+                "{case} takes {} in the base's worktree, and took {} in the stored run of the same \
+                 revision, so the worktree runs other code; give the suite a [build] that makes \
+                 what is missing there",
+                metric.value(is),
+                metric.value(was)
+            )
+        })
+    })
 }
 
 /// True for what regatta itself is, wherever it lies.
@@ -333,6 +368,25 @@ mod tests {
                 "{base}; {head}"
             );
         }
+    }
+
+    #[test]
+    fn a_base_far_slower_than_its_stored_run_is_other_code_unless_the_head_is_as_well() {
+        let side = |ns: f64| {
+            use regatta_core::record::testing::{around, side};
+            side("", vec![("mine/f:s64,d64", around(ns))])
+        };
+        let reason = |[stored, base, alone, pairs]: [f64; 4]| {
+            not_as_stored([&side(stored), &side(base)], [&side(alone), &side(pairs)])
+        };
+        // Three times; a base that is as it was; a slow machine; a slow machine and another code.
+        let words = reason([100e3, 300e3, 150e3, 150e3]).unwrap();
+        assert!(words.contains("takes 300.0 µs in the base's"), "{words}");
+        assert!(words.contains("took 100.0 µs in the stored"), "{words}");
+        assert_eq!(reason([100e3, 140e3, 150e3, 150e3]), None);
+        assert_eq!(reason([100e3, 300e3, 150e3, 450e3]), None);
+        assert!(reason([100e3, 600e3, 150e3, 300e3]).is_some());
+        assert_eq!(reason([100e3, 20e3, 100e3, 100e3]), None);
     }
 
     #[test]

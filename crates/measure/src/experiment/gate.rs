@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::arm::reports;
-use super::base_code::{BaseCode, base_code};
+use super::base_code::{BaseCode, base_code, not_as_stored};
 use super::pairs::GatePart;
 use super::request::BASELINES;
 use super::stored::baseline_of;
-use super::{Arm, Experiment, ExperimentError, MeasureOptions, MeasuredRun};
+use super::{Arm, Evidence, Experiment, ExperimentError, MeasureOptions, MeasuredRun};
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
 use regatta_core::text::shell_command;
@@ -68,7 +68,7 @@ pub fn gate(
     experiment.expectations_alone = matches!(code, Some(Ok(_)));
     let evidence = experiment.decide(&mut files)?;
     let pairs = match &code {
-        Some(Ok(code)) => measure_pairs(&evidence.judgement, request, &mut experiment, code)?,
+        Some(Ok(code)) => measure_pairs(&evidence, request, &mut experiment, code)?,
         Some(Err(why)) if evidence.judgement.rows.iter().any(is_inconclusive) => {
             experiment.head.say(against_stored(why));
             None
@@ -94,7 +94,7 @@ fn against_stored(why: impl std::fmt::Display) -> String {
 /// Measures in pairs what a stored run did not show to be the same; `None` where that is nothing,
 /// or where the code of the baseline cannot be had after all.
 fn measure_pairs(
-    judgement: &Judgement,
+    evidence: &Evidence,
     request: &MeasureOptions,
     experiment: &mut Experiment,
     code: &BaseCode,
@@ -106,7 +106,7 @@ fn measure_pairs(
         let mut words = row.metrics.iter().map(|of| of.word);
         !shown && words.any(|word| !matches!(word, Word::Same | Word::Improved))
     };
-    let rows = judgement.rows.iter().filter(unshown);
+    let rows = evidence.judgement.rows.iter().filter(unshown);
     let cases: BTreeSet<CaseId> = rows.map(|row| row.case.clone()).collect();
     if cases.is_empty() {
         return Ok(None);
@@ -145,6 +145,14 @@ fn measure_pairs(
             pairs.files.close()?;
             arm.spent += pairs.arm.spent;
             arm.spent += pairs.spent_on_base.unwrap_or_default();
+            let sides = experiment.base.as_ref().zip(pairs.base.as_ref());
+            let reason = sides.and_then(|(stored, base)| {
+                not_as_stored([&stored.side, &base.side], [&evidence.head, &pairs.head])
+            });
+            if let Some(reason) = reason {
+                experiment.head.say(against_stored(reason));
+                return Ok(None);
+            }
             Ok(Some(pairs.judgement))
         }
         Err(refused) => {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::arm::reports;
 use super::stored::{StoredBase, find};
 use super::{Arm, Experiment, ExperimentError, MeasureOptions, Setup};
-use crate::code::Roots;
+use crate::loaded::Roots;
 use crate::schedule::CasePair;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
@@ -193,7 +193,12 @@ fn interleaved(
     let specs = [base.asked.join(" "), head.asked.join(" ")].join(" | ");
     let now = Timestamp::now().as_nanosecond();
     let pair = format!("{now:x}-{:08x}", crc32fast::hash(specs.as_bytes()));
-    let directories = [&base, &head].map(Setup::directory);
+    let folders = [&base, &head].map(|side| (side.directory(), side.revision.is_some()));
+    let [base_roots, head_roots] = Roots::pair(
+        folders
+            .each_ref()
+            .map(|(folder, is_revision)| (folder.as_path(), *is_revision)),
+    );
     let processes = |setup: &Setup, side: TurnSide, name: &str| {
         Arm::processes(setup, &folder.join(name)).map_err(unusable_worker(side, label(setup)))
     };
@@ -202,29 +207,25 @@ fn interleaved(
     // Both sides import their libraries at once.
     base_processes.begin();
     head_processes.begin();
-    let start = |setup: Setup, processes, side, name: &str, stands_in: Option<_>, since| {
-        let [base, head] = &directories;
-        let roots = match side {
-            TurnSide::Base => Roots::new(base, head),
-            TurnSide::Head => Roots::new(head, base),
+    let start =
+        |setup: Setup, processes, (side, roots), name: &str, stands_in: Option<_>, since| {
+            let turn = Turn {
+                pair: pair.clone(),
+                side,
+                of: setup.asked.clone(),
+                stands_in: stands_in.into_iter().collect(),
+                cases: part.map(|part| part.of_cases),
+            };
+            // What making the versions took is within the time limit.
+            let (directory, pair) = (folder.join(name), Some((turn, roots)));
+            let wrong = unusable_worker(side, label(&setup));
+            let times = (began, since);
+            Arm::start(setup, processes, request, directory, pair, None, times).map_err(wrong)
         };
-        let turn = Turn {
-            pair: pair.clone(),
-            side,
-            of: setup.asked.clone(),
-            stands_in: stands_in.into_iter().collect(),
-            cases: part.map(|part| part.of_cases),
-        };
-        // What making the versions took is within the time limit.
-        let wrong = unusable_worker(side, label(&setup));
-        let (directory, pair) = (folder.join(name), Some((turn, roots)));
-        let times = (began, since);
-        Arm::start(setup, processes, request, directory, pair, None, times).map_err(wrong)
-    };
-    let side = TurnSide::Base;
+    let side = (TurnSide::Base, base_roots);
     let mut base = start(base, base_processes, side, "base", stands_in, began)?;
     // What the command did until now is counted by the base.
-    let (side, since) = (TurnSide::Head, Instant::now());
+    let (side, since) = ((TurnSide::Head, head_roots), Instant::now());
     let head = start(head, head_processes, side, "head", None, since)?;
     let cases = side_by_side(&base.suite, base_variant.as_ref(), &head.suite);
     if cases.iter().any(|(base, _)| base.is_none()) {

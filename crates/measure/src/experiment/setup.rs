@@ -1,13 +1,15 @@
 //! From what a command line calls a version to what is measured: the suite, an environment
 //! that is made, a revision that is built.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::ExperimentError;
 use super::request::{MeasureOptions, parse_override};
+use super::{ExperimentError, chain};
+use crate::SetupError;
 use crate::building;
 use crate::environments::{PythonEnvironment, locked, released};
-use crate::git::Worktree;
+use crate::git::{Place, RevisionBuild, Worktree};
 use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, find_environment};
 use regatta_core::record::header::Built;
@@ -183,12 +185,15 @@ impl Setup {
                  makes = [\"target/release/regatta\"]"
             )));
         }
-        let (mut found, _lock) = Worktree::check_out(Path::new("."), revision)?;
-        if let Some(build) = build {
-            found.built = Some(build_revision(revision, &found, build, args)?);
-            found.own = build.regatta().map(|path| found.directory.join(path));
-        }
-        self.revision = Some(found);
+        let how = SuiteBuild {
+            build,
+            revision,
+            args,
+        };
+        let mut worktree = Worktree::check_out(Path::new("."), revision, &how)?;
+        let own = build.and_then(Build::regatta);
+        worktree.own = own.map(|path| worktree.directory.join(path));
+        self.revision = Some(worktree);
         Ok(())
     }
 }
@@ -202,29 +207,44 @@ fn lock_file(path: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// Builds a revision in its folder, unless it was, and nothing that was made changed since.
-fn build_revision(
-    asked: &str,
-    worktree: &Worktree,
-    build: &Build,
-    args: &MeasureOptions,
-) -> Result<Built, ExperimentError> {
-    let (note, folder) = (&worktree.note, &worktree.directory);
-    if let Some(built) = building::noted(note, build, folder) {
-        return Ok(built);
+/// The build of a revision by a suite; without a `[build]` it is as it was checked out.
+struct SuiteBuild<'a> {
+    build: Option<&'a Build>,
+    revision: &'a str,
+    args: &'a MeasureOptions,
+}
+
+impl RevisionBuild for SuiteBuild<'_> {
+    fn built(&self, place: &Place) -> Option<(Option<Built>, BTreeMap<PathBuf, String>)> {
+        let Some(build) = self.build else {
+            // Another suite may have built it; what that changed is not undone for this one.
+            return Some((None, building::noted_changes(&place.note)));
+        };
+        let built = building::noted(&place.note, build, &place.directory)?;
+        Some((Some(built), building::noted_changes(&place.note)))
     }
-    args.listener.note(&format!(
-        "building git:{asked} ({})",
-        secrets::command_line(&build.command).join(" ")
-    ));
-    let about = format!("git:{asked}: {}", build.origin);
-    // Beside the worktree: a page that tells of a failure is read where nothing is above it.
-    let log = folder.with_extension("build.log");
-    let built = building::build(build, folder, Some(&log));
-    let built = built.map_err(|error| ExperimentError::usage_of(&about, error))?;
-    let noted = building::note(note, build, folder, Some(built.clone()));
-    noted.map_err(|error| ExperimentError::usage_of(&about, error))?;
-    Ok(built)
+
+    fn build(
+        &self,
+        place: &Place,
+        changes: &dyn Fn() -> BTreeMap<PathBuf, String>,
+    ) -> Result<(), SetupError> {
+        let (Some(build), note, folder) = (self.build, &place.note, &place.directory) else {
+            return Ok(());
+        };
+        self.args.listener.note(&format!(
+            "building git:{} ({})",
+            self.revision,
+            secrets::command_line(&build.command).join(" ")
+        ));
+        let failed = |error: &dyn std::error::Error| {
+            SetupError(format!("{}: {}", build.origin, chain(error)))
+        };
+        // Beside the worktree: the error quotes it, and names where the rest is.
+        let log = note.with_extension("build.log");
+        let built = building::build(build, folder, Some(&log)).map_err(|error| failed(&error))?;
+        building::note(note, build, folder, Some(built), changes()).map_err(|error| failed(&error))
+    }
 }
 
 /// Makes an environment that is not there yet.
@@ -241,7 +261,7 @@ fn make_environment(
     if !args.quiet {
         args.listener.note(&format!("making environment {name}"));
     }
-    made.make()
+    made.make(false)
         .map(drop)
         .map_err(|error| match made.last_error() {
             Some(words) => {

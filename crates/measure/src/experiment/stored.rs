@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
 use super::rejudge::head_of_comparison;
-use crate::code::checksum;
+use crate::files::checksum;
+use regatta_core::checksum;
 use regatta_core::record::baseline::{self, Store};
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::shards::{self, ShardError};
@@ -50,7 +51,7 @@ impl StoredRun {
         let sums: Vec<String> = self.files.iter().map(|file| checksum(file)).collect();
         match sums.as_slice() {
             [one] => one.clone(),
-            several => format!("{:08x}", crc32fast::hash(several.join(" ").as_bytes())),
+            several => checksum::of(several).text(),
         }
     }
 

@@ -1,9 +1,12 @@
 //! Ends a process together with everything it started.
 
 use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::libc;
 use nix::sys::signal::{Signal, kill as signal, killpg};
 use nix::unistd::Pid;
 
@@ -40,9 +43,7 @@ fn end_below(root: u32, limit: Duration) -> bool {
     let mut empty = 0;
     loop {
         let found = below(root);
-        for &pid in &found {
-            let _ = signal(Pid::from_raw(pid), Signal::SIGKILL);
-        }
+        found.iter().for_each(Seen::kill);
         // Reading /proc takes its time, in which a parent may go: once more.
         empty = if found.is_empty() { empty + 1 } else { 0 };
         if empty == 2 {
@@ -70,7 +71,9 @@ pub fn tree(root: u32) -> Vec<u32> {
             None if next > 0 => {}
             None => {
                 let all = below(root).into_iter();
-                return all.filter_map(|pid| u32::try_from(pid).ok()).collect();
+                return all
+                    .filter_map(|seen| u32::try_from(seen.pid).ok())
+                    .collect();
             }
         }
         next += 1;
@@ -96,39 +99,95 @@ fn children(process: u32) -> Option<Vec<u32>> {
 }
 
 /// The descendants of a process that live.
-fn below(root: u32) -> Vec<i32> {
+fn below(root: u32) -> Vec<Seen> {
     let Ok(root) = i32::try_from(root) else {
         return Vec::new();
     };
-    let parents = parents();
-    let mut found = vec![root];
-    let mut next = 0;
-    while next < found.len() {
-        let parent = found[next];
-        let children = parents.iter().filter(|(_, of)| *of == parent);
-        found.extend(children.map(|(pid, _)| *pid));
-        next += 1;
+    let all = all();
+    let (mut descendants, mut parents) = (Vec::new(), vec![root]);
+    while let Some(parent) = parents.pop() {
+        let children = all.iter().filter(|process| process.parent == parent);
+        for child in children {
+            parents.push(child.pid);
+            descendants.push(*child);
+        }
     }
-    found.split_off(1)
+    descendants
 }
 
-/// `(process, its parent)` of every process that can be seen and lives. A zombie has no
-/// children: the kernel gave them away when it ended.
-fn parents() -> Vec<(i32, i32)> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read(entry.path().join("stat")).ok()?;
-            // `pid (name) state ppid ...`, where the name may hold anything.
-            let stat = String::from_utf8_lossy(&stat).into_owned();
-            let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-            let lives = !matches!(fields.next()?, "Z" | "X" | "x");
-            let parent = fields.next()?.parse().ok()?;
-            lives.then_some((pid, parent))
-        })
-        .collect()
+/// A process as it was seen. Its number may be another process's a moment later, which started at
+/// another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    pid: i32,
+    parent: i32,
+    /// In ticks since the machine started.
+    began: u64,
+}
+
+impl Seen {
+    /// A process that lives. A zombie has no children: the kernel gave them away when it ended.
+    fn look(pid: i32) -> Option<Seen> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // `pid (name) state ppid ...`, where the name may hold anything.
+        let stat = String::from_utf8_lossy(&stat).into_owned();
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let lives = !matches!(fields.next()?, "Z" | "X" | "x");
+        let parent = fields.next()?.parse().ok()?;
+        // Field 22 of proc_pid_stat(5); the parent is field 4.
+        let began = fields.nth(17)?.parse().ok()?;
+        lives.then_some(Seen { pid, parent, began })
+    }
+
+    /// Kills it, and no process that has its number since.
+    fn kill(&self) {
+        // SAFETY: the call takes two numbers, and gives a new descriptor.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
+        let Ok(fd @ 0..) = i32::try_from(fd) else {
+            // Linux before 5.3 has no such descriptors.
+            if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+                let _ = signal(Pid::from_raw(self.pid), Signal::SIGKILL);
+            }
+            return;
+        };
+        // SAFETY: opened just now.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // The descriptor stays that of one process: of the one that was seen, if it is still there.
+        if Seen::look(self.pid).is_some_and(|now| now.began == self.began) {
+            let (fd, none) = (fd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+            // SAFETY: a live descriptor; without further information, as kill(2) sends it.
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) };
+        }
+    }
+}
+
+/// Every process that can be seen and lives.
+fn all() -> Vec<Seen> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(Seen::look).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_the_number_of_another_is_left_alone() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let seen = Seen::look(pid).unwrap();
+        assert!(below(std::process::id()).contains(&seen));
+        let before = Seen {
+            began: seen.began - 1,
+            ..seen
+        };
+        before.kill();
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(child.try_wait().unwrap(), None);
+        seen.kill();
+        assert!(!child.wait().unwrap().success());
+    }
 }

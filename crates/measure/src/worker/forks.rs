@@ -74,7 +74,7 @@ impl Forks {
         };
         let args = [&spec.args[..], &["--forks".to_owned(), word.to_owned()]].concat();
         let program = Program {
-            env: spec.env.clone(),
+            env: spec.variables(),
             directory: spec.directory.clone(),
             ..Program::new(&spec.program, args)
         };

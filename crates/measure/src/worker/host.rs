@@ -17,7 +17,7 @@ use super::protocol::{
     Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
 use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec};
-use crate::code;
+use crate::loaded;
 use regatta_core::record::types::{How, Start};
 use regatta_core::secrets;
 use regatta_core::text::json_of_plain_text;
@@ -51,7 +51,7 @@ impl WorkerProcess {
         let start = |[requests, replies]: [OwnedFd; 2], output: &File| {
             let copy = || output.try_clone().map(Stdio::from);
             let program = Program {
-                env: spec.env.clone(),
+                env: spec.variables(),
                 directory: spec.directory.clone(),
                 ..Program::new(&spec.program, &spec.args[..])
             };
@@ -281,7 +281,7 @@ impl Conversation for WorkerProcess {
     }
 
     fn loaded(&self) -> BTreeSet<PathBuf> {
-        let mut files = code::by_processes(self.program.pid());
+        let mut files = loaded::by_processes(self.program.pid());
         files.extend(self.hello.files.iter().cloned());
         files
     }

@@ -14,9 +14,11 @@ pub mod supervisor;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::protocol::{Hello, ReplyBody, RequestBody};
+use regatta_core::locked::LockedFolder;
 use regatta_core::record::types::Start;
 pub use regatta_worker::protocol;
 
@@ -31,8 +33,13 @@ pub struct WorkerSpec {
     pub args: Vec<String>,
     /// Environment variables set for it.
     pub env: Vec<(String, String)>,
+    /// Variables of the caller that name files of its checkout, as they are for a worker of another
+    /// checkout: with that one's files.
+    pub inherited: Vec<(String, String)>,
     /// The folder it is started in; `None`: the one regatta was started in.
     pub directory: Option<PathBuf>,
+    /// The environment that it runs in, which no process makes again meanwhile.
+    pub environment: Option<Arc<LockedFolder>>,
     /// What to do when the program is missing.
     pub fix: String,
     /// Whether the program forks workers when it is told to: those of regatta's own do.
@@ -47,10 +54,17 @@ impl WorkerSpec {
             program: program.into(),
             args,
             env: Vec::new(),
+            inherited: Vec::new(),
             directory: None,
+            environment: None,
             fix: "is it installed, and is the path right?".to_owned(),
             forking: Forking::Never,
         }
+    }
+
+    /// All variables that it is given beside those of the caller.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        [&self.inherited[..], &self.env].concat()
     }
 }
 

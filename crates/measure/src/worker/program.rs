@@ -132,6 +132,10 @@ impl Program {
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
+            // Shells put it right, other programs trust it: it would name the caller's folder.
+            let whole = std::path::absolute(directory);
+            command.env("PWD", whole.as_ref().unwrap_or(directory));
+            command.env_remove("OLDPWD");
         }
         if self.leaves == Leaves::Nothing {
             command.process_group(0);
@@ -327,6 +331,18 @@ fn interpreter(script: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_told_the_folder_that_it_is_started_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = Program {
+            directory: Some(folder.path().to_owned()),
+            ..Program::new("printenv", ["PWD".to_owned()])
+        };
+        let output = program.command().env("OLDPWD", "/").output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(Path::new(printed.trim()), folder.path());
+    }
 
     #[test]
     fn what_cannot_be_started_is_told_by_its_cause() {

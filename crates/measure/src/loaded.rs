@@ -1,0 +1,653 @@
+//! Which files the processes of a worker load, and of which checkout they are. Two sides of a
+//! comparison that load one checkout, or one installed copy of it, measure the same code.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use crate::files::{is_code, is_compiled, is_environment};
+use crate::git;
+use crate::worker::descendants;
+use regatta_core::cache;
+use regatta_core::record::identity::is_of_session;
+
+/// Folders of the system, whose files the versions of packages tell apart.
+const SYSTEM: [&str; 9] = [
+    "/usr", "/lib", "/lib64", "/bin", "/sbin", "/dev", "/proc", "/sys", "/etc",
+];
+
+/// Files that a process and its descendants map, those that their command lines name, and those
+/// below their folder that they have open to read.
+pub(crate) fn by_processes(root: u32) -> BTreeSet<PathBuf> {
+    let mut files = BTreeSet::new();
+    for process in std::iter::once(root).chain(descendants::tree(root)) {
+        let about = |what: &str| PathBuf::from(format!("/proc/{process}/{what}"));
+        let maps = fs::read(about("maps")).unwrap_or_default();
+        let maps = String::from_utf8_lossy(&maps).into_owned();
+        let mapped: BTreeSet<&str> = maps
+            .lines()
+            .filter_map(|line| line.find('/').map(|at| &line[at..]))
+            .collect();
+        let mapped = mapped
+            .into_iter()
+            .map(|path| path.trim_end_matches(" (deleted)"));
+        // `/memfd:x`, `/SYSV00000000` are memory with a name, and no files.
+        files.extend(mapped.map(PathBuf::from).filter(|path| path.is_file()));
+        let Ok(folder) = fs::read_link(about("cwd")) else {
+            continue;
+        };
+        let command = fs::read(about("cmdline")).unwrap_or_default();
+        for word in command.split(|byte| *byte == 0) {
+            let word = Path::new(std::ffi::OsStr::from_bytes(word));
+            files.extend(existing(&folder, word));
+        }
+        files.extend(opened(process).filter(|path| path.starts_with(&folder)));
+    }
+    files
+}
+
+/// Files that a process has open, to read alone.
+fn opened(process: u32) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{process}/fd"));
+    let entries = entries.into_iter().flatten().flatten();
+    let reads = move |name: &str| {
+        let about = fs::read_to_string(format!("/proc/{process}/fdinfo/{name}")).ok()?;
+        let flags = about.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
+        Some(flags & 3 == 0)
+    };
+    entries.filter_map(move |entry| {
+        let path = fs::read_link(entry.path()).ok()?;
+        let name = entry.file_name();
+        (path.is_file() && reads(name.to_str()?)?).then_some(path)
+    })
+}
+
+/// The file that a word of a command, or its value after `=`, names from this folder.
+pub(crate) fn existing(folder: &Path, word: &Path) -> Option<PathBuf> {
+    let text = word.to_string_lossy();
+    let value = text.split_once('=').map(|(_, value)| Path::new(value));
+    let words = [Some(word), value].into_iter().flatten();
+    let mut paths = words.filter(|word| !word.as_os_str().is_empty());
+    paths.find_map(|word| fs::canonicalize(folder.join(word)).ok())
+}
+
+/// The folder that packages are installed into which a file is in.
+fn installed_in(path: &Path) -> Option<&Path> {
+    let folders = path.ancestors().skip(1);
+    let installs = |folder: &&Path| {
+        let name = folder.file_name();
+        name.is_some_and(|name| name == "site-packages" || name == "dist-packages")
+    };
+    folders.filter(installs).last()
+}
+
+/// True for a file that no version of a package identifies: not of the system, of an environment, or
+/// of regatta itself.
+pub(crate) fn is_code_of_user(path: &Path) -> bool {
+    let of_cache = |path: &Path| {
+        let cache = cache::folder().and_then(fs::canonicalize);
+        cache.is_ok_and(|cache| {
+            let below = path.strip_prefix(cache);
+            below.is_ok_and(|below| !below.starts_with("revisions"))
+        })
+    };
+    let is_own = || std::env::current_exe().is_ok_and(|own| own == path);
+    !(SYSTEM.iter().any(|folder| path.starts_with(folder))
+        || installed_in(path).is_some()
+        || path.ancestors().skip(1).any(is_environment)
+        || of_cache(path)
+        || is_own())
+}
+
+/// The checkout that a side is of, and those of which it may load nothing.
+pub(crate) struct Roots {
+    own: PathBuf,
+    /// That of the other side.
+    other: PathBuf,
+    /// The other side's, and the one that regatta was started in.
+    others: Vec<PathBuf>,
+    /// True where the other side is a revision in a folder of its own.
+    other_is_revision: bool,
+    began: SystemTime,
+    /// Files that were looked at.
+    seen: RefCell<BTreeSet<PathBuf>>,
+    /// Code that git tracks in the checkout of this side, and in that of the other.
+    tracked: [OnceCell<Vec<PathBuf>>; 2],
+    /// Installed libraries that either side loaded, made of sources that differ between the two.
+    shared: Rc<RefCell<BTreeMap<PathBuf, PathBuf>>>,
+}
+
+/// A side of a comparison, by its folder and whether that is a revision's own.
+pub(crate) type SideFolder<'a> = (&'a Path, bool);
+
+impl Roots {
+    /// The roots of two sides; `None` where both are of one checkout, or one of none.
+    pub(crate) fn pair([base, head]: [SideFolder; 2]) -> [Option<Roots>; 2] {
+        let shared = Rc::default();
+        let began = SystemTime::now();
+        let roots = |(folder, _): SideFolder, (other, other_is_revision): SideFolder| {
+            let (own, other) = (root(folder)?, root(other)?);
+            let mut others: Vec<PathBuf> = [other.clone(), root(Path::new("."))?].into();
+            others.retain(|other| *other != own);
+            (own != other).then(|| Roots {
+                own,
+                other,
+                others,
+                other_is_revision,
+                began,
+                seen: RefCell::default(),
+                tracked: Default::default(),
+                shared: Rc::clone(&shared),
+            })
+        };
+        [roots(base, head), roots(head, base)]
+    }
+
+    /// Why these files may be the code of another side, in words after this one's name; `own_expected` is
+    /// true where one of them has to be of its checkout.
+    pub(crate) fn objection(
+        &self,
+        files: &BTreeSet<PathBuf>,
+        own_expected: bool,
+    ) -> Option<String> {
+        let shown = |path: &Path| path.display().to_string();
+        let is_loaded = !own_expected || files.iter().any(|file| self.is_own(file));
+        // After each block most are those of the block before.
+        let files: BTreeSet<PathBuf> = files.difference(&self.seen.borrow()).cloned().collect();
+        self.seen.borrow_mut().extend(files.iter().cloned());
+        if let Some(file) = files.iter().find(|file| self.is_foreign(file)) {
+            return Some(format!(
+                "loaded {}, a file of another checkout, so both sides may measure the same code. \
+                 {RELATIVE}",
+                shown(file)
+            ));
+        }
+        if let Some((file, source)) = self.copied(&files) {
+            return Some(format!(
+                "runs {}, an installed copy of {} that is not of its own revision, so both sides \
+                 may measure the same code. Uninstall it (`pip uninstall`) and name the code by \
+                 relative paths (`paths` of the environment), or give each side an environment of \
+                 its own (`env:`)",
+                shown(&file),
+                shown(&source)
+            ));
+        }
+        if let Some(file) = self.missing_in_other(&files) {
+            return Some(format!(
+                "loaded {}, which git ignores and {} does not have, so the other side may run other \
+                 code than it would. Give the suite a [build] that makes it",
+                shown(file),
+                shown(&self.other)
+            ));
+        }
+        (!is_loaded).then(|| {
+            format!(
+                "loaded no file of its own checkout, so both sides may measure the same code. \
+                 {RELATIVE}"
+            )
+        })
+    }
+
+    fn is_own(&self, file: &Path) -> bool {
+        file.starts_with(&self.own) && *file != self.own
+    }
+
+    /// True for a file of a checkout that this side is not of.
+    fn is_foreign(&self, file: &Path) -> bool {
+        // Worktrees may lie within the checkout: the deepest root is a file's.
+        let depth = |root: &PathBuf| root.components().count();
+        let of_others = self.others.iter().filter(|root| file.starts_with(root));
+        let other = of_others.map(depth).max();
+        let own = file.starts_with(&self.own).then(|| depth(&self.own));
+        other > own && is_code_of_user(file)
+    }
+
+    /// A file that git ignores, that was here before the command began, and that the revision on the
+    /// other side lacks: it was built in place.
+    fn missing_in_other<'a>(&self, files: &'a BTreeSet<PathBuf>) -> Option<&'a PathBuf> {
+        if !self.other_is_revision {
+            return None;
+        }
+        let is_older = |file: &Path| {
+            let changed = fs::metadata(file).and_then(|facts| facts.modified());
+            changed.is_ok_and(|changed| changed < self.began)
+        };
+        let lacking = files.iter().filter(|file| {
+            let below = file.strip_prefix(&self.own);
+            below.is_ok_and(|below| !self.other.join(below).exists())
+                && file.is_file()
+                && is_code_of_user(file)
+                && is_older(file)
+        });
+        let lacking: Vec<&PathBuf> = lacking.collect();
+        let ignored = git::ignored(&self.own, &lacking);
+        lacking.into_iter().find(|file| ignored.contains(*file))
+    }
+
+    /// An installed file that is a copy of a file of the checkout as another revision has it, and
+    /// that file.
+    fn copied(&self, files: &BTreeSet<PathBuf>) -> Option<(PathBuf, PathBuf)> {
+        let outside = |file: &&PathBuf| {
+            !self
+                .others
+                .iter()
+                .chain([&self.own])
+                .any(|root| file.starts_with(root))
+        };
+        // Packages that were installed, each once; and files that lie elsewhere.
+        let packages: BTreeSet<PathBuf> = files
+            .iter()
+            .filter_map(|file| {
+                let folder = installed_in(file)?;
+                let first = file.strip_prefix(folder).ok()?.iter().next()?;
+                Some(folder.join(first))
+            })
+            .collect();
+        let elsewhere = files
+            .iter()
+            .filter(outside)
+            .filter(|file| is_code_of_user(file));
+        let elsewhere = elsewhere.filter_map(|file| self.copy_of_other(file));
+        let packages = packages.iter();
+        packages
+            .filter_map(|package| self.package_of_other(package, files))
+            .chain(elsewhere)
+            .next()
+    }
+
+    /// A file that is, in name and contents, one of the other side's that this side has otherwise.
+    fn copy_of_other(&self, file: &Path) -> Option<(PathBuf, PathBuf)> {
+        let name = file.file_name()?;
+        let mut alike = self.tracked().filter(|path| path.file_name() == Some(name));
+        let contents = fs::read(file)
+            .ok()
+            .filter(|contents| !contents.is_empty())?;
+        let same = |root: &Path, path: &Path| {
+            fs::read(root.join(path)).is_ok_and(|other| other == contents)
+        };
+        let source = alike.find(|path| same(&self.other, path) && !same(&self.own, path))?;
+        Some((file.to_owned(), source.clone()))
+    }
+
+    /// A file of an installed package, and the one of the checkout that it is a copy of, where the
+    /// package was made of the checkout and not of this side's revision.
+    fn package_of_other(
+        &self,
+        package: &Path,
+        files: &BTreeSet<PathBuf>,
+    ) -> Option<(PathBuf, PathBuf)> {
+        let (folder, name) = (package.parent()?, package.file_name()?);
+        let installed = |source: &Path| {
+            let mut parts = source.iter().skip_while(|part| *part != name).peekable();
+            parts.peek()?;
+            let path = folder.join(parts.collect::<PathBuf>());
+            path.is_file().then_some(path)
+        };
+        let (mut is_copy, mut wrong) = (false, None);
+        let (mut unknown, mut sources) = (Vec::new(), BTreeSet::new());
+        for source in self.tracked() {
+            let Some(path) = installed(source) else {
+                continue;
+            };
+            if !sources.insert(source) {
+                continue;
+            }
+            let contents = fs::read(&path).unwrap_or_default();
+            let [own, other] =
+                [&self.own, &self.other].map(|root| fs::read(root.join(source)).ok());
+            let is_own = own.as_ref() == Some(&contents);
+            let is_other = other.as_ref() == Some(&contents);
+            is_copy |= (is_own || is_other) && !contents.is_empty();
+            if own != other && !is_own {
+                wrong = wrong.or(Some((path.clone(), source.clone())));
+            }
+            if !is_own && !is_other && !contents.is_empty() {
+                unknown.push(path);
+            }
+        }
+        // All of it is of a third revision.
+        is_copy = is_copy
+            || unknown
+                .iter()
+                .take(LOOKED_UP)
+                .any(|path| git::knows(&self.own, path));
+        if !is_copy {
+            return None;
+        }
+        wrong.or_else(|| self.library_of_both(package, files))
+    }
+
+    /// A library of an installed copy that both sides load, and a source that it is compiled from
+    /// which differs between the two.
+    fn library_of_both(
+        &self,
+        package: &Path,
+        files: &BTreeSet<PathBuf>,
+    ) -> Option<(PathBuf, PathBuf)> {
+        let compiled = |file: &&PathBuf| {
+            file.starts_with(package) && file.extension().is_some_and(|ending| ending == "so")
+        };
+        let library = files.iter().find(compiled)?;
+        let mut shared = self.shared.borrow_mut();
+        if let Some(root) = shared.get(library)
+            && *root != self.own
+        {
+            let differs = |source: &&PathBuf| {
+                let [own, other] =
+                    [&self.own, &self.other].map(|root| fs::read(root.join(source)).ok());
+                own != other
+            };
+            let mut sources = self.tracked().filter(|source| is_compiled(source));
+            let source = sources.find(differs)?;
+            return Some((library.clone(), source.clone()));
+        }
+        shared.insert(library.clone(), self.own.clone());
+        None
+    }
+
+    /// Code that git tracks in either checkout.
+    fn tracked(&self) -> impl Iterator<Item = &PathBuf> {
+        let roots = [&self.own, &self.other].into_iter().zip(&self.tracked);
+        roots.flat_map(|(root, tracked)| {
+            tracked.get_or_init(|| {
+                let mut paths = git::tracked(root);
+                paths.retain(|path| is_code(path));
+                paths
+            })
+        })
+    }
+}
+
+/// Files of one installed package whose contents are looked for in all of a repository.
+const LOOKED_UP: usize = 8;
+
+/// The way to have each side load its own code.
+const RELATIVE: &str = "Name code by relative paths (`paths` of the environment, the worker's \
+                        command), or let [build] install it: no editable install, no PYTHONPATH \
+                        and no absolute path into a checkout";
+
+/// The root of the checkout that a folder is in, without symlinks. Git is asked once a folder.
+pub(crate) fn root(folder: &Path) -> Option<PathBuf> {
+    static ROOTS: Mutex<BTreeMap<PathBuf, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+    let folder = fs::canonicalize(folder).ok()?;
+    let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let root = roots.entry(folder).or_insert_with_key(|folder| {
+        let root = git::ask(folder, &["rev-parse", "--show-toplevel"]);
+        fs::canonicalize(root.ok()?).ok()
+    });
+    root.clone()
+}
+
+/// Variables of the caller that name something in the checkout that regatta was started in, as the
+/// worker of another checkout of it is given them: with its own files.
+///
+/// # Errors
+/// The variable that names code which the other checkout does not have, with that code.
+pub(crate) fn for_checkout(
+    own: &Path,
+    variables: impl IntoIterator<Item = (String, String)>,
+) -> Result<Vec<(String, String)>, (String, PathBuf)> {
+    let (Some(here), Some(own)) = (root(Path::new(".")), root(own)) else {
+        return Ok(Vec::new());
+    };
+    if here == own {
+        return Ok(Vec::new());
+    }
+    let mut changed = Vec::new();
+    for (name, value) in variables {
+        // Its own, and what no program reads.
+        if ["PWD", "OLDPWD", "_"].contains(&name.as_str()) {
+            continue;
+        }
+        let mut parts = Vec::new();
+        for part in value.split(':') {
+            let Some((before, below)) = within(part, &here) else {
+                parts.push(part.to_owned());
+                continue;
+            };
+            let (was, is) = (here.join(&below), own.join(&below));
+            if is.exists() {
+                let is = if below.as_os_str().is_empty() {
+                    &own
+                } else {
+                    &is
+                };
+                parts.push(format!("{before}{}", is.display()));
+            } else if holds_code(&was) && !is_of_session(&name) {
+                return Err((name, was));
+            } else {
+                parts.push(part.to_owned());
+            }
+        }
+        let now = parts.join(":");
+        if now != value {
+            changed.push((name, now));
+        }
+    }
+    Ok(changed)
+}
+
+/// The text before a path in a part of a variable's value (`-I`), and the path below a root.
+fn within<'a>(part: &'a str, root: &Path) -> Option<(&'a str, PathBuf)> {
+    let at = part.find('/')?;
+    let (before, path) = part.split_at(at);
+    // The path of a URL names no file here.
+    let path = Path::new(path);
+    let real = fs::canonicalize(path).ok()?;
+    Some((before, real.strip_prefix(root).ok()?.to_owned()))
+}
+
+/// True for code that no environment has, or a folder with such code in it.
+fn holds_code(path: &Path) -> bool {
+    let in_environment = path.ancestors().any(is_environment);
+    let direct = || {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).any(|path| is_code(&path))
+    };
+    !in_environment && (path.is_file() && is_code(path) || direct())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::testing::files;
+
+    #[test]
+    fn memory_with_a_name_is_no_file() {
+        let name = std::ffi::CString::new("regatta").unwrap();
+        // SAFETY: a name that ends with a NUL; the descriptor is closed with the process.
+        let fd = unsafe { nix::libc::memfd_create(name.as_ptr(), 0) };
+        assert!(fd >= 0);
+        // SAFETY: as above; one page of a new file of memory, kept until the process ends.
+        unsafe {
+            nix::libc::ftruncate(fd, 4096);
+            let at = nix::libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                nix::libc::PROT_READ,
+                nix::libc::MAP_SHARED,
+                fd,
+                0,
+            );
+            assert_ne!(at, nix::libc::MAP_FAILED);
+        }
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(maps.contains("/memfd:regatta"));
+        let mapped = by_processes(std::process::id());
+        let memory: Vec<_> = mapped
+            .iter()
+            .filter(|path| path.starts_with("/memfd:regatta"))
+            .collect();
+        assert!(memory.is_empty(), "{memory:?}");
+        assert!(mapped.contains(&std::env::current_exe().unwrap()));
+    }
+
+    #[test]
+    fn a_file_that_is_open_to_read_is_loaded_and_one_that_is_written_is_not() {
+        let (_folder, at) = files(&[("weights.bin", "1"), ("log.txt", "")]);
+        let _read = fs::File::open(at("weights.bin")).unwrap();
+        let _written = fs::File::create(at("log.txt")).unwrap();
+        let files: Vec<PathBuf> = opened(std::process::id()).collect();
+        assert!(files.contains(&at("weights.bin")));
+        assert!(!files.contains(&at("log.txt")));
+    }
+
+    /// Two checkouts whose sources differ: `mine.py` and `src/lib/a.py`.
+    fn roots(at: &dyn Fn(&str) -> PathBuf) -> Roots {
+        let tracked = || {
+            let paths = [
+                "mine.py",
+                "src/lib/__init__.py",
+                "src/lib/a.py",
+                "csrc/k.cu",
+            ];
+            OnceCell::from(paths.map(PathBuf::from).to_vec())
+        };
+        Roots {
+            own: at("base"),
+            other: at("head"),
+            others: vec![at("head")],
+            other_is_revision: false,
+            began: SystemTime::now(),
+            seen: RefCell::default(),
+            tracked: [tracked(), tracked()],
+            shared: Rc::default(),
+        }
+    }
+
+    const CHECKOUTS: [(&str, &str); 8] = [
+        ("base/mine.py", "one"),
+        ("head/mine.py", "two"),
+        ("base/src/lib/__init__.py", "same"),
+        ("head/src/lib/__init__.py", "same"),
+        ("base/src/lib/a.py", "one"),
+        ("head/src/lib/a.py", "two"),
+        ("base/csrc/k.cu", "one"),
+        ("head/csrc/k.cu", "two"),
+    ];
+
+    #[test]
+    fn an_installed_copy_of_another_revision_is_not_this_sides_code() {
+        let site = "env/lib/site-packages";
+        for (installed, loaded, wrong) in [
+            // The head's module, the base's, and another package's of the name.
+            (vec![("mine.py", "two")], "mine.py", Some("mine.py")),
+            (vec![("mine.py", "one")], "mine.py", None),
+            (vec![("mine.py", "other")], "mine.py", None),
+            // A package of which one file is the same in both, and one another's.
+            (
+                vec![("lib/__init__.py", "same"), ("lib/a.py", "two")],
+                "lib",
+                Some("lib/a.py"),
+            ),
+            (
+                vec![("lib/__init__.py", "same"), ("lib/a.py", "three")],
+                "lib",
+                Some("lib/a.py"),
+            ),
+            (
+                vec![("lib/__init__.py", "same"), ("lib/a.py", "one")],
+                "lib",
+                None,
+            ),
+            (
+                vec![("lib/__init__.py", "else"), ("lib/a.py", "three")],
+                "lib",
+                None,
+            ),
+        ] {
+            let names: Vec<String> = installed
+                .iter()
+                .map(|(name, _)| format!("{site}/{name}"))
+                .collect();
+            let texts = names
+                .iter()
+                .map(String::as_str)
+                .zip(installed.iter().map(|(_, text)| *text));
+            let all: Vec<(&str, &str)> = CHECKOUTS.into_iter().chain(texts).collect();
+            let (_folder, at) = files(&all);
+            let loaded = BTreeSet::from([at(&format!("{site}/{loaded}"))]);
+            // A package is named by its folder, so a file in it is what is looked at.
+            let copied = roots(&at).copied(&loaded).map(|(file, _)| file);
+            assert_eq!(
+                copied,
+                wrong.map(|name| at(&format!("{site}/{name}"))),
+                "{installed:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_copy_that_lies_anywhere_is_found_by_its_contents() {
+        let all: Vec<(&str, &str)> = CHECKOUTS
+            .into_iter()
+            .chain([("opt/mine.py", "two"), ("opt/a.py", "one")])
+            .collect();
+        let (_folder, at) = files(&all);
+        let objection = |name: &str| roots(&at).objection(&BTreeSet::from([at(name)]), false);
+        let words = objection("opt/mine.py").unwrap();
+        assert!(
+            words.contains("opt/mine.py, an installed copy of mine.py that is not"),
+            "{words}"
+        );
+        assert_eq!(objection("opt/a.py"), None);
+    }
+
+    #[test]
+    fn a_compiled_library_that_both_sides_load_is_of_one_of_them() {
+        let library = "env/lib/site-packages/lib/k.so";
+        let installed = [
+            ("env/lib/site-packages/lib/__init__.py", "same"),
+            (library, "x"),
+        ];
+        let all: Vec<(&str, &str)> = CHECKOUTS.into_iter().chain(installed).collect();
+        let (_folder, at) = files(&all);
+        fs::remove_dir_all(at("base/src/lib/a.py").parent().unwrap().join("none")).unwrap_or(());
+        let loaded = BTreeSet::from([at(library)]);
+        let base = roots(&at);
+        let head = Roots {
+            own: at("head"),
+            other: at("base"),
+            others: vec![at("base")],
+            shared: Rc::clone(&base.shared),
+            ..roots(&at)
+        };
+        assert_eq!(base.copied(&loaded), None);
+        assert_eq!(base.copied(&loaded), None);
+        let (file, source) = head.copied(&loaded).unwrap();
+        assert_eq!((file, source), (at(library), "csrc/k.cu".into()));
+    }
+
+    #[test]
+    fn variables_name_what_a_checkout_has_itself() {
+        // `within` alone: which checkout this test is started in is not its own to choose.
+        let (_folder, at) = files(&[
+            ("repo/lib/a.py", ""),
+            ("repo/data/x.bin", ""),
+            ("env/pyvenv.cfg", ""),
+            ("env/bin/a.py", ""),
+        ]);
+        let repo = at("repo");
+        let text = |name: &str| at(name).display().to_string();
+        let below =
+            |part: &str| within(part, &repo).map(|(before, path)| (before.to_owned(), path));
+        assert_eq!(
+            below(&text("repo/lib")),
+            Some((String::new(), "lib".into()))
+        );
+        let flag = format!("-I{}", text("repo/lib"));
+        assert_eq!(below(&flag), Some(("-I".to_owned(), "lib".into())));
+        assert_eq!(below(&text("env")), None);
+        assert_eq!(below("https://example.org/lib"), None);
+        assert!(holds_code(&at("repo/lib")));
+        assert!(holds_code(&at("repo/lib/a.py")));
+        assert!(!holds_code(&at("repo/data")));
+        assert!(!holds_code(&at("env/bin")));
+    }
+}
