@@ -90,10 +90,7 @@ type ProcessorNote = (
 
 const PROCESSOR_NOTES: [ProcessorNote; 5] = [
     (
-        |head, _, record| {
-            let cores = f64::from(head.header.cores()?);
-            processor::threads(record).filter(|threads| *threads > cores)
-        },
+        |head, _, record| processor::too_many_threads(record, head.header.cores()),
         |cases, id, _, threads| {
             format!(
                 "{cases} computed on more threads than the machine has cores, {id} on \
@@ -293,7 +290,7 @@ mod tests {
             label: "head".to_owned(),
             header: header(),
             cases: [
-                case("s8,d8", "+threads=2 +device=100 +cpu=190 +waited=1"),
+                case("s8,d8", "+threads=3 +device=100 +cpu=190 +waited=1"),
                 case("s16,d8", waits),
                 case("s32,d8", "denormal_values=7 wider_results=0"),
                 case("s64,d8", "denormal_values=9 wider_results=2"),

@@ -86,14 +86,18 @@ impl Pair<'_> {
     }
 }
 
+/// Threads beyond the cores of a machine. One more is often the thread that hands out the work: in a
+/// call of 12 µs it computes for as long as those that it is handed to.
+pub fn too_many_threads(record: &CaseRecord, cores: Option<u32>) -> Option<f64> {
+    threads(record).filter(|threads| cores.is_some_and(|cores| *threads > f64::from(cores + 1)))
+}
+
 /// More threads compute than did, and than the machine has cores.
 pub fn oversubscribed(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
     let cores = pair.cores?;
-    let threads = pair.threads()?;
-    if threads.growth() <= 0.0 || threads.head <= f64::from(cores) {
-        return None;
-    }
+    too_many_threads(pair.head, pair.cores)?;
+    let threads = pair.threads().filter(|threads| threads.growth() > 0.0)?;
     let setting = format!(
         "the machine has {}: set OMP_NUM_THREADS={cores} {THREADS_KEY}",
         counted(cores as usize, "core")

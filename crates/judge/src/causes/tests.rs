@@ -90,7 +90,7 @@ flash@157 +peak=0 ; flash@1 copy_kernel@9 +peak=1024 x9 => less-parallel: | copi
 fn a_call_on_a_processor_has_causes_with_what_to_set() {
     hold("
 +threads=1 ; +threads=8 x1.5 => oversubscribed: threads 1 → 8; the machine has 2 cores: set OMP_NUM_THREADS=2 in `env`
-+threads=1 ; +threads=2 x1.5 =>
++threads=1 ; +threads=3 x1.5 =>
 +threads=2 ; +threads=1 x2 => less-parallel: threads 2 → 1
 +device=100 +cpu=190 +threads=2 +waited=5 ; +device=60000 +cpu=200 +threads=2 +waited=50000 x600 => waiting-for-cores: a call takes 300.0 times its CPU time: threads wait for cores; OMP_NUM_THREADS=1 in `env`
 +device=1 +cpu=1 +threads=2 +waited=0.1 ; +device=100 +cpu=45 +threads=2 +waited=155 x100 => waiting-for-cores: threads wait for cores 1.55 times as long as a call takes; OMP_NUM_THREADS=1 in `env`
