@@ -209,7 +209,7 @@ impl Session<'_> {
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
             seed: settings.seed,
-            counters: match counts_structure(invocation) {
+            counters: match counts_structure(invocation, settings.invocations) {
                 true => counters(self.suite, case),
                 false => Vec::new(),
             },

@@ -128,7 +128,7 @@ pub struct Measurement {
     pub tuned: Choices,
     /// Relative L2 difference of each result from the float64 reference.
     pub errors: BTreeMap<String, f64>,
-    /// What one call does to the machine; in the first five invocations.
+    /// What one call does to the machine; in the first invocation, the third and the fifth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<Structure>,
     /// What the device did in that call, and when.
