@@ -15,7 +15,7 @@ use regatta_measure::workers::find_environment;
 use regatta_report::document::{Block, ListItem};
 use regatta_worker::units::{Bytes, counted};
 
-/// List, show, make or remove Python environments, and worktrees of revisions
+/// List, show, make or remove Python environments
 ///
 /// An environment is a table `[environments.NAME]` of a suite or of regatta.toml. With
 /// `requirements` it is made by this command, in the user's cache; without, its `python` is
@@ -24,14 +24,16 @@ use regatta_worker::units::{Bytes, counted};
 /// Environments of `pypi:` and `lock:` and worktrees of `git:` stay in the cache until they are
 /// removed.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    regatta env\n  \
+#[command(
+    disable_help_subcommand = true,
+    after_help = "Examples:\n  \
     regatta env make xformers\n  \
     regatta env --suite ./mine.toml make old\n  \
     regatta env remove --all\n\n\
     In regatta.toml:\n  \
     [environments.xformers]         # the worker of this name runs in it\n  \
-    requirements = [\"torch==2.11.0\", \"xformers==0.0.34\"]")]
+    requirements = [\"torch==2.11.0\", \"xformers==0.0.34\"]"
+)]
 pub struct EnvArgs {
     #[command(subcommand)]
     action: Option<EnvAction>,

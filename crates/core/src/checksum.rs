@@ -22,9 +22,9 @@ impl Checksum {
         self.0.finalize().to_hex()[..32].to_owned()
     }
 
-    /// The first 16 of them, for the name of a folder or file.
+    /// The first 12 of them, for the name of a folder.
     pub fn name(&self) -> String {
-        self.0.finalize().to_hex()[..16].to_owned()
+        self.0.finalize().to_hex()[..12].to_owned()
     }
 }
 

@@ -146,16 +146,23 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     draft.keep()
 }
 
-/// What a path leads to, alike for every way to write it: links are followed, and of a file
-/// that is not there its folder is.
+/// The place that a path leads to, alike for every way to write it: links are followed, as far as
+/// there is something.
 pub fn place(path: &Path) -> PathBuf {
-    if let Ok(real) = fs::canonicalize(path) {
-        return real;
-    }
-    match (fs::canonicalize(folder_of(path)), path.file_name()) {
-        (Ok(folder), Some(name)) => folder.join(name),
-        _ => path.to_owned(),
-    }
+    let Ok(whole) = std::path::absolute(path) else {
+        return path.to_owned();
+    };
+    let real = whole.ancestors().find_map(|ancestor| {
+        let below = whole.strip_prefix(ancestor).ok()?;
+        let real = fs::canonicalize(ancestor).ok()?;
+        // Joined to nothing a file would end in a slash.
+        Some(if below == Path::new("") {
+            real
+        } else {
+            real.join(below)
+        })
+    });
+    real.unwrap_or(whole)
 }
 
 /// Checks that a report can be written at `path`, before hours are spent on what goes into it, and

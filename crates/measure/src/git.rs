@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use crate::loaded;
 use regatta_core::cache;
 use regatta_core::checksum::{self, Checksum};
 use regatta_core::locked::{LockedFolder, removed};
+use regatta_core::output;
 use regatta_core::record::header::Built;
 use regatta_core::record::header::Git;
 use regatta_core::text::plain_name;
@@ -172,15 +172,8 @@ pub fn state_of_checkout(output: &Path) -> Option<Git> {
 /// for one that lies elsewhere, of which git knows nothing.
 fn pattern_of(folder: &Path) -> Option<String> {
     let root = loaded::root(Path::new("."))?;
-    let mut there = std::path::absolute(folder).ok()?;
-    let mut below = PathBuf::new();
-    // Of a folder that is not there yet, the nearest that is.
-    while !there.exists() {
-        below = Path::new(there.file_name()?).join(below);
-        there.pop();
-    }
-    let whole = fs::canonicalize(&there).ok()?.join(below);
-    let below = whole.strip_prefix(&root).ok()?;
+    let place = output::place(folder);
+    let below = place.strip_prefix(&root).ok()?;
     let inside = !below.as_os_str().is_empty();
     inside.then(|| format!(":(exclude,top,literal){}", below.display()))
 }

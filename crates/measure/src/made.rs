@@ -91,11 +91,26 @@ impl Made {
         if self.is_revision
             && let Some(checkout) = self.folder.parent()
         {
+            remove_free_locks(checkout)?;
             // The last of its checkout: a folder that holds more stays.
             let _ = fs::remove_dir(checkout);
         }
         Ok(true)
     }
+}
+
+/// Removes locks of worktrees that were never made, or are gone.
+fn remove_free_locks(checkout: &Path) -> io::Result<()> {
+    let entries = fs::read_dir(checkout)?.flatten();
+    let locks = entries.map(|entry| entry.path());
+    let locks = locks.filter(|path| path.extension().is_some_and(|ending| ending == "lock"));
+    let gone = locks
+        .map(|lock| lock.with_extension(""))
+        .filter(|folder| !folder.exists());
+    for folder in gone {
+        LockedFolder::try_alone(&folder)?.map_or(Ok(()), LockedFolder::remove)?;
+    }
+    Ok(())
 }
 
 fn size(path: &Path) -> u64 {
@@ -128,6 +143,7 @@ mod tests {
         )
         .unwrap();
         fs::write(revision.with_extension("built"), "{}").unwrap();
+        fs::write(revision.with_file_name("abc-2.lock"), "").unwrap();
         let made = all_in(cache.path());
         let names: Vec<&str> = made.iter().map(|made| made.name.as_str()).collect();
         assert_eq!(names, ["jax-1", "repo-1/abc"]);

@@ -35,7 +35,7 @@ impl CacheKey {
     pub fn new<'a>(label: &str, texts: impl IntoIterator<Item = &'a str>) -> CacheKey {
         CacheKey {
             label: label.to_owned(),
-            sum: checksum::of([FORMAT].into_iter().chain(texts)).name(),
+            sum: checksum::of([FORMAT].into_iter().chain(texts)).text(),
         }
     }
 
@@ -88,7 +88,7 @@ pub fn store(folder: &Path, key: &CacheKey, image: &Image) -> io::Result<()> {
 fn forget_oldest(folder: &Path, key: &CacheKey) {
     let prefix = key.prefix();
     // The hash is all that may follow: `flash_mma-` is no prefix of flash_mma_backward's.
-    let length = prefix.len() + 16 + ".image".len();
+    let length = prefix.len() + 32 + ".image".len();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut images: Vec<(SystemTime, PathBuf)> = entries
         .filter(|entry| {
