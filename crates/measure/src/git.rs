@@ -315,6 +315,8 @@ impl Worktree {
         let prefix = ask(directory, &["rev-parse", "--show-prefix"]).map_err(of_git)?;
         let cache = cache::folder().map_err(|error| of_file(Path::new("the cache"), error))?;
         let folder = folder(&cache, &root);
+        // Only one process at a time looks for a worktree and makes it.
+        let _alone = LockedFolder::alone(&folder).map_err(|error| of_file(&folder, error))?;
         for number in 1..=PLACES {
             let name = match number {
                 1 => commit.clone(),
@@ -347,31 +349,32 @@ impl Worktree {
 
 impl Place {
     /// The worktree for use beside other processes, once it is as it should be; `None` where it is
-    /// not and another process uses it.
+    /// not and another process uses it. One process at a time asks, so whoever has a lock uses it.
     fn lock(
         &self,
         repository: &Path,
         build: &dyn RevisionBuild,
     ) -> Result<Option<LockedFolder>, SetupError> {
         let failed = |error: io::Error| SetupError(format!("{}: {error}", self.root.display()));
-        // Once to make it, and once for each that came between making and using it.
-        for _ in 0..4 {
-            let lock = LockedFolder::shared(&self.root).map_err(failed)?;
-            if self.is_right(build) {
-                return Ok(Some(lock));
-            }
-            drop(lock);
-            match LockedFolder::try_alone(&self.root).map_err(failed)? {
-                Some(_lock) if !self.is_right(build) => self.make(repository, build)?,
-                Some(_lock) => {}
-                None => {
-                    // Either it is being made, and is right then, or it is in use as it is.
-                    let lock = LockedFolder::shared(&self.root).map_err(failed)?;
-                    return Ok(self.is_right(build).then_some(lock));
-                }
-            }
+        let lock = LockedFolder::shared(&self.root).map_err(failed)?;
+        if self.is_right(build) {
+            return Ok(Some(lock));
         }
-        Ok(None)
+        drop(lock);
+        let Some(alone) = LockedFolder::try_alone(&self.root).map_err(failed)? else {
+            return Ok(None);
+        };
+        self.make(repository, build)?;
+        drop(alone);
+        let lock = LockedFolder::shared(&self.root).map_err(failed)?;
+        if self.is_right(build) {
+            Ok(Some(lock))
+        } else {
+            Err(SetupError(format!(
+                "{}: something changes it as soon as it is made",
+                self.root.display()
+            )))
+        }
     }
 
     /// True for a worktree at its commit that is built, in which nothing that git knows is changed

@@ -93,7 +93,9 @@ impl Made {
         {
             remove_free_locks(checkout)?;
             // The last of its checkout: a folder that holds more stays.
-            let _ = fs::remove_dir(checkout);
+            if fs::remove_dir(checkout).is_ok() {
+                LockedFolder::try_alone(checkout)?.map_or(Ok(()), LockedFolder::remove)?;
+            }
         }
         Ok(true)
     }
