@@ -94,6 +94,12 @@ pub fn run(args: &BaselineArgs) -> Ended {
 /// Prints a baseline that was saved: its file, and what it was made of.
 fn print_saved((path, side): &(PathBuf, Side), json: bool) -> Ended {
     let cases = side.cases.len();
+    if let Some(disturbed) = side.disturbed() {
+        note(format!(
+            "{disturbed}: a gate can show little against these times; measure and save again when \
+             nothing else runs"
+        ));
+    }
     if json {
         let answer = json!({ "saved": path, "run": side.label, "cases": cases });
         return print_json(&answer);

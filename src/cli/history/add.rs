@@ -64,6 +64,9 @@ pub(super) fn run(args: &AddArgs) -> Ended {
             if !args.json {
                 print(format!("{label}: {said}\n"))?;
             }
+            if let Some(disturbed) = run.disturbed() {
+                note(format!("{label}: {disturbed}"));
+            }
             match added {
                 Added::New {
                     path, runs, new, ..
@@ -146,7 +149,9 @@ pub fn add_to_history(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) 
     let add = || -> Result<(), Stop> {
         let path = directory.join(RUN_FILE).display().to_string();
         let store = HistoryStore::new(root);
-        for added in store.add(&found(&[path], None)?).map_err(refused)? {
+        let runs = found(&[path], None)?;
+        runs.iter().filter_map(Reduced::disturbed).for_each(note);
+        for added in store.add(&runs).map_err(refused)? {
             let said = outcome(&added);
             if !quiet {
                 note(said);

@@ -10,6 +10,7 @@ use crate::cli::{Ended, Stop, note, print, print_json, show_blocks};
 use regatta_core::record::history::{About, Came, History, HistoryFile, HistoryRun, HistoryStore};
 use regatta_core::record::run_file;
 use regatta_core::suite::matches_id;
+use regatta_core::suite::rules::Metric;
 use regatta_judge::history::{Options, series, trends};
 use regatta_report::Format;
 use regatta_report::document::{Block, Table, TableRow};
@@ -17,6 +18,7 @@ use regatta_report::files::place;
 use regatta_report::history::{self, Shown};
 use regatta_report::text::link_part;
 use regatta_report::text::shorten_middle;
+use regatta_worker::units::counted;
 use serde_json::json;
 
 /// Shows it.
@@ -50,11 +52,7 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     };
     let all = series(&history, options.metric);
     if all.iter().all(|series| series.runs.is_empty()) {
-        return Err(Stop::Usage(format!(
-            "no run of {} has a {}",
-            stored.path.display(),
-            options.metric.text()
-        )));
+        return Err(Stop::Usage(no_times(&history, &stored, &options)));
     }
     let found = trends(&history, &options);
     let shown = Shown {
@@ -89,6 +87,27 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     }
 }
 
+/// Why a history has no times of a metric, and what to do.
+fn no_times(history: &History, stored: &HistoryFile, options: &Options) -> String {
+    let path = stored.path.display();
+    let runs = counted(history.runs.len(), "run");
+    let mut results = history.runs.iter().flat_map(|kept| &kept.results);
+    let disturbed = results.any(|(_, came)| matches!(came, Came::Disturbed(_)));
+    if !disturbed || options.metric == Metric::CpuTime {
+        return format!("no run of {path} has a {}", options.metric.text());
+    }
+    let by_cpu = series(history, Metric::CpuTime);
+    let fix = if by_cpu.iter().all(|series| series.runs.is_empty()) {
+        "add a run that was measured when nothing else ran"
+    } else {
+        "--clock cpu shows CPU times, or add a run that was measured when nothing else ran"
+    };
+    format!(
+        "no {} is known: other programs disturbed all invocations of {runs} in {path}; {fix}",
+        options.metric.text(),
+    )
+}
+
 /// Lists the runs of a history.
 ///
 /// # Errors
@@ -100,11 +119,18 @@ pub(super) fn list(args: &ShowArgs) -> Ended {
         came.filter(|(_, came)| matches!(came, Came::Timed(_)))
             .count()
     };
+    let disturbed = |kept: &HistoryRun| {
+        let results = kept.results.iter();
+        results
+            .filter(|(_, came)| matches!(came, Came::Disturbed(_)))
+            .count()
+    };
     if args.json {
         let runs = history.runs.iter().map(|kept| {
             json!({
                 "run": kept.about,
                 "timed": timed(kept),
+                "disturbed": disturbed(kept),
                 "cases": kept.results.len(),
             })
         });
@@ -115,7 +141,14 @@ pub(super) fn list(args: &ShowArgs) -> Ended {
         let revision = about.git.as_ref();
         let cells = vec![
             about.at.strftime("%Y-%m-%d %H:%M").to_string(),
-            format!("{} of {}", timed(kept), kept.results.len()),
+            match disturbed(kept) {
+                0 => format!("{} of {}", timed(kept), kept.results.len()),
+                some => format!(
+                    "{} of {}, {some} disturbed",
+                    timed(kept),
+                    kept.results.len()
+                ),
+            },
             revision.map_or_else(String::new, regatta_judge::revision_text),
         ];
         TableRow::new(shorten_middle(&about.label, 33), cells)

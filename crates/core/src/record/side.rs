@@ -9,13 +9,13 @@ mod reduce;
 
 use serde::{Deserialize, Serialize};
 
-use super::disturbance::Disturbance;
+use super::disturbance::{Disturbance, describe, worst};
 use super::types::{Fault, Measurement, Parts, RunHeader};
 use crate::machine::{ActivitySummary, Counters, Division, Structure};
 use crate::suite::matches_any;
 use crate::suite::rules::{Metric, Values};
 use regatta_worker::attention::{CaseId, ParamValue};
-use regatta_worker::units::{Dimensioned, Nanoseconds, is_zero, numbers, quantities};
+use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero, numbers, quantities};
 
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,21 @@ pub struct Side {
 }
 
 impl Side {
+    /// The invocations that other programs disturbed, of all cases, with the worst of what they
+    /// did: `other programs disturbed 24 of 24 invocations (foreign load 1.9 of 2 cores)`.
+    pub fn disturbed(&self) -> Option<String> {
+        let invocations = || self.cases.values().flat_map(|record| &record.invocations);
+        let disturbed = || invocations().filter(|one| !one.disturbed.is_empty());
+        let number = disturbed().count();
+        (number > 0).then(|| {
+            format!(
+                "other programs disturbed {number} of {} ({})",
+                counted(invocations().count(), "invocation"),
+                describe(&worst(disturbed().flat_map(|one| &one.disturbed)))
+            )
+        })
+    }
+
     /// Keeps the cases whose id matches one of the patterns, as a suite does: by the pattern, not
     /// by what another side has, so that a case that is gone is missed.
     pub fn keep(&mut self, patterns: &[String]) {

@@ -228,6 +228,10 @@ pub fn series(history: &History, metric: Metric) -> Vec<Series> {
         for (number, came) in &kept.results {
             let time = match came {
                 Came::Timed(figures) => figures.time(metric).map(|time| (time, figures)),
+                // Load takes none of another program's CPU time.
+                Came::Disturbed(figures) if metric == Metric::CpuTime => {
+                    figures.time(metric).map(|time| (time, figures))
+                }
                 _ => None,
             };
             if let (Some((time, figures)), Some(of)) = (time, all.get_mut(*number as usize)) {
@@ -368,7 +372,7 @@ fn lost(history: &History) -> Vec<Option<Lost>> {
             let reason = match came {
                 Came::Timed(_) => None,
                 Came::Unsupported => Some("unsupported"),
-                Came::Disturbed => Some("other programs disturbed all of its times"),
+                Came::Disturbed(_) => Some("other programs disturbed all of its times"),
                 Came::Failed(reason) | Came::Missing(reason) => Some(reason.as_str()),
             };
             let since = of.take().map(|lost| lost.run);

@@ -293,9 +293,7 @@ fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
 
 /// What no clock shows of the times of a case, as a sentence.
 fn objection(came: &Came) -> Option<String> {
-    let Came::Timed(figures) = came else {
-        return None;
-    };
+    let figures = came.times()?;
     let times = [Some(figures.device_ns), figures.host_ns, figures.cpu_ns];
     let mut times = times.into_iter().flatten();
     let odd = times.find(|time| !is_time(*time) && *time != Nanoseconds::ZERO);

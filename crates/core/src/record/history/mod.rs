@@ -20,7 +20,7 @@ use super::types::{Damage, Git, Run, RunHeader, VerdictOutcome};
 use crate::input;
 use crate::metric::Metric;
 use regatta_worker::attention::CaseId;
-use regatta_worker::units::{Nanoseconds, quantities};
+use regatta_worker::units::{Nanoseconds, counted, quantities};
 
 /// Everything that is kept of a suite on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,8 +95,18 @@ pub enum Came {
     Failed(String),
     /// A time is missing, for this reason.
     Missing(String),
-    /// The machine was in all of its times.
-    Disturbed,
+    /// Other programs disturbed all invocations that gave these times.
+    Disturbed(CaseTimes),
+}
+
+impl Came {
+    /// The times of the case, disturbed ones too.
+    pub fn times(&self) -> Option<&CaseTimes> {
+        match self {
+            Came::Timed(times) | Came::Disturbed(times) => Some(times),
+            _ => None,
+        }
+    }
 }
 
 /// Times of a case in a run.
@@ -150,6 +160,31 @@ pub struct Reduced {
 }
 
 impl Reduced {
+    /// Cases of which other programs disturbed all invocations, as a sentence.
+    pub fn disturbed(&self) -> Option<String> {
+        let disturbed = || {
+            let cases = self.cases.iter();
+            cases.filter_map(|(_, came)| match came {
+                Came::Disturbed(times) => Some(times),
+                _ => None,
+            })
+        };
+        let number = disturbed().count();
+        let has_cpu = disturbed().any(|times| times.cpu_ns.is_some());
+        let cpu = if has_cpu {
+            "; CPU times do (--clock cpu)"
+        } else {
+            ""
+        };
+        (number > 0).then(|| {
+            format!(
+                "other programs disturbed all invocations of {number} of {}, whose wall-clock \
+                 times show no trend{cpu}; measure again when nothing else runs",
+                counted(self.cases.len(), "case")
+            )
+        })
+    }
+
     /// True for a run of the same suite on the same machine.
     pub fn goes_with(&self, other: &Reduced) -> bool {
         (&self.suite, &self.machine) == (&other.suite, &other.machine)
@@ -185,6 +220,16 @@ pub fn reduced(
             "the run took structure alone, and a history is of times",
         ));
     }
+    let cases = side.cases.iter();
+    let cases: Vec<(CaseId, Came)> = cases
+        .map(|(id, record)| (id.clone(), came(record)))
+        .collect();
+    if !cases.iter().any(|(_, came)| came.times().is_some()) {
+        return Err(RecordError::not_added(
+            path,
+            "no case of it was timed, and a history is of times",
+        ));
+    }
     let at = at.unwrap_or(header.started);
     let versions = header.workers.iter();
     let versions = versions.map(|worker| (worker.name.clone(), worker.versions.clone()));
@@ -202,11 +247,7 @@ pub fn reduced(
             versions: versions.collect(),
             facts: facts(header),
         },
-        cases: side
-            .cases
-            .iter()
-            .map(|(case, record)| (case.clone(), came(record)))
-            .collect(),
+        cases,
     })
 }
 
@@ -273,23 +314,24 @@ fn came(record: &CaseRecord) -> Came {
         Status::Missing { reason } => return Came::Missing(short(reason)),
         Status::Measured => {}
     }
-    let of = |metric: Metric| -> Vec<Nanoseconds> {
-        let quiet = record
-            .invocations
-            .iter()
-            .filter(|one| !one.is_disturbed(metric));
-        quantities(quiet.filter_map(|one| one.values.get(metric)))
+    let times = |quiet: bool| -> Option<CaseTimes> {
+        let values = |metric: Metric| -> Vec<Nanoseconds> {
+            let all = record.invocations.iter();
+            let counted = all.filter(|one| !(quiet && one.is_disturbed(metric)));
+            quantities(counted.filter_map(|one| one.values.get(metric)))
+        };
+        let device = values(Metric::Device);
+        Some(CaseTimes {
+            device_ns: median(&device)?,
+            host_ns: median(&values(Metric::Host)),
+            cpu_ns: median(&values(Metric::CpuTime)),
+            invocations_ns: device,
+        })
     };
-    let all = of(Metric::Device);
-    match median(&all) {
-        Some(device_ns) => Came::Timed(CaseTimes {
-            device_ns,
-            host_ns: median(&of(Metric::Host)),
-            cpu_ns: median(&of(Metric::CpuTime)),
-            invocations_ns: all,
-        }),
-        None => Came::Disturbed,
-    }
+    let disturbed = || times(false).map(Came::Disturbed);
+    let unknown = || Came::Missing("it has no time".to_owned());
+    let timed = times(true).map(Came::Timed);
+    timed.or_else(disturbed).unwrap_or_else(unknown)
 }
 
 #[cfg(test)]

@@ -13,6 +13,13 @@ fn timed(ns: f64) -> Came {
     })
 }
 
+fn disturbed(ns: f64) -> Came {
+    match timed(ns) {
+        Came::Timed(times) => Came::Disturbed(times),
+        other => other,
+    }
+}
+
 fn run(number: i64, cases: &[(&str, Came)]) -> Reduced {
     let header = header();
     Reduced {
@@ -66,7 +73,7 @@ fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
             3,
             &[
                 (B, Came::Failed("signal 11".to_owned())),
-                (C, Came::Disturbed),
+                (C, disturbed(0.7)),
                 (A, Came::Missing("no sample".to_owned())),
             ],
         ),
