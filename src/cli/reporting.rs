@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use jiff::Timestamp;
 use serde_json::json;
 
 use super::outputs::{Outputs, annotate, complain, fill_summary};
 use super::{Ended, Stop, note, print, print_as_made, print_json};
+use regatta_core::record::now;
 use regatta_core::record::types::{Judged, RunEnd};
 use regatta_judge::judgement::{Judgement, VerdictOutcome};
 use regatta_measure::experiment::MeasuredRun;
@@ -99,7 +99,7 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
     };
     let verdict = &measured.judgement.verdict;
     let end = RunEnd {
-        finished: Timestamp::now(),
+        finished: now(),
         judged: Some(Judged {
             base: measured.base.as_ref().map(|base| base.id.clone()),
             outcome: verdict.outcome,

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::outputs::{OF_TRACES, Outputs, is_stdout};
 use super::{Ended, Stop, note, print, print_json, traces};
 use regatta_core::machine::Recording;
 use regatta_core::record::RecordError;
+use regatta_core::record::now;
 use regatta_core::record::trace::{Trace, TraceHeader, file, is_script, raw};
 use regatta_core::secrets;
 use regatta_judge::trace::{Analysis, analyse, times_of};
@@ -140,7 +140,7 @@ fn record(args: &TraceArgs, library: &Path) -> Result<(Trace, tracing::ProgramEn
         let what = "no folder for the recording; name another in TMPDIR";
         Stop::Usage(format!("{what}: {error}"))
     })?;
-    let started = Timestamp::now();
+    let started = now();
     let recorder = Recorder {
         library,
         folder: folder.path(),

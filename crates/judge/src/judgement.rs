@@ -12,9 +12,9 @@ pub use regatta_core::record::types::VerdictOutcome;
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use regatta_core::record::now;
 use regatta_core::record::types::Fault;
 use regatta_core::suite::rules::{Metric, Origin};
 use regatta_core::suite::structural::{Action, Limit, Quantity};
@@ -68,7 +68,7 @@ impl Judgement {
             head: SideSummary {
                 label: String::new(),
                 suite: suite.to_owned(),
-                started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+                started: now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
                 ..SideSummary::default()
             },
             verdict: Verdict::inconclusive(vec![reason]),

@@ -17,7 +17,9 @@ pub mod types;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::input;
@@ -30,6 +32,21 @@ pub const SCHEMA_VERSION: u32 = 3;
 /// Version of the way times are taken. Times of different methods are never
 /// compared.
 pub const METHOD_VERSION: u32 = 1;
+
+/// The time now, as this machine's clock has it; the nearest that a file can hold, where the clock
+/// is many thousands of years off.
+pub fn now() -> Timestamp {
+    timestamp(SystemTime::now())
+}
+
+fn timestamp(time: SystemTime) -> Timestamp {
+    let nearest = if time < SystemTime::UNIX_EPOCH {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
+    Timestamp::try_from(time).unwrap_or(nearest)
+}
 
 /// What can go wrong with a record.
 #[derive(Debug, thiserror::Error)]
@@ -248,5 +265,18 @@ mod tests {
         ] {
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_far_off_gives_the_nearest_time() {
+        let years = std::time::Duration::from_secs(35_000 * 31_556_952);
+        let [after, before] = [
+            SystemTime::UNIX_EPOCH.checked_add(years),
+            SystemTime::UNIX_EPOCH.checked_sub(years),
+        ];
+        assert_eq!(timestamp(after.unwrap()), Timestamp::MAX);
+        assert_eq!(timestamp(before.unwrap()), Timestamp::MIN);
+        let epoch = timestamp(SystemTime::UNIX_EPOCH);
+        assert_eq!(epoch, Timestamp::UNIX_EPOCH);
     }
 }

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use jiff::Timestamp;
-
 use super::setup::Setup;
 use super::{ExperimentError, Listener, MeasureOptions, chain};
 use crate::building;
@@ -26,6 +24,7 @@ use regatta_core::record::RecordError;
 use regatta_core::record::header::{
     Git, RunHeader, SUITE_BUILD, Shard, SuiteRecord, Turn, TurnSide, plan_checksum,
 };
+use regatta_core::record::now;
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::Run;
@@ -243,7 +242,7 @@ impl Arm {
             method: METHOD_VERSION,
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             argv: argv(),
-            started: Timestamp::now(),
+            started: now(),
             git,
             suite: SuiteRecord {
                 name: suite.name.clone(),

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use jiff::Timestamp;
-
 use super::ExperimentError;
 use super::arm::reports;
 use super::stored::{StoredRun, find};
 use regatta_core::record::RecordError;
 use regatta_core::record::baseline::Store;
+use regatta_core::record::now;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::side::Side;
 use regatta_judge::judgement::VerdictOutcome;
@@ -41,7 +40,7 @@ pub fn save(
         )));
     }
     let path = store
-        .save(name, &stored.side, Timestamp::now(), replace)
+        .save(name, &stored.side, now(), replace)
         .map_err(|error| match error {
             RecordError::Refused(_) => ExperimentError::usage(error),
             _ => ExperimentError::not_judged(error),

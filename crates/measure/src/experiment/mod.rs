@@ -21,13 +21,12 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
 use crate::SetupError;
 use crate::laps::{Laps, TimeSpent};
 use crate::schedule::{self, CasePair, WorkerBlock};
 use crate::session::Observer;
 use regatta_core::record::header::TurnSide;
+use regatta_core::record::now;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
 use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Owed, Run, RunEnd};
@@ -130,7 +129,7 @@ impl RunFiles {
     /// Ends the files of runs of which no report is written.
     pub(crate) fn close(&mut self) -> Result<(), ExperimentError> {
         self.finish(RunEnd {
-            finished: Timestamp::now(),
+            finished: now(),
             judged: None,
         })
     }

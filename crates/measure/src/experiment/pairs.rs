@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use jiff::Timestamp;
-
 use super::arm::reports;
 use super::stored::{StoredBase, find};
 use super::{Arm, Experiment, ExperimentError, MeasureOptions, Setup};
@@ -14,6 +12,7 @@ use crate::schedule::CasePair;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::header::{Turn, TurnSide};
+use regatta_core::record::now;
 use regatta_core::record::run_file::{Opening, going_on};
 use regatta_core::record::types::{BaseId, Run, short_revision};
 use regatta_core::suite::Suite;
@@ -191,7 +190,7 @@ fn interleaved(
     let folder = folder(request, &head.suite);
     // What both runs have in common, and no other has: the moment, and what was asked for.
     let specs = [base.asked.join(" "), head.asked.join(" ")].join(" | ");
-    let now = Timestamp::now().as_nanosecond();
+    let now = now().as_nanosecond();
     let pair = format!("{now:x}-{:08x}", crc32fast::hash(specs.as_bytes()));
     let folders = [&base, &head].map(|side| (side.directory(), side.revision.is_some()));
     let [base_roots, head_roots] = Roots::pair(
