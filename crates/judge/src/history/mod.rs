@@ -73,6 +73,8 @@ pub struct Trend {
     /// Level now: the median of the runs since its last change, or of the last few where it
     /// creeps.
     pub level_ns: Option<Nanoseconds>,
+    /// The newest run's time.
+    pub newest_ns: Option<Nanoseconds>,
     /// Level of the reference.
     pub reference_ns: Option<Nanoseconds>,
     /// Its changes, in their order.
@@ -82,7 +84,12 @@ pub struct Trend {
 }
 
 impl Trend {
-    /// Now over the reference.
+    /// The newest run over the reference.
+    pub fn newest_ratio(&self) -> Option<Ratio> {
+        Some(self.newest_ns? / self.reference_ns?)
+    }
+
+    /// The level now over the reference.
     pub fn since_reference(&self) -> Option<Ratio> {
         Some(self.level_ns? / self.reference_ns?)
     }
@@ -321,6 +328,7 @@ fn trend(
     Trend {
         runs: series.runs.len(),
         level_ns: median(&series.times[since..]),
+        newest_ns: series.times.last().copied(),
         reference_ns: median(&series.times[from..to]),
         steps: steps.into_iter().map(|(_, step)| step).collect(),
         creep,

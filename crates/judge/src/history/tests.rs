@@ -50,6 +50,14 @@ fn at(trend: &Trend) -> Vec<usize> {
 }
 
 #[test]
+fn now_is_the_newest_run() {
+    let trend = alone(6, |run| if run < 5 { 1.0 } else { 2.0 });
+    let newest = trend.newest_ratio().unwrap();
+    assert!((newest.0 - 2.0).abs() < 0.05, "{newest}");
+    assert!((trend.since_reference().unwrap().0 - 1.0).abs() < 0.01);
+}
+
+#[test]
 fn a_step_is_found_where_it_is_and_as_large_as_it_is() {
     let trend = alone(60, |run| if run < 40 { 1.0 } else { 1.05 });
     assert_eq!(at(&trend), [40]);

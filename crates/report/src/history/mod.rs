@@ -180,10 +180,10 @@ impl<'a> Shown<'a> {
 
     /// The reference in words.
     fn reference(&self) -> String {
-        format!(
-            "the {REFERENCE} runs from {} on",
-            self.day(self.options.reference_from)
-        )
+        let from = self.options.reference_from;
+        let there = self.history.runs.len().saturating_sub(from);
+        let runs = counted(there.min(REFERENCE), "run");
+        format!("the {runs} from {} on", self.day(from))
     }
 }
 
@@ -276,7 +276,7 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
         document["shared"] = trend(shared)?;
         // Its level is a factor, not a time.
         if let Some(members) = document["shared"].as_object_mut() {
-            members.retain(|key, _| key != "level_ns" && key != "reference_ns");
+            members.retain(|key, _| !key.ends_with("_ns"));
         }
     }
     name_runs(shown, &mut document);

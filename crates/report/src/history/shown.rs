@@ -253,24 +253,24 @@ fn lost(shown: &Shown) -> Vec<TableRow> {
     lost.collect()
 }
 
-/// Every case: its series, its level now, and how far that is from the reference.
+/// Every case: its series, its newest time, and how far that is from the reference.
 fn cases(shown: &Shown, mut wanted: Vec<usize>) -> Vec<TableRow> {
     let since = |case: usize| {
-        let ratio = shown.trends.cases[case].since_reference();
+        let ratio = shown.trends.cases[case].newest_ratio();
         ratio.map_or(f64::NEG_INFINITY, |ratio| ratio.0)
     };
     wanted.sort_by(|a, b| since(*b).total_cmp(&since(*a)));
     let rows = wanted.into_iter().map(|case| {
         let trend = &shown.trends.cases[case];
-        let level = trend.level_ns.map(|level| level.to_string());
-        let ratio = trend.since_reference().map(|ratio| ratio.to_string());
+        let newest = trend.newest_ns.map(|time| time.to_string());
+        let ratio = trend.newest_ratio().map(|ratio| ratio.to_string());
         let last = trend.steps.last().map(|step| shown.day(step.run));
         let spark = spark(&shown.series[case], shown.history.runs.len(), SPARK);
         TableRow::new(
             shown.id(case),
             vec![
                 spark,
-                level.unwrap_or_default(),
+                newest.unwrap_or_default(),
                 ratio.unwrap_or_default(),
                 last.unwrap_or_default(),
             ],
