@@ -85,12 +85,12 @@ fn search(args: &BisectArgs) -> Ended {
         Some(directory) => directory.clone(),
         None => Path::new("reports").join(format!("{}-bisect", suite.name)),
     };
-    files::check_writable(&directory.join(PAGE)).map_err(Stop::usage)?;
     if let (Spec::Revision(good), Spec::Revision(bad)) = (&args.good, &args.bad) {
         return Err(by_git(good, bad, &suite_words(args, &request)));
     }
     let environment = args.measure.environment.as_deref();
     let row = row(&args.good, &args.bad, &suite, environment)?;
+    files::check_writable(&directory.join(PAGE)).map_err(Stop::usage)?;
     let say = |text: String| {
         if !args.measure.quiet {
             note(text);

@@ -66,7 +66,7 @@ pub struct TraceArgs {
     /// Run CMD this many times
     ///
     /// The last run is kept whole; of those before it the times of their repetitions. What runs
-    /// of one program differ by is then known: from four on each side, `regatta diff` calls
+    /// of one program differ by is then known: from five on each side, `regatta diff` calls
     /// slower what lies beyond that, and no longer only what is 10 % slower. A run that fails,
     /// or that Ctrl-C ends, is the last.
     #[arg(long, value_name = "N", default_value_t = 1,

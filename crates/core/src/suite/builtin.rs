@@ -1,9 +1,9 @@
 //! Where suites come from: the binary itself, or a file.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::document::{DocumentError, TomlText, name_hint};
+use super::document::{DocumentError, TomlText, name_hint, nearest};
 use super::{Suite, plan};
 use crate::input;
 
@@ -60,11 +60,31 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
         };
         return plan::read(name, &source, &|base| load_below(base, &above));
     }
-    if !name_or_path.contains('/') && path.extension().is_none_or(|e| e != "toml") {
+    let extension = path.extension().unwrap_or_default();
+    if path.is_file() && (extension == "py" || extension == "cu") {
+        return Err(failed(format!(
+            "this is code, and a suite names it: workers.mine = \"{name_or_path}\"; `regatta init` \
+             writes one"
+        )));
+    }
+    if path.is_dir() {
+        let inside = suites_in(path).first().cloned();
+        let name = inside.unwrap_or_else(|| format!("{name_or_path}/speed.toml"));
+        return Err(failed(format!(
+            "this is a folder; name a suite file in it: {name}"
+        )));
+    }
+    if !name_or_path.contains('/') && extension != "toml" {
         return Err(failed(unknown(name_or_path)));
     }
-    let text = input::text(path, input::WRITTEN_BY_HAND)
-        .map_err(|error| failed(format!("cannot be read: {error}")))?;
+    let text = input::text(path, input::WRITTEN_BY_HAND).map_err(|error| {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let there = suites_in(folder);
+        let near = nearest(name_or_path, there.iter().map(String::as_str));
+        let near = near.filter(|_| error.kind() == std::io::ErrorKind::NotFound);
+        let hint = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+        failed(format!("cannot be read: {error}{hint}"))
+    })?;
     let name = path
         .file_stem()
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -109,7 +129,32 @@ pub fn names_a_file(name: &str) -> bool {
         && name.chars().all(plain)
 }
 
+/// The suite files of a folder, as a command line names them: files in TOML with a sweep.
+fn suites_in(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = files.map(|file| folder.join(file.file_name()));
+    let is_suite = |path: &PathBuf| {
+        let text = input::text(path, input::WRITTEN_BY_HAND);
+        path.extension().is_some_and(|ending| ending == "toml")
+            && text.is_ok_and(|text| text.contains("[[sweep]]"))
+    };
+    let mut names: Vec<String> = paths
+        .filter(is_suite)
+        .map(|path| match path.display().to_string() {
+            name if name.contains('/') => name,
+            name => format!("./{name}"),
+        })
+        .collect();
+    names.sort();
+    names
+}
+
 fn unknown(name: &str) -> String {
+    let there = suites_in(Path::new("."));
+    let file = format!("./{name}.toml");
+    if let Some(near) = nearest(&file, there.iter().map(String::as_str)) {
+        return format!("no built-in suite of this name; a file is given by its path: {near}");
+    }
     let names = BUILTIN.iter().map(|(name, _)| *name);
     let hint = name_hint(name, names);
     format!("no built-in suite of this name; {hint} (a file is given by its path: ./{name}.toml)")

@@ -264,7 +264,14 @@ impl TableReader<'_> {
         }
         match self.suite.cases.iter().any(|case| selector.matches(case)) {
             true => Ok(selector),
-            false => Err(self.document.error(&at, "selects no case of this suite")),
+            false => {
+                let facets = selector.0.iter();
+                let facets =
+                    facets.map(|(facet, texts)| format!("{facet} = {}", texts.join(" or ")));
+                let facets = facets.collect::<Vec<_>>().join(", ");
+                let error = format!("{facets} selects no case of this suite");
+                Err(self.document.error(&at, error))
+            }
         }
     }
 }

@@ -119,7 +119,8 @@ pub struct PolicyTable {
 )]
 pub struct SweepTable {
     /// `worker/name` or `worker/name@environment`.
-    pub variants: OneOrMore<String>,
+    #[cfg_attr(feature = "schemas", schemars(required))]
+    pub variants: Option<OneOrMore<String>>,
     /// Axes that belong together, or names of `shapes`; what a shape says of an axis goes before
     /// what stands beside it.
     pub shapes: Option<OneOrMore<ValueOr<String, Axes>>>,

@@ -85,6 +85,9 @@ pub(super) fn parameter(value: &Scalar) -> Result<ParamValue, String> {
     value.text()?.parse().map_err(|error| format!("{error}"))
 }
 
+/// Keys of a sweep beside its axes.
+const BESIDE: [&str; 3] = ["variants", "shapes", "params"];
+
 /// Adds the cases of a sweep to those of a suite; `named` are the shapes that have names.
 ///
 /// # Errors
@@ -96,8 +99,13 @@ pub(super) fn sweep(
     named: &BTreeMap<String, Axes>,
     suite: &mut Suite,
 ) -> Result<(), DocumentError> {
+    let Some(written) = &table.variants else {
+        // A misspelt key is named first.
+        axes(document, at, &table.axes, &BESIDE)?;
+        return Err(document.error(at, "`variants` is missing"));
+    };
     let mut variants = Vec::new();
-    for (place, written) in table.variants.iter() {
+    for (place, written) in written.iter() {
         let at = element(&key(at, "variants"), place);
         let id: VariantId = written
             .parse()
@@ -108,7 +116,7 @@ pub(super) fn sweep(
             .or_insert_with(|| document.place(&at));
         variants.push(id);
     }
-    let beside = axes(document, at, &table.axes, &["variants", "shapes", "params"])?;
+    let beside = axes(document, at, &table.axes, &BESIDE)?;
     let mut shapes = Vec::new();
     for (place, shape) in table.shapes.iter().flat_map(OneOrMore::iter) {
         let at = element(&key(at, "shapes"), place);

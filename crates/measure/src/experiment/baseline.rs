@@ -1,6 +1,6 @@
 //! Which run becomes a baseline, and what becomes of the one that is there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
 use super::arm::reports;
@@ -10,6 +10,7 @@ use regatta_core::record::baseline::Store;
 use regatta_core::record::now;
 use regatta_core::record::run_file::RUN_FILE;
 use regatta_core::record::side::Side;
+use regatta_core::suite::document::nearest;
 use regatta_judge::judgement::VerdictOutcome;
 use regatta_judge::{self as judge, Options};
 
@@ -60,10 +61,17 @@ fn measured(name: &str, suite: Option<&str>) -> Result<String, ExperimentError> 
     let with_run = folders.filter(|folder| folder.join(RUN_FILE).is_file());
     let mut others: Vec<String> = with_run.map(|path| path.display().to_string()).collect();
     others.sort();
-    let fix = match &others[..] {
-        [only] if suite.is_none() => return Ok(only.clone()),
-        [] => "measure a suite: regatta run SUITE".to_owned(),
-        [first, ..] => {
+    let suites = others
+        .iter()
+        .filter_map(|path| Path::new(path).file_name()?.to_str());
+    let fix = match (&others[..], nearest(name, suites)) {
+        ([only], Some(near)) if suite.is_none() => format!(
+            "did you mean `{near}`? regatta baseline save {near}; or name the run: regatta baseline \
+             save {name} {only}"
+        ),
+        ([only], None) if suite.is_none() => return Ok(only.clone()),
+        ([], _) => "measure a suite: regatta run SUITE".to_owned(),
+        ([first, ..], _) => {
             let all = others.join(", ");
             format!("name one of {all}: regatta baseline save {name} {first}")
         }

@@ -9,7 +9,7 @@ use super::{ExperimentError, chain};
 use crate::SetupError;
 use crate::building;
 use crate::environments::{PythonEnvironment, locked, released};
-use crate::git::{Place, RevisionBuild, Worktree};
+use crate::git::{self, Place, RevisionBuild, Worktree};
 use crate::versions::{Pin, Spec};
 use crate::workers::{OWN, find_environment};
 use regatta_core::record::header::Built;
@@ -190,11 +190,23 @@ impl Setup {
             revision,
             args,
         };
-        let mut worktree = Worktree::check_out(Path::new("."), revision, &how)?;
+        let worktree = Worktree::check_out(Path::new("."), revision, &how);
+        let mut worktree =
+            worktree.map_err(|error| SetupError(format!("{error}{}", near(revision))))?;
         let own = build.and_then(Build::regatta);
         worktree.own = own.map(|path| worktree.directory.join(path));
         self.revision = Some(worktree);
         Ok(())
+    }
+}
+
+/// `; did you mean `main`?`, where a branch or a tag has nearly this name.
+fn near(revision: &str) -> String {
+    let heads = ["for-each-ref", "--format=%(refname:short)"];
+    let names = git::ask(Path::new("."), &heads).unwrap_or_default();
+    match nearest(revision, names.lines().filter(|name| *name != revision)) {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None => String::new(),
     }
 }
 
