@@ -30,7 +30,14 @@ from regatta_worker.problem.reference import (
     worst,
 )
 from regatta_worker.problem.variant import Variant
-from regatta_worker.protocol.channel import Failed, Lost, Message, Unsupported, required
+from regatta_worker.protocol.channel import (
+    Failed,
+    Lost,
+    Message,
+    Unavailable,
+    Unsupported,
+    required,
+)
 from regatta_worker.protocol.refusals import broke
 
 Done = TypeVar("Done")
@@ -400,7 +407,7 @@ class CaseWorker(Generic[CaseType]):
                 break
         self.release()
         self.free_memory()
-        raise Failed(f"out of memory: {words}")
+        raise Unavailable(f"out of memory: {words}")
 
     def lost(self) -> bool:
         """Whether every call fails. The first may only report what has failed before it."""

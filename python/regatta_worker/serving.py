@@ -30,6 +30,7 @@ from regatta_worker.protocol.channel import (
     REQUEST_FD,
     Absent,
     Failed,
+    Unavailable,
     Lost,
     Message,
     Unsupported,
@@ -62,7 +63,7 @@ class Session:
     def _guarded(self, request: Message) -> Message:
         try:
             return self._dispatch(request)
-        except (Unsupported, Failed, Lost) as answer:
+        except (Unsupported, Failed, Unavailable, Lost) as answer:
             return {"type": type(answer).__name__.lower(), "reason": str(answer)}
         except Exception as error:
             # The last line goes to the harness, the whole of it to the log.

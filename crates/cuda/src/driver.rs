@@ -101,9 +101,9 @@ impl CudaDevice {
         // Asked first: without a driver every other function of cudarc panics.
         // SAFETY: only opens a library, as every CUDA program does.
         if !unsafe { sys::is_culib_present() } {
-            return Err(CudaError::Other(NO_DRIVER.to_owned()));
+            return Err(CudaError::Unavailable(NO_DRIVER.to_owned()));
         }
-        let none = |error: CudaError| CudaError::Other(format!("no CUDA device: {error}"));
+        let none = |error: CudaError| CudaError::Unavailable(format!("no CUDA device: {error}"));
         checked("cuInit", result::init()).map_err(none)?;
         let device = checked("cuDeviceGet", result::device::get(0)).map_err(none)?;
         // SAFETY: the device is the driver's own. The primary context is kept until the
@@ -191,7 +191,7 @@ impl CudaDevice {
         match unsafe { result::malloc_sync(bytes) } {
             Ok(pointer) => Ok(Memory { pointer, bytes }),
             Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                Err(CudaError::Other(format!(
+                Err(CudaError::Unavailable(format!(
                     "out of device memory: {} MiB more are needed, {} MiB are free",
                     bytes >> 20,
                     self.free_bytes()? >> 20

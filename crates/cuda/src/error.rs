@@ -13,7 +13,10 @@ pub enum CudaError {
     /// The driver failed, or the clock.
     #[error(transparent)]
     Probe(#[from] regatta_probe::Error),
-    /// No device, short memory, or a kernel that could not be made.
+    /// The machine has no device, no compiler, or too little memory.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A kernel could not be made, or anything else.
     #[error("{0}")]
     Other(String),
 }
@@ -59,16 +62,20 @@ impl CudaError {
 
 impl From<BuildError> for CudaError {
     fn from(error: BuildError) -> CudaError {
-        CudaError::Other(error.to_string())
+        match error {
+            BuildError::NoCompiler(reason) => CudaError::Unavailable(reason),
+            other => CudaError::Other(other.to_string()),
+        }
     }
 }
 
 /// A failure as the protocol has it: one that only a new process gets over is `Lost`.
 impl From<CudaError> for Refusal {
     fn from(error: CudaError) -> Refusal {
-        match error.is_lost() {
-            true => Refusal::Lost(error.to_string()),
-            false => Refusal::Failed(error.to_string()),
+        match error {
+            lost if lost.is_lost() => Refusal::Lost(lost.to_string()),
+            CudaError::Unavailable(reason) => Refusal::Unavailable(reason),
+            other => Refusal::Failed(other.to_string()),
         }
     }
 }

@@ -63,7 +63,8 @@ impl OpenDevice {
     fn new(own: Option<KernelSource>) -> Result<OpenDevice, Refusal> {
         let asked = std::env::var(COMPILER).ok().filter(|word| !word.is_empty());
         let compiler = asked.map_or(Ok(Compiler::default()), |word| word.parse());
-        let compiler = compiler.map_err(|error| Refusal::Failed(format!("{COMPILER}: {error}")))?;
+        let compiler =
+            compiler.map_err(|error| Refusal::Unavailable(format!("{COMPILER}: {error}")))?;
         let device = CudaDevice::open(compiler, own)?;
         // SAFETY: the stream lives as long as the device, which is dropped after.
         let timed = unsafe { Cuda::open(0, device.stream.cast()) };
@@ -182,7 +183,7 @@ impl OpenDevice {
                 return Ok(());
             }
             if self.references.is_empty() {
-                return Err(Refusal::Failed(format!(
+                return Err(Refusal::Unavailable(format!(
                     "the case and its float64 reference need {:.1} GiB of device memory; \
                      {:.1} of {:.1} GiB are free",
                     Bytes(needed).gib(),

@@ -189,6 +189,7 @@ fn peak(worker: &mut dyn Conversation, dtypes: &BTreeSet<Dtype>) -> Result<Peak,
         },
         Ok(
             ReplyBody::Failed { reason }
+            | ReplyBody::Unavailable { reason }
             | ReplyBody::Unsupported { reason }
             | ReplyBody::Lost { reason },
         ) => Err(reason),

@@ -371,6 +371,7 @@ fn no_answer(reply: ReplyBody) -> Outcome {
     match reply {
         ReplyBody::Unsupported { reason } => unsupported(reason),
         ReplyBody::Failed { reason } => failed(Fault::Failed, reason),
+        ReplyBody::Unavailable { reason } => failed(Fault::Unavailable, reason),
         other => failed(Fault::Other, out_of_turn_text(&other)),
     }
 }

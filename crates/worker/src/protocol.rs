@@ -177,6 +177,12 @@ pub enum ReplyBody {
         /// Why.
         reason: String,
     },
+    /// The machine lacks what the request needs, such as memory or a compiler: nothing is known of
+    /// the code.
+    Unavailable {
+        /// What it lacks.
+        reason: String,
+    },
     /// The request could not be carried out, and no other will be: the device is lost
     /// to this process. The harness ends it, and starts another for the next case.
     Lost {

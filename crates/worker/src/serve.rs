@@ -21,6 +21,9 @@ pub enum Refusal {
     /// It should, but did not.
     #[error("{0}")]
     Failed(String),
+    /// The machine lacks what it needs, such as memory or a compiler.
+    #[error("{0}")]
+    Unavailable(String),
     /// It did not, and nothing will in this process any more: the device is lost.
     #[error("{0}")]
     Lost(String),
@@ -43,6 +46,7 @@ impl From<Refusal> for ReplyBody {
         match refusal {
             Refusal::Unsupported(reason) => ReplyBody::Unsupported { reason },
             Refusal::Failed(reason) => ReplyBody::Failed { reason },
+            Refusal::Unavailable(reason) => ReplyBody::Unavailable { reason },
             Refusal::Lost(reason) => ReplyBody::Lost { reason },
         }
     }

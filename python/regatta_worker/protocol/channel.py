@@ -26,6 +26,10 @@ class Failed(Exception):
     """The request cannot be carried out, for a reason that needs no traceback."""
 
 
+class Unavailable(Exception):
+    """The machine lacks what the request needs, such as memory: nothing is known of the code."""
+
+
 class Lost(Exception):
     """The device is gone for this process: no request after this one could be carried out."""
 

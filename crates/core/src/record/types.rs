@@ -79,8 +79,10 @@ pub enum Fault {
     Unchecked,
     /// Its worker could not be started, or was not used.
     Refused,
-    /// It answered that it failed.
+    /// It answered that it failed, or an exception ended it.
     Failed,
+    /// The machine lacks what it needs, such as memory or a compiler.
+    Unavailable,
     /// What it answered is no use.
     Other,
     /// Written before faults were told apart.

@@ -132,7 +132,9 @@ impl WorkerProcess {
                 )),
             )),
             ReplyBody::Hello(hello) => Ok(hello),
-            ReplyBody::Failed { reason } | ReplyBody::Unsupported { reason } => {
+            ReplyBody::Failed { reason }
+            | ReplyBody::Unavailable { reason }
+            | ReplyBody::Unsupported { reason } => {
                 Err(WorkerError::new(&self.name, WorkerFailure::Refused(reason)))
             }
             other => Err(self.garbage("hello", format!("{other:?}"))),
@@ -231,7 +233,9 @@ fn without_named_secrets(mut body: ReplyBody) -> ReplyBody {
             }
             hello.absent = hello.absent.as_deref().map(secrets::message);
         }
-        ReplyBody::Unsupported { reason } | ReplyBody::Failed { reason } => {
+        ReplyBody::Unsupported { reason }
+        | ReplyBody::Unavailable { reason }
+        | ReplyBody::Failed { reason } => {
             *reason = secrets::message(reason);
         }
         _ => {}
