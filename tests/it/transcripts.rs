@@ -33,7 +33,7 @@ transcripts! {
     failing_workers gone history identity init injection instructions
     #[ignore = "needs JAX"] jax
     promises refused_commands refused_files refused_suites refused_workers
-    resume secrets shards structure terminal trace trace_import tuners whose_code worker_logs
+    resume secrets shards structure suites terminal trace trace_import tuners whose_code worker_logs
 }
 
 #[test]

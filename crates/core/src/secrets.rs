@@ -265,6 +265,13 @@ fn kept(text: &str, name: &str, hide: Hide) -> String {
     {
         return assignment(text, key, value, hide);
     }
+    // Where a shell writes to or reads from.
+    if let Some((before, file)) = text.split_once(['>', '<'])
+        && (before.is_empty() || is_number(before))
+    {
+        let operator = &text[..text.len() - file.len()];
+        return format!("{operator}{}", path(file, hide));
+    }
     if text.contains(',') {
         let each = text.split(',').map(|part| kept(part, name, hide));
         return each.collect::<Vec<_>>().join(",");
@@ -308,6 +315,10 @@ fn assignment(text: &str, key: &str, value: &str, hide: Hide) -> String {
         return format!("{key}={}", program(value, hide));
     }
     let name = key.rsplit(['.', '/', ':', '@']).next().unwrap_or(key);
+    // A parameter of a variant: `torch/sdpa.backend=flash`.
+    if key.contains('/') && is_plain(value) && !names_a_secret(name) {
+        return text.to_owned();
+    }
     format!("{key}={}", kept(value, name, hide))
 }
 
@@ -316,19 +327,33 @@ fn phrase(text: &str, name: &str, hide: Hide) -> String {
     if !(name.is_empty() || name == "c" || keeps_words(name)) {
         return hide(name, text);
     }
+    // The statements of a shell, each a command line.
+    let is_operator = |word: &str| ["&&", "||", "|", ";", "!", "2>&1", ">&2"].contains(&word);
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     let opaque = |word: &String| {
         let lower = word.to_ascii_lowercase();
         word.ends_with(':')
-            || word.contains(['"', '\'', '{', '}', '`', '$'])
+            || word.contains(['"', '\'', '{', '}', '`', '('])
             || ["bearer", "basic"].contains(&lower.as_str())
     };
     let end = words.iter().position(opaque).unwrap_or(words.len());
-    let mut known = line(&words[..end], hide);
+    let (mut known, mut statement) = (Vec::new(), Vec::new());
+    for word in &words[..end] {
+        let last = word.strip_suffix(';').unwrap_or(word);
+        if !is_operator(last) && !last.is_empty() {
+            statement.push(last.to_owned());
+        }
+        if is_operator(last) || last.len() < word.len() {
+            known.append(&mut line(&std::mem::take(&mut statement), hide));
+            let end = if is_operator(last) { last } else { ";" };
+            known.push(end.to_owned());
+        }
+    }
+    known.append(&mut line(&statement, hide));
     if end < words.len() {
         known.push(hide("", &words[end..].join(" ")));
     }
-    known.join(" ")
+    known.join(" ").replace(" ; ", "; ")
 }
 
 /// `https://user:password@host/path?query#fragment`, of which the host is kept and a plain path.
@@ -405,7 +430,7 @@ fn is_random(text: &str) -> bool {
 
 /// True for a path, or a name of a part of one.
 fn is_path_like(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+*@~^".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+*@~^$".contains(c);
     !text.is_empty() && text.chars().all(plain)
 }
 
@@ -432,7 +457,7 @@ fn path(text: &str, hide: Hide) -> String {
     let each = text.split('/').map(|part| {
         let harmless = part
             .chars()
-            .all(|c| c.is_alphanumeric() || "-_.+*@~^,#%".contains(c));
+            .all(|c| c.is_alphanumeric() || "-_.+*@~^,#%$".contains(c));
         if harmless && !is_random(part) {
             part.to_owned()
         } else {
@@ -516,7 +541,8 @@ pub fn hidden_values(
     let is_address = |value: &str| value.contains("://") && value.contains(['@', '?']);
     let secret = variables.into_iter();
     let secret = secret.filter(|(name, value)| names_a_secret(name) || is_address(value));
-    let secret = secret.filter(|(name, value)| !is_shown(name, value));
+    // The working folder is not a secret, nor is where a socket lies.
+    let secret = secret.filter(|(name, value)| !value.starts_with('/') && !is_shown(name, value));
     hidden.extend(secret.map(|(_, value)| value));
     let ends = |c: char| c.is_whitespace() || "\"'{}=:,&?#@".contains(c);
     let parts = hidden.iter().flat_map(|value| value.split(ends));

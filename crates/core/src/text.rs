@@ -24,9 +24,10 @@ fn reorders(c: char) -> bool {
         | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// JSON in whose strings each control character, line end and character that reorders text is
-/// written out: `\n` is then a backslash and an n. So no string of it can begin a line, move a
-/// cursor or hide what stands beside it, wherever it is printed.
+/// JSON in whose strings line ends and tabs are spaces, and each other control character and
+/// character that reorders text is written out: `\u001b` is then a backslash, a u and four digits.
+/// So no string of it can begin a line, move a cursor or hide what stands beside it, wherever it is
+/// printed.
 pub fn json_of_plain_text(json: &str) -> Cow<'_, str> {
     let is_odd = |c: char| c.is_control() || reorders(c) || matches!(c, '\u{2028}' | '\u{2029}');
     if !json.contains('\\') && !json.contains(is_odd) {
@@ -49,7 +50,12 @@ pub fn json_of_plain_text(json: &str) -> Cow<'_, str> {
                 rest.len().min(6)
             }
             [b'\\', kind, ..] if kind.is_ascii() => {
-                if b"bfnrt".contains(kind) {
+                if b"nrt".contains(kind) {
+                    plain.push(' ');
+                    rest = &rest[2..];
+                    continue;
+                }
+                if b"bf".contains(kind) {
                     plain.push('\\');
                 }
                 2
@@ -249,8 +255,8 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&json_of_plain_text(&ascii)).unwrap(),
             read
         );
-        let text = r#"\u001b[2J\r\n\t\u202e\u0085\u2028 \n "q" é𝄞"#;
-        assert_eq!(read, json!({r"a\n::error::x": text}));
+        let text = r#"\u001b[2J   \u202e\u0085\u2028 \n "q" é𝄞"#;
+        assert_eq!(read, json!({"a ::error::x": text}));
         assert!(matches!(
             json_of_plain_text("{\"a\":[1,2]}"),
             Cow::Borrowed(_)

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::judgement::Mismatch;
 use regatta_core::record::identity::decides_speed;
 use regatta_core::record::types::{Git, RunHeader, WorkerRecord, short_revision};
-use regatta_core::suite::rules::Rules;
 use regatta_core::suite::{Cache, Settings};
 
 /// What stands for a fact that one side does not have.
@@ -82,9 +81,7 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     for name in names {
         differ(soft, name, lists(base, name), lists(head, name));
     }
-    differ(soft, "overrides", overrides(base), overrides(head));
     settings(soft, &base.settings, &head.settings);
-    policy(soft, &base.rules, &head.rules);
     maps(soft, "", &base.machine.soft, &head.machine.soft);
     // Last: there may be hundreds, and reports show the first differences.
     for (name, base, head) in shared_workers(base, head) {
@@ -183,62 +180,12 @@ fn shared_workers<'a>(
     workers.filter_map(|(name, worker)| Some((name, worker, find_worker(head, name)?)))
 }
 
-fn overrides(header: &RunHeader) -> String {
-    list(header.suite.overrides.iter().map(|change| {
-        let from = change.from.as_ref().map(ToString::to_string);
-        let from = from.unwrap_or_else(|| "any".to_owned());
-        let (variant, parameter, to) = (&change.variant, &change.parameter, &change.to);
-        format!("{variant}: {parameter} {from} → {to}")
-    }))
-}
-
-fn list(all: impl Iterator<Item = impl ToString>) -> String {
+pub(crate) fn list(all: impl Iterator<Item = impl ToString>) -> String {
     let all: Vec<String> = all.map(|one| one.to_string()).collect();
     match all.is_empty() {
         true => "none".to_owned(),
         false => all.join(", "),
     }
-}
-
-/// How fields begin that are demands of the suite.
-pub const POLICY: &str = "policy.";
-
-/// What the suite demands of its results.
-fn policy(found: &mut Vec<Mismatch>, base: &Rules, head: &Rules) {
-    let mut each = |name: &str, of: fn(&Rules) -> String| {
-        differ(found, format!("{POLICY}{name}"), of(base), of(head));
-    };
-    each("threshold", |rules| rules.policy.threshold.to_string());
-    each("thresholds", |rules| {
-        let own = rules.policy.thresholds.iter();
-        list(own.map(|(metric, share)| format!("{} {share}", metric.name())))
-    });
-    each("ignore", |rules| list(rules.policy.ignore.iter()));
-    each("optional", |rules| list(rules.policy.optional.iter()));
-    each("day", |rules| {
-        let day = rules.policy.day.map(|day| day.to_string());
-        day.unwrap_or_else(|| "by device".to_owned())
-    });
-    let prefix = format!("{POLICY}expect.");
-    maps(found, &prefix, &bounds(base), &bounds(head));
-}
-
-/// What each expectation allows, by its name.
-fn bounds(rules: &Rules) -> BTreeMap<String, String> {
-    let relations = rules.expectations.iter();
-    let relations = relations.map(|one| (&one.name, format!("at most {}", one.within.factor())));
-    let limits = rules.limits.iter().flat_map(|one| {
-        let bounds = [("at least", one.at_least), ("at most", one.at_most)];
-        let bounds = bounds.into_iter();
-        bounds.filter_map(|(word, bound)| Some((&one.name, format!("{word} {}", bound?))))
-    });
-    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, bound) in relations.chain(limits) {
-        all.entry(name.clone()).or_default().push(bound);
-    }
-    let all = all.into_iter();
-    all.map(|(name, bounds)| (name, bounds.join(" and ")))
-        .collect()
 }
 
 fn settings(found: &mut Vec<Mismatch>, base: &Settings, head: &Settings) {
@@ -257,9 +204,6 @@ fn settings(found: &mut Vec<Mismatch>, base: &Settings, head: &Settings) {
 mod tests {
     use super::*;
     use crate::testing::header;
-    use regatta_core::suite::Override;
-    use regatta_core::suite::rules::{Expectation, Metric, Selector};
-    use regatta_worker::units::{Ratio, Share};
 
     fn fields(differences: &[Mismatch]) -> String {
         let fields: Vec<&str> = differences.iter().map(|d| d.field.as_str()).collect();
@@ -301,44 +245,15 @@ mod tests {
             let versions = &mut head.workers[0].versions;
             versions.insert("rust".to_owned(), "9".to_owned());
             head.machine.soft.insert("host".to_owned(), "b".to_owned());
-            head.suite.overrides.push(Override {
-                variant: "cpu/flash".parse().unwrap(),
-                parameter: "threads".to_owned(),
-                from: None,
-                to: "1".into(),
-                origin: Default::default(),
-            });
         });
-        let soft = "tool revision cpu.versions.rust overrides settings.samples host";
+        let soft = "tool revision cpu.versions.rust settings.samples host";
         are(all, "", soft);
         // Another suite is hard only where one was promised.
         let other = |head: &mut RunHeader| head.suite.name = "other".to_owned();
         are(found(true, other), "suite", "");
         are(found(false, other), "", "suite");
-        let day = found(true, |head| head.rules.policy.day = Some(Share(0.2)));
-        are(day, "", "policy.day");
         let lone = found(true, |head| head.workers[0].name = "torch".to_owned());
         are(lone, "", "cpu torch");
-    }
-
-    /// A suite that allows more than it did is named.
-    #[test]
-    fn what_an_expectation_allows_is_compared() {
-        let within = |within| {
-            let mut header = header();
-            header.rules.expectations.push(Expectation {
-                name: "auto is good".to_owned(),
-                case: Selector(Default::default()),
-                against: Selector(Default::default()),
-                within: Ratio(within),
-                metric: Metric::Device,
-                origin: Default::default(),
-            });
-            header
-        };
-        let soft = differences(&within(1.1), &within(2.0), true).soft;
-        let told = "policy.expect.auto is good at most 1.10x → at most 2.00x";
-        assert_eq!(soft[0].to_string(), told);
     }
 
     #[test]

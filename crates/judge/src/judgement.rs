@@ -54,6 +54,10 @@ pub struct Judgement {
     /// What was to be judged and was not, as sentences: each keeps the run from passing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
+    /// Demands of the base's suite that the head's does not make, as a sentence of the verdict's
+    /// first line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weaker: Option<String>,
     /// Sentences worth reading beside the verdict (damaged lines, few invocations).
     pub notes: Vec<String>,
     /// What follows from all of it.
@@ -137,6 +141,24 @@ pub struct Row {
 }
 
 impl Row {
+    /// The row of a case that neither side measured.
+    pub fn unmeasured(case: CaseId, word: Word, reason: String, allowed: bool) -> Row {
+        Row {
+            case,
+            word,
+            reason: Some(reason),
+            allowed,
+            fault: Fault::Unknown,
+            head: None,
+            base: None,
+            metrics: Vec::new(),
+            findings: Vec::new(),
+            structure: None,
+            uncounted: Vec::new(),
+            tuner: None,
+        }
+    }
+
     /// Its comparison by a metric.
     pub fn metric(&self, metric: Metric) -> Option<&MetricRow> {
         self.metrics.iter().find(|of| of.metric == metric)

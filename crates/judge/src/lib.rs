@@ -18,6 +18,7 @@ mod metrics;
 mod rows;
 pub mod rule;
 pub mod structure;
+mod suites;
 pub mod trace;
 mod tuners;
 mod verdict;
@@ -28,13 +29,14 @@ use std::collections::HashMap;
 
 pub use comparable::revision_text;
 use comparable::{Differences, differences};
-use judgement::{Judgement, Row, SideSummary, Verdict, Word};
-use regatta_core::record::header::{RunHeader, in_turn};
+use judgement::{Judgement, Mismatch, Row, SideSummary, Verdict, Word};
+use regatta_core::record::header::in_turn;
 use regatta_core::record::side::{Side, median};
 use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::{Share, counted};
 use rows::RowInputs;
+use suites::{Demands, demands};
 
 /// Cases to measure again, and how many invocations each has after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     let found = base.map_or_else(Differences::default, |base| {
         differences(&base.header, &head.header, options.same_suite)
     });
+    let demands = base.map_or_else(Demands::default, |base| demands(&base.header, &head.header));
     let structure_incomparable = structure::not_comparable(&found.hard);
     let structure_only = head.header.settings.structure_only;
     let incomparable = match structure_only {
@@ -86,7 +89,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         false => found.hard,
     };
     let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));
-    let rows = rows::rows(&RowInputs {
+    let mut rows = rows::rows(&RowInputs {
         base,
         head,
         comparable: incomparable.is_empty(),
@@ -95,6 +98,8 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         paired,
         last: options.last,
     });
+    rows.extend(base.map_or(Vec::new(), |base| left_out(base, head, &rows)));
+    rows.sort_by(|a, b| a.case.cmp(&b.case));
     let expected = expect::expectations(head);
     let mut judgement = Judgement {
         suite: head.header.suite.name.clone(),
@@ -103,7 +108,8 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         incomparable,
         structure_incomparable,
         structure_only,
-        differences: found.soft,
+        differences: [found.soft, demands.all].concat(),
+        weaker: weaker(&demands.weaker),
         paired,
         rows,
         expectations: [
@@ -134,10 +140,17 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
     notes.extend(conditions::of_shards(head));
     notes.extend(conditions::notes(head));
     notes.extend(base.and_then(|base| conditions::counted_in_vain(base, head)));
-    notes.extend(policy_note(&judgement));
     judgement.notes = notes;
-    judgement.verdict = verdict::verdict(&judgement, options);
+    conclude(&mut judgement, options);
     judgement
+}
+
+/// Sets the verdict. In its first line stands what the head's suite demands less.
+fn conclude(judgement: &mut Judgement, options: &Options) {
+    judgement.verdict = verdict::verdict(judgement, options);
+    if let Some(sentence) = &judgement.weaker {
+        judgement.verdict.shown += &format!("; {sentence}");
+    }
 }
 
 /// A judgement against a stored run, in which cases that were measured in pairs after it are judged
@@ -170,7 +183,7 @@ pub fn with_pairs(mut judgement: Judgement, pairs: Judgement, options: &Options)
         .notes
         .extend(verdict::incomparable(&pairs.incomparable));
     judgement.notes.extend(pairs.notes);
-    judgement.verdict = verdict::verdict(&judgement, options);
+    conclude(&mut judgement, options);
     judgement
 }
 
@@ -190,29 +203,41 @@ fn summary(side: &Side) -> SideSummary {
                 None => filter,
             }
         }),
-        changed: changed_options(header),
+        changed: Some(suites::changed_options(header).join(" ")).filter(|text| !text.is_empty()),
     }
 }
 
-/// The options of a command line that changed what the suite measures or how it is judged.
-fn changed_options(header: &RunHeader) -> Option<String> {
-    let pairs = header.suite.arguments.windows(2);
-    let changing = pairs.filter(|pair| ["--set", "--threshold"].contains(&pair[0].as_str()));
-    let options: Vec<String> = changing.map(|pair| pair.join(" ")).collect();
-    (!options.is_empty()).then(|| options.join(" "))
+/// The demands that the head's suite weakens, as a sentence. The head's rules decide, so it stands
+/// in the verdict's first line.
+fn weaker(demands: &[Mismatch]) -> Option<String> {
+    let each: Vec<String> = demands.iter().map(ToString::to_string).collect();
+    let each = Some(each.join(", ")).filter(|each| !each.is_empty())?;
+    Some(format!("the suite demands less than the base's: {each}"))
 }
 
-/// The rules are the head's: names what they demand otherwise than the base's.
-fn policy_note(judgement: &Judgement) -> Option<String> {
-    let of_policy = judgement.differences.iter();
-    let of_policy = of_policy.filter(|one| one.field.starts_with(comparable::POLICY));
-    let all: Vec<String> = of_policy.map(ToString::to_string).collect();
-    (!all.is_empty()).then(|| {
-        format!(
-            "the suite judges by another policy than when the base was measured: {}",
-            all.join("; ")
-        )
-    })
+/// Rows of cases that the suite of the base's revision has and the head's has not, where these
+/// were not measured: missing, unless the policy names them.
+fn left_out(base: &Side, head: &Side, rows: &[Row]) -> Vec<Row> {
+    let optional = &head.header.rules.policy.optional;
+    if !in_turn(&base.header, &head.header) {
+        return Vec::new();
+    }
+    let dropped = suites::dropped(&base.header, &head.header).into_iter();
+    let unknown = dropped.filter(|case| !rows.iter().any(|row| row.case == *case));
+    let rows = unknown.map(|case| {
+        let allowed = complete::allowed(&case, optional);
+        let word = if allowed {
+            Word::Skipped
+        } else {
+            Word::Missing
+        };
+        let reason = format!(
+            "the base's suite has it and the head's does not; measure it, or name it in the suite: \
+             [policy] optional = [\"{case}\"]"
+        );
+        Row::unmeasured(case, word, reason, allowed)
+    });
+    rows.collect()
 }
 
 /// The smallest change that pairs could have shown, and how often as few starts hide that one in

@@ -95,7 +95,7 @@ impl RunHeader {
 
 /// One of two runs that were measured in turn: an invocation of each, in random order, then
 /// the next of each. No day and no machine lies between them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Turn {
     /// What both runs have in common, and no other has.
@@ -107,19 +107,31 @@ pub struct Turn {
     /// Variants that stand in for those of the other side, each with whom it stands in for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stands_in: BTreeMap<VariantId, VariantId>,
+    /// Cases that the suite of this side's revision has and the other side's does not. They are
+    /// not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<CaseId>,
+    /// The settings that the suite of this side's revision declares. Both sides are measured with
+    /// those of the head.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<Settings>,
+    /// Why the suite of this side's revision could not be read. The head's serves both sides then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suite_unread: Option<String>,
     /// Cases of the whole gate, where a part of them is measured in pairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cases: Option<u32>,
 }
 
 /// The two sides of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TurnSide {
     /// What was.
     Base,
     /// What is.
+    #[default]
     Head,
 }
 

@@ -75,7 +75,10 @@ pub fn read(
     let optional = file.policy.optional.iter().flatten().enumerate();
     let ids: Vec<CaseId> = suite.cases.iter().map(Case::id).collect();
     for (place, pattern) in optional {
-        if !ids.iter().any(|id| glob(pattern, &id.0)) {
+        // A case that the suite does not have any more is allowed by its whole id.
+        let named = CaseId(pattern.clone());
+        let is_case = named.case().is_ok_and(|case| case.id() == named);
+        if !is_case && !ids.iter().any(|id| glob(pattern, &id.0)) {
             let near = nearest(pattern, ids.iter().map(|id| id.0.as_str()));
             let near = near.map_or(String::new(), |near| format!("; the nearest is {near}"));
             let at = format!("policy.optional[{place}]");

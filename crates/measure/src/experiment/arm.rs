@@ -138,6 +138,7 @@ impl Arm {
             mut suite,
             environment,
             revision,
+            lacking: new,
             ..
         } = setup;
         for (name, _) in REPORT_FILES {
@@ -190,7 +191,7 @@ impl Arm {
             waiting,
             peaks,
             unmeasured,
-            lacking,
+            mut lacking,
         } = {
             let side = turn.as_ref().map(|turn| turn.side);
             let may_lack = side == Some(TurnSide::Base) && revision.is_some();
@@ -206,6 +207,7 @@ impl Arm {
             workers: Nanoseconds::from(since.elapsed()) - setting_up,
             ..TimeSpent::default()
         };
+        lacking.extend(new);
         suite.cases = cases;
         suite.cases.retain(|case| !lacking.contains_key(&case.id()));
         if let (Some(turn), Some(reason)) = (&turn, lacking.values().next()) {

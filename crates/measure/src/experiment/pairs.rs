@@ -174,10 +174,16 @@ fn interleaved(
     began: Instant,
 ) -> Result<Experiment, ExperimentError> {
     let base_request = part.map_or(request, |part| &part.base_request);
-    let base = Setup::make(base, base_request);
+    let base = Setup::make_base(base, base_request, demands);
     let mut base = base.map_err(unusable(TurnSide::Base))?;
     let mut head = Setup::make(head, request).map_err(unusable(TurnSide::Head))?;
+    base.measure_as(&head.suite);
+    let lacking = &base.lacking;
+    base.suite
+        .cases
+        .retain(|case| !lacking.contains_key(&case.id()));
     if let Some(part) = part {
+        base.left_out.retain(|case| part.cases.contains(case));
         for suite in [&mut base.suite, &mut head.suite] {
             suite.cases.retain(|case| part.cases.contains(&case.id()));
         }
@@ -208,11 +214,15 @@ fn interleaved(
     head_processes.begin();
     let start =
         |setup: Setup, processes, (side, roots), name: &str, stands_in: Option<_>, since| {
+            let (declared, suite_unread) = setup.declared.clone();
             let turn = Turn {
                 pair: pair.clone(),
                 side,
                 of: setup.asked.clone(),
                 stands_in: stands_in.into_iter().collect(),
+                left_out: setup.left_out.clone(),
+                declared,
+                suite_unread,
                 cases: part.map(|part| part.of_cases),
             };
             // What making the versions took is within the time limit.

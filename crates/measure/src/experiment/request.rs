@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::{ExperimentError, Listener};
 use regatta_core::suite::document::{name_hint, nearest};
 use regatta_core::suite::rules::{Metric, Origin};
-use regatta_core::suite::{self, Override, Suite};
+use regatta_core::suite::workers::{OwnWorker, PythonCode};
+use regatta_core::suite::{self, BUILTIN, Override, Suite};
 use regatta_worker::attention::{ParamValue, parameter_name};
 use regatta_worker::units::Share;
 
@@ -74,25 +75,12 @@ impl MeasureOptions {
     /// # Errors
     /// Whatever is wrong with either: exit code 2.
     pub fn load(&self) -> Result<Suite, ExperimentError> {
-        let mut suite = suite::load(&self.suite)?;
-        suite::configure(&mut suite, Path::new("regatta.toml"))?;
-        for text in &self.set {
-            if set_switch(&mut suite, text)? {
-                continue;
-            }
-            let change = parse_override(text, &suite)?;
-            suite.overrides.push(change);
-        }
+        let mut suite = self.load_from(&self.suite, Path::new(""))?;
         if let Some(invocations) = self.invocations {
             suite.settings.invocations = invocations;
         }
         if let Some(threshold) = self.threshold {
             suite.rules.policy.threshold = threshold;
-        }
-        if self.structure_only {
-            suite.settings.peak = false;
-            suite.settings.structure_only = true;
-            suite.settings.invocations = 1;
         }
         let ids: Vec<String> = suite.cases.iter().map(ToString::to_string).collect();
         suite.keep(&self.filter);
@@ -102,6 +90,61 @@ impl MeasureOptions {
                 &suite.name,
                 &ids,
             )));
+        }
+        Ok(suite)
+    }
+
+    /// The suite as a checkout of another revision has it, with the parameters that are asked for
+    /// and without what the command line demands.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it there.
+    pub(super) fn load_in(&self, checkout: &Path) -> Result<Suite, ExperimentError> {
+        let file = self.file_in(checkout);
+        let name = file.map_or(self.suite.clone(), |file| {
+            file.to_string_lossy().into_owned()
+        });
+        let mut suite = self.load_from(&name, checkout)?;
+        suite.keep(&self.filter);
+        // Its workers are started in the checkout.
+        for worker in suite.workers.values_mut() {
+            if let OwnWorker::Cuda(path)
+            | OwnWorker::Python {
+                code: PythonCode::File(path),
+                ..
+            } = worker
+                && let Ok(below) = path.strip_prefix(checkout)
+            {
+                *path = below.to_owned();
+            }
+        }
+        Ok(suite)
+    }
+
+    /// The suite's file in another checkout; `None` for a built-in suite.
+    pub(super) fn file_in(&self, checkout: &Path) -> Option<PathBuf> {
+        let is_built_in = BUILTIN.iter().any(|(name, _)| *name == self.suite);
+        let here = std::env::current_dir().unwrap_or_default();
+        let file = Path::new(&self.suite);
+        let below = file.strip_prefix(&here).unwrap_or(file);
+        (!is_built_in).then(|| checkout.join(below.strip_prefix("./").unwrap_or(below)))
+    }
+
+    /// A suite and the settings of its checkout, with the parameters that are asked for.
+    fn load_from(&self, name: &str, checkout: &Path) -> Result<Suite, ExperimentError> {
+        let mut suite = suite::load(name)?;
+        suite::configure(&mut suite, &checkout.join("regatta.toml"))?;
+        for text in &self.set {
+            if set_switch(&mut suite, text)? {
+                continue;
+            }
+            let change = parse_override(text, &suite)?;
+            suite.overrides.push(change);
+        }
+        if self.structure_only {
+            suite.settings.peak = false;
+            suite.settings.structure_only = true;
+            suite.settings.invocations = 1;
         }
         Ok(suite)
     }

@@ -1,7 +1,7 @@
 //! From what a command line calls a version to what is measured: the suite, an environment
 //! that is made, a revision that is built.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::request::{MeasureOptions, parse_override};
@@ -19,9 +19,9 @@ use regatta_core::suite::environment::pinned_file;
 use regatta_core::suite::rules::Origin;
 use regatta_core::suite::workers::Build;
 use regatta_core::suite::workers::OwnWorker;
-use regatta_core::suite::{Override, Suite};
-use regatta_core::text::plain_name;
-use regatta_worker::attention::VariantId;
+use regatta_core::suite::{Override, Settings, Suite};
+use regatta_core::text::{one_line, plain_name};
+use regatta_worker::attention::{Case, CaseId, VariantId};
 
 /// What one side measures: a suite, and the code that its workers are of.
 #[derive(Debug)]
@@ -36,6 +36,17 @@ pub struct Setup {
     pub revision: Option<Worktree>,
     /// The variant, where one is compared with another.
     pub variant: Option<VariantId>,
+    /// True where the suite is read from the revision.
+    own_suite: bool,
+    /// True where a suite that the head alone has makes its cases new.
+    gates: bool,
+    /// The settings that the revision's suite declares, and why that could not be read; both
+    /// absent where the suite is the checkout's.
+    pub declared: (Option<Settings>, Option<String>),
+    /// Cases that the revision's suite has and the other side's does not.
+    pub left_out: Vec<CaseId>,
+    /// Cases of a suite that the revision does not have yet, with the reason.
+    pub lacking: BTreeMap<CaseId, String>,
 }
 
 impl Setup {
@@ -50,6 +61,11 @@ impl Setup {
             environment: request.environment.clone(),
             revision: None,
             variant: None,
+            own_suite: false,
+            gates: false,
+            declared: (None, None),
+            left_out: Vec::new(),
+            lacking: BTreeMap::new(),
         })
     }
 
@@ -65,10 +81,29 @@ impl Setup {
     /// # Errors
     /// Whatever cannot be had, or changes nothing: exit code 2.
     pub fn make(specs: &[Spec], args: &MeasureOptions) -> Result<Setup, ExperimentError> {
-        let mut version = Setup {
-            asked: specs.iter().map(Spec::to_string).collect(),
+        Setup::here(args)?.with(specs, args)
+    }
+
+    /// The base of a comparison: of a revision its suite, too, is that revision's. In a gate, the
+    /// cases of a suite that the revision does not have yet are new.
+    ///
+    /// # Errors
+    /// As [`make`](Setup::make).
+    pub fn make_base(
+        specs: &[Spec],
+        args: &MeasureOptions,
+        gates: bool,
+    ) -> Result<Setup, ExperimentError> {
+        let base = Setup {
+            own_suite: true,
+            gates,
             ..Setup::here(args)?
         };
+        base.with(specs, args)
+    }
+
+    fn with(mut self, specs: &[Spec], args: &MeasureOptions) -> Result<Setup, ExperimentError> {
+        self.asked = specs.iter().map(Spec::to_string).collect();
         let mut environments = specs.iter().filter(|spec| spec.is_environment());
         if let (Some(_), Some(second)) = (environments.next(), environments.next()) {
             return Err(ExperimentError::Usage(format!(
@@ -76,13 +111,16 @@ impl Setup {
                  pypi:jax==0.5.0,jaxlib==0.5.0"
             )));
         }
-        for spec in specs {
-            version.add(spec, args)?;
+        // The suite is the revision's before anything else changes it.
+        let is_revision = |spec: &&Spec| matches!(spec, Spec::Revision(_));
+        let (revisions, others): (Vec<_>, Vec<_>) = specs.iter().partition(is_revision);
+        for spec in revisions.into_iter().chain(others) {
+            self.add(spec, args)?;
         }
-        if let Some(name) = &version.environment {
-            make_environment(&version.suite, name, args)?;
+        if let Some(name) = &self.environment {
+            make_environment(&self.suite, name, args)?;
         }
-        Ok(version)
+        Ok(self)
     }
 
     fn add(&mut self, spec: &Spec, args: &MeasureOptions) -> Result<(), ExperimentError> {
@@ -170,6 +208,30 @@ impl Setup {
                 other.commit
             )));
         }
+        let how = SuiteBuild {
+            side: self,
+            revision,
+            args,
+        };
+        let worktree = Worktree::check_out(Path::new("."), revision, &how);
+        let mut worktree =
+            worktree.map_err(|error| SetupError(format!("{error}{}", near(revision))))?;
+        match self.suite_of(&worktree.directory, args) {
+            RevisionSuite::Checkout => {}
+            RevisionSuite::Own(suite) => {
+                self.declared.0 = Some(suite.settings.clone());
+                self.suite = *suite;
+            }
+            RevisionSuite::Unread(reason) => self.declared.1 = Some(reason),
+            RevisionSuite::New(reason) => {
+                let cases = self.suite.cases.iter();
+                self.lacking = cases.map(|case| (case.id(), reason.clone())).collect();
+            }
+        }
+        if !self.lacking.is_empty() {
+            self.revision = Some(worktree);
+            return Ok(());
+        }
         let build = self.suite.build.as_ref();
         let mut workers = self
             .suite
@@ -185,18 +247,61 @@ impl Setup {
                  makes = [\"target/release/regatta\"]"
             )));
         }
-        let how = SuiteBuild {
-            build,
-            revision,
-            args,
-        };
-        let worktree = Worktree::check_out(Path::new("."), revision, &how);
-        let mut worktree =
-            worktree.map_err(|error| SetupError(format!("{error}{}", near(revision))))?;
         let own = build.and_then(Build::regatta);
-        worktree.own = own.map(|path| worktree.directory.join(path));
+        let own = own.map(|path| worktree.directory.join(path));
+        worktree.own = own;
         self.revision = Some(worktree);
         Ok(())
+    }
+
+    /// The suite by which a revision is built and measured, read in its worktree.
+    fn suite_of(&self, worktree: &Path, args: &MeasureOptions) -> RevisionSuite {
+        if !self.own_suite {
+            return RevisionSuite::Checkout;
+        }
+        if let Some(file) = args.file_in(worktree).filter(|file| !file.exists()) {
+            let here = Path::new(".");
+            let tracked = git::ask(here, &["ls-files", "--error-unmatch", "--", &args.suite]);
+            if self.gates && tracked.is_ok() {
+                let file = file.strip_prefix(worktree).unwrap_or(&file);
+                return RevisionSuite::New(format!("it has no file {}", file.display()));
+            }
+            return RevisionSuite::Checkout;
+        }
+        match args.load_in(worktree) {
+            Ok(suite) => RevisionSuite::Own(Box::new(suite)),
+            Err(error) => {
+                let folder = worktree.join("").display().to_string();
+                RevisionSuite::Unread(one_line(&error.to_string()).replace(&folder, ""))
+            }
+        }
+    }
+
+    /// Has a base whose suite is its own measured as the head is: the head's cases, as often and
+    /// in the same way, by the base's workers with the base's parameters.
+    pub(super) fn measure_as(&mut self, head: &Suite) {
+        if self.declared.0.is_none() {
+            return;
+        }
+        let kept: BTreeSet<CaseId> = head.cases.iter().map(Case::id).collect();
+        let own = self.suite.cases.iter().map(Case::id);
+        self.left_out = own.filter(|case| !kept.contains(case)).collect();
+        let suite = &mut self.suite;
+        suite.cases.clone_from(&head.cases);
+        suite.settings.clone_from(&head.settings);
+        suite.counts.clone_from(&head.counts);
+        for (name, worker) in &head.workers {
+            let own = suite.workers.entry(name.clone());
+            own.or_insert_with(|| worker.clone());
+        }
+        for (name, environment) in &head.environments {
+            let own = suite.environments.entry(name.clone());
+            own.or_insert_with(|| environment.clone());
+        }
+        for (variant, origin) in &head.origins {
+            let own = suite.origins.entry(variant.clone());
+            own.or_insert_with(|| origin.clone());
+        }
     }
 }
 
@@ -219,16 +324,39 @@ fn lock_file(path: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// The build of a revision by a suite; without a `[build]` it is as it was checked out.
+/// The suite by which a revision is built and measured.
+enum RevisionSuite {
+    /// That of the checkout.
+    Checkout,
+    /// That of the revision.
+    Own(Box<Suite>),
+    /// That of the checkout, since the revision's cannot be read, with the reason.
+    Unread(String),
+    /// None: in a gate the cases of a suite that git tracks in the checkout, and that the revision
+    /// does not have yet, are new. With the reason.
+    New(String),
+}
+
+/// The build of a revision by its suite; without a `[build]` it is as it was checked out.
 struct SuiteBuild<'a> {
-    build: Option<&'a Build>,
+    side: &'a Setup,
     revision: &'a str,
     args: &'a MeasureOptions,
 }
 
+impl SuiteBuild<'_> {
+    fn build_in(&self, place: &Place) -> Option<Build> {
+        match self.side.suite_of(&place.directory, self.args) {
+            RevisionSuite::Own(suite) => suite.build,
+            RevisionSuite::New(_) => None,
+            RevisionSuite::Checkout | RevisionSuite::Unread(_) => self.side.suite.build.clone(),
+        }
+    }
+}
+
 impl RevisionBuild for SuiteBuild<'_> {
     fn built(&self, place: &Place) -> Option<(Option<Built>, BTreeMap<PathBuf, String>)> {
-        let Some(build) = self.build else {
+        let Some(build) = &self.build_in(place) else {
             // Another suite may have built it; what that changed is not undone for this one.
             return Some((None, building::noted_changes(&place.note)));
         };
@@ -241,7 +369,8 @@ impl RevisionBuild for SuiteBuild<'_> {
         place: &Place,
         changes: &dyn Fn() -> BTreeMap<PathBuf, String>,
     ) -> Result<(), SetupError> {
-        let (Some(build), note, folder) = (self.build, &place.note, &place.directory) else {
+        let (Some(build), note, folder) = (&self.build_in(place), &place.note, &place.directory)
+        else {
             return Ok(());
         };
         self.args.listener.note(&format!(

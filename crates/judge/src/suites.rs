@@ -1,0 +1,280 @@
+//! Demands of the base's suite that the head's suite does not make: one list, printed in the
+//! verdict's first line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+
+use super::comparable::{differ, list};
+use super::judgement::Mismatch;
+use regatta_core::record::header::in_turn;
+use regatta_core::record::types::RunHeader;
+use regatta_core::suite::rules::{Metric, Rules};
+use regatta_core::suite::{Cache, Settings};
+use regatta_worker::attention::CaseId;
+
+/// The demands in which two suites differ.
+#[derive(Debug, Default)]
+pub struct Demands {
+    /// All that differ.
+    pub all: Vec<Mismatch>,
+    /// Those that the head's suite weakens.
+    pub weaker: Vec<Mismatch>,
+}
+
+impl Demands {
+    fn add(&mut self, field: &str, base: impl Display, head: impl Display, is_weaker: bool) {
+        let before = self.all.len();
+        differ(&mut self.all, format!("policy.{field}"), base, head);
+        let added = self.all[before..].iter().filter(|_| is_weaker).cloned();
+        self.weaker.extend(added);
+    }
+}
+
+/// Compares what the suites of two runs demand, override and sample.
+pub fn demands(base: &RunHeader, head: &RunHeader) -> Demands {
+    let mut demands = Demands::default();
+    if let Some(reason) = base
+        .turn
+        .as_ref()
+        .and_then(|turn| turn.suite_unread.as_ref())
+    {
+        demands.add(
+            "suite",
+            format!("not read ({reason})"),
+            "of the head on both sides",
+            true,
+        );
+    }
+    // A value that a version or the command line sets is asked for, and said there.
+    let options = changed_options(head);
+    let is_given = options
+        .iter()
+        .any(|option| option.starts_with("--threshold"));
+    policy(&mut demands, &base.rules, &head.rules, is_given);
+    named(&mut demands, &base.rules, &head.rules);
+    let asked: Vec<String> = [base, head].into_iter().flat_map(asked_for).collect();
+    let overrides = |header: &RunHeader| {
+        let own = header.suite.overrides.iter().filter(|change| {
+            let written = format!("{}.{}={}", change.variant, change.parameter, change.to);
+            !asked.contains(&written)
+        });
+        list(own.map(|change| {
+            let from = change.from.as_ref().map(ToString::to_string);
+            let from = from.unwrap_or_else(|| "any".to_owned());
+            let (variant, parameter, to) = (&change.variant, &change.parameter, &change.to);
+            format!("{variant}: {parameter} {from} → {to}")
+        }))
+    };
+    demands.add("set", overrides(base), overrides(head), true);
+    settings(&mut demands, declared(base), &head.settings);
+    let dropped: Vec<CaseId> = dropped(base, head);
+    if let Some(first) = dropped.first() {
+        let more = match dropped.len() {
+            1 => String::new(),
+            number => format!(" and {} more", number - 1),
+        };
+        demands.add("cases", format!("{first}{more}"), "left out", true);
+    }
+    demands
+}
+
+/// The settings that the suite of a side declares.
+fn declared(header: &RunHeader) -> &Settings {
+    let turn = header.turn.as_ref();
+    let own = turn.and_then(|turn| turn.declared.as_ref());
+    own.unwrap_or(&header.settings)
+}
+
+/// Cases of the base's suite that the head's suite does not have.
+pub fn dropped(base: &RunHeader, head: &RunHeader) -> Vec<CaseId> {
+    if in_turn(base, head) {
+        let turn = base.turn.as_ref();
+        return turn.map_or(Vec::new(), |turn| turn.left_out.clone());
+    }
+    let another = base.suite.name != head.suite.name || head.shard.is_some();
+    if another || !head.suite.filter.is_empty() || head.turn.is_some() {
+        return Vec::new();
+    }
+    let kept: BTreeSet<&CaseId> = head.plan.iter().collect();
+    let dropped = base.plan.iter().filter(|id| !kept.contains(id));
+    dropped.cloned().collect()
+}
+
+fn policy(demands: &mut Demands, base: &Rules, head: &Rules, is_given: bool) {
+    let (base, head) = (&base.policy, &head.policy);
+    let is_larger = head.threshold > base.threshold && !is_given;
+    demands.add("threshold", base.threshold, head.threshold, is_larger);
+    for metric in Metric::ALL {
+        let own = base.thresholds.contains_key(&metric) || head.thresholds.contains_key(&metric);
+        let (was, is) = (base.threshold_of(metric), head.threshold_of(metric));
+        if own {
+            demands.add(&format!("threshold.{}", metric.name()), was, is, is > was);
+        }
+    }
+    let more = !head.ignore.is_subset(&base.ignore);
+    demands.add(
+        "ignore",
+        list(base.ignore.iter()),
+        list(head.ignore.iter()),
+        more,
+    );
+    let more = head
+        .optional
+        .iter()
+        .any(|pattern| !base.optional.contains(pattern));
+    demands.add(
+        "optional",
+        list(base.optional.iter()),
+        list(head.optional.iter()),
+        more,
+    );
+    let day = |day: Option<_>| day.map_or_else(|| "by device".to_owned(), |day| format!("{day}"));
+    let is_larger = match (base.day, head.day) {
+        (Some(base), Some(head)) => head > base,
+        (was, is) => was != is,
+    };
+    demands.add("day", day(base.day), day(head.day), is_larger);
+}
+
+/// An expectation or a limit: what it is of, and the bounds of what is compared.
+struct Demand {
+    subject: String,
+    least: f64,
+    most: f64,
+}
+
+impl Demand {
+    fn text(&self) -> String {
+        let bounds = [("at least", self.least), ("at most", self.most)];
+        let bounds = bounds.into_iter().filter(|(_, bound)| bound.is_finite());
+        let bounds: Vec<String> = bounds
+            .map(|(word, bound)| format!("{word} {bound}"))
+            .collect();
+        bounds.join(" and ")
+    }
+}
+
+/// Expectations and limits, by their names.
+fn by_name(rules: &Rules) -> BTreeMap<&str, Vec<Demand>> {
+    let expectations = rules.expectations.iter().map(|one| {
+        let subject = format!(
+            "{} of {} against {}",
+            one.metric.text(),
+            one.case,
+            one.against
+        );
+        let (least, most) = (f64::NEG_INFINITY, one.within.0);
+        (
+            one.name.as_str(),
+            Demand {
+                subject,
+                least,
+                most,
+            },
+        )
+    });
+    let limits = rules.limits.iter().map(|one| {
+        let kernel = one
+            .kernel
+            .as_ref()
+            .map_or(String::new(), |kernel| format!(" in {kernel}"));
+        let subject = format!("{}{kernel} of {}", one.count, one.case);
+        let least = one.at_least.unwrap_or(f64::NEG_INFINITY);
+        let most = one.at_most.unwrap_or(f64::INFINITY);
+        (
+            one.name.as_str(),
+            Demand {
+                subject,
+                least,
+                most,
+            },
+        )
+    });
+    let mut all: BTreeMap<&str, Vec<Demand>> = BTreeMap::new();
+    for (name, demand) in expectations.chain(limits) {
+        all.entry(name).or_default().push(demand);
+    }
+    all
+}
+
+fn named(demands: &mut Demands, base: &Rules, head: &Rules) {
+    let (base, head) = (by_name(base), by_name(head));
+    let names: BTreeSet<&&str> = base.keys().chain(head.keys()).collect();
+    for &&name in &names {
+        let [was, is] = [&base, &head].map(|side| side.get(name).map_or(&[][..], Vec::as_slice));
+        let alike = |a: &Demand, b: &Demand| a.subject == b.subject;
+        let holds = |demand: &Demand| {
+            let mut others = is.iter().filter(|other| alike(demand, other));
+            others.any(|other| other.least >= demand.least && other.most <= demand.most)
+        };
+        let is_moved = |demand: &Demand| !is.iter().any(|other| alike(demand, other));
+        let moved = !is.is_empty() && was.iter().any(is_moved);
+        let text = |side: &[Demand]| match side {
+            [] => "absent".to_owned(),
+            side => {
+                let each = side.iter().map(|demand| {
+                    if moved {
+                        format!("{} {}", demand.subject, demand.text())
+                    } else {
+                        demand.text()
+                    }
+                });
+                each.collect::<Vec<_>>().join("; ")
+            }
+        };
+        let is_weaker = !was.iter().all(holds);
+        demands.add(&format!("expect.{name}"), text(was), text(is), is_weaker);
+    }
+}
+
+/// Settings by which fewer samples are taken, or others.
+fn settings(demands: &mut Demands, base: &Settings, head: &Settings) {
+    if head.structure_only {
+        return;
+    }
+    let mut fewer = |name: &str, of: fn(&Settings) -> u64| {
+        let (was, is) = (of(base), of(head));
+        if is < was {
+            demands.add(&format!("measure.{name}"), was, is, true);
+        }
+    };
+    fewer("invocations", |settings| settings.invocations.into());
+    fewer("samples", |settings| settings.samples.into());
+    fewer("min_samples", |settings| settings.min_samples.into());
+    fewer("budget_ms", |settings| settings.budget_ms);
+    fewer("input_sets", |settings| settings.input_sets.into());
+    let cache = |settings: &Settings| settings.cache.map_or("by device", Cache::name);
+    demands.add("measure.cache", cache(base), cache(head), true);
+    demands.add("measure.graph", base.graph, head.graph, true);
+}
+
+/// Values of parameters that the command line or a version of a comparison sets.
+fn asked_for(header: &RunHeader) -> Vec<String> {
+    let set = changed_options(header).into_iter();
+    let set = set.filter_map(|option| option.strip_prefix("--set ").map(str::to_owned));
+    let versions = header.turn.iter().flat_map(|turn| turn.of.iter().cloned());
+    set.chain(versions).collect()
+}
+
+/// The options of a command line that changed what the suite measures or how it is judged, as they
+/// were written.
+pub fn changed_options(header: &RunHeader) -> Vec<String> {
+    let options = ["--threshold", "--set"];
+    let mut words = header.argv.iter();
+    let mut given = Vec::new();
+    while let Some(word) = words.next() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word.as_str(), None),
+        };
+        if options.contains(&name) {
+            let value = value.or_else(|| words.next().map(String::as_str));
+            let value = value.unwrap_or_default();
+            // These measure more.
+            if !["peak=true", "instructions=true"].contains(&value) {
+                given.push(format!("{name} {value}"));
+            }
+        }
+    }
+    given
+}
