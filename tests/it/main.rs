@@ -4,6 +4,7 @@
 mod common;
 
 mod files;
+mod forged;
 mod forks;
 mod guide;
 mod kills;

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{FromRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::protocol::{
@@ -103,7 +104,11 @@ pub trait Worker {
 /// or the channel breaks.
 pub fn serve_on_descriptors(worker: &mut dyn Worker) -> io::Result<()> {
     let requests = BufReader::new(open(REQUEST_FD)?);
-    let replies = open(REPLY_FD)?;
+    let mut replies = open(REPLY_FD)?;
+    // Says which process replies, before any code under test runs.
+    if replies.metadata()?.file_type().is_socket() {
+        replies.write_all(b"\n")?;
+    }
     serve(worker, requests, replies)
 }
 

@@ -1,14 +1,19 @@
-//! What the harness and a worker talk through: two pipes, and the file of the worker's log.
+//! The channel between harness and worker: a pipe for requests, a socket for replies that carries
+//! who sent them, and the file of the worker's log.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use nix::libc;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt,
+};
 
 use regatta_core::last_words;
 
@@ -33,14 +38,20 @@ pub(super) fn write_lines(requests: OwnedFd) -> Sender<String> {
 
 /// Reads reply lines on a thread of their own, so that waiting can have a limit.
 pub(super) fn read_lines(replies: OwnedFd) -> Receiver<io::Result<String>> {
+    lines_of(File::from(replies))
+}
+
+fn lines_of(replies: impl Read + Send + 'static) -> Receiver<io::Result<String>> {
     let (sender, receiver): (Sender<io::Result<String>>, _) = channel();
     thread::spawn(move || {
-        let mut replies = BufReader::new(File::from(replies));
+        let mut replies = BufReader::new(replies);
         loop {
             let mut line = String::new();
             let read = (&mut replies).take(LONGEST_REPLY).read_line(&mut line);
             let message = match read {
                 Ok(0) => return,
+                // Sent before any code of others runs, so that its sender is known.
+                Ok(_) if line == "\n" => continue,
                 Ok(_) if line.ends_with('\n') => Ok(line),
                 // An unfinished line: the worker died while it wrote.
                 Ok(n) if (n as u64) < LONGEST_REPLY => return,
@@ -54,6 +65,52 @@ pub(super) fn read_lines(replies: OwnedFd) -> Receiver<io::Result<String>> {
         }
     });
     receiver
+}
+
+/// The two ends of a channel for replies: the harness's, which learns of each byte which process
+/// sent it, and the worker's.
+pub(super) fn replies() -> io::Result<(UnixStream, OwnedFd)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    setsockopt(&ours, sockopt::PassCred, &true)?;
+    Ok((ours, theirs.into()))
+}
+
+/// Reads replies of one process: that which sends first. Bytes of another are an error, since a
+/// process that the code under test starts could change what is said of it.
+struct OneSender {
+    socket: UnixStream,
+    sender: Option<libc::pid_t>,
+}
+
+impl Read for OneSender {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut space = nix::cmsg_space!(UnixCredentials);
+        let mut into = [IoSliceMut::new(bytes)];
+        let fd = self.socket.as_raw_fd();
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let message = recvmsg::<()>(fd, &mut into, Some(&mut space), flags)?;
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::ScmCredentials(sender) = control
+                && message.bytes > 0
+            {
+                let first = *self.sender.get_or_insert(sender.pid());
+                if sender.pid() != first {
+                    return Err(io::Error::other(format!(
+                        "process {} wrote on the channel of the worker, process {first}: code \
+                         under test may start processes, but none that replies",
+                        sender.pid()
+                    )));
+                }
+            }
+        }
+        Ok(message.bytes)
+    }
+}
+
+/// Reads reply lines of a worker, all of one process.
+pub(super) fn read_replies(socket: UnixStream) -> Receiver<io::Result<String>> {
+    let sender = None;
+    lines_of(OneSender { socket, sender })
 }
 
 /// A worker that prints more than this is ended.
@@ -163,5 +220,23 @@ mod tests {
         let path = folder.path().join("worker.log");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(WorkerLog::open(&path).is_err());
+    }
+
+    #[test]
+    fn replies_of_another_process_are_refused() {
+        let (ours, theirs) = replies().unwrap();
+        let lines = read_replies(ours);
+        File::from(theirs.try_clone().unwrap())
+            .write_all(b"\nmine\n")
+            .unwrap();
+        assert_eq!(lines.recv().unwrap().unwrap(), "mine\n");
+        let mut other = std::process::Command::new("sh");
+        other.args(["-c", "echo forged"]).stdout(theirs);
+        assert!(other.status().unwrap().success());
+        let error = lines.recv().unwrap().unwrap_err().to_string();
+        assert!(
+            error.contains("wrote on the channel of the worker"),
+            "{error}"
+        );
     }
 }

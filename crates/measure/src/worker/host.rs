@@ -10,7 +10,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::channel::{WorkerLog, read_lines, write_lines};
+use super::channel::{self, WorkerLog, write_lines};
 use super::forks::Forks;
 use super::program::{Program, Started, ended, why};
 use super::protocol::{
@@ -100,8 +100,8 @@ impl WorkerProcess {
             unavailable(format!(": no channel to it could be made: {problem}"))
         };
         let (request_read, request_write) = io::pipe().map_err(no_channel)?;
-        let (reply_read, reply_write) = io::pipe().map_err(no_channel)?;
-        let theirs = [request_read.into(), reply_write.into()];
+        let (replies, reply_end) = channel::replies().map_err(no_channel)?;
+        let theirs = [request_read.into(), reply_end];
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
@@ -110,7 +110,7 @@ impl WorkerProcess {
             program: start(theirs, &output).map_err(error)?,
             start: Start { how, because: None },
             requests: Some(write_lines(request_write.into())),
-            replies: read_lines(reply_read.into()),
+            replies: channel::read_replies(replies),
             log,
             last_id: 0,
             hello: Hello::default(),
