@@ -75,6 +75,8 @@ int cuCtxGetCurrent(void **current) { return *current = &context, SUCCESS; }
 int cuCtxSetCurrent(void *wanted) { return SUCCESS; }
 int cuCtxGetDevice(int *device) { return *device = 0, SUCCESS; }
 int cuCtxSynchronize(void) { return SUCCESS; }
+int cuCtxResetPersistingL2Cache(void) { return SUCCESS; }
+int cuCtxSetLimit(int limit, size_t bytes) { return is("old") ? 215 : SUCCESS; }
 int cuStreamCreate(void **stream, unsigned flags) { return *stream = &context, SUCCESS; }
 int cuStreamDestroy_v2(void *stream) { return SUCCESS; }
 int cuStreamSynchronize(void *stream) { return SUCCESS; }

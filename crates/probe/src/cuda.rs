@@ -3,7 +3,9 @@
 use crate::Error;
 use crate::Result;
 use crate::clock::{Mark, TimedDevice};
-use crate::driver::{self, Context, DevicePointer, Driver, EventHandle, StreamHandle, cu};
+use crate::driver::{
+    self, Context, DevicePointer, Driver, EventHandle, PersistingCache, StreamHandle, cu,
+};
 use crate::gate::TicketWord;
 use crate::kernels::Kernels;
 use crate::nvml::{Nvml, NvmlFacts, NvmlState};
@@ -26,6 +28,8 @@ pub struct Cuda {
     flush: DevicePointer,
     flush_words: usize,
     flushes: u32,
+    /// `None` where no part of the L2 cache can be set aside.
+    persisting: Option<PersistingCache>,
     /// `None` where the driver compiles no PTX: there is then no run-up, and launching
     /// is not known apart from work.
     kernels: Option<Kernels>,
@@ -66,6 +70,7 @@ impl Cuda {
             flush: 0,
             flush_words: 0,
             flushes: 0,
+            persisting: persisting_cache(driver, device),
             kernels: Kernels::load(driver).ok(),
             epoch: Instant::now(),
         };
@@ -169,6 +174,21 @@ fn enter_context(driver: &'static Driver, ordinal: i32, device: c_int) -> Result
     Ok(())
 }
 
+/// The functions of the persisting L2 cache, where the device has one.
+fn persisting_cache(driver: &'static Driver, device: c_int) -> Option<PersistingCache> {
+    let mut bytes = 0;
+    let attribute = driver::MAX_PERSISTING_L2_CACHE_SIZE;
+    // SAFETY: as in `Cuda::open`. Drivers before CUDA 11 refuse the attribute.
+    let known = unsafe {
+        cu!(
+            driver,
+            cuDeviceGetAttribute(&raw mut bytes, attribute, device)
+        )
+    };
+    known.ok().filter(|()| bytes > 0)?;
+    PersistingCache::load().ok()
+}
+
 fn nvml(driver: &'static Driver, device: c_int) -> Option<Nvml> {
     let mut bus_id: [c_char; 32] = [0; 32];
     // SAFETY: the driver writes at most 32 characters, the last of them a NUL.
@@ -191,6 +211,9 @@ impl TimedDevice for Cuda {
     fn flush(&mut self) -> Result<()> {
         if self.flush == 0 {
             self.allocate_flush()?;
+        }
+        if let Some(persisting) = &self.persisting {
+            persisting.release(|function, code| self.driver.check(function, code))?;
         }
         // Another value each time and never zero: a device may keep a fill that it can
         // compress, or that changes nothing, without moving the bytes.
