@@ -119,6 +119,8 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
 100,cpu_time=100 - ; 300+5,cpu_time=300 - => failed regressed | worst regression
 100,cpu_time=100,#tasks=2 - ; 115+5,cpu_time=100,#tasks=2 - => failed regressed | worst regression
 100,cpu_time=100,#tasks=2 - ; 100+5,cpu_time=100,#tasks=2 - => passed same
+~100,cpu_time=100,#tasks=2 - ; ~330+5,cpu_time=100,#tasks=2 - => failed regressed | worst regression
+100,device_p90=110,#tasks=2 - ; 50+5,device_p90=60,#tasks=2 - => passed improved
 100,cpu_time=100,#tasks=4 - ; 100+5,cpu_time=100,#tasks=1 - => failed regressed | first worse structure
 100,cpu_time=100 - ; 101+5,cpu_time=100 - => inconclusive inconclusive? | worst inconclusive case
 100,cpu_time=100,#tasks=2 - ; 100+5,cpu_time=130,#tasks=2 - => failed regressed | worst regression
@@ -214,6 +216,34 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
     assert_eq!(next(&stored, 5, &[]), None);
     let reason = row(&stored, A).reason.clone().unwrap();
     assert!(reason.ends_with("the base has 3 invocations, and 5 are needed"));
+}
+
+/// In four of the base's five invocations, and in none of the head's.
+#[test]
+fn a_metric_that_the_base_had_in_part_is_missed() {
+    let mut base = record("100,host=40");
+    base.invocations[2].values.set(Metric::Host, None);
+    let sides = in_pairs(
+        side("a", vec![(A, base)]),
+        side("b", vec![(A, record("100"))]),
+    );
+    assert_eq!(row(&against(&sides[1], &sides[0]), A).word, Word::Missing);
+}
+
+/// What was measured keeps its metrics, and a wrong result is one whatever is optional.
+#[test]
+fn an_optional_case_that_is_measured_is_judged() {
+    let mut head = cases("100 200");
+    head.header.rules.policy.optional = vec!["*".to_owned()];
+    let base = cases("100,peak_memory=100000 200");
+    assert_eq!(row(&against(&head, &base), A).word, Word::Missing);
+    let wrong = Status::Failed {
+        reason: "wrong result".to_owned(),
+        fault: Fault::WrongResult,
+    };
+    head.cases
+        .insert(CaseId(A.to_owned()), CaseRecord::empty(wrong));
+    assert_eq!(row(&against(&head, &base), A).word, Word::Error);
 }
 
 #[test]

@@ -521,6 +521,73 @@ fn random_suites(noise: Noise, suites: usize) -> [usize; 3] {
     found
 }
 
+/// Starts of the head alone that are slow: their share, and how many times as long they take. The
+/// sides alternate within 1 % of each other.
+#[test]
+fn starts_that_are_slow_on_the_head_alone_do_not_pass() {
+    let side = |starts: usize, every: usize, times: f64| -> Vec<f64> {
+        let usual = (0..starts).map(|start| 0.001 * (start % 10) as f64);
+        let slow = usual.enumerate().map(|(start, value)| {
+            if (start + 1) % every == 0 {
+                value + times.ln()
+            } else {
+                value
+            }
+        });
+        slow.collect()
+    };
+    let never = usize::MAX;
+    let word = |base: &[f64], head: &[f64], paired| {
+        let terms = Terms::last(0.05_f64.ln_1p(), 1e-5);
+        let series = Series { base, head, paired };
+        super::compare(series, terms).unwrap()
+    };
+    for (starts, every, times, paired) in [
+        (35, 10, 10.0, true),
+        (35, 4, 1.5, true),
+        (35, 3, 1.4, true),
+        (5, 5, 3.0, true),
+        (35, 5, 3.0, false),
+    ] {
+        let base = side(if paired { starts } else { 5 }, never, 1.0);
+        let found = word(&base, &side(starts, every, times), paired);
+        let passes = !found.may_be_worse(0.05_f64.ln_1p()) && found.word != Word::Regressed;
+        assert!(
+            !passes,
+            "every {every}th of {starts} takes {times} times as long: {found:?}"
+        );
+        assert_eq!(found.slow_starts.head.0, starts / every);
+    }
+    // As many on both sides are the machine's.
+    let both = side(35, 4, 3.0);
+    assert_eq!(word(&both, &both, true).word, Word::Same);
+    // One in 35 is chance.
+    let one = word(&side(35, never, 1.0), &side(35, 35, 3.0), true);
+    assert_eq!(one.word, Word::Same);
+}
+
+/// Two modes that processes start in at random lie apart like this once in a thousand.
+#[test]
+fn five_starts_a_side_in_two_modes_are_measured_again() {
+    let at = |level: f64| [0.0, 0.001, 0.002, 0.003, 0.004].map(|value| level + value);
+    let word = |times: f64, last| {
+        let terms = Terms {
+            last,
+            ..Terms::last(0.05_f64.ln_1p(), 1e-5)
+        };
+        let (base, head) = (at(0.0), at(times.ln()));
+        let series = Series {
+            base: &base,
+            head: &head,
+            paired: true,
+        };
+        super::compare(series, terms).unwrap().word
+    };
+    assert_eq!(word(3.0, false), Word::Inconclusive);
+    assert_eq!(word(5.0, false), Word::Regressed);
+    assert_eq!(word(3.0, true), Word::Regressed);
+}
+
 /// By counting all orders of four values, and all signs of three ranks.
 #[test]
 fn ways_are_what_counting_gives() {
