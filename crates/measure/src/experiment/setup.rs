@@ -248,8 +248,7 @@ impl Setup {
             )));
         }
         let own = build.and_then(Build::regatta);
-        let own = own.map(|path| worktree.directory.join(path));
-        worktree.own = own;
+        worktree.own = own.map(|path| worktree.directory.join(path));
         self.revision = Some(worktree);
         Ok(())
     }
@@ -269,7 +268,10 @@ impl Setup {
             return RevisionSuite::Checkout;
         }
         match args.load_in(worktree) {
-            Ok(suite) => RevisionSuite::Own(Box::new(suite)),
+            Ok(mut suite) => {
+                suite.build = suite.build.or_else(|| self.suite.build.clone());
+                RevisionSuite::Own(Box::new(suite))
+            }
             Err(error) => {
                 let folder = worktree.join("").display().to_string();
                 RevisionSuite::Unread(one_line(&error.to_string()).replace(&folder, ""))
