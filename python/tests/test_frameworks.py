@@ -13,7 +13,7 @@ import pytest
 import support
 from regatta_worker.case import CaseWorker
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.protocol.channel import Failed, Unsupported
+from regatta_worker.protocol.channel import Unavailable, Unsupported
 from regatta_worker.protocol.refusals import refusal
 from regatta_worker.serving import Session
 
@@ -321,7 +321,7 @@ class TestJaxInProcess:
         [
             ("head_dim must be a multiple of 8", Unsupported),
             (BROKEN, RuntimeError),
-            ("RESOURCE_EXHAUSTED: Out of memory", Failed),
+            ("RESOURCE_EXHAUSTED: Out of memory", Unavailable),
         ],
     )
     def test_a_compilation_that_broke_is_no_refusal(

@@ -3,7 +3,7 @@
 //! Runs and baselines are committed, and printed into pull requests. So a value is kept only of
 //! variables on which speed depends and that hold no secret; of others a short checksum. Of a
 //! command line those words are kept that are known to be harmless: the program, paths, the names
-//! of options, numbers, and plain words of options that are known ([`PLAIN_OPTIONS`]).
+//! of options, numbers, and plain words of options that are known (`PLAIN_OPTIONS`).
 
 /// Variables whose values are kept: settings of threads, allocators, compilers and GPUs.
 const KEPT: &str = include_str!("kept_variables.txt");

@@ -18,14 +18,14 @@ fn disturbed(head: &Side) -> Option<String> {
         .filter(|record| record.disturbed().next().is_some());
     let cases: Vec<&CaseRecord> = cases.collect();
     let all = || cases.iter().flat_map(|record| record.disturbed());
-    let by = describe(&worst(all().flat_map(|one| &one.disturbed)));
-    (!cases.is_empty()).then(|| {
-        format!(
-            "other programs disturbed {} of {} ({by})",
-            counted(all().count(), "invocation"),
-            counted(cases.len(), "case"),
-        )
-    })
+    let by = worst(all().flat_map(|one| &one.disturbed));
+    let advice = by.first()?.advice();
+    Some(format!(
+        "other programs disturbed {} of {} ({}): {advice}",
+        counted(all().count(), "invocation"),
+        counted(cases.len(), "case"),
+        describe(&by)
+    ))
 }
 
 /// A condition of invocations, and the note on the cases of which some were under it.

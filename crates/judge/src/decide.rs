@@ -156,7 +156,7 @@ fn word_by_cpu(
     } = *terms;
     // The few values of a first look lie beyond the threshold by chance as well.
     let agrees = result.low <= threshold
-        && !(result.slow_starts.likely && !diluted)
+        && (diluted || !result.slow_starts.likely)
         && (result.change <= 2.0 * threshold || pairs >= SECOND_LOOK || last);
     match cpu.word {
         Word::Regressed if diluted || result.high >= cpu.low => Some(Word::Regressed),

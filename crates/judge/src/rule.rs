@@ -198,7 +198,7 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
 
     shown.word = if least_of(head) - most_of(base) >= apart || chance_of_slow <= error || slower {
         Word::Regressed
-    } else if slow.likely && more_slow || !last && more_slow {
+    } else if more_slow && (slow.likely || !last) {
         Word::Inconclusive
     } else if least_of(base) - most_of(head) >= apart || faster {
         Word::Improved

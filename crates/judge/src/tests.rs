@@ -119,7 +119,7 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
 100,cpu_time=100 - ; 300+5,cpu_time=300 - => failed regressed | worst regression
 100,cpu_time=100,#tasks=2 - ; 115+5,cpu_time=100,#tasks=2 - => failed regressed | worst regression
 100,cpu_time=100,#tasks=2 - ; 100+5,cpu_time=100,#tasks=2 - => passed same
-~100,cpu_time=100,#tasks=2 - ; ~330+5,cpu_time=100,#tasks=2 - => failed regressed | worst regression
+100,cpu_time=100,#tasks=2 - ; 330+5,cpu_time=100,#tasks=2 - => failed regressed | worst regression
 100,device_p90=110,#tasks=2 - ; 50+5,device_p90=60,#tasks=2 - => passed improved
 100,cpu_time=100,#tasks=4 - ; 100+5,cpu_time=100,#tasks=1 - => failed regressed | first worse structure
 100,cpu_time=100 - ; 101+5,cpu_time=100 - => inconclusive inconclusive? | worst inconclusive case

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from regatta_worker.census.private import NUMBA_COUNTS
+
 Arrays = Sequence[np.ndarray]
 
 
@@ -55,9 +57,9 @@ def _peak_bytes(function: Callable[..., Any], arguments: Arrays) -> int:
 
 def _numba_allocations(function: Callable[..., Any], arguments: Arrays) -> dict[str, int]:
     """Allocations of compiled code in a call, where numba is loaded and counts them."""
-    runtime = sys.modules.get("numba.core.runtime")
+    runtime = sys.modules.get(NUMBA_COUNTS.module)
     try:
-        stats: Any = runtime and runtime._nrt_python
+        stats: Any = runtime and getattr(runtime, NUMBA_COUNTS.name)
         if stats is None:
             return {}
         # Since 0.58 they are counted only where that is switched on.

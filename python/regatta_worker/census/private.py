@@ -24,6 +24,7 @@ class Private(NamedTuple):
         return f"{self.module}:{self.name}"
 
 
+NUMBA_COUNTS = Private("numba", "numba.core.runtime", "_nrt_python", "numba_allocations")
 TRITON_RUN = Private(
     "triton", "triton.runtime.autotuner", "Autotuner.run", "calls.triton_autotune; tuned parameters"
 )
@@ -71,7 +72,7 @@ DISPATCH = "torch.utils._python_dispatch"
 SELECTION = "transformer_engine.pytorch.attention.dot_product_attention.dot_product_attention"
 
 PRIVATE = (
-    *(TRITON_RUN, TRITON_TUNE, TRITON_COMPILE, TRITON_LOAD),
+    *(NUMBA_COUNTS, TRITON_RUN, TRITON_TUNE, TRITON_COMPILE, TRITON_LOAD),
     *(TORCH_TRACE, TORCH_COMPILE, TORCH_COMPILED, JAX_COMPILE),
     *(FLASHINFER_BUILD, FLASHINFER_LOAD, CUPY_COMPILE, CUTLASS_BACKWARD),
     Private("torch", DISPATCH, "TorchDispatchMode", "counts of operators"),

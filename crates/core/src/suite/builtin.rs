@@ -67,7 +67,7 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
              writes one"
         )));
     }
-    if path.is_dir() {
+    if path.is_dir() && extension != "toml" {
         let inside = suites_in(path).first().cloned();
         let name = inside.unwrap_or_else(|| format!("{name_or_path}/speed.toml"));
         return Err(failed(format!(

@@ -17,7 +17,7 @@ use regatta_judge::{self as judge, Options};
 pub struct Rejudged {
     /// The run that is judged.
     pub head: StoredRun,
-    /// What it is compared with.
+    /// The base that it is compared with.
     pub base: Option<Side>,
     /// The judgement.
     pub judgement: Judgement,
@@ -44,7 +44,7 @@ pub fn rejudge(mut head: StoredRun, store: &Store) -> Result<Rejudged, Experimen
     if let (Some(_), Some(comparison)) = (&head.side.header.turn, comparison) {
         let base = beside(&comparison.join("base"), &head.side)?.ok_or_else(|| {
             ExperimentError::Usage(format!(
-                "{}: there is no base that was measured in pairs with it; --base RUN compares it \
+                "{}: no base lies beside it that was measured in pairs with it; --base RUN compares it \
                  with another run",
                 comparison.display()
             ))
