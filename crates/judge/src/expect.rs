@@ -306,7 +306,7 @@ fn by_rule(
         paired: true,
         waits: !(takes_waits_out(base) && takes_waits_out(head)),
         threads: compare_threads(base, head),
-        cpu: cpu.as_ref().map(ComparedValues::both),
+        cpu: cpu.as_ref().map(|cpu| cpu.both(true)),
         shift,
     };
     let decision = comparison.decide(&terms)?;

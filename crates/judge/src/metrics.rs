@@ -74,11 +74,11 @@ impl ComparedValues {
     }
 
     /// The values of both sides.
-    pub fn both(&self) -> Series<'_> {
+    pub fn both(&self, paired: bool) -> Series<'_> {
         Series {
             base: &self.base,
             head: &self.head,
-            paired: false,
+            paired,
         }
     }
 
@@ -128,7 +128,7 @@ pub fn metric_row(
         paired: sides.paired,
         waits: !(takes_waits_out(base) && takes_waits_out(head)),
         threads: compare_threads(base, head),
-        cpu: cpu.as_ref().map(ComparedValues::both),
+        cpu: cpu.as_ref().map(|cpu| cpu.both(sides.paired)),
         shift: 0.0,
     };
     let mut decision = comparison.decide(&terms)?;
@@ -211,19 +211,13 @@ impl Comparison<'_> {
         let values = self.values;
         let disturbed = values.are_disturbed();
         let observed = Observed {
-            values: Series {
-                paired: self.paired,
-                ..values.both()
-            },
+            values: values.both(self.paired),
             base_disturbed: disturbed && values.disturbed[0] > 0,
             head_disturbed: disturbed && values.disturbed[1] > 0,
             waits: self.waits,
             some_quiet: values.quiet > 0,
             threads: self.threads,
-            cpu: self.cpu.map(|cpu| Series {
-                paired: self.paired,
-                ..cpu
-            }),
+            cpu: self.cpu,
         };
         decide(&observed, terms)
     }
