@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,3 +106,28 @@ def test_allocations_of_numba_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert count_arrays(call, ARRAYS)[0]["numba_allocations"] == 7
     monkeypatch.setitem(sys.modules, "numba.core.runtime", SimpleNamespace())
     assert "numba_allocations" not in count_arrays(call, ARRAYS)[0]
+
+
+def test_operations_of_threads_that_overlap_are_counted() -> None:
+    meet = threading.Barrier(2, timeout=10)
+
+    def half(part: Any) -> Any:
+        # One thread is in a function of NumPy while the other multiplies.
+        scaled = np.apply_along_axis(lambda row: (meet.wait(), row)[1], 0, part[:, :1])
+        meet.wait()
+        return scaled * part
+
+    def outside(part: Any) -> Any:
+        meet.wait()
+        result = part * part
+        meet.wait()
+        return result
+
+    def call(q: Any, k: Any, v: Any) -> Any:
+        with ThreadPoolExecutor(2) as pool:
+            both = pool.submit(half, q), pool.submit(outside, k)
+            return [result.result() for result in both]
+
+    counts, why = count_arrays(call, ARRAYS)
+    assert why == {}
+    assert counts["array_operations"] == 3

@@ -53,10 +53,15 @@ def two_threads(q, k, v, problem):
     return _parts(q, k, v, problem, POOL.map)
 
 
-def by_einsum(q, k, v, problem):
-    weights = np.exp(np.einsum("bihd,bjhd->bhij", q, k) * np.float32(problem.scale))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    return np.einsum("bhij,bjhd->bihd", weights, v)
+def by_broadcast(q, k, v, problem):
+    out = np.empty_like(q)
+    for head in range(problem.heads):
+        one = slice(head, head + 1)
+        scores = (q[:, :, None, head] * k[:, None, :, head]).sum(axis=-1)[:, None]
+        weights = np.exp(scores * np.float32(problem.scale))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        out[:, :, one] = np.einsum("bhij,bjhd->bihd", weights, v[:, :, one])
+    return out
 
 
 def by_products(q, k, v, problem):
@@ -74,10 +79,10 @@ environments.default.env = { OPENBLAS_NUM_THREADS = "1" }
 [[sweep]]
 variants = [
   "mine/one_thread", "mine/two_threads",
-  "mine/by_einsum", "mine/by_products", "mine/by_two_products",
+  "mine/by_broadcast", "mine/by_products", "mine/by_two_products",
 ]
 heads = 4
-seq = 512
+seq = 768
 head_dim = 64
 """
 
@@ -151,7 +156,7 @@ def main() -> None:
     rows += [Row(f"slip, {n} loops", n, 1, gate) for n in (2 * cores, cores, 0)]
     rows += [
         Row("faster by a thread, 0 loops", 0, 0, compare("one_thread", "two_threads")),
-        Row(f"faster by 14, {cores} loops", cores, 0, compare("by_einsum", "by_products")),
+        Row(f"faster by 14, {cores} loops", cores, 0, compare("by_broadcast", "by_products")),
         Row(f"faster by 2.4, {cores} loops", cores, 0, compare("by_two_products", "by_products")),
     ]
     rows = [row for row in rows if len(sys.argv) < 4 or row.name.startswith(tuple(sys.argv[3:]))]

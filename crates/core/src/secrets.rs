@@ -544,6 +544,12 @@ pub fn hidden_values(
     // The working folder is not a secret, nor is where a socket lies.
     let secret = secret.filter(|(name, value)| !value.starts_with('/') && !is_shown(name, value));
     hidden.extend(secret.map(|(_, value)| value));
+    // A folder may have a drawn name; a message that names it is to be followed.
+    let rooted = words
+        .iter()
+        .filter(|word| word.starts_with(['/', '.', '~']));
+    let folders: Vec<&str> = rooted.flat_map(|word| word.split('/')).collect();
+    hidden.retain(|value| !folders.contains(&value.as_str()));
     let ends = |c: char| c.is_whitespace() || "\"'{}=:,&?#@".contains(c);
     let parts = hidden.iter().flat_map(|value| value.split(ends));
     let certain = |part: &&str| {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -101,10 +102,21 @@ class _Record:
         self.denormal_values += int(np.count_nonzero((plain > 0) & (plain < least)))
 
 
+class _Depth(threading.local):
+    """How many of NumPy's functions a thread is in."""
+
+    value = 0
+
+
 def _recorded(function: Callable[..., Any], arguments: Arrays) -> _Record:
-    """The figures of a call, by a subclass of NumPy's arrays."""
-    record, within = _Record(), 0
+    """The figures of a call, by a subclass of NumPy's arrays; a call may use it in several threads
+    at once."""
+    record, lock, depth = _Record(), threading.Lock(), _Depth()
     widest = max(array.dtype.itemsize for array in arguments)
+
+    def operation(results: Any) -> None:
+        with lock:
+            record.operation(results, widest)
 
     def plain(value: Any) -> Any:
         return value.view(np.ndarray) if isinstance(value, Recorded) else value
@@ -113,13 +125,12 @@ def _recorded(function: Callable[..., Any], arguments: Arrays) -> _Record:
         def __array_ufunc__(
             self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any
         ) -> Any:
-            nonlocal within
             keywords = {name: plain(value) for name, value in keywords.items()}
             if out is not None:
                 keywords["out"] = tuple(map(plain, out))
             results = getattr(ufunc, method)(*map(plain, inputs), **keywords)
-            if not within:
-                record.operation(results, widest)
+            if not depth.value:
+                operation(results)
             if out is not None:
                 return out[0] if len(out) == 1 else out
             if isinstance(results, tuple):
@@ -129,14 +140,13 @@ def _recorded(function: Callable[..., Any], arguments: Arrays) -> _Record:
         def __array_function__(
             self, function: Any, types: Any, arguments: Any, keywords: Any
         ) -> Any:
-            nonlocal within
-            within += 1
+            depth.value += 1
             try:
                 results = super().__array_function__(function, types, arguments, keywords)
             finally:
-                within -= 1
-            if not within:
-                record.operation(results, widest)
+                depth.value -= 1
+            if not depth.value:
+                operation(results)
             # Some, as `np.concatenate`, give a plain array of recorded ones.
             return recording(results)
 

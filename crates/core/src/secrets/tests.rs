@@ -133,3 +133,15 @@ fn commands_that_differ_in_what_is_hidden_differ() {
     let key = |key: &str| identified(&["serve".to_owned(), format!("api_key={key}")]);
     assert_eq!(key("a"), key("b"));
 }
+
+#[test]
+fn a_message_keeps_the_drawn_names_of_folders_that_a_command_named() {
+    let program = "/tmp/.tmpA1b2C3d4/bin/regatta".to_owned();
+    let words = [
+        program.clone(),
+        "run".to_owned(),
+        "../x9Y8z7W6/suite.toml".to_owned(),
+    ];
+    let text = format!("install it with `{program}`");
+    assert_eq!(masked(text.clone(), &hidden_values(&words, [])), text);
+}

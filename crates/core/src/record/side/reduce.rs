@@ -6,7 +6,8 @@ use std::path::Path;
 use super::{CaseRecord, Invocation, Side, Status, add_choice, median};
 use crate::last_words;
 use crate::machine::{
-    ASKED_OF_CUDA, Counters, Division, Structure, Work, moves_data, normalised, of_calls, short,
+    ASKED_OF_CUDA, Counters, Division, EVIDENCE, Structure, Work, moves_data, normalised, of_calls,
+    short,
 };
 use crate::metric::Values;
 use crate::record::RecordError;
@@ -392,9 +393,12 @@ fn varying_structure(
             found.push((change.name().to_owned(), how));
         }
     }
-    // Threads that did work depend on the machine, and memory on what else the process did.
+    // Threads that did work depend on the machine, and memory on what else the process did;
+    // evidence for causes decides nothing.
     let asked = ASKED_OF_CUDA.map(|(_, count)| count);
-    let exact = |name: &&String| name.as_str() != "threads" && !asked.contains(&name.as_str());
+    let inexact =
+        |name: &str| name == "threads" || asked.contains(&name) || EVIDENCE.contains(&name);
+    let exact = |name: &&String| !inexact(name);
     // Calls are counted where a module is loaded, which may depend on the cases before.
     let is_known = |of: &Structure, name: &str| {
         of.counts.contains_key(name)

@@ -366,6 +366,10 @@ fn a_count_that_one_invocation_alone_has_differs_between_them() {
         varying(&tasks, &copies),
         [("copies".to_owned(), how.to_owned())]
     );
+    let peak = counted(&[("call_peak_bytes", 900), ("tasks", 8)], &[]);
+    let why = [("array_operations", "two calls differ")];
+    let more = counted(&[("call_peak_bytes", 916), ("tasks", 8)], &why);
+    assert_eq!(varying(&peak, &more), [], "evidence for causes");
     let calls = counted(&[("calls.f", 1), ("tasks", 8)], &[]);
     assert_eq!(varying(&calls, &tasks), [], "its module may not be loaded");
     let refused = counted(&[("tasks", 8)], &[("calls.f", "it is no function")]);
