@@ -25,6 +25,7 @@ from regatta_worker.census import functions, tuners
 from regatta_worker.census.counters import Counter, count
 from regatta_worker.census.launches import CensusError
 from regatta_worker.device import cpu_device
+from regatta_worker.protocol import channel
 from regatta_worker.protocol.channel import (
     PROTOCOL_VERSION,
     REPLY_FD,
@@ -48,6 +49,9 @@ class Session:
         self._library = library
         self._worker: Worker | None = None
         self._counters: list[Counter] = []
+        self.request_id = 0
+        """Of the request that is answered; a measurement that was paused answers the last
+        `resume`."""
 
     def answer(self, line: bytes) -> Message:
         """The reply to one request line, whatever the line holds."""
@@ -59,7 +63,9 @@ class Session:
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             reason = "malformed request: it is no object with a non-negative integer `id`"
             return {"id": 0, "type": "failed", "reason": reason}
-        return {"id": number, **self._guarded(request)}
+        self.request_id = number
+        body = self._guarded(request)
+        return {"id": self.request_id, **body}
 
     def _guarded(self, request: Message) -> Message:
         try:
@@ -257,10 +263,23 @@ def number_or_null(value: Any) -> Any:
 
 def serve(session: Session, requests: BinaryIO, replies: BinaryIO) -> None:
     """Answers each line of `requests` until `shutdown` or the end."""
-    for line in requests:
-        reply = session.answer(line)
+
+    def send(reply: Message) -> None:
         replies.write(json.dumps(number_or_null(reply), allow_nan=False).encode() + b"\n")
         replies.flush()
+
+    def pause(device_ns: list[float]) -> bool:
+        send({"id": session.request_id, "type": "paused", "device_ns": device_ns})
+        request = json.loads(requests.readline() or "{}")
+        session.request_id = request.get("id", session.request_id)
+        if request.get("type") != "resume":
+            raise Failed(f"a paused measurement got {request.get('type')!r}")
+        return bool(request.get("last"))
+
+    channel.on_pause(pause)
+    for line in iter(requests.readline, b""):
+        reply = session.answer(line)
+        send(reply)
         if reply["type"] == "bye":
             return
 

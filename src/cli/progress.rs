@@ -11,7 +11,7 @@ use regatta_core::record::disturbance::{Disturbance, describe, worst};
 use regatta_core::record::types::{Entry, Outcome};
 use regatta_measure::experiment::Listener;
 use regatta_measure::laps::{about, watch};
-use regatta_measure::schedule::WorkerBlock;
+use regatta_measure::schedule::Block;
 use regatta_measure::session::Observer;
 use regatta_report::terminal::COLUMNS;
 use regatta_report::text::{shorten_middle, width};
@@ -26,17 +26,12 @@ impl Listener for Terminal {
         note(text);
     }
 
-    fn progress(
-        &self,
-        blocks: &[WorkerBlock],
-        range: Range<u32>,
-        quiet: bool,
-    ) -> Box<dyn Observer> {
+    fn progress(&self, blocks: &[Block], range: Range<u32>, quiet: bool) -> Box<dyn Observer> {
         Box::new(Progress {
             output: ProgressOutput::new(quiet),
             began: Instant::now(),
             range,
-            all: blocks.iter().map(|block| block.cases.len()).sum(),
+            all: blocks.iter().map(|block| block.cases().count()).sum(),
             done: 0,
             invocation: String::new(),
             failed: 0,
@@ -107,7 +102,7 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn block(&mut self, block: &WorkerBlock) {
+    fn block(&mut self, block: &Block) {
         let at = block.invocation - self.range.start + 1;
         self.invocation = format!("invocation {at}/{}", self.range.len());
     }

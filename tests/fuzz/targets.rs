@@ -196,6 +196,8 @@ fn reply(_: &Path, data: &[u8]) {
                 budget_ms: 1,
                 cache: Cache::Cold,
                 graph: false,
+                core: None,
+                pause_every: 0,
             };
             let _ = verify::samples(&Problem::new(64, 64), &device, &asked, &measured);
         }

@@ -36,7 +36,7 @@ use regatta_worker::protocol::{
     Census, Device, Hello, Measure, Measured, PROTOCOL_VERSION, Parameter, Prepare, Prepared,
     REPLY_FD, VariantInfo,
 };
-use regatta_worker::serve::{Refusal, Worker, serve_on_descriptors};
+use regatta_worker::serve::{Pause, Refusal, Worker, serve_on_descriptors};
 use regatta_worker::units::{Bytes, Nanoseconds};
 
 use answers::{Answered, answered, checked, mistake, tensors};
@@ -312,7 +312,7 @@ impl Worker for Fake {
         Ok(prepared)
     }
 
-    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
+    fn measure(&mut self, request: &Measure, _: Pause<'_>) -> Result<Measured, Refusal> {
         let case = self.prepared.clone().ok_or("no case is prepared")?;
         match case.variant.as_str() {
             "dead" => {

@@ -300,6 +300,11 @@ mod tests {
             .arg("60")
             .spawn()
             .unwrap();
+        // For a moment after it was started it has no command line.
+        let command = format!("/proc/{}/cmdline", child.id());
+        while fs::read(&command).unwrap().is_empty() {
+            thread::yield_now();
+        }
         fs::write(lock_path(&folder), format!("1\n{}\n", child.id())).unwrap();
         assert_eq!(
             holder(&folder),

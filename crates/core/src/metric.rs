@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::side::{is_time, median};
 use crate::record::types::Measurement;
+use regatta_worker::protocol::Measured;
 use regatta_worker::units::{Bytes, Nanoseconds, Share, numbers};
 use regatta_worker::words;
 
@@ -188,6 +189,46 @@ impl From<Values> for BTreeMap<Metric, f64> {
     }
 }
 
+/// By how much samples of a head lie above those of a base that were taken in turn with them, so
+/// many a turn: of the logarithms of the ratios of turns, the middle of the means of each two
+/// (Hodges and Lehmann, Annals of Mathematical Statistics 34, 1963). `None` for a metric that has no
+/// sample of its own a call, or fewer than two turns.
+pub fn ratio_in_turns(metric: Metric, base: &Measured, head: &Measured, turn: u32) -> Option<f64> {
+    let figures = |of: &Measured| match metric {
+        Metric::Device => numbers(&of.device_ns),
+        Metric::CpuTime => numbers(&of.cpu_ns),
+        Metric::Host => host_ratios(of),
+        _ => Vec::new(),
+    };
+    let logs = turn_ratios(&figures(base), &figures(head), turn);
+    let means = (0..logs.len()).flat_map(|at| {
+        let first = logs[at];
+        logs[at..].iter().map(move |second| (first + second) / 2.0)
+    });
+    let means: Vec<f64> = means.collect();
+    (logs.len() > 1)
+        .then(|| median(&means))
+        .flatten()
+        .map(f64::exp)
+}
+
+/// The logarithms of the ratios of the means of turns, those that both sides have.
+pub fn turn_ratios(base: &[f64], head: &[f64], turn: u32) -> Vec<f64> {
+    let turn = turn.max(1) as usize;
+    let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len() as f64;
+    let turns = base.chunks_exact(turn).zip(head.chunks_exact(turn));
+    let logs = turns.map(|(base, head)| (mean(head) / mean(base)).ln());
+    logs.filter(|log| log.is_finite()).collect()
+}
+
+/// Host time of each sample as a part of what the reference operation took right after it.
+pub(crate) fn host_ratios(samples: &Measured) -> Vec<f64> {
+    let pairs = samples.host_ns.iter().zip(&samples.host_reference_ns);
+    pairs
+        .map(|(host, reference)| host.0 / reference.0)
+        .collect()
+}
+
 /// The fewest samples that have a slow tenth.
 const MIN_SAMPLES: usize = 5;
 
@@ -234,5 +275,21 @@ mod tests {
         assert_eq!(text, r#"{"host":2.5,"peak_memory":4096.0}"#);
         assert_eq!(serde_json::from_str::<Values>(&text).unwrap(), values);
         assert!(serde_json::from_str::<Values>(r#"{"hots":1.0}"#).is_err());
+    }
+
+    #[test]
+    fn the_ratio_of_turns_takes_what_both_sides_share_out() {
+        let measured = |times: &[f64]| Measured {
+            device_ns: times.iter().map(|time| Nanoseconds(*time)).collect(),
+            ..Measured::default()
+        };
+        // The machine is twice as slow from the third turn on.
+        let base = measured(&[10.0, 10.0, 11.0, 9.0, 20.0, 20.0, 22.0, 18.0]);
+        let head = measured(&[11.0, 11.0, 11.0, 11.0, 22.0, 22.0, 22.0, 22.0, 99.0]);
+        let ratio = ratio_in_turns(Metric::Device, &base, &head, 2).unwrap();
+        assert!((ratio - 1.1).abs() < 1e-9, "{ratio}");
+        assert_eq!(ratio_in_turns(Metric::Device, &base, &head, 8), None);
+        assert_eq!(ratio_in_turns(Metric::PeakMemory, &base, &head, 2), None);
+        assert_eq!(ratio_in_turns(Metric::CpuTime, &base, &head, 2), None);
     }
 }

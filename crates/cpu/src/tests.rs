@@ -170,6 +170,8 @@ fn three_sets(samples: u32) -> Measure {
         budget_ms: 60_000,
         cache: Cache::Hot,
         graph: false,
+        core: None,
+        pause_every: 0,
     }
 }
 
@@ -195,7 +197,7 @@ fn the_last_timed_call_is_checked_on_inputs_of_its_own() {
                     ..request(variant, problem.clone(), &[])
                 };
                 let prepared = worker.prepare(&request).unwrap();
-                let measured = worker.measure(&three_sets(4)).unwrap();
+                let measured = worker.measure(&three_sets(4), &mut |_| Ok(false)).unwrap();
                 assert_eq!((measured.device_ns.len(), measured.input_sets), (4, 5));
                 let checked = measured.checked.unwrap();
                 assert_eq!(checked.seed, 43);
@@ -262,7 +264,11 @@ fn a_result_that_was_kept_is_seen_after_timing() {
         };
         let prepared = worker.prepare(&request).unwrap();
         assert_eq!(verdict(&problem, &prepared), Ok(()));
-        let checked = worker.measure(&three_sets(5)).unwrap().checked.unwrap();
+        let checked = worker
+            .measure(&three_sets(5), &mut |_| Ok(false))
+            .unwrap()
+            .checked
+            .unwrap();
         for (name, error) in &checked.errors {
             let error = error.relative_l2.unwrap();
             assert!(error > 0.9, "{direction} {name}: {error}");

@@ -69,6 +69,16 @@ impl From<BuildError> for CudaError {
     }
 }
 
+/// What another part of a worker refused.
+impl From<Refusal> for CudaError {
+    fn from(refusal: Refusal) -> CudaError {
+        match refusal {
+            Refusal::Unavailable(reason) => CudaError::Unavailable(reason),
+            other => CudaError::Other(other.to_string()),
+        }
+    }
+}
+
 /// A failure as the protocol has it: one that only a new process gets over is `Lost`.
 impl From<CudaError> for Refusal {
     fn from(error: CudaError) -> Refusal {

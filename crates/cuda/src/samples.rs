@@ -10,7 +10,8 @@ use super::driver::{CudaDevice, Graph};
 use super::error::CudaError;
 use regatta_worker::attention::Direction;
 use regatta_worker::protocol::{Cache, Measure, Measured, Prepare};
-use regatta_worker::sets::{self, Rotation, drawn_calls};
+use regatta_worker::serve::Pause;
+use regatta_worker::sets::{self, Rotation, Sample, drawn_calls};
 use regatta_worker::units::Nanoseconds;
 
 /// Makes a set of inputs at the addresses that they have, and the forward before a gradient that
@@ -73,6 +74,7 @@ pub fn take(
     case: &mut CudaCase,
     request: &Measure,
     prepared: &Prepare,
+    pause: Pause<'_>,
 ) -> Result<(Measured, Vec<CopiedCall>), CudaError> {
     let cache = cache(request.cache);
     // One more: the first after a check finds the device as that left it.
@@ -99,36 +101,41 @@ pub fn take(
     let draw = prepared.draw.unwrap_or(prepared.seed);
     let drawn = drawn_calls(request, draw);
     let mut rotation = Rotation::new(prepared.input_sets);
-    sets::each(request, &mut rotation, |set, last| {
-        let seed = set.map(|set| prepared.seed.wrapping_add(set.into()));
-        if let Some(seed) = seed {
-            change(device, case, seed)?;
-        }
-        let begin = Instant::now();
-        let sample = clock.sample(cache, |_| {
-            let called = match &graph {
-                Some(graph) => graph.launch(device.stream),
-                None => case.call(),
-            };
-            called.map_err(CudaError::into_probe)
-        })?;
-        let spent = begin.elapsed();
-        let reference = host_reference(clock, device)?;
-        measured.device_ns.push(Nanoseconds(sample.device_ns));
-        measured.host_ns.push(Nanoseconds(sample.host_ns));
-        measured.host_reference_ns.extend(reference);
-        measured.clock_mhz.extend(sample.clock_mhz);
-        measured.synchronised |= sample.synchronised;
-        let number = measured.device_ns.len() as u32;
-        if let Some(seed) = seed
-            && !last
-            && drawn.contains(&number)
-        {
-            let call = CopiedCall::copy(device, case, (number, seed, draw))?;
-            calls.push(call);
-        }
-        Ok::<_, CudaError>(spent)
-    })?;
+    sets::each(
+        request,
+        &mut rotation,
+        pause,
+        |Sample { set, last, .. }| {
+            let seed = set.map(|set| prepared.seed.wrapping_add(set.into()));
+            if let Some(seed) = seed {
+                change(device, case, seed)?;
+            }
+            let begin = Instant::now();
+            let sample = clock.sample(cache, |_| {
+                let called = match &graph {
+                    Some(graph) => graph.launch(device.stream),
+                    None => case.call(),
+                };
+                called.map_err(CudaError::into_probe)
+            })?;
+            let spent = begin.elapsed();
+            let reference = host_reference(clock, device)?;
+            measured.device_ns.push(Nanoseconds(sample.device_ns));
+            measured.host_ns.push(Nanoseconds(sample.host_ns));
+            measured.host_reference_ns.extend(reference);
+            measured.clock_mhz.extend(sample.clock_mhz);
+            measured.synchronised |= sample.synchronised;
+            let number = measured.device_ns.len() as u32;
+            if let Some(seed) = seed
+                && !last
+                && drawn.contains(&number)
+            {
+                let call = CopiedCall::copy(device, case, (number, seed, draw))?;
+                calls.push(call);
+            }
+            Ok::<_, CudaError>((spent, Nanoseconds(sample.device_ns)))
+        },
+    )?;
     // As many as samples, or none.
     if measured.clock_mhz.len() != measured.device_ns.len() {
         measured.clock_mhz.clear();

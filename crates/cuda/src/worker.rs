@@ -5,7 +5,7 @@ use regatta_worker::protocol::{
     self, Census, Checked, DeviceKind, DeviceState, Hello, Measure, Measured, PROTOCOL_VERSION,
     Prepare, Prepared,
 };
-use regatta_worker::serve::{Refusal, Worker};
+use regatta_worker::serve::{Pause, Refusal, Worker};
 use regatta_worker::sets;
 use regatta_worker::units::Bytes;
 
@@ -213,9 +213,9 @@ impl OpenDevice {
         Ok(census)
     }
 
-    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
+    fn measure(&mut self, request: &Measure, pause: Pause<'_>) -> Result<Measured, Refusal> {
         let mut of = self.case.take().ok_or(NO_CASE)?;
-        let measured = self.measured(request, &mut of);
+        let measured = self.measured(request, &mut of, pause);
         self.case = Some(of);
         measured
     }
@@ -224,11 +224,19 @@ impl OpenDevice {
         &mut self,
         request: &Measure,
         of: &mut (Prepare, CudaCase),
+        pause: Pause<'_>,
     ) -> Result<Measured, Refusal> {
         let (prepared, case) = of;
         // For three copies of a plane, of four bytes an element at the most.
         self.make_room(2 * reference_bytes(&case.problem, Extent::Plane(0)))?;
-        let taken = samples::take(&mut self.clock, &mut self.device, case, request, prepared);
+        let taken = samples::take(
+            &mut self.clock,
+            &mut self.device,
+            case,
+            request,
+            prepared,
+            pause,
+        );
         let (mut measured, calls) = taken?;
         // The replays of a graph are timed, which is gone by now.
         let recorded = !measured.synchronised && !request.graph;
@@ -297,8 +305,8 @@ impl Worker for CudaWorker {
         open.prepare(&self.offer, request)
     }
 
-    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
-        self.open()?.measure(request)
+    fn measure(&mut self, request: &Measure, pause: Pause<'_>) -> Result<Measured, Refusal> {
+        self.open()?.measure(request, pause)
     }
 
     fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {

@@ -15,7 +15,7 @@ use super::metrics::{
     ComparedValues, Comparison, compare_threads, computes, longer_by_tasks, takes_waits_out,
     values_of,
 };
-use super::rule::{GATE_ERROR, LOOKS, Terms};
+use super::rule::{GATE_ERROR, LOOKS_THAT_CALL, Terms};
 use super::structure::{Structures, changes, multiprocessors};
 use regatta_core::record::side::{CaseRecord, Side, Status};
 use regatta_core::record::types::{RunHeader, WorkerRecord};
@@ -91,7 +91,7 @@ pub fn expectations(side: &Side) -> Expectations {
             }
         }
     }
-    let error = GATE_ERROR / (chosen.len().max(1) * LOOKS.len()) as f64;
+    let error = GATE_ERROR / (chosen.len().max(1) * LOOKS_THAT_CALL) as f64;
     let results = chosen.iter().map(|(rule, of, against)| {
         let result = judge(rule, of, against, &side.header, error);
         result.missing_at(&rule.origin)

@@ -30,6 +30,8 @@ pub struct Value {
     number: u32,
     /// The natural logarithm.
     log: f64,
+    /// That of the ratio to the base's samples, where these were taken in turn.
+    ratio: Option<f64>,
     /// True where other programs disturbed it.
     disturbed: bool,
 }
@@ -44,17 +46,29 @@ pub struct ComparedValues {
     pub disturbed: [usize; 2],
     /// Values that were not, of the side with fewer of them.
     pub quiet: usize,
+    /// True where the samples of each pair were taken in turns.
+    pub in_turns: bool,
 }
 
 impl ComparedValues {
     /// Leaves out what was disturbed, where enough others are there. Of pairs those count that
     /// both sides have, and each as a whole.
     pub fn new(mut base: Vec<Value>, mut head: Vec<Value>, paired: bool) -> ComparedValues {
+        let in_turns = paired && head.iter().all(|one| one.ratio.is_some());
         if paired {
             let pairs = base.iter().filter_map(|base| {
                 let head = head.iter().find(|head| head.number == base.number)?;
                 let disturbed = base.disturbed || head.disturbed;
-                Some((Value { disturbed, ..*base }, Value { disturbed, ..*head }))
+                let log = match head.ratio {
+                    Some(ratio) if in_turns => base.log + ratio,
+                    _ => head.log,
+                };
+                let head = Value {
+                    disturbed,
+                    log,
+                    ..*head
+                };
+                Some((Value { disturbed, ..*base }, head))
             });
             (base, head) = pairs.unzip();
         }
@@ -70,6 +84,7 @@ impl ComparedValues {
             head: logs(head),
             disturbed,
             quiet,
+            in_turns,
         }
     }
 
@@ -79,6 +94,7 @@ impl ComparedValues {
             base: &self.base,
             head: &self.head,
             paired,
+            in_turns: self.in_turns,
         }
     }
 
@@ -360,6 +376,7 @@ pub fn values_of(
         log.is_finite().then_some(Value {
             number: one.number,
             log,
+            ratio: None,
             disturbed: one.is_disturbed(disturbed_by),
         })
     };
@@ -383,7 +400,16 @@ fn values(
         metric => metric,
     };
     let values = |record| values_of(record, metric, disturbed_by, by_reference);
-    ComparedValues::new(values(base), values(head), paired)
+    let mut of_head = values(head);
+    for value in &mut of_head {
+        let mut invocations = head.invocations.iter();
+        let one = invocations.find(|one| one.number == value.number);
+        let ratio = one
+            .and_then(|one| one.ratios.get(&metric))
+            .map(|ratio| ratio.ln());
+        value.ratio = ratio.filter(|ratio| ratio.is_finite());
+    }
+    ComparedValues::new(values(base), of_head, paired)
 }
 
 /// The tasks that a call of the worker's own kernels is cut into, where it counts them.

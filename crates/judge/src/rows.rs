@@ -7,7 +7,7 @@ use super::causes::{self, TimeSource, explained};
 use super::complete::{allowed, gpu, standing};
 use super::judgement::{MetricRow, Mismatch, Row, Timing, Word};
 use super::metrics::{metric_row, vanished as vanished_metrics};
-use super::rule::{GATE_ERROR, LOOKS};
+use super::rule::{GATE_ERROR, LOOKS_THAT_CALL};
 use super::structure::{self, changes, multiprocessors, vanished};
 use super::tuners::unsteady;
 use regatta_core::machine;
@@ -83,7 +83,7 @@ impl RowInputs<'_> {
         });
         let cases = header.turn.as_ref().and_then(|turn| turn.cases);
         let cases = cases.map_or(header.plan.len(), |cases| cases as usize);
-        GATE_ERROR / (cases.max(1) * metrics.count().max(1) * LOOKS.len()) as f64
+        GATE_ERROR / (cases.max(1) * metrics.count().max(1) * LOOKS_THAT_CALL) as f64
     }
 }
 

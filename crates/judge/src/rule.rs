@@ -22,6 +22,10 @@ use statrs::distribution::{ContinuousCDF, Normal};
 /// Numbers of pairs, or of invocations of the head, after which the rule looks.
 pub const LOOKS: [u32; 5] = [5, 10, 15, 25, 35];
 
+/// Looks at which an interval may be called at a share of the gate's error: with five pairs all
+/// that can happen by chance is likelier than that.
+pub const LOOKS_THAT_CALL: usize = LOOKS.len() - 1;
+
 /// The probability that a gate of unchanged code calls anything.
 pub const GATE_ERROR: f64 = 0.002;
 
@@ -59,8 +63,11 @@ pub struct Series<'a> {
     pub base: &'a [f64],
     /// The head's.
     pub head: &'a [f64],
-    /// True if `base[i]` and `head[i]` were measured one after the other.
+    /// True if `base[i]` and `head[i]` were measured beside each other.
     pub paired: bool,
+    /// True if they took turns in that, so that what the machine did is in both: whether a start is
+    /// slow, its pair tells.
+    pub in_turns: bool,
 }
 
 /// What a comparison is held to.
@@ -132,7 +139,12 @@ enum Ranks {
 
 /// Compares one metric of one case. `None` where a side has no value.
 pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
-    let Series { base, head, paired } = series;
+    let Series {
+        base,
+        head,
+        paired,
+        in_turns,
+    } = series;
     if base.is_empty() || head.is_empty() {
         return None;
     }
@@ -189,6 +201,13 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
     } else {
         apart
     };
+    let pairs_apart = |sign: f64| {
+        let ratios: Vec<f64> = pair_differences(base, head)
+            .map(|ratio| sign * ratio)
+            .collect();
+        let apart = APART * range(&ratios) + threshold + day;
+        in_turns && fewest >= FEWEST && !few && least_of(&ratios) >= apart
+    };
     let share = error / views.len() as f64;
     let beyond = threshold + day;
     let slower = shown.low > beyond
@@ -196,11 +215,12 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
     let faster = shown.high < -beyond
         && (views.iter()).any(|(ranks, sorted)| ranks.interval(sorted, share).1 < -day);
 
-    shown.word = if least_of(head) - most_of(base) >= apart || chance_of_slow <= error || slower {
+    let is_apart = least_of(head) - most_of(base) >= apart || pairs_apart(1.0);
+    shown.word = if is_apart || chance_of_slow <= error || slower {
         Word::Regressed
     } else if more_slow && (slow.likely || !last) {
         Word::Inconclusive
-    } else if least_of(base) - most_of(head) >= apart || faster {
+    } else if least_of(base) - most_of(head) >= apart || pairs_apart(-1.0) || faster {
         Word::Improved
     } else if -threshold <= shown.low && shown.high <= threshold {
         Word::Same
@@ -217,16 +237,29 @@ fn by_chance(base: usize, head: usize) -> f64 {
     share.powi(head as i32) * (1.0 - share).powi(base as i32)
 }
 
-/// Counts the slow starts of both sides, and gives the chance of as many on the head's if the sides
+/// Counts the slow starts of both sides: of pairs that took turns, those that are slow beside the
+/// other side's start. Gives the chance of as many on the head's if the sides
 /// do not differ.
 fn slow_starts(series: Series<'_>, threshold: f64) -> (SlowStarts, f64) {
-    let usual = median_of(series.base);
-    let limit = usual + SLOW_START.ln() + threshold;
-    let slow = |side: &[f64]| -> Vec<f64> {
-        let values = side.iter().filter(|value| **value > limit);
-        values.map(|value| (value - usual).exp()).collect()
+    let limit = SLOW_START.ln() + threshold;
+    let slow = |above_usual: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
+        above_usual
+            .filter(|above| *above > limit)
+            .map(f64::exp)
+            .collect()
     };
-    let (base, head) = (slow(series.base), slow(series.head));
+    let (base, head) = if series.in_turns {
+        let ratios = || pair_differences(series.base, series.head);
+        let usual = median_of(&ratios().collect::<Vec<f64>>()).min(0.0);
+        (
+            slow(&mut ratios().map(|ratio| usual - ratio)),
+            slow(&mut ratios()),
+        )
+    } else {
+        let usual = median_of(series.base);
+        let above = |side: &[f64]| slow(&mut side.iter().map(|value| value - usual));
+        (above(series.base), above(series.head))
+    };
     let sides = [series.base.len(), series.head.len()];
     let chance = if head.len() > base.len() {
         fisher(head.len(), base.len(), sides[0], sides[1])
@@ -433,8 +466,12 @@ fn differences(base: &[f64], head: &[f64]) -> Vec<f64> {
     sorted(head.iter().flat_map(|h| base.iter().map(move |b| h - b)))
 }
 
+fn pair_differences<'a>(base: &'a [f64], head: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
+    head.iter().zip(base).map(|(head, base)| head - base)
+}
+
 fn walsh_averages(base: &[f64], head: &[f64]) -> Vec<f64> {
-    let pairs: Vec<f64> = head.iter().zip(base).map(|(h, b)| h - b).collect();
+    let pairs: Vec<f64> = pair_differences(base, head).collect();
     sorted((0..pairs.len()).flat_map(|i| {
         let first = pairs[i];
         pairs[i..]

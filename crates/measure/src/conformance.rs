@@ -306,6 +306,8 @@ fn measure() -> Measure {
         budget_ms: 1000,
         cache: Cache::Hot,
         graph: false,
+        core: None,
+        pause_every: 0,
     }
 }
 

@@ -101,11 +101,10 @@ struct MachineWatch {
 impl MachineWatch {
     /// Looked at from now on.
     fn here() -> MachineWatch {
-        let status = read("/proc/self/status").unwrap_or_default();
         MachineWatch {
             began: Instant::now(),
             tick_ns: tick_ns(),
-            cores: allowed(&status).unwrap_or_default(),
+            cores: allowed_cores(),
         }
     }
 }
@@ -204,6 +203,12 @@ fn stat(text: &str, cores: &[u32], tick_ns: f64) -> Option<CoreTimes> {
         found += 1;
     }
     (found > 0 && found == cores.len()).then_some(sum)
+}
+
+/// Cores that this process may use; none where that is not known.
+pub(super) fn allowed_cores() -> Vec<u32> {
+    let status = read("/proc/self/status").unwrap_or_default();
+    allowed(&status).unwrap_or_default()
 }
 
 /// `Cpus_allowed_list` of a process's `status`: `0-1,4`.

@@ -12,17 +12,34 @@ use rand::seq::SliceRandom;
 use regatta_core::record::header::TurnSide;
 use regatta_worker::attention::{Case, CaseId};
 
-/// One start of one worker, and the cases it runs.
+/// Workers that run at the same time in one invocation: one, or the base's beside the head's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerBlock {
-    /// The side whose run it belongs to.
-    pub side: TurnSide,
+pub struct Block {
     /// Counts from 0 over the run.
     pub invocation: u32,
+    /// In the order in which they take turns.
+    pub lanes: Vec<Lane>,
+}
+
+/// One start of one worker, and its cases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The side whose run it belongs to.
+    pub side: TurnSide,
     /// `worker` or `worker@environment`.
     pub worker: String,
-    /// Its cases, in the order they run.
-    pub cases: Vec<Case>,
+    /// In the order in which they run, each beside the other lane's at the same place; `None` where
+    /// this lane has none, or its case is done.
+    pub cases: Vec<Option<Case>>,
+}
+
+impl Block {
+    /// All of its cases.
+    pub fn cases(&self) -> impl Iterator<Item = &Case> {
+        self.lanes
+            .iter()
+            .flat_map(|lane| lane.cases.iter().flatten())
+    }
 }
 
 /// A case of the head, and the case of the base beside it, where there is a base.
@@ -33,18 +50,17 @@ pub type CasePair = (Option<Case>, Case);
 ///
 /// Every invocation starts each worker once, in random order, and runs its cases in random order;
 /// the order depends on the seed, the invocation and the cases alone. The two workers of a pair
-/// come one after the other, which comes first is random, and both have their cases in one order.
-/// A process is never up beside the other's: what it holds of memory and caches goes with it.
+/// are up together; which takes the first turn is random.
 pub fn blocks(
     cases: &[CasePair],
     done: [&BTreeSet<(u32, CaseId)>; 2],
     range: std::ops::Range<u32>,
     seed: u64,
-) -> Vec<WorkerBlock> {
+) -> Vec<Block> {
     let name = |case: &Case| case.variant.worker_name();
     let workers_of = |(base, head): &CasePair| (base.as_ref().map(name), name(head));
     let workers: BTreeSet<(Option<String>, String)> = cases.iter().map(workers_of).collect();
-    let mut found = Vec::new();
+    let mut blocks = Vec::new();
     for invocation in range {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(invocation));
@@ -54,28 +70,29 @@ pub fn blocks(
             let own = cases.iter().filter(|cases| workers_of(cases) == *pair);
             let mut own: Vec<&CasePair> = own.collect();
             own.shuffle(&mut rng);
-            let block =
-                |side, worker: &String, done: &BTreeSet<_>, cases: Vec<&Case>| WorkerBlock {
-                    side,
-                    invocation,
-                    worker: worker.clone(),
-                    cases: cases
-                        .into_iter()
-                        .filter(|case| !done.contains(&(invocation, case.id())))
-                        .cloned()
-                        .collect(),
-                };
-            let bases = own.iter().filter_map(|(base, _)| base.as_ref()).collect();
-            let base = pair.0.as_ref();
-            let base = base.map(|worker| block(TurnSide::Base, worker, done[0], bases));
-            let heads = own.iter().map(|(_, head)| head).collect();
-            let mut both: Vec<WorkerBlock> = base.into_iter().collect();
-            both.push(block(TurnSide::Head, &pair.1, done[1], heads));
-            both.shuffle(&mut rng);
-            found.extend(both.into_iter().filter(|block| !block.cases.is_empty()));
+            let left = |case: &Case, done: &BTreeSet<_>| {
+                (!done.contains(&(invocation, case.id()))).then(|| case.clone())
+            };
+            let base = own.iter().map(|(base, _)| left(base.as_ref()?, done[0]));
+            let head = own.iter().map(|(_, head)| left(head, done[1]));
+            let mut lanes = vec![Lane {
+                side: TurnSide::Head,
+                worker: pair.1.clone(),
+                cases: head.collect(),
+            }];
+            lanes.extend(pair.0.as_ref().map(|worker| Lane {
+                side: TurnSide::Base,
+                worker: worker.clone(),
+                cases: base.collect(),
+            }));
+            lanes.shuffle(&mut rng);
+            lanes.retain(|lane| lane.cases.iter().any(Option::is_some));
+            if !lanes.is_empty() {
+                blocks.push(Block { invocation, lanes });
+            }
         }
     }
-    found
+    blocks
 }
 
 #[cfg(test)]
@@ -99,7 +116,7 @@ mod tests {
         assert_eq!(blocks.len(), 9, "three workers, three invocations");
         let of = |invocation| -> Vec<Case> {
             let blocks = blocks.iter().filter(|b| b.invocation == invocation);
-            blocks.flat_map(|b| b.cases.clone()).collect()
+            blocks.flat_map(|b| b.cases().cloned()).collect()
         };
         assert_ne!(of(0), of(1));
         let all: BTreeSet<Case> = cases.iter().map(|(_, case)| case.clone()).collect();
@@ -114,10 +131,10 @@ mod tests {
     fn what_is_done_is_left_out_and_the_rest_keeps_its_order() {
         let cases = cases();
         let whole = blocks(&cases, [NONE; 2], 0..2, 7);
-        let done: BTreeSet<_> = whole[0].cases[..5].iter().map(|c| (0, c.id())).collect();
+        let done: BTreeSet<_> = whole[0].cases().take(5).map(|c| (0, c.id())).collect();
         let rest = blocks(&cases, [NONE, &done], 0..2, 7);
-        let flat = |blocks: &[WorkerBlock]| -> Vec<Case> {
-            blocks.iter().flat_map(|b| b.cases.clone()).collect()
+        let flat = |blocks: &[Block]| -> Vec<Case> {
+            blocks.iter().flat_map(|b| b.cases().cloned()).collect()
         };
         assert_eq!(flat(&rest), flat(&whole)[5..]);
     }
@@ -128,16 +145,36 @@ mod tests {
             .into_iter()
             .map(|(_, case)| (Some(case.clone()), case));
         let pairs: Vec<CasePair> = pairs.collect();
-        let turns = blocks(&pairs, [NONE; 2], 0..40, 3);
-        assert_eq!(turns.len(), 2 * 3 * 40);
+        let blocks = blocks(&pairs, [NONE; 2], 0..40, 3);
+        assert_eq!(blocks.len(), 3 * 40);
         let mut first = 0;
-        for pair in turns.chunks(2) {
-            assert_ne!(pair[0].side, pair[1].side);
-            assert_eq!(pair[0].cases, pair[1].cases);
-            first += usize::from(pair[0].side == TurnSide::Base);
+        for block in &blocks {
+            let [one, other] = &block.lanes[..] else {
+                panic!("{block:?}");
+            };
+            assert_ne!(one.side, other.side);
+            assert_eq!(one.cases, other.cases);
+            first += usize::from(one.side == TurnSide::Base);
         }
         // Which of the two comes first is a coin's.
         assert!((40..80).contains(&first), "{first} of 120");
+    }
+
+    #[test]
+    fn a_case_that_one_side_has_done_has_none_of_it_beside_the_other() {
+        let pair = |case: Case| (Some(case.clone()), case);
+        let pairs: Vec<CasePair> = cases()
+            .into_iter()
+            .take(2)
+            .map(|(_, case)| pair(case))
+            .collect();
+        let done = BTreeSet::from([(0, pairs[0].1.id())]);
+        let blocks = blocks(&pairs, [NONE, &done], 0..1, 1);
+        for lane in &blocks[0].lanes {
+            let there = lane.cases.iter().flatten().count();
+            assert_eq!(there, if lane.side == TurnSide::Base { 2 } else { 1 });
+            assert_eq!(lane.cases.len(), 2);
+        }
     }
 
     #[test]
@@ -145,10 +182,13 @@ mod tests {
         let [base, head] =
             ["cpu/a:s64,d64", "torch/b:s64,d64"].map(|id| id.parse::<Case>().unwrap());
         let done = BTreeSet::from([(0, base.id())]);
-        let turns = blocks(&[(Some(base), head)], [&done, NONE], 0..1, 1);
-        assert_eq!(turns.len(), 1);
+        let blocks = blocks(&[(Some(base), head)], [&done, NONE], 0..1, 1);
+        let [Block { lanes, .. }] = &blocks[..] else {
+            panic!("{blocks:?}");
+        };
+        assert_eq!(lanes.len(), 1);
         assert_eq!(
-            (turns[0].side, &*turns[0].worker),
+            (lanes[0].side, &*lanes[0].worker),
             (TurnSide::Head, "torch")
         );
     }

@@ -2,29 +2,33 @@
 //! came of each, whatever it is.
 
 mod census;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use self::census::{count, counters, counts_structure, tuned};
-use super::interference::{LoadLog, Watch, disturbed};
-use super::laps::{Laps, TimeSpent};
+pub use self::turns::{Running, run};
+use super::interference::{LoadLog, MachineCounters, Watch, allowed_cores, disturbed};
+use super::laps::TimeSpent;
 use super::preflight::variant_of;
-use super::schedule::WorkerBlock;
+use super::schedule::Block;
 use super::verify::{self, AskedResult, Rejected, Verifier};
 use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::{Settings, Suite};
 use regatta_worker::attention::inputs::mixed;
 use regatta_worker::attention::{Case, CaseId, Problem};
-use regatta_worker::protocol::{Measure, Prepare, ReplyBody, RequestBody, VariantInfo};
+use regatta_worker::protocol::{
+    Device, Measure, Prepare, Prepared, ReplyBody, RequestBody, VariantInfo,
+};
 use regatta_worker::units::Nanoseconds;
 
 /// Is told what happens.
 pub trait Observer {
     /// An invocation of a worker begins.
-    fn block(&mut self, _block: &WorkerBlock) {}
+    fn block(&mut self, _block: &Block) {}
     /// A case begins.
     fn case(&mut self, _case: &Case) {}
     /// A case ended.
@@ -35,16 +39,6 @@ pub trait Observer {
     }
 }
 
-/// The worker of a block.
-enum BlockWorker {
-    /// To be started for the next case.
-    Absent,
-    /// Started.
-    Up(Box<dyn Conversation>),
-    /// It could not be started; so ends every case that is left.
-    Down(Box<Outcome>),
-}
-
 /// What a session knows from one block to the next.
 pub struct SessionState {
     verifier: Verifier,
@@ -53,6 +47,10 @@ pub struct SessionState {
     pub(super) loaded: BTreeSet<PathBuf>,
     /// What each case took until now.
     taken: BTreeMap<CaseId, Nanoseconds>,
+    /// True once two workers could not be up at the same time.
+    one_at_a_time: bool,
+    /// Cores that this process may use.
+    cores: Vec<u32>,
 }
 
 impl SessionState {
@@ -64,7 +62,18 @@ impl SessionState {
             load: LoadLog::new(watch),
             loaded: BTreeSet::new(),
             taken: BTreeMap::new(),
+            one_at_a_time: false,
+            cores: allowed_cores(),
         }
+    }
+
+    /// The core on which both sides of a pair take their samples: another in each invocation.
+    fn core(&self, case: &Case, invocation: u32) -> Option<u32> {
+        let cores = u64::try_from(self.cores.len())
+            .ok()
+            .filter(|count| *count > 0)?;
+        let drawn = draw(0, invocation, &case.problem) % cores;
+        self.cores.get(usize::try_from(drawn).ok()?).copied()
     }
 
     /// The part that these cases have of the time that all took until now.
@@ -91,94 +100,26 @@ pub struct Session<'a> {
     pub spent: &'a mut TimeSpent,
 }
 
-impl Session<'_> {
-    /// Runs a block, handing each entry to `keep` as soon as it is there.
-    ///
-    /// # Errors
-    /// Whatever `keep` fails with; nothing a worker does is an error here.
-    pub fn run<E>(
-        &mut self,
-        block: &WorkerBlock,
-        observer: &mut dyn Observer,
-        keep: &mut dyn FnMut(&Entry) -> Result<(), E>,
-    ) -> Result<(), E> {
-        observer.block(block);
-        let mut worker = BlockWorker::Absent;
-        let last = block.cases.len().saturating_sub(1);
-        for (place, case) in block.cases.iter().enumerate() {
-            observer.case(case);
-            let mut laps = Laps::begin();
-            let (outcome, start) = self.outcome(&mut worker, block, case, &mut laps);
-            if place == last && matches!(worker, BlockWorker::Up(_)) {
-                worker = BlockWorker::Absent;
-                self.spent.workers += laps.end();
-            }
-            let entry = Entry {
-                case: case.id(),
-                invocation: block.invocation,
-                outcome,
-                start,
-            };
-            keep(&entry)?;
-            observer.done(&entry);
-        }
-        Ok(())
-    }
+/// A case that its worker is asked to prepare.
+struct Asked {
+    prepare: Prepare,
+    variant: VariantInfo,
+}
 
-    /// What comes of one case; a worker that is lost over it is started anew for
-    /// the next one. One that does not come up again is not tried a third time: with a
-    /// device gone, each start would take its time and fail alike.
-    fn outcome(
-        &mut self,
-        worker: &mut BlockWorker,
-        block: &WorkerBlock,
-        case: &Case,
-        laps: &mut Laps,
-    ) -> (Outcome, Option<Start>) {
-        let mut first = true;
-        let mut conversation = match std::mem::replace(worker, BlockWorker::Absent) {
-            BlockWorker::Up(conversation) => {
-                first = false;
-                conversation
-            }
-            BlockWorker::Absent => {
-                let started = self.launcher.start(&block.worker);
-                self.spent.workers += laps.end();
-                match started {
-                    Ok(conversation) => conversation,
-                    Err(error) => {
-                        // Whatever it died of: this case was never put to it.
-                        let outcome = worker_lost(&error, Fault::Refused);
-                        *worker = BlockWorker::Down(Box::new(outcome.clone()));
-                        return (outcome, None);
-                    }
-                }
-            }
-            BlockWorker::Down(outcome) => {
-                *worker = BlockWorker::Down(outcome.clone());
-                return (*outcome, None);
-            }
-        };
-        let start = start_of(conversation.start(), first);
-        let mut prepared = false;
-        let measured = self.measure(conversation.as_mut(), case, block.invocation, &mut prepared);
-        let lost = matches!(measured, Err(CaseEnd::Lost(_)));
-        let lives = !lost && (!prepared || self.release(conversation.as_mut()));
-        let taken = laps.end();
+/// A case that its worker has ready, and whose first results are right.
+struct Ready {
+    variant: VariantInfo,
+    asked: AskedResult,
+    prepared: Prepared,
+    errors: BTreeMap<String, f64>,
+    first_call_disturbed: bool,
+}
+
+impl Session<'_> {
+    /// Counts time that a case took.
+    fn spend(&mut self, case: &Case, taken: Nanoseconds) {
         self.spent.cases += taken;
         *self.state.taken.entry(case.id()).or_default() += taken;
-        if lives {
-            *worker = BlockWorker::Up(conversation);
-        } else {
-            drop(conversation);
-            self.spent.workers += laps.end();
-        }
-        let outcome = match measured {
-            Ok(measurement) => Outcome::Measured(measurement),
-            Err(CaseEnd::Outcome(outcome)) => *outcome,
-            Err(CaseEnd::Lost(error)) => worker_lost(&error, fault_of(&error)),
-        };
-        (outcome, start)
     }
 
     /// Has the worker let go of its case. Whatever comes of it, what was found of the case
@@ -193,13 +134,13 @@ impl Session<'_> {
         true
     }
 
-    fn measure(
-        &mut self,
-        worker: &mut dyn Conversation,
+    /// The request for a case to be prepared.
+    fn prepare_request(
+        &self,
+        worker: &dyn Conversation,
         case: &Case,
         invocation: u32,
-        holds_case: &mut bool,
-    ) -> Result<Measurement, CaseEnd> {
+    ) -> Result<Asked, CaseEnd> {
         if let Some(reason) = &worker.hello().absent {
             return Err(unsupported(reason.clone()).into());
         }
@@ -219,79 +160,100 @@ impl Session<'_> {
             },
             draw: Some(draw(settings.seed, invocation, &case.problem)),
         };
-        let draw = prepare.draw;
         let variant = variant_of(case, worker.hello())
             .map_err(|error| failed(Fault::Refused, error.to_string()))?
             .clone();
         if let Some(reason) = variant.refusal(&case.problem) {
             return Err(unsupported(reason).into());
         }
-        let began = self.state.load.look();
-        let reply = worker.ask(RequestBody::Prepare(prepare), limit(settings));
-        let device = &worker.hello().device;
-        let first_call_disturbed = self.state.load.disturbed_since(began.as_ref(), device);
-        let prepared = match reply? {
+        Ok(Asked { prepare, variant })
+    }
+
+    /// Checks the results of the first call. `began` is the machine as the request was sent.
+    fn prepared(
+        &mut self,
+        device: &Device,
+        case: &Case,
+        asked: Asked,
+        reply: ReplyBody,
+        began: Option<&MachineCounters>,
+    ) -> Result<Ready, CaseEnd> {
+        let first_call_disturbed = self.state.load.disturbed_since(began, device);
+        let prepared = match reply {
             ReplyBody::Prepared(prepared) => prepared,
             other => return Err(no_answer(other).into()),
         };
-        *holds_case = true;
+        let (settings, variant) = (&self.suite.settings, asked.variant);
         let asked = AskedResult {
             seed: settings.seed,
-            draw,
+            draw: asked.prepare.draw,
             input_sets: settings.input_sets,
             several: prepared.problems > 1,
         };
         let verifier = &mut self.state.verifier;
         let checked = verifier.check(&case.problem, asked, &variant, &prepared);
         let errors = checked.map_err(Outcome::from)?;
-        let mut measurement = match settings.structure_only {
-            true => Measurement::default(),
-            false => self.timed(worker, case, &variant, asked)?,
-        };
-        count(worker, invocation, settings, &mut measurement)?;
-        Ok(Measurement {
-            tuned: tuned(&prepared, &variant),
-            first_call_ns: prepared.first_call_ns,
-            first_call_parts: prepared.first_call_parts,
-            first_call_disturbed,
-            several: prepared.problems > 1,
-            effective: prepared.effective,
+        Ok(Ready {
+            variant,
+            asked,
+            prepared,
             errors,
-            ..measurement
+            first_call_disturbed,
         })
     }
 
-    fn timed(
-        &mut self,
-        worker: &mut dyn Conversation,
+    /// The request for samples. Of a pair, whose workers take turns, each pauses between them.
+    fn measure_request(
+        &self,
+        worker: &dyn Conversation,
         case: &Case,
-        variant: &VariantInfo,
-        asked: AskedResult,
-    ) -> Result<Measurement, CaseEnd> {
+        invocation: u32,
+        in_turns: bool,
+    ) -> Measure {
         let settings = &self.suite.settings;
-        let measure = Measure {
+        Measure {
             warmup: settings.warmup,
-            samples: settings.samples,
+            samples: match in_turns {
+                true => MOST_IN_TURNS * settings.samples,
+                false => settings.samples,
+            },
             min_samples: settings.min_samples,
-            budget_ms: settings.budget_ms,
+            budget_ms: match in_turns {
+                true => u64::from(MOST_IN_TURNS) * settings.budget_ms,
+                false => settings.budget_ms,
+            },
             cache: settings.cache_on(worker.hello().device.known_kind()),
             graph: settings.graph,
-        };
-        let limit = limit(settings) + Duration::from_millis(settings.budget_ms);
-        let began = self.state.load.look();
-        let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
-        let device = &worker.hello().device;
-        let ground = self.state.load.since(began.as_ref(), device);
-        let mut measured = match reply? {
+            core: in_turns
+                .then(|| self.state.core(case, invocation))
+                .flatten(),
+            pause_every: match in_turns {
+                true => TURN.min(settings.samples.div_ceil(4)).max(1),
+                false => 0,
+            },
+        }
+    }
+
+    /// Holds samples to what was asked for, and what the last call computed to float64. `began` is
+    /// the machine as the first request was sent.
+    fn checked(
+        &mut self,
+        device: &Device,
+        (case, ready): (&Case, &Ready),
+        (measure, reply): (&Measure, ReplyBody),
+        began: Option<&MachineCounters>,
+    ) -> Result<Measurement, CaseEnd> {
+        let ground = self.state.load.since(began, device);
+        let mut measured = match reply {
             ReplyBody::Measured(measured) => measured,
             other => return Err(no_answer(other).into()),
         };
-        verify::as_asked(&measure, &measured).map_err(|reason| failed(Fault::Other, reason))?;
+        verify::as_asked(measure, &measured).map_err(|reason| failed(Fault::Other, reason))?;
         // Before the times: those of a wrong result are of no interest.
         let verifier = &mut self.state.verifier;
-        let after = verifier.check_after(&case.problem, asked, variant, &measured);
+        let after = verifier.check_after(&case.problem, ready.asked, &ready.variant, &measured);
         let errors_after = after.map_err(Outcome::from)?;
-        verify::samples(&case.problem, device, &measure, &measured)
+        verify::samples(&case.problem, device, measure, &measured)
             .map_err(|reason| failed(Fault::Other, format!("unusable samples: {reason}")))?;
         measured.input_sets_reason = measured.input_sets_reason.map(clipped);
         measured.checked = None;
@@ -304,7 +266,36 @@ impl Session<'_> {
         found.disturbed = disturbed(device, &found);
         Ok(found)
     }
+
+    /// Adds what one call does, and what is known since the case was prepared.
+    fn completed(
+        &mut self,
+        worker: &mut dyn Conversation,
+        invocation: u32,
+        ready: Ready,
+        mut measurement: Measurement,
+    ) -> Result<Measurement, CaseEnd> {
+        count(worker, invocation, &self.suite.settings, &mut measurement)?;
+        let prepared = ready.prepared;
+        Ok(Measurement {
+            tuned: tuned(&prepared, &ready.variant),
+            first_call_ns: prepared.first_call_ns,
+            first_call_parts: prepared.first_call_parts,
+            first_call_disturbed: ready.first_call_disturbed,
+            several: prepared.problems > 1,
+            effective: prepared.effective,
+            errors: ready.errors,
+            ..measurement
+        })
+    }
 }
+
+/// Samples of a turn, at the most; a quarter of all where that is less.
+const TURN: u32 = 4;
+
+/// A pair takes up to so many times the samples of a suite, and its budget, while its own error is
+/// not small beside the threshold.
+const MOST_IN_TURNS: u32 = 3;
 
 /// How long a worker may take over a request that times nothing.
 fn limit(settings: &Settings) -> Duration {

@@ -51,6 +51,12 @@ pub enum RequestBody {
     Prepare(Prepare),
     /// Time the prepared case.
     Measure(Measure),
+    /// Go on with a measurement that is [`Paused`](ReplyBody::Paused).
+    Resume {
+        /// True where the samples of the next turn are the last.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        last: bool,
+    },
     /// Count what one call of the prepared case does to the machine.
     Census {
         /// True where only [`Census::recorded`] is asked for: the rest is known.
@@ -80,6 +86,7 @@ impl RequestBody {
             RequestBody::Hello { .. } => "hello",
             RequestBody::Prepare(_) => "prepare",
             RequestBody::Measure(_) => "measure",
+            RequestBody::Resume { .. } => "resume",
             RequestBody::Census { .. } => "census",
             RequestBody::Peak { .. } => "peak",
             RequestBody::Release => "release",
@@ -145,6 +152,19 @@ pub struct Measure {
     /// refuses; one that does says so in [`Measured::graph`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph: bool,
+    /// The core to take samples on, of a call that runs on one thread of a processor. A worker that
+    /// does not know this lets the system choose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<u32>,
+    /// Samples after which the worker replies [`Paused`](ReplyBody::Paused) and waits for
+    /// [`Resume`](RequestBody::Resume), with the device idle; 0: it takes all without a pause.
+    /// A worker that does not know this takes all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pause_every: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// One reply line.
@@ -189,7 +209,12 @@ pub enum ReplyBody {
         /// Why.
         reason: String,
     },
-    /// Answers `Measure`.
+    /// Answers `Measure` and `Resume`: some samples are taken, and more follow on `Resume`.
+    Paused {
+        /// Their times: as many as the request's `pause_every`.
+        device_ns: Vec<Nanoseconds>,
+    },
+    /// Answers `Measure`, or the last `Resume` of it.
     Measured(Measured),
     /// Answers `Census`.
     Census(Census),
@@ -513,6 +538,9 @@ pub struct Measured {
     /// unknown. A call on one thread has it taken out of `device_ns`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waited_ns: Vec<Nanoseconds>,
+    /// The core on which all samples were taken, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<u32>,
     /// Clock of the device at each sample in MHz, or one value that all samples had; empty where
     /// unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -648,6 +676,7 @@ impl Default for Measured {
             preempted: Vec::new(),
             threads: Vec::new(),
             waited_ns: Vec::new(),
+            core: None,
             clock_mhz: Vec::new(),
             peak_bytes: None,
             growth_bytes_per_call: None,

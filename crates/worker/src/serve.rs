@@ -12,6 +12,7 @@ use super::protocol::{
     REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
 };
 use crate::attention::Dtype;
+use crate::units::Nanoseconds;
 
 /// Why a case was not made ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +54,10 @@ impl From<Refusal> for ReplyBody {
     }
 }
 
+/// Gives the harness the times of a turn, and returns when the measurement is to go on: true where
+/// the next turn is the last. Fails where the harness asks for something else.
+pub type Pause<'a> = &'a mut dyn FnMut(Vec<Nanoseconds>) -> Result<bool, Refusal>;
+
 /// What a worker process can do. Holds at most one prepared case.
 pub trait Worker {
     /// Introduces itself.
@@ -68,11 +73,11 @@ pub trait Worker {
     /// Why this case cannot be timed.
     fn prepare(&mut self, request: &Prepare) -> Result<Prepared, Refusal>;
 
-    /// Times the prepared case.
+    /// Times the prepared case, and calls `pause` after every so many samples as are asked for.
     ///
     /// # Errors
     /// When none is prepared, or the call fails.
-    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal>;
+    fn measure(&mut self, request: &Measure, pause: Pause<'_>) -> Result<Measured, Refusal>;
 
     /// Counts what one call of the prepared case does: its structure and what the device did, and
     /// when; where `times_only`, no more than calls that are recorded as the last samples were
@@ -138,32 +143,59 @@ pub fn serve(
     requests: impl BufRead,
     mut replies: impl Write,
 ) -> io::Result<()> {
-    for line in requests.lines() {
-        let line = line?;
-        let (id, body) = match serde_json::from_str::<Request>(&line) {
-            Ok(request) => (request.id, answer(worker, request.body)),
-            Err(error) => (
-                0,
-                ReplyBody::Failed {
-                    reason: format!("malformed request: {error}"),
-                },
-            ),
-        };
-        let last = body == ReplyBody::Bye;
-        let mut text = serde_json::to_string(&Reply { id, body })?;
+    let mut send = |reply: &Reply| {
+        let mut text = serde_json::to_string(reply)?;
         text.push('\n');
         replies.write_all(text.as_bytes())?;
-        replies.flush()?;
-        if last {
+        replies.flush()
+    };
+    let mut lines = requests.lines();
+    while let Some(line) = lines.next() {
+        let reply = match serde_json::from_str::<Request>(&line?) {
+            Ok(Request { mut id, body }) => {
+                let mut pause = |device_ns| resumed(&mut id, device_ns, &mut lines, &mut send);
+                let body = answer(worker, body, &mut pause);
+                Reply { id, body }
+            }
+            Err(error) => Reply {
+                id: 0,
+                body: ReplyBody::Failed {
+                    reason: format!("malformed request: {error}"),
+                },
+            },
+        };
+        send(&reply)?;
+        if reply.body == ReplyBody::Bye {
             break;
         }
     }
     Ok(())
 }
 
+/// Replies to request `id` that the measurement is paused, and waits for `Resume`, whose id the
+/// next reply has.
+fn resumed(
+    id: &mut u64,
+    device_ns: Vec<Nanoseconds>,
+    lines: &mut dyn Iterator<Item = io::Result<String>>,
+    send: &mut dyn FnMut(&Reply) -> io::Result<()>,
+) -> Result<bool, Refusal> {
+    let body = ReplyBody::Paused { device_ns };
+    send(&Reply { id: *id, body }).map_err(|error| error.to_string())?;
+    let line = lines.next().unwrap_or_else(|| Ok(String::new()));
+    let line = line.map_err(|error| error.to_string())?;
+    let request: Request = serde_json::from_str(&line)
+        .map_err(|error| format!("a paused measurement got no `resume`: {error}"))?;
+    *id = request.id;
+    match request.body {
+        RequestBody::Resume { last } => Ok(last),
+        other => Err(format!("a paused measurement got `{}`", other.name()).into()),
+    }
+}
+
 /// Answers one request. A panic in a kernel costs the case, not the worker.
-fn answer(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
-    let answered = catch_unwind(AssertUnwindSafe(|| dispatch(worker, body)));
+fn answer(worker: &mut dyn Worker, body: RequestBody, pause: Pause<'_>) -> ReplyBody {
+    let answered = catch_unwind(AssertUnwindSafe(|| dispatch(worker, body, pause)));
     answered.unwrap_or_else(|panic| {
         worker.release();
         ReplyBody::Failed {
@@ -172,7 +204,7 @@ fn answer(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
     })
 }
 
-fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
+fn dispatch(worker: &mut dyn Worker, body: RequestBody, pause: Pause<'_>) -> ReplyBody {
     let failed = |reason| ReplyBody::Failed { reason };
     match body {
         RequestBody::Hello { protocol } if protocol != PROTOCOL_VERSION => failed(format!(
@@ -180,7 +212,10 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody) -> ReplyBody {
         )),
         RequestBody::Hello { .. } => reply(worker.hello(), ReplyBody::Hello),
         RequestBody::Prepare(request) => reply(worker.prepare(&request), ReplyBody::Prepared),
-        RequestBody::Measure(request) => reply(worker.measure(&request), ReplyBody::Measured),
+        RequestBody::Measure(request) => {
+            reply(worker.measure(&request, pause), ReplyBody::Measured)
+        }
+        RequestBody::Resume { .. } => failed("no measurement is paused".to_owned()),
         RequestBody::Census {
             times_only,
             metrics,

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use crate::attention::inputs::drawn;
 use crate::protocol::Measure;
+use crate::serve::{Pause, Refusal};
+use crate::units::Nanoseconds;
 
 /// The set of the last sample: seed + 1.
 pub const LAST: u32 = 1;
@@ -41,25 +43,45 @@ impl Rotation {
     }
 }
 
-/// Takes the samples that a request asks for. Each is given its set of inputs, where they do
-/// not stay, and whether it is the last that was known to be; it gives what it took of the budget.
+/// One sample that is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The set of its inputs; `None` where they stay.
+    pub set: Option<u32>,
+    /// True if no other follows, where that is known beforehand.
+    pub last: bool,
+    /// True if a pause came before it.
+    pub resumed: bool,
+}
+
+/// Takes the samples that a request asks for; `take` gives what each took of the budget, and its
+/// time. `pause` is called between two of them where the request says so.
 ///
 /// # Errors
-/// That of a sample, after which no other is taken.
-pub fn each<E>(
+/// That of a sample or a pause, after which no other is taken.
+pub fn each<E: From<Refusal>>(
     request: &Measure,
     rotation: &mut Option<Rotation>,
-    mut sample: impl FnMut(Option<u32>, bool) -> Result<Duration, E>,
+    pause: Pause<'_>,
+    mut take: impl FnMut(Sample) -> Result<(Duration, Nanoseconds), E>,
 ) -> Result<(), E> {
-    let mut taken = Taken::default();
+    let mut request = request.clone();
+    let (mut taken, mut turn) = (Taken::default(), Vec::new());
     loop {
-        let next = next(request, &taken, rotation.is_some());
-        if next == NextSample::Enough {
+        if next(&request, &taken, rotation.is_some()) == NextSample::Enough {
             return Ok(());
         }
+        let resumed = request.pause_every > 0 && turn.len() >= request.pause_every as usize;
+        if resumed && pause(std::mem::take(&mut turn))? {
+            request.samples = taken.samples + request.pause_every;
+            request.min_samples = request.samples;
+        }
+        let next = next(&request, &taken, rotation.is_some());
         let last = next == NextSample::Last;
         let set = rotation.as_mut().map(|rotation| rotation.next(last));
-        taken.add(sample(set, last)?);
+        let (spent, time) = take(Sample { set, last, resumed })?;
+        taken.add(spent);
+        turn.push(time);
         if last {
             return Ok(());
         }
@@ -148,6 +170,8 @@ mod tests {
             budget_ms,
             cache: Cache::Hot,
             graph: false,
+            core: None,
+            pause_every: 0,
         }
     }
 
@@ -163,13 +187,46 @@ mod tests {
     fn taken(request: &Measure, each_ms: u64, known: bool) -> (u32, bool) {
         let (mut taken, mut known_last) = (0, false);
         let mut rotation = known.then_some(Rotation { taken: 0 });
-        let sample = |set: Option<u32>, last| {
+        let sample = |Sample { set, last, .. }: Sample| {
             assert_eq!(set, known.then(|| if last { LAST } else { taken + 2 }));
             (taken, known_last) = (taken + 1, last);
-            Ok::<Duration, ()>(Duration::from_millis(each_ms))
+            Ok::<_, Refusal>((Duration::from_millis(each_ms), Nanoseconds::ZERO))
         };
-        each(request, &mut rotation, sample).unwrap();
+        each(request, &mut rotation, &mut |_| Ok(false), sample).unwrap();
         (taken, known_last)
+    }
+
+    #[test]
+    fn it_pauses_between_samples_ends_after_the_last_turn_and_where_a_pause_fails() {
+        let request = Measure {
+            pause_every: 3,
+            ..request(100, 2, u64::MAX)
+        };
+        for (second, samples, last) in [
+            (Ok(true), 9, true),
+            (Err(Refusal::from("another request")), 6, false),
+        ] {
+            let (mut rotation, mut turns) = (Rotation::new(2), Vec::new());
+            let (mut resumed, mut ended) = (Vec::new(), false);
+            let mut pause = |times: Vec<Nanoseconds>| {
+                turns.push(times.len());
+                if turns.len() == 2 {
+                    second.clone()
+                } else {
+                    Ok(false)
+                }
+            };
+            let sample = |sample: Sample| {
+                resumed.push(sample.resumed);
+                ended = sample.last;
+                Ok::<_, Refusal>((Duration::ZERO, Nanoseconds(1.0)))
+            };
+            let result = each(&request, &mut rotation, &mut pause, sample);
+            let wanted: Vec<bool> = (0..samples).map(|at| at > 0 && at % 3 == 0).collect();
+            assert_eq!(resumed, wanted);
+            assert_eq!((result.is_ok(), ended), (last, last));
+            assert_eq!(turns, [3, 3]);
+        }
     }
 
     #[test]
@@ -177,12 +234,19 @@ mod tests {
         for known in [false, true] {
             let samples = |slow_ms: u64, fast_ms: u64| {
                 let (mut rotation, mut taken) = (known.then_some(Rotation { taken: 0 }), 0);
-                let sample = |_: Option<u32>, _| {
+                let sample = |_| {
                     taken += 1;
                     let slow = taken % 4 == 0;
-                    Ok::<_, ()>(Duration::from_millis(if slow { slow_ms } else { fast_ms }))
+                    let spent = Duration::from_millis(if slow { slow_ms } else { fast_ms });
+                    Ok::<_, Refusal>((spent, Nanoseconds::ZERO))
                 };
-                each(&request(20, 5, 200), &mut rotation, sample).unwrap();
+                each(
+                    &request(20, 5, 200),
+                    &mut rotation,
+                    &mut |_| Ok(false),
+                    sample,
+                )
+                .unwrap();
                 taken
             };
             assert_eq!(samples(5, 5), 20);

@@ -49,12 +49,15 @@ fn measured(call: impl FnMut()) -> Measured {
         budget_ms: 0,
         cache: Cache::Hot,
         graph: false,
+        core: None,
+        pause_every: 0,
     };
     timing::measure(
         &request,
         &mut None,
         None,
         &mut Calls(call),
+        &mut |_| Ok(false),
         &mut |_, _, _| {},
     )
     .unwrap()

@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 
 # Bound here, before the code under test is imported, which may replace them.
-from os import fstat, listdir, pread
+from os import fstat, listdir, pread, sched_getaffinity, sched_setaffinity
 from time import clock_gettime_ns, process_time_ns
 
 TASKS = "/proc/self/task"
@@ -181,6 +181,42 @@ class Threads(contextlib.AbstractContextManager["Threads"]):
             missed_thread=missed_ns >= max(MIN_CPU_NS, cpu_ns // MIN_PART),
             own_cpu_ns=own[0],
         )
+
+
+class OneCore(contextlib.AbstractContextManager["OneCore"]):
+    """Keeps the calling thread on one core while its calls run on this thread alone.
+
+    Two processes that take turns then share a core, and with it its clock and its neighbours:
+    cores of one machine differ by a fifth and more. Threads that exist are left where they are. A
+    call that uses another thread ends it, as new threads would begin on that core.
+    """
+
+    def __init__(self, core: int | None) -> None:
+        self._core, self._before = core, sched_getaffinity(0)
+        self._on_one_thread = False
+        self.pinned: int | None = None
+
+    def saw(self, usage: CallUsage) -> None:
+        """Takes in what a call used."""
+        self._on_one_thread = usage.threads == 1 and not usage.missed_thread
+        if not self._on_one_thread:
+            self._release()
+
+    def begin(self) -> None:
+        """Pins the thread, if the last call ran on it alone."""
+        if self._on_one_thread and self._core in self._before:
+            with contextlib.suppress(OSError):
+                sched_setaffinity(0, {self._core})
+                self.pinned = self._core
+
+    def _release(self) -> None:
+        if self.pinned is not None:
+            sched_setaffinity(0, self._before)
+            self.pinned = None
+
+    def __exit__(self, *error: object) -> None:
+        if self.pinned is not None:
+            sched_setaffinity(0, self._before)
 
 
 def usage_lists(usages: list[CallUsage]) -> dict[str, list[int]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -20,9 +21,10 @@ from typing import Any
 from regatta_worker.clock import probe
 from regatta_worker.clock.memory import ResidentMemory
 from regatta_worker.clock.probe import Probe, Sample
-from regatta_worker.clock.threads import CallUsage, Threads, usage_lists
+from regatta_worker.clock.threads import CallUsage, OneCore, Threads, usage_lists
 from regatta_worker.device import NvidiaDevice
 from regatta_worker.problem.input_sets import Inputs
+from regatta_worker.protocol import channel
 from regatta_worker.protocol.channel import Unsupported, required
 
 MIN_FLUSH_BYTES = 256 << 20
@@ -44,6 +46,10 @@ class Plan:
     budget_ms: float
     cold: bool
     graph: bool = False
+    core: int | None = None
+    """The core to take samples on, of a call that runs on one thread; None: any."""
+    pause_every: int = 0
+    """Samples after which the process pauses, for the other side of a pair; 0: it never does."""
     agreed: Callable[[bool], bool] = bool
     """Whether a sample is the last; of what this process says."""
 
@@ -56,19 +62,31 @@ class Plan:
             budget_ms=float(required(request, "budget_ms")),
             cold=required(request, "cache") == "cold",
             graph=bool(request.get("graph", False)),
+            core=request.get("core"),
+            pause_every=int(request.get("pause_every", 0)),
         )
 
-    def rounds(self, inputs: Inputs, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
+    def rounds(
+        self,
+        inputs: Inputs,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[], bool] = lambda: False,
+    ) -> Iterator[bool]:
         """For each sample to take, once its inputs are in place, whether it is the last.
 
         That is the one that makes them enough, or the first to begin after the budget was
         spent. The time in which inputs change is not of the budget. `SHOWING` samples are taken
         where so many of the fastest leave time: a call that is slow now and then must not end
-        the budget before that shows.
+        the budget before that shows. `pause` tells whether the turn after it is the last.
         """
         most, spent_s, fastest_s = max(self.samples, self.min_samples), 0.0, math.inf
-        for number in range(1, most + 1):
+        in_last_turn = False
+        for number in itertools.count(1):
+            turn_ended = self.pause_every and number > 1 and (number - 1) % self.pause_every == 0
+            if turn_ended and pause():
+                most, in_last_turn = number - 1 + self.pause_every, True
             late = number >= self.min_samples and spent_s * 1e3 > self.budget_ms
+            late = late and not in_last_turn
             showing = number < SHOWING and SHOWING * fastest_s * 1e3 <= self.budget_ms
             last = self.agreed(number == most or (late and not showing))
             inputs.change(last)
@@ -157,17 +175,24 @@ def take_samples(
     sample: Callable[[list[Any]], Sample],
     host: HostReference | None = None,
     on_torch: bool = False,
+    resumed: Callable[[], Any] = lambda: None,
 ) -> dict[str, Any]:
     """Members of `measured` with an entry a sample, and `peak_bytes` where the call is `on_torch`.
 
     `sample` makes the call, whose results go into its argument; `inputs` drops them, as their
     memory must be free again before the next. `host` is timed after each: on torch its
-    dispatcher's where none is given.
+    dispatcher's where none is given. `resumed` is called after each pause.
     """
-    samples, peak = [], 0
+    samples, peak = list[Sample](), 0
     if on_torch:
         host = host or torch_reference()
-    for last in plan.rounds(inputs):
+
+    def pause() -> bool:
+        last = channel.pause([each.device_ns for each in samples[-plan.pause_every :]])
+        resumed()
+        return last
+
+    for last in plan.rounds(inputs, pause=pause):
         # The changing of inputs, which takes memory too, is over.
         if on_torch:
             reset_peak_bytes()
@@ -209,14 +234,13 @@ def measure_wall(
     latency included, and `host_ns` the time until the call returned, beside which
     `host` is timed. Without, host and device are one and `host_ns` stays empty. CPU time,
     threads and their waits for a core are then reported beside each time, a call on one
-    thread is timed without its waits (`threads`), and resident memory stands in for a device's.
+    thread is timed without its waits (`threads`) and on one core where the plan names it, and
+    resident memory stands in for a device's.
     """
     if plan.graph:
         raise Unsupported(
             "CUDA graphs are replayed by torch on a GPU alone; measure with graph = false"
         )
-    for _ in range(plan.warmup):
-        wait(call())
     usages = list[CallUsage]()
 
     def sample(keep: list[Any]) -> Sample:
@@ -233,17 +257,35 @@ def measure_wall(
         wall_ns = time.perf_counter_ns() - begin
         if threads:
             usages.append(threads.end())
+            core.saw(usages[-1])
         keep.append(result)
         if gpu:
             return Sample(float(wall_ns), float(issued - begin), gpu.clock_mhz())
         return Sample(usages[-1].device_ns(wall_ns))
 
-    memory = ResidentMemory()
-    with contextlib.nullcontext() if gpu else Threads() as threads:
-        measured = take_samples(plan, inputs or Inputs(), sample, host if gpu else None)
+    def resumed() -> None:
+        # The other side has used the caches: one call fills them again, untimed.
+        if not gpu:
+            wait(call())
+
+    with (
+        contextlib.nullcontext() if gpu else Threads() as threads,
+        OneCore(None if gpu else plan.core) as core,
+    ):
+        for _ in range(plan.warmup):
+            if threads:
+                threads.begin()
+            wait(call())
+            if threads:
+                core.saw(threads.end())
+        core.begin()
+        memory = ResidentMemory()
+        reference = host if gpu else None
+        measured = take_samples(plan, inputs or Inputs(), sample, reference, resumed=resumed)
     if gpu:
         return measured | {"state": gpu.state()}
-    return measured | usage_lists(usages) | memory.as_reply()
+    pinned = {} if core.pinned is None else {"core": core.pinned}
+    return measured | usage_lists(usages) | memory.as_reply() | pinned
 
 
 def stream_clock() -> Probe | None:

@@ -5,6 +5,7 @@ Knows nothing of attention or of any library. docs/PROTOCOL.md is the contract.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 PROTOCOL_VERSION = 1
@@ -46,6 +47,23 @@ def positive(parameter: str, value: int) -> int:
     if value < 1:
         raise Failed(f"parameter {parameter}={value} is no positive integer")
     return value
+
+
+_pause: list[Callable[[list[float]], bool]] = []
+
+
+def on_pause(pause: Callable[[list[float]], bool]) -> None:
+    """Has `pause` carry out the pauses of a measurement."""
+    _pause[:] = [pause]
+
+
+def pause(device_ns: list[float]) -> bool:
+    """Gives the harness the times of a turn, and returns when the measurement is to go on: True
+    where the next turn is the last.
+
+    Raises Failed where the harness asks for something else.
+    """
+    return _pause[0](device_ns)
 
 
 class Worker(Protocol):

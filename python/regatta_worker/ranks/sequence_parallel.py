@@ -196,7 +196,7 @@ class Rank(OnTorch[Layer]):
     def plan(self, request: Message) -> timing.Plan:
         layer, agreement = self.prepared(), self._together()
         # By the clock of rank 0: a call is made by all ranks or by none.
-        plan = replace(super().plan(request), agreed=agreement.decided)
+        plan = replace(super().plan(request), agreed=agreement.decided, pause_every=0)
         if plan.graph and layer.drawn:
             raise Unsupported(
                 "a CUDA graph replays the lengths of its capture, and each call is to see new ones"

@@ -62,10 +62,12 @@ fn flash(criterion: &mut Criterion) {
             budget_ms: 0,
             cache: Cache::Hot,
             graph: false,
+            core: None,
+            pause_every: 0,
         };
         group.bench_function(id, |bencher| {
             bencher.iter_custom(|calls| {
-                let call = |_| worker.measure(&once).expect("measured").device_ns[0].seconds();
+                let call = |_| worker.measure(&once, &mut |_| Ok(false)).expect("measured").device_ns[0].seconds();
                 Duration::from_secs_f64((0..calls).map(call).sum())
             });
         });

@@ -156,6 +156,9 @@ pub struct Invocation {
     pub number: u32,
     /// The value of each metric: nanoseconds or bytes.
     pub values: Values,
+    /// Ratios to the base's samples that were taken in turn with these.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ratios: BTreeMap<Metric, f64>,
     /// Host time as a part of what the reference operation took right after it: the median over
     /// samples. This is what is compared of host time.
     #[serde(default, skip_serializing_if = "Option::is_none")]

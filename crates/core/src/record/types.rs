@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Activity, Counters, Division, Structure};
+use crate::metric::Metric;
 use regatta_worker::attention::{CaseId, ParamValue};
 use regatta_worker::protocol::{Measured, Taken};
 use regatta_worker::units::Nanoseconds;
@@ -104,6 +105,10 @@ pub struct Measurement {
     /// The samples, and how they were taken.
     #[serde(default)]
     pub samples: Measured,
+    /// Of metrics of a head whose samples were taken in turn with the base's: by how much they lie
+    /// above the base's, a ratio.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ratios: BTreeMap<Metric, f64>,
     /// The first call.
     pub first_call_ns: Nanoseconds,
     /// What of it was compiling, loading and the like; `None`: not known.

@@ -157,6 +157,7 @@ impl ChangeSearch<'_> {
             base: &base,
             head: &head,
             paired: false,
+            in_turns: false,
         };
         let found = compare(series, Terms::last(0.0, self.error)).map(|found| found.word);
         matches!(found, Some(Word::Regressed | Word::Improved)) && self.stands_out(left, right)

@@ -492,6 +492,7 @@ impl Ends {
             base: &self.base,
             head: &head,
             paired: false,
+            in_turns: false,
         };
         let terms = Terms {
             threshold: THRESHOLD.0.ln_1p(),

@@ -321,7 +321,12 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)>
         };
         let cpu = matches!(noise, Noise::LoadAdded | Noise::LoadBursts);
         let observed = Observed {
-            values: Series { base, head, paired },
+            values: Series {
+                base,
+                head,
+                paired,
+                in_turns: false,
+            },
             base_disturbed: noise.is_load(),
             head_disturbed: noise.is_load(),
             waits: noise != Noise::LoadMultiplied,
@@ -331,6 +336,7 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)>
                 base: base_cpu,
                 head: head_cpu,
                 paired,
+                in_turns: false,
             }),
         };
         decide(&observed, &terms).unwrap()
@@ -539,7 +545,12 @@ fn starts_that_are_slow_on_the_head_alone_do_not_pass() {
     let never = usize::MAX;
     let word = |base: &[f64], head: &[f64], paired| {
         let terms = Terms::last(0.05_f64.ln_1p(), 1e-5);
-        let series = Series { base, head, paired };
+        let series = Series {
+            base,
+            head,
+            paired,
+            in_turns: false,
+        };
         super::compare(series, terms).unwrap()
     };
     for (starts, every, times, paired) in [
@@ -580,6 +591,7 @@ fn five_starts_a_side_in_two_modes_are_measured_again() {
             base: &base,
             head: &head,
             paired: true,
+            in_turns: false,
         };
         super::compare(series, terms).unwrap().word
     };
@@ -647,4 +659,45 @@ fn nightly_tables() {
             suites / 2
         );
     }
+}
+
+/// Both sides of a pair share what the machine does; the process that is slow is one of them.
+#[test]
+fn of_pairs_in_turns_the_ratio_tells_which_start_is_slow_and_what_lies_apart() {
+    let machine = [
+        0.0, 2.7, 0.3, 2.4, 1.5, 0.6, 2.1, 0.0, 1.2, 1.8, 0.9, 2.7, 0.0, 1.5, 0.3,
+    ];
+    let decided = |ratio: &dyn Fn(usize) -> f64, pairs: usize, last| {
+        let base = &machine[..pairs];
+        let head: Vec<f64> = (0..pairs).map(|at| base[at] + ratio(at)).collect();
+        let terms = Terms {
+            last,
+            ..Terms::last(0.05_f64.ln_1p(), 5e-5)
+        };
+        let series = |in_turns| Series {
+            base,
+            head: &head,
+            paired: true,
+            in_turns,
+        };
+        [true, false].map(|in_turns| super::compare(series(in_turns), terms).unwrap())
+    };
+    // One start in three of the base takes twice as long, and none of the head.
+    let [turns, _] = decided(&|at| if at % 3 == 0 { -0.7 } else { 0.0 }, 15, true);
+    assert_eq!((turns.slow_starts.base.0, turns.slow_starts.head.0), (5, 0));
+    // The other way round it may be worse.
+    let [turns, _] = decided(&|at| if at % 3 == 0 { 0.7 } else { 0.0 }, 15, true);
+    assert_eq!((turns.slow_starts.base.0, turns.slow_starts.head.0), (0, 5));
+    assert!(turns.slow_starts.likely);
+    // 2.4 times as long in each of ten pairs, where the machine varies by as much.
+    let [turns, beside] = decided(&|at| 0.9 + 0.01 * at as f64, 10, false);
+    assert_eq!(
+        (turns.word, beside.word),
+        (Word::Regressed, Word::Inconclusive)
+    );
+    let [turns, _] = decided(&|at| -0.9 + 0.01 * at as f64, 10, false);
+    assert_eq!(turns.word, Word::Improved);
+    // Five starts a side in two modes look like that by chance.
+    let [turns, _] = decided(&|_| 0.9, 5, false);
+    assert_eq!(turns.word, Word::Inconclusive);
 }

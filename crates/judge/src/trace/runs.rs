@@ -188,6 +188,7 @@ fn by_rule(times: &Sides<Vec<Nanoseconds>>, least: Share, let_pass: Share) -> Op
         base: &values.base,
         head: &values.head,
         paired: false,
+        in_turns: false,
     };
     // The other half of the error is for the other of the two times.
     let found = compare(series, Terms::last(least, GATE_ERROR / 2.0))?;

@@ -16,8 +16,8 @@ use crate::laps::TimeSpent;
 use crate::loaded::Roots;
 use crate::machine::{fingerprint, worker_record};
 use crate::preflight::{self, Introduced};
-use crate::schedule::{WorkerBlock, blocks};
-use crate::session::{Observer, Session, SessionState};
+use crate::schedule::{Lane, blocks};
+use crate::session::{Running, Session, SessionState};
 use crate::workers::Processes;
 use regatta_core::output::{REPORT_FILES, check_writable};
 use regatta_core::record::RecordError;
@@ -27,7 +27,7 @@ use regatta_core::record::header::{
 use regatta_core::record::now;
 use regatta_core::record::run_file::{Before, Opening, RunWriter};
 use regatta_core::record::side::Side;
-use regatta_core::record::types::Run;
+use regatta_core::record::types::{Entry, Run};
 use regatta_core::record::{METHOD_VERSION, SCHEMA_VERSION};
 use regatta_core::secrets;
 use regatta_core::suite::Suite;
@@ -181,7 +181,10 @@ impl Arm {
             None => {
                 let cases: Vec<_> = cases.iter().map(|case| (None, case.clone())).collect();
                 let first = blocks(&cases, [&BTreeSet::new(); 2], 0..1, settings.seed);
-                first.into_iter().next().map(|block| block.worker)
+                first
+                    .into_iter()
+                    .next()
+                    .map(|block| block.lanes[0].worker.clone())
             }
             Some(_) => None,
         };
@@ -292,7 +295,7 @@ impl Arm {
 
     /// Refuses a side whose workers loaded code of another side; after an invocation, a revision's
     /// of which nothing was loaded either.
-    fn check_loaded(&self, measured: bool) -> Result<(), ExperimentError> {
+    pub(super) fn check_loaded(&self, measured: bool) -> Result<(), ExperimentError> {
         let Some(roots) = &self.roots else {
             return Ok(());
         };
@@ -356,32 +359,24 @@ impl Arm {
         Ok(file)
     }
 
-    /// Measures a block, and writes what came of it.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub(super) fn measure_block(
-        &mut self,
-        block: &WorkerBlock,
-        file: &mut RunWriter,
-        progress: &mut dyn Observer,
-    ) -> Result<(), ExperimentError> {
-        let mut session = Session {
+    /// A lane of a block, which writes to `file` what comes of it.
+    pub(super) fn running<'a>(
+        &'a mut self,
+        lane: &'a Lane,
+        invocation: u32,
+        file: &'a mut RunWriter,
+    ) -> Running<'a, RecordError> {
+        let session = Session {
             suite: &self.suite,
             launcher: &mut self.processes,
             state: &mut self.session,
             spent: &mut self.spent,
         };
-        let measured = session.run(block, progress, &mut |entry| {
+        let keep = |entry: &Entry| {
             interrupt::hold_if_stopping();
             file.append(entry)
-        });
-        let what = match self.header.turn {
-            Some(_) => "comparison",
-            None => "run",
         };
-        measured.map_err(|error: RecordError| ExperimentError::interrupted(what, error))?;
-        self.check_loaded(true)
+        Running::new(session, lane, invocation, Box::new(keep))
     }
 
     /// Reads the run back.

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use crate::SetupError;
 use crate::laps::{Laps, TimeSpent};
-use crate::schedule::{self, CasePair, WorkerBlock};
-use crate::session::Observer;
+use crate::schedule::{self, Block, CasePair};
+use crate::session::{self, Observer};
 use regatta_core::record::header::TurnSide;
 use regatta_core::record::now;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
@@ -309,11 +309,7 @@ impl Experiment {
                 begun.remove(&block.invocation);
                 break;
             }
-            let (arm, file) = match (block.side, &mut self.paired, &mut files.base) {
-                (TurnSide::Base, Some(base), Some(file)) => (base, file),
-                _ => (&mut self.head, &mut files.head),
-            };
-            arm.measure_block(block, file, progress.as_mut())?;
+            self.measure_block(block, files, progress.as_mut())?;
         }
         if let Some(summary) = progress.summary() {
             self.head.say(summary);
@@ -340,6 +336,37 @@ impl Experiment {
             invocations: begun.len(),
             limited,
         })
+    }
+
+    /// Measures a block, and writes what came of it.
+    fn measure_block(
+        &mut self,
+        block: &Block,
+        files: &mut RunFiles,
+        progress: &mut dyn Observer,
+    ) -> Result<(), ExperimentError> {
+        let mut head = Some((&mut self.head, &mut files.head));
+        let mut base = self.paired.as_mut().zip(files.base.as_mut());
+        let what = match base {
+            Some(_) => "comparison",
+            None => "run",
+        };
+        let running = block.lanes.iter().filter_map(|lane| {
+            let (arm, file) = match lane.side {
+                TurnSide::Base => base.take()?,
+                TurnSide::Head => head.take()?,
+            };
+            Some(arm.running(lane, block.invocation, file))
+        });
+        session::run(block, running.collect(), progress)
+            .map_err(|error| ExperimentError::interrupted(what, error))?;
+        for lane in &block.lanes {
+            match (lane.side, &self.paired) {
+                (TurnSide::Base, Some(base)) => base.check_loaded(true)?,
+                _ => self.head.check_loaded(true)?,
+            }
+        }
+        Ok(())
     }
 
     /// Writes down that these cases are to have `fresh` invocations more than every case has,
@@ -524,6 +551,5 @@ pub trait Listener {
     fn note(&self, text: &str);
 
     /// Begins to show where a schedule is, whose invocations are in `range`.
-    fn progress(&self, blocks: &[WorkerBlock], range: Range<u32>, quiet: bool)
-    -> Box<dyn Observer>;
+    fn progress(&self, blocks: &[Block], range: Range<u32>, quiet: bool) -> Box<dyn Observer>;
 }

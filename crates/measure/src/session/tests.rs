@@ -1,15 +1,16 @@
 //! Sessions with workers that are a list of answers.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::interference::{CoreTimes, MachineCounters};
+use crate::schedule::Lane;
 use crate::testing::{self, variant};
 use regatta_core::record::header::TurnSide;
 use regatta_core::suite;
+use regatta_core::suite::rules::Metric;
 use regatta_worker::protocol::{Census, Checked, Hello, Measured, PROBES, Prepared, TensorError};
 use regatta_worker::units::Nanoseconds;
 
@@ -45,7 +46,7 @@ const HANGS: Reaction =
     Reaction::Fails(|asked, limit| WorkerError::new("", WorkerFailure::TimedOut { asked, limit }));
 
 /// Everything that was asked of any worker, with its limit, and every start.
-type Log = Rc<RefCell<Vec<(String, Duration)>>>;
+type Log = Arc<Mutex<Vec<(String, Duration)>>>;
 
 struct Scripted {
     hello: Hello,
@@ -107,7 +108,7 @@ fn reply(reply: ReplyBody) -> Reaction {
 impl Conversation for Scripted {
     fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, WorkerError> {
         let asked = body.name();
-        self.log.borrow_mut().push((asked.to_owned(), limit));
+        self.log.lock().unwrap().push((asked.to_owned(), limit));
         if let RequestBody::Prepare(request) = &body {
             self.seed = request.seed;
             assert_eq!(request.input_sets, 3, "suites ask for three sets");
@@ -139,7 +140,8 @@ struct Starts {
 impl Launcher for Starts {
     fn start(&mut self, _: &str) -> Result<Box<dyn Conversation>, WorkerError> {
         self.log
-            .borrow_mut()
+            .lock()
+            .unwrap()
             .push(("start".to_owned(), Duration::ZERO));
         Ok(Box::new(Scripted {
             hello: hello(),
@@ -157,7 +159,7 @@ impl Observer for Silent {}
 fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
     let (entries, log) = kept(answers);
     let outcomes = entries.into_iter().map(|entry| entry.outcome).collect();
-    let (asked, limits) = log.borrow().iter().cloned().unzip();
+    let (asked, limits) = log.lock().unwrap().iter().cloned().unzip();
     (outcomes, asked, limits)
 }
 
@@ -178,24 +180,29 @@ fn kept_on(answers: Answers, watch: Option<Box<dyn Watch>>) -> (Vec<Entry>, Log)
         answers,
         log: log.clone(),
     };
-    let block = WorkerBlock {
+    let lane = Lane {
         side: TurnSide::Head,
         worker: "mine".to_owned(),
-        invocation: 0,
-        cases: suite.cases.clone(),
+        cases: suite.cases.iter().cloned().map(Some).collect(),
     };
     let mut entries = Vec::new();
-    let mut keep = |entry: &Entry| {
+    let keep = |entry: &Entry| {
         entries.push(entry.clone());
         Ok::<(), Infallible>(())
     };
-    let mut session = Session {
+    let (mut state, mut spent) = (SessionState::new(watch), TimeSpent::default());
+    let session = Session {
         suite: &suite,
         launcher: &mut starts,
-        state: &mut SessionState::new(watch),
-        spent: &mut TimeSpent::default(),
+        state: &mut state,
+        spent: &mut spent,
     };
-    session.run(&block, &mut Silent, &mut keep).unwrap();
+    let running = Running::new(session, &lane, 0, Box::new(keep));
+    let block = Block {
+        invocation: 0,
+        lanes: vec![lane.clone()],
+    };
+    run(&block, vec![running], &mut Silent).unwrap();
     (entries, log)
 }
 
@@ -329,7 +336,7 @@ impl Watch for Seconds {
 fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
     let clean = kept(Answers::new());
     let asked = |log: &Log| -> Vec<String> {
-        let log = log.borrow();
+        let log = log.lock().unwrap();
         log.iter().map(|(asked, _)| asked.clone()).collect()
     };
     let none = [(false, false); 2];
@@ -353,5 +360,215 @@ fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
             other => panic!("{other:?}"),
         });
         assert_eq!(found.collect::<Vec<_>>(), wanted, "second {loaded}");
+    }
+}
+
+/// A worker of a pair that takes turns: its samples take so many nanoseconds each, and each request
+/// is logged with its side.
+struct InTurns {
+    hello: Hello,
+    side: &'static str,
+    each: Vec<f64>,
+    taken: usize,
+    every: usize,
+    ends: bool,
+    log: Arc<Mutex<Vec<String>>>,
+    unavailable: bool,
+}
+
+impl InTurns {
+    fn turn(&mut self) -> ReplyBody {
+        let time = |at: usize| Nanoseconds(self.each[at % self.each.len()]);
+        let next = self.taken + self.every;
+        let device_ns: Vec<Nanoseconds> = (self.taken..next).map(time).collect();
+        let all: Vec<Nanoseconds> = (0..next).map(time).collect();
+        self.taken = next;
+        match self.ends {
+            true => ReplyBody::Measured(Measured {
+                device_ns: all,
+                ..Measured::default()
+            }),
+            false => ReplyBody::Paused { device_ns },
+        }
+    }
+}
+
+impl Conversation for InTurns {
+    fn ask(&mut self, body: RequestBody, _: Duration) -> Result<ReplyBody, WorkerError> {
+        let last = matches!(body, RequestBody::Resume { last: true });
+        let mark = if last { " last" } else { "" };
+        let line = format!("{} {}{mark}", self.side, body.name());
+        self.log.lock().unwrap().push(line);
+        Ok(match body {
+            RequestBody::Prepare(_) if self.unavailable => ReplyBody::Unavailable {
+                reason: "out of memory".to_owned(),
+            },
+            RequestBody::Prepare(_) => prepared(1e-7),
+            RequestBody::Measure(measure) => {
+                self.every = measure.pause_every as usize;
+                if self.every == 0 {
+                    return Ok(measured(4, None));
+                }
+                self.turn()
+            }
+            RequestBody::Resume { last } => {
+                self.ends = last;
+                self.turn()
+            }
+            RequestBody::Release => ReplyBody::Released { files: Vec::new() },
+            _ => ReplyBody::Census(Census::default()),
+        })
+    }
+
+    fn hello(&self) -> &Hello {
+        &self.hello
+    }
+}
+
+/// Starts such workers; while `crowded`, one that starts beside another has no memory.
+struct Pair {
+    side: &'static str,
+    each: Vec<f64>,
+    crowded: bool,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Launcher for Pair {
+    fn start(&mut self, _: &str) -> Result<Box<dyn Conversation>, WorkerError> {
+        let crowded = std::mem::replace(&mut self.crowded, false);
+        Ok(Box::new(InTurns {
+            hello: hello(),
+            side: self.side,
+            each: self.each.clone(),
+            taken: 0,
+            every: 0,
+            ends: false,
+            log: self.log.clone(),
+            unavailable: crowded,
+        }))
+    }
+}
+
+/// What a pair asks, and the entries of base and head.
+fn ran_in_turns(each: [Vec<f64>; 2], crowded: bool) -> (Vec<String>, [Vec<Entry>; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.toml");
+    std::fs::write(&path, SUITE).unwrap();
+    let mut suite = suite::load(path.to_str().unwrap()).unwrap();
+    suite.cases.truncate(1);
+    (suite.settings.min_samples, suite.settings.samples) = (2, 8);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let [base, head] = each;
+    let pair = |side, each, crowded| Pair {
+        side,
+        each,
+        crowded,
+        log: log.clone(),
+    };
+    let mut launchers = [pair("base", base, false), pair("head", head, crowded)];
+    let mut states = [None, None].map(SessionState::new);
+    let mut spent = [TimeSpent::default(); 2];
+    let entries = [(); 2].map(|()| Mutex::new(Vec::new()));
+    let lanes = [TurnSide::Base, TurnSide::Head].map(|side| Lane {
+        side,
+        worker: "mine".to_owned(),
+        cases: suite.cases.iter().cloned().map(Some).collect(),
+    });
+    let sides = launchers.iter_mut().zip(&mut states).zip(&mut spent);
+    let running =
+        sides
+            .zip(&lanes)
+            .zip(&entries)
+            .map(|((((launcher, state), spent), lane), entries)| {
+                let session = Session {
+                    suite: &suite,
+                    launcher,
+                    state,
+                    spent,
+                };
+                let keep = |entry: &Entry| {
+                    entries.lock().unwrap().push(entry.clone());
+                    Ok::<(), Infallible>(())
+                };
+                Running::new(session, lane, 0, Box::new(keep))
+            });
+    let block = Block {
+        invocation: 0,
+        lanes: lanes.to_vec(),
+    };
+    run(&block, running.collect(), &mut Silent).unwrap();
+    let log = log.lock().unwrap().clone();
+    (log, entries.map(|entries| entries.into_inner().unwrap()))
+}
+
+fn only_measured(entries: &[Entry]) -> &Measurement {
+    match &entries[..] {
+        [
+            Entry {
+                outcome: Outcome::Measured(measurement),
+                ..
+            },
+        ] => measurement,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pair_swaps_places_each_turn_until_its_own_error_is_small() {
+    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], false);
+    let turns: Vec<&String> = log
+        .iter()
+        .filter(|line| !line.contains("prepare"))
+        .collect();
+    assert_eq!(
+        turns[..8],
+        [
+            "base measure",
+            "head measure",
+            "head resume",
+            "base resume",
+            "base resume",
+            "head resume",
+            "head resume last",
+            "base resume last"
+        ]
+    );
+    let (base, head) = (only_measured(&base), only_measured(&head));
+    assert_eq!(
+        (base.samples.device_ns.len(), head.samples.device_ns.len()),
+        (8, 8)
+    );
+    assert!(base.ratios.is_empty());
+    assert!(
+        (head.ratios[&Metric::Device] - 1.1).abs() < 1e-9,
+        "{:?}",
+        head.ratios
+    );
+}
+
+#[test]
+fn noise_within_a_pair_takes_more_samples_and_what_both_share_none() {
+    let mut noisy = 0..;
+    let noise: Vec<f64> = noisy
+        .by_ref()
+        .take(24)
+        .map(|at| 1e6 * (1.0 + 0.1 * f64::from(at * 7 % 10)))
+        .collect();
+    let (_, [shared, _]) = ran_in_turns([noise.clone(), noise.clone()], false);
+    assert_eq!(only_measured(&shared).samples.device_ns.len(), 8);
+    let (log, _) = ran_in_turns([noise.clone(), noise.into_iter().rev().collect()], false);
+    let turns = log
+        .iter()
+        .filter(|line| line.contains("base resume"))
+        .count();
+    assert!(turns > 4, "{log:?}");
+}
+
+#[test]
+fn sides_for_which_there_is_no_room_together_are_measured_one_after_the_other() {
+    let (log, [base, head]) = ran_in_turns([vec![1e6], vec![1.1e6]], true);
+    assert!(log.iter().all(|line| !line.contains("resume")), "{log:?}");
+    for entries in [base, head] {
+        assert!(only_measured(&entries).ratios.is_empty());
     }
 }

@@ -297,6 +297,8 @@ fn asked(samples: u32, min_samples: u32) -> Measure {
         budget_ms: 1,
         cache: Cache::Hot,
         graph: false,
+        core: None,
+        pause_every: 0,
     }
 }
 

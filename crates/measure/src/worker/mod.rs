@@ -82,7 +82,7 @@ pub enum Forking {
 }
 
 /// Starts workers.
-pub trait Launcher {
+pub trait Launcher: Send {
     /// Starts the worker of this name and has it introduce itself.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ pub trait Launcher {
 }
 
 /// A conversation with a worker.
-pub trait Conversation {
+pub trait Conversation: Send {
     /// Asks, and waits for the answer up to a limit. After an error the worker is gone.
     ///
     /// # Errors

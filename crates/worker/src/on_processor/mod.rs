@@ -26,7 +26,7 @@ use crate::protocol::{
     Census, Checked, Device, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare,
     Prepared, VariantInfo,
 };
-use crate::serve::{Refusal, Worker};
+use crate::serve::{Pause, Refusal, Worker};
 use crate::sets::{LAST, Rotation, drawn_calls};
 use crate::units::{Bytes, Nanoseconds};
 
@@ -323,7 +323,7 @@ impl Worker for OnProcessor {
         Ok(prepared)
     }
 
-    fn measure(&mut self, request: &Measure) -> Result<Measured, Refusal> {
+    fn measure(&mut self, request: &Measure, pause: Pause<'_>) -> Result<Measured, Refusal> {
         let (prepared, case) = self.prepared.as_mut().ok_or(NO_CASE)?;
         let case = case.as_mut();
         let rotation = Rotation::new(prepared.input_sets);
@@ -340,7 +340,8 @@ impl Worker for OnProcessor {
                 });
             }
         };
-        let mut measured = timing::measure(request, &mut self.sweep, rotation, case, &mut look)?;
+        let mut measured =
+            timing::measure(request, &mut self.sweep, rotation, case, pause, &mut look)?;
         let fastest = measured.device_ns.iter().copied();
         let results = read_results(case, fastest.fold(Nanoseconds(f64::MAX), Nanoseconds::min))?;
         if rotates {
@@ -530,14 +531,19 @@ mod tests {
                 draw: None,
             };
             worker.prepared = Some((request, case));
-            let measured = worker.measure(&Measure {
-                warmup: 0,
-                samples: 1,
-                min_samples: 1,
-                budget_ms: 0,
-                cache: Cache::Hot,
-                graph: false,
-            });
+            let measured = worker.measure(
+                &Measure {
+                    warmup: 0,
+                    samples: 1,
+                    min_samples: 1,
+                    budget_ms: 0,
+                    cache: Cache::Hot,
+                    graph: false,
+                    core: None,
+                    pause_every: 0,
+                },
+                &mut |_| Ok(false),
+            );
             let refused = measured.err().map(|refusal| refusal.to_string());
             let told = refused.is_some_and(|why| why.contains("the call left work for later"));
             assert_eq!(told, [InAThread, WhenRead].contains(&works));

@@ -5,9 +5,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use nix::libc::clockid_t;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::gettid;
+use nix::unistd::{Pid, gettid};
 
 use crate::units::Nanoseconds;
 
@@ -38,6 +39,77 @@ pub struct CallUsage {
     /// CPU time of the calling thread.
     own_cpu_ns: Nanoseconds,
 }
+
+/// Keeps the calling thread on one core while its calls run on this thread alone.
+///
+/// Two processes that take turns then share a core, and with it its clock and its neighbours: cores
+/// of one machine differ by a fifth and more. Threads that exist are left where they are. A call
+/// that uses another thread ends it, as new threads would begin on that core.
+#[derive(Debug)]
+pub struct OneCore {
+    core: Option<u32>,
+    before: Option<CpuSet>,
+    on_one_thread: bool,
+    pinned: Option<u32>,
+}
+
+impl OneCore {
+    /// Pins nothing yet.
+    pub fn new(core: Option<u32>) -> OneCore {
+        OneCore {
+            core,
+            before: sched_getaffinity(CALLER).ok(),
+            on_one_thread: false,
+            pinned: None,
+        }
+    }
+
+    /// Takes in what a call used.
+    pub fn saw(&mut self, usage: &CallUsage) {
+        self.on_one_thread = usage.threads == Some(1) && !usage.missed_thread;
+        if !self.on_one_thread {
+            self.release();
+        }
+    }
+
+    /// Pins the thread, if the last call ran on it alone.
+    pub fn begin(&mut self) {
+        let may_use = |core: &u32| {
+            let core = usize::try_from(*core).unwrap_or(usize::MAX);
+            self.before
+                .is_some_and(|cores| cores.is_set(core) == Ok(true))
+        };
+        let Some(core) = self.core.filter(may_use).filter(|_| self.on_one_thread) else {
+            return;
+        };
+        let mut one = CpuSet::new();
+        let set = one
+            .set(core as usize)
+            .and_then(|()| sched_setaffinity(CALLER, &one));
+        self.pinned = set.is_ok().then_some(core);
+    }
+
+    /// The core, while it is pinned.
+    pub fn pinned(&self) -> Option<u32> {
+        self.pinned
+    }
+
+    fn release(&mut self) {
+        if let (Some(_), Some(before)) = (self.pinned.take(), &self.before) {
+            // The thread could be on these a moment ago.
+            let _ = sched_setaffinity(CALLER, before);
+        }
+    }
+}
+
+impl Drop for OneCore {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// The calling thread, not its process.
+const CALLER: Pid = Pid::from_raw(0);
 
 impl CallUsage {
     /// The time of the call by a clock on the wall, without the waits for a core where it ran on

@@ -1,16 +1,16 @@
 //! The timing contract on a processor: which calls are timed, and what comes before.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rayon::prelude::*;
 
 use super::memory::ResidentMemory;
-use super::threads::{CallUsage, Threads};
+use super::threads::{CallUsage, OneCore, Threads};
 use super::{ProcessorCase, last_level_cache};
 use crate::protocol::{Cache, Measure, Measured};
-use crate::serve::Refusal;
-use crate::sets::{self, Rotation};
+use crate::serve::{Pause, Refusal};
+use crate::sets::{self, Rotation, Sample};
 use crate::units::Nanoseconds;
 
 /// Swept when the size of the cache is unknown.
@@ -26,7 +26,9 @@ const CACHE_LINE: usize = 64;
 /// (cold) or left (hot), and one call is timed with the monotonic clock. The sweep is outside
 /// the sample but inside the budget, which is there to bound the waiting; changing inputs is
 /// outside of both. CPU time, threads and their waits for a core are read around each sample,
-/// outside of the monotonic clock's readings; a call on one thread is timed without its waits.
+/// outside of the monotonic clock's readings; a call on one thread is timed without its waits, and
+/// on one core where the request names it.
+/// After a `pause` one call is made untimed: another process has used the caches.
 ///
 /// `kept` holds the buffer of the sweep from one request to the next. `look` is given each call but
 /// the last when it has ended, with its number from 1 and its set of inputs.
@@ -38,6 +40,7 @@ pub fn measure(
     kept: &mut Option<Sweep>,
     mut rotation: Option<Rotation>,
     timed: &mut dyn ProcessorCase,
+    pause: Pause<'_>,
     look: &mut dyn FnMut(u32, u32, &dyn ProcessorCase),
 ) -> Result<Measured, Refusal> {
     if request.graph {
@@ -50,13 +53,21 @@ pub fn measure(
         Cache::Cold => kept.as_ref(),
         Cache::Hot => None,
     };
-    for _ in 0..request.warmup {
-        timed.call();
-    }
-    let mut device_ns = Vec::new();
     let (mut threads, mut usages) = (Threads::new(), Vec::new());
+    let mut core = OneCore::new(request.core);
+    for _ in 0..request.warmup {
+        threads.begin();
+        timed.call();
+        core.saw(&threads.end());
+    }
+    core.begin();
+    let mut device_ns = Vec::new();
     let mut memory = ResidentMemory::begin();
-    sets::each(request, &mut rotation, |set, last| {
+    sets::each(request, &mut rotation, pause, |sample| {
+        let Sample { set, last, resumed } = sample;
+        if resumed {
+            timed.call();
+        }
         if let Some(set) = set {
             timed.change(set)?;
         }
@@ -68,13 +79,15 @@ pub fn measure(
         threads.begin();
         let wall_ns = time(|| timed.call());
         let usage = threads.end();
-        device_ns.push(usage.device_ns(wall_ns));
+        core.saw(&usage);
+        let device = usage.device_ns(wall_ns);
+        device_ns.push(device);
         usages.push(usage);
         let spent = start.elapsed();
         if !last {
             look(device_ns.len() as u32, set.unwrap_or(0), timed);
         }
-        Ok::<Duration, String>(spent)
+        Ok::<_, Refusal>((spent, device))
     })?;
     // A thread that was missed in one call of ten changes no median.
     let missed = usages.iter().filter(|usage| usage.missed_thread).count();
@@ -85,6 +98,7 @@ pub fn measure(
         preempted: each(&usages, |usage| usage.preempted),
         threads: each(&usages, |usage| usage.threads.filter(|_| counted)),
         waited_ns: each(&usages, |usage| usage.waited_ns.filter(|_| counted)),
+        core: core.pinned(),
         peak_bytes: memory.peak(),
         growth_bytes_per_call: memory.growth(),
         input_sets: rotation.map_or(1, |rotation| rotation.sets()),
@@ -169,13 +183,25 @@ mod tests {
             budget_ms,
             cache: Cache::Hot,
             graph: false,
+            core: None,
+            pause_every: 0,
         }
     }
+
+    const GO_ON: fn(Vec<Nanoseconds>) -> Result<bool, Refusal> = |_| Ok(false);
 
     fn samples(samples: u32, min_samples: u32, budget_ms: u64) -> (usize, u32) {
         let request = request(3, samples, min_samples, budget_ms);
         let mut counted = Counted::default();
-        let measured = measure(&request, &mut None, None, &mut counted, &mut |_, _, _| {}).unwrap();
+        let measured = measure(
+            &request,
+            &mut None,
+            None,
+            &mut counted,
+            &mut { GO_ON },
+            &mut |_, _, _| {},
+        )
+        .unwrap();
         assert!(
             counted.sets.is_empty(),
             "without a rotation the inputs stay"
@@ -192,7 +218,15 @@ mod tests {
         let mut seen = Vec::new();
         let mut look =
             |call, set, of: &dyn ProcessorCase| seen.push((call, set, of.results()[0][0]));
-        let measured = measure(&request, &mut None, rotation, &mut counted, &mut look).unwrap();
+        let measured = measure(
+            &request,
+            &mut None,
+            rotation,
+            &mut counted,
+            &mut { GO_ON },
+            &mut look,
+        )
+        .unwrap();
         assert_eq!(counted.sets, [2, 3, 4, 5, 1]);
         assert_eq!(seen, [(1, 2, 3.0), (2, 3, 4.0), (3, 4, 5.0), (4, 5, 6.0)]);
         assert_eq!(counted.calls, 2 + 5);
@@ -203,12 +237,27 @@ mod tests {
     fn each_sample_has_its_processor_time_and_a_graph_is_refused() {
         let mut request = request(1, 3, 3, 0);
         let mut counted = Counted::default();
-        let measured = measure(&request, &mut None, None, &mut counted, &mut |_, _, _| {}).unwrap();
+        let measured = measure(
+            &request,
+            &mut None,
+            None,
+            &mut counted,
+            &mut { GO_ON },
+            &mut |_, _, _| {},
+        )
+        .unwrap();
         assert_eq!((measured.device_ns.len(), counted.calls), (3, 1 + 3));
         assert_eq!((measured.cpu_ns.len(), measured.preempted.len()), (3, 3));
         request.graph = true;
-        let error =
-            measure(&request, &mut None, None, &mut counted, &mut |_, _, _| {}).unwrap_err();
+        let error = measure(
+            &request,
+            &mut None,
+            None,
+            &mut counted,
+            &mut { GO_ON },
+            &mut |_, _, _| {},
+        )
+        .unwrap_err();
         assert!(matches!(&error, Refusal::Unsupported(reason) if reason.contains("graph = false")));
         assert_eq!(counted.calls, 4, "refused before any call");
     }

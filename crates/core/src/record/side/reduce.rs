@@ -9,7 +9,7 @@ use crate::machine::{
     ASKED_OF_CUDA, Counters, Division, EVIDENCE, Structure, Work, moves_data, normalised, of_calls,
     short,
 };
-use crate::metric::Values;
+use crate::metric::{Values, host_ratios};
 use crate::record::RecordError;
 use crate::record::run_file::each;
 use crate::record::types::{Choices, Damage, Entry, Fault, Measurement, Outcome, Parts, Run};
@@ -282,6 +282,7 @@ impl Invocation {
         Invocation {
             number,
             values: Values::reduced(measurement),
+            ratios: measurement.ratios.clone(),
             host_ratio: host_ratio(&measurement.samples),
             threads: threads(&measurement.samples),
             waits_taken_out: waits_taken_out(&measurement.samples),
@@ -313,11 +314,7 @@ fn waits_taken_out(samples: &Measured) -> bool {
 /// The median ratio and not that of medians: where the host's speed changes between samples, it
 /// changes for both (15 of an H200's runs: 7.6 % between pairs of backward, not 14.3 %).
 fn host_ratio(samples: &Measured) -> Option<f64> {
-    let pairs = samples.host_ns.iter().zip(&samples.host_reference_ns);
-    let ratios: Vec<f64> = pairs
-        .map(|(host, reference)| host.0 / reference.0)
-        .collect();
-    median(&ratios)
+    median(&host_ratios(samples))
 }
 
 /// The kernels that compute in the first invocation of which they are known, and in the first
