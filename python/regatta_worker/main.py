@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import os
+import sys
 import traceback
 from pathlib import Path
 from typing import cast
@@ -18,7 +20,7 @@ from regatta_worker.callables import load as callables
 from regatta_worker.forking import fork_workers
 from regatta_worker.protocol.channel import Absent, Worker
 from regatta_worker.protocol.refusals import absence
-from regatta_worker.serving import Session, loaded, open_descriptors, serve
+from regatta_worker.serving import Session, installed, loaded, open_descriptors, serve
 
 
 def names() -> list[str]:
@@ -76,7 +78,12 @@ def main() -> None:
         opening = functools.partial(callables.open_worker, target)
     if asked.forks:
         # Returns in each worker, which goes on as one that was started. Where each module came
-        # from is looked up once, for all that are forked.
-        fork_workers((loading, loaded), asked.forks == "always")
+        # from, and what is installed, is looked up once, for all that are forked.
+        fork_workers((loading, loaded, installed), asked.forks == "always")
     requests, replies = open_descriptors()
     serve(Session(opening, name), requests, replies)
+    if asked.forks:
+        # To take an interpreter with torch down takes longer than to start a worker.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

@@ -104,7 +104,7 @@ class Session:
             raise Failed(
                 f"the harness speaks protocol {asked}, this worker speaks {PROTOCOL_VERSION}"
             )
-        hello = {"type": "hello", "protocol": PROTOCOL_VERSION, "packages": installed()}
+        hello = {"type": "hello", "protocol": PROTOCOL_VERSION, "packages": dict(installed())}
         try:
             if self._worker is None:
                 self._worker = self._open_worker()
@@ -174,6 +174,7 @@ class Session:
         return self._worker
 
 
+@functools.cache
 def installed() -> dict[str, str]:
     """Everything installed beside the library, name and version: the environment's lock."""
     found: dict[str, str] = {}

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from regatta_worker.clock import threads, timing
+from regatta_worker.clock.threads import CallUsage, OneCore
+from regatta_worker.protocol import channel
 
 WORK_NS = 10_000_000
 
@@ -116,3 +118,49 @@ def test_descriptors_are_closed() -> None:
     before = os.listdir("/proc/self/fd")
     measured(compute)
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_call_on_one_thread_stays_on_one_core_until_another_computes() -> None:
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    with OneCore(core) as one:
+        one.begin()
+        assert one.pinned is None, "before a call was seen"
+        one.saw(CallUsage(10**6, 0, threads=1))
+        one.begin()
+        assert [one.pinned, os.sched_getaffinity(0)] == [core, {core}]
+        one.saw(CallUsage(10**6, 0, threads=2))
+        assert [one.pinned, os.sched_getaffinity(0)] == [None, before]
+        one.saw(CallUsage(10**6, 0, threads=1))
+        one.begin()
+    assert os.sched_getaffinity(0) == before
+    for other, usage in (
+        (core, CallUsage(10**6, 0)),
+        (core, CallUsage(10**6, 0, threads=1, missed_thread=True)),
+        (10**4, CallUsage(10**6, 0, threads=1)),
+        (None, CallUsage(10**6, 0, threads=1)),
+    ):
+        with OneCore(other) as one:
+            one.saw(usage)
+            one.begin()
+            assert one.pinned is None
+
+
+def test_a_measurement_pauses_and_ends_after_the_last_turn() -> None:
+    calls, turns = [0], list[list[float]]()
+
+    def pause(device_ns: list[float]) -> bool:
+        turns.append(device_ns)
+        return len(turns) == 2
+
+    def call() -> None:
+        calls[0] += 1
+
+    channel.on_pause(pause)
+    plan = timing.Plan(2, 50, 5, 1e6, cold=False, pause_every=3)
+    measured = timing.measure_wall(call, lambda result: None, plan, lambda: None)
+    assert [len(turn) for turn in turns] == [3, 3]
+    assert turns[0] + turns[1] == measured["device_ns"][:6]
+    assert len(measured["device_ns"]) == 9
+    # The warm-up, the samples, and one after each pause.
+    assert calls[0] == 2 + 9 + 2

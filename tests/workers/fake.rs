@@ -312,7 +312,7 @@ impl Worker for Fake {
         Ok(prepared)
     }
 
-    fn measure(&mut self, request: &Measure, _: Pause<'_>) -> Result<Measured, Refusal> {
+    fn measure(&mut self, request: &Measure, pause: Pause<'_>) -> Result<Measured, Refusal> {
         let case = self.prepared.clone().ok_or("no case is prepared")?;
         match case.variant.as_str() {
             "dead" => {
@@ -347,15 +347,23 @@ impl Worker for Fake {
             "eager" => 2 * request.samples,
             _ => request.samples,
         };
-        let device_ns = (0..count)
+        let mut device_ns: Vec<Nanoseconds> = (0..count)
             .map(|_| match case.variant.as_str() {
                 "impossible" => 0.0,
                 _ => base * self.noise(0.01),
             })
             .map(Nanoseconds)
             .collect();
+        let turn = request.pause_every as usize;
+        let mut taken = turn;
+        while turn > 0 && taken < device_ns.len() {
+            if pause(device_ns[taken - turn..taken].to_vec())? {
+                device_ns.truncate(taken + turn);
+            }
+            taken += turn;
+        }
         let gpu = case.variant == "gpu";
-        let samples = if gpu { request.samples as usize } else { 0 };
+        let samples = if gpu { device_ns.len() } else { 0 };
         let rotates = case.input_sets > 1 && case.variant != "older";
         Ok(Measured {
             device_ns,

@@ -1,11 +1,13 @@
 //! What `--script` tells the fake worker to do: other than its cases ask for, and when.
 
+use std::hash::{BuildHasher, RandomState};
+
 use regatta_worker::attention::ParamValue;
 use regatta_worker::protocol::Prepare;
 
 /// Acts, separated by commas: `s32:+30%@2` takes 30 % longer where the case's id holds `s32`
-/// and in the second start, `@%5` in every fifth; without the one of all cases, without the other
-/// in each start. An
+/// and in the second start, `@%5` in every fifth, `@~25` in a quarter of them at random; without the
+/// one of all cases, without the other in each start. An
 /// act is a percentage, `splits=N`, a fault (`fault.rs`), a variant (`variants.rs`), or `kill`,
 /// which takes down the harness.
 pub struct Script(Vec<Act>);
@@ -21,6 +23,8 @@ enum Starts {
     All,
     One(u64),
     EveryNth(u64),
+    /// So many of a hundred, drawn anew in each process.
+    Share(u64),
 }
 
 impl Starts {
@@ -28,7 +32,10 @@ impl Starts {
         let number = |text: &str| text.parse().expect("@ is before a number");
         match text.strip_prefix('%') {
             Some(each) => Starts::EveryNth(number(each)),
-            None => Starts::One(number(text)),
+            None => match text.strip_prefix('~') {
+                Some(share) => Starts::Share(number(share)),
+                None => Starts::One(number(text)),
+            },
         }
     }
 
@@ -37,6 +44,7 @@ impl Starts {
             Starts::All => true,
             Starts::One(one) => one == start,
             Starts::EveryNth(each) => start.is_multiple_of(each),
+            Starts::Share(share) => RandomState::new().hash_one(start) % 100 < share,
         }
     }
 }

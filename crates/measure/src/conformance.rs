@@ -55,8 +55,8 @@ pub fn check(worker: &mut dyn Conversation, checks: &mut Vec<Check>) -> Result<(
     };
     conformance.check_hello(&hello);
     for variant in &hello.variants {
-        for problem in problems(variant) {
-            conformance.check_problem(&hello, variant, problem)?;
+        for (place, problem) in problems(variant).into_iter().enumerate() {
+            conformance.check_problem(&hello, variant, problem, place == 0)?;
         }
     }
     let unknown = prepare("no-such-variant", &Problem::new(16, 16), 1);
@@ -148,6 +148,7 @@ impl Conformance<'_> {
         hello: &Hello,
         variant: &VariantInfo,
         problem: Problem,
+        first: bool,
     ) -> Result<(), WorkerError> {
         let id = format!("{}/{}:{problem}", hello.worker, variant.name);
         let name = format!("{id}: right, and found right by regatta's own float64");
@@ -181,6 +182,9 @@ impl Conformance<'_> {
             other => Err(unexpected(&other)),
         };
         self.hold(format!("{id}: timed"), timed);
+        if first {
+            self.check_turns(&id, &asked)?;
+        }
         let census = RequestBody::Census {
             times_only: false,
             metrics: Vec::new(),
@@ -200,6 +204,35 @@ impl Conformance<'_> {
             self.hold(format!("{id}: another seed makes other inputs"), differ);
             self.worker.ask(RequestBody::Release, LIMIT)?;
         }
+        Ok(())
+    }
+
+    /// Whether the worker pauses, as both of a pair do that take turns.
+    fn check_turns(&mut self, id: &str, asked: &Measure) -> Result<(), WorkerError> {
+        let request = Measure {
+            pause_every: 2,
+            ..asked.clone()
+        };
+        let mut reply = self.worker.ask(RequestBody::Measure(request), LIMIT)?;
+        let mut turns = 0;
+        while let ReplyBody::Paused { device_ns } = &reply
+            && device_ns.len() == 2
+            && turns < 2
+        {
+            turns += 1;
+            let last = turns == 2;
+            reply = self.worker.ask(RequestBody::Resume { last }, LIMIT)?;
+        }
+        let result = match &reply {
+            ReplyBody::Measured(_) if turns == 0 => CheckResult::Unsupported(
+                "it takes all samples at once: a pair is one process after the other".to_owned(),
+            ),
+            ReplyBody::Measured(measured) if turns == 2 && measured.device_ns.len() >= 5 => {
+                CheckResult::Passed
+            }
+            other => CheckResult::Failed(unexpected(other)),
+        };
+        self.push(format!("{id}: takes turns"), result);
         Ok(())
     }
 

@@ -81,7 +81,9 @@ pub fn check(
             }
         }
         hellos.insert(name.clone(), hello);
-        if name == kept {
+        if launcher.has_waiting(name) && !suite.settings.peak {
+            launcher.put_back(name, conversation);
+        } else if name == kept {
             waiting = Some((name.clone(), conversation));
         }
     }

@@ -15,6 +15,7 @@ use super::laps::TimeSpent;
 use super::preflight::variant_of;
 use super::schedule::Block;
 use super::verify::{self, AskedResult, Rejected, Verifier};
+use crate::worker::host::others_on_gpu;
 use crate::worker::{Conversation, Launcher, WorkerError, WorkerFailure};
 use regatta_core::record::types::{Entry, Fault, Measurement, Outcome, Start};
 use regatta_core::suite::{Settings, Suite};
@@ -255,6 +256,14 @@ impl Session<'_> {
         let errors_after = after.map_err(Outcome::from)?;
         verify::samples(&case.problem, device, measure, &measured)
             .map_err(|reason| failed(Fault::Other, format!("unusable samples: {reason}")))?;
+        if let Some(others) = measured
+            .state
+            .as_mut()
+            .and_then(|s| s.other_processes.as_mut())
+        {
+            // Those of this run are idle.
+            *others = others.saturating_sub(others_on_gpu());
+        }
         measured.input_sets_reason = measured.input_sets_reason.map(clipped);
         measured.checked = None;
         let mut found = Measurement {

@@ -12,14 +12,17 @@ use super::loaded::{existing, for_checkout};
 use crate::SetupError;
 use crate::git;
 use crate::worker::host::StartMode;
-use crate::worker::{Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec};
+use crate::worker::{
+    Conversation, Forking, Launcher, WorkerError, WorkerFailure, WorkerSpec, at_once,
+};
 use regatta_core::record::identity::Identity;
 use regatta_core::suite::Suite;
 use regatta_core::suite::document::name_hint;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::workers::OwnWorker;
 use regatta_worker::attention::VariantId;
-use regatta_worker::protocol::Hello;
+use regatta_worker::protocol::{DeviceKind, Hello};
+use regatta_worker::units::Bytes;
 
 /// Starts workers as processes, each with a log of its own.
 pub struct Processes {
@@ -29,8 +32,8 @@ pub struct Processes {
     limit: Duration,
     /// What each worker said when the run began; later starts must say the same.
     introduced: BTreeMap<String, Hello>,
-    /// A worker that has introduced itself and has done nothing else.
-    waiting: Option<WaitingWorker>,
+    /// Workers that have introduced themselves and have done nothing else, by name.
+    waiting: BTreeMap<String, Vec<Box<dyn Conversation>>>,
     /// Files that each worker has loaded, as far as is known.
     loaded: BTreeMap<String, BTreeSet<PathBuf>>,
 }
@@ -70,7 +73,7 @@ impl Processes {
             // A library is loaded over the first request, whose limit is that of any other.
             limit: Duration::from_secs(suite.settings.timeout_s.into()),
             introduced: BTreeMap::new(),
-            waiting: None,
+            waiting: BTreeMap::new(),
             loaded: BTreeMap::new(),
         })
     }
@@ -117,7 +120,74 @@ impl Processes {
     /// version, device or library in one invocation makes it an invocation of something else.
     /// One that is up already serves where it is the next that is wanted, and else ends.
     pub fn expect(&mut self, introduced: BTreeMap<String, Hello>, waiting: Option<WaitingWorker>) {
-        (self.introduced, self.waiting) = (introduced, waiting);
+        let too_small = |name: &String| introduced.get(name).is_none_or(|hello| !has_room(hello));
+        self.waiting.retain(|name, _| !too_small(name));
+        let waiting = waiting.map(|(name, worker)| (name, vec![worker]));
+        self.waiting.extend(waiting);
+        self.introduced = introduced;
+    }
+
+    /// True where a worker of this name has introduced itself and waits.
+    pub fn has_waiting(&self, name: &str) -> bool {
+        self.waiting
+            .get(name)
+            .is_some_and(|waiting| !waiting.is_empty())
+    }
+
+    /// Takes back a worker that has introduced itself and has done nothing else.
+    pub fn put_back(&mut self, name: &str, worker: Box<dyn Conversation>) {
+        self.waiting
+            .entry(name.to_owned())
+            .or_default()
+            .push(worker);
+    }
+
+    /// Ends the workers that wait, all at the same time.
+    pub fn end_waiting(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting).into_values().flatten();
+        at_once(waiting.map(|worker| move || drop(worker)).collect());
+    }
+
+    /// Forks so many processes of each worker that is forked, or fewer of several. Gives false where
+    /// not all came up.
+    pub fn start_first(&mut self, count: usize) -> bool {
+        let forking = |spec: &&WorkerSpec| spec.forking != Forking::Never;
+        let workers = self.specs.values().filter(forking).count().max(1);
+        let count = count.min(MOST_AHEAD / 2 / workers);
+        let mut all = true;
+        for (name, spec) in self.specs.iter().filter(|(_, spec)| forking(spec)) {
+            let log = self.logs.join(log_name(name));
+            let mode = self.modes.entry(name.clone()).or_default();
+            if let Some(started) = mode.start_many(spec, &log, self.limit, count) {
+                all &= started.len() == count;
+                let started = started.into_iter().map(|one| Box::new(one) as _);
+                self.waiting
+                    .entry(name.clone())
+                    .or_default()
+                    .extend(started);
+            }
+        }
+        all
+    }
+
+    /// Forks so many processes of workers that run on a GPU before they are wanted: made at the
+    /// same time, their contexts take as long as two made one after the other. A device with little
+    /// memory is left alone.
+    pub fn start_ahead(&mut self, counts: &BTreeMap<String, usize>) {
+        for (name, count) in counts {
+            let has_room = self.introduced.get(name).is_some_and(has_room);
+            let (Some(spec), Some(mode)) = (self.specs.get(name), self.modes.get_mut(name)) else {
+                continue;
+            };
+            let waiting = self.waiting.entry(name.clone()).or_default();
+            let more = count.saturating_sub(waiting.len());
+            if has_room && more > 1 {
+                let log = self.logs.join(log_name(name));
+                let started = mode.start_many(spec, &log, self.limit, more);
+                let started = started.into_iter().flatten();
+                waiting.extend(started.map(|one| Box::new(one) as _));
+            }
+        }
     }
 
     /// Begins logs anew: what other runs printed is no part of this one's.
@@ -176,9 +246,7 @@ impl Processes {
 
     /// A worker's log, whatever it is called.
     fn log(&self, worker: &str) -> PathBuf {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-        let name = worker.replace(|c| !plain(c), "_");
-        self.logs.join(format!("{name}.log"))
+        self.logs.join(log_name(worker))
     }
 
     /// Has each process that forks workers begin to import: they do it at once, beside those of
@@ -194,18 +262,18 @@ impl Processes {
 
 impl Launcher for Processes {
     fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, WorkerError> {
-        match self.waiting.take() {
-            Some((name, conversation)) if name == worker => return Ok(conversation),
-            other => drop(other),
-        }
         let error = |failure| WorkerError::new(worker, failure);
+        let waiting = self.waiting.get_mut(worker).and_then(Vec::pop);
         let Some(spec) = self.specs.get(worker) else {
             let reason = "nobody declared this worker".to_owned();
             return Err(error(WorkerFailure::Refused(reason)));
         };
         let log = self.log(worker);
         let mode = self.modes.entry(worker.to_owned()).or_default();
-        let started = mode.start(spec, &log, self.limit)?;
+        let started = match waiting {
+            Some(waiting) => waiting,
+            None => Box::new(mode.start(spec, &log, self.limit)?),
+        };
         let loaded = self.loaded.entry(worker.to_owned()).or_default();
         loaded.extend(started.loaded());
         let differences = match self.introduced.get(worker) {
@@ -213,7 +281,7 @@ impl Launcher for Processes {
             None => Vec::new(),
         };
         if differences.is_empty() {
-            return Ok(Box::new(started));
+            return Ok(started);
         }
         let mut named = differences[..differences.len().min(NAMED)].join(", ");
         if differences.len() > NAMED {
@@ -224,6 +292,26 @@ impl Launcher for Processes {
              {named}; measure anew with --no-resume once it stays the same"
         ))))
     }
+}
+
+/// Processes that are started before they are wanted, at the most, of both sides.
+pub(crate) const MOST_AHEAD: usize = 16;
+
+/// True on a GPU whose memory holds several contexts beside a case.
+fn has_room(hello: &Hello) -> bool {
+    hello.absent.is_none()
+        && hello.device.known_kind() == Some(DeviceKind::Cuda)
+        && hello.device.memory_bytes >= MIN_MEMORY
+}
+
+/// The least memory of a GPU on which processes are started before they are wanted: each takes half
+/// a GiB.
+const MIN_MEMORY: Bytes = Bytes(32 << 30);
+
+/// The name of a worker's log.
+fn log_name(worker: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    worker.replace(|c| !plain(c), "_") + ".log"
 }
 
 /// What the command of a worker and its variables name.
@@ -430,7 +518,6 @@ pub(super) fn environment_of<'a>(
 mod tests {
     use super::*;
     use crate::testing::hello;
-    use regatta_worker::units::Bytes;
 
     #[test]
     fn a_log_lies_in_its_folder_whatever_the_worker_is_called() {
@@ -440,7 +527,7 @@ mod tests {
             logs: PathBuf::from("logs"),
             limit: Duration::ZERO,
             introduced: BTreeMap::new(),
-            waiting: None,
+            waiting: BTreeMap::new(),
             loaded: BTreeMap::new(),
         };
         let log = |name| processes.log(name).display().to_string();

@@ -31,7 +31,7 @@ from regatta_worker.on_torch.case import DTYPES, Call, Results, Tensors, TorchCa
 from regatta_worker.on_torch.inputs import TorchInputSets, rotated
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
-from regatta_worker.problem.attention import Problem
+from regatta_worker.problem.attention import Mask, Problem
 from regatta_worker.problem.input_sets import Inputs
 from regatta_worker.problem.planes import Planes
 from regatta_worker.problem.reference import Make, ReferenceCache, difference, reference, worst
@@ -212,6 +212,7 @@ class TorchWorker(OnTorch[TorchCase]):
             # had to be computed in this process.
             square = torch.zeros((2, 2), dtype=torch.float64, device=self.device)
             torch.mm(square, square)
+            self._load_kernels()
         self.modules, self.missing = library.load()
         loaded = (module for module in dict.fromkeys(self.modules.values()) if module is not None)
         self.loaded = tuple(loaded)
@@ -223,6 +224,17 @@ class TorchWorker(OnTorch[TorchCase]):
             reasons = ImportError("; ".join(dict.fromkeys(self.missing.values())))
             package = next(iter(library.packages), library.name)
             self.absent = absence(f"library {library.name}", reasons, package)
+
+    def _load_kernels(self) -> None:
+        """Loads the kernels of inputs, references and comparisons, a third of a second, while the
+        process starts beside others: else its first case does."""
+        full = Mask(None, None, "top-left")
+        small = Problem(1, 1, 1, 16, 16, 16, 16, "bf16", full, "bshd", "both", None)
+        tensors = self.inputs(small, 0)
+        exact = self.references.whole(small, 0, lambda: tensors)
+        difference(self.arrays, (tensors["q"], exact["out"]))
+        self.references.clear()
+        self.wait()
 
     def variants(self) -> dict[str, Variant]:
         return {

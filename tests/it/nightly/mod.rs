@@ -1,4 +1,5 @@
 //! What is too slow for each change: `cargo test -- --ignored nightly`.
 
 mod detectable;
+mod slow_starts;
 mod trace_million;

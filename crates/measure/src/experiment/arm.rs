@@ -96,6 +96,11 @@ impl Arm {
         )
     }
 
+    /// Its workers.
+    pub(super) fn started(&mut self) -> &mut Processes {
+        &mut self.processes
+    }
+
     /// The workers of a setup, none of them started.
     pub(super) fn processes(setup: &Setup, directory: &Path) -> Result<Processes, ExperimentError> {
         let cases = setup.suite.cases.iter();

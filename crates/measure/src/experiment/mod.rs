@@ -15,7 +15,7 @@ pub mod request;
 mod setup;
 pub mod stored;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -25,6 +25,8 @@ use crate::SetupError;
 use crate::laps::{Laps, TimeSpent};
 use crate::schedule::{self, Block, CasePair};
 use crate::session::{self, Observer};
+use crate::worker::at_once;
+use crate::workers::MOST_AHEAD;
 use regatta_core::record::header::TurnSide;
 use regatta_core::record::now;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
@@ -294,6 +296,7 @@ impl Experiment {
         let done = [base_done, &files.head.done];
         let seed = self.head.suite.settings.seed;
         let blocks = schedule::blocks(&cases, done, range.clone(), seed);
+        self.start_ahead(&blocks);
         let planned: BTreeSet<u32> = blocks.iter().map(|block| block.invocation).collect();
         let mut progress = (self.head.listener).progress(&blocks, range.clone(), self.head.quiet);
         let (mut begun, mut longest, mut since) = (BTreeSet::new(), Duration::ZERO, Instant::now());
@@ -336,6 +339,38 @@ impl Experiment {
             invocations: begun.len(),
             limited,
         })
+    }
+
+    /// Starts the workers of pairs on a GPU before they are wanted, those of both sides at the same
+    /// time.
+    fn start_ahead(&mut self, blocks: &[Block]) {
+        let Some(base) = &mut self.paired else {
+            return;
+        };
+        let lanes = || blocks.iter().flat_map(|block| &block.lanes);
+        if lanes().count() > MOST_AHEAD {
+            return;
+        }
+        let counts = |side| {
+            let mut counts = BTreeMap::<String, usize>::new();
+            for lane in lanes().filter(|lane| lane.side == side) {
+                *counts.entry(lane.worker.clone()).or_default() += 1;
+            }
+            counts
+        };
+        let mut laps = Laps::begin();
+        let sides = [
+            (base.started(), TurnSide::Base),
+            (self.head.started(), TurnSide::Head),
+        ];
+        let starts = sides.map(|(processes, side)| {
+            let counts = counts(side);
+            move || processes.start_ahead(&counts)
+        });
+        at_once(starts.into());
+        let taken = laps.end() / 2.0;
+        base.spent.workers += taken;
+        self.head.spent.workers += taken;
     }
 
     /// Measures a block, and writes what came of it.

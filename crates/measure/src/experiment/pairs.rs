@@ -10,6 +10,8 @@ use super::{Arm, Experiment, ExperimentError, MeasureOptions, Setup};
 use crate::loaded::Roots;
 use crate::schedule::CasePair;
 use crate::versions::Spec;
+use crate::worker::at_once;
+use crate::workers::Processes;
 use regatta_core::record::baseline::Store;
 use regatta_core::record::header::{Turn, TurnSide};
 use regatta_core::record::now;
@@ -209,9 +211,13 @@ fn interleaved(
     };
     let mut base_processes = processes(&base, TurnSide::Base, "base")?;
     let mut head_processes = processes(&head, TurnSide::Head, "head")?;
-    // Both sides import their libraries at once.
+    // Both sides import their libraries at once, and make the contexts of their processes.
     base_processes.begin();
     head_processes.begin();
+    if !head.suite.settings.peak {
+        let count = head.suite.settings.invocations as usize;
+        start_first([&mut base_processes, &mut head_processes], count);
+    }
     let start =
         |setup: Setup, processes, (side, roots), name: &str, stands_in: Option<_>, since| {
             let (declared, suite_unread) = setup.declared.clone();
@@ -255,6 +261,15 @@ fn interleaved(
         folder,
         ..Experiment::new(head, request, Options::COMPARISON)
     })
+}
+
+/// Has both sides fork the processes of the first look, all at the same time. Where the device does
+/// not take them all, none of them is kept.
+fn start_first(mut sides: [&mut Processes; 2], count: usize) {
+    let starts = sides.each_mut().map(|side| move || side.start_first(count));
+    if at_once(starts.into()).contains(&false) {
+        sides.iter_mut().for_each(|side| side.end_waiting());
+    }
 }
 
 /// The versions that a side was asked for as, with the commit of a revision.

@@ -4,8 +4,6 @@
 //! What else the machine does comes and goes within seconds. Measured one after the other, two
 //! processes find another machine each; in turns of a few samples they share it.
 
-use std::panic::resume_unwind;
-use std::thread;
 use std::time::Duration;
 
 use super::{
@@ -14,7 +12,7 @@ use super::{
 use crate::interference::MachineCounters;
 use crate::laps::Laps;
 use crate::schedule::{Block, Lane};
-use crate::worker::{Conversation, WorkerError};
+use crate::worker::{Conversation, WorkerError, at_once};
 use regatta_core::metric::{ratio_in_turns, turn_ratios};
 use regatta_core::record::header::TurnSide;
 use regatta_core::record::side::median;
@@ -186,17 +184,6 @@ fn prepare_all<'a, E>(lanes: &mut [Running<'_, E>], runs: &mut [Option<CaseRun<'
         lane.take_prepared(run, asked, reply, began.as_ref());
         lane.session.spend(run.case, taken + laps.end());
     }
-}
-
-/// Does all of these at the same time, each in a thread of its own.
-fn at_once<T: Send>(tasks: Vec<impl FnOnce() -> T + Send>) -> Vec<T> {
-    thread::scope(|scope| {
-        let running: Vec<_> = tasks.into_iter().map(|task| scope.spawn(task)).collect();
-        let joined = running.into_iter().map(|one| one.join());
-        joined
-            .map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)))
-            .collect()
-    })
 }
 
 /// The samples of a case that were asked for, and what came.

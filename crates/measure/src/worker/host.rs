@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,22 @@ use super::channel::{self, WorkerLog, write_lines};
 use super::forks::Forks;
 use super::program::{Program, Started, ended, why};
 use super::protocol::{
-    Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
+    DeviceKind, Hello, PROTOCOL_VERSION, REPLY_FD, REQUEST_FD, Reply, ReplyBody, Request,
+    RequestBody,
 };
-use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec};
+use super::{Conversation, Forking, WorkerError, WorkerFailure, WorkerSpec, at_once};
 use crate::loaded;
 use regatta_core::record::types::{How, Start};
 use regatta_core::secrets;
 use regatta_core::text::json_of_plain_text;
+
+/// Worker processes of this one that have a GPU open.
+static ON_GPU: AtomicU32 = AtomicU32::new(0);
+
+/// Worker processes of this one that have a GPU open, beside one that asks.
+pub(crate) fn others_on_gpu() -> u32 {
+    ON_GPU.load(Ordering::Relaxed).saturating_sub(1)
+}
 
 /// A worker process.
 #[derive(Debug)]
@@ -35,6 +45,8 @@ pub struct WorkerProcess {
     hello: Hello,
     /// Secrets of its command and variables, which its words may repeat.
     hidden: Vec<String>,
+    /// True once it said that it runs on a GPU.
+    on_gpu: bool,
 }
 
 impl WorkerProcess {
@@ -65,26 +77,23 @@ impl WorkerProcess {
             };
             started.map_err(failed)
         };
-        WorkerProcess::introduced(spec, log, limit, How::Exec, start)
+        WorkerProcess::connected(spec, log, How::Exec, start)?.introduced(limit)
     }
 
-    /// Forks a worker, and has it introduce itself.
+    /// Forks a worker, which has not introduced itself yet.
     fn fork(
         forks: &mut Forks,
         spec: &WorkerSpec,
         log: &Path,
-        limit: Duration,
     ) -> Result<WorkerProcess, WorkerError> {
         let fork = |ends, output: &File| forks.fork(ends, output).map_err(WorkerFailure::NotForked);
-        WorkerProcess::introduced(spec, log, limit, How::Forked, fork)
+        WorkerProcess::connected(spec, log, How::Forked, fork)
     }
 
-    /// A worker that `start` starts, given its ends of the channel and its log, once it has said
-    /// who it is.
-    fn introduced(
+    /// A worker that `start` starts, given its ends of the channel and its log.
+    fn connected(
         spec: &WorkerSpec,
         log: &Path,
-        limit: Duration,
         how: How,
         start: impl FnOnce([OwnedFd; 2], &File) -> Result<Started, WorkerFailure>,
     ) -> Result<WorkerProcess, WorkerError> {
@@ -105,7 +114,7 @@ impl WorkerProcess {
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let mut process = WorkerProcess {
+        Ok(WorkerProcess {
             name: spec.name.clone(),
             program: start(theirs, &output).map_err(error)?,
             start: Start { how, because: None },
@@ -115,9 +124,18 @@ impl WorkerProcess {
             last_id: 0,
             hello: Hello::default(),
             hidden: secrets::hidden_values(&spec.args, variables.chain(spec.env.iter().cloned())),
-        };
-        process.hello = process.introduce(limit)?;
-        Ok(process)
+            on_gpu: false,
+        })
+    }
+
+    /// The same once it has said who it is.
+    fn introduced(mut self, limit: Duration) -> Result<WorkerProcess, WorkerError> {
+        self.hello = self.introduce(limit)?;
+        self.on_gpu = self.hello.device.known_kind() == Some(DeviceKind::Cuda);
+        if self.on_gpu {
+            ON_GPU.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(self)
     }
 
     fn introduce(&mut self, limit: Duration) -> Result<Hello, WorkerError> {
@@ -301,6 +319,9 @@ impl Drop for WorkerProcess {
         self.requests = None;
         self.program.ends_within(Duration::from_millis(500));
         self.kill();
+        if self.on_gpu {
+            ON_GPU.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -330,6 +351,27 @@ impl StartMode {
         }
     }
 
+    /// So many more processes of the worker where they are forked, that introduce themselves at
+    /// the same time; `None` where they are not forked. Why there are fewer is said by the start that
+    /// wants one.
+    pub(crate) fn start_many(
+        &mut self,
+        spec: &WorkerSpec,
+        log: &Path,
+        limit: Duration,
+        count: usize,
+    ) -> Option<Vec<WorkerProcess>> {
+        self.begin(spec, log);
+        let StartMode::Forked(forks) = self else {
+            return None;
+        };
+        forks.import(limit).ok()?;
+        let forked = (0..count).map_while(|_| WorkerProcess::fork(forks, spec, log).ok());
+        let introductions = forked.map(|forked| move || forked.introduced(limit));
+        let introduced = at_once(introductions.collect()).into_iter();
+        Some(introduced.filter_map(Result::ok).collect())
+    }
+
     /// One more process of the worker, that has introduced itself.
     ///
     /// # Errors
@@ -344,7 +386,9 @@ impl StartMode {
         if let StartMode::Forked(forks) = self {
             let reason = match forks.import(limit) {
                 Err(reason) => reason,
-                Ok(()) => match WorkerProcess::fork(forks, spec, log, limit) {
+                Ok(()) => match WorkerProcess::fork(forks, spec, log)
+                    .and_then(|forked| forked.introduced(limit))
+                {
                     Err(error)
                         if forks.is_gone()
                             || matches!(error.failure, WorkerFailure::NotForked(_)) =>

@@ -13,8 +13,10 @@ pub mod supervisor;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use self::protocol::{Hello, ReplyBody, RequestBody};
@@ -79,6 +81,17 @@ pub enum Forking {
     WhereSound,
     /// They are forked, or not used.
     Always,
+}
+
+/// Does all of these at the same time, each in a thread of its own.
+pub(crate) fn at_once<T: Send>(tasks: Vec<impl FnOnce() -> T + Send>) -> Vec<T> {
+    thread::scope(|scope| {
+        let running: Vec<_> = tasks.into_iter().map(|task| scope.spawn(task)).collect();
+        let joined = running.into_iter().map(|one| one.join());
+        joined
+            .map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }
 
 /// Starts workers.
