@@ -4,7 +4,8 @@
 //! sorted; of values measured in pairs, so are the means of each two pairs' differences. The
 //! middle one is the estimate. The interval leaves 5 % out at each end, by the exact distribution
 //! of Mann and Whitney's U (Annals of Mathematical Statistics 18, 1947), or of Wilcoxon's signed
-//! ranks (Biometrics Bulletin 1, 1945) for pairs; the narrower of the two decides. Nothing is
+//! ranks (Biometrics Bulletin 1, 1945) for pairs, or of signs for pairs that took turns; the narrowest
+//! decides. Nothing is
 //! subtracted from a value and no distribution is assumed.
 //!
 //! A case *regressed* if the interval lies beyond the threshold and the ends that leave out only
@@ -135,6 +136,9 @@ enum Ranks {
     All { base: usize, head: usize },
     /// Wilcoxon: the mean of each two pairs' differences.
     Pairs(usize),
+    /// The sign test: the difference of each pair. Where a third of the pairs has a slow start on one
+    /// side, the middle of the others still shows.
+    Signs(usize),
 }
 
 /// Compares one metric of one case. `None` where a side has no value.
@@ -163,6 +167,10 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
     )];
     if paired {
         views.push((Ranks::Pairs(base.len()), walsh_averages(base, head)));
+    }
+    if in_turns {
+        let each = sorted(pair_differences(base, head));
+        views.push((Ranks::Signs(base.len()), each));
     }
 
     let mut shown = RuleResult {
@@ -208,12 +216,17 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
         let apart = APART * range(&ratios) + threshold + day;
         in_turns && fewest >= FEWEST && !few && least_of(&ratios) >= apart
     };
-    let share = error / views.len() as f64;
     let beyond = threshold + day;
-    let slower = shown.low > beyond
-        && (views.iter()).any(|(ranks, sorted)| ranks.interval(sorted, share).0 > day);
-    let faster = shown.high < -beyond
-        && (views.iter()).any(|(ranks, sorted)| ranks.interval(sorted, share).1 < -day);
+    let certain = |(ranks, sorted): &(Ranks, Vec<f64>)| {
+        let share = match ranks {
+            _ if views.len() < 3 => error / views.len() as f64,
+            Ranks::Pairs(_) => error / 2.0,
+            _ => error / 4.0,
+        };
+        ranks.interval(sorted, share)
+    };
+    let slower = shown.low > beyond && views.iter().any(|view| certain(view).0 > day);
+    let faster = shown.high < -beyond && views.iter().any(|view| certain(view).1 < -day);
 
     let is_apart = least_of(head) - most_of(base) >= apart || pairs_apart(1.0);
     shown.word = if is_apart || chance_of_slow <= error || slower {
@@ -406,6 +419,7 @@ impl Ranks {
             }
             Ranks::All { base, head } => mann_whitney_ways(base, head),
             Ranks::Pairs(pairs) => signed_rank_ways(pairs),
+            Ranks::Signs(pairs) => sign_ways(pairs),
         };
         let all: f64 = ways.iter().sum();
         let mut sum = 0.0;
@@ -441,6 +455,15 @@ fn signed_rank_ways(n: usize) -> Vec<f64> {
         for sum in (rank..ways.len()).rev() {
             ways[sum] += ways[sum - rank];
         }
+    }
+    ways
+}
+
+/// In how many ways 0, 1, ... of `n` differences are positive.
+fn sign_ways(n: usize) -> Vec<f64> {
+    let mut ways = vec![1.0];
+    for positive in 1..=n {
+        ways.push(ways[positive - 1] * (n + 1 - positive) as f64 / positive as f64);
     }
     ways
 }
