@@ -53,15 +53,15 @@ pub fn copy(from: &Path, to: &Path) {
 /// A temporary working directory.
 pub struct Place {
     folder: tempfile::TempDir,
-    /// Counts the starts of the fake worker, which draws other noise at each.
-    starts: tempfile::NamedTempFile,
+    /// Counts the starts of the fake worker, which draws other noise at each, by side.
+    starts: tempfile::TempDir,
 }
 
 impl Place {
     pub fn new() -> Place {
         Place {
             folder: tempfile::tempdir().unwrap(),
-            starts: tempfile::NamedTempFile::new().unwrap(),
+            starts: tempfile::tempdir().unwrap(),
         }
     }
 
@@ -163,7 +163,7 @@ impl Place {
         command
             .current_dir(self.path())
             .env("XDG_CACHE_HOME", self.path().join("cache"))
-            .env("FAKE_STARTS", self.starts.path())
+            .env("FAKE_STARTS", self.starts.path().join("starts"))
             .env_remove("REGATTA_PYTHON")
             // What is tested here does not depend on who else has this machine's cores.
             .env("REGATTA_WATCH", "no");

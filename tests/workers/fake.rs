@@ -65,6 +65,8 @@ struct Fake {
     files: Vec<PathBuf>,
     /// The number of this start.
     start: u64,
+    /// `base`, or nothing for any other.
+    side: &'static str,
     script: script::Script,
     rng: ChaCha8Rng,
     prepared: Option<Prepare>,
@@ -103,6 +105,7 @@ fn main() {
         let only = only.as_deref();
         only.is_none_or(|only| only.split(',').any(|one| one == name))
     };
+    let side = side();
     let mut fake = Fake {
         variants: VARIANTS
             .into_iter()
@@ -126,7 +129,8 @@ fn main() {
                 / 100.0
         }),
         seed,
-        start: start(),
+        start: start(side),
+        side,
         script: script::Script::parse(&value("--script").unwrap_or_default()),
         rng: ChaCha8Rng::seed_from_u64(seed),
         prepared: None,
@@ -138,11 +142,27 @@ fn main() {
     }
 }
 
-/// Counts this start: those before it, by `FAKE_STARTS`.
-fn start() -> u64 {
+/// The side of a comparison that this worker is of, by the log that it writes: both sides' workers
+/// start at the same time.
+fn side() -> &'static str {
+    let log = std::fs::read_link("/proc/self/fd/1").unwrap_or_default();
+    let has = |name: &str| log.components().any(|part| part.as_os_str() == name);
+    // A run by itself may lie in a folder of this name, and beside no other.
+    match has("reports") && has("base") {
+        true => "base",
+        false => "",
+    }
+}
+
+/// Counts this start: those of its side before it, by `FAKE_STARTS`.
+fn start(side: &str) -> u64 {
     let Some(path) = std::env::var_os("FAKE_STARTS") else {
         return 0;
     };
+    let mut path = PathBuf::from(path);
+    if side == "base" {
+        path.set_extension(side);
+    }
     let file = OpenOptions::new().append(true).create(true).open(path);
     let mut file = file.expect("FAKE_STARTS can be written");
     file.write_all(b".").expect("FAKE_STARTS can be written");
@@ -188,8 +208,8 @@ impl Fake {
     /// Draws the times of a case from what it is, this start and the seed.
     fn deal(&mut self, case: &Prepare) {
         let of = format!(
-            "{} {} {} {}",
-            self.seed, self.start, case.variant, case.problem
+            "{}{} {} {} {}",
+            self.side, self.seed, self.start, case.variant, case.problem
         );
         self.rng = ChaCha8Rng::seed_from_u64(CaseId(of).drawn(0));
     }

@@ -502,7 +502,7 @@ fn ran_in_turns(each: [Vec<f64>; 2], crowded: bool) -> (Vec<String>, [Vec<Entry>
 }
 
 fn only_measured(entries: &[Entry]) -> &Measurement {
-    match &entries[..] {
+    match entries {
         [
             Entry {
                 outcome: Outcome::Measured(measurement),
