@@ -131,7 +131,7 @@ pub fn metric_row(
     let values = values(metric, records, sides.paired);
     let medians = (base.median(metric)?, head.median(metric)?);
     let terms = Terms {
-        threshold: threshold(sides.policy().threshold_of(metric), metric, medians.0),
+        threshold: threshold(share_of(metric, head, sides.policy()), metric, medians.0),
         day: day.0.ln_1p(),
         error,
         last: sides.last,
@@ -341,6 +341,21 @@ pub fn vanished(
     })
 }
 
+/// The smallest relative change that counts. Resident memory of a process on a CPU holds its
+/// interpreter, its libraries and what each thread works on: a tenth of it explains, and twice as
+/// much fails, unless the suite says otherwise.
+fn share_of(metric: Metric, head: &CaseRecord, policy: &Policy) -> Share {
+    let share = policy.threshold_of(metric);
+    let is_resident = metric == Metric::PeakMemory && head.median(Metric::CpuTime).is_some();
+    match is_resident && !policy.thresholds.contains_key(&metric) {
+        true => Share(share.0.max(RESIDENT.0)),
+        false => share,
+    }
+}
+
+/// The smallest relative change of resident memory that counts.
+const RESIDENT: Share = Share(1.0);
+
 /// The smallest change that counts, a difference of logarithms: the relative one, or what the
 /// least amount is of the base.
 fn threshold(share: Share, metric: Metric, base: f64) -> f64 {
@@ -476,4 +491,26 @@ pub fn longer_by_tasks(header: &RunHeader, base: &CaseRecord, head: &CaseRecord)
     let busiest = |tasks: u64| tasks.div_ceil(cores) as f64 / tasks as f64;
     let longer = (busiest(tasks(head)?) / busiest(tasks(base)?)).ln();
     longer.is_finite().then_some(longer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regatta_core::record::side::Status;
+
+    #[test]
+    fn a_tenth_more_of_resident_memory_explains_and_of_a_device_fails() {
+        let mut record = CaseRecord::empty(Status::Measured);
+        let usual = Policy::default();
+        let mut own = Policy::default();
+        own.thresholds.insert(Metric::PeakMemory, Share(0.2));
+        let share = |record: &CaseRecord, policy| share_of(Metric::PeakMemory, record, policy).0;
+        let mut invocation = Invocation::default();
+        record.invocations.push(invocation.clone());
+        assert_eq!(share(&record, &usual), 0.1);
+        invocation.values.set(Metric::CpuTime, Some(1e6));
+        record.invocations = vec![invocation];
+        assert_eq!(share(&record, &usual), 1.0);
+        assert_eq!(share(&record, &own), 0.2);
+    }
 }
