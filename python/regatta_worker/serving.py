@@ -50,7 +50,7 @@ class Session:
         self._worker: Worker | None = None
         self._counters: list[Counter] = []
         self.request_id = 0
-        """Of the request that is answered; a measurement that was paused answers the last
+        """The id of the request that is answered; a measurement that was paused answers the last
         `resume`."""
 
     def answer(self, line: bytes) -> Message:

@@ -23,7 +23,7 @@ enum Starts {
     All,
     One(u64),
     EveryNth(u64),
-    /// So many of a hundred, drawn anew in each process.
+    /// So many of a hundred, drawn in each process.
     Share(u64),
 }
 

@@ -544,7 +544,7 @@ pub fn hidden_values(
     // The working folder is not a secret, nor is where a socket lies.
     let secret = secret.filter(|(name, value)| !value.starts_with('/') && !is_shown(name, value));
     hidden.extend(secret.map(|(_, value)| value));
-    // A folder may have a drawn name; a message that names it is to be followed.
+    // A folder may have a drawn name; the user has to follow a message that names it.
     let rooted = words
         .iter()
         .filter(|word| word.starts_with(['/', '.', '~']));

@@ -69,7 +69,7 @@ impl From<BuildError> for CudaError {
     }
 }
 
-/// What another part of a worker refused.
+/// A refusal of another part of a worker.
 impl From<Refusal> for CudaError {
     fn from(refusal: Refusal) -> CudaError {
         match refusal {

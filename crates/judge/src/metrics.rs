@@ -347,9 +347,10 @@ pub fn vanished(
 fn share_of(metric: Metric, head: &CaseRecord, policy: &Policy) -> Share {
     let share = policy.threshold_of(metric);
     let is_resident = metric == Metric::PeakMemory && head.median(Metric::CpuTime).is_some();
-    match is_resident && !policy.thresholds.contains_key(&metric) {
-        true => Share(share.0.max(RESIDENT.0)),
-        false => share,
+    if is_resident && !policy.thresholds.contains_key(&metric) {
+        Share(share.0.max(RESIDENT.0))
+    } else {
+        share
     }
 }
 

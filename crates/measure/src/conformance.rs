@@ -207,7 +207,7 @@ impl Conformance<'_> {
         Ok(())
     }
 
-    /// Whether the worker pauses, as both of a pair do that take turns.
+    /// Checks that the worker pauses, as the sides of a pair take turns.
     fn check_turns(&mut self, id: &str, asked: &Measure) -> Result<(), WorkerError> {
         let request = Measure {
             pause_every: 2,

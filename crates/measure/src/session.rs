@@ -212,25 +212,21 @@ impl Session<'_> {
         in_turns: bool,
     ) -> Measure {
         let settings = &self.suite.settings;
+        let most = if in_turns { MAX_IN_TURNS } else { 1 };
         Measure {
             warmup: settings.warmup,
-            samples: match in_turns {
-                true => MOST_IN_TURNS * settings.samples,
-                false => settings.samples,
-            },
+            samples: most * settings.samples,
             min_samples: settings.min_samples,
-            budget_ms: match in_turns {
-                true => u64::from(MOST_IN_TURNS) * settings.budget_ms,
-                false => settings.budget_ms,
-            },
+            budget_ms: u64::from(most) * settings.budget_ms,
             cache: settings.cache_on(worker.hello().device.known_kind()),
             graph: settings.graph,
             core: in_turns
                 .then(|| self.state.core(case, invocation))
                 .flatten(),
-            pause_every: match in_turns {
-                true => TURN.min(settings.samples.div_ceil(4)).max(1),
-                false => 0,
+            pause_every: if in_turns {
+                TURN_SAMPLES.min(settings.samples.div_ceil(4)).max(1)
+            } else {
+                0
             },
         }
     }
@@ -300,11 +296,11 @@ impl Session<'_> {
 }
 
 /// Samples of a turn, at the most; a quarter of all where that is less.
-const TURN: u32 = 4;
+const TURN_SAMPLES: u32 = 4;
 
 /// A pair takes up to so many times the samples of a suite, and its budget, while its own error is
 /// not small beside the threshold.
-const MOST_IN_TURNS: u32 = 3;
+const MAX_IN_TURNS: u32 = 3;
 
 /// How long a worker may take over a request that times nothing.
 fn limit(settings: &Settings) -> Duration {

@@ -153,7 +153,7 @@ impl Processes {
     pub fn start_first(&mut self, count: usize) -> bool {
         let forking = |spec: &&WorkerSpec| spec.forking != Forking::Never;
         let workers = self.specs.values().filter(forking).count().max(1);
-        let count = count.min(MOST_AHEAD / 2 / workers);
+        let count = count.min(MAX_AHEAD / 2 / workers);
         let mut all = true;
         for (name, spec) in self.specs.iter().filter(|(_, spec)| forking(spec)) {
             let log = self.logs.join(log_name(name));
@@ -295,7 +295,7 @@ impl Launcher for Processes {
 }
 
 /// Processes that are started before they are wanted, at the most, of both sides.
-pub(crate) const MOST_AHEAD: usize = 16;
+pub(crate) const MAX_AHEAD: usize = 16;
 
 /// True on a GPU whose memory holds several contexts beside a case.
 fn has_room(hello: &Hello) -> bool {

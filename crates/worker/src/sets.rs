@@ -43,7 +43,7 @@ impl Rotation {
     }
 }
 
-/// One sample that is to be taken.
+/// The next sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The set of its inputs; `None` where they stay.

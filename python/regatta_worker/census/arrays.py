@@ -103,7 +103,7 @@ class _Record:
 
 
 class _Depth(threading.local):
-    """How many of NumPy's functions a thread is in."""
+    """The number of NumPy's functions that a thread is in."""
 
     value = 0
 

@@ -156,7 +156,7 @@ pub struct Invocation {
     pub number: u32,
     /// The value of each metric: nanoseconds or bytes.
     pub values: Values,
-    /// Ratios to the base's samples that were taken in turn with these.
+    /// The ratios to the base's metrics, where their samples were taken in turns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ratios: BTreeMap<Metric, f64>,
     /// Host time as a part of what the reference operation took right after it: the median over

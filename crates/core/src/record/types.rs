@@ -105,8 +105,7 @@ pub struct Measurement {
     /// The samples, and how they were taken.
     #[serde(default)]
     pub samples: Measured,
-    /// Of metrics of a head whose samples were taken in turn with the base's: by how much they lie
-    /// above the base's, a ratio.
+    /// The ratios of a head's metrics to the base's, where their samples were taken in turns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ratios: BTreeMap<Metric, f64>,
     /// The first call.

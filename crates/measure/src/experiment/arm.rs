@@ -96,7 +96,7 @@ impl Arm {
         )
     }
 
-    /// Its workers.
+    /// The workers of this side.
     pub(super) fn started(&mut self) -> &mut Processes {
         &mut self.processes
     }

@@ -26,7 +26,7 @@ use crate::laps::{Laps, TimeSpent};
 use crate::schedule::{self, Block, CasePair};
 use crate::session::{self, Observer};
 use crate::worker::at_once;
-use crate::workers::MOST_AHEAD;
+use crate::workers::MAX_AHEAD;
 use regatta_core::record::header::TurnSide;
 use regatta_core::record::now;
 use regatta_core::record::run_file::{NO_RESUME, Opening, RunWriter};
@@ -348,7 +348,7 @@ impl Experiment {
             return;
         };
         let lanes = || blocks.iter().flat_map(|block| &block.lanes);
-        if lanes().count() > MOST_AHEAD {
+        if lanes().count() > MAX_AHEAD {
             return;
         }
         let counts = |side| {

@@ -383,12 +383,13 @@ impl InTurns {
         let device_ns: Vec<Nanoseconds> = (self.taken..next).map(time).collect();
         let all: Vec<Nanoseconds> = (0..next).map(time).collect();
         self.taken = next;
-        match self.ends {
-            true => ReplyBody::Measured(Measured {
+        if self.ends {
+            ReplyBody::Measured(Measured {
                 device_ns: all,
                 ..Measured::default()
-            }),
-            false => ReplyBody::Paused { device_ns },
+            })
+        } else {
+            ReplyBody::Paused { device_ns }
         }
     }
 }
@@ -449,7 +450,7 @@ impl Launcher for Pair {
     }
 }
 
-/// What a pair asks, and the entries of base and head.
+/// Runs a pair, and gives the requests and the entries of base and head.
 fn ran_in_turns(each: [Vec<f64>; 2], crowded: bool) -> (Vec<String>, [Vec<Entry>; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");

@@ -47,14 +47,14 @@ enum LaneWorker {
 /// A case while it is measured.
 struct CaseRun<'a> {
     case: &'a Case,
-    /// Its worker; `None` where that is not up.
+    /// The worker; `None` where that is not up.
     conversation: Option<Box<dyn Conversation>>,
     start: Option<Start>,
     holds_case: bool,
     stage: Stage,
 }
 
-/// How far a case has come.
+/// The progress of a case.
 enum Stage {
     Asked(Box<Asked>),
     Ready(Box<Ready>),
@@ -207,14 +207,14 @@ fn are_enough(turns: &[Option<Turns>], (samples, threshold): (u32, f64)) -> bool
         return false;
     };
     let apart: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
-    // Of a normal distribution: the error of a median, from the median distance to it.
+    // The error of a median from the median distance to it, in a normal distribution.
     let error = 1.2533 * 1.4826 * median(&apart).unwrap_or(f64::MAX) / (logs.len() as f64).sqrt();
     let next = base.device_ns.len() as u32 + turn;
-    next >= samples && error <= threshold / SMALL
+    next >= samples && error <= threshold / SMALL_ERROR
 }
 
 /// An error is small beside a threshold that is so many times as large.
-const SMALL: f64 = 3.0;
+const SMALL_ERROR: f64 = 3.0;
 
 /// Has each worker that is ready take its samples: all at once, or in turns where there are two.
 /// Two sides swap places from one round to the next.
@@ -355,7 +355,7 @@ impl<'a, E> Running<'a, E> {
     fn abandon(&mut self, run: Option<CaseRun<'_>>) {
         drop(run);
         if matches!(self.worker, LaneWorker::Down(_)) {
-            // Beside another process it did not start, and may by itself.
+            // It did not start while another process was up, and may alone.
             self.session.state.one_at_a_time = true;
         }
         self.worker = LaneWorker::Absent;
@@ -405,7 +405,7 @@ impl<'a, E> Running<'a, E> {
         {
             turns.device_ns.extend(device_ns.iter().map(|time| time.0));
         }
-        // One that pauses more often than it was told has no end.
+        // A worker that pauses more often than the request says has no end.
         turns.as_ref().is_some_and(|Turns { measure, reply, .. }| {
             let most = measure.samples.max(measure.min_samples);
             is_paused(reply) && in_turns && round <= most / measure.pause_every.max(1)
@@ -519,7 +519,7 @@ fn is_paused(reply: &Result<ReplyBody, WorkerError>) -> bool {
     matches!(reply, Ok(ReplyBody::Paused { .. }))
 }
 
-/// Of a worker that paused without end.
+/// The outcome of a case whose worker paused without end.
 fn out_of_turn() -> Outcome {
     let device_ns = Vec::new();
     no_answer(ReplyBody::Paused { device_ns })
