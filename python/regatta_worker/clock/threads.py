@@ -215,8 +215,7 @@ class OneCore(contextlib.AbstractContextManager["OneCore"]):
             self.pinned = None
 
     def __exit__(self, *error: object) -> None:
-        if self.pinned is not None:
-            sched_setaffinity(0, self._before)
+        self._release()
 
 
 def usage_lists(usages: list[CallUsage]) -> dict[str, list[int]]:

@@ -282,10 +282,11 @@ def measure_wall(
         memory = ResidentMemory()
         reference = host if gpu else None
         measured = take_samples(plan, inputs or Inputs(), sample, reference, resumed=resumed)
+        if core.pinned is not None:
+            measured["core"] = core.pinned
     if gpu:
         return measured | {"state": gpu.state()}
-    pinned = {} if core.pinned is None else {"core": core.pinned}
-    return measured | usage_lists(usages) | memory.as_reply() | pinned
+    return measured | usage_lists(usages) | memory.as_reply()
 
 
 def stream_clock() -> Probe | None:
