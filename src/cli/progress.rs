@@ -134,7 +134,7 @@ impl Observer for Progress {
     fn summary(&self) -> Option<String> {
         (self.disturbed > 0).then(|| {
             format!(
-                "other programs disturbed {} ({}), which never show a case to be the same",
+                "other programs disturbed {} ({})",
                 counted(self.disturbed, "measurement"),
                 describe(&self.by),
             )

@@ -175,7 +175,7 @@ pub struct Invocation {
     /// Growth of resident memory a call, where it was steady.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth_bytes_per_call: Option<f64>,
-    /// What of other programs disturbed its samples; such an invocation never shows *same*.
+    /// The disturbances of its samples by other programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbance>,
     /// True where that was so of its first call.

@@ -119,7 +119,7 @@ pub struct Measurement {
     /// What the processor did around the samples, of a worker that runs on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ground: Option<Box<Ground>>,
-    /// What of other programs disturbed these samples, which then never show *same*.
+    /// The disturbances of these samples by other programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbance>,
     /// True when a call works off several problems of about the case's size, so that its
@@ -134,7 +134,7 @@ pub struct Measurement {
     pub tuned: Choices,
     /// Relative L2 difference of each result from the float64 reference.
     pub errors: BTreeMap<String, f64>,
-    /// What one call does to the machine; in the first invocation, the third and the fifth.
+    /// The structure of one call; in the first invocation, the third and the fifth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<Structure>,
     /// What the device did in that call, and when.
