@@ -190,8 +190,8 @@ impl From<Values> for BTreeMap<Metric, f64> {
 }
 
 /// By how much samples of a head lie above those of a base that were taken in turn with them, so
-/// many a turn: of the logarithms of the ratios of turns, the middle of the means of each two
-/// (Hodges and Lehmann, Annals of Mathematical Statistics 34, 1963). `None` for a metric that has no
+/// many a turn: of the logarithms of the ratios of turns, the middle of the means of each two.
+/// `None` for a metric that has no
 /// sample of its own a call, or fewer than two turns.
 pub fn ratio_in_turns(metric: Metric, base: &Measured, head: &Measured, turn: u32) -> Option<f64> {
     let figures = |of: &Measured| match metric {
@@ -201,15 +201,19 @@ pub fn ratio_in_turns(metric: Metric, base: &Measured, head: &Measured, turn: u3
         _ => Vec::new(),
     };
     let logs = turn_ratios(&figures(base), &figures(head), turn);
-    let means = (0..logs.len()).flat_map(|at| {
-        let first = logs[at];
-        logs[at..].iter().map(move |second| (first + second) / 2.0)
+    let middle = median(&walsh_averages(&logs)).filter(|_| logs.len() > 1);
+    middle.map(f64::exp)
+}
+
+/// The means of each two values, each with itself as well, whose middle is the estimate of Hodges and
+/// Lehmann (Annals of Mathematical Statistics 34, 1963).
+pub fn walsh_averages(values: &[f64]) -> Vec<f64> {
+    let means = (0..values.len()).flat_map(|at| {
+        let first = values[at];
+        let rest = values[at..].iter();
+        rest.map(move |second| (first + second) / 2.0)
     });
-    let means: Vec<f64> = means.collect();
-    (logs.len() > 1)
-        .then(|| median(&means))
-        .flatten()
-        .map(f64::exp)
+    means.collect()
 }
 
 /// The logarithms of the ratios of the means of turns, those that both sides have.

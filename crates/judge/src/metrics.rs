@@ -383,20 +383,26 @@ pub fn values_of(
     disturbed_by: Metric,
     by_reference: bool,
 ) -> Vec<Value> {
-    let value = |one: &Invocation| {
-        let mut value = one.values.get(metric)?;
-        if by_reference {
-            value = one.host_ratio?;
-        }
-        let log = value.ln();
-        log.is_finite().then_some(Value {
-            number: one.number,
-            log,
-            ratio: None,
-            disturbed: one.is_disturbed(disturbed_by),
-        })
-    };
-    record.invocations.iter().filter_map(value).collect()
+    let invocations = record.invocations.iter();
+    let values = invocations.filter_map(|one| value(one, metric, disturbed_by, by_reference));
+    values.collect()
+}
+
+fn value(
+    one: &Invocation,
+    metric: Metric,
+    disturbed_by: Metric,
+    by_reference: bool,
+) -> Option<Value> {
+    let value = one.values.get(metric)?;
+    let value = if by_reference { one.host_ratio? } else { value };
+    let log = value.ln();
+    log.is_finite().then_some(Value {
+        number: one.number,
+        log,
+        ratio: None,
+        disturbed: one.is_disturbed(disturbed_by),
+    })
 }
 
 /// The values of a metric on both sides.
@@ -416,16 +422,13 @@ fn values(
         metric => metric,
     };
     let values = |record| values_of(record, metric, disturbed_by, by_reference);
-    let mut of_head = values(head);
-    for value in &mut of_head {
-        let mut invocations = head.invocations.iter();
-        let one = invocations.find(|one| one.number == value.number);
-        let ratio = one
-            .and_then(|one| one.ratios.get(&metric))
-            .map(|ratio| ratio.ln());
-        value.ratio = ratio.filter(|ratio| ratio.is_finite());
-    }
-    ComparedValues::new(values(base), of_head, paired)
+    let of_head = head.invocations.iter().filter_map(|one| {
+        let ratio = one.ratios.get(&metric).map(|ratio| ratio.ln());
+        let value = value(one, metric, disturbed_by, by_reference)?;
+        let ratio = ratio.filter(|ratio| ratio.is_finite());
+        Some(Value { ratio, ..value })
+    });
+    ComparedValues::new(values(base), of_head.collect(), paired)
 }
 
 /// The tasks that a call of the worker's own kernels is cut into, where it counts them.

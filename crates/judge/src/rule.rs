@@ -5,8 +5,7 @@
 //! middle one is the estimate. The interval leaves 5 % out at each end, by the exact distribution
 //! of Mann and Whitney's U (Annals of Mathematical Statistics 18, 1947), or of Wilcoxon's signed
 //! ranks (Biometrics Bulletin 1, 1945) for pairs, or of signs for pairs that took turns; the narrowest
-//! decides. Nothing is
-//! subtracted from a value and no distribution is assumed.
+//! decides. Nothing is subtracted from a value and no distribution is assumed.
 //!
 //! A case *regressed* if the interval lies beyond the threshold and the ends that leave out only
 //! this comparison's share of the gate's error show a change at all; or if the two sides lie so
@@ -18,6 +17,7 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
 use crate::judgement::Word;
+use regatta_core::metric::walsh_averages;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 /// Numbers of pairs, or of invocations of the head, after which the rule looks.
@@ -166,10 +166,11 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
         differences(base, head),
     )];
     if paired {
-        views.push((Ranks::Pairs(base.len()), walsh_averages(base, head)));
+        let means = sorted(walsh_averages(&pair_differences(base, head)).into_iter());
+        views.push((Ranks::Pairs(base.len()), means));
     }
     if in_turns {
-        let each = sorted(pair_differences(base, head));
+        let each = sorted(pair_differences(base, head).into_iter());
         views.push((Ranks::Signs(base.len()), each));
     }
 
@@ -210,9 +211,8 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
         apart
     };
     let pairs_apart = |sign: f64| {
-        let ratios: Vec<f64> = pair_differences(base, head)
-            .map(|ratio| sign * ratio)
-            .collect();
+        let ratios = pair_differences(base, head);
+        let ratios: Vec<f64> = ratios.iter().map(|ratio| sign * ratio).collect();
         let apart = APART * range(&ratios) + threshold + day;
         in_turns && fewest >= FEWEST && !few && least_of(&ratios) >= apart
     };
@@ -255,22 +255,18 @@ fn by_chance(base: usize, head: usize) -> f64 {
 /// do not differ.
 fn slow_starts(series: Series<'_>, threshold: f64) -> (SlowStarts, f64) {
     let limit = SLOW_START.ln() + threshold;
-    let slow = |above_usual: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
-        above_usual
-            .filter(|above| *above > limit)
-            .map(f64::exp)
-            .collect()
+    let slow = |above_usual: Vec<f64>| -> Vec<f64> {
+        let slow = above_usual.into_iter().filter(|above| *above > limit);
+        slow.map(f64::exp).collect()
     };
     let (base, head) = if series.in_turns {
-        let ratios = || pair_differences(series.base, series.head);
-        let usual = median_of(&ratios().collect::<Vec<f64>>()).min(0.0);
-        (
-            slow(&mut ratios().map(|ratio| usual - ratio)),
-            slow(&mut ratios()),
-        )
+        let ratios = pair_differences(series.base, series.head);
+        let usual = median_of(&ratios).min(0.0);
+        let base = ratios.iter().map(|ratio| usual - ratio).collect();
+        (slow(base), slow(ratios))
     } else {
         let usual = median_of(series.base);
-        let above = |side: &[f64]| slow(&mut side.iter().map(|value| value - usual));
+        let above = |side: &[f64]| slow(side.iter().map(|value| value - usual).collect());
         (above(series.base), above(series.head))
     };
     let sides = [series.base.len(), series.head.len()];
@@ -489,19 +485,11 @@ fn differences(base: &[f64], head: &[f64]) -> Vec<f64> {
     sorted(head.iter().flat_map(|h| base.iter().map(move |b| h - b)))
 }
 
-fn pair_differences<'a>(base: &'a [f64], head: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
-    head.iter().zip(base).map(|(head, base)| head - base)
-}
-
-fn walsh_averages(base: &[f64], head: &[f64]) -> Vec<f64> {
-    let pairs: Vec<f64> = pair_differences(base, head).collect();
-    sorted((0..pairs.len()).flat_map(|i| {
-        let first = pairs[i];
-        pairs[i..]
-            .iter()
-            .map(move |second| (first + second) / 2.0)
-            .collect::<Vec<_>>()
-    }))
+fn pair_differences(base: &[f64], head: &[f64]) -> Vec<f64> {
+    head.iter()
+        .zip(base)
+        .map(|(head, base)| head - base)
+        .collect()
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
