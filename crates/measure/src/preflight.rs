@@ -81,10 +81,9 @@ pub fn check(
             }
         }
         hellos.insert(name.clone(), hello);
-        if launcher.has_waiting(name) && !suite.settings.peak {
-            launcher.put_back(name, conversation);
-        } else if name == kept {
-            waiting = Some((name.clone(), conversation));
+        let conversation = launcher.put_back(name, conversation);
+        if name == kept {
+            waiting = conversation.map(|conversation| (name.clone(), conversation));
         }
     }
     // One that leaves it to another worker on its device has nothing to tell.

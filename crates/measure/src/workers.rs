@@ -32,8 +32,10 @@ pub struct Processes {
     limit: Duration,
     /// What each worker said when the run began; later starts must say the same.
     introduced: BTreeMap<String, Hello>,
-    /// Workers that have introduced themselves and have done nothing else, by name.
-    waiting: BTreeMap<String, Vec<Box<dyn Conversation>>>,
+    /// A worker that has introduced itself and has done nothing else.
+    waiting: Option<WaitingWorker>,
+    /// Workers of a pair on a GPU that were started ahead and have introduced themselves, by name.
+    ahead: BTreeMap<String, Vec<Box<dyn Conversation>>>,
     /// Files that each worker has loaded, as far as is known.
     loaded: BTreeMap<String, BTreeSet<PathBuf>>,
 }
@@ -73,7 +75,8 @@ impl Processes {
             // A library is loaded over the first request, whose limit is that of any other.
             limit: Duration::from_secs(suite.settings.timeout_s.into()),
             introduced: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            waiting: None,
+            ahead: BTreeMap::new(),
             loaded: BTreeMap::new(),
         })
     }
@@ -120,74 +123,72 @@ impl Processes {
     /// version, device or library in one invocation makes it an invocation of something else.
     /// One that is up already serves where it is the next that is wanted, and else ends.
     pub fn expect(&mut self, introduced: BTreeMap<String, Hello>, waiting: Option<WaitingWorker>) {
-        let too_small = |name: &String| introduced.get(name).is_none_or(|hello| !has_room(hello));
-        self.waiting.retain(|name, _| !too_small(name));
-        let waiting = waiting.map(|(name, worker)| (name, vec![worker]));
-        self.waiting.extend(waiting);
-        self.introduced = introduced;
+        let has_room = |name: &String| introduced.get(name).is_some_and(has_room);
+        self.ahead.retain(|name, _| has_room(name));
+        (self.introduced, self.waiting) = (introduced, waiting);
     }
 
-    /// True where a worker of this name has introduced itself and waits.
-    pub fn has_waiting(&self, name: &str) -> bool {
-        self.waiting
-            .get(name)
-            .is_some_and(|waiting| !waiting.is_empty())
+    /// Keeps a worker that has introduced itself and has done nothing else, where others of its name
+    /// were started ahead; gives it back where none was.
+    pub fn put_back(
+        &mut self,
+        name: &str,
+        worker: Box<dyn Conversation>,
+    ) -> Option<Box<dyn Conversation>> {
+        match self.ahead.get_mut(name) {
+            Some(ahead) => {
+                ahead.push(worker);
+                None
+            }
+            None => Some(worker),
+        }
     }
 
-    /// Takes back a worker that has introduced itself and has done nothing else.
-    pub fn put_back(&mut self, name: &str, worker: Box<dyn Conversation>) {
-        self.waiting
-            .entry(name.to_owned())
-            .or_default()
-            .push(worker);
+    /// Ends the workers that were started ahead, all at the same time.
+    pub fn end_ahead(&mut self) {
+        let ahead = std::mem::take(&mut self.ahead).into_values().flatten();
+        at_once(ahead.map(|worker| move || drop(worker)).collect());
     }
 
-    /// Ends the workers that wait, all at the same time.
-    pub fn end_waiting(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting).into_values().flatten();
-        at_once(waiting.map(|worker| move || drop(worker)).collect());
-    }
-
-    /// Forks so many processes of each worker that is forked, or fewer of several. Gives false where
+    /// Forks so many processes of each worker that is forked, or fewer of several. Returns false where
     /// not all came up.
     pub fn start_first(&mut self, count: usize) -> bool {
-        let forking = |spec: &&WorkerSpec| spec.forking != Forking::Never;
-        let workers = self.specs.values().filter(forking).count().max(1);
-        let count = count.min(MAX_AHEAD / 2 / workers);
-        let mut all = true;
-        for (name, spec) in self.specs.iter().filter(|(_, spec)| forking(spec)) {
-            let log = self.logs.join(log_name(name));
-            let mode = self.modes.entry(name.clone()).or_default();
-            if let Some(started) = mode.start_many(spec, &log, self.limit, count) {
-                all &= started.len() == count;
-                let started = started.into_iter().map(|one| Box::new(one) as _);
-                self.waiting
-                    .entry(name.clone())
-                    .or_default()
-                    .extend(started);
-            }
-        }
-        all
+        let forking = self.specs.iter();
+        let forking = forking.filter(|(_, spec)| spec.forking != Forking::Never);
+        let names: Vec<String> = forking.map(|(name, _)| name.clone()).collect();
+        let count = count.min(MAX_AHEAD / 2 / names.len().max(1));
+        // Each is tried, whatever came of the one before.
+        let started: Vec<_> = names.iter().map(|name| self.fork(name, count)).collect();
+        started
+            .into_iter()
+            .flatten()
+            .all(|started| started == count)
     }
 
-    /// Forks so many processes of workers that run on a GPU before they are wanted: made at the
-    /// same time, their contexts take as long as two made one after the other. A device with little
-    /// memory is left alone.
+    /// Forks processes of workers that run on a GPU before they are wanted, until there are so many:
+    /// made at the same time, their contexts take as long as two made one after the other. A device
+    /// with little memory is left alone.
     pub fn start_ahead(&mut self, counts: &BTreeMap<String, usize>) {
         for (name, count) in counts {
-            let has_room = self.introduced.get(name).is_some_and(has_room);
-            let (Some(spec), Some(mode)) = (self.specs.get(name), self.modes.get_mut(name)) else {
-                continue;
-            };
-            let waiting = self.waiting.entry(name.clone()).or_default();
-            let more = count.saturating_sub(waiting.len());
-            if has_room && more > 1 {
-                let log = self.logs.join(log_name(name));
-                let started = mode.start_many(spec, &log, self.limit, more);
-                let started = started.into_iter().flatten();
-                waiting.extend(started.map(|one| Box::new(one) as _));
+            let there = self.ahead.get(name).map_or(0, Vec::len);
+            let more = count.saturating_sub(there);
+            if more > 1 && self.introduced.get(name).is_some_and(has_room) {
+                self.fork(name, more);
             }
         }
+    }
+
+    /// Forks so many processes of a worker, and returns how many came up; `None` for a worker that is
+    /// not forked.
+    fn fork(&mut self, name: &str, count: usize) -> Option<usize> {
+        let log = self.log(name);
+        let spec = self.specs.get(name)?;
+        let mode = self.modes.entry(name.to_owned()).or_default();
+        let started = mode.start_many(spec, &log, self.limit, count)?;
+        let number = started.len();
+        let ahead = self.ahead.entry(name.to_owned()).or_default();
+        ahead.extend(started.into_iter().map(|one| Box::new(one) as _));
+        Some(number)
     }
 
     /// Begins logs anew: what other runs printed is no part of this one's.
@@ -246,7 +247,9 @@ impl Processes {
 
     /// A worker's log, whatever it is called.
     fn log(&self, worker: &str) -> PathBuf {
-        self.logs.join(log_name(worker))
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+        let name = worker.replace(|c| !plain(c), "_");
+        self.logs.join(format!("{name}.log"))
     }
 
     /// Has each process that forks workers begin to import: they do it at once, beside those of
@@ -262,16 +265,20 @@ impl Processes {
 
 impl Launcher for Processes {
     fn start(&mut self, worker: &str) -> Result<Box<dyn Conversation>, WorkerError> {
+        match self.waiting.take() {
+            Some((name, conversation)) if name == worker => return Ok(conversation),
+            other => drop(other),
+        }
         let error = |failure| WorkerError::new(worker, failure);
-        let waiting = self.waiting.get_mut(worker).and_then(Vec::pop);
         let Some(spec) = self.specs.get(worker) else {
             let reason = "nobody declared this worker".to_owned();
             return Err(error(WorkerFailure::Refused(reason)));
         };
         let log = self.log(worker);
         let mode = self.modes.entry(worker.to_owned()).or_default();
-        let started = match waiting {
-            Some(waiting) => waiting,
+        let ahead = self.ahead.get_mut(worker).and_then(Vec::pop);
+        let started = match ahead {
+            Some(ahead) => ahead,
             None => Box::new(mode.start(spec, &log, self.limit)?),
         };
         let loaded = self.loaded.entry(worker.to_owned()).or_default();
@@ -307,12 +314,6 @@ fn has_room(hello: &Hello) -> bool {
 /// The least memory of a GPU on which processes are started before they are wanted: each takes half
 /// a GiB.
 const MIN_MEMORY: Bytes = Bytes(32 << 30);
-
-/// The name of a worker's log.
-fn log_name(worker: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-    worker.replace(|c| !plain(c), "_") + ".log"
-}
 
 /// What the command of a worker and its variables name.
 fn named(spec: &WorkerSpec) -> BTreeSet<PathBuf> {
@@ -527,7 +528,8 @@ mod tests {
             logs: PathBuf::from("logs"),
             limit: Duration::ZERO,
             introduced: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            waiting: None,
+            ahead: BTreeMap::new(),
             loaded: BTreeMap::new(),
         };
         let log = |name| processes.log(name).display().to_string();

@@ -373,7 +373,7 @@ impl Experiment {
         self.head.spent.workers += taken;
     }
 
-    /// Measures a block, and writes what came of it.
+    /// Measures a block, and writes its entries.
     fn measure_block(
         &mut self,
         block: &Block,

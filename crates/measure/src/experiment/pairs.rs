@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::arm::reports;
 use super::stored::{StoredBase, find};
 use super::{Arm, Experiment, ExperimentError, MeasureOptions, Setup};
+use crate::laps::Laps;
 use crate::loaded::Roots;
 use crate::schedule::CasePair;
 use crate::versions::Spec;
@@ -214,10 +215,12 @@ fn interleaved(
     // Both sides import their libraries at once, and make the contexts of their processes.
     base_processes.begin();
     head_processes.begin();
+    let mut laps = Laps::begin();
     if !head.suite.settings.peak {
         let count = head.suite.settings.invocations as usize;
         start_first([&mut base_processes, &mut head_processes], count);
     }
+    let starting = laps.end();
     let start =
         |setup: Setup, processes, (side, roots), name: &str, stands_in: Option<_>, since| {
             let (declared, suite_unread) = setup.declared.clone();
@@ -240,6 +243,8 @@ fn interleaved(
     let side = (TurnSide::Base, base_roots);
     let mut base = start(base, base_processes, side, "base", stands_in, began)?;
     // What the command did until now is counted by the base.
+    base.spent.setting_up -= starting;
+    base.spent.workers += starting;
     let (side, since) = ((TurnSide::Head, head_roots), Instant::now());
     let head = start(head, head_processes, side, "head", None, since)?;
     let cases = side_by_side(&base.suite, base_variant.as_ref(), &head.suite);
@@ -268,7 +273,7 @@ fn interleaved(
 fn start_first(mut sides: [&mut Processes; 2], count: usize) {
     let starts = sides.each_mut().map(|side| move || side.start_first(count));
     if at_once(starts.into()).contains(&false) {
-        sides.iter_mut().for_each(|side| side.end_waiting());
+        sides.iter_mut().for_each(|side| side.end_ahead());
     }
 }
 

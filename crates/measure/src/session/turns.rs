@@ -1,8 +1,8 @@
 //! Runs a block: its workers are up at the same time, each prepares a case, and they take turns at
 //! being timed. One works while the other waits.
 //!
-//! What else the machine does comes and goes within seconds. Measured one after the other, two
-//! processes find another machine each; in turns of a few samples they share it.
+//! Other programs come and go within seconds. Measured one after the other, two processes find
+//! another machine each; in turns of a few samples they share it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use regatta_core::suite::rules::Metric;
 use regatta_worker::attention::Case;
 use regatta_worker::protocol::{Measure, ReplyBody, RequestBody};
 
-/// Writes down what came of a case.
+/// Writes the entry of a case into its run.
 type Keep<'a, E> = Box<dyn FnMut(&Entry) -> Result<(), E> + 'a>;
 
 /// One worker of a block, with its session.
@@ -116,12 +116,8 @@ fn at_place<E>(
         }
         return Ok(false);
     }
-    let mut pairs: Vec<_> = lanes.iter_mut().zip(runs).collect();
-    pairs.retain(|(_, run)| run.is_some());
-    let mut pairs: Vec<_> = pairs
-        .into_iter()
-        .filter_map(|(lane, run)| Some((lane, run?)))
-        .collect();
+    let pairs = lanes.iter_mut().zip(runs);
+    let mut pairs: Vec<_> = pairs.filter_map(|(lane, run)| Some((lane, run?))).collect();
     take_turns(&mut pairs);
     for (lane, run) in pairs {
         let entry = lane.end(run);
@@ -373,31 +369,27 @@ impl<'a, E> Running<'a, E> {
         let Some(worker) = run.conversation.as_deref_mut() else {
             return false;
         };
-        let body = match turns {
-            Some(turns) if !is_paused(&turns.reply) => return false,
-            Some(_) => RequestBody::Resume { last },
-            None if settings.structure_only => return false,
-            None => RequestBody::Measure(self.session.measure_request(
-                worker,
-                run.case,
-                self.invocation,
-                in_turns,
-            )),
+        let measure = match turns {
+            Some(turns) if is_paused(&turns.reply) => turns.measure.clone(),
+            None if !settings.structure_only => {
+                let (case, number) = (run.case, self.invocation);
+                self.session.measure_request(worker, case, number, in_turns)
+            }
+            _ => return false,
         };
-        let limit = limit(settings) + Duration::from_millis(settings.budget_ms);
+        let limit = limit(settings) + Duration::from_millis(measure.budget_ms);
         let mut laps = Laps::begin();
-        if let RequestBody::Measure(measure) = &body {
-            let measure = measure.clone();
+        if let Some(turns) = turns {
+            turns.reply = worker.ask(RequestBody::Resume { last }, limit);
+        } else {
             let began = self.session.state.load.look();
-            let reply = worker.ask(body, limit);
+            let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
             *turns = Some(Turns {
                 measure,
                 began,
                 reply,
                 device_ns: Vec::new(),
             });
-        } else if let Some(turns) = turns {
-            turns.reply = worker.ask(body, limit);
         }
         self.session.spend(run.case, laps.end());
         if let Some(turns) = turns
@@ -434,7 +426,7 @@ impl<'a, E> Running<'a, E> {
         };
     }
 
-    /// Counts what a call does, has the worker let go of its case, and gives what came of it.
+    /// Counts the structure of a call, has the worker release its case, and returns the entry.
     fn end(&mut self, run: CaseRun<'_>) -> Entry {
         let CaseRun {
             case,
@@ -449,9 +441,9 @@ impl<'a, E> Running<'a, E> {
             (_, None) | (Stage::Asked(_), _) => Err(out_of_turn().into()),
             (Stage::Ready(ready), Some(worker)) => {
                 // Nothing is timed.
-                let none = Measurement::default();
+                let times = Measurement::default();
                 self.session
-                    .completed(worker, self.invocation, *ready, none)
+                    .completed(worker, self.invocation, *ready, times)
             }
             (Stage::Timed(ready, times), Some(worker)) => {
                 self.session
