@@ -195,9 +195,7 @@ fn reply(_: &Path, data: &[u8]) {
                 min_samples: 1,
                 budget_ms: 1,
                 cache: Cache::Cold,
-                graph: false,
-                core: None,
-                pause_every: 0,
+                ..Measure::default()
             };
             let _ = verify::samples(&Problem::new(64, 64), &device, &asked, &measured);
         }

@@ -169,9 +169,7 @@ fn three_sets(samples: u32) -> Measure {
         min_samples: 1,
         budget_ms: 60_000,
         cache: Cache::Hot,
-        graph: false,
-        core: None,
-        pause_every: 0,
+        ..Measure::default()
     }
 }
 

@@ -338,9 +338,7 @@ fn measure() -> Measure {
         min_samples: 2,
         budget_ms: 1000,
         cache: Cache::Hot,
-        graph: false,
-        core: None,
-        pause_every: 0,
+        ..Measure::default()
     }
 }
 

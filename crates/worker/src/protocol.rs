@@ -163,6 +163,22 @@ pub struct Measure {
     pub pause_every: u32,
 }
 
+impl Default for Measure {
+    /// One sample of a plain call, without warm-up, on whichever core, in a hot cache.
+    fn default() -> Measure {
+        Measure {
+            warmup: 0,
+            samples: 1,
+            min_samples: 1,
+            budget_ms: 0,
+            cache: Cache::Hot,
+            graph: false,
+            core: None,
+            pause_every: 0,
+        }
+    }
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

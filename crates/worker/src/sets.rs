@@ -169,9 +169,7 @@ mod tests {
             min_samples,
             budget_ms,
             cache: Cache::Hot,
-            graph: false,
-            core: None,
-            pause_every: 0,
+            ..Measure::default()
         }
     }
 

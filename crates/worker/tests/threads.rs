@@ -48,9 +48,7 @@ fn measured(call: impl FnMut()) -> Measured {
         min_samples: 5,
         budget_ms: 0,
         cache: Cache::Hot,
-        graph: false,
-        core: None,
-        pause_every: 0,
+        ..Measure::default()
     };
     timing::measure(
         &request,

@@ -55,16 +55,7 @@ fn flash(criterion: &mut Criterion) {
             draw: None,
         };
         worker.prepare(&request).expect("prepared");
-        let once = Measure {
-            warmup: 0,
-            samples: 1,
-            min_samples: 1,
-            budget_ms: 0,
-            cache: Cache::Hot,
-            graph: false,
-            core: None,
-            pause_every: 0,
-        };
+        let once = Measure::default();
         group.bench_function(id, |bencher| {
             bencher.iter_custom(|calls| {
                 let call = |_| worker.measure(&once, &mut |_| Ok(false)).expect("measured").device_ns[0].seconds();

@@ -296,9 +296,7 @@ fn asked(samples: u32, min_samples: u32) -> Measure {
         min_samples,
         budget_ms: 1,
         cache: Cache::Hot,
-        graph: false,
-        core: None,
-        pause_every: 0,
+        ..Measure::default()
     }
 }
 

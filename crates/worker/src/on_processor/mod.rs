@@ -461,7 +461,6 @@ mod tests {
 
     use super::*;
     use crate::attention::Params;
-    use crate::protocol::Cache;
 
     const WORK: Duration = Duration::from_millis(20);
 
@@ -531,19 +530,7 @@ mod tests {
                 draw: None,
             };
             worker.prepared = Some((request, case));
-            let measured = worker.measure(
-                &Measure {
-                    warmup: 0,
-                    samples: 1,
-                    min_samples: 1,
-                    budget_ms: 0,
-                    cache: Cache::Hot,
-                    graph: false,
-                    core: None,
-                    pause_every: 0,
-                },
-                &mut |_| Ok(false),
-            );
+            let measured = worker.measure(&Measure::default(), &mut |_| Ok(false));
             let refused = measured.err().map(|refusal| refusal.to_string());
             let told = refused.is_some_and(|why| why.contains("the call left work for later"));
             assert_eq!(told, [InAThread, WhenRead].contains(&works));

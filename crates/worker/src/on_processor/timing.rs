@@ -182,26 +182,22 @@ mod tests {
             min_samples,
             budget_ms,
             cache: Cache::Hot,
-            graph: false,
-            core: None,
-            pause_every: 0,
+            ..Measure::default()
         }
     }
 
     const GO_ON: fn(Vec<Nanoseconds>) -> Result<bool, Refusal> = |_| Ok(false);
 
+    /// Samples on inputs that stay.
+    fn timed(request: &Measure, counted: &mut Counted) -> Result<Measured, Refusal> {
+        let look = &mut |_, _, _: &dyn ProcessorCase| {};
+        measure(request, &mut None, None, counted, &mut { GO_ON }, look)
+    }
+
     fn samples(samples: u32, min_samples: u32, budget_ms: u64) -> (usize, u32) {
         let request = request(3, samples, min_samples, budget_ms);
         let mut counted = Counted::default();
-        let measured = measure(
-            &request,
-            &mut None,
-            None,
-            &mut counted,
-            &mut { GO_ON },
-            &mut |_, _, _| {},
-        )
-        .unwrap();
+        let measured = timed(&request, &mut counted).unwrap();
         assert!(
             counted.sets.is_empty(),
             "without a rotation the inputs stay"
@@ -237,27 +233,11 @@ mod tests {
     fn each_sample_has_its_processor_time_and_a_graph_is_refused() {
         let mut request = request(1, 3, 3, 0);
         let mut counted = Counted::default();
-        let measured = measure(
-            &request,
-            &mut None,
-            None,
-            &mut counted,
-            &mut { GO_ON },
-            &mut |_, _, _| {},
-        )
-        .unwrap();
+        let measured = timed(&request, &mut counted).unwrap();
         assert_eq!((measured.device_ns.len(), counted.calls), (3, 1 + 3));
         assert_eq!((measured.cpu_ns.len(), measured.preempted.len()), (3, 3));
         request.graph = true;
-        let error = measure(
-            &request,
-            &mut None,
-            None,
-            &mut counted,
-            &mut { GO_ON },
-            &mut |_, _, _| {},
-        )
-        .unwrap_err();
+        let error = timed(&request, &mut counted).unwrap_err();
         assert!(matches!(&error, Refusal::Unsupported(reason) if reason.contains("graph = false")));
         assert_eq!(counted.calls, 4, "refused before any call");
     }
