@@ -93,8 +93,8 @@ impl RunHeader {
     }
 }
 
-/// One of two runs that were measured in turn: an invocation of each, in random order, then
-/// the next of each. No day and no machine lies between them.
+/// One of two runs that were measured in pairs: in each invocation both sides' processes are up and
+/// take turns. No day and no machine lies between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Turn {
