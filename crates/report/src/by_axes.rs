@@ -9,16 +9,16 @@ use regatta_judge::judgement::{Judgement, Row, Word};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Ratio;
 
-/// Descriptions of one kind of change; what is left is counted.
-const MOST_TOLD: usize = 3;
+/// Descriptions of one kind of change that are printed; the others are counted.
+const MAX_DESCRIPTIONS: usize = 3;
 
 /// Cases of one kind of change.
 struct MovedRows<'a> {
-    /// What is counted.
+    /// The noun that is counted.
     noun: &'static str,
-    /// The cases that could be of it.
+    /// The cases that could have changed in this way.
     among: Vec<&'a Row>,
-    /// Whether each is.
+    /// For each of these cases, true if it did.
     is: Vec<bool>,
     /// `2.10x to 2.40x slower`, by the ratios of cases; or words alone.
     phrase: Phrase,
@@ -58,7 +58,8 @@ fn is_slower(row: &Row) -> bool {
 }
 
 fn device_time_is(row: &Row, word: Word) -> bool {
-    row.metric(Metric::Device).is_some_and(|of| of.word == word)
+    row.metric(Metric::Device)
+        .is_some_and(|metric| metric.word == word)
 }
 
 /// The paragraph; empty where nothing changed, or no axes describe what did.
@@ -92,17 +93,17 @@ fn clauses(kind: &MovedRows) -> Vec<String> {
     }
     let table = AxisTable::new(kind.among.iter().map(|row| &row.case));
     let mut clauses = Vec::new();
-    while clauses.len() < MOST_TOLD {
-        let Some(found) = described(&table, &left) else {
+    while clauses.len() < MAX_DESCRIPTIONS {
+        let Some(description) = described(&table, &left) else {
             break;
         };
         clauses.push(format!(
             "{} {}",
-            found.sentence(kind.noun),
-            phrase(kind, &found.hits)
+            description.sentence(kind.noun),
+            phrase(kind, &description.hits)
         ));
         // A case that was described is not described or counted again.
-        for place in &found.hits {
+        for place in &description.hits {
             left[*place] = None;
         }
     }
@@ -139,9 +140,10 @@ fn phrase(kind: &MovedRows, places: &[usize]) -> String {
         return format!("{verb} {word}");
     };
     let [least, most] = [least, most].map(|ratio| amount(*ratio));
-    match least == most {
-        true => format!("{verb} {least} {word}"),
-        false => format!("{verb} {least} to {most} {word}"),
+    if least == most {
+        format!("{verb} {least} {word}")
+    } else {
+        format!("{verb} {least} to {most} {word}")
     }
 }
 
@@ -156,8 +158,12 @@ fn amount(ratio: Ratio) -> String {
 fn expectations(judgement: &Judgement) -> MovedRows<'_> {
     let rows: HashMap<&CaseId, &Row> = judgement.rows.iter().map(|row| (&row.case, row)).collect();
     let all = judgement.expectations.iter();
-    let all =
-        all.filter_map(|of| Some((*rows.get(of.case.as_ref()?)?, of.word == Word::Regressed)));
+    let all = all.filter_map(|result| {
+        Some((
+            *rows.get(result.case.as_ref()?)?,
+            result.word == Word::Regressed,
+        ))
+    });
     let (among, is) = all.unzip();
     MovedRows {
         noun: "expectation",
@@ -190,15 +196,15 @@ mod tests {
         judgement
     }
 
-    /// What is told of 400 cases by number: half of them of head_dim 32, half causal. Those that
-    /// have a ratio regressed.
-    fn told(of: impl Fn(usize, bool) -> Option<f64>) -> String {
+    /// The paragraph about 400 cases by number: half of them have head_dim 32, half are causal. Cases
+    /// with a ratio regressed.
+    fn described(ratio: impl Fn(usize, bool) -> Option<f64>) -> String {
         let case = |i: usize| {
             let (narrow, causal) = (i.is_multiple_of(2), i % 4 < 2);
             let head_dim = if narrow { 32 } else { 64 };
             let mask = if causal { ",causal" } else { "" };
             let id = format!("cpu/flash:s{},d{head_dim}{mask}", 64 * (1 + i / 4));
-            match of(i, narrow && causal) {
+            match ratio(i, narrow && causal) {
                 Some(ratio) => (id, ratio, Word::Regressed),
                 None => (id, 1.0, Word::Same),
             }
@@ -207,23 +213,24 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_is_told_by_its_axes() {
+    fn changed_cases_are_described_by_their_axes() {
         let spread = |i: usize| 2.1 + 0.3 * (i % 7) as f64 / 6.0;
         assert_eq!(
-            told(|i, both| (both && i != 40).then(|| spread(i))),
+            described(|i, both| (both && i != 40).then(|| spread(i))),
             "99 of 100 cases with head_dim 32 and causal are 2.10x to 2.40x slower."
         );
-        assert_eq!(told(|i, _| (i == 7).then_some(1.123)), "");
+        assert_eq!(described(|i, _| (i == 7).then_some(1.123)), "");
         assert_eq!(
-            told(|i, both| match i % 4 == 3 && i < 80 {
-                true => Some(1.5),
-                false => both.then_some(2.0),
+            described(|i, both| if i % 4 == 3 && i < 80 {
+                Some(1.5)
+            } else {
+                both.then_some(2.0)
             }),
             "All 100 cases with head_dim 32 and causal are 2.00x slower; all 20 cases with \
              seq ≤ 1280, head_dim 64 and mask full are 50.0 % slower."
         );
-        assert_eq!(told(|i, _| (i % 97 == 5).then_some(1.2)), "");
-        assert_eq!(told(|_, _| None), "");
+        assert_eq!(described(|i, _| (i % 97 == 5).then_some(1.2)), "");
+        assert_eq!(described(|_, _| None), "");
     }
 
     #[test]
@@ -231,13 +238,14 @@ mod tests {
         let beyond = (0..24).map(|i| {
             let (variant, seq) = (["flash", "naive"][i % 2], 64 << (i / 2 % 6));
             let id = format!("cpu/{variant}:s{seq},d{}", 32 << (i / 12));
-            match i % 2 == 0 && seq >= 512 {
-                true => (id, 0.5, Word::Improved),
-                false => (id, 1.0, Word::Inconclusive),
+            if i % 2 == 0 && seq >= 512 {
+                (id, 0.5, Word::Improved)
+            } else {
+                (id, 1.0, Word::Inconclusive)
             }
         });
-        let told = "All 6 cases of cpu/flash with seq ≥ 512 are 2.00x faster.";
-        assert_eq!(by_axes(&judged(beyond)), told);
+        let expected = "All 6 cases of cpu/flash with seq ≥ 512 are 2.00x faster.";
+        assert_eq!(by_axes(&judged(beyond)), expected);
         let but_one = (0..18).map(|i| {
             let direction = ["", ",bwd", ",both"][i % 3];
             let id = format!("cpu/flash:s{},d32{direction}", 64 * (1 + i / 3));
@@ -246,8 +254,8 @@ mod tests {
                 _ => (id, 1.15, Word::Regressed),
             }
         });
-        let told = "All 12 cases with direction other than forward are 15.0 % slower.";
-        assert_eq!(by_axes(&judged(but_one)), told);
+        let expected = "All 12 cases with direction other than forward are 15.0 % slower.";
+        assert_eq!(by_axes(&judged(but_one)), expected);
     }
 
     #[test]
@@ -257,9 +265,10 @@ mod tests {
         let like = fixture::failed().judgement.expectations.remove(0);
         let of_case = |row: &Row| ExpectationResult {
             case: Some(row.case.clone()),
-            word: match row.case.0.contains("d64") {
-                true => Word::Regressed,
-                false => Word::Same,
+            word: if row.case.0.contains("d64") {
+                Word::Regressed
+            } else {
+                Word::Same
             },
             ..like.clone()
         };

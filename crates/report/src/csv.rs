@@ -117,9 +117,10 @@ fn text_cell(text: &str) -> String {
     let text = shorten(&one_line(text), CELL);
     // The wide ones are what some spreadsheets take for the others.
     let formula = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
-    match text.starts_with(formula) {
-        true => format!("'{text}"),
-        false => text,
+    if text.starts_with(formula) {
+        format!("'{text}")
+    } else {
+        text
     }
 }
 
@@ -131,8 +132,8 @@ fn parameter(value: &ParamValue) -> String {
     }
 }
 
-/// A number as a cell, empty where there is none: times and ratios by their numbers, without
-/// their units.
+/// A number as a cell, empty for `None`: times and ratios by their numbers, without their
+/// units.
 fn cell(value: Option<f64>) -> String {
     let value = value.filter(|value| value.is_finite());
     value.map_or(String::new(), |value| value.to_string())
@@ -144,13 +145,13 @@ type Column<T> = (&'static str, fn(&T) -> String);
 /// Columns of texts of `cases.csv`, before and after those of figures.
 const TEXTS: [&[Column<Row>]; 2] = [
     &[
-        ("word", |of| of.word.text().to_owned()),
-        ("allowed", |of| of.allowed.to_string()),
-        ("reason", |of| joined(of.reason.iter())),
+        ("word", |row| row.word.text().to_owned()),
+        ("allowed", |row| row.allowed.to_string()),
+        ("reason", |row| joined(row.reason.iter())),
     ],
     &[
-        ("findings", |of| joined(of.findings.iter())),
-        ("account", |of| joined(accounts(of).into_iter())),
+        ("findings", |row| joined(row.findings.iter())),
+        ("account", |row| joined(accounts(row).into_iter())),
         ("structure", structure),
     ],
 ];
@@ -158,25 +159,27 @@ const TEXTS: [&[Column<Row>]; 2] = [
 /// Columns of each metric, after its key: its value on both sides, in nanoseconds or bytes, and
 /// the change, whose interval is of 90 %.
 const OF_METRIC: [Column<MetricRow>; 9] = [
-    ("word", |of| of.word.text().to_owned()),
-    ("base", |of| cell(Some(of.base))),
-    ("head", |of| cell(Some(of.head))),
-    ("ratio", |of| cell(Some(of.change.ratio.0))),
-    ("ratio_low_90", |of| cell(of.change.low.map(|low| low.0))),
-    ("ratio_high_90", |of| {
-        cell(of.change.high.map(|high| high.0))
+    ("word", |metric| metric.word.text().to_owned()),
+    ("base", |metric| cell(Some(metric.base))),
+    ("head", |metric| cell(Some(metric.head))),
+    ("ratio", |metric| cell(Some(metric.change.ratio.0))),
+    ("ratio_low_90", |metric| {
+        cell(metric.change.low.map(|low| low.0))
     }),
-    ("threshold", |of| cell(Some(of.change.threshold.0))),
-    ("detectable", |of| {
-        cell(of.change.detectable.map(|share| share.0))
+    ("ratio_high_90", |metric| {
+        cell(metric.change.high.map(|high| high.0))
     }),
-    ("paired", |of| of.change.paired.to_string()),
+    ("threshold", |metric| cell(Some(metric.change.threshold.0))),
+    ("detectable", |metric| {
+        cell(metric.change.detectable.map(|share| share.0))
+    }),
+    ("paired", |metric| metric.change.paired.to_string()),
 ];
 
-/// What the samples of each invocation of a case spread.
+/// The spread of the samples of each invocation, by case.
 type Spreads = HashMap<CaseId, Vec<f64>>;
 
-/// Takes in an invocation. Samples that are no numbers count for nothing.
+/// Adds an invocation. Samples that are not finite numbers are left out.
 fn add_spread(spreads: &mut Spreads, entry: &Entry) {
     if let Outcome::Measured(measurement) = &entry.outcome {
         let samples = measurement.samples.device_ns.iter().copied();
@@ -195,7 +198,10 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
     let cases: Vec<_> = rows.iter().map(|row| row.case.case().ok()).collect();
     let params = cases.iter().flatten().flat_map(|case| case.params.iter());
     let params: BTreeSet<&String> = params.map(|(name, _)| name).collect();
-    let effective = head.cases.values().flat_map(|of| of.effective.keys());
+    let effective = head
+        .cases
+        .values()
+        .flat_map(|record| record.effective.keys());
     let effective: BTreeSet<&String> = effective.collect();
 
     let mut names: Vec<String> = vec!["case".to_owned()];
@@ -231,7 +237,10 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
         let sides = [(&row.head, record), (&row.base, None)].map(|(timing, record)| CaseSide {
             timing: timing.as_ref(),
             record,
-            within: within.get(&row.case).and_then(|of| median(of)).map(Share),
+            within: within
+                .get(&row.case)
+                .and_then(|spreads| median(spreads))
+                .map(Share),
             sms,
         });
         for (name, _, read) in FIGURES {
@@ -244,7 +253,7 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
         cells.extend(TEXTS[1].iter().map(|(_, read)| read(row)));
         for metric in Metric::ALL {
             match row.metric(metric) {
-                Some(of) => cells.extend(OF_METRIC.map(|(_, read)| read(of))),
+                Some(metric) => cells.extend(OF_METRIC.map(|(_, read)| read(metric))),
                 // A metric without a base has its head alone.
                 None => cells.extend(OF_METRIC.map(|(name, _)| match name {
                     "head" => cell(record.and_then(|record| record.median(metric))),
@@ -253,7 +262,7 @@ fn cases(table: &mut Table, report: &Report, within: &Spreads) -> Result<(), ::c
             }
         }
         let counters = record.and_then(|record| record.counters.as_deref());
-        let instructions = counters.and_then(|of| of.total(METRICS[0].name));
+        let instructions = counters.and_then(|counters| counters.total(METRICS[0].name));
         cells.push(cell(instructions.map(|counts| counts.most as f64)));
         cells.push(cell(instructions.map(|counts| counts.spread() as f64)));
         cells.extend(params.iter().map(|name| {

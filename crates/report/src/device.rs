@@ -1,5 +1,5 @@
-//! What the device of a case was measured to reach, beside which its rates are shown, and how
-//! much of it a call's launches fill.
+//! The measured peak rates of a case's device, beside which its own rates are shown, and the
+//! share of the device that a call's launches fill.
 
 use regatta_core::machine::Launch;
 use regatta_core::record::side::CaseRecord;
@@ -10,22 +10,24 @@ use regatta_worker::units::{Digits, Rate, Share};
 /// The most that was seen of the device of a case, in its storage type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reached {
-    /// Of products of matrices; `None` where nothing measured them in this type.
+    /// The peak of matrix products; `None` if it was not measured in this type.
     pub tflops: Option<Rate>,
-    /// Of copies, in GB/s.
+    /// The peak of copies, in GB/s.
     pub gbps: Option<f64>,
-    /// Who measured it, and by what.
+    /// Worker and method of the measurement.
     pub how: String,
 }
 
-/// What the device of a case reaches: measured by the worker of the case, or else by another one
-/// on a device of the same name. `None` where it was not measured.
+/// The measured peaks of a case's device: those of the worker of the case, or else of another
+/// worker on a device of the same name. `None` if they were not measured.
 pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
     let case = case.case().ok()?;
     let (worker, dtype) = (case.variant.worker_name(), case.problem.dtype);
     let device = |name: &str| {
         let mut workers = header.workers.iter();
-        workers.find(|of| of.name == name).map(|of| &of.device)
+        workers
+            .find(|worker| worker.name == name)
+            .map(|worker| &worker.device)
     };
     let here = device(&worker);
     let mut known: Vec<_> = header.peaks.iter().collect();
@@ -42,8 +44,8 @@ pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
 }
 
 impl Reached {
-    /// What share of the products' rate a case reaches, and of the copies' by its compulsory
-    /// bytes, for a reader.
+    /// The shares of the peak rates that a case reaches, as text: of the products' rate, and of the
+    /// copies' rate by its compulsory bytes.
     pub fn shares(&self, tflops: Option<Rate>, gbps: Option<f64>) -> [Option<String>; 2] {
         let share = |rate: f64, peak: f64| format!("{} %", Digits(100.0 * rate / peak));
         let products = tflops.zip(self.tflops);
@@ -58,8 +60,8 @@ impl Reached {
 /// Multiprocessors of the machine's GPU, where the run says it.
 pub(super) fn sms(header: &RunHeader) -> Option<u32> {
     let facts = header.machine.hard.iter();
-    let mut found = facts.filter(|(name, _)| *name == "sms" || name.ends_with(".sms"));
-    found.find_map(|(_, sms)| sms.parse().ok())
+    let mut counts = facts.filter(|(name, _)| *name == "sms" || name.ends_with(".sms"));
+    counts.find_map(|(_, sms)| sms.parse().ok())
 }
 
 /// Multiprocessors that a launch gives a block: `1 of 132`.
@@ -72,7 +74,10 @@ pub(super) fn used(launch: &Launch, sms: Option<u32>) -> Option<String> {
 /// times are not known, of a launch that is the only one.
 pub(super) fn filled(record: &CaseRecord, sms: Option<u32>) -> Option<Share> {
     let launches = &record.structure.as_ref()?.launches;
-    let longest = record.activity.as_ref().and_then(|found| found.longest);
+    let longest = record
+        .activity
+        .as_ref()
+        .and_then(|activity| activity.longest);
     let launch = match (longest, &launches[..]) {
         (Some(place), launches) => launches.get(place)?,
         (None, [only]) => only,
@@ -108,16 +113,17 @@ mod tests {
             how: "torch.matmul".to_owned(),
         };
         header.peaks.insert("torch".to_owned(), peak);
-        let of = |id: &str| reached(&header, &CaseId(id.to_owned()));
-        let own = of("torch/sdpa:s128,d64,bf16").unwrap();
+        let reached_by = |id: &str| reached(&header, &CaseId(id.to_owned()));
+        let own = reached_by("torch/sdpa:s128,d64,bf16").unwrap();
         assert_eq!(own.how, "torch: torch.matmul");
         assert_eq!(
             own.shares(Some(Rate(395.0)), Some(1000.0)),
-            ["50.0 % of 790.0 TFLOP/s", "25.0 % of 4000 GB/s"].map(|of| Some(of.to_owned()))
+            ["50.0 % of 790.0 TFLOP/s", "25.0 % of 4000 GB/s"]
+                .map(|reached_by| Some(reached_by.to_owned()))
         );
-        assert_eq!(of("cuda/flash-mma:s128,d64,bf16"), Some(own));
-        assert_eq!(of("cpu/flash:s128,d64"), None);
-        let other = of("torch/sdpa:s128,d64").unwrap();
+        assert_eq!(reached_by("cuda/flash-mma:s128,d64,bf16"), Some(own));
+        assert_eq!(reached_by("cpu/flash:s128,d64"), None);
+        let other = reached_by("torch/sdpa:s128,d64").unwrap();
         assert_eq!(other.shares(Some(Rate(1.0)), None), [None, None]);
     }
 

@@ -6,7 +6,7 @@ use crate::text::{one_line, shorten};
 use regatta_judge::judgement::Word;
 
 /// Longest text of a document in columns; `run.jsonl` and the JSON have all of it.
-pub(crate) const LONGEST: usize = 4000;
+pub(crate) const MAX_COLUMNS: usize = 4000;
 
 /// Longest line of a log in columns.
 const LOG_LINE: usize = 240;
@@ -18,11 +18,11 @@ pub struct Document {
     pub title: String,
     /// The line above the page's headline.
     pub kicker: String,
-    /// What the verdict means.
+    /// The meaning of the verdict.
     pub tone: Tone,
-    /// The verdict in a word or two; empty where there is none.
+    /// The verdict in a word or two; empty without a verdict.
     pub word: String,
-    /// What was judged; a page has it in its title.
+    /// The subject that was judged; a page has it in its title.
     pub subject: String,
     /// The verdict in a sentence.
     pub sentence: String,
@@ -88,11 +88,11 @@ pub enum Block {
 /// An entry of a list.
 #[derive(Default, Serialize)]
 pub struct ListItem {
-    /// What it is about; empty where the text names it.
+    /// The subject; empty if the text names it.
     pub lead: String,
     /// The meaning of the lead.
     pub tone: Tone,
-    /// What is said of it.
+    /// The statement about it.
     pub text: String,
     /// Paragraphs that belong to it.
     pub below: Vec<String>,
@@ -105,22 +105,22 @@ pub struct Table {
     pub label: &'static str,
     /// The heads of the figures. A column without a figure is not shown.
     pub heads: Vec<&'static str>,
-    /// Its rows.
+    /// The rows, in the order in which they are shown.
     pub rows: Vec<TableRow>,
     /// True where the labels are case ids: a terminal prints once what all have in common.
     pub ids: bool,
     /// Sentences that hold for each row.
     pub each: Vec<String>,
-    /// How many rows were left out, and which format has them; empty: none.
+    /// The number of rows left out and the format that has them; empty if all are shown.
     pub rest: String,
 }
 
 /// A row of a table.
 #[derive(Default, Serialize)]
 pub struct TableRow {
-    /// What the figures are of.
+    /// The name of the row: a case, a kernel, a fact.
     pub label: String,
-    /// The address of the case on its page; empty where there is none.
+    /// The address of the case on its page; empty without one.
     pub link: String,
     /// As many as there are heads; an empty one is unknown.
     pub cells: Vec<String>,
@@ -167,10 +167,10 @@ impl Block {
         Block::Heading(title.into(), String::new(), Tone::Calm)
     }
 
-    /// Makes every text one line of at most [`LONGEST`] columns without control characters, and
+    /// Makes every text one line of at most [`MAX_COLUMNS`] columns without control characters, and
     /// drops columns without a figure.
     pub(crate) fn clean(&mut self) {
-        let clean = |text: &mut String| *text = shorten(&one_line(text), LONGEST);
+        let clean = |text: &mut String| *text = shorten(&one_line(text), MAX_COLUMNS);
         match self {
             Block::Heading(title, rest, _) => [title, rest].into_iter().for_each(clean),
             Block::Text(paragraphs) => paragraphs.iter_mut().for_each(clean),
@@ -266,7 +266,7 @@ impl Document {
             &mut self.subject,
             &mut self.sentence,
         ] {
-            *text = shorten(&one_line(text), LONGEST);
+            *text = shorten(&one_line(text), MAX_COLUMNS);
         }
     }
 }

@@ -45,26 +45,26 @@ impl fmt::Display for Figure {
     }
 }
 
-/// What the figures of one side of a case are read from.
+/// The records that the figures of one side of a case are read from.
 pub(crate) struct CaseSide<'a> {
     pub timing: Option<&'a Timing>,
     pub record: Option<&'a CaseRecord>,
-    /// What samples of one invocation spread, the median over its invocations.
+    /// The spread of the samples of one invocation, the median over all invocations.
     pub within: Option<Share>,
     /// Multiprocessors of the machine.
     pub sms: Option<u32>,
 }
 
 impl CaseSide<'_> {
-    /// What happened in one recorded call.
+    /// The activity of one recorded call.
     fn call(&self) -> Option<&ActivitySummary> {
         self.record?.activity.as_ref()
     }
 
-    /// A condition, where any invocation knew it.
+    /// A condition, if any invocation recorded it.
     fn condition(&self, read: fn(&Conditions) -> u32) -> Option<Figure> {
-        let found = &self.record?.conditions;
-        (found.known > 0).then(|| Number(read(found).into()))
+        let conditions = &self.record?.conditions;
+        (conditions.known > 0).then(|| Number(read(conditions).into()))
     }
 }
 
@@ -76,27 +76,27 @@ type Read = for<'a> fn(&CaseSide<'a>) -> Option<Figure>;
 /// that each of them is a part of that call alone.
 #[rustfmt::skip]
 pub(crate) const FIGURES: [(&str, &str, Read); 21] = [
-    ("head_ns", "", |of| Some(Time(of.timing?.median_ns))),
-    ("head_min_ns", "fastest invocation", |of| Some(Time(of.timing?.min_ns))),
-    ("head_max_ns", "slowest invocation", |of| Some(Time(of.timing?.max_ns))),
-    ("tflops", "", |of| Some(Number(of.timing?.tflops?.0))),
-    ("gbps", "", |of| of.timing?.gbps.map(Number)),
-    ("samples", "samples", |of| Some(Number(of.timing?.samples as f64))),
-    ("invocations", "invocations", |of| Some(Number(of.timing?.invocations_ns.len() as f64))),
-    ("spread_within", "", |of| of.within.map(Part)),
-    ("spread_between", "", |of| Some(Part(coefficient_of_variation(&of.timing?.invocations_ns)))),
-    ("clock_mhz", "device clock in MHz", |of| median(&of.record?.clock_mhz).map(Number)),
-    ("throttled", "invocations with clocks held back", |of| of.condition(|of| of.throttled)),
-    ("other_processes", "other processes on the device", |of| of.condition(|of| of.other_processes)),
-    ("synchronised", "invocations whose call waits for the device", |of| above_zero(of.record?.conditions.synchronised)),
-    ("disturbed", "invocations disturbed by other programs", |of| above_zero(of.record?.disturbed().count() as u32)),
-    ("sm_fill", "SMs that the longest launch fills", |of| device::filled(of.record?, of.sms).map(Part)),
-    ("busy_ns", "device busy in a recorded call", |of| Some(time(of.call()?.time.busy_ns))),
-    ("idle_ns", "idle between its operations", |of| Some(time(of.call()?.time.idle_ns()))),
-    ("host_bound", "part of it that waits for the host", |of| of.call()?.time.host_bound().map(Part)),
-    ("copying_ns", "copying", |of| of.call()?.time.copying_ns.map(time)),
-    ("overlap_ns", "copying, with a kernel at once", |of| Some(time(of.call()?.time.overlap_ns))),
-    ("moving_ns", "in kernels that move data", |of| of.call()?.moving_ns.map(time)),
+    ("head_ns", "", |side| Some(Time(side.timing?.median_ns))),
+    ("head_min_ns", "fastest invocation", |side| Some(Time(side.timing?.min_ns))),
+    ("head_max_ns", "slowest invocation", |side| Some(Time(side.timing?.max_ns))),
+    ("tflops", "", |side| Some(Number(side.timing?.tflops?.0))),
+    ("gbps", "", |side| side.timing?.gbps.map(Number)),
+    ("samples", "samples", |side| Some(Number(side.timing?.samples as f64))),
+    ("invocations", "invocations", |side| Some(Number(side.timing?.invocations_ns.len() as f64))),
+    ("spread_within", "", |side| side.within.map(Part)),
+    ("spread_between", "", |side| Some(Part(coefficient_of_variation(&side.timing?.invocations_ns)))),
+    ("clock_mhz", "device clock in MHz", |side| median(&side.record?.clock_mhz).map(Number)),
+ ("throttled", "invocations with clocks held back", |side| side.condition(|conditions| conditions.throttled)),
+ ("other_processes", "other processes on the device", |side| side.condition(|conditions| conditions.other_processes)),
+    ("synchronised", "invocations whose call waits for the device", |side| above_zero(side.record?.conditions.synchronised)),
+    ("disturbed", "invocations disturbed by other programs", |side| above_zero(side.record?.disturbed().count() as u32)),
+    ("sm_fill", "SMs that the longest launch fills", |side| device::filled(side.record?, side.sms).map(Part)),
+    ("busy_ns", "device busy in a recorded call", |side| Some(time(side.call()?.time.busy_ns))),
+    ("idle_ns", "idle between its operations", |side| Some(time(side.call()?.time.idle_ns()))),
+    ("host_bound", "part of it that waits for the host", |side| side.call()?.time.host_bound().map(Part)),
+    ("copying_ns", "copying", |side| side.call()?.time.copying_ns.map(time)),
+    ("overlap_ns", "copying, with a kernel at once", |side| Some(time(side.call()?.time.overlap_ns))),
+    ("moving_ns", "in kernels that move data", |side| side.call()?.moving_ns.map(time)),
 ];
 
 /// Standard deviation (of a sample, over n - 1) over the mean; not a number for fewer
@@ -143,14 +143,18 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
         facts.extend(now.map(|now| (name.to_owned(), before_after(before, now), false)));
     };
     for (_, name, read) in FIGURES.iter().filter(|(_, name, _)| !name.is_empty()) {
-        // That nothing happened is no news.
+        // A zero is left out: it says only that nothing happened.
         let text = |side| {
-            let figure = read(side).filter(|of| of.number().is_finite() && of.number() != 0.0);
-            figure.map(|of| of.to_string())
+            let figure =
+                read(side).filter(|figure| figure.number().is_finite() && figure.number() != 0.0);
+            figure.map(|figure| figure.to_string())
         };
         add(name, text(&base), text(&head));
     }
-    for metric in Metric::ALL.into_iter().filter(|of| *of != Metric::Device) {
+    for metric in Metric::ALL
+        .into_iter()
+        .filter(|metric| *metric != Metric::Device)
+    {
         let text = |record: Option<&CaseRecord>| Some(metric.value(record?.median(metric)?));
         add(metric.text(), text(base.record), text(head.record));
     }
@@ -174,8 +178,9 @@ pub(crate) fn facts(report: &Report, row: &Row) -> Vec<Fact> {
         }
     }
     let peak = row.head.as_ref().zip(device::reached(header, &row.case));
-    let [products, copies] =
-        peak.map_or([None, None], |(of, peak)| peak.shares(of.tflops, of.gbps));
+    let [products, copies] = peak.map_or([None, None], |(side, peak)| {
+        peak.shares(side.tflops, side.gbps)
+    });
     let of_bytes = "share of the measured copy rate, by compulsory bytes";
     add("share of the measured matrix product rate", None, products);
     add(of_bytes, None, copies);
@@ -190,11 +195,14 @@ fn before_after(base: Option<String>, now: String) -> String {
     }
 }
 
-/// What each parameter became.
+/// The parameters that ran, with the base's value where it differs.
 fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> {
-    let of =
-        |record: Option<&CaseRecord>| record.map(|of| of.effective.clone()).unwrap_or_default();
-    let (head, base) = (of(head), of(base));
+    let params = |record: Option<&CaseRecord>| {
+        record
+            .map(|record| record.effective.clone())
+            .unwrap_or_default()
+    };
+    let (head, base) = (params(head), params(base));
     let text = |value: &ParamValue| one_line(&value.to_string());
     let names: BTreeSet<&String> = head.keys().chain(base.keys()).collect();
     let facts = names.into_iter().map(|name| {
@@ -213,8 +221,9 @@ fn effective(head: Option<&CaseRecord>, base: Option<&CaseRecord>) -> Vec<Fact> 
 /// that are ignored last.
 pub(crate) fn changes(row: &Row) -> Vec<String> {
     let metrics = row.metrics.iter();
-    let metrics = metrics.filter(|of| of.metric != Metric::Device && of.word != Word::Same);
-    let metrics = metrics.map(|of| format!("{}: {}", of.word.text(), of.changed()));
+    let metrics =
+        metrics.filter(|metric| metric.metric != Metric::Device && metric.word != Word::Same);
+    let metrics = metrics.map(|metric| format!("{}: {}", metric.word.text(), metric.changed()));
     let changes = row.structure.iter().flatten().map(ToString::to_string);
     let uncounted = Uncounted::sentence(&row.uncounted);
     uncounted
@@ -254,8 +263,8 @@ mod tests {
         let mut row = fixture::failed().judgement.rows.remove(0);
         let peak = fixture::metric(Metric::PeakMemory, Word::Regressed, 1e9, 3e9);
         row.metrics = vec![peak];
-        let told = &changes(&row)[0];
-        assert!(told.starts_with("regressed: peak memory "), "{told}");
-        assert!(told.contains("3.00x more"), "{told}");
+        let change = &changes(&row)[0];
+        assert!(change.starts_with("regressed: peak memory "), "{change}");
+        assert!(change.contains("3.00x more"), "{change}");
     }
 }

@@ -17,13 +17,13 @@ use crate::text::{escaped, one_line};
 /// some hundreds.
 #[derive(Default)]
 pub(crate) struct TimePlot {
-    /// What it shows, in a few words.
+    /// The title, in a few words.
     pub title: String,
-    /// What can be read from it, for screen readers.
+    /// The description for screen readers.
     pub description: String,
     /// Width and height in pixels.
     pub size: (u32, u32),
-    /// What the times are over; empty where the labels say it.
+    /// The quantity across; empty if the labels say it.
     pub across: String,
     /// The labels across, each at its place.
     pub labels: Vec<(i32, String)>,
@@ -31,9 +31,9 @@ pub(crate) struct TimePlot {
     pub points: Vec<(i32, f64, String)>,
     /// Lines from end to end: a time, the word beside it, and their colour.
     pub levels: Vec<(f64, &'static str, RGBColor)>,
-    /// Where the level changes: the place, and the times before and after it.
+    /// The changes of level: the place, and the times before and after it.
     pub steps: Vec<(i32, f64, f64)>,
-    /// A point by itself, with its name.
+    /// A single point with its name.
     pub mark: Option<(i32, f64, String)>,
 }
 
@@ -59,8 +59,8 @@ impl TimePlot {
         let ticks = log_ticks(&up, 5);
         let time = time_labels(&ticks);
         let label = |at: &i32| {
-            let found = self.labels.iter().find(|(place, _)| place == at);
-            found.map_or(String::new(), |(_, label)| label.clone())
+            let label = self.labels.iter().find(|(place, _)| place == at);
+            label.map_or(String::new(), |(_, label)| label.clone())
         };
         let places = self.labels.iter().map(|(at, _)| *at).collect();
         let mut chart = ChartBuilder::on(area)
@@ -112,9 +112,10 @@ impl TimePlot {
             chart.draw_series([EmptyElement::at((*at, *ns)) + diamond])?;
             tooltips.push(format!("{name}: {}", time(ns)));
             // Above its line, where the curve never is, and within the figure.
-            let (x, anchor) = match at - from > to - at {
-                true => (8, HPos::Right),
-                false => (-8, HPos::Left),
+            let (x, anchor) = if at - from > to - at {
+                (8, HPos::Right)
+            } else {
+                (-8, HPos::Left)
             };
             let text = Text::new(name.clone(), (x, -18), letters(12, AUTO, anchor));
             chart.draw_series([EmptyElement::at((*at, *ns)) + text])?;
@@ -162,12 +163,12 @@ pub(super) fn svg(figure: &TimePlot) -> Result<String, RenderError> {
         out = out.replace(&code, &format!("var(--{variable})"));
     }
     // Attributes that are the default.
-    for said in [
+    for label in [
         r#" opacity="1""#,
         r#" stroke="none""#,
         r#" font-family="sans-serif""#,
     ] {
-        out = out.replace(said, "");
+        out = out.replace(label, "");
     }
     Ok(out)
 }

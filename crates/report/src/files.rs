@@ -48,16 +48,16 @@ pub fn write_as_made(
         make(&mut out)?;
         out.flush().map_err(RenderError::Output)
     };
-    let told = |error| match error {
+    let write_error = |error| match error {
         RenderError::Output(error) => failed(error),
         error => WriteError::Render(error),
     };
     if is_special(path) {
         let mut file = File::options().write(true).open(path).map_err(failed)?;
-        return made(&mut file).map_err(told);
+        return made(&mut file).map_err(write_error);
     }
     let mut draft = draft(&resolved(path)?)?;
-    made(draft.file()).map_err(told)?;
+    made(draft.file()).map_err(write_error)?;
     draft.keep().map_err(|error| failed(error.error))
 }
 

@@ -44,7 +44,7 @@ impl Annotation {
     }
 }
 
-/// An annotation of why there is no verdict.
+/// The annotation of a run that has no verdict.
 pub fn complaint(why: &str) -> String {
     let message = data(&shorten(&one_line(why), MESSAGE));
     format!("::error title=regatta::{message}")
@@ -74,14 +74,14 @@ fn annotations(report: &Report) -> Vec<Annotation> {
     let summary = SortedRows::new(judgement);
     let errors = summary.rows([RowList::Errors, RowList::Regressed]);
     let errors = errors.map(|row| case("error", row));
-    let errors = errors.chain(summary.violated.iter().map(|of| violation(of)));
+    let errors = errors.chain(summary.violated.iter().map(|result| violation(result)));
     let errors = errors.collect();
     let warnings = summary.rows([RowList::Missing, RowList::Inconclusive]);
     let warnings = warnings.map(|row| case("warning", row)).collect();
-    let mut found = vec![verdict];
-    found.extend(bounded(errors, usize::from(level == "error")));
-    found.extend(bounded(warnings, usize::from(level == "warning")));
-    found
+    let mut annotations = vec![verdict];
+    annotations.extend(bounded(errors, usize::from(level == "error")));
+    annotations.extend(bounded(warnings, usize::from(level == "warning")));
+    annotations
 }
 
 /// Those that are shown, after so many others of their level; the last one counts the rest.
@@ -106,16 +106,20 @@ fn case(level: &'static str, row: &Row) -> Annotation {
     }
 }
 
-fn violation(of: &ExpectationResult) -> Annotation {
-    let against = of.against.as_ref();
+fn violation(result: &ExpectationResult) -> Annotation {
+    let against = result.against.as_ref();
     let why = match against.map(|case| format!("against {case}")) {
         Some(against) => Some(against),
-        None => of.reason.clone(),
+        None => result.reason.clone(),
     };
-    let message = std::iter::once(of.sentence()).chain(why);
+    let message = std::iter::once(result.sentence()).chain(why);
     Annotation {
         level: "error",
-        title: format!("violated expectation `{}`: {}", of.name, of.subject()),
+        title: format!(
+            "violated expectation `{}`: {}",
+            result.name,
+            result.subject()
+        ),
         message: message.collect::<Vec<_>>().join("; "),
     }
 }

@@ -16,10 +16,10 @@ use regatta_judge::judgement::{
 use regatta_worker::units::{Ratio, counted};
 
 /// Rows of a list of a comment.
-pub(crate) const MOST_MARKDOWN: usize = 40;
+pub(crate) const MAX_MARKDOWN: usize = 40;
 
 /// Rows of a list on a terminal, where not all were asked for.
-const MOST_TERMINAL: usize = 20;
+const MAX_TERMINAL: usize = 20;
 
 /// Cases of a run without a base that are all printed unasked.
 const FEW: usize = 60;
@@ -28,11 +28,11 @@ const FEW: usize = 60;
 /// for the first time.
 const IN_FULL: usize = 5;
 
-/// How much of a list is shown.
+/// The limit of a list.
 #[derive(Clone, Copy)]
 pub(crate) struct Lists {
     pub most: usize,
-    /// What has the rows that are left out: `, which --all prints`.
+    /// The format that has the omitted rows: `, which --all prints`.
     pub elsewhere: &'static str,
 }
 
@@ -53,7 +53,7 @@ impl Lists {
 /// The answer for a terminal: of `all` cases, or of those that changed.
 pub fn terminal(judgement: &Judgement, all: bool) -> Document {
     let lists = Lists {
-        most: if all { usize::MAX } else { MOST_TERMINAL },
+        most: if all { usize::MAX } else { MAX_TERMINAL },
         elsewhere: ", which --all prints",
     };
     let summary = SortedRows::new(judgement);
@@ -77,7 +77,7 @@ pub fn terminal(judgement: &Judgement, all: bool) -> Document {
 pub(crate) fn markdown(report: &Report) -> Document {
     let judgement = report.judgement;
     let lists = Lists {
-        most: MOST_MARKDOWN,
+        most: MAX_MARKDOWN,
         elsewhere: "",
     };
     let summary = SortedRows::new(judgement);
@@ -138,14 +138,21 @@ pub(crate) fn verdict(judgement: &Judgement) -> Document {
     }
 }
 
-/// What fails first, then the other lists.
+/// The lists of rows, failures first.
 fn answer(summary: &SortedRows, lists: Lists) -> Vec<Block> {
     let mut blocks = Vec::new();
     let all = summary.lists.iter();
-    let (bad, others): (Vec<_>, Vec<_>) = all.partition(|(of, _)| of.tone() == Tone::Bad);
-    blocks.extend(bad.iter().flat_map(|(of, rows)| list(**of, rows, lists)));
+    let (bad, others): (Vec<_>, Vec<_>) = all.partition(|(kind, _)| kind.tone() == Tone::Bad);
+    blocks.extend(
+        bad.iter()
+            .flat_map(|(kind, rows)| list(**kind, rows, lists)),
+    );
     blocks.extend(violated(&summary.violated, lists));
-    blocks.extend(others.iter().flat_map(|(of, rows)| list(**of, rows, lists)));
+    blocks.extend(
+        others
+            .iter()
+            .flat_map(|(kind, rows)| list(**kind, rows, lists)),
+    );
     blocks
 }
 
@@ -154,7 +161,7 @@ fn heading(name: &str, count: usize, tone: Tone) -> Block {
 }
 
 /// A list of cases under a heading.
-pub(crate) fn list(of: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
+pub(crate) fn list(kind: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
     let each = of_all(rows);
     let mut before: HashSet<String> = HashSet::new();
     let mut lines = Vec::new();
@@ -178,14 +185,16 @@ pub(crate) fn list(of: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
         each,
         rest: lists.rest(rows.len()),
     };
-    let title = heading(of.title(), rows.len(), of.tone());
+    let title = heading(kind.title(), rows.len(), kind.tone());
     [title, Block::Table(table)]
 }
 
 /// The causes, metrics and kinds of structure that a row names.
 fn named(row: &Row) -> Vec<String> {
     let causes = row.findings.iter().map(|finding| finding.cause.to_string());
-    let metrics = row.regressed().map(|of| of.metric.text().to_owned());
+    let metrics = row
+        .regressed()
+        .map(|metric| metric.metric.text().to_owned());
     let changes = row.structure.iter().flatten();
     let kinds = changes.map(|change| change.kind.text().to_owned());
     causes.chain(metrics).chain(kinds).collect()
@@ -196,9 +205,13 @@ pub(crate) fn paragraphs(row: &Row, in_full: bool) -> Vec<String> {
     let mut paragraphs: Vec<String> = row.reason.iter().cloned().collect();
     paragraphs.extend(Uncounted::sentence(&row.uncounted));
     if in_full {
-        let causes = row.findings.iter().flat_map(|of| &of.differences);
+        let causes = row.findings.iter().flat_map(|finding| &finding.differences);
         let beside = row.worth_telling();
-        let beside = beside.filter(|change| !causes.clone().any(|of| *of == change.difference));
+        let beside = beside.filter(|change| {
+            !causes
+                .clone()
+                .any(|difference| *difference == change.difference)
+        });
         paragraphs.extend(beside.map(ToString::to_string));
         paragraphs.extend(accounts(row));
         paragraphs.extend(row.findings.iter().map(ToString::to_string));
@@ -206,12 +219,12 @@ pub(crate) fn paragraphs(row: &Row, in_full: bool) -> Vec<String> {
     paragraphs
 }
 
-/// Where the time of a case went, a sentence each that names the metric where it is not the device
-/// time: `host time +299.0 µs = launches +120, not explained +179`.
+/// The time breakdowns of a case, a sentence each; all but the device time's begin with the
+/// metric: `host time +299.0 µs = launches +120, not explained +179`.
 pub(crate) fn accounts(row: &Row) -> Vec<String> {
-    let accounts = row.metrics.iter().filter_map(|of| {
-        let account = of.account.as_ref()?;
-        Some(match of.metric {
+    let accounts = row.metrics.iter().filter_map(|metric| {
+        let account = metric.account.as_ref()?;
+        Some(match metric.metric {
             Metric::Device => account.to_string(),
             other => format!("{} {account}", other.text()),
         })
@@ -221,12 +234,14 @@ pub(crate) fn accounts(row: &Row) -> Vec<String> {
 
 /// All of a case: its first metric, the others that got worse, and its paragraphs.
 pub(crate) fn explanation(row: &Row) -> Vec<String> {
-    let first = row.first_metric().map(|of| of.metric);
+    let first = row.first_metric().map(|metric| metric.metric);
     let mut lines: Vec<String> = evidence(row)
         .map(|parts| parts.join("   "))
         .into_iter()
         .collect();
-    let others = row.regressed().filter(|of| Some(of.metric) != first);
+    let others = row
+        .regressed()
+        .filter(|metric| Some(metric.metric) != first);
     lines.extend(others.map(MetricRow::changed));
     lines.extend(paragraphs(row, true));
     lines
@@ -265,20 +280,23 @@ fn metrics(row: &Row) -> Vec<TableRow> {
         let cells = ["", &*base, &*head, "", ""].map(str::to_owned);
         return vec![TableRow::new(row.case.0.clone(), cells.into())];
     }
-    let lines = shown.into_iter().enumerate().map(|(place, of)| TableRow {
-        label: match place {
-            0 => row.case.0.clone(),
-            _ => String::new(),
-        },
-        cells: vec![
-            not_device(of.metric),
-            of.metric.value(of.base),
-            of.metric.value(of.head),
-            short(of.change.ratio),
-            interval(&of.change).unwrap_or_default(),
-        ],
-        ..TableRow::default()
-    });
+    let lines = shown
+        .into_iter()
+        .enumerate()
+        .map(|(place, metric)| TableRow {
+            label: match place {
+                0 => row.case.0.clone(),
+                _ => String::new(),
+            },
+            cells: vec![
+                not_device(metric.metric),
+                metric.metric.value(metric.base),
+                metric.metric.value(metric.head),
+                short(metric.change.ratio),
+                interval(&metric.change).unwrap_or_default(),
+            ],
+            ..TableRow::default()
+        });
     lines.collect()
 }
 
@@ -339,10 +357,12 @@ pub(crate) fn expectations(all: &[&ExpectationResult]) -> Table {
 
 /// Facts in which the sides differ.
 pub(crate) fn mismatches(all: &[Mismatch], lists: Lists) -> Block {
-    let rows = lists
-        .shown(all)
-        .iter()
-        .map(|of| TableRow::new(of.field.clone(), vec![of.base.clone(), of.head.clone()]));
+    let rows = lists.shown(all).iter().map(|mismatch| {
+        TableRow::new(
+            mismatch.field.clone(),
+            vec![mismatch.base.clone(), mismatch.head.clone()],
+        )
+    });
     Block::Table(Table {
         rest: lists.rest(all.len()),
         ..Table::new("fact", vec!["base", "head"], rows)
@@ -351,9 +371,10 @@ pub(crate) fn mismatches(all: &[Mismatch], lists: Lists) -> Block {
 
 /// Every case of a run without a base: what it takes, its rate, and the range of its invocations.
 fn every_alone(rows: &[Row], lists: Lists) -> Vec<Block> {
-    let most = match rows.len() <= FEW {
-        true => rows.len(),
-        false => lists.most,
+    let most = if rows.len() <= FEW {
+        rows.len()
+    } else {
+        lists.most
     };
     let lists = Lists { most, ..lists };
     let cells = |row: &Row| {
@@ -394,7 +415,8 @@ pub(crate) fn verdicts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Table {
         vec![
             time(&row.base),
             time(&row.head),
-            row.change().map_or_else(String::new, |of| short(of.ratio)),
+            row.change()
+                .map_or_else(String::new, |change| short(change.ratio)),
             row.word.text().to_owned(),
         ]
     })
@@ -526,12 +548,12 @@ mod tests {
         let mut rows = scene.judgement.rows.iter_mut();
         let row = rows.find(|row| row.word == Word::Regressed).unwrap();
         row.metrics[0].word = Word::Same;
-        for (of, base, head) in [
+        for (metric, base, head) in [
             (Metric::Host, 52_100.0, 352_400.0),
             (Metric::FirstCall, 1e6, 3e6),
         ] {
-            let of = fixture::metric(of, Word::Regressed, base, head);
-            row.metrics.push(of);
+            let metric = fixture::metric(metric, Word::Regressed, base, head);
+            row.metrics.push(metric);
         }
         let case = row.case.clone();
         scene.judgement.rows.retain(|row| row.case == case);

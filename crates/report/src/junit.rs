@@ -98,7 +98,14 @@ fn verdict(verdict: &Verdict) -> Test {
         class: "regatta".into(),
         name: "verdict".into(),
         time: None,
-        problem: element.map(|of| (of, "verdict", sentences.join("; "), sentences.join("\n"))),
+        problem: element.map(|element| {
+            (
+                element,
+                "verdict",
+                sentences.join("; "),
+                sentences.join("\n"),
+            )
+        }),
     }
 }
 
@@ -141,26 +148,26 @@ fn case(row: &Row) -> Test {
     }
 }
 
-fn expectation(of: &ExpectationResult) -> Test {
-    let against = of.against.as_ref();
+fn expectation(result: &ExpectationResult) -> Test {
+    let against = result.against.as_ref();
     let against = against.map(|case| format!("compared with {case}"));
-    let text = of.reason.clone().unwrap_or_default();
-    let problem = match of.word {
+    let text = result.reason.clone().unwrap_or_default();
+    let problem = match result.word {
         Word::Regressed => {
-            let body = against.into_iter().chain(of.reason.clone());
+            let body = against.into_iter().chain(result.reason.clone());
             let body = body.collect::<Vec<_>>().join("\n");
-            Some(("failure", "expectation", of.sentence(), body))
+            Some(("failure", "expectation", result.sentence(), body))
         }
         Word::Missing => Some(("error", "missing", text.clone(), text)),
         Word::Inconclusive | Word::Skipped => {
-            let message = format!("{}: {text}", of.word.text());
-            Some(("skipped", of.word.text(), message, String::new()))
+            let message = format!("{}: {text}", result.word.text());
+            Some(("skipped", result.word.text(), message, String::new()))
         }
         _ => None,
     };
     Test {
         class: "expectation".into(),
-        name: format!("{}: {}", of.name, of.subject()),
+        name: format!("{}: {}", result.name, result.subject()),
         time: None,
         problem,
     }

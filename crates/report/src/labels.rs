@@ -55,7 +55,7 @@ impl Tokens {
 }
 
 impl<'a> Labels<'a> {
-    /// Labels of these cases. One alone has its id, and so have all where one id is no case's.
+    /// Labels of these cases. A single case has its id, and so have all if one id does not parse.
     pub fn new(ids: impl IntoIterator<Item = &'a CaseId>) -> Labels<'a> {
         let ids: Vec<&CaseId> = ids.into_iter().collect();
         let common = match ids.len() {
@@ -68,7 +68,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// What all of them have in common: `torch/efficient, d32, bwd`; `None`: nothing.
+    /// The tokens that all of them share: `torch/efficient, d32, bwd`; `None` if no token is shared.
     pub fn common(&self) -> Option<String> {
         (!self.common.is_empty()).then(|| one_line(&self.common.join(", ")))
     }
@@ -78,7 +78,8 @@ impl<'a> Labels<'a> {
         &self.common
     }
 
-    /// What one of them is called beside the others; any other case by its id.
+    /// The label of a case among the others: the tokens that they do not share. A case that is not
+    /// among them has its id.
     pub fn label(&self, id: &CaseId) -> String {
         let case = id.case().ok().filter(|_| !self.ids.is_empty());
         let Some(case) = case else {
@@ -90,8 +91,8 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// What the id of a case leaves out, and those of others say: `num_splits_key=auto`,
-    /// `forward`. The id where nothing is found.
+    /// The axes that the id of a case leaves out and other ids name: `num_splits_key=auto`,
+    /// `forward`. The id itself if every axis is named.
     fn unsaid(&self, case: &Case) -> String {
         let all = self.ids.iter().filter_map(|id| id.case().ok());
         let all: Vec<_> = all.collect();
@@ -116,7 +117,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// The tokens that all have, in their order in an id; `None` where one is no case's.
+/// The tokens that all ids share, in their order in an id; `None` if an id does not parse.
 fn common(ids: &[&CaseId]) -> Option<Vec<String>> {
     let mut common: Option<Vec<String>> = None;
     for id in ids {
@@ -124,7 +125,7 @@ fn common(ids: &[&CaseId]) -> Option<Vec<String>> {
         let tokens = Tokens::new(&case);
         match &mut common {
             None => common = Some(tokens.all().cloned().collect()),
-            Some(common) => common.retain(|token| tokens.all().any(|of| of == token)),
+            Some(common) => common.retain(|token| tokens.all().any(|shared| shared == token)),
         }
     }
     common
@@ -171,9 +172,9 @@ mod tests {
         ] {
             let ids: Vec<CaseId> = ids.split('|').map(|id| CaseId(id.to_owned())).collect();
             let labels = Labels::new(&ids);
-            let found: Vec<String> = ids.iter().map(|id| labels.label(id)).collect();
+            let each_label: Vec<String> = ids.iter().map(|id| labels.label(id)).collect();
             assert_eq!(labels.common().unwrap_or_default(), common);
-            assert_eq!(found.join("|"), each);
+            assert_eq!(each_label.join("|"), each);
         }
     }
 }

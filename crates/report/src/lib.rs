@@ -1,4 +1,4 @@
-//! How it is shown: one file a format.
+//! Reports of runs and comparisons: one file a format.
 //!
 //! Values in, text out: nothing here reads a clock or a device, and only
 //! [`files`] writes. Every text that came from outside the process (a worker's
@@ -57,7 +57,7 @@ pub struct Report<'a> {
     pub side: &'a Side,
     /// The files of its entries, for their samples; none of a baseline, which keeps medians alone.
     pub files: &'a [PathBuf],
-    /// What it was compared with, if anything.
+    /// The base of the comparison, if there is one.
     pub base: Option<&'a Side>,
 }
 
@@ -68,18 +68,19 @@ impl Report<'_> {
         cases: Option<&HashSet<&str>>,
         mut look: impl FnMut(&Entry),
     ) -> Result<(), RecordError> {
-        let wanted = |of: &&Entry| cases.is_none_or(|cases| cases.contains(of.case.0.as_str()));
+        let wanted =
+            |entry: &&Entry| cases.is_none_or(|cases| cases.contains(entry.case.0.as_str()));
         self.head.entries.iter().filter(wanted).for_each(&mut look);
         run_file::entries(self.files, cases, look)
     }
 }
 
 /// One rendered file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The file name in a report's directory.
 pub struct RenderedFile {
-    /// What it is called in a report's directory.
+    /// The text of the file.
     pub name: &'static str,
-    /// Its text.
+    /// The text of the file.
     pub text: String,
 }
 
@@ -106,7 +107,7 @@ pub enum RenderError {
     /// The run's file, which holds its samples, cannot be read any more.
     #[error("cannot read the samples again: {0}")]
     Samples(#[from] RecordError),
-    /// What the report goes to takes no more.
+    /// Writing the report failed.
     #[error("{0}")]
     Output(#[from] io::Error),
 }
@@ -133,7 +134,7 @@ pub enum Format {
     Bencher,
     /// `customSmallerIsBetter` of github-action-benchmark.
     BenchmarkAction,
-    /// What Perfetto and chrome://tracing open, of a trace alone.
+    /// A trace for Perfetto and chrome://tracing.
     Perfetto,
 }
 
@@ -158,12 +159,12 @@ impl Format {
         FORMATS.iter().map(|(format, ..)| *format)
     }
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         FORMATS[self as usize].1
     }
 
-    /// What it is, in a line.
+    /// A description in one line.
     pub fn about(self) -> &'static str {
         FORMATS[self as usize].2
     }
@@ -280,7 +281,7 @@ mod tests {
             scene.shown(Format::Github).replace("%25", "%"),
         ];
         for text in &texts {
-            assert!(figures.iter().all(|of| text.contains(of)), "{text}");
+            assert!(figures.iter().all(|figure| text.contains(figure)), "{text}");
         }
     }
 
@@ -292,7 +293,7 @@ mod tests {
         let change = rows[0].change().unwrap().clone();
         assert_all_show(&scene, ["+11.8 %", "[+11.2 %, +12.5 %]"]);
 
-        let figures = [Some(change.ratio), change.low, change.high].map(|of| of.unwrap().0);
+        let figures = [Some(change.ratio), change.low, change.high].map(|figure| figure.unwrap().0);
         let json: Judgement = serde_json::from_str(&scene.shown(Format::Json)).unwrap();
         assert_eq!(json.rows[0].change(), Some(&change));
         let table = scene.shown(Format::Csv);
@@ -305,11 +306,11 @@ mod tests {
             "device_ratio_high_90",
         ];
         let cell = |column| &cells[names.iter().position(|name| name == column).unwrap()];
-        assert_eq!(columns.map(cell), figures.map(|of| of.to_string()));
-        let drawn = figures.map(|of| format!("{of:.4}")).join(",");
+        assert_eq!(columns.map(cell), figures.map(|figure| figure.to_string()));
+        let drawn = figures.map(|figure| format!("{figure:.4}")).join(",");
         assert!(scene.shown(Format::Html).contains(&format!("[{drawn}]")));
 
-        // Of another metric that regressed alone.
+        // The same for another metric that regressed alone.
         let row = &mut scene.judgement.rows[0];
         row.metrics[0].word = Word::Same;
         let host = fixture::metric(Metric::Host, Word::Regressed, 52_100.0, 352_400.0);
@@ -330,10 +331,10 @@ mod tests {
                     (timing.tflops, timing.gbps) = (Some(Rate(number)), Some(number));
                     timing.invocations_ns = vec![time; 3];
                 }
-                for of in &mut row.metrics {
-                    (of.base, of.head, of.change.ratio) = (number, number, ratio);
-                    (of.change.low, of.change.high) = (Some(ratio), Some(ratio));
-                    (of.change.threshold, of.change.detectable) =
+                for metric in &mut row.metrics {
+                    (metric.base, metric.head, metric.change.ratio) = (number, number, ratio);
+                    (metric.change.low, metric.change.high) = (Some(ratio), Some(ratio));
+                    (metric.change.threshold, metric.change.detectable) =
                         (Share(number), Some(Share(number)));
                 }
             }

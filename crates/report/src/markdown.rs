@@ -64,9 +64,10 @@ fn lay(out: &mut String, block: &Block) {
     let _ = match block {
         Block::Heading(title, rest, _) => {
             let _ = writeln!(out, "\n#### {}", prose(title));
-            match rest.is_empty() {
-                true => Ok(()),
-                false => writeln!(out, "\n{}", prose(rest)),
+            if rest.is_empty() {
+                Ok(())
+            } else {
+                writeln!(out, "\n{}", prose(rest))
             }
         }
         Block::Text(paragraphs) => {
@@ -81,9 +82,10 @@ fn lay(out: &mut String, block: &Block) {
                 out.push('\n');
             }
             for item in items {
-                let lead = match item.lead.is_empty() {
-                    true => String::new(),
-                    false => format!("**{}**: ", prose(&item.lead)),
+                let lead = if item.lead.is_empty() {
+                    String::new()
+                } else {
+                    format!("**{}**: ", prose(&item.lead))
                 };
                 let below = item.below.iter().map(|line| format!("<br>{}", prose(line)));
                 let below: String = below.collect();
@@ -120,7 +122,7 @@ fn table(out: &mut String, table: &Table) -> std::fmt::Result {
             _ => prose(&row.label),
         };
         let below = row.below.iter().map(|line| format!("<br>{}", prose(line)));
-        // An interval is no link.
+        // Brackets around an interval must not make a link.
         let figure = |c: char| c.is_ascii_digit() || "[]+-.,% x".contains(c);
         let cells = row.cells.iter().map(|cell| match cell {
             cell if cell.is_empty() => format!(" {NONE} |"),
@@ -130,9 +132,10 @@ fn table(out: &mut String, table: &Table) -> std::fmt::Result {
         let (below, cells): (String, String) = (below.collect(), cells.collect());
         writeln!(out, "| {label}{below} |{cells}")?;
     }
-    match table.rest.is_empty() {
-        true => Ok(()),
-        false => writeln!(out, "\n{}", prose(&table.rest)),
+    if table.rest.is_empty() {
+        Ok(())
+    } else {
+        writeln!(out, "\n{}", prose(&table.rest))
     }
 }
 
@@ -189,7 +192,7 @@ mod tests {
     fn differences_that_are_not_shown_are_counted() {
         let mut scene = fixture::failed();
         let one = difference("torch.packages.numpy", "1", "2");
-        scene.judgement.differences = vec![one; crate::judgement::MOST_MARKDOWN + 3];
+        scene.judgement.differences = vec![one; crate::judgement::MAX_MARKDOWN + 3];
         let text = scene.shown(Format::Markdown);
         assert!(text.contains("\nand 3 more\n"), "{text}");
     }

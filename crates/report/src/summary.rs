@@ -1,4 +1,4 @@
-//! What deserves to be read first, the same in every format.
+//! The order of importance of a judgement's rows, the same in every format.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ impl RowList {
         }
     }
 
-    /// Its heading.
+    /// The heading of the list.
     pub(crate) fn title(self) -> &'static str {
         match self {
             RowList::Errors => "Errors",
@@ -104,7 +104,7 @@ impl<'a> SortedRows<'a> {
         }
         let expectations = judgement.expectations.iter();
         let mut violated: Vec<_> = expectations
-            .filter(|of| of.word == Word::Regressed)
+            .filter(|result| result.word == Word::Regressed)
             .collect();
         violated.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
         SortedRows {
@@ -119,24 +119,24 @@ impl<'a> SortedRows<'a> {
         &self,
         lists: [RowList; N],
     ) -> impl Iterator<Item = &'a Row> {
-        let found = lists.into_iter().filter_map(|list| self.lists.get(&list));
-        found.flatten().copied()
+        let rows = lists.into_iter().filter_map(|list| self.lists.get(&list));
+        rows.flatten().copied()
     }
 }
 
 /// A row in a line's worth of words, a part each: the metric where it is not the device time,
 /// what the base took, what the head takes, and the change with its interval.
 pub(crate) fn evidence(row: &Row) -> Option<Vec<String>> {
-    let Some(of) = row.first_metric() else {
+    let Some(metric) = row.first_metric() else {
         return Some(vec![row.head.as_ref()?.median_ns.to_string()]);
     };
-    let name = match of.metric {
+    let name = match metric.metric {
         Metric::Device => None,
         other => Some(other.text().to_owned()),
     };
-    let figures = [of.from_to(), of.change.ratio.to_string()];
+    let figures = [metric.from_to(), metric.change.ratio.to_string()];
     let parts = name.into_iter().chain(figures);
-    Some(parts.chain(interval(&of.change)).collect())
+    Some(parts.chain(interval(&metric.change)).collect())
 }
 
 /// The interval of a change, in the unit of its estimate: `[+10.1 %, +14.2 %]`.
@@ -172,17 +172,18 @@ pub(crate) fn reproduce(report: &Report, pattern: &str) -> String {
         }
     }
     let mut words = vec!["regatta".to_owned(), command.to_owned()];
-    match suite.arguments.is_empty() {
-        true => words.push(suite.name.clone()),
-        false => words.extend(suite.arguments.iter().cloned()),
+    if suite.arguments.is_empty() {
+        words.push(suite.name.clone())
+    } else {
+        words.extend(suite.arguments.iter().cloned())
     }
     words.extend(versions);
     words.extend(["--filter".to_owned(), pattern.to_owned()]);
     shell_command(&words)
 }
 
-/// The least share of the whole that is worth a name.
-const LEAST: Share = Share(0.005);
+/// The smallest share of the whole that is printed by name.
+const MIN_SHARE: Share = Share(0.005);
 
 /// `2 min 39 s: base 70 s, head 71 s, starting workers 9 s, judging 1 s`. `took` is all of it,
 /// the rest what the phases of each side took; `base` is that of one that was measured in turn.
@@ -200,13 +201,14 @@ pub fn took(took: Nanoseconds, head: TimeSpent, base: Option<TimeSpent>) -> Stri
         ("writing reports", all.reporting),
     ];
     let parts = sides.into_iter().chain(others);
-    let parts = parts.filter(|(_, time)| time.share_of(took) >= LEAST);
+    let parts = parts.filter(|(_, time)| time.share_of(took) >= MIN_SHARE);
     let parts: Vec<String> = parts
         .map(|(name, time)| format!("{name} {}", Elapsed(time)))
         .collect();
-    match parts.is_empty() {
-        true => Elapsed(took).to_string(),
-        false => format!("{}: {}", Elapsed(took), parts.join(", ")),
+    if parts.is_empty() {
+        Elapsed(took).to_string()
+    } else {
+        format!("{}: {}", Elapsed(took), parts.join(", "))
     }
 }
 

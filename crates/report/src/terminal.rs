@@ -135,9 +135,10 @@ impl Screen<'_> {
 
     /// A paragraph that begins with a painted lead.
     fn led(&mut self, indent: usize, lead: &str, style: Style, text: &str) {
-        let all = match lead.is_empty() {
-            true => text.to_owned(),
-            false => format!("{lead}: {text}"),
+        let all = if lead.is_empty() {
+            text.to_owned()
+        } else {
+            format!("{lead}: {text}")
         };
         let lines = wrapped(&all, COLUMNS - indent - FURTHER);
         for (number, line) in lines.iter().enumerate() {
@@ -181,9 +182,10 @@ impl Screen<'_> {
         match block {
             Block::Heading(title, rest, tone) => {
                 self.gap();
-                match rest.is_empty() {
-                    true => self.line(self.paint(title, strong(*tone))),
-                    false => self.led(0, title, strong(*tone), rest),
+                if rest.is_empty() {
+                    self.line(self.paint(title, strong(*tone)))
+                } else {
+                    self.led(0, title, strong(*tone), rest)
                 }
             }
             Block::Text(paragraphs) => {
@@ -221,9 +223,10 @@ impl Screen<'_> {
             Block::Command(words) => {
                 let whole = words.join(" ");
                 // It is never cut: broken between its words where it is too long for a line.
-                match whole.len() + BELOW <= COLUMNS {
-                    true => self.line(format!("    {whole}")),
-                    false => self.line(format!("    {}", words.join(" \\\n      "))),
+                if whole.len() + BELOW <= COLUMNS {
+                    self.line(format!("    {whole}"))
+                } else {
+                    self.line(format!("    {}", words.join(" \\\n      ")))
                 }
             }
             Block::Figure(_) | Block::Details(..) | Block::Page(_) => {}
@@ -298,8 +301,8 @@ impl Screen<'_> {
     }
 }
 
-/// What all rows of a table of cases have in common, and the label of each. Where that is nothing,
-/// what those of one variant have in common stands above the first of them.
+/// The tokens that all rows of a table of cases share, and the label of each row. If they share
+/// none, the tokens that the rows of one variant share stand above the first of these rows.
 fn labels(table: &Table) -> (Option<String>, Vec<(Option<String>, String)>) {
     let rows = &table.rows;
     if !table.ids {
@@ -324,9 +327,10 @@ fn labels(table: &Table) -> (Option<String>, Vec<(Option<String>, String)>) {
         let names = Labels::new(&ids);
         let mut above = names.common().filter(|_| common.is_none());
         let indent = if above.is_some() { "  " } else { "" };
-        labels.extend(group.iter().map(|row| match row.label.is_empty() {
-            true => (None, String::new()),
-            false => {
+        labels.extend(group.iter().map(|row| {
+            if row.label.is_empty() {
+                (None, String::new())
+            } else {
                 let label = names.label(&CaseId(row.label.clone()));
                 (above.take(), format!("{indent}{label}"))
             }

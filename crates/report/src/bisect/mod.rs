@@ -73,7 +73,7 @@ impl Bisect<'_> {
     fn case(&self) -> Option<&CaseId> {
         match &self.searched.ending {
             Ending::Found(found) => Some(&found.case.case),
-            Ending::NoDifference { case, .. } => case.as_ref().map(|of| &of.case),
+            Ending::NoDifference { case, .. } => case.as_ref().map(|timing| &timing.case),
             Ending::Spread { case, .. } => case.as_ref(),
             Ending::NoEnd { .. } => None,
         }
@@ -93,11 +93,11 @@ impl Bisect<'_> {
 
     /// The words of the command that shows the step again.
     fn again(&self) -> Option<Vec<String>> {
-        let found = self.found()?;
+        let step = self.found()?;
         let suite = self.arguments.iter().map(|word| shell_quoted(word));
         let first = std::iter::once("regatta compare".to_owned()).chain(suite);
         let mut words = vec![first.collect::<Vec<_>>().join(" ")];
-        for (option, version) in [("--base", &found.before), ("--head", &found.after)] {
+        for (option, version) in [("--base", &step.before), ("--head", &step.after)] {
             words.push(format!(
                 "{option} {}",
                 shell_quoted(&version.spec.to_string())
@@ -110,11 +110,11 @@ impl Bisect<'_> {
 impl Bisect<'_> {
     /// The comparison with the good end of a version that is faster again.
     fn left(&self) -> Option<&CaseReading> {
-        let found = self.found()?;
-        let of = |tried: &&Tried| tried.low == 0 && self.row[tried.high] == found.after;
-        let tried = self.searched.tried.iter().find(of)?;
+        let step = self.found()?;
+        let closes_step = |tried: &&Tried| tried.low == 0 && self.row[tried.high] == step.after;
+        let tried = self.searched.tried.iter().find(closes_step)?;
         let fixed = self.towards == Towards::Fixed;
-        tried.reading(&found.case.case).filter(|_| fixed)
+        tried.reading(&step.case.case).filter(|_| fixed)
     }
 
     /// True where a comparison with the good end decided nothing of the case that was followed.

@@ -11,12 +11,12 @@ use regatta_measure::versions::search::Towards;
 use regatta_worker::units::{ARROW, counted};
 
 /// Parts and skipped versions that are listed.
-const MOST: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// The change of a case in a comparison: `1.74x slower [1.70x, 1.78x]`.
-pub fn reading(of: &CaseReading) -> Option<String> {
-    of.word()?;
-    let metric = of.metric.as_ref()?;
+pub fn reading(case: &CaseReading) -> Option<String> {
+    case.word()?;
+    let metric = case.metric.as_ref()?;
     let (change, interval) = (metric.change.ratio.in_words(), metric.change.interval()?);
     Some(match metric.metric {
         Metric::CpuTime => format!("{change} {interval} in CPU time"),
@@ -50,7 +50,7 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
         Ending::Found(found) => found_step(found),
         Ending::NoDifference { case, .. } => no_difference(bisect, case.as_ref()),
         Ending::Spread { case, parts } => {
-            let part = parts.iter().take(MOST).map(|part| {
+            let part = parts.iter().take(MAX_LISTED).map(|part| {
                 let (low, high) = (&part.low.name, &part.high.name);
                 format!("{low} {ARROW} {high}: {}", part.ratio.in_words())
             });
@@ -70,12 +70,12 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
         Ending::NoEnd { reason, .. } => vec![reason.clone().into()],
     };
     let skipped = bisect.skipped();
-    items.extend(skipped.iter().take(MOST).map(|(at, reason)| {
+    items.extend(skipped.iter().take(MAX_LISTED).map(|(at, reason)| {
         let reason = shorten(&one_line(reason), 300);
         format!("skipped: {}: {reason}", bisect.row[*at].name).into()
     }));
-    if skipped.len() > MOST {
-        let more = skipped.len() - MOST;
+    if skipped.len() > MAX_LISTED {
+        let more = skipped.len() - MAX_LISTED;
         items.push(format!("and {more} more (--json has all)").into());
     }
     items.push(bisect.effort().into());
@@ -103,27 +103,27 @@ fn document(bisect: &Bisect, body: Vec<Block>) -> Document {
     }
 }
 
-fn found_step(found: &FoundStep) -> Vec<ListItem> {
-    let against = format!("against {}", found.before.name);
-    let mut items = vec![read_case(&found.case, &against)];
-    if !found.others.is_empty() {
-        let others = counted(found.others.len(), "other case");
+fn found_step(step: &FoundStep) -> Vec<ListItem> {
+    let against = format!("against {}", step.before.name);
+    let mut items = vec![read_case(&step.case, &against)];
+    if !step.others.is_empty() {
+        let others = counted(step.others.len(), "other case");
         items.push(format!("{others} changed there as well").into());
     }
-    if !found.moved.is_empty() {
-        items.push(format!("moved: {}", found.moved.join(", ")).into());
+    if !step.moved.is_empty() {
+        items.push(format!("moved: {}", step.moved.join(", ")).into());
     }
     items
 }
 
-fn read_case(of: &CaseReading, against: &str) -> ListItem {
+fn read_case(case: &CaseReading, against: &str) -> ListItem {
     let mut parts = Vec::new();
-    parts.extend(of.metric.as_ref().map(MetricRow::from_to));
-    parts.extend(reading(of));
+    parts.extend(case.metric.as_ref().map(MetricRow::from_to));
+    parts.extend(reading(case));
     parts.push(against.to_owned());
-    let below = std::iter::once(parts.join(", ")).chain(of.cause.clone());
+    let below = std::iter::once(parts.join(", ")).chain(case.cause.clone());
     ListItem {
-        text: of.case.0.clone(),
+        text: case.case.0.clone(),
         below: below.collect(),
         ..ListItem::default()
     }
@@ -134,7 +134,10 @@ fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem
     if let Some(largest) = largest {
         let word = largest.word().unwrap_or(Word::Missing);
         let mut item = read_case(largest, &format!("{} (the ends)", word.text()));
-        let sees = largest.metric.as_ref().and_then(|of| of.change.detectable);
+        let sees = largest
+            .metric
+            .as_ref()
+            .and_then(|metric| metric.change.detectable);
         let sees =
             sees.map(|sees| format!("this comparison may hide a change of less than {sees}"));
         item.below.extend(sees);
@@ -161,9 +164,9 @@ fn no_difference(bisect: &Bisect, largest: Option<&CaseReading>) -> Vec<ListItem
 fn steps(bisect: &Bisect) -> Vec<TableRow> {
     let each = bisect.searched.tried.iter().enumerate();
     let each = each.map(|(number, tried)| {
-        let of = bisect.case().and_then(|case| tried.reading(case));
-        let change = of.and_then(reading);
-        let word = of.and_then(CaseReading::word);
+        let read = bisect.case().and_then(|case| tried.reading(case));
+        let change = read.and_then(reading);
+        let word = read.and_then(CaseReading::word);
         let reason = tried.why_skipped(bisect.case()).filter(|_| word.is_none());
         TableRow {
             link: String::new(),

@@ -70,7 +70,7 @@ impl Scene {
         }
     }
 
-    /// What is shown, checked for what all of it has in common.
+    /// Renders the text and the page, and checks them for the properties that every one must have.
     fn shown(&self) -> (String, String) {
         let arguments = ["jax-sdpa".to_owned(), "-f".to_owned(), "a b".to_owned()];
         let bisect = Bisect {

@@ -22,17 +22,17 @@ pub use shown::{page, text};
 pub struct Shown<'a> {
     /// The history.
     pub history: &'a History,
-    /// The times that were looked at, by case.
+    /// The analysed times, by case.
     pub series: &'a [Series],
-    /// What they say.
+    /// The changes found in them.
     pub trends: &'a Trends,
-    /// How they were read.
+    /// The options of the analysis.
     pub options: &'a Options,
     /// Changes before this are counted, not listed.
     pub since: Timestamp,
     /// Patterns of case ids; empty: all.
     pub patterns: &'a [String],
-    /// Where the page of a run is, as a link from the history's; by the place of the run.
+    /// Links to the pages of the runs, relative to the history's page; by the place of the run.
     pub links: &'a [Option<String>],
 }
 
@@ -70,7 +70,7 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// Cases whose latest run gave no time; those that a variant never did are none.
+    /// Cases whose latest run gave no time, without those that a variant never supported.
     fn lost(&self) -> Vec<(usize, &'a Lost)> {
         let trends = self.trends;
         let lost = trends.lost.iter().enumerate();
@@ -105,7 +105,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// What it is the history of, in a line.
+    /// The title: suite, machine and the range of runs.
     fn title(&self) -> String {
         let runs = &self.history.runs;
         let from_to = match (runs.first(), runs.last()) {
@@ -121,7 +121,7 @@ impl<'a> Shown<'a> {
         )
     }
 
-    /// What changed, in a sentence.
+    /// The number of changes, as a sentence.
     fn sentence(&self) -> String {
         let since = day(self.since);
         let (mut slower, mut faster, mut machine) = (0, 0, 0);
@@ -167,7 +167,7 @@ impl<'a> Shown<'a> {
         format!("{changes}{crept}{lost}.")
     }
 
-    /// What creeps, of the cases that are asked for.
+    /// The drifts of the selected cases.
     fn crept(&self) -> Vec<(&'a regatta_judge::history::Crept, Vec<usize>)> {
         let trends = self.trends;
         let each = trends.crept.iter().map(|crept| {
@@ -192,7 +192,7 @@ pub(super) fn day(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d").to_string()
 }
 
-/// What changed with an event, in words.
+/// The facts that changed with an event, as text.
 fn changed(event: &Event) -> Vec<String> {
     let mut changed = differences(&event.machine);
     changed.extend(differences(&event.code));
@@ -203,7 +203,9 @@ fn changed(event: &Event) -> Vec<String> {
 
 /// Differences in words: `torch.torch 2.10.0 → 2.11.0`.
 fn differences(all: &[Mismatch]) -> Vec<String> {
-    all.iter().map(|of| one_line(&of.to_string())).collect()
+    all.iter()
+        .map(|mismatch| one_line(&mismatch.to_string()))
+        .collect()
 }
 
 /// The tone of a change.
@@ -241,9 +243,9 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
             "cases": ids(&cases),
         })
     });
-    let trend = |of: &Trend| -> serde_json::Result<Value> {
-        let mut value = serde_json::to_value(of)?;
-        if let Some(ratio) = of.since_reference() {
+    let trend = |trend: &Trend| -> serde_json::Result<Value> {
+        let mut value = serde_json::to_value(trend)?;
+        if let Some(ratio) = trend.since_reference() {
             value["since_reference"] = json!(ratio);
         }
         Ok(value)
@@ -286,7 +288,7 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
 /// Puts its time, label and revision in the place of each run's number.
 fn name_runs(shown: &Shown, value: &mut Value) {
     match value {
-        Value::Array(all) => all.iter_mut().for_each(|of| name_runs(shown, of)),
+        Value::Array(all) => all.iter_mut().for_each(|item| name_runs(shown, item)),
         Value::Object(members) => {
             for (key, value) in members {
                 let place = value.as_u64().filter(|_| key == "run" || key == "before");

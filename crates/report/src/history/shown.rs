@@ -16,12 +16,12 @@ use regatta_worker::units::{ARROW, Nanoseconds, Ratio, Share, counted, from_to};
 const SPARK: usize = 24;
 
 /// Entries of a list, where not all were asked for.
-const MOST: usize = 20;
+const MAX_ENTRIES: usize = 20;
 
 /// Entries of a list of a page.
-const MOST_PAGE: usize = 100;
+const MAX_PAGE_ENTRIES: usize = 100;
 
-/// Up to so many cases all are listed.
+/// Up to this many cases are all listed.
 const FEW: usize = 12;
 
 /// Days that have a label across a figure.
@@ -32,7 +32,7 @@ const DRAWN: usize = 24;
 
 /// The answer for a terminal, ending in a line feed.
 pub fn text(shown: &Shown, colour: bool, all: bool) -> String {
-    let most = if all { usize::MAX } else { MOST };
+    let most = if all { usize::MAX } else { MAX_ENTRIES };
     document(shown, most, all).text(colour)
 }
 
@@ -41,7 +41,7 @@ pub fn text(shown: &Shown, colour: bool, all: bool) -> String {
 /// # Errors
 /// When a figure or the template does not fit its data.
 pub fn page(shown: &Shown) -> Result<String, RenderError> {
-    let mut document = document(shown, MOST_PAGE, true);
+    let mut document = document(shown, MAX_PAGE_ENTRIES, true);
     let events = shown.events(true).filter_map(|event| event.cases.first());
     let crept = shown.crept().into_iter().map(|(_, cases)| cases[0]);
     let drawn: BTreeSet<usize> = events.copied().chain(crept).take(DRAWN).collect();
@@ -70,7 +70,13 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
         document.body.push(Block::heading(shown.id(case)));
         document.body.push(Block::Figure(svg(&trend)?));
     }
-    let last = shown.history.runs.iter().enumerate().rev().take(MOST_PAGE);
+    let last = shown
+        .history
+        .runs
+        .iter()
+        .enumerate()
+        .rev()
+        .take(MAX_PAGE_ENTRIES);
     let runs = last.map(|(place, kept)| TableRow {
         label: kept.about.label.clone(),
         link: link(shown, place),
@@ -89,7 +95,7 @@ pub fn page(shown: &Shown) -> Result<String, RenderError> {
     document.page()
 }
 
-/// The address of a run's page; empty where it is no longer there.
+/// The address of a run's page; empty if the page was removed.
 fn link(shown: &Shown, run: usize) -> String {
     shown.links.get(run).cloned().flatten().unwrap_or_default()
 }
@@ -98,19 +104,22 @@ fn document(shown: &Shown, most: usize, all: bool) -> Document {
     let history = shown.history;
     let mut events: Vec<&Event> = shown.events(true).collect();
     events.sort_by(|a, b| b.ratio.0.ln().abs().total_cmp(&a.ratio.0.ln().abs()));
-    let of = |wanted: Tone| -> Vec<TableRow> {
-        let events = events.iter().filter(|of| tone(&of.who, of.ratio) == wanted);
+    let with_tone = |wanted: Tone| -> Vec<TableRow> {
+        let events = events
+            .iter()
+            .filter(|with_tone| tone(&with_tone.who, with_tone.ratio) == wanted);
         events.map(|event| changed_row(shown, event)).collect()
     };
-    let [slower, beside, faster] = [Tone::Bad, Tone::Doubtful, Tone::Good].map(of);
+    let [slower, beside, faster] = [Tone::Bad, Tone::Doubtful, Tone::Good].map(with_tone);
     let (crept, lost) = (crept(shown), lost(shown));
     let wanted: Vec<usize> = (0..history.cases.len())
         .filter(|case| shown.wants(*case))
         .collect();
     let listed = all || !shown.patterns.is_empty() || wanted.len() <= FEW;
-    let cases = match listed {
-        true => cases(shown, wanted),
-        false => Vec::new(),
+    let cases = if listed {
+        cases(shown, wanted)
+    } else {
+        Vec::new()
     };
     let tone = match () {
         () if !slower.is_empty() || !lost.is_empty() => Tone::Bad,
@@ -157,7 +166,7 @@ fn document(shown: &Shown, most: usize, all: bool) -> Document {
         notes.push(format!("{changes}: --since {first} shows them all"));
     }
     let damage = history.damage.iter().take(most);
-    notes.extend(damage.map(|of| format!("line {}: {}", of.line, of.problem)));
+    notes.extend(damage.map(|with_tone| format!("line {}: {}", with_tone.line, with_tone.problem)));
     body.extend((!notes.is_empty()).then_some(Block::Text(notes)));
     Document {
         title: format!("History of {} on {}", history.suite, history.machine),
@@ -181,9 +190,10 @@ fn changed_row(shown: &Shown, event: &Event) -> TableRow {
     let times = times.then(|| from_to(event.most.from_ns, event.most.to_ns));
     let mut below = most_changed(shown, &event.cases, own.map(|step: &Step| step.ratio));
     let changed = changed(event);
-    below.push(match changed.is_empty() {
-        true => unchanged(shown, event),
-        false => changed.join("; "),
+    below.push(if changed.is_empty() {
+        unchanged(shown, event)
+    } else {
+        changed.join("; ")
     });
     TableRow {
         label: shown.who(&event.who, &event.cases),
@@ -216,9 +226,10 @@ fn unchanged(shown: &Shown, event: &Event) -> String {
     };
     let (before, after) = (label(event.before), label(event.run));
     let unchanged = "no revision, version or fact that is kept changed with it";
-    match before == after {
-        true => unchanged.to_owned(),
-        false => format!("{unchanged}: {before} {ARROW} {after}"),
+    if before == after {
+        unchanged.to_owned()
+    } else {
+        format!("{unchanged}: {before} {ARROW} {after}")
     }
 }
 
@@ -281,26 +292,29 @@ fn cases(shown: &Shown, mut wanted: Vec<usize>) -> Vec<TableRow> {
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Ranges smaller than this part of the middle do not fill the height: noise is no mountain.
-const LEAST: Share = Share(0.04);
+/// A range smaller than this part of the median does not fill the height, so noise stays flat.
+const MIN_RANGE: Share = Share(0.04);
 
-/// The times of a history of so many runs in so many columns or fewer, runs that share a
-/// column by their median; a gap where none of them has a time.
+/// Draws a history of `runs` runs in at most `columns` columns. Runs that share a column are
+/// drawn by their median; a column without a time stays blank.
 fn spark(series: &Series, runs: usize, columns: usize) -> String {
     let columns = columns.min(runs);
-    let mut of: Vec<Vec<Nanoseconds>> = vec![Vec::new(); columns];
+    let mut times: Vec<Vec<Nanoseconds>> = vec![Vec::new(); columns];
     for (run, time) in series.runs.iter().zip(&series.times) {
-        if let Some(column) = of.get_mut(*run as usize * columns / runs.max(1)) {
+        if let Some(column) = times.get_mut(*run as usize * columns / runs.max(1)) {
             column.push(*time);
         }
     }
-    let levels: Vec<Option<f64>> = of.iter().map(|times| Some(median(times)?.0.ln())).collect();
-    let found = || levels.iter().flatten().copied();
+    let levels: Vec<Option<f64>> = times
+        .iter()
+        .map(|times| Some(median(times)?.0.ln()))
+        .collect();
+    let known = || levels.iter().flatten().copied();
     let (low, high) = (
-        found().fold(f64::INFINITY, f64::min),
-        found().fold(f64::NEG_INFINITY, f64::max),
+        known().fold(f64::INFINITY, f64::min),
+        known().fold(f64::NEG_INFINITY, f64::max),
     );
-    let spread = LEAST.0.max(high - low);
+    let spread = MIN_RANGE.0.max(high - low);
     let floor = (low + high - spread) / 2.0;
     let block = |level: &Option<f64>| match level {
         Some(level) => {

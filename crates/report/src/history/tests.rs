@@ -7,9 +7,9 @@ use regatta_judge::history::{series, trends};
 use regatta_worker::attention::CaseId;
 use regatta_worker::units::Nanoseconds;
 
-/// What came of a case in a run of 60 days: one family is slower from day 45 on, one case
-/// creeps, one is gone.
-fn came(case: usize, id: &CaseId, run: usize) -> Came {
+/// The outcome of a case in one of 60 daily runs: one family is slower from day 45 on, one case
+/// drifts, one is gone.
+fn outcome(case: usize, id: &CaseId, run: usize) -> Came {
     if case == 5 && run > 57 {
         return Came::Failed("</script> \u{1b}[31mdied".to_owned());
     }
@@ -28,19 +28,19 @@ fn came(case: usize, id: &CaseId, run: usize) -> Came {
     let apart = [-0.002, 0.001, 0.0, 0.002, -0.001];
     Came::Timed(CaseTimes {
         device_ns,
-        invocations_ns: apart.map(|of| device_ns * (1.0 + of)).into(),
+        invocations_ns: apart.map(|offset| device_ns * (1.0 + offset)).into(),
         host_ns: None,
         cpu_ns: None,
     })
 }
 
 fn history() -> History {
-    let of = |n: usize| ["flash", "naive"].map(|name| format!("cpu/{name}:s{},d64", 64 * n));
-    let cases: Vec<CaseId> = (1..=12).flat_map(of).map(CaseId).collect();
+    let pair = |n: usize| ["flash", "naive"].map(|name| format!("cpu/{name}:s{},d64", 64 * n));
+    let cases: Vec<CaseId> = (1..=12).flat_map(pair).map(CaseId).collect();
     let results = |run| {
         let cases = cases.iter().enumerate();
         cases
-            .map(|(case, id)| (case as u32, came(case, id, run)))
+            .map(|(case, id)| (case as u32, outcome(case, id, run)))
             .collect()
     };
     let runs = (0..60).map(|run| HistoryRun {
@@ -104,16 +104,16 @@ fn a_window_and_a_pattern_leave_out_what_is_not_asked_for() {
 #[test]
 fn json_names_cases_and_runs() {
     let text = with(&["flash"], 30, |shown| json(shown).unwrap());
-    let told: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(told["cases"].as_array().unwrap().len(), 12);
-    let event = &told["events"][0];
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["cases"].as_array().unwrap().len(), 12);
+    let event = &value["events"][0];
     assert_eq!(event["who"], "family");
     assert_eq!(event["told"]["who"], "all 12 cases of cpu/flash");
     assert_eq!(event["run"]["label"], "reports/45/run.jsonl");
     assert_eq!(event["before"]["label"], "reports/44/run.jsonl");
     assert_eq!(event["cases"].as_array().unwrap().len(), 12);
     assert_eq!(
-        told["cases"][0]["steps"][0]["run"]["at"],
+        value["cases"][0]["steps"][0]["run"]["at"],
         event["run"]["at"]
     );
 }
@@ -131,6 +131,6 @@ fn the_page_draws_what_changed_and_nothing_in_it_is_markup() {
         assert!(text.contains(part), "{part}");
     }
     assert_eq!(text.matches("<svg").count(), 2);
-    let none = with(&["no such case"], 30, |shown| page(shown).unwrap());
-    assert!(none.contains("No change since"));
+    let page = with(&["no such case"], 30, |shown| page(shown).unwrap());
+    assert!(page.contains("No change since"));
 }

@@ -1,4 +1,4 @@
-//! What every part of the page looks up: which cases it shows in full, and how long its lists are.
+//! The lookups that all parts of the page share: the cases shown in full, and the lengths of lists.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -24,7 +24,7 @@ pub struct PageContext<'a> {
 /// Samples and log of a case, from its entries.
 #[derive(Default)]
 pub struct InFull {
-    /// Its samples, in the order of invocations.
+    /// The samples, in the order of invocations.
     pub invocations: Vec<Vec<f64>>,
     /// The last lines of a worker that failed.
     pub log: Option<String>,
@@ -40,9 +40,10 @@ impl<'a> PageContext<'a> {
         let summary = SortedRows::new(report.judgement);
         let rows = &report.judgement.rows;
         // Of many cases the worst.
-        let opened = match rows.len() > limits.many {
-            true => limits.in_full,
-            false => rows.len(),
+        let opened = if rows.len() > limits.many {
+            limits.in_full
+        } else {
+            rows.len()
         };
         let places = &summary.places[..rows.len().min(opened)];
         let planned = report.head.header.settings.invocations;
@@ -102,7 +103,7 @@ impl<'a> PageContext<'a> {
     }
 }
 
-/// What stands before a word, for those who do not tell its colour from another.
+/// The sign before a verdict, for readers who cannot tell its colour from another.
 pub fn sign(word: Word) -> &'static str {
     match word {
         Word::Regressed => "▲",
@@ -116,12 +117,12 @@ pub fn sign(word: Word) -> &'static str {
     }
 }
 
-/// How much of many cases a page shows.
+/// The limits of a page with many cases.
 #[derive(Clone, Copy)]
 pub(super) struct PageLimits {
-    /// Up to so many cases it shows all of them in full.
+    /// Up to this many cases are all shown in full.
     pub many: usize,
-    /// Of more it shows so many in full.
+    /// The number shown in full if there are more than `many` cases.
     pub in_full: usize,
     /// Samples of all cases together, but for a few of each.
     pub samples: usize,
@@ -133,7 +134,7 @@ pub(super) const LIMITS: PageLimits = PageLimits {
     samples: 80_000,
 };
 
-/// How much of any one list of a page is shown.
+/// The limits of any one list of a page.
 pub(super) const LISTED: Lists = Lists {
     most: 100,
     elsewhere: ", which --json lists",

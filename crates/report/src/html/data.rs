@@ -34,9 +34,12 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
     let mut calls = Strings::default();
     let details: Vec<Value> = rows
         .iter()
-        .map(|row| match context.in_full.contains_key(&row.case) {
-            true => details(context, row, &mut strings, &mut calls),
-            false => json!(0),
+        .map(|row| {
+            if context.in_full.contains_key(&row.case) {
+                details(context, row, &mut strings, &mut calls)
+            } else {
+                json!(0)
+            }
         })
         .collect();
     let timing = |read: fn(&Row) -> Option<String>| -> Vec<String> {
@@ -64,7 +67,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
         "ids": ids(rows),
         "word": rows.iter().map(|row| words.iter().position(|word| *word == row.word)).collect::<Vec<_>>(),
         "allowed": places(rows, |row| row.allowed && row.head.is_none()),
-        "calm": places(rows, |row| row.metric(Metric::Device).is_some_and(|of| of.word != row.word)),
+        "calm": places(rows, |row| row.metric(Metric::Device).is_some_and(|metric| metric.word != row.word)),
         "worst": context.summary.places,
         "base": timing(|row| Some(time(row.base.as_ref()?))),
         "head": timing(|row| Some(time(row.head.as_ref()?))),
@@ -77,10 +80,7 @@ pub(super) fn document(context: &PageContext, table: &AxisTable) -> String {
             "bytes": peak.gbps.map(|rate| rate * 1e9),
             "how": one_line(&peak.how),
         })).collect::<Vec<_>>(),
-        "intensity": match peak_of.is_empty() {
-            true => Vec::new(),
-            false => rows.iter().map(intensity).collect(),
-        },
+        "intensity": if peak_of.is_empty() { Vec::new() } else { rows.iter().map(intensity).collect() },
         "peak": peak_of,
         "ratio": rows.iter().map(ratios).collect::<Vec<_>>(),
         "axes": axes.collect::<Vec<_>>(),
@@ -103,10 +103,10 @@ fn peaks(context: &PageContext, rows: &[Row]) -> (Vec<Reached>, Vec<Option<usize
     }
     let mut all: Vec<Reached> = Vec::new();
     let places = rows.iter().map(|row| {
-        let found = reached(header, &row.case)?;
-        let place = all.iter().position(|known| *known == found);
+        let reached = reached(header, &row.case)?;
+        let place = all.iter().position(|known| *known == reached);
         Some(place.unwrap_or_else(|| {
-            all.push(found);
+            all.push(reached);
             all.len() - 1
         }))
     });
@@ -147,9 +147,9 @@ fn ids(rows: &[Row]) -> Vec<Value> {
     ids.collect()
 }
 
-fn places(rows: &[Row], of: impl Fn(&Row) -> bool) -> Vec<usize> {
+fn places(rows: &[Row], chosen: impl Fn(&Row) -> bool) -> Vec<usize> {
     let rows = rows.iter().enumerate();
-    rows.filter(|(_, row)| of(row))
+    rows.filter(|(_, row)| chosen(row))
         .map(|(place, _)| place)
         .collect()
 }
@@ -178,9 +178,15 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         .base
         .and_then(|base| base.cases.get(&row.case));
     let taken = context.in_full.get(&row.case);
-    let findings = row.findings.iter().map(|of| {
-        let share = of.share.map_or_else(String::new, |share| share.to_string());
-        [of.cause.to_string(), one_line(&of.evidence), share]
+    let findings = row.findings.iter().map(|finding| {
+        let share = finding
+            .share
+            .map_or_else(String::new, |share| share.to_string());
+        [
+            finding.cause.to_string(),
+            one_line(&finding.evidence),
+            share,
+        ]
     });
     let device = row.metric(Metric::Device);
     let judged = device.map(|device| {
@@ -188,9 +194,12 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         [interval, how(&device.change)]
     });
     let facts = facts::facts(context.report, row).into_iter();
-    let facts = facts.map(|(name, value, differs)| match differs {
-        true => json!([name, value, 1]),
-        false => json!([name, value]),
+    let facts = facts.map(|(name, value, differs)| {
+        if differs {
+            json!([name, value, 1])
+        } else {
+            json!([name, value])
+        }
     });
     let base_ns = row
         .base
@@ -207,10 +216,10 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         Some(calls.place(strings.interned(call).to_string()))
     };
     let [head, base] = [head, base].map(&mut call);
-    let mut found = strings.interned(json!({
+    let mut details = strings.interned(json!({
         "reason": reason(row, context.excerpt()),
         "findings": findings.collect::<Vec<_>>(),
-        "accounts": accounts(row).iter().map(|of| one_line(of)).collect::<Vec<_>>(),
+        "accounts": accounts(row).iter().map(|sentence| one_line(sentence)).collect::<Vec<_>>(),
         "judged": judged,
         "facts": facts.collect::<Vec<_>>(),
         "changes": facts::changes(row),
@@ -219,11 +228,11 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         "log": taken.and_then(|taken| taken.log.as_deref()),
         "samples": samples,
     }));
-    if let Some(members) = found.as_object_mut() {
+    if let Some(members) = details.as_object_mut() {
         // What is not known of it is absent.
         members.retain(|_, value| !value.is_null() && value.as_array() != Some(&Vec::new()));
     }
-    found
+    details
 }
 
 /// The row's reason, lines kept apart, `most` columns of it; `None` when it has none.
@@ -232,29 +241,30 @@ fn reason(row: &Row, most: usize) -> Option<String> {
     (!reason.trim().is_empty()).then_some(reason)
 }
 
-/// How a change was measured, and what would have been detected.
+/// The method of measuring a change, and the minimum detectable change.
 fn how(change: &Change) -> String {
     let (base, head) = change.invocations;
-    let how = match change.paired {
-        true => counted(head, "pair"),
-        false => format!(
+    let how = if change.paired {
+        counted(head, "pair")
+    } else {
+        format!(
             "{head} against {} of a stored run",
             counted(base, "invocation")
-        ),
+        )
     };
     let left_out = match change.left_out {
         0 => String::new(),
         1 => "; 1 invocation that other programs disturbed is left out".to_owned(),
         some => format!("; {some} invocations that other programs disturbed are left out"),
     };
-    let detectable = change.detectable.map_or(String::new(), |of| {
-        format!("; {of} would have been detected")
+    let detectable = change.detectable.map_or(String::new(), |share| {
+        format!("; {share} would have been detected")
     });
     how + &left_out + &detectable
 }
 
-/// What one call does, and what hardware counted of it. A launch is its kernel, grid, blocks, SMs,
-/// blocks that one holds at once, waves, block, registers and shared memory.
+/// The launches and copies of one call, and its hardware counters. A launch is its kernel, grid,
+/// blocks, SMs, resident blocks per SM, waves, block, registers and shared memory.
 fn call(structure: &Structure, counters: Option<&Counters>, sms: Option<u32>) -> Value {
     let unknown = || NONE.to_owned();
     let triple = |sizes: [u32; 3]| sizes.map(|size| size.to_string()).join(" × ");
@@ -297,9 +307,10 @@ fn instructions(counters: Option<&Counters>) -> impl Iterator<Item = String> {
     let kernels = counters.into_iter().flat_map(|counters| &counters.kernels);
     kernels.filter_map(move |(name, kernel)| {
         let counts = kernel.instructions.get(METRICS[0].name)?;
-        let exact = match counts.is_exact() {
-            true => format!(" (exact, {calls} calls)"),
-            false => format!(" ({calls} calls)"),
+        let exact = if counts.is_exact() {
+            format!(" (exact, {calls} calls)")
+        } else {
+            format!(" ({calls} calls)")
         };
         let name = one_line(&short(name));
         Some(format!("instructions {counts}{exact} of {name}"))
@@ -323,10 +334,10 @@ impl Strings {
     fn interned(&mut self, value: Value) -> Value {
         match value {
             Value::String(text) => self.place(text).into(),
-            Value::Array(all) => all.into_iter().map(|of| self.interned(of)).collect(),
+            Value::Array(all) => all.into_iter().map(|item| self.interned(item)).collect(),
             Value::Object(all) => {
                 let all = all.into_iter();
-                all.map(|(key, of)| (key, self.interned(of))).collect()
+                all.map(|(key, item)| (key, self.interned(item))).collect()
             }
             value => value,
         }

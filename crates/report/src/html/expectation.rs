@@ -25,8 +25,11 @@ pub(super) fn blocks(context: &PageContext) -> Result<Vec<Block>, RenderError> {
     let judgement = context.report.judgement;
     let mut all: Vec<&ExpectationResult> = judgement.expectations.iter().collect();
     all.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
-    all.sort_by_key(|of| Reverse(of.word));
-    let violated = all.iter().filter(|of| of.word == Word::Regressed).count();
+    all.sort_by_key(|result| Reverse(result.word));
+    let violated = all
+        .iter()
+        .filter(|result| result.word == Word::Regressed)
+        .count();
     let (first, others) = all.split_at(violated.min(WORST));
     let mut blocks = Vec::new();
     for result in first {
@@ -91,7 +94,9 @@ fn dependence(context: &PageContext, result: &ExpectationResult) -> Option<TimeP
         let record = context.report.side.cases.get(&row.case);
         let time = match metric {
             Metric::Device => timing.median_ns.0,
-            metric => record.and_then(|of| of.median(metric)).unwrap_or(f64::NAN),
+            metric => record
+                .and_then(|record| record.median(metric))
+                .unwrap_or(f64::NAN),
         };
         if result.against.as_ref() == Some(&row.case) {
             limit = result.at_most.map(|most| time * most);

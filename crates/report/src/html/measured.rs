@@ -1,4 +1,4 @@
-//! How it was measured: enough to do it again, and to doubt it.
+//! The conditions of the measurement: enough to repeat it, and to doubt it.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -35,9 +35,12 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
         let took = Elapsed(Nanoseconds::of_seconds(took));
         format!("{}, after {took}", end.finished)
     });
-    let git = header.git.as_ref().map(|git| match git.dirty {
-        true => format!("{}, with uncommitted changes", git.revision),
-        false => git.revision.clone(),
+    let git = header.git.as_ref().map(|git| {
+        if git.dirty {
+            format!("{}, with uncommitted changes", git.revision)
+        } else {
+            git.revision.clone()
+        }
     });
     let facts = [
         ("started", header.started.to_string()),
@@ -84,11 +87,11 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
         blocks.push(mismatches(&judgement.differences, LISTED));
     }
     let damage = run.damage.iter();
-    let damage = damage.map(|of| format!("head, line {}: {}", of.line, of.problem));
+    let damage = damage.map(|damage| format!("head, line {}: {}", damage.line, damage.problem));
     let base = context.report.base.into_iter();
     let base = base
         .flat_map(|base| &base.damage)
-        .map(|of| format!("base, {of}"));
+        .map(|damage| format!("base, {damage}"));
     let damage: Vec<String> = damage.chain(base).collect();
     if !damage.is_empty() {
         blocks.push(Block::heading("Lines that could not be used"));
@@ -98,8 +101,8 @@ pub(super) fn blocks(context: &PageContext) -> Vec<Block> {
 }
 
 /// The members of a value that files keep, by their keys.
-fn members(of: &impl Serialize) -> Vec<(String, String)> {
-    let value = serde_json::to_value(of).unwrap_or_default();
+fn members(record: &impl Serialize) -> Vec<(String, String)> {
+    let value = serde_json::to_value(record).unwrap_or_default();
     let members = value.as_object().into_iter().flatten();
     let text = |value: &Value| {
         value
@@ -115,14 +118,16 @@ fn members(of: &impl Serialize) -> Vec<(String, String)> {
 fn demands(rules: &Rules) -> Vec<(String, String)> {
     let policy = &rules.policy;
     let thresholds = Metric::ALL.into_iter().map(|metric| {
-        let threshold = match policy.ignores(metric) {
-            true => "ignored".to_owned(),
-            false => policy.threshold_of(metric).to_string(),
+        let threshold = if policy.ignores(metric) {
+            "ignored".to_owned()
+        } else {
+            policy.threshold_of(metric).to_string()
         };
         (format!("threshold of {}", metric.text()), threshold)
     });
     let optional = policy.optional.iter();
-    let optional = optional.map(|of| ("may fail or be unsupported".to_owned(), of.clone()));
+    let optional =
+        optional.map(|pattern| ("may fail or be unsupported".to_owned(), pattern.clone()));
     let expectations = rules.expectations.iter();
     let expectations = expectations.map(|rule| {
         (
@@ -135,9 +140,9 @@ fn demands(rules: &Rules) -> Vec<(String, String)> {
 
 /// Overrides of parameters, as sentences.
 pub(super) fn overrides(suite: &SuiteRecord) -> Vec<String> {
-    let overrides = suite.overrides.iter().map(|of| {
-        let (variant, parameter, to) = (&of.variant, &of.parameter, &of.to);
-        let from = of.from.as_ref();
+    let overrides = suite.overrides.iter().map(|pinned| {
+        let (variant, parameter, to) = (&pinned.variant, &pinned.parameter, &pinned.to);
+        let from = pinned.from.as_ref();
         let from = from.map_or("the value of each case".to_owned(), ToString::to_string);
         format!("{variant} got {parameter} = {to} in place of {from}")
     });

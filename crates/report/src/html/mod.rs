@@ -116,7 +116,7 @@ fn page(context: &PageContext) -> Result<Value, RenderError> {
     verdict.clean();
     let linked = |blocks| context.linked(cleaned(blocks));
     let overrides = measured::overrides(&header.suite).into_iter();
-    let overrides = overrides.map(|of| format!("Parameters were overridden: {of}."));
+    let overrides = overrides.map(|text| format!("Parameters were overridden: {text}."));
     let notes = overrides.chain(judgement.notes.iter().cloned());
     let words = tally(judgement.rows.iter().map(|row| row.word)).into_iter();
     let words = words.map(|(word, count)| (word.text(), Tone::from_word(word), sign(word), count));

@@ -1,4 +1,4 @@
-//! What the page must be, whatever it shows.
+//! Properties that every page must have.
 
 use super::*;
 use crate::fixture::{self, Scene, stands_alone};
@@ -96,8 +96,8 @@ fn a_page_of_many_cases_has_a_largest_size_and_forgets_none() {
     );
     let details = document["details"].as_array().unwrap().iter().zip(rows);
     let opened: Vec<Word> = details
-        .filter(|of| of.0.is_object())
-        .map(|of| of.1.word)
+        .filter(|pair| pair.0.is_object())
+        .map(|pair| pair.1.word)
         .collect();
     assert_eq!(opened, [Word::Regressed; 50], "those to act upon");
     assert!(page.contains("50 cases can be opened") && page.contains("and 95 more"));
@@ -120,7 +120,7 @@ fn a_page_of_not_too_many_cases_opens_all_of_them() {
     };
     let (page, document) = page_of(&fixture::large(300), limits);
     let mut details = document["details"].as_array().unwrap().iter();
-    assert!(details.all(|of| of["samples"].is_array() && of["head"].is_u64()));
+    assert!(details.all(|details| details["samples"].is_array() && details["head"].is_u64()));
     assert!(data(&page).len() < 800 * 300, "{}", data(&page).len());
     let calls = document["calls"].as_array().unwrap();
     assert_eq!(calls.len(), 1, "all launch alike");

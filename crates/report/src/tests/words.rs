@@ -54,7 +54,7 @@ const OLD: [(&str, &str); 46] = [
 ];
 
 /// The files of a folder and those below it, without tests.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+fn files(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -69,8 +69,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
         ];
         match path.is_dir() {
             _ if tests.contains(&name) => {}
-            true => files(&path, found),
-            false if name.ends_with(".rs") => found.push(path),
+            true => files(&path, paths),
+            false if name.ends_with(".rs") => paths.push(path),
             false => {}
         }
     }
@@ -116,7 +116,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     sources.into_iter().map(read).collect()
 }
 
-/// One renderer lays out text: what pads elsewhere is a table that is no document.
+/// Only the terminal renderer lays out text; padding anywhere else should be a table of a document.
 #[test]
 fn only_the_terminal_renderer_pads() {
     // The list of commands is clap's.
@@ -129,11 +129,11 @@ fn only_the_terminal_renderer_pads() {
                 .is_some_and(|(_, form)| form.starts_with(['<', '>']))
         })
     };
-    let found = sources().into_iter();
-    let found =
-        found.filter(|(path, text)| !may.iter().any(|may| path.ends_with(may)) && pads(text));
-    let found: Vec<PathBuf> = found.map(|(path, _)| path).collect();
-    assert!(found.is_empty(), "{found:?}");
+    let padded = sources().into_iter();
+    let padded =
+        padded.filter(|(path, text)| !may.iter().any(|may| path.ends_with(may)) && pads(text));
+    let padded: Vec<PathBuf> = padded.map(|(path, _)| path).collect();
+    assert!(padded.is_empty(), "{padded:?}");
 }
 
 #[test]
@@ -142,13 +142,14 @@ fn no_old_phrase_stands_in_help_messages_or_documents() {
     let mut texts = sources();
     let documents = fs::read_dir(root.join("docs")).unwrap();
     let documents = documents.map(|entry| entry.unwrap().path());
-    let documents = documents.filter(|path| path.extension().is_some_and(|of| of == "md"));
+    let documents =
+        documents.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     for path in documents.chain([root.join("README.md")]) {
         let text = fs::read_to_string(&path).unwrap();
         texts.push((path, text));
     }
     assert!(texts.len() > 150, "{} files", texts.len());
-    let mut found = Vec::new();
+    let mut misused = Vec::new();
     for (path, text) in texts {
         let text = text.to_lowercase();
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -156,9 +157,9 @@ fn no_old_phrase_stands_in_help_messages_or_documents() {
         for (old, new) in OLD {
             let starts = |at: usize| !text[..at].ends_with(char::is_alphanumeric);
             if text.match_indices(old).any(|(at, _)| starts(at)) {
-                found.push(format!("{}: `{old}`: say {new}", path.display()));
+                misused.push(format!("{}: `{old}`: say {new}", path.display()));
             }
         }
     }
-    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(misused.is_empty(), "{}", misused.join("\n"));
 }

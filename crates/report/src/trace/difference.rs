@@ -14,8 +14,8 @@ use regatta_judge::trace::Comparison;
 use regatta_worker::units::{NONE, Nanoseconds};
 
 /// The answer, at most eighty columns wide; colour is all that `colour` adds.
-pub fn difference(of: &Comparison, colour: bool) -> String {
-    let mut document = document(of, Vec::new(), LISTED[0]);
+pub fn difference(comparison: &Comparison, colour: bool) -> String {
+    let mut document = document(comparison, Vec::new(), LISTED[0]);
     document.word = document.word.to_uppercase();
     document.text(colour)
 }
@@ -24,11 +24,15 @@ pub fn difference(of: &Comparison, colour: bool) -> String {
 ///
 /// # Errors
 /// When the template does not fit its data.
-pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, RenderError> {
+pub fn compared(
+    comparison: &Comparison,
+    base: &Trace,
+    head: &Trace,
+) -> Result<String, RenderError> {
     let mut sides = Vec::new();
     for (name, label, trace) in [
-        ("base", &of.sides.base.label, base),
-        ("head", &of.sides.head.label, head),
+        ("base", &comparison.sides.base.label, base),
+        ("head", &comparison.sides.head.label, head),
     ] {
         let header = &trace.header;
         let started = header.started.strftime("%Y-%m-%dT%H:%M:%SZ");
@@ -38,38 +42,38 @@ pub fn compared(of: &Comparison, base: &Trace, head: &Trace) -> Result<String, R
         )));
         sides.push(Block::Command(vec![shell_command(&header.command)]));
     }
-    document(of, sides, LISTED[1]).page()
+    document(comparison, sides, LISTED[1]).page()
 }
 
 /// The document, with what a page has of both sides.
-fn document(of: &Comparison, sides: Vec<Block>, most: usize) -> Document {
-    let (word, tone) = match of.verdict.outcome {
+fn document(comparison: &Comparison, sides: Vec<Block>, most: usize) -> Document {
+    let (word, tone) = match comparison.verdict.outcome {
         VerdictOutcome::Passed => ("Nothing worse", Tone::Good),
         VerdictOutcome::Failed => ("Worse", Tone::Bad),
         VerdictOutcome::Inconclusive => ("Inconclusive", Tone::Doubtful),
     };
-    let reasons = of.verdict.reasons.iter().cloned();
-    let incomparable = of.incomparable.iter();
-    let incomparable = incomparable.map(|of| format!("{of}; times are not compared"));
+    let reasons = comparison.verdict.reasons.iter().cloned();
+    let incomparable = comparison.incomparable.iter();
+    let incomparable = incomparable.map(|mismatch| format!("{mismatch}; times are not compared"));
     let mut body = Vec::new();
-    if let Some(account) = &of.account {
+    if let Some(account) = &comparison.account {
         body.push(Block::heading("Where the time went"));
         body.push(Block::list([account.to_string()]));
     }
-    if !of.findings.is_empty() {
+    if !comparison.findings.is_empty() {
         body.push(Block::heading("Why"));
-        body.push(findings(&of.findings));
+        body.push(findings(&comparison.findings));
     }
-    body.push(Block::heading(match of.scope {
+    body.push(Block::heading(match comparison.scope {
         Scope::Repetition => "One repetition of the steady part",
         Scope::Whole => "The whole program",
     }));
     body.push(Block::Table(Table::new(
         "",
         vec!["base", "head", "change"],
-        figures(of),
+        figures(comparison),
     )));
-    let changed = changed(of);
+    let changed = changed(comparison);
     if !changed.is_empty() {
         body.push(Block::Table(Table {
             rest: match changed.len().saturating_sub(most) {
@@ -79,20 +83,23 @@ fn document(of: &Comparison, sides: Vec<Block>, most: usize) -> Document {
             ..Table::new(
                 "kernel",
                 vec!["count", "mean", "mean now", "total"],
-                changed.iter().take(most).map(|of| kernel_row(of)),
+                changed.iter().take(most).map(|kernel| kernel_row(kernel)),
             )
         }));
     }
-    let same = of.kernels.len() - changed.len();
+    let same = comparison.kernels.len() - changed.len();
     if same > 0 {
-        let all = of.kernels.len();
+        let all = comparison.kernels.len();
         body.push(Block::Text(vec![format!(
             "{same} of {all} kernels as before"
         )]));
     }
-    body.push(Block::Text(of.notes.clone()));
+    body.push(Block::Text(comparison.notes.clone()));
     Document {
-        title: format!("{word}: {} → {}", of.sides.base.label, of.sides.head.label),
+        title: format!(
+            "{word}: {} → {}",
+            comparison.sides.base.label, comparison.sides.head.label
+        ),
         tone,
         kicker: "regatta diff of two traces".to_owned(),
         word: word.to_owned(),
@@ -103,8 +110,8 @@ fn document(of: &Comparison, sides: Vec<Block>, most: usize) -> Document {
 }
 
 /// Times of both sides, and counts that differ.
-fn figures(of: &Comparison) -> Vec<TableRow> {
-    let (base, head) = (&of.sides.base, &of.sides.head);
+fn figures(comparison: &Comparison) -> Vec<TableRow> {
+    let (base, head) = (&comparison.sides.base, &comparison.sides.head);
     let waits = base.host_bound_ns.zip(head.host_bound_ns);
     let times = [
         ("elapsed", Some((base.elapsed_ns, head.elapsed_ns))),
@@ -119,9 +126,10 @@ fn figures(of: &Comparison) -> Vec<TableRow> {
 }
 
 fn time(name: &str, (base, head): (Nanoseconds, Nanoseconds)) -> TableRow {
-    let change = match base.0 > 0.0 && head.0 > 0.0 {
-        true => (head / base).to_string(),
-        false => String::new(),
+    let change = if base.0 > 0.0 && head.0 > 0.0 {
+        (head / base).to_string()
+    } else {
+        String::new()
     };
     TableRow::new(name, vec![base.to_string(), head.to_string(), change])
 }
@@ -159,19 +167,19 @@ fn counts(base: &SideFigures, head: &SideFigures) -> Vec<TableRow> {
 }
 
 /// Kernels that changed.
-fn changed(of: &Comparison) -> Vec<&KernelChange> {
+fn changed(comparison: &Comparison) -> Vec<&KernelChange> {
     let changed = |kernel: &&KernelChange| {
         kernel.became != Became::Same
             || !kernel.changes.is_empty()
             || kernel.count.base != kernel.count.head
-            || kernel.ratio().growth().abs() > of.threshold
+            || kernel.ratio().growth().abs() > comparison.threshold
     };
-    of.kernels.iter().filter(changed).collect()
+    comparison.kernels.iter().filter(changed).collect()
 }
 
-/// What became of a kernel and of its launches, a sentence each.
+/// The changes of a kernel and of its launches, a sentence each.
 fn became(kernel: &KernelChange) -> Vec<String> {
-    let mut told = match kernel.became {
+    let mut sentences = match kernel.became {
         Became::Replaced => vec![format!("replaces {}", short(&kernel.name.base))],
         Became::Added => vec!["added".to_owned()],
         Became::Removed => vec!["removed".to_owned()],
@@ -179,16 +187,17 @@ fn became(kernel: &KernelChange) -> Vec<String> {
     };
     if !kernel.changes.is_empty() {
         let changes: Vec<String> = kernel.changes.iter().map(ToString::to_string).collect();
-        told.push(changes.join(", "));
+        sentences.push(changes.join(", "));
     }
-    told
+    sentences
 }
 
 /// A mean time of a kernel; empty where it was not launched.
 fn mean(time: Nanoseconds) -> String {
-    match time.0 > 0.0 {
-        true => time.to_string(),
-        false => String::new(),
+    if time.0 > 0.0 {
+        time.to_string()
+    } else {
+        String::new()
     }
 }
 
@@ -210,9 +219,10 @@ fn kernel_row(kernel: &KernelChange) -> TableRow {
 /// Launches of a kernel on both sides.
 fn count(kernel: &KernelChange) -> String {
     let (base, head) = (figure(kernel.count.base), figure(kernel.count.head));
-    match base == head {
-        true => base,
-        false => format!("{base} → {head}"),
+    if base == head {
+        base
+    } else {
+        format!("{base} → {head}")
     }
 }
 

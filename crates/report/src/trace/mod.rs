@@ -1,5 +1,5 @@
-//! How a trace and the difference of two are shown: text for the terminal, a page,
-//! and what Perfetto opens.
+//! Reports of a trace and of the difference of two traces: text for the terminal, a page,
+//! and a file for Perfetto.
 
 mod difference;
 mod perfetto;

@@ -80,11 +80,16 @@ pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> Result<(), RenderError> {
         events.operation(number, operation)?;
     }
     let mut launches: Vec<HostLaunch> = Vec::new();
-    launches.extend(operations.iter().enumerate().filter_map(|(number, of)| {
-        let at = of.launched_ns?;
-        let end = at.saturating_add(of.launch_ns?.cast_signed());
-        Some((number, of, (at, end)))
-    }));
+    launches.extend(
+        operations
+            .iter()
+            .enumerate()
+            .filter_map(|(number, operation)| {
+                let at = operation.launched_ns?;
+                let end = at.saturating_add(operation.launch_ns?.cast_signed());
+                Some((number, operation, (at, end)))
+            }),
+    );
     launches.sort_by_key(|(_, operation, times)| (operation.process, *times));
     for process in launches.chunk_by(|a, b| a.1.process == b.1.process) {
         events.launches(process)?;
@@ -140,8 +145,8 @@ impl TraceEvents<'_> {
                 }
                 Some(device) => {
                     let mut devices = known.into_iter().flat_map(|process| &process.devices);
-                    let named = devices.find(|of| of.ordinal == device);
-                    format!("GPU {device}: {}", named.map_or("", |of| &of.name))
+                    let named = devices.find(|known| known.ordinal == device);
+                    format!("GPU {device}: {}", named.map_or("", |device| &device.name))
                 }
             };
             let pid = known.map_or(0, |process| process.pid);
@@ -175,10 +180,13 @@ impl TraceEvents<'_> {
     }
 
     /// An operation of a device, and the end of the arrow to it.
-    fn operation(&mut self, number: usize, of: &Recorded) -> Result<(), RenderError> {
-        let group = self.group(of.process, Some(of.device))?;
-        let times = (of.start_ns.cast_signed(), of.end_ns.cast_signed());
-        let stream = of
+    fn operation(&mut self, number: usize, operation: &Recorded) -> Result<(), RenderError> {
+        let group = self.group(operation.process, Some(operation.device))?;
+        let times = (
+            operation.start_ns.cast_signed(),
+            operation.end_ns.cast_signed(),
+        );
+        let stream = operation
             .stream
             .map(u64::from)
             .filter(|number| *number < STREAMS - 1);
@@ -186,11 +194,11 @@ impl TraceEvents<'_> {
             Some(number) => self.row((group, number), times, &format!("stream {number}"))?,
             None => self.row((group, STREAMS - 1), times, "stream unknown")?,
         };
-        let (name, kind) = self.described(of);
-        let mut members = vec![("dur", microseconds(of.ns())), ("cat", kind.into())];
-        members.extend(operation_args(of).map(|args| ("args", args)));
+        let (name, kind) = self.described(operation);
+        let mut members = vec![("dur", microseconds(operation.ns())), ("cat", kind.into())];
+        members.extend(operation_args(operation).map(|args| ("args", args)));
         self.add("X", &name, row, times.0, members)?;
-        if has_arrow(of) {
+        if has_arrow(operation) {
             // The arrow ends at the event around its end, not at the next.
             let end = [
                 ("cat", "launch".into()),
@@ -202,7 +210,7 @@ impl TraceEvents<'_> {
         Ok(())
     }
 
-    /// What the host of a process launched, in order, with the ranges around it.
+    /// Adds the launches of a process's host, in order, with the ranges around them.
     fn launches(&mut self, launches: &[HostLaunch]) -> Result<(), RenderError> {
         let Some((_, first, _)) = launches.first() else {
             return Ok(());
@@ -277,21 +285,24 @@ fn has_arrow(operation: &Recorded) -> bool {
 fn operation_args(operation: &Recorded) -> Option<Value> {
     let kernel = operation.kernel();
     let args = [
-        ("grid", kernel.map(|of| sizes(of.grid).into())),
-        ("block", kernel.map(|of| sizes(of.block).into())),
+        ("grid", kernel.map(|kernel| sizes(kernel.grid).into())),
+        ("block", kernel.map(|kernel| sizes(kernel.block).into())),
         (
             "registers",
-            kernel.and_then(|of| of.registers.map(Value::from)),
+            kernel.and_then(|kernel| kernel.registers.map(Value::from)),
         ),
         (
             "shared_bytes",
-            kernel.and_then(|of| of.shared_bytes.map(Value::from)),
+            kernel.and_then(|kernel| kernel.shared_bytes.map(Value::from)),
         ),
         (
             "local_bytes",
-            kernel.and_then(|of| of.local_bytes.map(Value::from)),
+            kernel.and_then(|kernel| kernel.local_bytes.map(Value::from)),
         ),
-        ("graph", kernel.and_then(|of| of.graph.map(Value::from))),
+        (
+            "graph",
+            kernel.and_then(|kernel| kernel.graph.map(Value::from)),
+        ),
         ("bytes", operation.bytes().map(Value::from)),
         ("operator", operation.operator.as_deref().map(Value::from)),
     ];

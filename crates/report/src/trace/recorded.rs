@@ -37,7 +37,7 @@ fn document(trace: &Trace, analysis: &Analysis, most: usize) -> Document {
             let steady = &part.steady;
             let first = trace.recording.operations.first();
             let first = first.map_or(0, |operation| operation.start_ns);
-            let said = format!(
+            let subtitle = format!(
                 "{} of {}, {} each, {} after the first operation",
                 counted(steady.repeats, "repetition"),
                 counted(steady.period, "operation"),
@@ -45,7 +45,7 @@ fn document(trace: &Trace, analysis: &Analysis, most: usize) -> Document {
                 Nanoseconds(steady.from_ns.saturating_sub(first) as f64)
             );
             let title = "Steady state".to_owned();
-            body.push(Block::Heading(title, said, Tone::Calm));
+            body.push(Block::Heading(title, subtitle, Tone::Calm));
             if steady.set_aside > 0 {
                 let more = counted(steady.set_aside, "repetition");
                 let why = "warm-up, or an interruption by the host";
@@ -62,9 +62,10 @@ fn document(trace: &Trace, analysis: &Analysis, most: usize) -> Document {
             body.push(Block::list(spent(&analysis.whole, 1.0)));
         }
         None => {
-            let said = "no part repeats at the end: warm-up and compilation are in it".to_owned();
+            let subtitle =
+                "no part repeats at the end: warm-up and compilation are in it".to_owned();
             let title = "The whole recording".to_owned();
-            body.push(Block::Heading(title, said, Tone::Calm));
+            body.push(Block::Heading(title, subtitle, Tone::Calm));
             body.extend(operations(&analysis.whole, 1.0, most));
             body.push(Block::Text(spent(&analysis.whole, 1.0)));
         }
@@ -149,11 +150,12 @@ fn facts(trace: &Trace, analysis: &Analysis) -> Vec<String> {
 }
 
 /// Tables of kernels and copies; of several repetitions, figures of one.
-fn operations(of: &Summary, times: f64, most: usize) -> Vec<Block> {
+fn operations(summary: &Summary, times: f64, most: usize) -> Vec<Block> {
     let time = |ns: u64| Nanoseconds(ns as f64 / times).to_string();
-    let [count, total, bytes] = match times > 1.0 {
-        true => ["count*", "total*", "bytes*"],
-        false => ["count", "total", "bytes"],
+    let [count, total, bytes] = if times > 1.0 {
+        ["count*", "total*", "bytes*"]
+    } else {
+        ["count", "total", "bytes"]
     };
     let kernel = |kernel: &KernelRow| TableRow {
         below: vec![shapes(kernel)],
@@ -163,25 +165,25 @@ fn operations(of: &Summary, times: f64, most: usize) -> Vec<Block> {
                 figure(kernel.count as f64 / times),
                 time(kernel.total_ns),
                 kernel.mean().to_string(),
-                Share(kernel.total_ns as f64 / of.kernel_ns.max(1) as f64).to_string(),
+                Share(kernel.total_ns as f64 / summary.kernel_ns.max(1) as f64).to_string(),
                 kernel.shapes.first().map_or(String::new(), filled),
             ],
         )
     };
-    let left_out = of.kernels.iter().skip(most);
+    let left_out = summary.kernels.iter().skip(most);
     let left_out: u64 = left_out.map(|kernel| kernel.total_ns).sum();
     let kernels = Table {
-        rest: match of.kernels.len().saturating_sub(most) {
+        rest: match summary.kernels.len().saturating_sub(most) {
             0 => String::new(),
             more => format!("and {more} more kernels, {}", time(left_out)),
         },
         ..Table::new(
             "kernel",
             vec![count, total, "mean", "share", "SMs"],
-            of.kernels.iter().take(most).map(kernel),
+            summary.kernels.iter().take(most).map(kernel),
         )
     };
-    let copies = of.copies.iter().map(|copy| TableRow {
+    let copies = summary.copies.iter().map(|copy| TableRow {
         label: match &*copy.what {
             "set" => "memory set".to_owned(),
             what => what.to_owned(),
@@ -200,9 +202,9 @@ fn operations(of: &Summary, times: f64, most: usize) -> Vec<Block> {
     tables.map(Block::Table).collect()
 }
 
-/// How the devices' time was spent, in sentences.
-fn spent(of: &Summary, times: f64) -> Vec<String> {
-    let spent = &of.time;
+/// The time of the devices by kind, in sentences.
+fn spent(summary: &Summary, times: f64) -> Vec<String> {
+    let spent = &summary.time;
     let time = |ns: u64| Nanoseconds(ns as f64 / times);
     let mut lines = vec![format!(
         "busy {} of {}; idle {} ({}) in {}, the longest {}",
@@ -228,7 +230,7 @@ fn spent(of: &Summary, times: f64) -> Vec<String> {
             overlap
         ));
     }
-    let calls: Vec<String> = of
+    let calls: Vec<String> = summary
         .calls
         .iter()
         .filter(|(_, count)| **count > 0)
@@ -280,9 +282,10 @@ pub(super) fn sizes([x, y, z]: [u32; 3]) -> String {
 
 /// A count that may be a mean.
 pub(super) fn figure(count: f64) -> String {
-    match (count - count.round()).abs() < 0.05 {
-        true => format!("{count:.0}"),
-        false => Digits(count).to_string(),
+    if (count - count.round()).abs() < 0.05 {
+        format!("{count:.0}")
+    } else {
+        Digits(count).to_string()
     }
 }
 

@@ -65,8 +65,8 @@ fn events(trace: &Trace) -> Vec<Value> {
 }
 
 fn of<'a>(events: &'a [Value], ph: &str, cat: &str) -> Vec<&'a Value> {
-    let found = events.iter().filter(|e| e["ph"] == ph && e["cat"] == cat);
-    found.collect()
+    let matching = events.iter().filter(|e| e["ph"] == ph && e["cat"] == cat);
+    matching.collect()
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn every_operation_stands_on_its_stream_with_an_arrow_from_its_launch() {
     );
     let named = events.iter().filter(|event| event["ph"] == "M");
     let names: Vec<&str> = named
-        .map(|of| of["args"]["name"].as_str().unwrap())
+        .map(|event| event["args"]["name"].as_str().unwrap())
         .collect();
     for name in ["GPU 0: NVIDIA H200 (41)", "stream 7", "launches"] {
         assert!(names.contains(&name), "{names:?}");
