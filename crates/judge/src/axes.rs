@@ -14,18 +14,18 @@ use regatta_worker::attention::{Case, CaseId, FACETS};
 
 /// A description, and the cases that it describes.
 pub struct Described {
-    /// Its terms in words: ` of cpu/flash with head_dim 32 and causal`; empty: every case.
+    /// The terms as text: ` of cpu/flash with head_dim 32 and causal`; empty for every case.
     pub terms: String,
     /// Places of the cases that moved among those it holds for.
     pub hits: Vec<usize>,
-    /// How many it holds for.
+    /// The number of cases that match the terms.
     pub covers: usize,
 }
 
 /// Terms of one description.
-const MOST_TERMS: usize = 3;
+const MAX_TERMS: usize = 3;
 
-/// Of the cases that a description holds for, so many at least must have moved.
+/// The least share of the matching cases that must have changed.
 const PRECISION: f64 = 0.8;
 
 /// A condition on one axis.
@@ -70,8 +70,8 @@ impl Term {
     }
 }
 
-/// What describes best those that moved: at least two of them, and few others. Cases that are
-/// `None` are described already.
+/// Returns the best description of the cases that changed: it matches at least two of them and few
+/// others. Cases that are `None` are already described.
 pub fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Described> {
     let total = moved.iter().filter(|yes| **yes == Some(true)).count();
     if total < 2 {
@@ -82,7 +82,7 @@ pub fn described(table: &AxisTable, moved: &[Option<bool>]) -> Option<Described>
         .filter(|&place| moved[place].is_some())
         .collect();
     let mut best = score(total, holds.len(), total);
-    while terms.len() < MOST_TERMS {
+    while terms.len() < MAX_TERMS {
         let Some((term, found)) = better(table, moved, &holds, total, best) else {
             break;
         };
@@ -128,7 +128,7 @@ fn better(
     total: usize,
     best: f64,
 ) -> Option<(Term, f64)> {
-    let mut found: Option<(Term, f64)> = None;
+    let mut chosen: Option<(Term, f64)> = None;
     for (axis, values) in table.axes.iter().enumerate() {
         // How many cases have each value, and how many of them moved.
         let mut counts = vec![(0_usize, 0_usize); values.values.len()];
@@ -140,9 +140,9 @@ fn better(
         }
         let mut consider = |kind, value, (covers, hits): (usize, usize)| {
             let score = score(hits, covers, total);
-            let least = found.map_or(best, |(_, score)| score) + 1e-9;
+            let least = chosen.map_or(best, |(_, score)| score) + 1e-9;
             if covers > 0 && score > least {
-                found = Some((Term { axis, value, kind }, score));
+                chosen = Some((Term { axis, value, kind }, score));
             }
         };
         for (value, count) in counts.iter().enumerate() {
@@ -154,7 +154,7 @@ fn better(
         if !values.numeric {
             let all = counts
                 .iter()
-                .fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+                .fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
             for (value, of) in counts.iter().enumerate() {
                 consider(Bound::IsNot, value, (all.0 - of.0, all.1 - of.1));
             }
@@ -172,7 +172,7 @@ fn better(
             consider(Bound::AtLeast, value, sum);
         }
     }
-    found
+    chosen
 }
 
 /// The F-measure.
@@ -217,15 +217,15 @@ pub struct AxisTable {
 
 /// One axis.
 pub struct TableAxis {
-    /// What it is called.
+    /// The name of the axis.
     pub name: String,
     /// Other axes that differ just where it does.
     pub also: Vec<String>,
-    /// Its values, in their order.
+    /// The values in order.
     pub values: Vec<String>,
     /// True where all of them are whole numbers.
     pub numeric: bool,
-    /// The value of each case, by place; `None` where its id is no case's.
+    /// The value of each case, by place; `None` if its id does not parse.
     pub of: Vec<Option<usize>>,
 }
 
@@ -277,7 +277,7 @@ fn axis(name: String, cases: &[Option<Rc<Case>>]) -> TableAxis {
         values.sort_by_key(|value| value.parse::<u64>().unwrap_or(0));
     }
     let places: BTreeMap<&String, usize> = values.iter().enumerate().map(|(i, v)| (v, i)).collect();
-    let of = texts
+    let of_case = texts
         .iter()
         .map(|text| text.as_ref().and_then(|text| places.get(text).copied()))
         .collect();
@@ -285,7 +285,7 @@ fn axis(name: String, cases: &[Option<Rc<Case>>]) -> TableAxis {
         name,
         also: Vec::new(),
         numeric,
-        of,
+        of: of_case,
         values,
     }
 }

@@ -1,4 +1,4 @@
-//! Whether two sides may be compared at all, and what else sets them apart.
+//! Checks if two sides may be compared, and lists their other differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use regatta_core::record::identity::decides_speed;
 use regatta_core::record::types::{Git, RunHeader, WorkerRecord, short_revision};
 use regatta_core::suite::{Cache, Settings};
 
-/// What stands for a fact that one side does not have.
+/// The text in place of a fact that one side lacks.
 const ABSENT: &str = "absent";
 
 /// Differences between two sides.
@@ -24,10 +24,10 @@ pub struct Differences {
 /// Hard are those which change what a time means: the file's schema, the timing
 /// method, the state of the caches and what a sample is, the machine, the device of a worker, and
 /// with `same_suite` the suite. A fact that one side lacks counts as different:
-/// nobody knows that it is the same.
+/// it may differ.
 pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Differences {
-    let mut found = Differences::default();
-    let hard = &mut found.hard;
+    let mut differences = Differences::default();
+    let hard = &mut differences.hard;
     differ(hard, "schema", base.schema, head.schema);
     differ(hard, "method", base.method, head.method);
     if base.settings.structure_only && !head.settings.structure_only {
@@ -58,11 +58,15 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
     }
     // What was to be the same; of two runs that somebody lays side by side it may be what
     // they were made for.
-    let promised = if same_suite { hard } else { &mut found.soft };
+    let promised = if same_suite {
+        hard
+    } else {
+        &mut differences.soft
+    };
     differ(promised, "suite", &base.suite.name, &head.suite.name);
     environments(promised, base, head);
 
-    let soft = &mut found.soft;
+    let soft = &mut differences.soft;
     differ(soft, "tool", &base.tool, &head.tool);
     differ(soft, "revision", revision(base), revision(head));
     if let (Some(base), Some(head)) = (&base.identity, &head.identity) {
@@ -91,12 +95,12 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
             maps(soft, &prefix, &base.packages, &head.packages);
         }
     }
-    found
+    differences
 }
 
 /// Variables that decide speed ([`decides_speed`]), of workers that both sides have. A file
 /// that was written before they were kept says nothing of them.
-fn environments(found: &mut Vec<Mismatch>, base: &RunHeader, head: &RunHeader) {
+fn environments(mismatches: &mut Vec<Mismatch>, base: &RunHeader, head: &RunHeader) {
     let (Some(base), Some(head)) = (&base.identity, &head.identity) else {
         return;
     };
@@ -111,11 +115,11 @@ fn environments(found: &mut Vec<Mismatch>, base: &RunHeader, head: &RunHeader) {
         };
         let prefix = format!("{name}.environment.");
         let (base, head) = (deciding(&worker.environment), deciding(&other.environment));
-        maps(found, &prefix, &base, &head);
+        maps(mismatches, &prefix, &base, &head);
     }
 }
 
-/// What took a worker's times. Readings of two clocks are not compared: on a kernel
+/// The clock that took a worker's times. Readings of two clocks are not compared: on a kernel
 /// of 5 µs they differ by more than half. A worker that does not say has one way only.
 fn clock(worker: &WorkerRecord) -> &str {
     let clock = worker.versions.get("clock").map(String::as_str);
@@ -134,14 +138,14 @@ fn revision(header: &RunHeader) -> String {
 }
 
 pub(crate) fn differ(
-    found: &mut Vec<Mismatch>,
+    mismatches: &mut Vec<Mismatch>,
     field: impl ToString,
     base: impl ToString,
     head: impl ToString,
 ) {
     let (base, head) = (base.to_string(), head.to_string());
     if base != head {
-        found.push(Mismatch {
+        mismatches.push(Mismatch {
             field: field.to_string(),
             base,
             head,
@@ -150,7 +154,7 @@ pub(crate) fn differ(
 }
 
 pub(crate) fn maps(
-    found: &mut Vec<Mismatch>,
+    mismatches: &mut Vec<Mismatch>,
     prefix: &str,
     base: &BTreeMap<String, String>,
     head: &BTreeMap<String, String>,
@@ -160,7 +164,12 @@ pub(crate) fn maps(
         let text = |side: &BTreeMap<String, String>| {
             side.get(name).cloned().unwrap_or_else(|| ABSENT.to_owned())
         };
-        differ(found, format!("{prefix}{name}"), text(base), text(head));
+        differ(
+            mismatches,
+            format!("{prefix}{name}"),
+            text(base),
+            text(head),
+        );
     }
 }
 
@@ -182,15 +191,21 @@ fn shared_workers<'a>(
 
 pub(crate) fn list(all: impl Iterator<Item = impl ToString>) -> String {
     let all: Vec<String> = all.map(|one| one.to_string()).collect();
-    match all.is_empty() {
-        true => "none".to_owned(),
-        false => all.join(", "),
+    if all.is_empty() {
+        "none".to_owned()
+    } else {
+        all.join(", ")
     }
 }
 
-fn settings(found: &mut Vec<Mismatch>, base: &Settings, head: &Settings) {
-    let mut each = |name: &str, of: fn(&Settings) -> u64| {
-        differ(found, format!("settings.{name}"), of(base), of(head));
+fn settings(mismatches: &mut Vec<Mismatch>, base: &Settings, head: &Settings) {
+    let mut each = |name: &str, value: fn(&Settings) -> u64| {
+        differ(
+            mismatches,
+            format!("settings.{name}"),
+            value(base),
+            value(head),
+        );
     };
     each("invocations", |settings| settings.invocations.into());
     each("warmup", |settings| settings.warmup.into());
@@ -214,13 +229,13 @@ mod tests {
     fn found(same_suite: bool, change: impl Fn(&mut RunHeader)) -> (String, String) {
         let (base, mut head) = (header(), header());
         change(&mut head);
-        let found = differences(&base, &head, same_suite);
-        (fields(&found.hard), fields(&found.soft))
+        let differences = differences(&base, &head, same_suite);
+        (fields(&differences.hard), fields(&differences.soft))
     }
 
     #[track_caller]
-    fn are(found: (String, String), hard: &str, soft: &str) {
-        assert_eq!(found, (hard.to_owned(), soft.to_owned()));
+    fn are(fields: (String, String), hard: &str, soft: &str) {
+        assert_eq!(fields, (hard.to_owned(), soft.to_owned()));
     }
 
     #[test]
@@ -259,11 +274,11 @@ mod tests {
     #[test]
     fn readings_of_two_clocks_are_not_compared() {
         let clock = |text: &str| {
-            let found = found(true, |head| {
+            let fields = found(true, |head| {
                 let versions = &mut head.workers[0].versions;
                 versions.insert("clock".to_owned(), text.to_owned());
             });
-            found.0
+            fields.0
         };
         // Who does not say has events.
         assert_eq!(
@@ -276,8 +291,8 @@ mod tests {
     fn packages_are_compared_where_both_sides_tell_them() {
         let with = |version: Option<&str>| {
             let mut header = header();
-            let told = version.map(|version| ("numpy".to_owned(), version.to_owned()));
-            header.workers[0].packages = told.into_iter().collect();
+            let packages = version.map(|version| ("numpy".to_owned(), version.to_owned()));
+            header.workers[0].packages = packages.into_iter().collect();
             header
         };
         let soft = |base, head| fields(&differences(&with(base), &with(head), true).soft);

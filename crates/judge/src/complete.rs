@@ -1,4 +1,4 @@
-//! Whether every planned case was measured, and what is said of those that were not.
+//! Checks that every planned case was measured, and gives the reasons of those that were not.
 
 use super::judgement::Word;
 use regatta_core::machine::CENSUS;
@@ -85,8 +85,8 @@ fn trouble(record: &CaseRecord, untimed: bool) -> Option<String> {
         }
         Status::Measured => {
             let timed = record.median(Metric::Device).is_some();
-            let none = "none of its times is one that a clock can have shown";
-            (!timed).then(|| none.to_owned())
+            let reason = "none of its times is one that a clock can have shown";
+            (!timed).then(|| reason.to_owned())
         }
     }
 }
@@ -113,8 +113,8 @@ pub fn allowed(case: &CaseId, patterns: &[String]) -> bool {
     patterns.iter().any(|pattern| glob(pattern, &case.0))
 }
 
-/// What becomes of a demand on cases of which none was measured: it is skipped where `optional`
-/// names each of them. `None` of no case.
+/// The state of a demand on cases that were not measured: it is skipped if each of them matches
+/// `optional`. `None` without a case.
 pub fn unmeasured(cases: &[&CaseId], optional: &[String]) -> Option<(Word, String)> {
     let first = cases.first()?;
     let required = cases.iter().find(|id| !allowed(id, optional));

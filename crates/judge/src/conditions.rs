@@ -1,4 +1,4 @@
-//! What around the samples makes a run's times doubtful, as sentences.
+//! Conditions around the samples that make a run's times doubtful, as sentences.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use regatta_core::record::side::{CaseRecord, Conditions, Side, Status};
 use regatta_worker::attention::{CaseId, Dtype};
 use regatta_worker::units::{Bytes, counted};
 
-/// How many invocations other programs disturbed, of how many cases.
+/// The number of disturbed invocations and of their cases, as text.
 fn disturbed(head: &Side) -> Option<String> {
     let cases = head
         .cases
@@ -33,9 +33,9 @@ type ConditionNote = (fn(&Conditions) -> u32, fn(&[&Conditions]) -> String);
 
 const NOTES: [ConditionNote; 5] = [
     (
-        |of| of.throttled,
+        |conditions| conditions.throttled,
         |met| {
-            let reasons = met.iter().flat_map(|found| &found.throttle_reasons);
+            let reasons = met.iter().flat_map(|condition| &condition.throttle_reasons);
             let reasons: BTreeSet<&str> = reasons.map(String::as_str).collect();
             let reasons: Vec<&str> = reasons.into_iter().collect();
             let reasons = reasons.join(", ");
@@ -43,9 +43,9 @@ const NOTES: [ConditionNote; 5] = [
         },
     ),
     (
-        |of| of.shared,
+        |conditions| conditions.shared,
         |met| {
-            let most = met.iter().map(|found| found.other_processes).max();
+            let most = met.iter().map(|condition| condition.other_processes).max();
             let (most, noun) = match most.unwrap_or(0) {
                 1 => (1, "process"),
                 most => (most, "processes"),
@@ -54,14 +54,14 @@ const NOTES: [ConditionNote; 5] = [
         },
     ),
     (
-        |of| of.synchronised,
+        |conditions| conditions.synchronised,
         |_| {
             "whose call waits for the device itself: its device time holds waits for the host"
                 .to_owned()
         },
     ),
     (
-        |of| of.checked_before_only,
+        |conditions| conditions.checked_before_only,
         |_| {
             "whose results were checked before timing only: their worker takes no sets of inputs \
              in turn (docs/PROTOCOL.md, `input_sets`), so a result that it keeps passes for one \
@@ -70,11 +70,11 @@ const NOTES: [ConditionNote; 5] = [
         },
     ),
     (
-        |of| of.fewer_input_sets,
+        |conditions| conditions.fewer_input_sets,
         |met| {
             let mut reasons = met
                 .iter()
-                .filter_map(|of| of.fewer_input_sets_reason.as_deref());
+                .filter_map(|conditions| conditions.fewer_input_sets_reason.as_deref());
             let reason = reasons.next().unwrap_or_default();
             format!("had fewer sets of inputs than asked for: {reason}")
         },
@@ -154,7 +154,7 @@ fn on_processor(head: &Side) -> impl Iterator<Item = String> {
 pub fn notes(head: &Side) -> Vec<String> {
     let noted = NOTES.iter().filter_map(|(count, note)| {
         let all = head.cases.values().map(|record| &record.conditions);
-        let met: Vec<&Conditions> = all.filter(|of| count(of) > 0).collect();
+        let met: Vec<&Conditions> = all.filter(|conditions| count(conditions) > 0).collect();
         (!met.is_empty()).then(|| format!("{} {}", counted(met.len(), "case"), note(&met)))
     });
     let mut notes: Vec<String> = noted.collect();
@@ -187,7 +187,7 @@ fn fewer_invocations(head: &Side) -> Option<String> {
     ))
 }
 
-/// Cases whose instructions the head counted and the base did not, as nobody judges them then.
+/// Cases whose instructions the head counted and the base did not, so they are not compared.
 pub fn counted_in_vain(base: &Side, head: &Side) -> Option<String> {
     let measured = |record: &CaseRecord| record.status == Status::Measured;
     let vain = head.cases.iter().filter(|(id, record)| {
@@ -230,8 +230,8 @@ pub fn checked_less(base: &Side, head: &Side) -> Option<String> {
     ))
 }
 
-/// Where hardware counters were asked for and cannot be read, or counting what a call does on the
-/// device failed, as nothing is then known of it.
+/// The reasons why hardware counters that were asked for could not be read, or why the operations
+/// of a call on the device could not be counted; nothing is then known of them.
 fn not_counted(head: &Side) -> Vec<String> {
     let reasons = |name: &str, is: fn(&str) -> bool| -> Vec<&str> {
         let structures = head
@@ -244,31 +244,31 @@ fn not_counted(head: &Side) -> Vec<String> {
             .filter(|reason| is(reason))
             .collect()
     };
-    let told = |what: &str, reasons: Vec<&str>, so: &str| {
+    let sentence = |what: &str, reasons: Vec<&str>, so: &str| {
         let first = reasons.first()?;
         let cases = counted(reasons.len(), "case");
         Some(format!("{what} of {cases} are not counted{so}: {first}"))
     };
     let failed = |reason: &str| reason.starts_with(CENSUS_FAILED);
-    let counts = told(
+    let counts = sentence(
         "the device's operations in a call",
         reasons(CENSUS, failed),
         ", so that only times are judged, and causes are unknown",
     );
-    let instructions = told("the instructions", reasons(INSTRUCTIONS, |_| true), "");
+    let instructions = sentence("the instructions", reasons(INSTRUCTIONS, |_| true), "");
     counts.into_iter().chain(instructions).collect()
 }
 
 /// More machines than these are counted.
-const NAMED: usize = 6;
+const MAX_NAMED: usize = 6;
 
-/// What a reader has to know before anything else is read.
+/// The notes on shards that a reader must see first.
 pub(super) fn of_shards(head: &Side) -> Option<String> {
     let hosts = &head.header.hosts;
     let names: BTreeSet<&str> = hosts.iter().map(String::as_str).collect();
     let on = match names.len() {
         0 => return None,
-        1..=NAMED => names.into_iter().collect::<Vec<_>>().join(", "),
+        1..=MAX_NAMED => names.into_iter().collect::<Vec<_>>().join(", "),
         several => counted(several, "machine"),
     };
     Some(format!(

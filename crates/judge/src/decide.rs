@@ -20,8 +20,8 @@ use std::cmp::Ordering;
 use super::judgement::Word;
 use super::rule::{LOOKS, RuleResult, Series, Terms, compare, needed_pairs};
 
-/// Pairs from which on CPU time decides even if the time that passes lies beyond two thresholds,
-/// and an improvement that is not shown is no longer waited for: the second look.
+/// Pairs from which on CPU time decides even if the wall-clock time lies beyond two thresholds, and
+/// no more pairs are taken to show an improvement: the second look.
 const SECOND_LOOK: usize = LOOKS[1] as usize;
 
 /// Values that hold waits are measured again only if at most this many pairs, as estimated, would
@@ -41,20 +41,20 @@ pub struct Observed<'a> {
     pub waits: bool,
     /// Some of the values were not disturbed, so that more of them may be had.
     pub some_quiet: bool,
-    /// Whether the head ran on more threads than the base, or on fewer.
+    /// Compares the head's number of threads with the base's.
     pub threads: Ordering,
     /// CPU time, where it can decide in place of the values.
     pub cpu: Option<Series<'a>>,
 }
 
-/// What is shown, and by what.
+/// The verdict and the test that decided it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
     /// The word.
     pub word: Word,
-    /// What the rule says of the values.
+    /// The result of the rule for the values.
     pub result: RuleResult,
-    /// What it says of CPU time, where that can decide.
+    /// The result of the rule for CPU time, if it can decide.
     pub cpu: Option<RuleResult>,
     /// True where CPU time decided.
     pub by_cpu: bool,

@@ -24,7 +24,7 @@ use regatta_core::suite::structural::Quantity;
 use regatta_worker::attention::{Case, CaseId};
 use regatta_worker::units::{Nanoseconds, Ratio, counted};
 
-/// What came of the expectations of a side.
+/// The results of a side's expectations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expectations {
     /// One for each case that an expectation is about.
@@ -92,8 +92,8 @@ pub fn expectations(side: &Side) -> Expectations {
         }
     }
     let error = GATE_ERROR / (chosen.len().max(1) * LOOKS_THAT_CALL) as f64;
-    let results = chosen.iter().map(|(rule, of, against)| {
-        let result = judge(rule, of, against, &side.header, error);
+    let results = chosen.iter().map(|(rule, case, against)| {
+        let result = judge(rule, case, against, &side.header, error);
         result.missing_at(&rule.origin)
     });
     let mut results: Vec<ExpectationResult> = results.chain(unmeasured).collect();
@@ -125,8 +125,8 @@ fn without_value(
     let lacking = involved.filter(|one| one.record.status != Status::Measured);
     let lacking: Vec<&CaseId> = lacking.map(|one| one.id).collect();
     let mut result = empty(rule, first);
-    let none = "the suite has no case that it could be compared with".to_owned();
-    let (word, reason) = unmeasured(&lacking, optional).unwrap_or((Word::Missing, none));
+    let reason = "the suite has no case that it could be compared with".to_owned();
+    let (word, reason) = unmeasured(&lacking, optional).unwrap_or((Word::Missing, reason));
     (result.word, result.reason) = (word, Some(reason));
     result
 }
@@ -167,16 +167,16 @@ fn choose<'a>(
         unsupported(candidate) || (failed(candidate) && allowed(candidate.id, allow))
     };
     let (mut alone, mut left_out) = (Vec::new(), BTreeSet::new());
-    for of in cases.iter().filter(|c| rule.case.matches(&c.case)) {
-        if excused(of) {
+    for case in cases.iter().filter(|c| rule.case.matches(&c.case)) {
+        if excused(case) {
             continue;
         }
-        let group = groups.get(&rule.alike(&of.case));
+        let group = groups.get(&rule.alike(&case.case));
         let planned = group
             .into_iter()
             .flatten()
             .copied()
-            .filter(|reference| reference.id != of.id && !unsupported(reference));
+            .filter(|reference| reference.id != case.id && !unsupported(reference));
         // One that may fail, and did, is left out beside others; where all of them did,
         // there is nothing to compare the case with.
         let (failing, references): (Vec<&ExpectedCase>, Vec<&ExpectedCase>) =
@@ -185,33 +185,33 @@ fn choose<'a>(
             let same = group
                 .into_iter()
                 .flatten()
-                .filter(|reference| reference.id != of.id);
+                .filter(|reference| reference.id != case.id);
             let absent = same.filter(|reference| failed(reference));
             left_out.extend(absent.map(|reference| reference.id));
         }
         match (references.is_empty(), failing.is_empty()) {
-            (false, _) => chosen.push((rule, of, references)),
-            (true, false) => chosen.push((rule, of, failing)),
-            (true, true) => alone.push(of.id),
+            (false, _) => chosen.push((rule, case, references)),
+            (true, false) => chosen.push((rule, case, failing)),
+            (true, true) => alone.push(case.id),
         }
     }
     (alone, left_out)
 }
 
 /// The metric that is compared: on the CPU host and device are one.
-fn metric(rule: &Expectation, of: &ExpectedCase, header: &RunHeader) -> Metric {
-    let worker = header.worker_of(&of.case);
+fn metric(rule: &Expectation, case: &ExpectedCase, header: &RunHeader) -> Metric {
+    let worker = header.worker_of(&case.case);
     let on_cpu = worker.is_some_and(WorkerRecord::runs_on_processor);
     match rule.metric {
-        Metric::Host if on_cpu && of.record.median(Metric::Host).is_none() => Metric::Device,
+        Metric::Host if on_cpu && case.record.median(Metric::Host).is_none() => Metric::Device,
         metric => metric,
     }
 }
 
 /// A result without a value.
-fn empty(rule: &Expectation, of: &ExpectedCase) -> ExpectationResult {
+fn empty(rule: &Expectation, case: &ExpectedCase) -> ExpectationResult {
     ExpectationResult {
-        case: Some(of.id.clone()),
+        case: Some(case.id.clone()),
         at_most: Some(rule.within.0),
         ..ExpectationResult::missing(&rule.name, Quantity::Metric(rule.metric))
     }
@@ -219,12 +219,12 @@ fn empty(rule: &Expectation, of: &ExpectedCase) -> ExpectationResult {
 
 fn judge(
     rule: &Expectation,
-    of: &ExpectedCase,
+    case: &ExpectedCase,
     references: &[&ExpectedCase],
     header: &RunHeader,
     error: f64,
 ) -> ExpectationResult {
-    let mut result = empty(rule, of);
+    let mut result = empty(rule, case);
     let centre = |candidate: &ExpectedCase| {
         let measured = candidate.record.status == Status::Measured;
         let median = candidate.record.median(metric(rule, candidate, header));
@@ -236,8 +236,8 @@ fn judge(
         .iter()
         .filter_map(|reference| Some((centre(reference)?, *reference)))
         .min_by(|a, b| a.0.total_cmp(&b.0));
-    let (Some(_), Some((_, best))) = (centre(of), best) else {
-        let all = std::iter::once(of).chain(references.iter().copied());
+    let (Some(_), Some((_, best))) = (centre(case), best) else {
+        let all = std::iter::once(case).chain(references.iter().copied());
         let missing = all.filter(|candidate| centre(candidate).is_none());
         let what = match rule.metric {
             Metric::Device => "not measured".to_owned(),
@@ -252,7 +252,7 @@ fn judge(
         result.reason = Some("its limit is no positive number".to_owned());
         return result;
     }
-    let Some((decision, shift, reason)) = by_rule(rule, (of, best), header, error) else {
+    let Some((decision, shift, reason)) = by_rule(rule, (case, best), header, error) else {
         result.reason = Some("no invocation has both values".to_owned());
         return result;
     };
@@ -264,7 +264,7 @@ fn judge(
     result.may_be_worse = decision.may_be_worse;
     result.open = decision.may_be_worse && decision.open;
     if result.word == Word::Regressed {
-        let cause = cause(rule, (of, best), &result, header);
+        let cause = cause(rule, (case, best), &result, header);
         result.reason = match (result.reason, cause) {
             (Some(reason), Some(cause)) => Some(format!("{reason}; {cause}")),
             (reason, cause) => cause.or(reason),
@@ -325,10 +325,10 @@ fn by_rule(
     Some((decision, shift, reason))
 }
 
-/// The order from which a second cause is told beside the first.
+/// The order from which on a second cause is reported beside the first.
 const TOLD_TOO: f64 = 0.6;
 
-/// What sets a case apart from the one that it is compared with, in at most two causes: the
+/// The causes, at most two, of the difference between a case and the one it is compared with: the
 /// rules that explain a change over time explain a difference within a run as well.
 fn cause(
     rule: &Expectation,
@@ -336,11 +336,11 @@ fn cause(
     result: &ExpectationResult,
     header: &RunHeader,
 ) -> Option<String> {
-    let clock = |of: &ExpectedCase| match rule.metric {
-        Metric::Host if of.record.median(Metric::Host).is_some() => TimeSource::Host,
-        _ => TimeSource::of_case(header, of.id, of.record),
+    let clock = |case: &ExpectedCase| match rule.metric {
+        Metric::Host if case.record.median(Metric::Host).is_some() => TimeSource::Host,
+        _ => TimeSource::of_case(header, case.id, case.record),
     };
-    let time = |of: &ExpectedCase| of.record.median(rule.metric).map(Nanoseconds);
+    let time = |case: &ExpectedCase| case.record.median(rule.metric).map(Nanoseconds);
     let sms = multiprocessors(header, of.id);
     let changes = changes(&Structures {
         base: best.record,
@@ -362,8 +362,8 @@ fn cause(
         cores: header.cores(),
         restructured: changes.map(|changes| !changes.is_empty()),
     };
-    let found = causes::found(&pair.facts());
-    let (first, others) = found.split_first()?;
+    let findings = causes::found(&pair.facts());
+    let (first, others) = findings.split_first()?;
     let first = &first.finding;
     // The parameters of two cases differ by design, and the kernels of two variants.
     let variant = |id: &CaseId| id.case().ok().map(|case| case.variant.clone());
@@ -387,11 +387,15 @@ fn cause(
 
 /// The first few cases by name, the others by number.
 fn list<'a>(cases: impl IntoIterator<Item = &'a CaseId>) -> String {
-    const NAMED: usize = 3;
+    const MAX_NAMED: usize = 3;
     let all: Vec<&CaseId> = cases.into_iter().collect();
-    let named: Vec<String> = all.iter().take(NAMED).map(ToString::to_string).collect();
+    let named: Vec<String> = all
+        .iter()
+        .take(MAX_NAMED)
+        .map(ToString::to_string)
+        .collect();
     let text = named.join("; ");
-    match all.len().saturating_sub(NAMED) {
+    match all.len().saturating_sub(MAX_NAMED) {
         0 => text,
         more => format!("{text}; and {more} more"),
     }

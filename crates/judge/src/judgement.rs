@@ -1,4 +1,4 @@
-//! What the judge says: values only, ready to be shown in any format.
+//! The result of judging: values only, ready to be shown in any format.
 
 mod account;
 mod difference;
@@ -29,9 +29,9 @@ use regatta_worker::units::{
 pub struct Judgement {
     /// The suite of the head.
     pub suite: String,
-    /// What was judged.
+    /// The run that was judged.
     pub head: SideSummary,
-    /// What it was compared with; `None`: expectations and completeness alone.
+    /// The base of the comparison; `None` if only expectations and completeness were judged.
     pub base: Option<SideSummary>,
     /// Hard facts in which the two sides differ; times are not compared then.
     pub incomparable: Vec<Mismatch>,
@@ -51,7 +51,7 @@ pub struct Judgement {
     pub rows: Vec<Row>,
     /// One entry for each case, or build, that an expectation is about.
     pub expectations: Vec<ExpectationResult>,
-    /// What was to be judged and was not, as sentences: each keeps the run from passing.
+    /// The demands that could not be judged, as sentences: each keeps the run from passing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
     /// Demands of the base's suite that the head's does not make, as a sentence of the verdict's
@@ -60,7 +60,7 @@ pub struct Judgement {
     pub weaker: Option<String>,
     /// Sentences worth reading beside the verdict (damaged lines, few invocations).
     pub notes: Vec<String>,
-    /// What follows from all of it.
+    /// The verdict on all of it.
     pub verdict: Verdict,
 }
 
@@ -87,11 +87,11 @@ impl Judgement {
 pub struct SideSummary {
     /// A path or a baseline's name.
     pub label: String,
-    /// Its suite.
+    /// The name of the suite.
     pub suite: String,
     /// When it was measured, RFC 3339.
     pub started: String,
-    /// Its machine's short name.
+    /// The short name of the machine.
     pub machine: String,
     /// `revision`, with `+` when the tree was dirty.
     pub revision: Option<String>,
@@ -117,14 +117,14 @@ pub struct Row {
     pub reason: Option<String>,
     /// True when the suite's policy allows this case to be unsupported or fail.
     pub allowed: bool,
-    /// What kind of failure kept it from being measured, where one did.
+    /// The kind of failure, if it could not be measured.
     #[serde(default, skip_serializing_if = "Fault::is_unknown")]
     pub fault: Fault,
     /// The head's device time.
     pub head: Option<Timing>,
     /// The base's device time.
     pub base: Option<Timing>,
-    /// Its metrics, compared with the base's; the device time first.
+    /// The metrics compared with the base's; the device time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricRow>,
     /// Causes, those that account for most first.
@@ -132,10 +132,10 @@ pub struct Row {
     /// Changes of structure, those that fail first; `None`: not compared.
     #[serde(default)]
     pub structure: Option<Vec<StructuralChange>>,
-    /// What the base tells of the structure and the head does not.
+    /// Figures of the structure that the base reports and the head does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncounted: Vec<Uncounted>,
-    /// What a tuner chose, where that differs from invocation to invocation.
+    /// The autotuner's choices, if they differ between invocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuner: Option<String>,
 }
@@ -159,9 +159,9 @@ impl Row {
         }
     }
 
-    /// Its comparison by a metric.
+    /// The comparison by a metric.
     pub fn metric(&self, metric: Metric) -> Option<&MetricRow> {
-        self.metrics.iter().find(|of| of.metric == metric)
+        self.metrics.iter().find(|row| row.metric == metric)
     }
 
     /// The change of its device time.
@@ -181,7 +181,7 @@ impl Row {
         all.max_by_key(|row| (row.word, row.may_be_worse))
     }
 
-    /// Head over base of that metric, or of CPU time where it decided; 1 where there is no
+    /// Head over base of that metric, or of CPU time if it decided; 1 without a
     /// comparison.
     pub fn ratio(&self) -> Ratio {
         let first = self.first_metric().map(|first| self.deciding(first));
@@ -210,12 +210,12 @@ impl Row {
 
     /// True where it may be worse, and nothing decided it: the run does not pass by it.
     pub fn may_be_worse(&self) -> bool {
-        self.word == Word::Inconclusive && self.metrics.iter().any(|of| of.may_be_worse)
+        self.word == Word::Inconclusive && self.metrics.iter().any(|metric| metric.may_be_worse)
     }
 
     /// True where more pairs could decide it.
     pub fn is_open(&self) -> bool {
-        self.word == Word::Inconclusive && self.metrics.iter().any(|of| of.open)
+        self.word == Word::Inconclusive && self.metrics.iter().any(|metric| metric.open)
     }
 
     /// Changes of structure that are taken so.
@@ -272,10 +272,10 @@ pub struct ExpectationResult {
     /// The case that it is about; `None`: a build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<CaseId>,
-    /// What was built, where it is on a build and one is known.
+    /// The build that it is about, if it is about one and it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub built: Option<String>,
-    /// What it is on: a metric is compared with that of other cases, a figure with its bounds.
+    /// The quantity: a metric is compared with that of other cases, a figure with its bounds.
     pub metric: Quantity,
     /// The best of the cases that it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -395,7 +395,7 @@ impl ExpectationResult {
         Some(format!("[{low}, {high}]"))
     }
 
-    /// How many times its value lies beyond its bound; infinite where it has no value.
+    /// The value divided by its bound; infinite without a value.
     pub fn excess(&self) -> Ratio {
         let beyond = |value: f64| match (self.at_most, self.at_least) {
             (Some(most), _) if value > most => value / most,
@@ -415,7 +415,7 @@ impl ExpectationResult {
     }
 }
 
-/// What follows: the exit code and its reasons.
+/// The exit code and its reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Verdict {
@@ -423,7 +423,7 @@ pub struct Verdict {
     pub outcome: VerdictOutcome,
     /// Sentences, gravest first: `worst regression CASE: 1.74 times as long`.
     pub reasons: Vec<String>,
-    /// What was shown, and how: `48 same, 2 inconclusive (at most +2.9 %); by pairs`.
+    /// The number of cases by verdict, and the method: `48 same, 2 inconclusive (at most +2.9 %); by pairs`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shown: String,
 }
@@ -437,7 +437,7 @@ impl Verdict {
         }
     }
 
-    /// What was shown, then the reasons.
+    /// The summary, then the reasons.
     pub fn sentences(&self) -> Vec<&str> {
         let all = std::iter::once(&self.shown).chain(&self.reasons);
         all.map(String::as_str)
@@ -446,8 +446,8 @@ impl Verdict {
     }
 }
 
-/// What is said of a case, of a metric or of an expectation; the gravest last. Each
-/// word has one meaning and one exit code; all else is a reason.
+/// The verdict on a case, a metric or an expectation, the gravest last. Each
+/// word has one meaning and one exit code; everything else is a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -471,7 +471,7 @@ pub enum Word {
     Error,
 }
 
-/// How often each word is there, in their order.
+/// The count of each word, in order.
 pub fn tally(words: impl IntoIterator<Item = Word>) -> BTreeMap<Word, usize> {
     let mut counts = BTreeMap::new();
     for word in words {
@@ -517,15 +517,15 @@ pub struct Change {
     pub high: Option<Ratio>,
     /// Smallest relative change that counts, the least amount included.
     pub threshold: Share,
-    /// Change that all looks of a gate would call in 95 of 100; `None` where there are no pairs
-    /// to say it by.
+    /// Change that all looks of a gate would detect in 95 of 100; `None` without pairs to compute
+    /// it from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable: Option<Share>,
     /// Invocations of base and head that decided.
     pub invocations: (usize, usize),
     /// True where they were measured in pairs.
     pub paired: bool,
-    /// How many others were disturbed, and left out.
+    /// The number of invocations that were disturbed and left out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: usize,
 }
@@ -547,7 +547,7 @@ impl Change {
 pub struct MetricRow {
     /// Which.
     pub metric: Metric,
-    /// What is said of it.
+    /// The verdict on the metric.
     pub word: Word,
     /// Why, and what would decide it, where the word alone does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -570,7 +570,7 @@ pub struct MetricRow {
     pub head: f64,
     /// Head against base.
     pub change: Change,
-    /// Where its change went, where both sides tell their operations, calls or parts.
+    /// The breakdown of the change, if both sides report their operations, calls or parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
 }
@@ -603,7 +603,7 @@ impl MetricRow {
     pub fn from_to(&self) -> String {
         match self.metric {
             Metric::PeakMemory => {
-                let [base, head] = [self.base, self.head].map(|of| self.metric.value(of));
+                let [base, head] = [self.base, self.head].map(|value| self.metric.value(value));
                 format!("{base} {ARROW} {head}")
             }
             _ => from_to(Nanoseconds(self.base), Nanoseconds(self.head)),
@@ -624,13 +624,13 @@ pub struct Uncounted {
     /// Why the head does not tell it, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// True where both sides tell it and nobody knows whether it is more: `reason` says of what.
+    /// True if both sides report it and it may be more: `reason` says why it is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inconclusive: bool,
 }
 
 impl Uncounted {
-    /// What the head does not report, of which `before` is the base's figure.
+    /// A figure that the head does not report; `before` is the base's.
     pub fn new(name: &str, before: Option<u64>, reason: Option<String>) -> Uncounted {
         Uncounted {
             name: name.to_owned(),
@@ -640,7 +640,7 @@ impl Uncounted {
         }
     }
 
-    /// What both sides report and does not decide whether it is more.
+    /// A figure that both sides report, without a decision if it is more.
     pub fn inconclusive(name: &str, reason: String) -> Uncounted {
         Uncounted {
             inconclusive: true,
@@ -650,16 +650,16 @@ impl Uncounted {
 
     /// `in the base and not in the head: launches (2), allocations (3): the census failed`.
     pub fn sentence(all: &[Uncounted]) -> Option<String> {
-        const NAMED: usize = 6;
+        const MAX_NAMED: usize = 6;
         let (open, lost): (Vec<&Uncounted>, Vec<&Uncounted>) =
             all.iter().partition(|one| one.inconclusive);
-        let named = lost.iter().take(NAMED).map(|one| match one.before {
+        let named = lost.iter().take(MAX_NAMED).map(|one| match one.before {
             Some(before) => format!("{} ({before})", one.name),
             None => one.name.clone(),
         });
         let mut text = named.collect::<Vec<_>>().join(", ");
-        if lost.len() > NAMED {
-            text += &format!(" and {} more", lost.len() - NAMED);
+        if lost.len() > MAX_NAMED {
+            text += &format!(" and {} more", lost.len() - MAX_NAMED);
         }
         let reason = |one: &&Uncounted| one.reason.clone().filter(|reason| !reason.is_empty());
         if let Some((place, reason)) =

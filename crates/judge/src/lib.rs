@@ -1,4 +1,4 @@
-//! What it means: verdict, expectations, causes.
+//! The meaning of a run's values: verdict, expectations, causes.
 //!
 //! Pure: values in, values out. Nothing here reads a file, a clock or a device.
 //! [`judge`] reads top to bottom: comparable, complete, structure and metrics, expectations,
@@ -41,13 +41,13 @@ use suites::{Demands, demands};
 /// Cases to measure again, and how many invocations each has after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// What is open, with what expectations compare it with.
+    /// The open cases, with those that expectations compare them with.
     pub cases: Vec<CaseId>,
     /// Invocations that all of these have then.
     pub invocations: u32,
 }
 
-/// What to measure after so many invocations; `None` where nothing is open, or the last look was
+/// The cases to measure after so many invocations; `None` if no case is open, or the last look was
 /// taken. Nothing is open of a case that regressed. With `deciding`, a case is open until the first
 /// of these metrics is decided, or a later one shows a change.
 pub fn next(judgement: &Judgement, invocations: u32, deciding: &[Metric]) -> Option<Next> {
@@ -78,15 +78,16 @@ pub fn next(judgement: &Judgement, invocations: u32, deciding: &[Metric]) -> Opt
 /// The head's suite decides the rules. Every case of either side is in the rows;
 /// nothing that is not there can be forgotten.
 pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
-    let found = base.map_or_else(Differences::default, |base| {
+    let differences = base.map_or_else(Differences::default, |base| {
         differences(&base.header, &head.header, options.same_suite)
     });
     let demands = base.map_or_else(Demands::default, |base| demands(&base.header, &head.header));
-    let structure_incomparable = structure::not_comparable(&found.hard);
+    let structure_incomparable = structure::not_comparable(&differences.hard);
     let structure_only = head.header.settings.structure_only;
-    let incomparable = match structure_only {
-        true => structure_incomparable.clone(),
-        false => found.hard,
+    let incomparable = if structure_only {
+        structure_incomparable.clone()
+    } else {
+        differences.hard
     };
     let paired = base.is_some_and(|base| in_turn(&base.header, &head.header));
     let mut rows = rows::rows(&RowInputs {
@@ -94,7 +95,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         head,
         comparable: incomparable.is_empty(),
         structure: structure_incomparable.is_empty(),
-        soft: &found.soft,
+        soft: &differences.soft,
         paired,
         last: options.last,
     });
@@ -108,7 +109,7 @@ pub fn judge(head: &Side, base: Option<&Side>, options: &Options) -> Judgement {
         incomparable,
         structure_incomparable,
         structure_only,
-        differences: [found.soft, demands.all].concat(),
+        differences: [differences.soft, demands.all].concat(),
         weaker: weaker(&demands.weaker),
         paired,
         rows,
@@ -257,7 +258,7 @@ fn detectable(judgement: &Judgement) -> Option<String> {
     ))
 }
 
-/// What was not compared of structure, and that expectations need times.
+/// The structure that was not compared, and the expectations that had no times.
 fn structure_notes(judgement: &Judgement) -> Option<String> {
     if judgement.structure_only {
         let sentence = "structure alone was judged: no time was taken";

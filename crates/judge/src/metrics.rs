@@ -23,7 +23,7 @@ const MAX_ASKED: f64 = 200.0;
 /// core: a lock, a device, a timer. CPU time says nothing about that.
 const COMPUTES: f64 = 0.8;
 
-/// What one invocation gives of a metric.
+/// The value of a metric in one invocation.
 #[derive(Clone, Copy)]
 pub struct Value {
     /// Which invocation.
@@ -108,7 +108,7 @@ impl ComparedValues {
         self.quiet < FEWEST && self.disturbed != [0, 0]
     }
 
-    /// How many were left out.
+    /// The number of invocations left out.
     fn left_out(&self) -> usize {
         if self.are_disturbed() {
             0
@@ -213,11 +213,11 @@ pub struct Comparison<'a> {
     pub paired: bool,
     /// True where waits for a core are in values that other programs disturbed.
     pub waits: bool,
-    /// Whether the head ran on more threads than the base, or on fewer.
+    /// Compares the head's number of threads with the base's.
     pub threads: Ordering,
     /// CPU time of both sides, where it can decide in place of the values.
     pub cpu: Option<Series<'a>>,
-    /// What the head's values were shifted by: a limit below 1, a logarithm.
+    /// The shift of the head's values: a limit below 1, as a logarithm.
     pub shift: f64,
 }
 
@@ -450,7 +450,7 @@ pub fn same_threads(base: &CaseRecord, head: &CaseRecord) -> bool {
     known(base) && known(head) && compare_threads(base, head) == Ordering::Equal
 }
 
-/// Whether the head ran more tasks than the base, or on more threads; equal where that is not known.
+/// Compares the head's number of tasks and threads with the base's; equal if unknown.
 pub fn compare_threads(base: &CaseRecord, head: &CaseRecord) -> Ordering {
     let compared = |count: fn(&CaseRecord) -> Option<u64>| Some(count(head)?.cmp(&count(base)?));
     compared(tasks)

@@ -17,15 +17,15 @@ use regatta_core::suite::rules::{Metric, Policy};
 use regatta_worker::attention::{CaseId, Problem, work};
 use regatta_worker::units::{Nanoseconds, Rate, Ratio, Share};
 
-/// What rows are made from.
+/// The inputs of the rows.
 pub struct RowInputs<'a> {
     /// The base, if any.
     pub base: Option<&'a Side>,
     /// The head.
     pub head: &'a Side,
-    /// Whether metrics may be compared.
+    /// True if metrics may be compared.
     pub comparable: bool,
-    /// Whether structures may be compared.
+    /// True if structures may be compared.
     pub structure: bool,
     /// Soft differences between the two.
     pub soft: &'a [Mismatch],
@@ -59,7 +59,7 @@ pub fn rows(sides: &RowInputs) -> Vec<Row> {
         .collect()
 }
 
-/// What the base and the head have of a case.
+/// The records of a case in the base and in the head.
 type RecordPair<'a> = (Option<&'a CaseRecord>, Option<&'a CaseRecord>);
 
 impl RowInputs<'_> {
@@ -139,9 +139,12 @@ fn conclude(row: &mut Row) {
         let named = first.metric != Metric::Device;
         let name = first.metric.text();
         row.word = word;
-        row.reason = reason.map(|reason| match named {
-            true => format!("{name}: {reason}"),
-            false => reason,
+        row.reason = reason.map(|reason| {
+            if named {
+                format!("{name}: {reason}")
+            } else {
+                reason
+            }
         });
     }
     if row.word == Word::Inconclusive
@@ -152,7 +155,7 @@ fn conclude(row: &mut Row) {
     by_structure(row);
 }
 
-/// What a structure that got worse, or is not told any more, makes of the word of the metrics.
+/// Changes a row's verdict if its structure got worse or is no longer reported.
 pub fn by_structure(row: &mut Row) {
     if row.fails_by_structure() {
         row.word = row.word.max(Word::Regressed);
@@ -170,9 +173,10 @@ fn metrics(
 ) -> Vec<MetricRow> {
     let judged = Metric::ALL.into_iter();
     let judged = judged.filter(|metric| !sides.policy().ignores(*metric));
-    let day = match sides.paired {
-        true => Share(0.0),
-        false => sides.policy().day_on(gpu(&sides.head.header, id)),
+    let day = if sides.paired {
+        Share(0.0)
+    } else {
+        sides.policy().day_on(gpu(&sides.head.header, id))
     };
     let mut rows: Vec<MetricRow> = judged
         .filter_map(|metric| metric_row(metric, day, pair, sides, error))
@@ -216,12 +220,12 @@ fn cpu_time_beside(rows: &[MetricRow]) -> Option<String> {
 /// Finds why a row is what it is: of its device time, or of the first metric that regressed where
 /// that did not. Nothing is the cause of what did not change.
 fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRecord)) {
-    let moved = |of: &&MetricRow| matches!(of.word, Word::Regressed | Word::Improved);
+    let moved = |metric: &&MetricRow| matches!(metric.word, Word::Regressed | Word::Improved);
     let device = row.metric(Metric::Device);
     let has_moved = device.filter(moved).is_some();
     let other = row.regressed().next().filter(|_| !has_moved);
     let header = &sides.head.header;
-    let clocks = match other.map(|of| of.metric) {
+    let clocks = match other.map(|metric| metric.metric) {
         Some(Metric::FirstCall | Metric::PeakMemory | Metric::HostReference) => return,
         Some(Metric::Host) => [TimeSource::Host; 2],
         Some(_) => [TimeSource::Wall; 2],
@@ -232,17 +236,19 @@ fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRe
                 .map(|(header, record)| TimeSource::of_case(header, &row.case, record))
         }
     };
-    let of = other.or(device);
-    let metric = of.map(|of| of.metric);
+    let row_metric = other.or(device);
+    let metric = row_metric.map(|row_metric| row_metric.metric);
     let (mut found, account) = explained(&causes::Pair {
         base,
         head,
-        base_ns: of.map(|of| Nanoseconds(of.base)),
-        head_ns: of.map(|of| Nanoseconds(of.head)),
+        base_ns: row_metric.map(|row_metric| Nanoseconds(row_metric.base)),
+        head_ns: row_metric.map(|row_metric| Nanoseconds(row_metric.head)),
         base_clock: clocks[0],
         clock: clocks[1],
-        ratio: of.map_or(Ratio::ONE, |of| of.change.ratio),
-        threshold: of.map_or(sides.policy().threshold, |of| of.change.threshold),
+        ratio: row_metric.map_or(Ratio::ONE, |row_metric| row_metric.change.ratio),
+        threshold: row_metric.map_or(sides.policy().threshold, |row_metric| {
+            row_metric.change.threshold
+        }),
         versions: versions(sides.soft, &row.case),
         sms: multiprocessors(header, &row.case),
         cores: header.cores(),
@@ -252,13 +258,17 @@ fn explain(sides: &RowInputs, row: &mut Row, (base, head): (&CaseRecord, &CaseRe
         // Nothing is the account of what did not change.
         found.retain(|finding| finding.cause.is_structural());
         found.iter_mut().for_each(|finding| finding.share = None);
-    } else if let Some(of) = row.metrics.iter_mut().find(|of| Some(of.metric) == metric) {
-        of.account = account;
+    } else if let Some(row_metric) = row
+        .metrics
+        .iter_mut()
+        .find(|row_metric| Some(row_metric.metric) == metric)
+    {
+        row_metric.account = account;
     }
     row.findings = found;
 }
 
-/// What there is to compare of structure, where both sides were measured on devices that
+/// The structures to compare, if both sides were measured on devices that
 /// are alike.
 fn structures<'a>(
     sides: &'a RowInputs,
@@ -294,7 +304,7 @@ fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
     let invocations_ns = record.device_ns();
     let median_ns = median(&invocations_ns)?;
     let case = case.case().ok().filter(|_| !record.several);
-    let of = |amount: fn(&Problem) -> f64| Some(amount(&case.as_ref()?.problem));
+    let amount_of = |amount: fn(&Problem) -> f64| Some(amount(&case.as_ref()?.problem));
     let times = || invocations_ns.iter().copied();
     Some(Timing {
         median_ns,
@@ -303,9 +313,9 @@ fn timing(case: &CaseId, record: &CaseRecord) -> Option<Timing> {
         host_ns: record.median(Metric::Host).map(Nanoseconds),
         first_call_ns: record.median(Metric::FirstCall).map(Nanoseconds),
         invocations_ns,
-        tflops: of(work::flops).map(|flops| Rate::of_work(flops, median_ns)),
+        tflops: amount_of(work::flops).map(|flops| Rate::of_work(flops, median_ns)),
         // Bytes over nanoseconds are 1e9 a second.
-        gbps: of(work::bytes).map(|bytes| bytes / median_ns.0),
+        gbps: amount_of(work::bytes).map(|bytes| bytes / median_ns.0),
         samples: record.samples,
     })
 }

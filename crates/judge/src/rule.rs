@@ -30,12 +30,12 @@ pub const LOOKS_THAT_CALL: usize = LOOKS.len() - 1;
 /// The probability that a gate of unchanged code calls anything.
 pub const GATE_ERROR: f64 = 0.002;
 
-/// What the printed interval leaves out at each end: it is a 90 % interval.
+/// The part that the printed interval leaves out at each end: it is a 90 % interval.
 const END: f64 = 0.05;
 
 /// Sides need no test where they lie this many times the wider side's range apart, beyond the
 /// threshold.
-const APART: f64 = 4.0;
+const MIN_GAP_RANGES: f64 = 4.0;
 
 /// The chance, at most, with which two sides of one code may lie apart for no test to be needed.
 const BY_CHANCE: f64 = 1e-4;
@@ -71,12 +71,12 @@ pub struct Series<'a> {
     pub in_turns: bool,
 }
 
-/// What a comparison is held to.
+/// The terms of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// The smallest change that counts, a difference of logarithms.
     pub threshold: f64,
-    /// What a day between base and head may do, a difference of logarithms; 0 for pairs.
+    /// The day-to-day allowance between base and head, a difference of logarithms; 0 for pairs.
     pub day: f64,
     /// This comparison's share of [`GATE_ERROR`].
     pub error: f64,
@@ -96,17 +96,17 @@ impl Terms {
     }
 }
 
-/// What is shown (inconclusive: nothing is), the estimate and the interval; all are differences of
+/// The verdict (inconclusive if nothing is shown), the estimate and the interval; all are differences of
 /// logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RuleResult {
-    /// What is shown.
+    /// The verdict.
     pub word: Word,
     /// The estimated change.
     pub change: f64,
     /// The lower end of the 90 % interval; infinite where there are too few values for one.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end.
     pub high: f64,
     /// Half of the wider interval of the two: what a repetition can be expected to show.
     pub half_width: f64,
@@ -184,9 +184,10 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
     };
     let fewest = base.len().min(head.len());
     for (at, (ranks, sorted)) in views.iter().enumerate() {
-        let (low, high) = match fewest >= FEWEST {
-            true => ranks.interval(sorted, END),
-            false => (f64::NEG_INFINITY, f64::INFINITY),
+        let (low, high) = if fewest >= FEWEST {
+            ranks.interval(sorted, END)
+        } else {
+            (f64::NEG_INFINITY, f64::INFINITY)
         };
         shown.half_width = f64::max(shown.half_width, (high - low) / 2.0);
         if at == 0 || high - low < shown.high - shown.low {
@@ -199,7 +200,7 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
     let more_slow = slow.head.0 > slow.base.0;
 
     let apart = if fewest >= FEWEST {
-        APART * range(base).max(range(head)) + threshold + day
+        MIN_GAP_RANGES * range(base).max(range(head)) + threshold + day
     } else {
         0.0
     };
@@ -213,7 +214,7 @@ pub fn compare(series: Series<'_>, terms: Terms) -> Option<RuleResult> {
     let pairs_apart = |sign: f64| {
         let ratios = pair_differences(base, head);
         let ratios: Vec<f64> = ratios.iter().map(|ratio| sign * ratio).collect();
-        let apart = APART * range(&ratios) + threshold + day;
+        let apart = MIN_GAP_RANGES * range(&ratios) + threshold + day;
         in_turns && fewest >= FEWEST && !few && least_of(&ratios) >= apart
     };
     let beyond = threshold + day;
@@ -389,17 +390,17 @@ impl Ranks {
         type Skipped = HashMap<(Ranks, u64), Option<usize>>;
         static KNOWN: LazyLock<Mutex<Skipped>> = LazyLock::new(Mutex::default);
         let key = (self, error.to_bits());
-        if let Some(found) = KNOWN.lock().ok().and_then(|known| known.get(&key).copied()) {
-            return found;
+        if let Some(known_limit) = KNOWN.lock().ok().and_then(|known| known.get(&key).copied()) {
+            return known_limit;
         }
         // Sums of probabilities carry an error of rounding.
         let limit = error * (1.0 + 1e-12);
         let skipped = self.lower_tails().take_while(|tail| *tail <= limit).count();
-        let found = skipped.checked_sub(1);
+        let known_limit = skipped.checked_sub(1);
         if let Ok(mut known) = KNOWN.lock() {
-            known.insert(key, found);
+            known.insert(key, known_limit);
         }
-        found
+        known_limit
     }
 
     /// P(statistic ≤ 0), P(statistic ≤ 1), ... without ties.
@@ -469,9 +470,9 @@ fn sign_ways(n: usize) -> Vec<f64> {
 /// 1922).
 fn fisher(head_slow: usize, base_slow: usize, base: usize, head: usize) -> f64 {
     let slow = head_slow + base_slow;
-    let ways = |of: usize, take: usize| -> f64 {
+    let ways = |group: usize, take: usize| -> f64 {
         (1..=take)
-            .map(|i| ((of - take + i) as f64 / i as f64).ln())
+            .map(|i| ((group - take + i) as f64 / i as f64).ln())
             .sum()
     };
     (head_slow..=slow.min(head))

@@ -232,8 +232,8 @@ fn settings(demands: &mut Demands, base: &Settings, head: &Settings) {
     if head.structure_only {
         return;
     }
-    let mut fewer = |name: &str, of: fn(&Settings) -> u64| {
-        let (was, is) = (of(base), of(head));
+    let mut fewer = |name: &str, setting: fn(&Settings) -> u64| {
+        let (was, is) = (setting(base), setting(head));
         if is < was {
             demands.add(&format!("measure.{name}"), was, is, true);
         }

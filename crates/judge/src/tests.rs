@@ -1,4 +1,4 @@
-//! What is judged of two sides.
+//! Judgements of pairs of sides.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn is(outcome: VerdictOutcome, judgement: &Judgement) -> bool {
     judgement.verdict.outcome == outcome
 }
 
-/// What became of a case, or its time in µs (`~`: five invocations a tenth apart, `*n`: so many
+/// The outcome of a case, or its time in µs (`~`: five invocations a tenth apart, `*n`: n
 /// of it, `+n`: the first n disturbed), then other metrics: `100,host=20`.
 fn record(written: &str) -> CaseRecord {
     let mut words = written.split(',');
@@ -143,7 +143,7 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
         let (base, head) = sides.split_once(';').unwrap();
         let stored = base.strip_prefix("stored ");
         let (base, head) = (stored.unwrap_or(base).trim(), cases(head));
-        let found = match (base, stored) {
+        let judgement = match (base, stored) {
             ("", _) => judge(&head, None, &DIFFERENT),
             (base, Some(_)) => against(&head, &cases(base)),
             (base, None) => {
@@ -151,25 +151,28 @@ stored 100 - ; 300+5 - => inconclusive inconclusive? | worst inconclusive case
                 against(&head, &base)
             }
         };
-        let mut said = vec![found.verdict.outcome.text().to_lowercase()];
+        let mut words = vec![judgement.verdict.outcome.text().to_lowercase()];
         for id in [A, B] {
-            let rows = found.rows.iter().filter(|row| row.case.0 == id);
-            said.extend(rows.map(|row| match row.may_be_worse() {
-                true => format!("{}?", row.word.text()),
-                false => row.word.text().to_owned(),
+            let rows = judgement.rows.iter().filter(|row| row.case.0 == id);
+            words.extend(rows.map(|row| {
+                if row.may_be_worse() {
+                    format!("{}?", row.word.text())
+                } else {
+                    row.word.text().to_owned()
+                }
             }));
         }
         let mut expected = expected.split(" | ");
-        let told = &found.verdict.reasons;
+        let given = &judgement.verdict.reasons;
         assert_eq!(
-            said.join(" "),
+            words.join(" "),
             expected.next().unwrap(),
-            "{line}\n{told:#?}"
+            "{line}\n{given:#?}"
         );
         let reasons: Vec<&str> = expected.collect();
-        let mut both = reasons.iter().zip(told);
-        let begin = both.all(|(begin, told)| told.starts_with(begin));
-        assert!(begin && told.len() >= reasons.len(), "{line}\n{told:#?}");
+        let mut both = reasons.iter().zip(given);
+        let begin = both.all(|(begin, given)| given.starts_with(begin));
+        assert!(begin && given.len() >= reasons.len(), "{line}\n{given:#?}");
     }
 }
 
@@ -230,7 +233,7 @@ fn a_metric_that_the_base_had_in_part_is_missed() {
     assert_eq!(row(&against(&sides[1], &sides[0]), A).word, Word::Missing);
 }
 
-/// What was measured keeps its metrics, and a wrong result is one whatever is optional.
+/// Measured cases keep their metrics, and a wrong result counts even if the case is optional.
 #[test]
 fn an_optional_case_that_is_measured_is_judged() {
     let mut head = cases("100 200");
@@ -361,14 +364,14 @@ fn what_may_fail_is_no_gap_and_no_pass_by_itself() {
 fn a_filter_is_told_with_what_it_left_out_where_that_is_known() {
     let mut head = cases("100 200");
     head.header.suite.filter = vec!["flash".to_owned()];
-    for (left_out, told) in [
+    for (left_out, shown) in [
         (None, "--filter flash"),
         (Some(2), "--filter flash left out 2 cases"),
     ] {
         head.header.suite.filtered_out = left_out;
         let judgement = judge(&head, None, &Options::ALONE);
-        assert_eq!(judgement.head.filter.as_deref(), Some(told));
-        assert!(judgement.verdict.shown.ends_with(told), "{judgement:#?}");
+        assert_eq!(judgement.head.filter.as_deref(), Some(shown));
+        assert!(judgement.verdict.shown.ends_with(shown), "{judgement:#?}");
     }
 }
 
@@ -443,7 +446,7 @@ fn causes_come_with_the_rows_and_versions_with_their_worker() {
     versions.insert("rust".to_owned(), "2".to_owned());
     let judgement = against(&head, &base);
     let findings = row(&judgement, A).findings.iter();
-    let causes: Vec<&str> = findings.map(|found| found.cause.as_str()).collect();
+    let causes: Vec<&str> = findings.map(|finding| finding.cause.as_str()).collect();
     assert_eq!(causes, ["less-parallel", "toolchain"]);
     assert!(row(&judgement, other).findings.is_empty());
 }
@@ -465,7 +468,7 @@ fn what_did_not_change_has_no_cause_and_a_new_structure_is_noted() {
         row(&judgement, A)
             .findings
             .iter()
-            .all(|of| of.share.is_none())
+            .all(|finding| finding.share.is_none())
     );
     assert!(row(&judgement, B).findings.is_empty());
 }
@@ -687,8 +690,8 @@ fn structure_alone_has_its_causes() {
     };
     let causes = |head: &str| {
         let judgement = against(&untimed(head), &untimed("flash@157"));
-        let found = row(&judgement, A).findings.iter();
-        let causes: Vec<&str> = found.map(|one| one.cause.as_str()).collect();
+        let findings = row(&judgement, A).findings.iter();
+        let causes: Vec<&str> = findings.map(|one| one.cause.as_str()).collect();
         (judgement.verdict.outcome, causes.join(" "))
     };
     use VerdictOutcome::{Failed, Passed};

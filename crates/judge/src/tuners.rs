@@ -1,7 +1,7 @@
-//! Whether a tuner chose alike: on both sides, and in every invocation of each.
+//! Checks if a tuner chose alike: on both sides, and in every invocation of each.
 //!
 //! A tuner that times its candidates may choose otherwise in another process, whatever the code.
-//! What was chosen is known by invocation.
+//! The choices are known by invocation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ use regatta_worker::attention::ParamValue;
 
 /// Parameters that a tuner chose on a side, and that the other has otherwise.
 pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<ParamValue>> {
-    let of = |record: &CaseRecord| -> Vec<String> {
+    let choices = |record: &CaseRecord| -> Vec<String> {
         let usual = usual_choice(&record.choices).into_iter();
         usual
             .flat_map(|choice| choice.tuned.keys().cloned())
             .collect()
     };
-    let names: BTreeSet<String> = of(base).into_iter().chain(of(head)).collect();
-    // What one side alone tells may be a worker that tells more, and no change; or it was set by
-    // hand on the other, which is no choice of a tuner's.
+    let names: BTreeSet<String> = choices(base).into_iter().chain(choices(head)).collect();
+    // A choice that only one side reports may come from a worker that reports more; or it was set by
+    // hand on the other side. Neither is a change of the tuner's choice.
     let differing = names.into_iter().filter_map(|name| {
         let (before, after) = (tuned(base, &name)?.clone(), tuned(head, &name)?.clone());
         (before != after).then(|| (name, Sides::new(before, after)))
@@ -28,17 +28,17 @@ pub fn changed(base: &CaseRecord, head: &CaseRecord) -> BTreeMap<String, Sides<P
     differing.collect()
 }
 
-/// What a tuner mostly chose for a parameter on a side.
+/// The tuner's most frequent choice for a parameter on a side.
 fn tuned<'a>(record: &'a CaseRecord, name: &str) -> Option<&'a ParamValue> {
     let tuned = usual_choice(&record.choices)?.tuned.get(name)?;
     Some(&tuned.value)
 }
 
-/// What a side's tuner chose, where that differs from invocation to invocation: `the tuner chose
+/// The choices of a side's tuner, if they differ between invocations: `the tuner chose
 /// BLOCK_M 64 in 3, BLOCK_M 128 in 2 of 5 invocations`.
 pub fn unsteady(record: &CaseRecord) -> Option<String> {
-    /// Choices that are told one by one.
-    const TOLD: usize = 3;
+    /// Choices that are listed.
+    const MAX_LISTED: usize = 3;
     let first = &record.choices.first()?.tuned;
     let mut choices: Vec<_> = record.choices.iter().collect();
     let names = choices.iter().flat_map(|choice| choice.tuned.keys());
@@ -53,7 +53,7 @@ pub fn unsteady(record: &CaseRecord) -> Option<String> {
     }
     choices.sort_by_key(|choice| std::cmp::Reverse(choice.invocations.len()));
     let all: usize = choices.iter().map(|choice| choice.invocations.len()).sum();
-    let told = choices.iter().take(TOLD).map(|choice| {
+    let listed = choices.iter().take(MAX_LISTED).map(|choice| {
         let what = varying.iter().filter_map(|name| {
             let tuned = choice.tuned.get(**name)?;
             Some(format!("{name} {}", tuned.value))
@@ -61,12 +61,14 @@ pub fn unsteady(record: &CaseRecord) -> Option<String> {
         let what = what.collect::<Vec<_>>().join(" with ");
         format!("{what} in {}", choice.invocations.len())
     });
-    let told = told.collect::<Vec<_>>().join(", ");
-    let more = match choices.len().saturating_sub(TOLD) {
+    let listed = listed.collect::<Vec<_>>().join(", ");
+    let more = match choices.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(", and others in {more} more ways"),
     };
-    Some(format!("the tuner chose {told} of {all} invocations{more}"))
+    Some(format!(
+        "the tuner chose {listed} of {all} invocations{more}"
+    ))
 }
 
 /// True where the structures of two sides may differ by chance: a side chooses now this, now

@@ -1,11 +1,11 @@
-//! What follows from all of it: an outcome and its reasons.
+//! The verdict on a judgement: an outcome and its reasons.
 
 use crate::judgement::{Judgement, Mismatch, Row, Uncounted, Verdict, VerdictOutcome, Word, tally};
 use regatta_core::suite::rules::Metric;
 use regatta_core::suite::structural::Action;
 use regatta_worker::units::{Ratio, Share, counted};
 
-/// How to judge.
+/// The options of judging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Another suite is another experiment, and refused.
@@ -63,7 +63,7 @@ pub fn verdict(judgement: &Judgement, options: &Options) -> Verdict {
     }
 }
 
-/// What was shown of how many cases, and how: `48 same, 2 inconclusive (at most +2.9 %); 40 by
+/// The number of cases by verdict, and the method: `48 same, 2 inconclusive (at most +2.9 %); 40 by
 /// pairs, 10 against the stored run`.
 fn shown(judgement: &Judgement) -> String {
     let compared = judgement.base.is_some() && judgement.incomparable.is_empty();
@@ -72,26 +72,27 @@ fn shown(judgement: &Judgement) -> String {
     let most = open.filter_map(|row| Some(row.first_metric()?.change.high?.growth()));
     let most = most.fold(Share(0.0), Share::max);
     let words = tally(rows.map(|row| row.word)).into_iter();
-    let told = words.map(|(word, number)| {
+    let summary = words.map(|(word, number)| {
         let name = match (word, compared) {
             (Word::New, false) => "measured",
             (word, _) => word.text(),
         };
-        match word == Word::Inconclusive && most > Share(0.0) {
-            true => format!("{number} {name} (at most +{most})"),
-            false => format!("{number} {name}"),
+        if word == Word::Inconclusive && most > Share(0.0) {
+            format!("{number} {name} (at most +{most})")
+        } else {
+            format!("{number} {name}")
         }
     });
-    let told: Vec<String> = told.collect();
-    let mut told = told.join(", ");
+    let summary: Vec<String> = summary.collect();
+    let mut summary = summary.join(", ");
     let compared = || judgement.rows.iter().filter_map(|row| row.change());
     let pairs = compared().filter(|change| change.paired).count();
     let stored = compared().count() - pairs;
     match (pairs, stored) {
         (0, 0) => {}
-        (_, 0) => told += "; by pairs",
-        (0, _) => told += "; against a stored run",
-        _ => told += &format!("; {pairs} by pairs, {stored} against a stored run"),
+        (_, 0) => summary += "; by pairs",
+        (0, _) => summary += "; against a stored run",
+        _ => summary += &format!("; {pairs} by pairs, {stored} against a stored run"),
     }
     let by_cpu = judgement.rows.iter().filter(|row| {
         let device = row.metric(Metric::Device);
@@ -99,18 +100,18 @@ fn shown(judgement: &Judgement) -> String {
     });
     match by_cpu.count() {
         0 => {}
-        by_cpu => told += &format!(", {by_cpu} by CPU time"),
+        by_cpu => summary += &format!(", {by_cpu} by CPU time"),
     }
-    let demands = tally(judgement.expectations.iter().map(|of| of.word));
+    let demands = tally(judgement.expectations.iter().map(|result| result.word));
     if !demands.is_empty() {
         let each = demands.into_iter();
         let each = each.map(|(word, number)| format!("{number} {}", word.of_demand()));
-        told += &format!("; expectations: {}", each.collect::<Vec<_>>().join(", "));
+        summary += &format!("; expectations: {}", each.collect::<Vec<_>>().join(", "));
     }
     for option in judgement.head.filter.iter().chain(&judgement.head.changed) {
-        told += &format!("; {option}");
+        summary += &format!("; {option}");
     }
-    told + &restructured(judgement).unwrap_or_default()
+    summary + &restructured(judgement).unwrap_or_default()
 }
 
 /// Structure that changed where no time got worse: `; structure changed in 2 cases, first CASE:
@@ -134,11 +135,11 @@ fn why(reason: &Option<String>) -> &str {
     reason.as_deref().unwrap_or("no reason is known")
 }
 
-fn worst<T>(of: impl Iterator<Item = T>, by: impl Fn(&T) -> Ratio) -> Option<T> {
-    of.max_by(|a, b| by(a).total_cmp(&by(b)))
+fn worst<T>(items: impl Iterator<Item = T>, by: impl Fn(&T) -> Ratio) -> Option<T> {
+    items.max_by(|a, b| by(a).total_cmp(&by(b)))
 }
 
-/// What is shown to be worse. A wrong result, a crash or a hang is worse than anything that takes
+/// The worst regression. A wrong result, a crash or a hang is worse than anything that takes
 /// longer.
 fn failures(judgement: &Judgement) -> Vec<String> {
     let rows = || judgement.rows.iter();
@@ -147,13 +148,13 @@ fn failures(judgement: &Judgement) -> Vec<String> {
     let violated = judgement.expectations.iter();
     let violated = violated.filter(|result| result.word == Word::Regressed);
     let violated = worst(violated, |result| result.excess()).map(|worst| {
-        let of = match (&worst.against, &worst.reason) {
+        let compared_with = match (&worst.against, &worst.reason) {
             (Some(against), _) => format!(", against {against}"),
             (None, Some(reason)) => format!(" ({reason})"),
             (None, None) => String::new(),
         };
         let (name, subject, sentence) = (&worst.name, worst.subject(), worst.sentence());
-        format!("worst violated expectation `{name}`: {subject} {sentence}{of}")
+        format!("worst violated expectation `{name}`: {subject} {sentence}{compared_with}")
     });
     let regressed = rows().filter_map(|row| Some((row, row.regressed().next()?)));
     let regressed = worst(regressed, |(row, _)| row.ratio()).map(|(row, first)| {
@@ -172,18 +173,20 @@ fn failures(judgement: &Judgement) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// What was to be measured and was not, and what may be worse: nothing to pass by. Of two suites,
-/// a case that is gone is what makes them two.
+/// The cases that were planned and not measured, and those that may be worse: the run cannot pass
+/// with them. Between two suites, a case that is gone is only a difference of the suites.
 fn open(judgement: &Judgement) -> impl Iterator<Item = String> {
     let rows = || judgement.rows.iter();
     let base = judgement.base.as_ref();
     let another_suite = base.is_some_and(|base| base.suite != judgement.suite);
     let missing = rows().find_map(|row| {
         let gone = row.head.is_none() && another_suite;
-        let why = match !row.uncounted.is_empty() {
-            true => Uncounted::sentence(&row.uncounted).unwrap_or_default(),
-            false if row.word == Word::Missing && !gone => why(&row.reason).to_owned(),
-            false => return None,
+        let why = if !row.uncounted.is_empty() {
+            Uncounted::sentence(&row.uncounted).unwrap_or_default()
+        } else if row.word == Word::Missing && !gone {
+            why(&row.reason).to_owned()
+        } else {
+            return None;
         };
         Some(format!("first missing case {}: {why}", row.case))
     });
@@ -211,7 +214,7 @@ fn open(judgement: &Judgement) -> impl Iterator<Item = String> {
 /// Hard facts in which the sides differ, a sentence each.
 pub fn incomparable(differences: &[Mismatch]) -> impl Iterator<Item = String> {
     let differences = differences.iter();
-    differences.map(|of| format!("not comparable: {of}"))
+    differences.map(|mismatch| format!("not comparable: {mismatch}"))
 }
 
 /// A run in which nothing could have gone wrong must not pass.

@@ -19,25 +19,25 @@ use regatta_core::machine::{ActivitySummary, Counters, Division, KernelChange, S
 use regatta_core::record::types::Parts;
 use regatta_worker::units::Nanoseconds;
 
-/// Lines that are kept one by one.
-const KEPT: usize = 12;
+/// Lines that are listed one by one; the others are summed.
+const MAX_LINES: usize = 12;
 
 /// Two sides, and what is known of them.
 #[derive(Clone, Copy)]
 pub struct AccountInputs<'a> {
     /// The times that were judged.
     pub times: Sides<Nanoseconds>,
-    /// What they are divided by.
+    /// The division of each side's time into operations.
     pub divisions: Sides<&'a Division>,
-    /// Whether what the device waits for the host is in them.
+    /// True if the times include the device's waits for the host.
     pub holds_host: Sides<bool>,
     /// The host's time to make the call, where it was taken.
     pub host: Option<Sides<Nanoseconds>>,
     /// Medians of the device's clock, where it was read.
     pub mhz: Option<Sides<f64>>,
-    /// What hardware counted of the kernels, where it did on both sides.
+    /// The kernels' hardware counters, if both sides have them.
     pub counters: Option<Sides<&'a Counters>>,
-    /// What changed of the kernels' launches.
+    /// The changes of the kernels' launches.
     pub kernels: &'a [KernelChange],
 }
 
@@ -52,7 +52,7 @@ pub fn account(asked: &AccountInputs) -> Account {
 fn settled(change_ns: Nanoseconds, mut lines: Vec<AccountLine>) -> Account {
     lines.retain(|line| line.growth_ns.0 != 0.0);
     lines.sort_by(|a, b| b.growth_ns.0.abs().total_cmp(&a.growth_ns.0.abs()));
-    let rest = lines.split_off(lines.len().min(KEPT));
+    let rest = lines.split_off(lines.len().min(MAX_LINES));
     if !rest.is_empty() {
         let count = rest.len() as u32;
         let growth = rest.iter().map(|line| line.growth_ns).sum();
@@ -73,14 +73,11 @@ fn between(asked: &AccountInputs) -> Vec<AccountLine> {
         asked.times.head - asked.divisions.head.busy_ns(),
     );
     let beyond = beyond.growth();
-    let idle = asked.divisions.map(|of| of.idle_ns()).growth();
+    let idle = asked.divisions.map(|division| division.idle_ns()).growth();
     let waiting = waiting(asked);
     // As far as both the clock and the recording go.
     let seen = within(beyond, idle);
-    let part = match idle.0 == 0.0 {
-        true => 0.0,
-        false => seen.0 / idle.0,
-    };
+    let part = if idle.0 == 0.0 { 0.0 } else { seen.0 / idle.0 };
     let mut waited = waiting * part;
     let own = seen - waited;
     if asked.holds_host.head {
@@ -88,10 +85,11 @@ fn between(asked: &AccountInputs) -> Vec<AccountLine> {
         let host = asked.host.map_or(Nanoseconds::ZERO, Sides::growth);
         waited += within(beyond - seen, host);
     }
-    let count = asked.divisions.map(|of| of.parts.len() as u32);
-    let item = match count.base == count.head {
-        true => Item::Gaps,
-        false => Item::Starts { count },
+    let count = asked.divisions.map(|division| division.parts.len() as u32);
+    let item = if count.base == count.head {
+        Item::Gaps
+    } else {
+        Item::Starts { count }
     };
     vec![
         AccountLine::new(item, own),
@@ -99,11 +97,14 @@ fn between(asked: &AccountInputs) -> Vec<AccountLine> {
     ]
 }
 
-/// What the device waits more for the host between operations, in a time that holds it.
+/// The growth of the device's waits for the host between operations, in a time that includes them.
 fn waiting(asked: &AccountInputs) -> Nanoseconds {
-    let side = |division: &Division, holds: bool| match holds {
-        false => Some(Nanoseconds::ZERO),
-        true => division.parts.iter().map(|part| part.host_ns).sum(),
+    let side = |division: &Division, holds: bool| {
+        if holds {
+            division.parts.iter().map(|part| part.host_ns).sum()
+        } else {
+            Some(Nanoseconds::ZERO)
+        }
     };
     let base = side(asked.divisions.base, asked.holds_host.base);
     let head = side(asked.divisions.head, asked.holds_host.head);
@@ -115,9 +116,10 @@ fn waiting(asked: &AccountInputs) -> Nanoseconds {
 
 /// As much of the first as goes the way of the second, and no further.
 fn within(one: Nanoseconds, other: Nanoseconds) -> Nanoseconds {
-    match one.0 * other.0 > 0.0 {
-        true => Nanoseconds(one.0.signum() * one.0.abs().min(other.0.abs())),
-        false => Nanoseconds::ZERO,
+    if one.0 * other.0 > 0.0 {
+        Nanoseconds(one.0.signum() * one.0.abs().min(other.0.abs()))
+    } else {
+        Nanoseconds::ZERO
     }
 }
 
@@ -268,8 +270,8 @@ mhz 100 flash:100 ; 112 flash:112 => +12.0 µs = clock 1980 → 1800 MHz +10.0, 
                 (1e3 * time.parse::<f64>().unwrap(), written(parts))
             };
             let (base, head) = (side(base), side(head));
-            let found = asked((base.0, head.0), &base.1, &head.1, host, mhz).to_string();
-            assert!(found.starts_with(expected), "{line}\n{found}");
+            let account = asked((base.0, head.0), &base.1, &head.1, host, mhz).to_string();
+            assert!(account.starts_with(expected), "{line}\n{account}");
         }
     }
 
@@ -281,26 +283,26 @@ mhz 100 flash:100 ; 112 flash:112 => +12.0 µs = clock 1980 → 1800 MHz +10.0, 
             times in (1.0f64..9_000.0, 1.0f64..9_000.0),
             host in any::<bool>(),
         ) {
-            let side = |of: &[(u8, f64, f64)]| division(
-                of.iter().map(|(n, ns, gap)| part(&format!("k{n}"), *ns, *gap, Some(gap / 2.0))).collect()
+            let side = |parts: &[(u8, f64, f64)]| division(
+                parts.iter().map(|(n, ns, gap)| part(&format!("k{n}"), *ns, *gap, Some(gap / 2.0))).collect()
             );
-            let found = asked(times, &side(&base), &side(&head), host, None);
-            let lines: f64 = found.lines.iter().map(|line| line.growth_ns.0).sum();
-            prop_assert!((lines + found.unexplained_ns.0 - (times.1 - times.0)).abs() < 1e-6);
+            let account = asked(times, &side(&base), &side(&head), host, None);
+            let lines: f64 = account.lines.iter().map(|line| line.growth_ns.0).sum();
+            prop_assert!((lines + account.unexplained_ns.0 - (times.1 - times.0)).abs() < 1e-6);
         }
     }
 
     fn called(launches: (u64, u64), waits: (u64, u64)) -> ActivitySummary {
         let names = ["launches", "synchronisations", "stream_synchronisations"];
-        let of = |figures: [u64; 3]| {
+        let counts = |figures: [u64; 3]| {
             let pairs = names.iter().zip(figures);
             pairs
                 .map(|(name, figure)| ((*name).to_owned(), figure))
                 .collect()
         };
         ActivitySummary {
-            calls: of([launches.0, waits.0, waits.0]),
-            calls_ns: of([launches.1, waits.1, waits.1]),
+            calls: counts([launches.0, waits.0, waits.0]),
+            calls_ns: counts([launches.1, waits.1, waits.1]),
             ..ActivitySummary::default()
         }
     }

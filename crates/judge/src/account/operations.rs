@@ -13,11 +13,11 @@ use regatta_worker::units::{Nanoseconds, Share};
 
 /// Lines of operations, those of one kind together: the layers of a model do the same.
 pub fn lines(asked: &AccountInputs) -> Vec<AccountLine> {
-    let parts = asked.divisions.map(|of| of.parts.as_slice());
+    let parts = asked.divisions.map(|division| division.parts.as_slice());
     let keys = parts.map(|parts| parts.iter().map(Part::key).collect::<Vec<String>>());
     let texts = Sides::new(texts(&keys.base), texts(&keys.head));
     let alignment = align(&texts.base, &texts.head);
-    let mut found = LineBuilder::default();
+    let mut builder = LineBuilder::default();
     let mut clock = Nanoseconds::ZERO;
     let mut same: BTreeMap<(&str, Option<StepPart>), Same> = BTreeMap::new();
     for &(i, j) in &alignment.same {
@@ -36,17 +36,17 @@ pub fn lines(asked: &AccountInputs) -> Vec<AccountLine> {
             changes: changes(asked.kernels, key),
             executes: executes(asked, key),
         };
-        found.push(item, of_step, time.growth() - by_clock);
+        builder.push(item, of_step, time.growth() - by_clock);
     }
     if let Some(mhz) = asked.mhz.filter(|_| clock != Nanoseconds::ZERO) {
-        found.push(Item::Clock { mhz }, None, clock);
+        builder.push(Item::Clock { mhz }, None, clock);
     }
     for (before, after) in &alignment.stretches {
         let before: Vec<&Part> = before.iter().map(|&i| &parts.base[i]).collect();
         let after: Vec<&Part> = after.iter().map(|&j| &parts.head[j]).collect();
-        found.stretch(&before, &after);
+        builder.stretch(&before, &after);
     }
-    found.lines()
+    builder.lines()
 }
 
 /// Operations of one name that both sides run.
@@ -109,8 +109,8 @@ impl LineBuilder {
         }
     }
 
-    /// What stood between two common operations, and what stands there. What moves data does
-    /// not stand for what computes.
+    /// Adds the operations between two common ones. A kernel that moves data is not taken as the
+    /// replacement of one that computes.
     fn stretch(&mut self, before: &[&Part], after: &[&Part]) {
         for moving in [false, true] {
             let kind = |part: &&&Part| moves(part) == moving;
@@ -186,10 +186,11 @@ fn in_place(left: &[&Part], new: &[&Part], time: Sides<Nanoseconds>) -> Item {
     }
 }
 
-/// What all of them say; `None` where one says nothing, or something else.
-fn agreed<T: PartialEq>(mut said: impl Iterator<Item = Option<T>>) -> Option<T> {
-    let first = said.next()??;
-    said.all(|other| other.as_ref() == Some(&first))
+/// The value on which all agree; `None` if one is missing or they differ.
+fn agreed<T: PartialEq>(mut values: impl Iterator<Item = Option<T>>) -> Option<T> {
+    let first = values.next()??;
+    values
+        .all(|other| other.as_ref() == Some(&first))
         .then_some(first)
 }
 
@@ -228,36 +229,38 @@ fn name(part: &Part) -> String {
 }
 
 fn changes(kernels: &[KernelChange], key: &str) -> Vec<LaunchChange> {
-    let mut of = kernels
+    let mut matching = kernels
         .iter()
         .filter(|kernel| normalised(kernel.called()) == key);
-    of.next()
+    matching
+        .next()
         .map_or_else(Vec::new, |kernel| kernel.changes.clone())
 }
 
-/// How much more instructions a kernel executes, where both sides' counts are exact.
+/// The growth of a kernel's executed instructions, if both sides' counts are exact.
 fn executes(asked: &AccountInputs, key: &str) -> Option<Share> {
     let sides = asked.counters?;
-    let of = |side: &Counters| {
+    let executed = |side: &Counters| {
         let counts = side.kernels.get(key)?.instructions.get(METRICS[0].name)?;
         (counts.is_exact() && counts.least > 0).then_some(counts.least as f64)
     };
-    Some(Share(of(sides.head)? / of(sides.base)? - 1.0))
+    Some(Share(executed(sides.head)? / executed(sides.base)? - 1.0))
 }
 
 /// Differences of the clock below which it explains nothing: its resolution.
 const RESOLUTION: f64 = 0.01;
 
-/// What of a growth is the clock's: as many cycles at the head's clock. Work bound by memory
-/// slows less, so it is never more than the growth.
+/// The part of a growth that is due to the clock: the same cycles at the head's clock. Work bound
+/// by memory slows less, so the part is never more than the growth.
 fn of_the_clock(time: Sides<Nanoseconds>, mhz: Option<Sides<f64>>) -> Nanoseconds {
     let Some(mhz) = mhz.filter(|mhz| mhz.base > 0.0 && mhz.head > 0.0) else {
         return Nanoseconds::ZERO;
     };
     let slower = mhz.base / mhz.head - 1.0;
     let (expected, grew) = (time.base.0 * slower, time.growth().0);
-    match slower.abs() >= RESOLUTION && expected * grew > 0.0 {
-        true => Nanoseconds(expected.signum() * expected.abs().min(grew.abs())),
-        false => Nanoseconds::ZERO,
+    if slower.abs() >= RESOLUTION && expected * grew > 0.0 {
+        Nanoseconds(expected.signum() * expected.abs().min(grew.abs()))
+    } else {
+        Nanoseconds::ZERO
     }
 }

@@ -21,55 +21,59 @@ pub fn added(facts: &Facts) -> Option<Found> {
         FactSource::Call(_) => growth(&mut moving()),
         FactSource::Trace(..) => growth(&mut more.iter().copied()),
     };
-    let mut told: Vec<Fact> = Vec::new();
+    let mut evidence: Vec<Fact> = Vec::new();
     if kernels >= 0.5 {
-        told.extend(
+        evidence.extend(
             more.iter()
                 .map(|kernel| Difference::launches(kernel).into()),
         );
     }
     match facts.source {
         FactSource::Call(_) => {
-            // A worker may count kernels that copy as well: they are told already.
+            // Kernels that copy may already be in the evidence: a worker may count them as copies too.
             let counts = facts.count("copies");
             let counts = counts.filter(|count| count.growth() > kernels.max(0.0));
-            told.extend(counts.map(|count| facts.counted("copies", count)));
-            if told.is_empty() {
+            evidence.extend(counts.map(|count| facts.counted("copies", count)));
+            if evidence.is_empty() {
                 return None;
             }
             let time = moved_more(facts);
             let part = time.zip(call_time(facts));
-            told.extend(part.map(|(time, whole)| Fact::Figure(part_of(time, whole))));
+            evidence.extend(part.map(|(time, whole)| Fact::Figure(part_of(time, whole))));
             // Copies that take a small part of what a call takes longer came with its cause.
             let both = time.zip(facts.slower_by());
             let aside = both.is_some_and(|(time, slower)| time < slower * EXPLAINS);
             let order = if aside { 0.55 } else { 0.9 };
-            Found::resting_on(Cause::CopiesAdded, told, order)
+            Found::resting_on(Cause::CopiesAdded, evidence, order)
         }
         FactSource::Trace(sides, _) => {
             let growths = more.iter().map(|kernel| kernel.growth_ns());
-            let time = growths.sum::<Nanoseconds>() + driver_copies(facts, sides, &mut told);
-            if told.is_empty() {
+            let time = growths.sum::<Nanoseconds>() + driver_copies(facts, sides, &mut evidence);
+            if evidence.is_empty() {
                 return None;
             }
             let part = time.max(Nanoseconds::ZERO);
-            told.push(Fact::Figure(part_of(part, sides.head.busy_ns)));
-            let found = Found::new(Cause::CopiesAdded, told, 0.9);
-            Some(found.growing(time).worse(true))
+            evidence.push(Fact::Figure(part_of(part, sides.head.busy_ns)));
+            let candidate = Found::new(Cause::CopiesAdded, evidence, 0.9);
+            Some(candidate.growing(time).worse(true))
         }
     }
 }
 
-/// Tells copies by the driver that were added, by direction; the time that they take more.
-fn driver_copies(facts: &Facts, sides: &Sides<SideFigures>, told: &mut Vec<Fact>) -> Nanoseconds {
+/// Adds copies by the driver that are new to the evidence, by direction; returns the time that they add.
+fn driver_copies(
+    facts: &Facts,
+    sides: &Sides<SideFigures>,
+    evidence: &mut Vec<Fact>,
+) -> Nanoseconds {
     let mut time = Nanoseconds::ZERO;
     for (direction, &(after, time_after)) in &sides.head.copies {
         let before = sides.base.copies.get(direction).copied();
         let (before, time_before) = before.unwrap_or_default();
-        // Of a whole program, or one whose repetitions differ, a part of one is none.
+        // In a whole program, or one whose repetitions differ, less than one copy more does not count.
         if after >= before + 0.5 {
             time += time_after - time_before;
-            told.push(facts.counted(direction, Sides::new(before, after)));
+            evidence.push(facts.counted(direction, Sides::new(before, after)));
         }
     }
     time
@@ -105,7 +109,7 @@ pub fn lost(facts: &Facts) -> Option<Found> {
         FactSource::Call(pair) => {
             let sides = pair.activities().filter(|_| facts.of_device())?;
             facts.slower_by()?;
-            let at_once = sides.map(|of| of.time.streams_at_once_ns.map(Nanoseconds::whole));
+            let at_once = sides.map(|side| side.time.streams_at_once_ns.map(Nanoseconds::whole));
             unhidden(facts, &sides)
                 .or_else(|| serialised(facts, at_once))
                 .or_else(|| never(facts, &sides))
@@ -123,12 +127,12 @@ fn exposed(sides: &Sides<SideFigures>) -> Option<Found> {
     let lost = share.base - share.head;
     let growth = copying * lost;
     (lost > LOST && growth > sides.head.busy_ns * WORTH).then(|| {
-        let told = vec![
+        let evidence = vec![
             Difference::Overlap { share }.into(),
             Fact::Figure(format!("{growth} no longer hidden")),
         ];
-        let found = Found::new(Cause::LostOverlap, told, 0.8);
-        found.growing(growth).worse(true)
+        let candidate = Found::new(Cause::LostOverlap, evidence, 0.8);
+        candidate.growing(growth).worse(true)
     })
 }
 
@@ -147,12 +151,12 @@ fn serialised(facts: &Facts, at_once: Sides<Option<Nanoseconds>>) -> Option<Foun
         FactSource::Trace(sides, _) => (lost > sides.head.busy_ns * WORTH, "", 0.8),
         FactSource::Call(_) => (facts.explained_by(lost), " a call", 0.87),
     };
-    let told = vec![Difference::time("kernels of two streams at once", at_once, each).into()];
-    let found = Found::new(Cause::LostOverlap, told, order);
+    let evidence = vec![Difference::time("kernels of two streams at once", at_once, each).into()];
+    let candidate = Found::new(Cause::LostOverlap, evidence, order);
     (lost > at_once.base * OF_STREAMS && costs).then(|| match facts.source {
         // No loss by itself: two that share the device take longer each.
-        FactSource::Trace(..) => found.growing(lost),
-        FactSource::Call(_) => found,
+        FactSource::Trace(..) => candidate.growing(lost),
+        FactSource::Call(_) => candidate,
     })
 }
 
@@ -160,13 +164,13 @@ fn serialised(facts: &Facts, at_once: Sides<Option<Nanoseconds>>) -> Option<Foun
 /// takes longer.
 fn unhidden(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     let overlap = sides.map(|activity| Nanoseconds::whole(activity.time.overlap_ns));
-    let told = vec![Difference::time(AT_ONCE, overlap, " a call").into()];
+    let evidence = vec![Difference::time(AT_ONCE, overlap, " a call").into()];
     let explains = facts.explained_by(overlap.base - overlap.head);
-    explains.then(|| Found::new(Cause::LostOverlap, told, 0.87))
+    explains.then(|| Found::new(Cause::LostOverlap, evidence, 0.87))
 }
 
-/// More copying, and none of it beside a kernel. Where it takes less than half of what the
-/// call takes longer it is no cause by itself, but a fact that belongs to one.
+/// More copying, never at the same time as a kernel. If it explains less than half of the growth
+/// of the call, it is not a cause on its own but evidence for another one.
 fn never(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     /// The part of copying that may run beside a kernel and still count as none: pieces
     /// that meet by chance, not a pipeline.
@@ -178,19 +182,23 @@ fn never(facts: &Facts, sides: &Sides<&ActivitySummary>) -> Option<Found> {
     let more = copying.head - overlap.head - (copying.base - overlap.base);
     let worth = facts.ns.head? * OF_CALL;
     let order = if facts.explained_by(more) { 0.87 } else { 0.72 };
-    let none = overlap.head <= copying.head * NONE && more >= worth;
-    none.then(|| no_overlap(overlap.head, copying.head, " a call", order))
+    let not_hidden = overlap.head <= copying.head * NONE && more >= worth;
+    not_hidden.then(|| no_overlap(overlap.head, copying.head, " a call", order))
 }
 
 /// The time in which the driver copied; that it did not is known without.
 fn copying(activity: &ActivitySummary) -> Option<Nanoseconds> {
-    let none = (activity.copies == 0).then_some(0);
-    activity.time.copying_ns.or(none).map(Nanoseconds::whole)
+    let no_copies = (activity.copies == 0).then_some(0);
+    activity
+        .time
+        .copying_ns
+        .or(no_copies)
+        .map(Nanoseconds::whole)
 }
 
 fn no_overlap(part: Nanoseconds, whole: Nanoseconds, each: &str, order: f64) -> Found {
-    let told = format!("{AT_ONCE} {} of copying{each}", part_of(part, whole));
-    Found::new(Cause::NoOverlap, vec![Fact::Figure(told)], order)
+    let evidence = format!("{AT_ONCE} {} of copying{each}", part_of(part, whole));
+    Found::new(Cause::NoOverlap, vec![Fact::Figure(evidence)], order)
 }
 
 /// Copies that no kernel hides, in one trace.
@@ -202,7 +210,7 @@ pub fn exposed_copies(standing: &OneTrace) -> Option<Found> {
     let time = &standing.of.time;
     let copying = time.copying_ns?;
     let share = copying as f64 / time.span_ns.max(1) as f64;
-    let none = time.overlap().is_some_and(|overlap| overlap <= NONE);
+    let not_hidden = time.overlap().is_some_and(|overlap| overlap <= NONE);
     let [part, whole] = [time.overlap_ns, copying].map(|ns| standing.time(ns));
-    (share >= COPYING && none).then(|| no_overlap(part, whole, standing.each, 0.7))
+    (share >= COPYING && not_hidden).then(|| no_overlap(part, whole, standing.each, 0.7))
 }

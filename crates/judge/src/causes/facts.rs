@@ -1,4 +1,4 @@
-//! What is known of a change, whether two records of a case tell it or two traces.
+//! The facts about a change, from two records of a case or from two traces.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use regatta_worker::units::{Nanoseconds, Ratio, Share};
 pub const EXPLAINS: f64 = 0.5;
 
 /// Kernels that a trace's findings name one by one; a call's name all.
-pub const NAMED: usize = 3;
+pub const MAX_NAMED: usize = 3;
 
 /// Two records of one case, and what is known around them.
 pub struct Pair<'a> {
@@ -30,9 +30,9 @@ pub struct Pair<'a> {
     pub base_ns: Option<Nanoseconds>,
     /// The head's time, of those that were judged.
     pub head_ns: Option<Nanoseconds>,
-    /// What took the base's.
+    /// The clock that took the base's times.
     pub base_clock: TimeSource,
-    /// What took the head's.
+    /// The clock that took the head's times.
     pub clock: TimeSource,
     /// Head over base, with the machine's share left in.
     pub ratio: Ratio,
@@ -44,7 +44,7 @@ pub struct Pair<'a> {
     pub sms: Option<u32>,
     /// Cores that the head's workers could use.
     pub cores: Option<u32>,
-    /// Whether an exact figure of their structures differs; `None` where these were not compared.
+    /// True if an exact figure of the structures differs; `None` if they were not compared.
     pub restructured: Option<bool>,
 }
 
@@ -61,7 +61,7 @@ pub enum FactSource<'a> {
 pub struct Facts<'a> {
     /// Who tells it.
     pub source: FactSource<'a>,
-    /// What took the times that are judged.
+    /// The clock that took the judged times.
     pub clock: TimeSource,
     /// The times that are judged: of a trace, what passes.
     pub ns: Sides<Option<Nanoseconds>>,
@@ -75,7 +75,7 @@ pub struct Facts<'a> {
     pub waits: Option<Sides<Waits>>,
     /// Kernels, before and after. Those of a call have no times, and none is `Replaced`.
     pub kernels: Cow<'a, [KernelChange]>,
-    /// Where the change of time went, where that is known.
+    /// The breakdown of the change in time, if it is known.
     pub account: Option<Account>,
 }
 
@@ -141,7 +141,8 @@ impl<'a> Facts<'a> {
             return false;
         };
         let [base, head] = [pair.base, pair.head].map(|side| side.structure.as_deref());
-        let none_launched = |side: Option<&Structure>| side.map(|of| of.launches.is_empty());
+        let none_launched =
+            |side: Option<&Structure>| side.map(|structure| structure.launches.is_empty());
         let unknown = base.is_none() && head.is_none();
         none_launched(base) == none_launched(head)
             && pair.restructured.map_or(unknown, |differs| !differs)
@@ -155,7 +156,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Of what figures are told.
+    /// The unit of the figures, as text.
     pub fn each(&self) -> &'static str {
         match self.source {
             FactSource::Call(_) => "a call",
@@ -183,8 +184,8 @@ impl<'a> Facts<'a> {
         Difference::count(name, count, self.each()).into()
     }
 
-    /// The same, where there is at least one more than there was. Of a whole program, or one
-    /// whose repetitions differ, a part of one is none.
+    /// The same, if the head has at least one more. In a whole program, or one whose repetitions
+    /// differ, less than one more does not count.
     pub fn more(&self, name: &str) -> Option<Sides<f64>> {
         self.count(name).filter(|count| count.growth() >= 0.5)
     }
@@ -200,7 +201,7 @@ impl<'a> Facts<'a> {
         self.clock != TimeSource::Host
     }
 
-    /// What the head takes more of the time that was judged, where it does.
+    /// The growth of the judged time, if the head takes longer.
     pub fn slower_by(&self) -> Option<Nanoseconds> {
         let more = self.ns.head? - self.ns.base?;
         (self.moved() && more > Nanoseconds::ZERO).then_some(more)
@@ -214,21 +215,22 @@ impl<'a> Facts<'a> {
 
     /// The order of a cause that costs the host: behind a gate its time is not in the call's.
     pub fn if_host(&self, inside: f64, behind_a_gate: f64) -> f64 {
-        match self.clock.holds_host() {
-            true => inside,
-            false => behind_a_gate,
+        if self.clock.holds_host() {
+            inside
+        } else {
+            behind_a_gate
         }
     }
 }
 
 /// A finding, and what it weighs.
 pub struct Found {
-    /// What is told.
+    /// The finding that is reported.
     pub finding: Finding,
-    /// How near to the root it is: of two that account for as much, the one with more comes
-    /// first. Between 0 and 1, and told to nobody.
+    /// The nearness to the root cause, in 0..=1: of two that account for as much, the nearer one
+    /// comes first. Not reported.
     pub order: f64,
-    /// What of the growth it accounts for, below 0 for a gain; `None` where that is not known.
+    /// The part of the growth that it accounts for, below 0 for a gain; `None` if unknown.
     pub growth: Option<Nanoseconds>,
     /// True when it is a loss by itself, whatever the times say.
     pub worse: bool,
@@ -263,8 +265,8 @@ impl Found {
     }
 }
 
-/// What took the times that are judged. A cause has to be in them: a device that waits for
-/// the host inside a recorded call is no cause of a time in which it never does.
+/// The clock that took the judged times. A cause must be visible to it: a device that waits for
+/// the host inside a recorded call does not explain a time that never includes such waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSource {
     /// Events of the device around work that was all queued behind a gate: neither the host
@@ -292,14 +294,15 @@ impl TimeSource {
         }
     }
 
-    /// What the worker says of its clock: `probe 0.2` is the gated one, `wall` the host's,
+    /// Parses the worker's description of its clock: `probe 0.2` is the blocked-stream clock, `wall` the host's,
     /// anything else plain events. After a semicolon, `queued: probe 0.2` speaks of the cases
     /// with that word for a parameter.
     fn read(worker: &WorkerRecord, case: &Case) -> TimeSource {
         let Some(text) = worker.versions.get("clock") else {
-            return match worker.runs_on_processor() {
-                true => TimeSource::Wall,
-                false => TimeSource::Events,
+            return if worker.runs_on_processor() {
+                TimeSource::Wall
+            } else {
+                TimeSource::Events
             };
         };
         let mut parts = text.split(';').map(str::trim);
@@ -349,12 +352,14 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Where the change of the time that is judged went, where both sides tell.
+    /// The breakdown of the change in the judged time, if both sides have one.
     fn account(&self, kernels: &[KernelChange]) -> Option<Account> {
         let times = Sides::both(self.base_ns, self.head_ns)?;
-        let none = |record: &CaseRecord| record.division.is_none();
+        let undivided = |record: &CaseRecord| record.division.is_none();
         // On a processor the host does the work that is timed.
-        if self.clock == TimeSource::Host || (self.clock == TimeSource::Wall && none(self.base)) {
+        if self.clock == TimeSource::Host
+            || (self.clock == TimeSource::Wall && undivided(self.base))
+        {
             return of_host(times, self.activities()?);
         }
         let division = |record: &'a CaseRecord| record.division.as_deref();
@@ -387,7 +392,7 @@ impl<'a> Pair<'a> {
         Some(values.map(|ns| Nanoseconds(*ns)))
     }
 
-    /// What the device did in one call of each, where both are known.
+    /// The activity of one call on each side, if both are known.
     pub fn activities(&self) -> Option<Sides<&'a ActivitySummary>> {
         Sides::both(self.base.activity.as_ref(), self.head.activity.as_ref())
     }
@@ -402,20 +407,20 @@ fn waits(activity: &ActivitySummary) -> Waits {
 }
 
 /// Gives findings the time that the account has for them, where there is one.
-pub fn accounted(facts: &Facts, found: &mut [Found]) {
+pub fn accounted(facts: &Facts, candidates: &mut [Found]) {
     let Some(account) = &facts.account else {
         return;
     };
-    for one in found {
+    for one in candidates {
         if let Some(time) = growth(facts, account, one) {
             one.growth = Some(time);
         }
     }
 }
 
-/// What lines take more that a finding speaks of; `None` of one that no line is of.
-fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds> {
-    Some(match found.finding.cause {
+/// The growth of the lines that a finding is about; `None` without such lines.
+fn growth(facts: &Facts, account: &Account, candidate: &Found) -> Option<Nanoseconds> {
+    Some(match candidate.finding.cause {
         Cause::CopiesAdded => added(account, true),
         Cause::LaunchesAdded => added(account, false),
         Cause::KernelReplaced => account.growth(|item| matches!(item, Item::InPlace { .. })),
@@ -427,7 +432,7 @@ fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds
         // Of the host's own time it is all, and no line of it.
         Cause::HostBound if facts.clock == TimeSource::Host => return None,
         Cause::HostBound => account.growth(|item| *item == Item::Waiting),
-        // What a wait or the driver costs is told where the clock holds it, and then it is the
+        // Waits and driver calls count only if the clock includes them, and then as the
         // device's waiting.
         Cause::Synchronisation | Cause::DriverMemory => {
             let waiting = account.growth(|item| *item == Item::Waiting);
@@ -438,21 +443,21 @@ fn growth(facts: &Facts, account: &Account, found: &Found) -> Option<Nanoseconds
             account.growth(|item| matches!(item, Item::Clock { .. }))
         }
         Cause::LessParallel | Cause::Spills | Cause::Recompiled | Cause::SameLaunch => {
-            let kernels = found.finding.differences.iter();
+            let kernels = candidate.finding.differences.iter();
             let kernels = kernels.filter_map(Difference::kernel);
             let names: Vec<String> = kernels.map(plain).collect();
-            let of = |item: &Item| match item {
+            let concerns = |item: &Item| match item {
                 Item::Longer { what, .. } => names.contains(&plain(what)),
                 _ => false,
             };
-            return (!names.is_empty()).then(|| account.growth(of));
+            return (!names.is_empty()).then(|| account.growth(concerns));
         }
         Cause::MoreInstructions => by_work(account, facts.ns.base?),
         _ => return None,
     })
 }
 
-/// How much more a kernel executes than it did, where that is more.
+/// The growth of the executed instructions of a line's kernel, if it executes more.
 pub fn more_work(item: &Item) -> Option<Share> {
     match item {
         // Beyond a thousandth: less explains no time.
@@ -461,7 +466,7 @@ pub fn more_work(item: &Item) -> Option<Share> {
     }
 }
 
-/// What kernels take longer that execute more, as far as what they execute grew: no kernel of a
+/// The growth of kernels that execute more, in proportion to their executed instructions: no kernel of a
 /// call takes longer than the whole of it.
 fn by_work(account: &Account, call: Nanoseconds) -> Nanoseconds {
     let lines = account.lines.iter().filter_map(|line| {

@@ -44,10 +44,10 @@ fn host_bound(facts: &Facts) -> Option<Found> {
             };
             let host = facts.host_ns;
             let host = host.map(|host| Difference::time("host", host, " a call"));
-            let mut told: Vec<Fact> = host.into_iter().map(Fact::from).collect();
-            told.extend(idle.into_iter().flat_map(idle_facts));
-            told.extend(device(facts, pair));
-            Found::resting_on(Cause::HostBound, told, order)
+            let mut evidence: Vec<Fact> = host.into_iter().map(Fact::from).collect();
+            evidence.extend(idle.into_iter().flat_map(idle_facts));
+            evidence.extend(device(facts, pair));
+            Found::resting_on(Cause::HostBound, evidence, order)
         }
         (None, _) => {
             let idle = inside?;
@@ -103,17 +103,17 @@ fn between_calls(facts: &Facts, pair: &Pair) -> Option<f64> {
 /// `device idle between launches 3.00 → 210 µs of 267 µs, 88.0 % of it waiting for the
 /// host`. The call was recorded, which stretches it.
 fn idle_facts(idle: Sides<Waits>) -> Vec<Fact> {
-    let of = format!(" of {}", idle.head.span_ns);
+    let span = format!(" of {}", idle.head.span_ns);
     let times = idle.map(|side| side.idle_ns);
-    let mut told = vec![Difference::time("device idle between launches", times, &of).into()];
-    told.extend(idle.head.host_bound_ns.map(|time| {
+    let mut evidence = vec![Difference::time("device idle between launches", times, &span).into()];
+    evidence.extend(idle.head.host_bound_ns.map(|time| {
         let part = match time.share_of(idle.head.idle_ns.max(Nanoseconds(1.0))) {
             Share(0.0) => "none".to_owned(),
             share => share.to_string(),
         };
         Fact::Figure(format!("{part} of it waiting for the host"))
     }));
-    told
+    evidence
 }
 
 /// `device time 75.8 → 267 µs`, or what it is where it hardly changed.
@@ -122,9 +122,10 @@ fn device(facts: &Facts, pair: &Pair) -> Option<Fact> {
         TimeSource::Host => pair.medians(Metric::Device)?,
         _ => Sides::both(facts.ns.base, facts.ns.head)?,
     };
-    Some(match facts.of_device() && facts.moved() {
-        true => Difference::time("device time", device, "").into(),
-        false => Fact::Figure(format!("device time {}", device.head)),
+    Some(if facts.of_device() && facts.moved() {
+        Difference::time("device time", device, "").into()
+    } else {
+        Fact::Figure(format!("device time {}", device.head))
     })
 }
 
@@ -137,10 +138,10 @@ fn in_a_trace(
     order: f64,
 ) -> Option<Found> {
     let head = &facts.traces()?.head;
-    let of = format!(" of {} {}", head.elapsed_ns, facts.each());
+    let elapsed = format!(" of {} {}", head.elapsed_ns, facts.each());
     let works = Fact::Figure(format!("and works {}", head.busy_ns));
-    let told = vec![Difference::time(what, waits, &of).into(), works];
-    Some(Found::new(cause, told, order).growing(waits.growth()))
+    let evidence = vec![Difference::time(what, waits, &elapsed).into(), works];
+    Some(Found::new(cause, evidence, order).growing(waits.growth()))
 }
 
 /// Share of the time that passes from which idle time stands out.
@@ -175,7 +176,7 @@ pub fn idle(standing: &OneTrace) -> Option<Found> {
     Some(Found::new(cause, vec![Fact::Figure(idle), longest], order))
 }
 
-/// What a call asks of CUDA more often, or a repetition of a program.
+/// The CUDA functions that a call, or a repetition of a program, enters more often.
 fn asked_more(facts: &Facts, name: &str) -> Option<Fact> {
     let count = match facts.source {
         FactSource::Call(_) => facts.more(name)?,
@@ -194,7 +195,7 @@ fn one_more(facts: &Facts, count: Sides<f64>) -> bool {
     count.growth() >= 0.9 && count.head > count.base * (1.0 + facts.threshold.0)
 }
 
-/// Copies to the host, for which the host waits where it uses them: told where the device waits
+/// Copies to the host, for which the host waits where it uses them: reported if the device waits
 /// for the host in turn, and waits themselves were not counted.
 fn fetched(facts: &Facts) -> Option<Fact> {
     const TO_HOST: &str = "DtoH";
@@ -205,8 +206,8 @@ fn fetched(facts: &Facts) -> Option<Fact> {
         .growth(|item| *item == Item::Waiting);
     let number = |side: &SideFigures| side.copies.get(TO_HOST).map_or(0.0, |(count, _)| *count);
     let count = sides.map(number);
-    let told = facts.count(SYNCHRONISATIONS).is_some();
-    let more = count.growth() >= 0.9 && facts.explained_by(waits) && !told;
+    let counted = facts.count(SYNCHRONISATIONS).is_some();
+    let more = count.growth() >= 0.9 && facts.explained_by(waits) && !counted;
     let what = "copies to the host, which waits for them, a repetition";
     more.then(|| facts.counted(what, count))
 }
@@ -218,11 +219,11 @@ pub fn memory(facts: &Facts) -> Option<Found> {
     let more = names.filter_map(|name| asked_more(facts, name)).collect();
     // Above the waits that it brings with it.
     let worse = facts.traces().is_some();
-    let found = Found::resting_on(Cause::DriverMemory, more, facts.if_host(0.935, 0.4))?;
-    Some(found.worse(worse))
+    let candidate = Found::resting_on(Cause::DriverMemory, more, facts.if_host(0.935, 0.4))?;
+    Some(candidate.worse(worse))
 }
 
-/// The call waits for the device by itself: the device is idle until the host goes on. Where
+/// The call itself waits for the device: the device is idle until the host continues. If
 /// waits were not counted, its gate had to be opened and had not been.
 pub fn synchronisation(facts: &Facts) -> Option<Found> {
     let Some(pair) = facts.call() else {
@@ -262,7 +263,7 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
     });
     let workspace = "workspace_bytes";
     let allocations = |name| Some(facts.counted(name, facts.more(name)?));
-    let told = [
+    let evidence = [
         facts
             .more(workspace)
             .map(|size| Difference::memory(workspace, size).into()),
@@ -274,7 +275,11 @@ pub fn workspace(facts: &Facts) -> Option<Found> {
         allocations(NUMBA_ALLOCATIONS),
         peak.map(|size| Difference::memory("peak_memory", size).into()),
     ];
-    Found::resting_on(Cause::Workspace, told.into_iter().flatten().collect(), 0.45)
+    Found::resting_on(
+        Cause::Workspace,
+        evidence.into_iter().flatten().collect(),
+        0.45,
+    )
 }
 
 /// Calls of a whole program: modules loaded, memory allocated, waits. It may be no more than
@@ -284,10 +289,10 @@ pub fn calls_added(facts: &Facts) -> Option<Found> {
         return None;
     };
     let names = ["module_loads", "allocations", "synchronisations"];
-    let told = names.iter().filter_map(|name| {
+    let evidence = names.iter().filter_map(|name| {
         let count = facts.more(name)?;
         let beyond = count.head > count.base * (1.0 + facts.threshold.0);
         beyond.then(|| facts.counted(name, count))
     });
-    Found::resting_on(Cause::CallsAdded, told.collect(), 0.6)
+    Found::resting_on(Cause::CallsAdded, evidence.collect(), 0.6)
 }

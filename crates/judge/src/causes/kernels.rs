@@ -2,7 +2,7 @@
 //! launches, code that is loaded, functions that are entered.
 
 use super::OneTrace;
-use super::facts::{FactSource, Facts, Found, NAMED, more_work};
+use super::facts::{FactSource, Facts, Found, MAX_NAMED, more_work};
 use crate::judgement::{Account, AccountLine, CALLS, Cause, Difference, Fact, Item};
 use crate::structure::{AUTOTUNE, OF_THE_HOST, host_time, names, spills_of_other_kernels};
 use regatta_core::machine::{
@@ -19,61 +19,66 @@ const WORTH: f64 = 0.02;
 pub fn replaced(facts: &Facts) -> Option<Found> {
     let in_place = facts.account.as_ref().and_then(replaced_in_an_account);
     // A trace has no more than its operations in their order; a call has its structure as well.
-    let told = facts.account.is_some() && facts.traces().is_some();
-    match told || in_place.is_some() {
-        true => in_place,
-        false => replaced_by_name(facts),
+    let accounted = facts.account.is_some() && facts.traces().is_some();
+    if accounted || in_place.is_some() {
+        in_place
+    } else {
+        replaced_by_name(facts)
     }
 }
 
-/// What stands in the place of what, with its times, where both sides are laid side by side.
+/// Kernels that replace others at the same place, with their times, if both sides are aligned.
 fn replaced_in_an_account(account: &Account) -> Option<Found> {
     let in_place = |line: &&AccountLine| match &line.item {
         Item::InPlace { names, .. } => !names.head.iter().all(|name| moves_data(name)),
         _ => false,
     };
     let lines: Vec<&AccountLine> = account.lines.iter().filter(in_place).collect();
-    let told = lines.iter().take(NAMED).flat_map(|line| match &line.item {
-        // One for one, as often.
-        Item::InPlace {
-            names, count, time, ..
-        } if names.base.len() == 1 && names.head.len() == 1 && count.base == count.head => {
-            let times = f64::from(count.base.max(1));
-            let mean = Difference::Mean {
-                kernel: names.head[0].clone(),
-                time: time.map(|time| *time / times),
-            };
-            let names = names.clone();
-            vec![Difference::Kernel { names }.into(), mean.into()]
-        }
-        item => vec![Fact::Words(item.to_string())],
-    });
-    let found = Found::resting_on(Cause::KernelReplaced, told.collect(), 0.8)?;
-    Some(found.growing(lines.iter().map(|line| line.growth_ns).sum()))
+    let evidence = lines
+        .iter()
+        .take(MAX_NAMED)
+        .flat_map(|line| match &line.item {
+            // One for one, as often.
+            Item::InPlace {
+                names, count, time, ..
+            } if names.base.len() == 1 && names.head.len() == 1 && count.base == count.head => {
+                let times = f64::from(count.base.max(1));
+                let mean = Difference::Mean {
+                    kernel: names.head[0].clone(),
+                    time: time.map(|time| *time / times),
+                };
+                let names = names.clone();
+                vec![Difference::Kernel { names }.into(), mean.into()]
+            }
+            item => vec![Fact::Words(item.to_string())],
+        });
+    let candidate = Found::resting_on(Cause::KernelReplaced, evidence.collect(), 0.8)?;
+    Some(candidate.growing(lines.iter().map(|line| line.growth_ns).sum()))
 }
 
 /// Kernels that are gone together with kernels that are new: of a call, which is for which is
 /// unknown.
 fn replaced_by_name(facts: &Facts) -> Option<Found> {
     let is_call = facts.call().is_some();
-    let of = |alone: Became| {
+    let kernels_that = |alone: Became| {
         let is = |kernel: &&KernelChange| match kernel.became {
             Became::Replaced => true,
             became => is_call && became == alone && !moves_data(kernel.called()),
         };
         facts.kernels.iter().filter(is).collect::<Vec<_>>()
     };
-    let (gone, new) = (of(Became::Removed), of(Became::Added));
+    let (gone, new) = (kernels_that(Became::Removed), kernels_that(Became::Added));
     let names = Sides::new(
         names(gone.iter().map(|kernel| &kernel.name.base)),
         names(new.iter().map(|kernel| &kernel.name.head)),
     );
     let both = !gone.is_empty() && !new.is_empty();
-    let told = || vec![Difference::Kernel { names }.into()];
-    let found = both.then(|| Found::new(Cause::KernelReplaced, told(), 0.8))?;
-    Some(match is_call {
-        true => found,
-        false => found.growing(growth(&new)),
+    let evidence = || vec![Difference::Kernel { names }.into()];
+    let candidate = both.then(|| Found::new(Cause::KernelReplaced, evidence(), 0.8))?;
+    Some(if is_call {
+        candidate
+    } else {
+        candidate.growing(growth(&new))
     })
 }
 
@@ -103,9 +108,13 @@ pub fn is_grid(change: &LaunchChange) -> bool {
 pub fn recompiled(facts: &Facts) -> Option<Found> {
     let follows = |change: &LaunchChange| matches!(change, LaunchChange::Occupancy(..));
     let of_a_call = facts.call().is_some();
-    let most = if of_a_call { usize::MAX } else { NAMED };
-    let (mut kernels, mut told) = (Vec::new(), Vec::new());
-    for kernel in facts.kernels.iter().filter(|of| of.became == Became::Same) {
+    let most = if of_a_call { usize::MAX } else { MAX_NAMED };
+    let (mut kernels, mut evidence) = (Vec::new(), Vec::new());
+    for kernel in facts
+        .kernels
+        .iter()
+        .filter(|kernel| kernel.became == Became::Same)
+    {
         let mut changes = kernel.changes.clone();
         if of_a_call {
             changes.retain(|c| !is_grid(c) && !spilled(c) && !follows(c));
@@ -114,12 +123,12 @@ pub fn recompiled(facts: &Facts) -> Option<Found> {
             continue;
         }
         if kernels.len() < most {
-            told.extend(launch(facts, kernel, &changes));
+            evidence.extend(launch(facts, kernel, &changes));
         }
         kernels.push(kernel);
     }
-    let found = Found::resting_on(Cause::Recompiled, told, 0.65)?;
-    Some(found.growing(growth(&kernels)))
+    let candidate = Found::resting_on(Cause::Recompiled, evidence, 0.65)?;
+    Some(candidate.growing(growth(&kernels)))
 }
 
 /// True where there is more local memory.
@@ -132,21 +141,22 @@ fn spilled(change: &LaunchChange) -> bool {
 pub fn spills(facts: &Facts) -> Option<Found> {
     facts.call()?;
     let kernels = facts.kernels.iter();
-    let told = kernels.flat_map(|of| launch(facts, of, of.changes.iter().find(|c| spilled(c))));
+    let evidence = kernels
+        .flat_map(|kernel| launch(facts, kernel, kernel.changes.iter().find(|c| spilled(c))));
     let others = facts.structures();
     let others = others.and_then(|(base, head)| spills_of_other_kernels(base, head));
-    let told = told.chain(others.map(Fact::from));
-    Found::resting_on(Cause::Spills, told.collect(), 0.85)
+    let evidence = evidence.chain(others.map(Fact::from));
+    Found::resting_on(Cause::Spills, evidence.collect(), 0.85)
 }
 
 /// Kernels that execute more instructions, where hardware counted them.
 pub fn more_instructions(facts: &Facts) -> Option<Found> {
     let lines = &facts.account.as_ref()?.lines;
     let more = lines.iter().filter(|line| more_work(&line.item).is_some());
-    let told = more
-        .take(NAMED)
+    let evidence = more
+        .take(MAX_NAMED)
         .map(|line| Fact::Words(line.item.to_string()));
-    Found::resting_on(Cause::MoreInstructions, told.collect(), 0.6)
+    Found::resting_on(Cause::MoreInstructions, evidence.collect(), 0.6)
 }
 
 /// Kernels that are launched as before and take longer: not their launch's fault.
@@ -162,12 +172,14 @@ pub fn same_launch(facts: &Facts) -> Option<Found> {
     if slower.is_empty() {
         return None;
     }
-    let told = slower.iter().take(NAMED);
-    let mut told: Vec<Fact> = told.flat_map(|kernel| launch(facts, kernel, [])).collect();
-    told.push(Fact::Words(
+    let evidence = slower.iter().take(MAX_NAMED);
+    let mut evidence: Vec<Fact> = evidence
+        .flat_map(|kernel| launch(facts, kernel, []))
+        .collect();
+    evidence.push(Fact::Words(
         "launched as before: other inputs, a lower clock, or another user of the device".to_owned(),
     ));
-    Some(Found::new(Cause::SameLaunch, told, 0.35).growing(growth(&slower)))
+    Some(Found::new(Cause::SameLaunch, evidence, 0.35).growing(growth(&slower)))
 }
 
 /// More launches, those that move data aside: they are `copies-added`. None before: the
@@ -187,9 +199,9 @@ pub fn added(facts: &Facts) -> Option<Found> {
         .map(|sides| sides.head.idle_ns - sides.base.idle_ns);
     growth += idle.unwrap_or_default().max(Nanoseconds::ZERO);
     (count.base > 0.0 && count.growth() > 0.0).then(|| {
-        let told = vec![facts.counted("launches", count)];
-        let found = Found::new(Cause::LaunchesAdded, told, 0.7);
-        found.growing(growth).worse(true)
+        let evidence = vec![facts.counted("launches", count)];
+        let candidate = Found::new(Cause::LaunchesAdded, evidence, 0.7);
+        candidate.growing(growth).worse(true)
     })
 }
 
@@ -202,8 +214,8 @@ pub fn modules_loaded(facts: &Facts) -> Option<Found> {
         FactSource::Trace(_, Scope::Repetition) => 0.92,
         FactSource::Trace(_, Scope::Whole) => return None,
     };
-    let told = vec![facts.counted("module_loads", loads)];
-    Some(Found::new(Cause::ModulesLoaded, told, order))
+    let evidence = vec![facts.counted("module_loads", loads)];
+    Some(Found::new(Cause::ModulesLoaded, evidence, order))
 }
 
 /// A counted function that a call of the head enters more often, with the host's time in it. A
@@ -215,29 +227,29 @@ fn entered(facts: &Facts, name: &str) -> Option<Vec<Fact>> {
     let function = name.strip_prefix(CALLS)?;
     let host = host_time(facts.call()?.head, function);
     let host = host.map(|time| Fact::Figure(format!("{time}{OF_THE_HOST}")));
-    let told = std::iter::once(facts.counted(name, count)).chain(host);
-    (count.growth() > 0.0).then(|| told.collect())
+    let evidence = std::iter::once(facts.counted(name, count)).chain(host);
+    (count.growth() > 0.0).then(|| evidence.collect())
 }
 
 /// Counted functions that a steady call should not enter, or not so often: a backend
-/// selected anew, a kernel or graph compiled again. Those of autotuning are `retuned`.
+/// selected or a kernel or graph compiled again. Those of autotuning are `retuned`.
 pub fn events_added(facts: &Facts) -> Option<Found> {
     let (_, head) = facts.structures()?;
     let retuned = [CALLS, AUTOTUNE].concat();
     let others = head.counts.keys().filter(|name| **name != retuned);
-    let told = others.filter_map(|name| entered(facts, name)).flatten();
+    let evidence = others.filter_map(|name| entered(facts, name)).flatten();
     let order = facts.if_host(0.9, 0.6);
-    Found::resting_on(Cause::EventsAdded, told.collect(), order)
+    Found::resting_on(Cause::EventsAdded, evidence.collect(), order)
 }
 
-/// An autotuner tunes again, told against the lengths that the call saw.
+/// An autotuner tunes again; the evidence names the lengths that the call saw.
 pub fn retuned(facts: &Facts) -> Option<Found> {
-    let mut told = entered(facts, &[CALLS, AUTOTUNE].concat())?;
+    let mut evidence = entered(facts, &[CALLS, AUTOTUNE].concat())?;
     if let Some(ParamValue::Int(lengths)) = facts.call()?.head.effective.get("lengths") {
         let lengths = counted(*lengths as usize, "length");
-        told.push(Fact::Words(format!("a call has {lengths}")));
+        evidence.push(Fact::Words(format!("a call has {lengths}")));
     }
-    Some(Found::new(Cause::Retuned, told, 0.97))
+    Some(Found::new(Cause::Retuned, evidence, 0.97))
 }
 
 /// Modules that are loaded late without anything being compiled again: what a program
@@ -256,12 +268,13 @@ pub fn still_loading(standing: &OneTrace) -> Option<Found> {
     if loads <= LATE || each < AGAIN {
         return None;
     }
-    let each = match standing.is_steady() {
-        true => format!(", {each:.2} a repetition"),
-        false => String::new(),
+    let each = if standing.is_steady() {
+        format!(", {each:.2} a repetition")
+    } else {
+        String::new()
     };
     let loads = counted(loads as usize, "module");
-    let mut told = vec![Fact::Words(format!("{loads} loaded in {part}{each}"))];
+    let mut evidence = vec![Fact::Words(format!("{loads} loaded in {part}{each}"))];
     let kernels = standing.of.kernels.iter();
     let varied = kernels
         .map(|kernel| (versions(kernel), kernel))
@@ -272,13 +285,13 @@ pub fn still_loading(standing: &OneTrace) -> Option<Found> {
         None => Cause::ModulesLoaded,
         Some((versions, kernel)) => {
             let name = short(&kernel.name);
-            told.push(Fact::Words(format!(
+            evidence.push(Fact::Words(format!(
                 "{name} ran in {versions} versions of registers, block and shared memory"
             )));
             Cause::Recompiled
         }
     };
-    Some(Found::new(cause, told, 0.85))
+    Some(Found::new(cause, evidence, 0.85))
 }
 
 /// In how many ways a kernel was compiled, as far as its launches tell.
@@ -294,9 +307,10 @@ fn versions(kernel: &KernelRow) -> usize {
             )
         })
         .collect();
-    match moves_data(&kernel.name) {
+    if moves_data(&kernel.name) {
         // One name of many kernels.
-        true => 0,
-        false => versions.len(),
+        0
+    } else {
+        versions.len()
     }
 }

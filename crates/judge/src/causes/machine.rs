@@ -26,20 +26,22 @@ pub fn clock(facts: &Facts) -> Option<Found> {
     let mhz = Sides::new(base, head);
     let part = Share(share.min(1.0));
     let of_it = format!("which accounts for {part} of the change: the machine, not the code");
-    let told = vec![Difference::Clock { mhz }.into(), Fact::Words(of_it)];
-    let cause = match head < base {
-        true => Cause::LowerClock,
-        false => Cause::HigherClock,
+    let evidence = vec![Difference::Clock { mhz }.into(), Fact::Words(of_it)];
+    let cause = if head < base {
+        Cause::LowerClock
+    } else {
+        Cause::HigherClock
     };
     let order = unless_restructured(facts, 0.9, 0.6) * share.min(1.0);
-    Some(Found::new(cause, told, order))
+    Some(Found::new(cause, evidence, order))
 }
 
 /// A change of structure explains better than a condition that came with it.
 fn unless_restructured(facts: &Facts, alone: f64, beside: f64) -> f64 {
-    match facts.same_structure() {
-        true => alone,
-        false => beside,
+    if facts.same_structure() {
+        alone
+    } else {
+        beside
     }
 }
 
@@ -52,15 +54,16 @@ fn condition(
 ) -> Option<Found> {
     let pair = facts.call()?;
     let (base, head) = (&pair.base.conditions, &pair.head.conditions);
-    let (slower, faster) = match facts.ratio > Ratio::ONE {
-        true => (head, base),
-        false => (base, head),
+    let (slower, faster) = if facts.ratio > Ratio::ONE {
+        (head, base)
+    } else {
+        (base, head)
     };
     let known = slower.known > 0 && faster.known > 0 && facts.of_device();
     let more = u64::from(met(slower)) * u64::from(faster.known)
         > u64::from(met(faster)) * u64::from(slower.known);
     (facts.moved() && known && more).then(|| {
-        let told = format!(
+        let evidence = format!(
             "{what} in {} of {} invocations ({}), before in {} of {}: the machine, not the code",
             met(slower),
             slower.known,
@@ -69,33 +72,37 @@ fn condition(
             faster.known
         );
         let order = unless_restructured(facts, 0.8, 0.5);
-        Found::new(cause, vec![Fact::Figure(told)], order)
+        Found::new(cause, vec![Fact::Figure(evidence)], order)
     })
 }
 
 /// The device held its clocks back. The clock that is read between samples need not show it:
 /// a board at its power limit lowers its clock under load alone.
 pub fn throttled(facts: &Facts) -> Option<Found> {
-    let told = (Cause::Throttled, "the device held its clocks back");
-    let reasons = |of: &Conditions| {
-        let reasons: Vec<&str> = of.throttle_reasons.iter().map(String::as_str).collect();
+    let cause = (Cause::Throttled, "the device held its clocks back");
+    let reasons = |conditions: &Conditions| {
+        let reasons: Vec<&str> = conditions
+            .throttle_reasons
+            .iter()
+            .map(String::as_str)
+            .collect();
         reasons.join(", ")
     };
-    condition(facts, told, |of| of.throttled, reasons)
+    condition(facts, cause, |conditions| conditions.throttled, reasons)
 }
 
 /// Other processes computed on the device.
 pub fn shared_device(facts: &Facts) -> Option<Found> {
-    let told = (
+    let cause = (
         Cause::SharedDevice,
         "other processes computed on the device",
     );
-    let most = |of: &Conditions| format!("up to {}", of.other_processes);
-    condition(facts, told, |of| of.shared, most)
+    let most = |conditions: &Conditions| format!("up to {}", conditions.other_processes);
+    condition(facts, cause, |conditions| conditions.shared, most)
 }
 
 /// Versions named in the evidence.
-const NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 
 /// Versions of the case's worker that changed, where time did too. Equal launches with other
 /// versions leave the code inside the kernels; without a structure to compare, or with
@@ -105,29 +112,38 @@ pub fn versions(facts: &Facts) -> Option<Found> {
     if versions.is_empty() || !facts.moved() {
         return None;
     }
-    let named = versions.iter().take(NAMED);
-    let mut told: Vec<Fact> = named
+    let named = versions.iter().take(MAX_NAMED);
+    let mut evidence: Vec<Fact> = named
         .map(|one| Difference::Version((*one).clone()).into())
         .collect();
-    if versions.len() > NAMED {
-        told.push(Fact::Words(format!("and {} more", versions.len() - NAMED)));
+    if versions.len() > MAX_NAMED {
+        evidence.push(Fact::Words(format!(
+            "and {} more",
+            versions.len() - MAX_NAMED
+        )));
     }
     let equal = same_structure(facts);
     if equal {
-        told.push(Fact::Words("structure unchanged".to_owned()));
+        evidence.push(Fact::Words("structure unchanged".to_owned()));
     }
     // With equal instructions it is what surrounds them: `environment` says so.
     let order = if equal && !same_code(facts) { 0.6 } else { 0.4 };
-    Some(Found::new(Cause::Toolchain, told, order))
+    Some(Found::new(Cause::Toolchain, evidence, order))
 }
 
 /// The same instructions, launched alike, take another time: what surrounds them changed.
 pub fn environment(facts: &Facts) -> Option<Found> {
     let equal = facts.moved() && same_code(facts) && same_structure(facts);
-    let told = "the machine code and what is launched are the same: the environment, not the \
+    let sentence = "the machine code and what is launched are the same: the environment, not the \
                 code";
-    // Below a clock, throttling or another process, which say what of the environment.
-    equal.then(|| Found::new(Cause::Environment, vec![Fact::Words(told.to_owned())], 0.5))
+    // Ranked below a clock, throttling or another process, which name the part of the environment.
+    equal.then(|| {
+        Found::new(
+            Cause::Environment,
+            vec![Fact::Words(sentence.to_owned())],
+            0.5,
+        )
+    })
 }
 
 /// True when both structures were counted, and no exact figure of them differs.

@@ -2,10 +2,10 @@
 //!
 //! [`facts`] is that view, made from two records of a case (`Pair`) or from two traces;
 //! [`OneTrace`] is that of one trace. A rule says at most one thing, with the figures it saw,
-//! and each cause is decided and told in one place. A trace knows when each launch ran and
-//! for how long, so its evidence has times, and a launch that costs nothing more is no cause.
+//! and each cause is decided and reported in one place. A trace knows when each launch ran and
+//! for how long, so its evidence has times, and a launch that costs no time is not a cause.
 //!
-//! Where a change has an account, a finding has the share of the lines that it speaks of
+//! If a change has a breakdown, a finding has the share of the lines that it is about
 //! ([`facts::accounted`]), and what accounts for less than half comes after what accounts for more, by
 //! how much that is. Of two that account alike, the one nearer to the root comes first: exact
 //! facts that suffice to explain a change before exact facts that may, and both before conditions
@@ -29,12 +29,12 @@ use facts::EXPLAINS;
 use regatta_core::machine::{MODULE_LOADS, Recording, SteadyPart, Summary, calls_within};
 use regatta_worker::units::{Nanoseconds, Ratio};
 
-/// What is left, at most, of the order of a finding that accounts for less than half of a
+/// The largest factor on the order of a finding that accounts for less than half of a
 /// slowdown: the less it accounts for, the less is left.
 const MINOR: f64 = 0.55;
 
-/// What is left of what accounts for next to nothing: among such the root comes first.
-const LEAST: f64 = 0.1;
+/// The factor for findings that account for almost nothing: among these the root comes first.
+const MIN_FACTOR: f64 = 0.1;
 
 type Rule = fn(&Facts) -> Option<Found>;
 
@@ -70,22 +70,22 @@ const RULES: [Rule; 29] = [
     processor::memory_growth,
 ];
 
-/// Everything the rules find, most telling first.
+/// Everything that the rules find, the most likely cause first.
 pub fn found(facts: &Facts) -> Vec<Found> {
-    let mut found = parallelism::less_parallel(facts);
-    found.extend(RULES.iter().filter_map(|rule| rule(facts)));
-    facts::accounted(facts, &mut found);
-    rank_by_share(facts, &mut found);
-    found.sort_by(|a, b| b.order.total_cmp(&a.order));
-    found
+    let mut candidates = parallelism::less_parallel(facts);
+    candidates.extend(RULES.iter().filter_map(|rule| rule(facts)));
+    facts::accounted(facts, &mut candidates);
+    rank_by_share(facts, &mut candidates);
+    candidates.sort_by(|a, b| b.order.total_cmp(&a.order));
+    candidates
 }
 
-/// What accounts for less than half of a slowdown, or for a gain, came with it rather than
-/// caused it. One whose time is not known keeps its rank; of two that rank alike, the one
-/// that accounts for more comes first.
-fn rank_by_share(facts: &Facts, found: &mut [Found]) {
+/// Ranks findings by their share. One that accounts for less than half of a slowdown, or for a
+/// gain, accompanied it rather than caused it. One whose time is not known keeps its rank; of two
+/// with the same rank, the one that accounts for more comes first.
+fn rank_by_share(facts: &Facts, candidates: &mut [Found]) {
     let slower = facts.ratio > Ratio::grown_by(facts.threshold);
-    for one in found.iter_mut() {
+    for one in candidates.iter_mut() {
         let Some(time) = one
             .growth
             .filter(|time| slower && !facts.explained_by(*time))
@@ -95,44 +95,50 @@ fn rank_by_share(facts: &Facts, found: &mut [Found]) {
         let most = facts
             .slower_by()
             .map_or(0.0, |all| time.0 / (all.0 * EXPLAINS));
-        one.order *= MINOR * most.clamp(LEAST, 1.0);
+        one.order *= MINOR * most.clamp(MIN_FACTOR, 1.0);
     }
     let change = facts.account.as_ref().map(|account| account.change_ns);
     if let Some(change) = change.filter(|change| *change != Nanoseconds::ZERO) {
-        for one in found.iter_mut() {
+        for one in candidates.iter_mut() {
             one.finding.share = one.growth.map(|time| time.share_of(change));
         }
     }
-    let growth = |found: &Found| found.growth.unwrap_or_default();
-    found.sort_by(|a, b| growth(b).total_cmp(&growth(a)));
+    let growth = |candidate: &Found| candidate.growth.unwrap_or_default();
+    candidates.sort_by(|a, b| growth(b).total_cmp(&growth(a)));
 }
 
-/// What explains a change between two records, what accounts for most first; and where the
-/// time went.
+/// The causes of a change between two records, the largest first; and the breakdown of the
+/// time.
 pub fn explained(pair: &Pair) -> (Vec<Finding>, Option<Account>) {
     let facts = pair.facts();
-    let found = found(&facts).into_iter();
-    (found.map(|found| found.finding).collect(), facts.account)
+    let candidates = found(&facts).into_iter();
+    (
+        candidates.map(|candidate| candidate.finding).collect(),
+        facts.account,
+    )
 }
 
-/// What stands out in one trace, most telling first. Nothing here says that something got
+/// The findings about one trace, the most important first. A finding does not say that something got
 /// worse; only that it costs, and what it is.
 pub fn standing_out(standing: &OneTrace) -> Vec<Finding> {
-    let mut found: Vec<Found> = parallelism::few_blocks(standing).collect();
-    found.extend(kernels::still_loading(standing));
-    found.extend(host::idle(standing));
-    found.extend(copies::exposed_copies(standing));
-    found.sort_by(|a, b| b.order.total_cmp(&a.order));
-    found.into_iter().map(|found| found.finding).collect()
+    let mut candidates: Vec<Found> = parallelism::few_blocks(standing).collect();
+    candidates.extend(kernels::still_loading(standing));
+    candidates.extend(host::idle(standing));
+    candidates.extend(copies::exposed_copies(standing));
+    candidates.sort_by(|a, b| b.order.total_cmp(&a.order));
+    candidates
+        .into_iter()
+        .map(|candidate| candidate.finding)
+        .collect()
 }
 
 /// One trace, as the rules see it: its steady part, or else all of it.
 pub struct OneTrace<'a> {
     /// In figures.
     pub of: &'a Summary,
-    /// How often it repeats what it does.
+    /// The number of repetitions.
     pub repeats: f64,
-    /// Of what figures are told: ` a repetition`, or nothing of a whole recording.
+    /// The unit of the figures: ` a repetition`, or empty for a whole recording.
     pub each: &'static str,
     /// Modules loaded once the program should be steady, where that is known.
     pub late_loads: Option<u64>,
@@ -172,7 +178,7 @@ impl<'a> OneTrace<'a> {
         !self.each.is_empty()
     }
 
-    /// Of a total the part of one repetition.
+    /// The share of one repetition in a total.
     pub fn time(&self, total_ns: u64) -> Nanoseconds {
         Nanoseconds::whole(total_ns) / self.repeats
     }

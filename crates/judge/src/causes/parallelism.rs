@@ -4,7 +4,7 @@
 //! do what 157 had done, with the same kernel and the same result.
 
 use super::OneTrace;
-use super::facts::{Facts, Found, NAMED, Pair};
+use super::facts::{Facts, Found, MAX_NAMED, Pair};
 use super::kernels::{is_grid, launch};
 use crate::judgement::{Cause, Difference, Fact};
 use crate::{structure, tuners};
@@ -12,7 +12,7 @@ use regatta_core::machine::{Became, KernelChange, KernelRow, LaunchShape, short}
 use regatta_worker::attention::ParamValue;
 use regatta_worker::units::{Nanoseconds, Ratio, Share, part_of};
 
-/// How many times fewer explain much; losing a tenth of the blocks explains little.
+/// The factor from which on fewer blocks explain much; losing a tenth of them explains little.
 const MUCH: f64 = 1.5;
 
 /// Parts of the names of parameters that say into how many pieces work is cut.
@@ -25,7 +25,7 @@ pub fn less_parallel(facts: &Facts) -> Vec<Found> {
     let lost = facts.kernels.iter().filter(lost);
     match facts.call() {
         Some(pair) => in_a_call(facts, pair, lost).into_iter().collect(),
-        None => lost.take(NAMED).map(|k| in_a_trace(facts, k)).collect(),
+        None => lost.take(MAX_NAMED).map(|k| in_a_trace(facts, k)).collect(),
     }
 }
 
@@ -34,29 +34,29 @@ fn in_a_call<'a>(
     pair: &Pair,
     lost: impl Iterator<Item = &'a KernelChange>,
 ) -> Option<Found> {
-    let (mut told, mut most) = (Vec::new(), 1.0);
+    let (mut evidence, mut most) = (Vec::new(), 1.0);
     for name in ["threads", "tasks"] {
         let timed = || pair.threads().filter(|_| name == "threads");
         let count = facts.count(name).or_else(timed);
         if let Some(count) = count.filter(|count| count.growth() < 0.0) {
-            told.push(facts.counted(name, count));
+            evidence.push(facts.counted(name, count));
             most = f64::max(most, count.base / count.head.max(1.0));
         }
     }
     for kernel in lost {
-        let grid = kernel.changes.iter().filter(|of| is_grid(of));
-        told.extend(grid.map(|change| Difference::launch(kernel, *change).into()));
-        told.extend(Difference::fill(kernel).map(Fact::from));
+        let grid = kernel.changes.iter().filter(|change| is_grid(change));
+        evidence.extend(grid.map(|change| Difference::launch(kernel, *change).into()));
+        evidence.extend(Difference::fill(kernel).map(Fact::from));
         most = most.max(kernel.fewer);
     }
     for (parameter, fewer) in parameters(pair) {
         if let Some(fewer) = fewer {
-            told.push(parameter);
+            evidence.push(parameter);
             most = most.max(fewer);
         }
     }
     let order = if most >= MUCH { 0.95 } else { 0.6 };
-    Found::resting_on(Cause::LessParallel, told, order)
+    Found::resting_on(Cause::LessParallel, evidence, order)
 }
 
 fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
@@ -66,11 +66,11 @@ fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
         (true, false) => 0.6,
         (false, _) => 0.4,
     };
-    let mut told = launch(facts, kernel, &kernel.changes);
-    let mean = told.len() - 1;
-    told.splice(mean..mean, Difference::fill(kernel).map(Fact::from));
-    let found = Found::new(Cause::LessParallel, told, order);
-    found.growing(kernel.growth_ns()).worse(slower)
+    let mut evidence = launch(facts, kernel, &kernel.changes);
+    let mean = evidence.len() - 1;
+    evidence.splice(mean..mean, Difference::fill(kernel).map(Fact::from));
+    let candidate = Found::new(Cause::LessParallel, evidence, order);
+    candidate.growing(kernel.growth_ns()).worse(slower)
 }
 
 /// A tuner chose another configuration: what else differs of its kernel follows from that, and
@@ -78,8 +78,8 @@ fn in_a_trace(facts: &Facts, kernel: &KernelChange) -> Found {
 pub fn tuner_chose(facts: &Facts) -> Option<Found> {
     let pair = facts.call()?;
     let tuned = tuners::changed(pair.base, pair.head).into_iter();
-    let told = tuned.map(|(name, value)| Difference::Parameter { name, value }.into());
-    Found::resting_on(Cause::TunerChose, told.collect(), 0.98)
+    let evidence = tuned.map(|(name, value)| Difference::Parameter { name, value }.into());
+    Found::resting_on(Cause::TunerChose, evidence.collect(), 0.98)
 }
 
 /// The same request became another parameter: a default or a heuristic changed. Those that
@@ -117,13 +117,16 @@ const DOMINATES: Share = Share(0.2);
 /// Launches with fewer blocks than the device has multiprocessors, in a kernel that
 /// dominates.
 pub fn few_blocks<'a>(standing: &'a OneTrace) -> impl Iterator<Item = Found> + 'a {
-    let of = standing.of;
-    of.kernels.iter().filter_map(move |kernel| {
+    let summary = standing.of;
+    summary.kernels.iter().filter_map(move |kernel| {
         let shape = few(kernel)?;
         let (filled, sms) = shape.filled()?;
-        let (part, whole) = (standing.time(shape.total_ns), standing.time(of.kernel_ns));
+        let (part, whole) = (
+            standing.time(shape.total_ns),
+            standing.time(summary.kernel_ns),
+        );
         let ([x, y, z], name) = (shape.grid, short(&kernel.name));
-        let told = Fact::Figure(format!(
+        let evidence = Fact::Figure(format!(
             "grid {x}x{y}x{z} of {name}, {filled} of {sms} SMs, {} of kernels{} ({})",
             part_of(part, whole),
             standing.each,
@@ -133,7 +136,7 @@ pub fn few_blocks<'a>(standing: &'a OneTrace) -> impl Iterator<Item = Found> + '
         let half = 2 * filled <= u64::from(sms);
         let order = if half { 0.9 } else { 0.4 };
         let dominates = whole > Nanoseconds::ZERO && part.share_of(whole) >= DOMINATES;
-        dominates.then(|| Found::new(Cause::FewBlocks, vec![told], order))
+        dominates.then(|| Found::new(Cause::FewBlocks, vec![evidence], order))
     })
 }
 

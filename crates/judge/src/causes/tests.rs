@@ -1,4 +1,4 @@
-//! Two records of a case, and the causes that are told of them.
+//! Causes of differences between two records of a case.
 
 use super::*;
 use crate::judgement::Mismatch;
@@ -32,12 +32,12 @@ fn pair<'a>(base: &'a CaseRecord, head: &'a CaseRecord, ratio: f64) -> Pair<'a> 
 }
 
 fn texts(pair: &Pair) -> Vec<String> {
-    let found = explained(pair).0.into_iter();
-    found.map(|finding| finding.to_string()).collect()
+    let findings = explained(pair).0.into_iter();
+    findings.map(|finding| finding.to_string()).collect()
 }
 
-/// Holds each line of a table to what is told: `BASE ; HEAD xRATIO => FINDING | FINDING`, of each
-/// finding the beginning. A line that begins with `gate` is of times behind one.
+/// Checks each line of a table: `BASE ; HEAD xRATIO => FINDING | FINDING`, with the beginning of
+/// each finding. A line that begins with `gate` has times of a blocked stream.
 fn hold(table: &str) {
     for line in table.lines().filter(|line| !line.trim().is_empty()) {
         let (sides, expected) = line.split_once("=>").unwrap();
@@ -49,12 +49,12 @@ fn hold(table: &str) {
         if gated.is_some() {
             (pair.base_clock, pair.clock) = (TimeSource::Gated, TimeSource::Gated);
         }
-        let told = texts(&pair);
+        let texts = texts(&pair);
         let expected = expected.split(" | ").map(str::trim);
         let expected: Vec<&str> = expected.filter(|begin| !begin.is_empty()).collect();
-        let mut both = told.iter().zip(&expected);
-        let begin = both.all(|(told, begin)| told.starts_with(begin));
-        assert!(begin && told.len() == expected.len(), "{line}\n{told:#?}");
+        let mut both = texts.iter().zip(&expected);
+        let begin = both.all(|(texts, begin)| texts.starts_with(begin));
+        assert!(begin && texts.len() == expected.len(), "{line}\n{texts:#?}");
     }
 }
 
@@ -82,8 +82,8 @@ flash@157 +peak=0 ; flash@1 copy_kernel@9 +peak=1024 x9 => less-parallel: | copi
 ");
     let mut head = written("flash@9");
     head.structure.as_mut().unwrap().launches[0].registers = Some(255);
-    let told = texts(&pair(&written("flash@9"), &head, 1.3));
-    assert_eq!(told, ["recompiled: registers 128 → 255 of flash"]);
+    let texts = texts(&pair(&written("flash@9"), &head, 1.3));
+    assert_eq!(texts, ["recompiled: registers 128 → 255 of flash"]);
 }
 
 #[test]
@@ -154,14 +154,14 @@ fn versions_are_told_where_time_moved() {
         base: "9.1".to_owned(),
         head: "9.2".to_owned(),
     };
-    let told = |ratio| {
+    let texts = |ratio| {
         let mut pair = pair(&record, &record, ratio);
         pair.versions.push(&change);
         texts(&pair)
     };
-    let said = "toolchain: torch.versions.cudnn 9.1 → 9.2; structure unchanged";
-    assert_eq!(told(1.2), [said]);
-    assert!(told(1.01).is_empty());
+    let toolchain = "toolchain: torch.versions.cudnn 9.1 → 9.2; structure unchanged";
+    assert_eq!(texts(1.2), [toolchain]);
+    assert!(texts(1.01).is_empty());
 }
 
 /// The first three: all-gather and product on two H200s, 1024 x 4096 x 4096, as measured; one
@@ -251,29 +251,29 @@ synchronisations=0 {quiet} ; synchronisations=1 {late} x4 => {waits} | host-boun
 synchronisations=0 driver_allocations=0 driver_frees=0 {quiet} ; synchronisations=1 driver_allocations=2 driver_frees=2 {late} x4 => driver-memory: cudaMalloc 0 → 2 a call, cudaFree 0 → 2 a call | {waits} | host-bound:
 {quiet} ; {late} +opened=5 x4 => host-bound:
 "));
-    // Where nobody counted, the clock knows that its gate had to be opened.
+    // Without counts, the clock knows that its stream had to be released.
     let (quiet, opened) = (written(quiet), written(&format!("{late} +opened=5")));
-    let told = texts(&Pair {
+    let texts = texts(&Pair {
         base_clock: TimeSource::Gated,
         ..pair(&quiet, &opened, 4.0)
     });
-    assert!(told[0].starts_with("synchronisation: "), "{told:?}");
+    assert!(texts[0].starts_with("synchronisation: "), "{texts:?}");
 }
 
 #[test]
 fn where_the_hosts_time_is_judged_it_is_told_whatever_the_clock() {
     let before = written("+device=14.9 +host=48.5 +span=15 +busy=15 +bound=0");
     let after = written("+device=14.9 +host=355 +span=330 +busy=15 +bound=300");
-    let told = texts(&Pair {
+    let texts = texts(&Pair {
         base_ns: Some(Nanoseconds(48.5e3)),
         head_ns: Some(Nanoseconds(355e3)),
         clock: TimeSource::Host,
         base_clock: TimeSource::Host,
         ..pair(&before, &after, 7.3)
     });
-    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(texts.len(), 1, "{texts:?}");
     assert!(
-        told[0].starts_with("host-bound: host 48.5 → 355.0 µs a call"),
-        "{told:?}"
+        texts[0].starts_with("host-bound: host 48.5 → 355.0 µs a call"),
+        "{texts:?}"
     );
 }

@@ -30,8 +30,8 @@ fn run(rule: Expectation, cases: Vec<(&str, CaseRecord)>) -> (Vec<ExpectationRes
     side.header.rules.expectations.push(rule);
     let hard = &mut side.header.machine.hard;
     hard.insert("cpu.cores".to_owned(), "2".to_owned());
-    let found = expectations(&side);
-    (found.results, found.notes)
+    let results = expectations(&side);
+    (results.results, results.notes)
 }
 
 fn result_of(auto: CaseRecord, one: CaseRecord, four: CaseRecord) -> ExpectationResult {
@@ -84,12 +84,12 @@ loaded 990 100 => regressed
         let (sides, expected) = line.split_once(" => ").unwrap();
         let mut sides = sides.split(' ').map(written);
         let mut next = || sides.next().unwrap();
-        let found = result_of(next(), next(), next());
+        let result = result_of(next(), next(), next());
         let (expected, reason) = expected.split_once(" | ").unwrap_or((expected, ""));
-        let worse = if found.may_be_worse { "?" } else { "" };
-        let why = found.reason.clone().unwrap_or_default();
-        let told = format!("{}{worse}", found.word.text());
-        assert_eq!(told, expected, "{line}: {why}");
+        let worse = if result.may_be_worse { "?" } else { "" };
+        let why = result.reason.clone().unwrap_or_default();
+        let word = format!("{}{worse}", result.word.text());
+        assert_eq!(word, expected, "{line}: {why}");
         assert!(why.contains(reason), "{line}: {why}");
     }
     let result = result_of(around(1000.0), around(990.0), around(100.0));
@@ -111,11 +111,11 @@ fn an_expectation_that_compares_no_case_is_missing_or_skipped() {
         let mut side = side("run", vec![(AUTO, auto), (ONE, one)]);
         side.header.rules.expectations.push(splits());
         side.header.rules.policy.optional.push(optional.to_owned());
-        let found = expectations(&side).results;
+        let results = expectations(&side).results;
         assert_eq!(
-            (found.len(), found[0].word),
+            (results.len(), results[0].word),
             (1, word),
-            "{optional}: {found:?}"
+            "{optional}: {results:?}"
         );
         side.header.suite.filter.push("flash".to_owned());
         assert!(expectations(&side).results.is_empty());
@@ -242,9 +242,9 @@ fn references_that_failed_are_nothing_to_hold_against_though_they_may_fail() {
     });
     let policy = &mut side.header.rules.policy;
     policy.optional.push("*num_splits_key*".to_owned());
-    let found = expectations(&side).results.remove(0);
-    assert_eq!(found.word, Word::Missing);
-    let reason = found.reason.unwrap();
+    let result = expectations(&side).results.remove(0);
+    assert_eq!(result.word, Word::Missing);
+    let reason = result.reason.unwrap();
     assert!(reason.ends_with(" (s.toml:9: expect[0])"), "{reason}");
 }
 
@@ -334,11 +334,11 @@ fn beside_other_programs_cpu_time_decides_what_the_time_that_passes_leaves_open(
         // Load slows a call of more threads more.
         (9000.0, 101.0, 8, Word::Inconclusive, "; CPU time +1"),
     ] {
-        let found = result(wall, cpu, tasks);
-        let why = found.reason.clone().unwrap_or_default();
-        assert_eq!(found.word, wanted, "{wall}, {cpu}, {tasks}: {why}");
+        let result = result(wall, cpu, tasks);
+        let why = result.reason.clone().unwrap_or_default();
+        assert_eq!(result.word, wanted, "{wall}, {cpu}, {tasks}: {why}");
         assert!(why.contains(reason), "{wall}, {cpu}, {tasks}: {why}");
-        assert_eq!(found.may_be_worse, wanted == Word::Inconclusive);
+        assert_eq!(result.may_be_worse, wanted == Word::Inconclusive);
     }
     let [two, eight] = [2, 8].map(|tasks| on_cpu(1.0, 1.0, tasks));
     let unknown = side("run", vec![]).header;

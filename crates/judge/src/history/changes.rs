@@ -1,10 +1,10 @@
-//! Where a series changes its level.
+//! The places where a series changes its level.
 //!
 //! Intervals of many lengths are searched for the place where the ranks on its two sides differ
 //! most (Pettitt, Applied Statistics 28, 1979), so that what goes up and comes down again is seen
 //! as well (Kovács, Bühlmann, Li & Munk, Biometrika 110, 2023). Whether the clearest of these
 //! places is a change, the [rule](crate::rule) of gates decides, by the runs on its two sides; the
-//! two parts are then searched anew.
+//! two parts are then searched again.
 
 use crate::judgement::Word;
 use crate::rule::{EXACT_LIMIT, FEWEST, Series, Terms, compare};
@@ -16,7 +16,7 @@ pub const SHORTEST: usize = 5;
 /// No place that is less clear than this many deviations is a change to the rule.
 const CLEAR: f64 = 2.5;
 
-/// A step is told from a line by so much of the logarithm of their likelihoods, twice.
+/// A step is preferred to a line if twice the difference of their log likelihoods exceeds this.
 const PLAINLY: f64 = 6.0;
 
 /// Values beyond so many deviations of their level count as if they were there.
@@ -37,20 +37,23 @@ pub fn changes(values: &[f64], error: f64, correlation: f64) -> Vec<usize> {
     let clear = |&(from, to): &(usize, usize)| search.clearest(from, to);
     let seeded: Vec<ChangePoint> = intervals.iter().filter_map(clear).collect();
     let mut open = vec![(0, values.len())];
-    let mut found = Vec::new();
+    let mut changes = Vec::new();
     while let Some((from, to)) = open.pop() {
-        let inside = |of: &&ChangePoint| of.from >= from && of.to <= to;
+        let inside = |change: &&ChangePoint| change.from >= from && change.to <= to;
         let mut all: Vec<ChangePoint> = seeded.iter().filter(inside).copied().collect();
         all.extend(search.clearest(from, to));
         all.sort_by(|a, b| b.clear.total_cmp(&a.clear));
-        if let Some(change) = all.into_iter().find(|of| search.is_change(of)) {
+        if let Some(change) = all
+            .into_iter()
+            .find(|candidate| search.is_change(candidate))
+        {
             let at = search.settled(&change);
-            found.push(at);
+            changes.push(at);
             open.extend([(from, at), (at, to)]);
         }
     }
-    found.sort_unstable();
-    found
+    changes.sort_unstable();
+    changes
 }
 
 /// The last runs before a place and the first from it on: as many as the rule counts exactly.
@@ -67,7 +70,7 @@ pub fn beside(left: &[f64], right: &[f64]) -> (Vec<f64>, Vec<f64>) {
 /// Intervals of the whole length, half of it, a quarter and so on, each half over the one
 /// before it.
 fn intervals(length: usize) -> Vec<(usize, usize)> {
-    let mut found = Vec::new();
+    let mut intervals = Vec::new();
     for part in 0.. {
         let width = length as f64 / f64::from(1u32 << part);
         if width < 2.0 * SHORTEST as f64 {
@@ -75,13 +78,13 @@ fn intervals(length: usize) -> Vec<(usize, usize)> {
         }
         let count = (2usize << part) - 1;
         let step = (length as f64 - width) / (count - 1).max(1) as f64;
-        found.extend((0..count).map(|number| {
+        intervals.extend((0..count).map(|number| {
             let from = number as f64 * step;
             let to = (from + width).ceil().min(length as f64);
             (from.floor() as usize, to as usize)
         }));
     }
-    found
+    intervals
 }
 
 /// The clearest place of an interval.
@@ -124,30 +127,34 @@ impl ChangeSearch<'_> {
         };
         let all = (1..length).zip(ranks).map(clear);
         let enough = SHORTEST..=length.saturating_sub(SHORTEST);
-        let there = all.filter(|of| enough.contains(&(of.at - from)) && of.clear >= CLEAR);
+        let there =
+            all.filter(|change| enough.contains(&(change.at - from)) && change.clear >= CLEAR);
         there.max_by(|a, b| a.clear.total_cmp(&b.clear))
     }
 
     /// The place next to a change that leaves the least off the levels of its two sides: ranks of
     /// a side that drifts say it less well.
-    fn settled(&self, of: &ChangePoint) -> usize {
+    fn settled(&self, change: &ChangePoint) -> usize {
         let off = |at: &usize| {
-            let sides = [&self.values[of.from..*at], &self.values[*at..of.to]];
+            let sides = [&self.values[change.from..*at], &self.values[*at..change.to]];
             let off = sides.map(|side| {
                 let level = middle(side);
                 side.iter().map(|value| (value - level).abs()).sum::<f64>()
             });
             off[0] + off[1]
         };
-        let (first, last) = (of.from + SHORTEST, of.to - SHORTEST);
-        let near = first.max(of.at - SHORTEST)..=last.min(of.at + SHORTEST);
+        let (first, last) = (change.from + SHORTEST, change.to - SHORTEST);
+        let near = first.max(change.at - SHORTEST)..=last.min(change.at + SHORTEST);
         let best = near.min_by(|a, b| off(a).total_cmp(&off(b)));
-        best.unwrap_or(of.at)
+        best.unwrap_or(change.at)
     }
 
     /// True where the rule shows a change and it stands out.
-    fn is_change(&self, of: &ChangePoint) -> bool {
-        let (left, right) = (&self.values[of.from..of.at], &self.values[of.at..of.to]);
+    fn is_change(&self, change: &ChangePoint) -> bool {
+        let (left, right) = (
+            &self.values[change.from..change.at],
+            &self.values[change.at..change.to],
+        );
         let (base, head) = beside(left, right);
         // Five a side are left: where these lie far apart, more of them would say no more.
         let every = self.every.min(base.len().min(head.len()) / FEWEST).max(1);
@@ -159,8 +166,8 @@ impl ChangeSearch<'_> {
             paired: false,
             in_turns: false,
         };
-        let found = compare(series, Terms::last(0.0, self.error)).map(|found| found.word);
-        matches!(found, Some(Word::Regressed | Word::Improved)) && self.stands_out(left, right)
+        let result = compare(series, Terms::last(0.0, self.error)).map(|result| result.word);
+        matches!(result, Some(Word::Regressed | Word::Improved)) && self.stands_out(left, right)
     }
 
     /// True where half of a change lies between the runs next to it, as many as tell half of it
@@ -196,13 +203,16 @@ pub fn correlation(values: &[f64]) -> f64 {
     const FAR: usize = 10;
     const ENOUGH: usize = 24;
     let apart = |lag: usize| {
-        let apart = values.windows(lag + 1).map(|of| (of[lag] - of[0]).abs());
+        let apart = values
+            .windows(lag + 1)
+            .map(|window| (window[lag] - window[0]).abs());
         middle(&apart.collect::<Vec<_>>())
     };
     let (near, far) = (apart(1), apart(FAR));
-    match values.len() < ENOUGH || far <= 0.0 {
-        true => 0.0,
-        false => (1.0 - (near / far).powi(2)).clamp(0.0, 0.9),
+    if values.len() < ENOUGH || far <= 0.0 {
+        0.0
+    } else {
+        (1.0 - (near / far).powi(2)).clamp(0.0, 0.9)
     }
 }
 

@@ -1,14 +1,14 @@
-//! What a history says: when cases changed, what creeps, and who moved together. For trends,
-//! never for the verdict of a gate.
+//! Reads a history: when cases changed, which drift, and which changed together. For trends, never
+//! for the verdict of a gate.
 //!
 //! Everything is computed on logarithms of times, run by run: the invocations of a run are one
 //! value here, since what differs from day to day is in all of them.
 //!
-//! What all cases of a run share is taken out as far as it comes and goes with the run. What
-//! stays, a step or a drift of all cases, is judged as a series of its own.
+//! A shift that all cases of one run share is removed if it goes away with the run. A lasting
+//! shift, a step or a drift of all cases, is judged as a series of its own.
 //!
-//! What gets slower in no step that stands out creeps: the newest run is compared with the oldest
-//! one, without the steps between them, by the rule of gates.
+//! A case drifts if it gets slower without a step that stands out: the newest run is compared with
+//! the oldest one, without the steps between them, by the rule of gates.
 
 mod changes;
 mod moved;
@@ -24,7 +24,7 @@ use regatta_core::suite::rules::Metric;
 use regatta_worker::units::{Nanoseconds, Ratio, Share};
 use serde::Serialize;
 
-/// How a history is read.
+/// Options of the analysis.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
     /// Which of the times.
@@ -38,7 +38,7 @@ pub struct Options {
 pub struct Series {
     /// Places of the runs in the history, ascending.
     pub runs: Vec<u32>,
-    /// Its times there.
+    /// The times of those runs.
     pub times: Vec<Nanoseconds>,
     /// The same of each invocation, as far as they are kept.
     pub values: Vec<Vec<Nanoseconds>>,
@@ -65,7 +65,7 @@ pub struct Step {
     pub runs_after: usize,
 }
 
-/// What the times of one case say.
+/// The trend of one case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Trend {
     /// Runs that have a time of it.
@@ -77,9 +77,9 @@ pub struct Trend {
     pub newest_ns: Option<Nanoseconds>,
     /// Level of the reference.
     pub reference_ns: Option<Nanoseconds>,
-    /// Its changes, in their order.
+    /// The changes of level, in order.
     pub steps: Vec<Step>,
-    /// What moved it without any of these.
+    /// The drift apart from these steps.
     pub creep: Option<Creep>,
 }
 
@@ -107,13 +107,13 @@ pub struct Lost {
 /// Everything that a history says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trends {
-    /// What all cases share, by the factor over its median; `None` where there are too few.
+    /// The trend that all cases share, a factor on their medians; `None` with too few cases.
     pub shared: Option<Trend>,
-    /// What each case says, by its number.
+    /// The trend of each case, by its number.
     pub cases: Vec<Trend>,
-    /// What moved together, in the order of the runs.
+    /// Cases that changed together, in the order of the runs.
     pub events: Vec<Event>,
-    /// What creeps, all cases first.
+    /// The drifts, that of all cases first.
     pub crept: Vec<Crept>,
     /// Cases whose latest run gave no time, by their number.
     pub lost: Vec<Option<Lost>>,
@@ -140,15 +140,15 @@ pub struct Creep {
 pub enum Who {
     /// One case.
     Case,
-    /// Cases with something in common, told: `all 12 cases of torch/efficient`.
+    /// Cases that share some tokens, as text: `all 12 cases of torch/efficient`.
     Family(String),
     /// Cases with nothing in common.
     Several,
     /// Nearly all cases of the suite.
     Suite,
-    /// Nearly all cases of several workers, or what they run on is no longer the same.
+    /// Nearly all cases of several workers, or the machine itself changed.
     Machine,
-    /// They are no longer measured in the same way.
+    /// The method of measuring changed.
     Method,
 }
 
@@ -168,7 +168,7 @@ pub struct Event {
     pub ratio: Ratio,
     /// The change of the one that changed most, with its interval.
     pub most: Step,
-    /// What else changed between the two runs: revision, versions.
+    /// The other differences between the two runs: revision, versions.
     pub code: Vec<Mismatch>,
     /// The same of what a time depends on beside the code: hard facts, the way of measuring.
     pub machine: Vec<Mismatch>,
@@ -179,7 +179,7 @@ pub struct Event {
 }
 
 impl Who {
-    /// True where it is no change of the code that is measured.
+    /// True if the change is not one of the measured code.
     pub fn is_beside_the_code(&self) -> bool {
         matches!(self, Who::Machine | Who::Method)
     }
@@ -204,7 +204,7 @@ pub struct Crept {
     pub ratio: Ratio,
 }
 
-/// Smaller changes are not told.
+/// Smaller changes are not reported.
 const THRESHOLD: Share = Share(0.01);
 
 /// Probability that a history in which nothing changed shows a change anywhere.
@@ -251,7 +251,7 @@ pub fn series(history: &History, metric: Metric) -> Vec<Series> {
     all
 }
 
-/// What so many runs of these cases share, and what each of them says.
+/// The trend that all cases share over `runs` runs, and the trend of each.
 pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, Vec<Trend>) {
     let error = ERROR / (all.len() + 1) as f64;
     let logs = all.par_iter().map(|series| logarithms(&series.times));
@@ -291,9 +291,10 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
     // What the oldest run and the newest of all cases have in common is of these two days.
     let shifts = cases.iter().filter_map(|(_, ends)| ends.as_ref()?.shift());
     let shifts: Vec<f64> = shifts.collect();
-    let days = match shifts.len() < FEW {
-        true => 0.0,
-        false => middle(&shifts),
+    let days = if shifts.len() < FEW {
+        0.0
+    } else {
+        middle(&shifts)
     };
     let cases = all.par_iter().zip(cases).map(|(series, (steps, ends))| {
         let creep = ends.and_then(|ends| ends.creep(days, all.len(), series));
@@ -311,7 +312,7 @@ fn logarithms(times: &[Nanoseconds]) -> Vec<f64> {
     times.iter().map(|time| time.0.ln()).collect()
 }
 
-/// What a series says of these changes.
+/// The trend of a series with these changes.
 fn trend(
     series: &Series,
     steps: Vec<(usize, Step)>,
@@ -342,8 +343,8 @@ fn steps(series: &Series, logs: &[f64], mut places: Vec<usize>) -> Vec<(usize, S
         let mut ends = vec![0];
         ends.extend(&places);
         ends.push(logs.len());
-        let found = ends.windows(3).filter_map(|of| {
-            let [from, at, to] = [of[0], of[1], of[2]];
+        let steps = ends.windows(3).filter_map(|window| {
+            let [from, at, to] = [window[0], window[1], window[2]];
             let (left, right) = beside(&logs[from..at], &logs[at..to]);
             let (change, low, high) = shift(&left, &right)?;
             let step = Step {
@@ -358,13 +359,13 @@ fn steps(series: &Series, logs: &[f64], mut places: Vec<usize>) -> Vec<(usize, S
             };
             Some((at, step))
         });
-        let found: Vec<(usize, Step)> = found.collect();
+        let steps: Vec<(usize, Step)> = steps.collect();
         // The smallest goes first: without it, its neighbours are of more runs.
-        let size = |of: &(usize, Step)| of.1.ratio.0.ln().abs();
-        let smallest = found.iter().min_by(|a, b| size(a).total_cmp(&size(b)));
-        match smallest.filter(|of| size(of) < THRESHOLD.0.ln_1p()) {
+        let size = |step: &(usize, Step)| step.1.ratio.0.ln().abs();
+        let smallest = steps.iter().min_by(|a, b| size(a).total_cmp(&size(b)));
+        match smallest.filter(|step| size(step) < THRESHOLD.0.ln_1p()) {
             Some(small) => places.retain(|at| *at != small.0),
-            None => return found,
+            None => return steps,
         }
     }
 }
@@ -374,7 +375,7 @@ fn lost(history: &History) -> Vec<Option<Lost>> {
     let mut lost: Vec<Option<Lost>> = vec![None; history.cases.len()];
     for (place, kept) in history.runs.iter().enumerate() {
         for (number, came) in &kept.results {
-            let Some(of) = lost.get_mut(*number as usize) else {
+            let Some(lost_case) = lost.get_mut(*number as usize) else {
                 continue;
             };
             let reason = match came {
@@ -383,8 +384,8 @@ fn lost(history: &History) -> Vec<Option<Lost>> {
                 Came::Disturbed(_) => Some("other programs disturbed all of its times"),
                 Came::Failed(reason) | Came::Missing(reason) => Some(reason.as_str()),
             };
-            let since = of.take().map(|lost| lost.run);
-            *of = reason.map(|reason| Lost {
+            let since = lost_case.take().map(|lost| lost.run);
+            *lost_case = reason.map(|reason| Lost {
                 run: since.unwrap_or(place),
                 reason: reason.to_owned(),
             });
@@ -393,7 +394,7 @@ fn lost(history: &History) -> Vec<Option<Lost>> {
     lost
 }
 
-/// Of fewer cases the middle one is the case itself.
+/// With fewer cases, the median case could be the case itself.
 const FEW: usize = 8;
 
 /// The runs of enough cases, and the logarithm of the factor that all of them share: the middle
@@ -403,8 +404,8 @@ fn shared_factors(all: &[Series], logs: &[Vec<f64>], runs: usize) -> Option<(Vec
     for (series, logs) in all.iter().zip(logs) {
         let level = middle(logs);
         for (run, log) in series.runs.iter().zip(logs) {
-            if let Some(of) = away.get_mut(*run as usize) {
-                of.push(log - level);
+            if let Some(shifts) = away.get_mut(*run as usize) {
+                shifts.push(log - level);
             }
         }
     }
@@ -446,7 +447,7 @@ fn reference(series: &Series, options: &Options) -> usize {
     series.runs.partition_point(before)
 }
 
-/// What another day may change: the oldest run and the newest were not measured in pairs.
+/// The day-to-day allowance: the oldest and the newest run were not measured in pairs.
 const DAY: f64 = 0.03;
 
 /// The oldest comparable run and the newest, without the steps between them: logarithms of what
@@ -484,8 +485,8 @@ impl Ends {
         Some(shift(&self.base, &self.head)?.0)
     }
 
-    /// Whether the series creeps, by the [rule](crate::rule) of gates, without what both days did
-    /// to all of so many cases.
+    /// True if the series drifts by the [rule](crate::rule) of gates, without the shift that the two
+    /// days gave all cases.
     fn creep(&self, days: f64, cases: usize, series: &Series) -> Option<Creep> {
         let head: Vec<f64> = self.head.iter().map(|log| log - days).collect();
         let values = Values {
@@ -500,14 +501,14 @@ impl Ends {
             error: GATE_ERROR / cases.max(1) as f64,
             last: true,
         };
-        let found = compare(values, terms)?;
-        let moved = matches!(found.word, Word::Regressed | Word::Improved);
+        let result = compare(values, terms)?;
+        let moved = matches!(result.word, Word::Regressed | Word::Improved);
         moved.then_some(Creep {
             from_ns: *series.times.get(self.from)?,
             to_ns: *series.times.last()?,
-            ratio: Ratio(found.change.exp()),
-            low: Ratio(found.low.exp()),
-            high: Ratio(found.high.exp()),
+            ratio: Ratio(result.change.exp()),
+            low: Ratio(result.low.exp()),
+            high: Ratio(result.high.exp()),
         })
     }
 }
@@ -515,13 +516,13 @@ impl Ends {
 /// The values of the first of these runs; where it has fewer than the rule takes, so many of it
 /// and those that follow.
 fn of_runs(mut runs: impl Iterator<Item = Vec<f64>>, together: usize) -> Option<Vec<f64>> {
-    let mut found = runs.next()?;
-    if found.len() < FEWEST {
-        while found.len() < together {
-            found.extend(runs.next()?);
+    let mut sums = runs.next()?;
+    if sums.len() < FEWEST {
+        while sums.len() < together {
+            sums.extend(runs.next()?);
         }
     }
-    Some(found)
+    Some(sums)
 }
 
 #[cfg(test)]

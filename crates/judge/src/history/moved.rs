@@ -18,16 +18,16 @@ const NEAR: usize = 2;
 /// Fewer cases than these have nothing in common.
 const FEWEST: usize = 3;
 
-/// Nearly all.
-const MOST: f64 = 0.8;
+/// The share from which on it is nearly all.
+const NEARLY_ALL: f64 = 0.8;
 
 /// Runs on each side that tell whether a case moved with all others.
 const BESIDE: usize = 20;
 
-/// What a difference of revisions is called.
+/// The field of a difference of revisions.
 const REVISION: &str = "revision";
 
-/// How facts begin that are of the way of measuring.
+/// The prefix of facts about the method of measuring.
 const METHOD: &str = "measure.";
 
 /// A case by its number, and a change of it.
@@ -55,9 +55,9 @@ pub(super) fn events(
         }
         // One that changed by much more has a reason of its own.
         let usual = step.ratio.0.ln();
-        let alike = |(_, of): &CaseStep| {
-            let own = of.ratio.0.ln();
-            near(of, step) && (own - usual).abs() <= usual.abs().max(2.0 * THRESHOLD.0)
+        let alike = |(_, other): &CaseStep| {
+            let own = other.ratio.0.ln();
+            near(other, step) && (own - usual).abs() <= usual.abs().max(2.0 * THRESHOLD.0)
         };
         left.retain(|change| !alike(change));
         events.push(context.event(step, with, true));
@@ -87,7 +87,7 @@ pub(super) fn events(
     events
 }
 
-/// What creeps in a history: what gets slower, and what gets faster.
+/// The drifts of a history, slower and faster.
 pub(super) fn crept(
     history: &History,
     all: &[Series],
@@ -95,7 +95,7 @@ pub(super) fn crept(
     cases: &[Trend],
 ) -> Vec<Crept> {
     let context = Movers { history, all };
-    let mut found = Vec::new();
+    let mut drifts = Vec::new();
     for slower in [true, false] {
         let crept = cases.iter().enumerate().filter_map(|(case, trend)| {
             let ratio = trend.creep.as_ref()?.ratio;
@@ -105,7 +105,7 @@ pub(super) fn crept(
         crept.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
         let mut push = |cases: Vec<usize>, ratio, all| {
             let who = context.who(&cases, all);
-            found.push(Crept { who, cases, ratio });
+            drifts.push(Crept { who, cases, ratio });
         };
         let of_all = shared.and_then(|shared| shared.creep.as_ref());
         if let Some(creep) = of_all.filter(|creep| (creep.ratio > Ratio::ONE) == slower) {
@@ -117,7 +117,7 @@ pub(super) fn crept(
             push(cases, Ratio(middle(&ratios).exp()), false);
         }
     }
-    found
+    drifts
 }
 
 fn is_slower(step: &Step) -> bool {
@@ -128,12 +128,12 @@ fn size(step: &Step) -> f64 {
     step.ratio.0.ln().abs()
 }
 
-fn within(run: usize, of: usize) -> bool {
-    run.abs_diff(of) <= NEAR
+fn within(run: usize, other: usize) -> bool {
+    run.abs_diff(other) <= NEAR
 }
 
-fn near(step: &Step, of: &Step) -> bool {
-    within(step.run, of.run) && is_slower(step) == is_slower(of)
+fn near(step: &Step, other: &Step) -> bool {
+    within(step.run, other.run) && is_slower(step) == is_slower(other)
 }
 
 /// The run around which most cases change the same way, and which way.
@@ -181,7 +181,7 @@ impl Movers<'_> {
                 moved.push((case, own.abs()));
             }
         }
-        if (moved.len() as f64) < MOST * f64::from(there) {
+        if (moved.len() as f64) < NEARLY_ALL * f64::from(there) {
             return Vec::new();
         }
         moved.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -205,17 +205,24 @@ impl Movers<'_> {
             maps(&mut nearby, "", &base.facts, &head.facts);
             // A nightly run is of another revision each time.
             let with_it = code.iter().chain(&machine);
-            let with_it: BTreeSet<&String> = with_it.map(|of| &of.field).collect();
-            nearby.retain(|of| of.field != REVISION && !with_it.contains(&of.field));
+            let with_it: BTreeSet<&String> = with_it.map(|mismatch| &mismatch.field).collect();
+            nearby.retain(|mismatch| {
+                mismatch.field != REVISION && !with_it.contains(&mismatch.field)
+            });
         }
         Event {
             run: step.run,
             before,
             nearby,
-            who: match machine.iter().all(|of| of.field.starts_with(METHOD)) {
-                true if !machine.is_empty() => Who::Method,
-                true => self.who(&cases, all),
-                false => Who::Machine,
+            who: if machine.is_empty() {
+                self.who(&cases, all)
+            } else if machine
+                .iter()
+                .all(|mismatch| mismatch.field.starts_with(METHOD))
+            {
+                Who::Method
+            } else {
+                Who::Machine
             },
             cases,
             ratio: step.ratio,
@@ -227,7 +234,7 @@ impl Movers<'_> {
 
     fn who(&self, moved: &[usize], all: bool) -> Who {
         let present = self.all.iter().filter(|series| !series.runs.is_empty());
-        let many = all || moved.len() as f64 >= MOST * present.count() as f64;
+        let many = all || moved.len() as f64 >= NEARLY_ALL * present.count() as f64;
         let many = many && moved.len() >= FEWEST;
         let workers: BTreeSet<&str> = moved.iter().map(|case| self.worker(*case)).collect();
         match moved {
@@ -238,8 +245,8 @@ impl Movers<'_> {
         }
     }
 
-    /// What nearly all cases that moved have in common, and hardly any other case has: `all 12
-    /// cases of torch/efficient with backward`. `None` where they are few, or all.
+    /// The tokens that nearly all changed cases share and hardly any other case has: `all 12 cases of
+    /// torch/efficient with backward`. `None` if few or all cases have them.
     fn family(&self, moved: &[usize]) -> Option<String> {
         let timed = |case: &usize| !self.all[*case].runs.is_empty();
         let timed: Vec<usize> = (0..self.all.len()).filter(timed).collect();
@@ -249,9 +256,9 @@ impl Movers<'_> {
         let table = AxisTable::new(timed.iter().map(|case| &self.history.cases[*case]));
         let seen: BTreeSet<&usize> = moved.iter().collect();
         let states: Vec<_> = timed.iter().map(|case| Some(seen.contains(case))).collect();
-        let found = described(&table, &states)?;
-        let most = found.hits.len() as f64 >= MOST * moved.len() as f64;
-        (most && !found.terms.is_empty()).then(|| found.sentence("case"))
+        let description = described(&table, &states)?;
+        let most = description.hits.len() as f64 >= NEARLY_ALL * moved.len() as f64;
+        (most && !description.terms.is_empty()).then(|| description.sentence("case"))
     }
 
     fn worker(&self, case: usize) -> &str {
@@ -260,17 +267,22 @@ impl Movers<'_> {
     }
 }
 
-/// What changed of the code between two runs.
-fn compare(base: &About, head: &About, found: &mut Vec<Mismatch>) {
+/// Adds the differences of the code between two runs.
+fn compare(base: &About, head: &About, mismatches: &mut Vec<Mismatch>) {
     let revision = |about: &About| about.git.as_ref().map(revision_text);
     if let (Some(base), Some(head)) = (revision(base), revision(head)) {
-        differ(found, REVISION, base, head);
+        differ(mismatches, REVISION, base, head);
     }
-    differ(found, "regatta", &base.tool, &head.tool);
-    let none = BTreeMap::new();
+    differ(mismatches, "regatta", &base.tool, &head.tool);
+    let empty = BTreeMap::new();
     let workers: BTreeSet<&String> = base.versions.keys().chain(head.versions.keys()).collect();
     for worker in workers {
-        let of = |about: &About| about.versions.get(worker).unwrap_or(&none).clone();
-        maps(found, &format!("{worker}."), &of(base), &of(head));
+        let versions = |about: &About| about.versions.get(worker).unwrap_or(&empty).clone();
+        maps(
+            mismatches,
+            &format!("{worker}."),
+            &versions(base),
+            &versions(head),
+        );
     }
 }

@@ -73,14 +73,12 @@ fn a_step_is_found_where_it_is_and_as_large_as_it_is() {
 #[test]
 fn changes_are_where_levels_change_and_nowhere_else() {
     let wild = |run: usize| [3, 17, 18, 31, 48, 59].contains(&run);
-    let between = |range: std::ops::Range<usize>, run: usize| match range.contains(&run) {
-        true => 1.6,
-        false => 1.0,
-    };
+    let between =
+        |range: std::ops::Range<usize>, run: usize| if range.contains(&run) { 1.6 } else { 1.0 };
     type Level<'a> = &'a dyn Fn(usize) -> f64;
     let rows: [(usize, Level, &[usize]); 8] = [
         (90, &|run| between(30..60, run), &[30, 60]),
-        // Wild runs are no change, and hide none.
+        // Single outliers are not changes and do not hide any.
         (60, &|run| if wild(run) { 5.0 } else { 1.0 }, &[]),
         (
             60,
@@ -115,7 +113,7 @@ fn what_creeps_has_no_day_and_is_told_against_the_oldest_run() {
     let creep = trend.creep.unwrap();
     assert!((creep.ratio.0 - 1.1).abs() < 0.025, "{creep:?}");
     assert!(creep.low <= creep.ratio && creep.ratio <= creep.high);
-    // A step on top of it is told for itself.
+    // A step on top of it is reported on its own.
     let both = alone(120, |run| {
         let step = if run < 70 { 1.0 } else { 1.3 };
         step * slope(0.1)(run)
@@ -123,7 +121,7 @@ fn what_creeps_has_no_day_and_is_told_against_the_oldest_run() {
     assert_eq!(at(&both), [70]);
     let creep = both.creep.unwrap();
     assert!((1.05..1.13).contains(&creep.ratio.0), "{creep:?}");
-    // No more than another day may do is none.
+    // A drift below the day-to-day allowance does not count.
     assert_eq!(alone(120, slope(0.03)).creep, None);
 }
 
@@ -193,14 +191,14 @@ fn what_all_share_is_taken_out_as_far_as_it_comes_and_goes() {
     let (shared, cases) = found(&all, 100, &Options::default());
     assert!(shared.unwrap().steps.is_empty());
     for (case, trend) in cases.iter().enumerate() {
-        let found = at(trend);
-        assert_eq!(found.len(), usize::from(case == 3), "{case}: {found:?}");
+        let steps = at(trend);
+        assert_eq!(steps.len(), usize::from(case == 3), "{case}: {steps:?}");
         // Of three per cent, a neighbour may be as likely.
-        assert!(found.iter().all(|run| run.abs_diff(60) <= 1), "{found:?}");
+        assert!(steps.iter().all(|run| run.abs_diff(60) <= 1), "{steps:?}");
     }
 }
 
-/// One that comes with the newest run is no creep of any case; a drift is one of all.
+/// A jump in the newest run is not a drift of any case; a drift of all is reported once.
 #[test]
 fn a_slow_day_of_all_is_no_creep_and_a_drift_of_all_is_one() {
     let twenty = |factor: fn(usize) -> f64| {
@@ -277,9 +275,9 @@ fn about(run: usize) -> About {
 }
 
 fn one_event(history: &History) -> Event {
-    let found = trends(history, &Options::default());
-    assert_eq!(found.events.len(), 1, "{:?}", found.events);
-    let event = found.events[0].clone();
+    let trends = trends(history, &Options::default());
+    assert_eq!(trends.events.len(), 1, "{:?}", trends.events);
+    let event = trends.events[0].clone();
     assert_eq!((event.run, event.before), (40, 39));
     assert!((event.ratio.0 - 1.2).abs() < 0.02, "{event:?}");
     event
@@ -293,9 +291,13 @@ fn who_moved_is_a_case_a_family_the_suite_or_the_machine() {
     let family = one_event(&history(|id| {
         id.starts_with("torch") && id.ends_with("bwd")
     }));
-    let told = "all 6 cases of torch/sdpa with backward";
-    assert_eq!(family.who, Who::Family(told.to_owned()));
-    let changed: Vec<&str> = family.code.iter().map(|of| of.field.as_str()).collect();
+    let cases = "all 6 cases of torch/sdpa with backward";
+    assert_eq!(family.who, Who::Family(cases.to_owned()));
+    let changed: Vec<&str> = family
+        .code
+        .iter()
+        .map(|mismatch| mismatch.field.as_str())
+        .collect();
     assert_eq!(changed, ["revision", "torch.torch"]);
     assert!(family.machine.is_empty());
 
@@ -308,7 +310,7 @@ fn who_moved_is_a_case_a_family_the_suite_or_the_machine() {
     let all = one_event(&history(|_| true));
     assert_eq!((&all.who, all.cases.len()), (&Who::Machine, 24));
 
-    // Another driver, and it is no regression of code whoever moved.
+    // With another driver it is not a regression of the code, whichever cases changed.
     let mut driver = history(|id| id == "cpu/flash:s64,d64");
     for kept in &mut driver.runs[40..] {
         kept.about.facts = BTreeMap::from([("driver".to_owned(), "590".to_owned())]);
@@ -324,7 +326,11 @@ fn a_version_that_changed_a_run_later_is_told_as_nearby() {
     let torch = history.runs[39].about.versions.clone();
     history.runs[40].about.versions = torch;
     let event = one_event(&history);
-    let fields = |all: &[Mismatch]| all.iter().map(|of| of.field.clone()).collect::<Vec<_>>();
+    let fields = |all: &[Mismatch]| {
+        all.iter()
+            .map(|mismatch| mismatch.field.clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(fields(&event.code), ["revision"]);
     assert_eq!(fields(&event.nearby), ["torch.torch"]);
 }
@@ -335,9 +341,9 @@ fn all_cases_of_one_worker_are_the_suite() {
     for id in &mut history.cases {
         id.0 = id.0.replace("torch/", "cpu/");
     }
-    let found = trends(&history, &Options::default());
-    assert_eq!(found.events.len(), 1);
-    assert_eq!(found.events[0].who, Who::Suite);
+    let judged = trends(&history, &Options::default());
+    assert_eq!(judged.events.len(), 1);
+    assert_eq!(judged.events[0].who, Who::Suite);
     let crept = trends(&history, &Options::default()).crept;
     assert!(crept.is_empty(), "{crept:?}");
 }
@@ -351,10 +357,10 @@ fn what_has_no_time_now_is_told_since_when() {
     for run in 51..59 {
         history.runs[run].results.remove(2);
     }
-    let found = trends(&history, &Options::default());
-    let lost: Vec<_> = found.lost.iter().flatten().collect();
+    let trends = trends(&history, &Options::default());
+    let lost: Vec<_> = trends.lost.iter().flatten().collect();
     assert_eq!(lost.len(), 1);
     assert_eq!((lost[0].run, lost[0].reason.as_str()), (50, "signal 11"));
-    assert_eq!(found.cases[2].runs, RUNS - 11);
-    assert!(found.events.is_empty());
+    assert_eq!(trends.cases[2].runs, RUNS - 11);
+    assert!(trends.events.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Where a change of a time went: lines that add up to it, and what is not explained.
+//! The breakdown of a change in time: lines that add up to it, and the unexplained rest.
 
 use std::fmt;
 
@@ -24,30 +24,30 @@ pub struct Account {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct AccountLine {
-    /// What it is of.
+    /// The item of the line.
     #[serde(flatten)]
     pub item: Item,
     /// The part of a training step that it is in, where the program's operators tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<StepPart>,
-    /// What the head takes more for it; below 0: less.
+    /// The growth of its time; below 0 if the head takes less.
     pub growth_ns: Nanoseconds,
 }
 
-/// What a part of a change is of.
+/// An item of a breakdown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "item", rename_all = "kebab-case")]
 pub enum Item {
     /// A kernel, copy or fill that both sides run, as often.
     Longer {
-        /// Its name, shortened.
+        /// The shortened name.
         what: String,
-        /// How often a call runs it.
+        /// The number of runs in a call.
         count: u32,
-        /// What changed of its launches.
+        /// The changes of its launches.
         changes: Vec<LaunchChange>,
-        /// How much more instructions they execute, where hardware counted them exactly on
+        /// The growth of its executed instructions, if hardware counted them exactly on
         /// both sides.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         executes: Option<Share>,
@@ -56,7 +56,7 @@ pub enum Item {
     Added {
         /// Their name, shortened.
         what: String,
-        /// How many.
+        /// The number of launches.
         count: u32,
         /// True where they move data and compute nothing.
         moves: bool,
@@ -65,7 +65,7 @@ pub enum Item {
     Gone {
         /// Their name, shortened.
         what: String,
-        /// How many.
+        /// The number of launches.
         count: u32,
     },
     /// Operations in the place of others.
@@ -75,7 +75,7 @@ pub enum Item {
         operator: Option<String>,
         /// Their names on either side, shortened, each once.
         names: Sides<Vec<String>>,
-        /// How many on either side.
+        /// The number of launches on each side.
         count: Sides<u32>,
         /// The time of all of them.
         time: Sides<Nanoseconds>,
@@ -91,19 +91,19 @@ pub enum Item {
     Waiting,
     /// The device's clock.
     Clock {
-        /// Its medians in MHz.
+        /// The medians in MHz.
         mhz: Sides<f64>,
     },
     /// A part of a host's time: calls to CUDA of one class; compiling or loading in a first call.
     Part {
-        /// What it is: `launches`, `synchronisations`, `compiling`.
+        /// The name: `launches`, `synchronisations`, `compiling`.
         name: String,
-        /// How often.
+        /// The number of times.
         count: Sides<u64>,
     },
-    /// Lines too small to be told each.
+    /// Lines too small to be listed.
     Others {
-        /// How many.
+        /// The number of lines.
         count: u32,
     },
 }
@@ -144,20 +144,25 @@ impl fmt::Display for Item {
                 executes,
             } => {
                 let changes = changes.iter().map(ToString::to_string);
-                let executes = executes.map(|more| match more.0 == 0.0 {
-                    true => "same instructions".to_owned(),
-                    false => format!("instructions {:+.1} %", 100.0 * more.0),
+                let executes = executes.map(|more| {
+                    if more.0 == 0.0 {
+                        "same instructions".to_owned()
+                    } else {
+                        format!("instructions {:+.1} %", 100.0 * more.0)
+                    }
                 });
                 let changes: Vec<String> = changes.chain(executes).collect();
-                match changes.is_empty() {
-                    true => format!("{}{}", plain(what), times(count)),
-                    false => format!("{}{} ({})", plain(what), times(count), changes.join(", ")),
+                if changes.is_empty() {
+                    format!("{}{}", plain(what), times(count))
+                } else {
+                    format!("{}{} ({})", plain(what), times(count), changes.join(", "))
                 }
             }
             Item::Added { what, count, moves } => {
-                let kind = match *moves && !what.starts_with("copy ") {
-                    true => "copy kernel ",
-                    false => "",
+                let kind = if *moves && !what.starts_with("copy ") {
+                    "copy kernel "
+                } else {
+                    ""
                 };
                 format!("{kind}{} added{}", plain(what), times(count))
             }
@@ -172,10 +177,10 @@ impl fmt::Display for Item {
                     [one] => format!("{}{}", plain(one), times(&count)),
                     _ => counted(count as usize, "operation"),
                 };
-                let of = operator.as_ref().map(|of| format!("{of}: "));
+                let operator = operator.as_ref().map(|operator| format!("{operator}: "));
                 format!(
                     "{}{}, {} {ARROW} {}, {}",
-                    of.unwrap_or_default(),
+                    operator.unwrap_or_default(),
                     side(&names.base, count.base),
                     time.base,
                     side(&names.head, count.head),
@@ -199,16 +204,16 @@ impl fmt::Display for Item {
     }
 }
 
-/// Lines that a sentence has at most; the others are told together.
-const TOLD: usize = 4;
+/// Lines that a sentence has at most; the others are summed.
+const MAX_LINES: usize = 4;
 
-/// The part of a change below which a line is told with others.
+/// The part of a change below which a line is summed with others.
 const SMALL: f64 = 0.03;
 
 impl Account {
-    /// What lines of some kind take more, all together.
-    pub fn growth(&self, of: impl Fn(&Item) -> bool) -> Nanoseconds {
-        let lines = self.lines.iter().filter(|line| of(&line.item));
+    /// The growth of all items that match.
+    pub fn growth(&self, matches: impl Fn(&Item) -> bool) -> Nanoseconds {
+        let lines = self.lines.iter().filter(|line| matches(&line.item));
         lines.map(|line| line.growth_ns).sum()
     }
 }
@@ -219,28 +224,29 @@ impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let small = self.change_ns.0.abs() * SMALL;
         let is_small = |time: Nanoseconds| time.0.abs() < small;
-        let (mut told, mut rest, mut count) = (Vec::new(), Nanoseconds::ZERO, 0);
+        let (mut parts, mut rest, mut count) = (Vec::new(), Nanoseconds::ZERO, 0);
         for line in &self.lines {
             match &line.item {
                 Item::Others { count: others } => {
                     (count, rest) = (count + others, rest + line.growth_ns)
                 }
-                _ if is_small(line.growth_ns) || told.len() == TOLD => {
+                _ if is_small(line.growth_ns) || parts.len() == MAX_LINES => {
                     (count, rest) = (count + 1, rest + line.growth_ns);
                 }
-                _ => told.push((line.to_string(), line.growth_ns)),
+                _ => parts.push((line.to_string(), line.growth_ns)),
             }
         }
         let mut left = self.unexplained_ns;
-        match is_small(rest) || count == 0 {
-            // What is not told is not explained either.
-            true => left += rest,
-            false => told.push((Item::Others { count }.to_string(), rest)),
+        if is_small(rest) || count == 0 {
+            // Lines that are left out count as not explained.
+            left += rest
+        } else {
+            parts.push((Item::Others { count }.to_string(), rest))
         }
         if !is_small(left) {
-            told.push(("not explained".to_owned(), left));
+            parts.push(("not explained".to_owned(), left));
         }
-        let parts = told.into_iter();
+        let parts = parts.into_iter();
         let parts =
             parts.map(|(what, time)| format!("{what} {}", time.signed_beside(self.change_ns)));
         let parts: Vec<String> = parts.collect();

@@ -1,5 +1,5 @@
-//! What differs between base and head, as values. Each difference is made once, whoever points
-//! at it, and this is the one wording of it.
+//! Differences between base and head, as values. Each difference is made once, whichever rule
+//! uses it, and this is its only wording.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use regatta_worker::units::{ARROW, Bytes, Nanoseconds, Ratio, Share, from_to};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Mismatch {
-    /// Its name: `driver`, `schema`, `torch.versions.cudnn`.
+    /// The field: `driver`, `schema`, `torch.versions.cudnn`.
     pub field: String,
     /// The base's.
     pub base: String,
@@ -49,19 +49,19 @@ pub enum Difference {
     Fill {
         /// The kernel.
         kernel: String,
-        /// How many there were and are.
+        /// The number of filled SMs on both sides.
         filled: Sides<u64>,
-        /// How many the device has.
+        /// The number of SMs of the device.
         sms: u32,
     },
     /// The mean time of a launch: `2.60 → 268.0 ms a launch of fmha_cutlassB, 103.1x slower`.
     Mean {
         /// The kernel.
         kernel: String,
-        /// What it took and takes; 0 where it is not launched.
+        /// The time on both sides; 0 if it is not launched.
         time: Sides<Nanoseconds>,
     },
-    /// How often a kernel is launched: `launches 1 → 2 of combine`.
+    /// The number of launches of a kernel: `launches 1 → 2 of combine`.
     Launches {
         /// The kernel.
         kernel: String,
@@ -84,11 +84,11 @@ pub enum Difference {
     },
     /// A count: `threads 2 → 1`, `cudaMalloc 0 → 2 a call`.
     Count {
-        /// Its name, as the worker or the trace has it.
+        /// The name, as the worker or the trace has it.
         name: String,
         /// A mean over repetitions need not be whole.
         count: Sides<f64>,
-        /// Of what it is told: `a call`, or nothing.
+        /// The unit: `a call`, or empty.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         each: String,
     },
@@ -96,43 +96,43 @@ pub enum Difference {
     Runs {
         /// [`Kind::Operators`] or [`Kind::Functions`].
         kind: Kind,
-        /// Its name.
+        /// The name of the thing that is counted.
         name: String,
-        /// How many.
+        /// The counts on both sides.
         count: Sides<u64>,
     },
     /// Memory: `workspace 512 B → 4.00 KiB`.
     Memory {
         /// The count's name.
         name: String,
-        /// How much there was and is.
+        /// The sizes on both sides.
         size: Sides<Bytes>,
     },
-    /// What a parameter became: `num_splits_key 157 → 1`.
+    /// A parameter that changed: `num_splits_key 157 → 1`.
     Parameter {
-        /// Its name.
+        /// The name of the parameter.
         name: String,
-        /// What it was and is.
+        /// The values on both sides.
         value: Sides<ParamValue>,
     },
     /// A time: `host 50.3 → 277.0 µs a call`.
     Time {
-        /// What takes it.
+        /// The operation that takes the time.
         what: String,
-        /// What it was and is.
+        /// The times on both sides.
         time: Sides<Nanoseconds>,
-        /// Of what it is told.
+        /// The unit: ` a call`, or empty.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         each: String,
     },
     /// The share of copying that runs beside kernels.
     Overlap {
-        /// What it was and is.
+        /// The shares on both sides.
         share: Sides<Share>,
     },
     /// The medians of the device's clock: `clock 1980 → 1410 MHz`.
     Clock {
-        /// What it was and is.
+        /// The medians on both sides.
         mhz: Sides<f64>,
     },
     /// A version of a library.
@@ -152,7 +152,7 @@ impl Difference {
     /// Multiprocessors that a kernel has a block for, where that changed. Of kernels that move
     /// data it says nothing: wider accesses take fewer blocks and are the better for it.
     pub fn fill(kernel: &KernelChange) -> Option<Difference> {
-        let filled = kernel.filled().filter(|of| of.base != of.head);
+        let filled = kernel.filled().filter(|filled| filled.base != filled.head);
         let (filled, sms) = filled.zip(kernel.sms)?;
         let kernel = kernel.called().to_owned();
         (!moves_data(&kernel)).then_some(Difference::Fill {
@@ -162,7 +162,7 @@ impl Difference {
         })
     }
 
-    /// How often a kernel is launched.
+    /// The difference in the number of launches of a kernel.
     pub fn launches(kernel: &KernelChange) -> Difference {
         let (kernel, count) = (kernel.called().to_owned(), kernel.count);
         Difference::Launches { kernel, count }
@@ -182,11 +182,15 @@ impl Difference {
             DRIVER_FREES,
             MODULE_LOADS,
         ];
-        let told = asked.contains(&name) || name.starts_with(CALLS);
+        let per_call = asked.contains(&name) || name.starts_with(CALLS);
         Difference::Count {
             name: name.to_owned(),
             count,
-            each: if told { each.to_owned() } else { String::new() },
+            each: if per_call {
+                each.to_owned()
+            } else {
+                String::new()
+            },
         }
     }
 
@@ -207,7 +211,7 @@ impl Difference {
         }
     }
 
-    /// What the suite's policy knows it by: the kernel, count or parameter.
+    /// The name in the suite's policy: the kernel, count or parameter.
     pub fn name(&self) -> &str {
         match self {
             Difference::Launch { kernel: name, .. }
@@ -242,17 +246,20 @@ impl Difference {
 
     /// In words, without the kernel that it is of where another of that kernel stands beside it.
     pub fn text(&self, with_kernel: bool) -> String {
-        let of = |kernel: &str| match with_kernel {
-            true => format!(" of {}", short(kernel)),
-            false => String::new(),
+        let of_kernel = |kernel: &str| {
+            if with_kernel {
+                format!(" of {}", short(kernel))
+            } else {
+                String::new()
+            }
         };
         match self {
-            Difference::Launch { kernel, change } => format!("{change}{}", of(kernel)),
+            Difference::Launch { kernel, change } => format!("{change}{}", of_kernel(kernel)),
             Difference::Fill {
                 kernel,
                 filled,
                 sms,
-            } => format!("fill {} of {sms} SMs{}", became(filled), of(kernel)),
+            } => format!("fill {} of {sms} SMs{}", became(filled), of_kernel(kernel)),
             Difference::Mean { kernel, time } => {
                 let both = time.base.0 > 0.0 && time.head.0 > 0.0;
                 let ratio = if both {
@@ -261,23 +268,33 @@ impl Difference {
                     Ratio::ONE
                 };
                 let times = from_to(time.base, time.head);
-                format!("{times} a launch{}, {}", of(kernel), ratio.in_words())
+                format!(
+                    "{times} a launch{}, {}",
+                    of_kernel(kernel),
+                    ratio.in_words()
+                )
             }
             Difference::Launches { kernel, count } => {
-                let what = match moves_data(kernel) {
-                    true => "copies",
-                    false => "launches",
+                let what = if moves_data(kernel) {
+                    "copies"
+                } else {
+                    "launches"
                 };
-                format!("{what} {}{}", became(&count.map(rounded)), of(kernel))
+                format!(
+                    "{what} {}{}",
+                    became(&count.map(rounded)),
+                    of_kernel(kernel)
+                )
             }
             Difference::Kernel { names } => {
                 let names = names.map(|all| {
                     let all: Vec<String> = all.iter().map(|name| short(name)).collect();
                     all.join(", ")
                 });
-                match names.base == names.head {
-                    true => format!("kernel {} (differs further on in its name)", names.base),
-                    false => format!("kernel {}", became(&names)),
+                if names.base == names.head {
+                    format!("kernel {} (differs further on in its name)", names.base)
+                } else {
+                    format!("kernel {}", became(&names))
                 }
             }
             Difference::Instructions {
@@ -285,15 +302,16 @@ impl Difference {
                 what,
                 counts,
             } => {
-                let which = match what == INSTRUCTIONS {
-                    true => String::new(),
-                    false => format!(", {what}"),
+                let which = if what == INSTRUCTIONS {
+                    String::new()
+                } else {
+                    format!(", {what}")
                 };
                 let share = grown(counts);
                 format!(
                     "{INSTRUCTIONS} {}{share}{}{which}",
                     became(counts),
-                    of(kernel)
+                    of_kernel(kernel)
                 )
             }
             Difference::Count { name, count, each } => {
@@ -327,7 +345,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How names begin of counted functions.
+/// The prefix of the names of counted functions.
 pub const CALLS: &str = "calls.";
 
 /// A count in words that a number follows.
@@ -345,25 +363,27 @@ fn count_words(name: &str) -> String {
     asked.to_owned()
 }
 
-fn became<T: fmt::Display>(of: &Sides<T>) -> String {
-    format!("{} {ARROW} {}", of.base, of.head)
+fn became<T: fmt::Display>(sides: &Sides<T>) -> String {
+    format!("{} {ARROW} {}", sides.base, sides.head)
 }
 
 /// A count, which as a mean over repetitions need not be whole.
 fn rounded(count: &f64) -> String {
-    match (count - count.round()).abs() < 0.05 {
-        true => format!("{count:.0}"),
-        false => format!("{count:.1}"),
+    if (count - count.round()).abs() < 0.05 {
+        format!("{count:.0}")
+    } else {
+        format!("{count:.1}")
     }
 }
 
 /// The least that a range grew by, in the direction in which it did: ` (+1.00 %)`.
-fn grown(of: &Sides<Counts>) -> String {
-    let (before, after) = match of.head.least > of.base.most {
-        true => (of.base.most, of.head.least),
-        false => (of.base.least, of.head.most),
+fn grown(counts: &Sides<Counts>) -> String {
+    let (before, after) = if counts.head.least > counts.base.most {
+        (counts.base.most, counts.head.least)
+    } else {
+        (counts.base.least, counts.head.most)
     };
-    match of.base.most {
+    match counts.base.most {
         0 => String::new(),
         _ => format!(" ({:+.2} %)", 100.0 * (after as f64 / before as f64 - 1.0)),
     }
@@ -373,13 +393,13 @@ fn grown(of: &Sides<Counts>) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct StructuralChange {
-    /// Its kind.
+    /// The kind of the change.
     pub kind: Kind,
-    /// Whether it is for the worse.
+    /// The direction: worse, better or other.
     pub direction: Direction,
-    /// How the suite takes it.
+    /// The action that the suite's policy demands.
     pub action: Action,
-    /// What it is.
+    /// The difference itself.
     #[serde(flatten)]
     pub difference: Difference,
 }
@@ -390,7 +410,7 @@ impl fmt::Display for StructuralChange {
     }
 }
 
-/// Whether a change of structure is for the worse.
+/// The direction of a structural change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

@@ -11,14 +11,14 @@ use regatta_worker::units::Share;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// What it is.
+    /// The cause.
     pub cause: Cause,
-    /// What was seen, most telling first, as a sentence: `threads 2 → 1, num_splits_key 2 → 1`.
+    /// The evidence as a sentence, the most important first: `threads 2 → 1, num_splits_key 2 → 1`.
     pub evidence: String,
     /// The differences in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// What of the change it accounts for, 1.0 is all of it; `None` where that is not known.
+    /// The share of the change that it accounts for, 1.0 is all of it; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Finding {
 /// A part of the evidence.
 #[derive(Clone, Debug)]
 pub enum Fact {
-    /// What differs between the two sides.
+    /// A difference between the two sides.
     Difference(Difference),
     /// A figure of one side: `153.0 of 216.0 µs`.
     Figure(String),
@@ -89,15 +89,14 @@ fn sentence(facts: &[Fact]) -> String {
         if let Some(before) = before {
             let another_kernel =
                 fact.kernel().is_some() && before.kernel().is_some() && !alike(Some(before));
-            let anew = matches!(fact, Fact::Words(_)) || another_kernel;
-            text += if anew { "; " } else { ", " };
+            let new_part = matches!(fact, Fact::Words(_)) || another_kernel;
+            text += if new_part { "; " } else { ", " };
         }
-        let named = match fact.is_mean() {
-            true => !alike(before),
-            false => {
-                let next = facts.get(place + 1);
-                !alike(next) || next.is_some_and(Fact::is_mean)
-            }
+        let named = if fact.is_mean() {
+            !alike(before)
+        } else {
+            let next = facts.get(place + 1);
+            !alike(next) || next.is_some_and(Fact::is_mean)
         };
         match fact {
             Fact::Difference(difference) => text += &difference.text(named),
@@ -118,7 +117,7 @@ macro_rules! causes {
         }
 
         impl Cause {
-            /// Its name, as every format has it.
+ /// The name, the same in every format.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Cause::$cause => $name,)*

@@ -1,4 +1,4 @@
-//! How often the rule is wrong, and what it detects, on noise of known kinds.
+//! The rule's error rates and power on several kinds of noise.
 //!
 //! A world gives the logarithm of an invocation's median. Its kinds of noise were seen on an H200,
 //! an H100 and two shared cores, or are worse than any that was seen.
@@ -18,7 +18,7 @@ use crate::judgement::Word;
 /// Metrics of a case on a GPU, among which a gate's error is shared.
 const METRICS: usize = 5;
 
-/// What a day may do.
+/// The day-to-day allowance.
 const DAY: f64 = 0.03;
 
 /// A kind of noise.
@@ -122,7 +122,7 @@ struct World {
     noise: Noise,
     seed: u64,
     random: ChaCha8Rng,
-    /// What the code of today differs by without having changed: day, layout.
+    /// The offset between days of unchanged code, by case: day, memory layout.
     offset: Vec<f64>,
     level: Vec<f64>,
     /// By role: effects that all cases of an invocation share.
@@ -269,9 +269,12 @@ impl World {
             value += self.offset[case];
         }
         value += self.shared[side][invocation];
-        let mut sometimes = |share: f64, by: f64| match r.random_bool(share) {
-            true => f64::ln(by),
-            false => 0.0,
+        let mut sometimes = |share: f64, by: f64| {
+            if r.random_bool(share) {
+                f64::ln(by)
+            } else {
+                0.0
+            }
         };
         match self.noise {
             Noise::SlowTenth => value += sometimes(0.1, 1.03),
@@ -315,19 +318,19 @@ impl World {
     }
 }
 
-/// How a suite is gated.
+/// The kind of gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Pairs.
     Pairs,
-    /// A stored run of ten invocations, whose code is at hand: what it does not show to be the same is
+    /// A stored run of ten invocations whose code is available: cases not shown the same are
     /// measured in pairs.
     StoredAtHand,
     /// A stored run alone.
     StoredAlone,
 }
 
-/// What a gate says of each case, and after how many pairs.
+/// The decision on each case, and the number of pairs after which it fell.
 fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)> {
     let cases = world.effect.len();
     let error = GATE_ERROR / (cases * METRICS * LOOKS_THAT_CALL) as f64;
@@ -402,8 +405,8 @@ fn gate(world: &mut World, mode: Mode, threshold: f64) -> Vec<(Decision, usize)>
                     }
                 }
                 let last = pairs == LOOKS[LOOKS.len() - 1] as usize;
-                let found = judge([&base, &head, &base_cpu, &head_cpu], paired, last);
-                if found.word != Word::Inconclusive || last || !found.open {
+                let decision = judge([&base, &head, &base_cpu, &head_cpu], paired, last);
+                if decision.word != Word::Inconclusive || last || !decision.open {
                     let last = judge([&base, &head, &base_cpu, &head_cpu], paired, true);
                     return (last, spent + pairs);
                 }
@@ -432,7 +435,7 @@ fn threshold_of(noise: Noise) -> f64 {
     }
 }
 
-/// What many gates of one kind come to.
+/// The rates over many gates of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rates {
     /// Gates of unchanged code that exit 1, and 3, in percent.
@@ -449,7 +452,7 @@ struct Rates {
 
 fn rates(noise: Noise, mode: Mode, sweeps: usize, cases: usize) -> Rates {
     let threshold = threshold_of(noise);
-    let percent = |n: usize, of: usize| 100.0 * n as f64 / of.max(1) as f64;
+    let percent = |n: usize, total: usize| 100.0 * n as f64 / total.max(1) as f64;
     let world = |seed: usize| World::new(noise, seed as u64, cases);
     let mut rates = Rates::default();
     let (mut codes, mut halves, mut pairs) = ([0; 4], [0; 4], 0);
@@ -530,7 +533,7 @@ fn assert_noise(noise: Noise, mode: Mode, rates: &Rates) {
 /// slower ones exit 1, how many of the faster ones do, and how many unmoved cases are called.
 fn random_suites(noise: Noise, suites: usize) -> [usize; 3] {
     let threshold = threshold_of(noise);
-    let mut found = [0; 3];
+    let mut counts = [0; 3];
     for suite in 0..suites {
         let mut random = ChaCha8Rng::seed_from_u64(suite as u64);
         let (share, slower) = (random.random_range(0.05..0.95), suite % 2 == 0);
@@ -545,13 +548,13 @@ fn random_suites(noise: Noise, suites: usize) -> [usize; 3] {
         let moved: Vec<bool> = world.effect.iter().map(|effect| *effect != 1.0).collect();
         let rows = gate(&mut world, Mode::Pairs, threshold);
         let red = exit_code(&rows) == 1;
-        found[usize::from(!slower)] += usize::from(red);
+        counts[usize::from(!slower)] += usize::from(red);
         let unmoved = rows.iter().zip(moved).filter(|(_, moved)| !moved);
-        found[2] += unmoved
+        counts[2] += unmoved
             .filter(|((row, _), _)| row.word == Word::Regressed)
             .count();
     }
-    found
+    counts
 }
 
 /// Starts of the head alone that are slow: their share, and how many times as long they take. The
@@ -588,13 +591,13 @@ fn starts_that_are_slow_on_the_head_alone_do_not_pass() {
         (35, 5, 3.0, false),
     ] {
         let base = side(if paired { starts } else { 5 }, never, 1.0);
-        let found = word(&base, &side(starts, every, times), paired);
-        let passes = !found.may_be_worse(0.05_f64.ln_1p()) && found.word != Word::Regressed;
+        let result = word(&base, &side(starts, every, times), paired);
+        let passes = !result.may_be_worse(0.05_f64.ln_1p()) && result.word != Word::Regressed;
         assert!(
             !passes,
-            "every {every}th of {starts} takes {times} times as long: {found:?}"
+            "every {every}th of {starts} takes {times} times as long: {result:?}"
         );
-        assert_eq!(found.slow_starts.head.0, starts / every);
+        assert_eq!(result.slow_starts.head.0, starts / every);
     }
     // As many on both sides are the machine's.
     let both = side(35, 4, 3.0);
@@ -637,12 +640,12 @@ fn ways_are_what_counting_gives() {
     assert_eq!(all, 190_578_024.0, "C(120, 5)");
 }
 
-/// What no noise that was seen may do, at a size that each change can be tried at.
+/// The bounds that hold under every kind of noise, at a size that each change can be tried at.
 #[test]
 fn unchanged_code_is_never_red_and_changes_are_called() {
     for noise in ALL.into_iter().filter(|noise| *noise != Noise::MemoryApart) {
-        let found = rates(noise, Mode::Pairs, 2, 20);
-        assert_noise(noise, Mode::Pairs, &found);
+        let paired = rates(noise, Mode::Pairs, 2, 20);
+        assert_noise(noise, Mode::Pairs, &paired);
         let stored = rates(noise, Mode::StoredAtHand, 2, 20);
         assert_noise(noise, Mode::StoredAtHand, &stored);
     }
@@ -665,18 +668,18 @@ fn nightly_tables() {
     let asked = ALL.into_iter();
     for noise in asked.filter(|noise| format!("{noise:?}").starts_with(&begin)) {
         for mode in [Mode::Pairs, Mode::StoredAtHand, Mode::StoredAlone] {
-            let found = rates(noise, mode, sweeps, 200);
+            let rates = rates(noise, mode, sweeps, 200);
             if mode != Mode::StoredAlone {
-                assert_noise(noise, mode, &found);
+                assert_noise(noise, mode, &rates);
             }
-            let [a, b, c] = found.called.map(|share| format!("{share:.0}"));
+            let [a, b, c] = rates.called.map(|share| format!("{share:.0}"));
             let stated = match mode {
-                Mode::Pairs => format!("{:.0}", found.stated),
+                Mode::Pairs => format!("{:.0}", rates.stated),
                 _ => String::new(),
             };
             println!(
                 "| {noise:?} | {mode:?} | {:.1} | {:.1} | {a}, {b}, {c} | {stated} | {:.0}, {:.0} | {:.1} |",
-                found.unchanged[0], found.unchanged[1], found.half[0], found.half[1], found.pairs
+                rates.unchanged[0], rates.unchanged[1], rates.half[0], rates.half[1], rates.pairs
             );
         }
     }

@@ -1,8 +1,8 @@
-//! What differs between the structures of two calls of one case: launches, counts, memory,
+//! Differences between the structures of two calls of one case: launches, counts, memory,
 //! parameters and instructions.
 //!
 //! Launches are compared as a set: their order, their streams and the spelling of their
-//! names ([`normalised`](regatta_core::machine::normalised)) are no difference.
+//! names ([`normalised`](regatta_core::machine::normalised)) do not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,46 +20,49 @@ use regatta_worker::attention::ParamValue;
 /// Every difference, what fails first, then by kind. `None` where a side has no structure.
 pub fn changes(pair: &Structures) -> Option<Vec<StructuralChange>> {
     let (base, head) = (known(pair.base)?, known(pair.head)?);
-    let mut found = Changes {
+    let mut changes = Changes {
         pair,
         changes: Vec::new(),
     };
-    // Launches of one side alone were not counted on the other: that is no change from none.
+    // Launches that only one side recorded are not new launches.
     let both = !base.launches.is_empty() && !head.launches.is_empty();
     if both && base.launches != head.launches {
-        launches(&mut found, &of_calls(base, head, pair.sms));
+        launches(&mut changes, &of_calls(base, head, pair.sms));
         if let Some(spills) = spills_of_other_kernels(base, head) {
-            found.add(Kind::Spills, Direction::Worse, spills);
+            changes.add(Kind::Spills, Direction::Worse, spills);
         }
     }
-    counts(&mut found, base);
-    runs(&mut found, base, head);
+    counts(&mut changes, base);
+    runs(&mut changes, base, head);
     for (name, value) in parameters(pair.base, pair.head) {
         let (kind, name) = (Kind::Parameters, name.clone());
-        found.add(
+        changes.add(
             kind,
             Direction::Other,
             Difference::Parameter { name, value },
         );
     }
-    instructions::compare(&mut found);
-    found
+    instructions::compare(&mut changes);
+    changes
         .changes
         .sort_by(|a, b| b.action.cmp(&a.action).then(a.kind.cmp(&b.kind)));
-    Some(found.changes)
+    Some(changes.changes)
 }
 
 fn known(record: &CaseRecord) -> Option<&Structure> {
     let structure = record.structure.as_deref();
-    structure.filter(|found| !found.is_empty())
+    structure.filter(|changes| !changes.is_empty())
 }
 
-fn launches(found: &mut Changes, kernels: &[KernelChange]) {
-    replaced(found, kernels);
-    for kernel in kernels.iter().filter(|of| of.became == Became::Same) {
-        number(found, kernel);
+fn launches(changes: &mut Changes, kernels: &[KernelChange]) {
+    replaced(changes, kernels);
+    for kernel in kernels
+        .iter()
+        .filter(|kernel| kernel.became == Became::Same)
+    {
+        number(changes, kernel);
         for change in &kernel.changes {
-            figure(found, kernel, *change);
+            figure(changes, kernel, *change);
         }
     }
 }
@@ -68,8 +71,11 @@ fn launches(found: &mut Changes, kernels: &[KernelChange]) {
 /// than in those that only the base launches.
 pub fn spills_of_other_kernels(base: &Structure, head: &Structure) -> Option<Difference> {
     let (before, after) = (base.by_kernel(), head.by_kernel());
-    let most = |of: &BTreeMap<String, Vec<&Launch>>, other: &BTreeMap<String, Vec<&Launch>>| {
-        let alone = of.iter().filter(|(name, _)| !other.contains_key(*name));
+    let most = |kernels: &BTreeMap<String, Vec<&Launch>>,
+                other: &BTreeMap<String, Vec<&Launch>>| {
+        let alone = kernels
+            .iter()
+            .filter(|(name, _)| !other.contains_key(*name));
         let sizes = alone.flat_map(|(name, launches)| {
             let sizes = launches.iter().filter_map(|launch| launch.local_bytes);
             sizes.map(|bytes| (bytes, name.clone()))
@@ -83,39 +89,42 @@ pub fn spills_of_other_kernels(base: &Structure, head: &Structure) -> Option<Dif
 }
 
 /// Another number of launches of one kernel.
-fn number(found: &mut Changes, kernel: &KernelChange) {
-    let kind = match moves_data(kernel.called()) {
-        true => Kind::Copies,
-        false => Kind::Launches,
+fn number(changes: &mut Changes, kernel: &KernelChange) {
+    let kind = if moves_data(kernel.called()) {
+        Kind::Copies
+    } else {
+        Kind::Launches
     };
     let count = kernel.count;
-    found.add_figure(kind, count, Difference::launches(kernel));
+    changes.add_figure(kind, count, Difference::launches(kernel));
 }
 
 /// Kernels that one side alone has. Those that compute replace each other; one that
 /// moves data is one more or one less.
-fn replaced(found: &mut Changes, kernels: &[KernelChange]) {
-    let one_sided = kernels.iter().filter(|of| of.became != Became::Same);
+fn replaced(changes: &mut Changes, kernels: &[KernelChange]) {
+    let one_sided = kernels
+        .iter()
+        .filter(|kernel| kernel.became != Became::Same);
     let (moving, computing): (Vec<&KernelChange>, Vec<&KernelChange>) =
         one_sided.partition(|kernel| moves_data(kernel.called()));
-    moving.iter().for_each(|kernel| number(found, kernel));
+    moving.iter().for_each(|kernel| number(changes, kernel));
     let is_gone = |kernel: &&KernelChange| kernel.became == Became::Removed;
     let (gone, new): (Vec<&KernelChange>, Vec<&KernelChange>) =
         computing.iter().copied().partition(is_gone);
     let Some(first) = new.first().filter(|_| !gone.is_empty()) else {
-        return computing.iter().for_each(|kernel| number(found, kernel));
+        return computing.iter().for_each(|kernel| number(changes, kernel));
     };
     let names = Sides::new(
         names(gone.iter().map(|kernel| &kernel.name.base)),
         names(new.iter().map(|kernel| &kernel.name.head)),
     );
     let kernel = Difference::Kernel { names };
-    found.add(Kind::KernelReplaced, Direction::Other, kernel);
-    let sum = |kernels: &[&KernelChange], of: fn(&KernelChange) -> f64| {
-        kernels.iter().copied().map(of).sum::<f64>()
+    changes.add(Kind::KernelReplaced, Direction::Other, kernel);
+    let sum = |kernels: &[&KernelChange], value: fn(&KernelChange) -> f64| {
+        kernels.iter().copied().map(value).sum::<f64>()
     };
-    let most = |kernels: &[&KernelChange], of: fn(&KernelChange) -> u64| {
-        kernels.iter().copied().map(of).max().unwrap_or(0)
+    let most = |kernels: &[&KernelChange], value: fn(&KernelChange) -> u64| {
+        kernels.iter().copied().map(value).max().unwrap_or(0)
     };
     let (before, after) = (
         most(&gone, |k| k.blocks.base),
@@ -126,24 +135,24 @@ fn replaced(found: &mut Changes, kernels: &[KernelChange]) {
         blocks: Sides::new(before, after),
         ..(*first).clone()
     };
-    number(found, &whole);
-    fill(found, &whole);
+    number(changes, &whole);
+    fill(changes, &whole);
 }
 
 /// Kernels that are named of those in the place of others.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Names of kernels, at most three of them.
 pub fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut names: Vec<String> = all.cloned().collect();
-    if names.len() > NAMED {
-        names.splice(NAMED.., ["...".to_owned()]);
+    if names.len() > MAX_NAMED {
+        names.splice(MAX_NAMED.., ["...".to_owned()]);
     }
     names
 }
 
 /// A figure of the launches of a kernel that both sides launch.
-fn figure(found: &mut Changes, kernel: &KernelChange, change: LaunchChange) {
+fn figure(changes: &mut Changes, kernel: &KernelChange, change: LaunchChange) {
     let (kind, direction) = match change {
         LaunchChange::Grid(..) if kernel.fewer > 1.0 => (Kind::Grid, Direction::Worse),
         LaunchChange::Grid(..) => (Kind::Grid, Direction::Other),
@@ -155,20 +164,22 @@ fn figure(found: &mut Changes, kernel: &KernelChange, change: LaunchChange) {
         // Calls do not tell of it.
         LaunchChange::Cluster(..) => return,
     };
-    found.add(kind, direction, Difference::launch(kernel, change));
+    changes.add(kind, direction, Difference::launch(kernel, change));
     if kind == Kind::Grid {
-        fill(found, kernel);
+        fill(changes, kernel);
     }
 }
 
-fn fill(found: &mut Changes, kernel: &KernelChange) {
-    let worse = kernel.filled().is_some_and(|of| of.head < of.base);
+fn fill(changes: &mut Changes, kernel: &KernelChange) {
+    let worse = kernel
+        .filled()
+        .is_some_and(|filled| filled.head < filled.base);
     if let Some(fill) = Difference::fill(kernel) {
-        found.add(Kind::Fill, worse_if(worse), fill);
+        changes.add(Kind::Fill, worse_if(worse), fill);
     }
 }
 
-/// Counts that are of a kind of their own, in the order in which they are told.
+/// Counts that have a kind of their own, in the order in which they are reported.
 const OF_A_KIND: [(&str, Kind); 8] = [
     ("tasks", Kind::Tasks),
     ("threads", Kind::Threads),
@@ -189,10 +200,13 @@ pub fn kind(count: &str) -> Option<Kind> {
 
 /// Compares counts that both sides have. What one side lacks is not 0 there: where it is the
 /// head, [`super::vanished()`] tells.
-fn counts(found: &mut Changes, base: &Structure) {
-    let pair = found.pair;
+fn counts(changes: &mut Changes, base: &Structure) {
+    let pair = changes.pair;
     // Kernels that copy are named already, and a worker may count them here as well.
-    let copies_named = found.changes.iter().any(|of| of.kind == Kind::Copies);
+    let copies_named = changes
+        .changes
+        .iter()
+        .any(|change| change.kind == Kind::Copies);
     let own = OF_A_KIND.iter().map(|(name, kind)| (*name, *kind));
     let asked = [SYNCHRONISATIONS, DRIVER_ALLOCATIONS, DRIVER_FREES];
     let others = base.counts.keys().map(String::as_str);
@@ -209,21 +223,21 @@ fn counts(found: &mut Changes, base: &Structure) {
             Kind::Copies if copies_named => {}
             Kind::Tasks | Kind::Threads => {
                 let fewer = Sides::new(count.head, count.base);
-                found.add_figure(kind, fewer, difference);
+                changes.add_figure(kind, fewer, difference);
             }
             Kind::Memory if name.ends_with(BYTES) => {
                 if count.growth().abs() > count.base * MEMORY_SHARE {
-                    found.add_figure(kind, count, Difference::memory(name, count));
+                    changes.add_figure(kind, count, Difference::memory(name, count));
                 }
             }
-            _ => found.add_figure(kind, count, difference),
+            _ => changes.add_figure(kind, count, difference),
         }
     }
 }
 
 /// Operators and Python functions of a call, where both sides watched them. One that a side did
 /// not run at all it ran 0 times: each tells all that it ran.
-fn runs(found: &mut Changes, base: &Structure, head: &Structure) {
+fn runs(changes: &mut Changes, base: &Structure, head: &Structure) {
     for (kind, before, after) in [
         (Kind::Operators, &base.operators, &head.operators),
         (Kind::Functions, &base.functions, &head.functions),
@@ -231,13 +245,13 @@ fn runs(found: &mut Changes, base: &Structure, head: &Structure) {
         if before.is_empty() || after.is_empty() {
             continue;
         }
-        // Those beyond the most that are told are told as one, which names nothing.
+        // Kernels beyond the listed ones share one entry without a name.
         let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         for name in names {
-            let of = |side: &BTreeMap<String, u64>| side.get(name).copied().unwrap_or(0);
-            let (name, count) = (name.clone(), Sides::new(of(before), of(after)));
+            let count_of = |side: &BTreeMap<String, u64>| side.get(name).copied().unwrap_or(0);
+            let (name, count) = (name.clone(), Sides::new(count_of(before), count_of(after)));
             let runs = Difference::Runs { kind, name, count };
-            found.add_figure(kind, count, runs);
+            changes.add_figure(kind, count, runs);
         }
     }
 }

@@ -11,13 +11,13 @@ use regatta_core::machine::{
 use regatta_core::suite::structural::{Action, Kind};
 use regatta_worker::units::ARROW;
 
-/// What a change of the whole call is named, where other kernels run than before.
+/// The name of a change of the whole call, if other kernels run than before.
 const WHOLE: &str = "the whole call";
 
 /// Compares each kernel that both sides run, and the whole call where they run others. What is
-/// within the range that countings of one side differ by is no change.
-pub fn compare(found: &mut Changes) {
-    for (metric, kernel, counts, word) in all_compared(found.pair) {
+/// within the range of one side's repeated counts is not a change.
+pub fn compare(changes: &mut Changes) {
+    for (metric, kernel, counts, word) in all_compared(changes.pair) {
         let more = match word {
             Compared::More => true,
             Compared::Less => false,
@@ -28,7 +28,7 @@ pub fn compare(found: &mut Changes) {
             what: metric.words.to_owned(),
             counts,
         };
-        found.add(Kind::Instructions, worse_if(more), difference);
+        changes.add(Kind::Instructions, worse_if(more), difference);
     }
 }
 
@@ -65,19 +65,19 @@ fn counters(record: &regatta_core::record::side::CaseRecord) -> Option<&Counters
     record.counters.as_deref()
 }
 
-/// What two ranges of countings say of each other.
+/// The relation of two ranges of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Compared {
     More,
     Less,
     Same,
-    /// It may be more, and nobody knows.
+    /// The head may execute more; the counts do not decide it.
     Inconclusive,
 }
 
-/// Ranges that a few countings span: what lies apart by more than the wider of them is no
+/// Ranges of a few repeated counts: a gap wider than the wider of them is not due to
 /// chance. Where the head goes beyond the base, and not so far, that is inconclusive, unless the
-/// base's own countings differ by as much; a base whose countings differ by a tenth is none to
+/// base's own counts differ by as much; a base whose counts differ by a tenth cannot
 /// be compared with. One process may have what is exact in it alone: a thousandth from it is
 /// inconclusive too.
 fn compared(before: Counts, after: Counts, one_process: bool) -> Compared {
@@ -91,9 +91,10 @@ fn compared(before: Counts, after: Counts, one_process: bool) -> Compared {
     }
     let beyond = after.most.saturating_sub(before.most);
     let wide = before.spread().saturating_mul(10) > before.most;
-    match beyond > before.spread() || (beyond > 0 && wide) {
-        true => Compared::Inconclusive,
-        false => Compared::Same,
+    if beyond > before.spread() || (beyond > 0 && wide) {
+        Compared::Inconclusive
+    } else {
+        Compared::Same
     }
 }
 
@@ -101,7 +102,7 @@ fn one_process(base: &Counters, head: &Counters) -> bool {
     base.processes.min(head.processes) < 2
 }
 
-/// Kernels of both sides of which nobody knows whether they execute more.
+/// Kernels of both sides whose counts do not decide if they execute more.
 pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
     let taken = |kernel: &str| pair.policy.action(Kind::Instructions, kernel) != Action::Ignore;
     let all = all_compared(pair).into_iter();
@@ -109,16 +110,17 @@ pub fn inconclusive(pair: &Structures) -> Option<Uncounted> {
         *word == Compared::Inconclusive && name != WHOLE && taken(name)
     });
     let (metric, name, Sides { base, head }, _) = open.next()?;
-    let what = match one_process(counters(pair.base)?, counters(pair.head)?) {
-        true => "count in several processes, without --structure-only",
-        false => "countings of the same code differ too much to tell",
+    let what = if one_process(counters(pair.base)?, counters(pair.head)?) {
+        "count in several processes, without --structure-only"
+    } else {
+        "countings of the same code differ too much to tell"
     };
     let (words, name) = (metric.words, short(&name));
     let reason = format!("{words} of {name} {base} {ARROW} {head}, inconclusive: {what}");
     Some(Uncounted::inconclusive(INSTRUCTIONS, reason))
 }
 
-/// What the base counted and the head did not: all of it, or a metric of a kernel.
+/// Counts of the base that the head lacks: all of them, or a metric of a kernel.
 pub fn vanished(pair: &Structures, head: &Structure) -> Option<Uncounted> {
     let base = counters(pair.base)?;
     let taken = |kernel: &str| pair.policy.action(Kind::Instructions, kernel) != Action::Ignore;
@@ -146,7 +148,7 @@ pub fn vanished(pair: &Structures, head: &Structure) -> Option<Uncounted> {
     })
 }
 
-/// Why counters that were asked for lack something, where nobody says why.
+/// The reason for missing counters if the worker gave no other.
 const NOT_ALL: &str = "this run counted, and its worker told no such figure";
 
 fn not_asked() -> String {

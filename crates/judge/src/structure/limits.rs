@@ -57,8 +57,8 @@ fn figure(
 ) -> Result<(f64, Option<String>), String> {
     let structure = record.structure.as_ref().filter(|s| !s.is_empty());
     let Some(structure) = structure else {
-        let none = record.structure.as_ref();
-        let why = none.and_then(|structure| structure.why_uncounted(CENSUS));
+        let structure = record.structure.as_ref();
+        let why = structure.and_then(|structure| structure.why_uncounted(CENSUS));
         return Err(match &record.status {
             Status::Measured => why.unwrap_or("its worker counts no structure").to_owned(),
             Status::Failed { reason, .. } | Status::Missing { reason } => {
@@ -101,8 +101,8 @@ fn figure(
             let launch = largest(limit, structure)?;
             let sms = sms.ok_or("its device does not tell its multiprocessors")?;
             let busy = launch.sms_used(sms);
-            let of = format!("{}, {busy} of {sms} SMs", grid_of(launch));
-            Ok((busy as f64 / f64::from(sms), Some(of)))
+            let grid = format!("{}, {busy} of {sms} SMs", grid_of(launch));
+            Ok((busy as f64 / f64::from(sms), Some(grid)))
         }
     }
 }
@@ -114,8 +114,8 @@ fn figure_of(record: &CaseRecord, name: &str) -> Option<f64> {
     counted.or_else(activity)
 }
 
-/// What happened in the events that a count is of, with the host's time: a broken limit is
-/// then told with what it costs, on the first run.
+/// The host's time in the events of a count: a violated limit is
+/// reported with its cost on the first run.
 fn events(record: &CaseRecord, count: &str, number: u64) -> Option<String> {
     let name = count.strip_prefix("calls.")?;
     (number > 0).then(|| super::events(record, name, number))
@@ -156,20 +156,23 @@ pub fn limits_on_builds(rules: &Rules, built: &BTreeMap<String, Built>) -> Vec<E
         .limits
         .iter()
         .filter(|limit| limit.count.is_of_build());
-    let results = limits.flat_map(|limit| match built.is_empty() {
-        true => vec![result(limit, None)],
-        false => built.iter().map(|one| result(limit, Some(one))).collect(),
+    let results = limits.flat_map(|limit| {
+        if built.is_empty() {
+            vec![result(limit, None)]
+        } else {
+            built.iter().map(|one| result(limit, Some(one))).collect()
+        }
     });
     results.collect()
 }
 
-fn result(limit: &Limit, of: Option<(&String, &Built)>) -> ExpectationResult {
-    let value = of.map(|(_, built)| built.wall_ns.seconds());
+fn result(limit: &Limit, build: Option<(&String, &Built)>) -> ExpectationResult {
+    let value = build.map(|(_, built)| built.wall_ns.seconds());
     let unknown = "no build of what is there is known: `regatta build SUITE` measures that of a \
                    suite, by its `makes`, `regatta env make NAME` what an environment compiles";
-    let reason = of.is_none().then(|| unknown.to_owned());
+    let reason = build.is_none().then(|| unknown.to_owned());
     let result = ExpectationResult {
-        built: of.map(|(what, _)| what.clone()),
+        built: build.map(|(what, _)| what.clone()),
         ..ExpectationResult::of_limit(limit, value, reason)
     };
     result.missing_at(&limit.origin)
@@ -216,7 +219,7 @@ mod tests {
         record
     }
 
-    /// A limit on events tells the host's time in them; a time is no event.
+    /// A limit on events names the host's time in them; a time is not an event.
     #[test]
     fn figures_are_held_to_their_bounds_and_say_what_they_were_read_off() {
         let table = "
@@ -242,31 +245,31 @@ ns.backend_selections <= 0 => Regressed
                 "<=" => limit(words[0], None, bound),
                 _ => limit(words[0], bound, None),
             };
-            let found = results(limit, measured()).remove(0);
-            let said = format!("{:?} {}", found.word, found.reason.unwrap_or_default());
-            assert_eq!(said.trim(), expected, "{line}");
+            let result = results(limit, measured()).remove(0);
+            let text = format!("{:?} {}", result.word, result.reason.unwrap_or_default());
+            assert_eq!(text.trim(), expected, "{line}");
         }
     }
 
     #[test]
     fn a_limit_on_a_kernel_is_on_the_largest_grid_of_it() {
-        let of = |kernel: &str| {
+        let sentence_of = |kernel: &str| {
             let limit = Limit {
                 kernel: Some(kernel.to_owned()),
                 ..limit("sm_fill", Some(0.5), None)
             };
-            let found = results(limit, measured()).remove(0);
-            format!("{}; {}", found.sentence(), found.reason.unwrap())
+            let result = results(limit, measured()).remove(0);
+            format!("{}; {}", result.sentence(), result.reason.unwrap())
         };
         assert_eq!(
-            of("flash*"),
+            sentence_of("flash*"),
             "sm_fill is 0.250, at least 0.500 is allowed; grid 33x1x1 of flash_bwd<64>, 33 of 132 \
              SMs"
         );
-        let none = of("fmha*");
+        let unmatched = sentence_of("fmha*");
         assert!(
-            none.ends_with("no kernel it launches matches fmha* (s.toml:6: expect[0])"),
-            "{none}"
+            unmatched.ends_with("no kernel it launches matches fmha* (s.toml:6: expect[0])"),
+            "{unmatched}"
         );
     }
 
@@ -291,8 +294,8 @@ ns.backend_selections <= 0 => Regressed
         assert_eq!(over[0].subject(), "the build of environment flash");
         let fine = limits_on_builds(&rules("build_seconds", 600.0), &built);
         assert_eq!(fine[0].word, Word::Same);
-        let none = limits_on_builds(&rules("build_seconds", 60.0), &BTreeMap::new());
-        assert_eq!(none[0].word, Word::Missing);
+        let without_build = limits_on_builds(&rules("build_seconds", 60.0), &BTreeMap::new());
+        assert_eq!(without_build[0].word, Word::Missing);
         assert!(limits_on_builds(&rules("launches", 2.0), &built).is_empty());
     }
 }

@@ -31,7 +31,7 @@ pub struct Structures<'a> {
     pub head: &'a CaseRecord,
     /// Multiprocessors of the device, where it is a GPU.
     pub sms: Option<u32>,
-    /// How changes are taken.
+    /// The suite's policy on changes.
     pub policy: &'a Policy,
 }
 
@@ -45,7 +45,7 @@ impl Structures<'_> {
 
 /// The differences found so far.
 pub struct Changes<'a> {
-    /// What is compared.
+    /// The two structures that are compared.
     pub pair: &'a Structures<'a>,
     /// Each with how it is taken.
     pub changes: Vec<StructuralChange>,
@@ -70,22 +70,28 @@ impl Changes<'_> {
     }
 
     /// Adds a difference of a figure of which more is worse, where the figure differs.
-    pub fn add_figure<N: PartialOrd>(&mut self, kind: Kind, of: Sides<N>, difference: Difference) {
-        if of.base != of.head {
-            self.add(kind, worse_if(of.head > of.base), difference);
+    pub fn add_figure<N: PartialOrd>(
+        &mut self,
+        kind: Kind,
+        sides: Sides<N>,
+        difference: Difference,
+    ) {
+        if sides.base != sides.head {
+            self.add(kind, worse_if(sides.head > sides.base), difference);
         }
     }
 }
 
 /// The direction of a change that is for the worse, or else for the better.
 pub fn worse_if(worse: bool) -> Direction {
-    match worse {
-        true => Direction::Worse,
-        false => Direction::Better,
+    if worse {
+        Direction::Worse
+    } else {
+        Direction::Better
     }
 }
 
-/// What launch heuristics ask of a device: grids follow from it by design.
+/// The device facts that launch heuristics use: grids follow from them by design.
 const GPU_FACTS: [&str; 2] = ["sms", "compute_capability"];
 
 /// Why the structures of two runs are not compared; `None` where they are. `differ` are
@@ -122,7 +128,7 @@ pub fn count(record: &CaseRecord, name: &str) -> Option<u64> {
     counted.or_else(|| asked(record).find_map(|(asked, n)| (asked == name).then_some(n)))
 }
 
-/// What a call asked of CUDA, as its activity tells, by the names of the counts.
+/// The CUDA calls of a call, from its activity, by the names of the counts.
 pub fn asked(record: &CaseRecord) -> impl Iterator<Item = (&'static str, u64)> {
     let calls = record.activity.as_ref().map(|activity| &activity.calls);
     ASKED_OF_CUDA
@@ -130,7 +136,7 @@ pub fn asked(record: &CaseRecord) -> impl Iterator<Item = (&'static str, u64)> {
         .filter_map(move |(call, count)| Some((count, *calls?.get(call)?)))
 }
 
-/// How often a counted function runs in a call, and what that costs the host: `backend
+/// The number of runs of a counted function in a call, and their cost on the host: `backend
 /// re-selected 8 times a call, 660 µs of the host a call in it`.
 pub fn events(record: &CaseRecord, name: &str, events: u64) -> String {
     let event = event(name).unwrap_or(name);

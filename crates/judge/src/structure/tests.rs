@@ -35,7 +35,7 @@ fn summary_lines(base: &CaseRecord, head: &CaseRecord) -> Vec<String> {
     changes.unwrap().iter().map(text).collect()
 }
 
-/// What the base tells and the head does not.
+/// The figures that the base reports and the head lacks.
 fn gone(base: &CaseRecord, head: &CaseRecord) -> Vec<Uncounted> {
     under(&Policy::default(), (base, head), vanished)
 }
@@ -48,7 +48,7 @@ fn why(base: &CaseRecord, head: &CaseRecord) -> String {
     Uncounted::sentence(&gone(base, head)).unwrap_or_default()
 }
 
-/// Holds each line of a table to what is told: `BASE ; HEAD => CHANGE | CHANGE`.
+/// Checks each line of a table: `BASE ; HEAD => CHANGE | CHANGE`.
 fn hold(table: &str) {
     for line in table.lines().filter(|line| !line.is_empty()) {
         let (sides, expected) = line.split_once("=>").unwrap();
@@ -63,7 +63,7 @@ fn hold(table: &str) {
     }
 }
 
-/// As long as every multiprocessor has a block, another grid is told and no more; and data is
+/// As long as every multiprocessor has a block, another grid is only reported; and data is
 /// moved by few blocks as well.
 #[test]
 fn launches_are_compared_as_a_set() {
@@ -122,7 +122,7 @@ fn figures_of_a_kernel_are_compared_one_by_one() {
             "Warn Worse occupancy 2 → 1 of flash",
         ]
     );
-    // What one side does not tell is no difference.
+    // A figure that one side does not report is not a difference.
     let one = &mut structure(&mut head).launches[0];
     (one.local_bytes, one.blocks_per_sm) = (None, None);
     assert_eq!(summary_lines(&base, &head).len(), 3);
@@ -145,22 +145,24 @@ fn a_side_without_a_structure_is_not_compared() {
 #[test]
 fn what_is_gone_is_named_with_its_reason() {
     let base = written("flash@1 b@1 copies=0 calls.plans=0");
-    let none = CaseRecord {
+    let unstructured = CaseRecord {
         structure: None,
         ..base.clone()
     };
     let all = "in the base and not in the head: launches (2), calls.plans (0), copies (0): ";
     assert_eq!(
-        why(&base, &none),
+        why(&base, &unstructured),
         format!("{all}its worker counts no structure")
     );
     let uncounted = |head: &CaseRecord, name: &str, reason: &str| {
         let mut head = head.clone();
-        let found = head.structure.get_or_insert_default();
-        found.uncounted.insert(name.to_owned(), reason.to_owned());
+        let structure = head.structure.get_or_insert_default();
+        structure
+            .uncounted
+            .insert(name.to_owned(), reason.to_owned());
         head
     };
-    let failed = uncounted(&none, "census", "CUPTI is taken");
+    let failed = uncounted(&unstructured, "census", "CUPTI is taken");
     assert_eq!(why(&base, &failed), format!("{all}CUPTI is taken"));
     let one = written("flash@1 b@1 copies=0");
     assert_eq!(
@@ -168,7 +170,7 @@ fn what_is_gone_is_named_with_its_reason() {
         "in the base and not in the head: calls.plans (0): no `build`"
     );
     // Nothing was known, or it still is, or there is more of it.
-    for (before, now) in [(&none, &base), (&base, &base), (&one, &base)] {
+    for (before, now) in [(&unstructured, &base), (&base, &base), (&one, &base)] {
         assert!(gone(before, now).is_empty());
     }
     let launches = written("copies=0 calls.plans=0");
@@ -193,8 +195,8 @@ fn what_is_ignored_may_go() {
             ignore: [Ignored::try_from(kind.text().to_owned()).unwrap()].into(),
             ..Policy::default()
         };
-        let found = under(&policy, (&base, &head), vanished);
-        assert_eq!((found.len(), found[0].name.as_str()), (1, left));
+        let lost = under(&policy, (&base, &head), vanished);
+        assert_eq!((lost.len(), lost[0].name.as_str()), (1, left));
     }
 }
 
@@ -225,7 +227,7 @@ fn what_an_activity_tells_of_cuda_is_a_count() {
     };
     let new = written("flash@1 synchronisations=1 driver_allocations=2 driver_frees=2");
     assert!(gone(&old, &new).is_empty());
-    // Frees were not told of the base: no change from 0.
+    // The base did not report frees: that is not a change from 0.
     assert_eq!(
         summary_lines(&old, &new),
         [
@@ -312,10 +314,10 @@ fn another_compiler_may_be_let_pass_by_the_kernels_name() {
         ..Policy::default()
     };
     let (base, head) = (flash(&[1000.0]), flash(&[1010.0]));
-    let found = under(&policy, (&base, &head), changes).unwrap();
-    assert!(found.iter().all(|change| change.action == Action::Ignore));
-    let none = written("copies=0");
-    assert!(under(&policy, (&base, &none), vanished).is_empty());
+    let changed = under(&policy, (&base, &head), changes).unwrap();
+    assert!(changed.iter().all(|change| change.action == Action::Ignore));
+    let without_launches = written("copies=0");
+    assert!(under(&policy, (&base, &without_launches), vanished).is_empty());
 }
 
 #[test]
@@ -344,12 +346,12 @@ fn countings_that_differ_decide_nothing_and_pass_nothing() {
     // One reading of several is what it was, the others are twice that.
     let (exact, mostly) = (flash(&[1000.0]), flash(&[1000.0, 2000.0]));
     assert!(summary_lines(&exact, &mostly).is_empty());
-    let said = why(&exact, &mostly);
+    let reason = why(&exact, &mostly);
     assert!(
-        said.starts_with("instructions of flash 1000 → 1000 to 2000, inconclusive: countings"),
-        "{said}"
+        reason.starts_with("instructions of flash 1000 → 1000 to 2000, inconclusive: countings"),
+        "{reason}"
     );
-    // A base that was read as 0 once is none to be compared with.
+    // A base that was once read as 0 cannot be compared with.
     let torn = counted(&[&[("flash", 1000.0), ("add", 5.0)], &[("add", 5.0)]]);
     let twice = counted(&[&[("flash", 2000.0), ("add", 5.0)]]);
     assert!(why(&torn, &twice).contains("0 to 1000 → 2000"));
@@ -368,8 +370,8 @@ fn what_one_process_counted_is_exact_in_it_alone() {
         record
     };
     assert!(summary_lines(&alone(1e5), &alone(100_070.0)).is_empty());
-    let said = why(&alone(1e5), &alone(100_070.0));
-    assert!(said.contains("count in several processes"), "{said}");
+    let reason = why(&alone(1e5), &alone(100_070.0));
+    assert!(reason.contains("count in several processes"), "{reason}");
     assert_eq!(summary_lines(&alone(1e5), &alone(101_000.0)).len(), 2);
     assert_eq!(summary_lines(&flash(&[1e5]), &flash(&[100_070.0])).len(), 1);
 }

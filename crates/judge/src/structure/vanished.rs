@@ -1,4 +1,4 @@
-//! What was counted and is not any more: unknown, and no structure of 0.
+//! Figures that were counted and no longer are: unknown, not 0.
 
 use crate::judgement::Uncounted;
 use regatta_core::machine::{EVIDENCE, Launch, Structure, moves_data};
@@ -20,25 +20,25 @@ const WHERE_LOADED: [&str; 4] = [
     "calls.jax_compile",
 ];
 
-/// Beginnings of counts that are no structure: times, and sums over calls that differ.
+/// Prefixes of counts that are not structure: times, and sums over calls that differ.
 const NO_STRUCTURE: [&str; 2] = ["ns.", "calls_in_"];
 
-/// What the base reports of a case and the head does not, or not alike in each invocation, but
-/// for what the policy ignores. What only the head reports is new, and nothing against it.
+/// The figures that the base reports of a case and the head does not, or not alike in each
+/// invocation, except those that the policy ignores. Figures of the head alone are new and do not count against it.
 pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
-    let mut found = parameters(pair);
-    found.extend(varying(pair));
+    let mut lost = parameters(pair);
+    lost.extend(varying(pair));
     let Some(base) = pair.base.structure.as_deref().filter(|s| !s.is_empty()) else {
-        return found;
+        return lost;
     };
     let nothing = Structure::default();
     let head = pair.head.structure.as_deref().unwrap_or(&nothing);
     if !base.launches.is_empty() && head.launches.is_empty() {
         let before = Some(base.launches.len() as u64);
-        found.push(Uncounted::new("launches", before, why(head, "launches")));
+        lost.push(Uncounted::new("launches", before, why(head, "launches")));
     }
     if base.launches != head.launches {
-        figures(pair, base, head, &mut found);
+        figures(pair, base, head, &mut lost);
     }
     for (name, before) in counts(pair.base, base) {
         let excused = NO_STRUCTURE.iter().any(|no| name.starts_with(no))
@@ -46,11 +46,11 @@ pub fn vanished(pair: &Structures) -> Vec<Uncounted> {
             || (WHERE_LOADED.contains(&name) && !head.uncounted.contains_key(name))
             || kind(name).is_some_and(|kind| pair.policy.action(kind, name) == Action::Ignore);
         if !excused && count(pair.head, name).is_none() {
-            found.push(Uncounted::new(name, Some(before), why(head, name)));
+            lost.push(Uncounted::new(name, Some(before), why(head, name)));
         }
     }
-    found.extend(instructions::vanished(pair, head).or_else(|| instructions::inconclusive(pair)));
-    found
+    lost.extend(instructions::vanished(pair, head).or_else(|| instructions::inconclusive(pair)));
+    lost
 }
 
 /// Parameters whose effective value the base reports and the head does not. A tuner's choice
@@ -72,7 +72,7 @@ fn parameters(pair: &Structures) -> Vec<Uncounted> {
         .collect()
 }
 
-/// What differs between invocations of the head, and did not between those of the base.
+/// The figures that differ between invocations of the head, but not between those of the base.
 fn varying(pair: &Structures) -> impl Iterator<Item = Uncounted> {
     let new = pair.head.varying.iter().filter(|(name, _)| {
         let kind = match name.as_str() {
@@ -92,8 +92,8 @@ fn varying(pair: &Structures) -> impl Iterator<Item = Uncounted> {
 
 /// The reason that the head has for a count, where it gives one.
 fn why(head: &Structure, name: &str) -> Option<String> {
-    let none = head.is_empty().then_some("its worker counts no structure");
-    head.why_uncounted(name).or(none).map(str::to_owned)
+    let empty = head.is_empty().then_some("its worker counts no structure");
+    head.why_uncounted(name).or(empty).map(str::to_owned)
 }
 
 /// The base's counts by name: its worker's own, and what it asked of CUDA.
@@ -113,7 +113,7 @@ type Read = fn(&Launch) -> bool;
 
 /// Figures that the base has of a kernel which computes, and the head of none of its
 /// launches.
-fn figures(pair: &Structures, base: &Structure, head: &Structure, found: &mut Vec<Uncounted>) {
+fn figures(pair: &Structures, base: &Structure, head: &Structure, lost: &mut Vec<Uncounted>) {
     const FIGURES: [(&str, Kind, Read); 4] = [
         ("registers", Kind::Registers, |l| l.registers.is_some()),
         ("shared memory", Kind::SharedMemory, |l| {
@@ -135,15 +135,18 @@ fn figures(pair: &Structures, base: &Structure, head: &Structure, found: &mut Ve
             && after.keys().any(|kernel| {
                 !moves_data(kernel) && pair.policy.action(kind, kernel) != Action::Ignore
             });
-        let lost = all_lost
+        let is_lost = all_lost
             || before.iter().any(|(kernel, launches)| {
-                let told = |launches: &[&Launch]| launches.iter().any(|launch| known(launch));
+                let is_known = |launches: &[&Launch]| launches.iter().any(|launch| known(launch));
                 let now = after.get(kernel);
                 let taken = pair.policy.action(kind, kernel) != Action::Ignore;
-                !moves_data(kernel) && taken && told(launches) && now.is_some_and(|now| !told(now))
+                !moves_data(kernel)
+                    && taken
+                    && is_known(launches)
+                    && now.is_some_and(|now| !is_known(now))
             });
-        if lost {
-            found.push(Uncounted::new(name, None, why(head, name)));
+        if is_lost {
+            lost.push(Uncounted::new(name, None, why(head, name)));
         }
     }
 }

@@ -20,9 +20,9 @@ use regatta_worker::units::{Nanoseconds, Share};
 /// The whole answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What was compared with each other.
+    /// The parts that were compared.
     pub scope: Scope,
-    /// Smallest change of a time of one run that counts: what kernels are told by.
+    /// Smallest change of a time of one run that counts, for the rows of kernels.
     pub threshold: Share,
     /// The times of both sides, judged by all their runs; absent where a side has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,12 +35,12 @@ pub struct Comparison {
     pub kernels: Vec<KernelChange>,
     /// Causes, those that account for most first.
     pub findings: Vec<Finding>,
-    /// Where the change of what passes went: of one device, where it is divided on both sides.
+    /// The breakdown of the change in elapsed time: of one device, if it is divided on both sides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
-    /// What is to be kept in mind.
+    /// The caveats, as sentences.
     pub notes: Vec<String>,
-    /// What follows.
+    /// The verdict on the comparison.
     pub verdict: Verdict,
 }
 
@@ -62,7 +62,7 @@ impl<'a> TracedSide<'a> {
         }
     }
 
-    /// What is compared, and how often it repeats.
+    /// The compared part and the number of its repetitions.
     fn summary(&self) -> (&Summary, f64) {
         match &self.analysis.steady {
             Some(part) => (&part.summary, part.steady.repeats as f64),
@@ -89,7 +89,7 @@ impl<'a> TracedSide<'a> {
         }
     }
 
-    /// What the time is divided by.
+    /// The division of its time into operations.
     fn division(&self) -> Option<Division> {
         let recording = &self.trace.recording;
         match &self.analysis.steady {
@@ -98,7 +98,7 @@ impl<'a> TracedSide<'a> {
         }
     }
 
-    /// What its runs took.
+    /// The times of its runs.
     fn runs(&self) -> Vec<Spent> {
         comparable(self.trace, &self.analysis)
     }
@@ -169,9 +169,10 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
             )
         })
         .collect();
-    let scope = match unsteady.is_empty() {
-        true => Scope::Repetition,
-        false => Scope::Whole,
+    let scope = if unsteady.is_empty() {
+        Scope::Repetition
+    } else {
+        Scope::Whole
     };
     if scope == Scope::Whole {
         (base.analysis.steady, head.analysis.steady) = (None, None);
@@ -182,8 +183,8 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     let method = |side: &TracedSide| side.trace.header.method;
     differ(differing, "method", method(&base), method(&head));
     let recorder = |side: &TracedSide| {
-        let told = side.trace.header.recorder.clone();
-        told.unwrap_or_else(|| "regatta".to_owned())
+        let name = side.trace.header.recorder.clone();
+        name.unwrap_or_else(|| "regatta".to_owned())
     };
     differ(differing, "recorder", recorder(&base), recorder(&head));
     let mut comparison = Comparison {
@@ -223,7 +224,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     comparison
 }
 
-fn verdict(comparison: &Comparison, found: &[Found], sides: [&TracedSide; 2]) -> Verdict {
+fn verdict(comparison: &Comparison, findings: &[Found], sides: [&TracedSide; 2]) -> Verdict {
     let comparable = comparison.incomparable.is_empty();
     if let Some(empty) = sides
         .iter()
@@ -233,15 +234,20 @@ fn verdict(comparison: &Comparison, found: &[Found], sides: [&TracedSide; 2]) ->
     }
     let runs = comparison.runs.as_ref().filter(|_| comparable);
     let mut reasons = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::Failed));
-    let worse = found.iter().filter(|found| found.worse);
-    reasons.extend(worse.map(|found| format!("the structure is worse: {}", found.finding.cause)));
+    let worse = findings.iter().filter(|findings| findings.worse);
+    reasons.extend(
+        worse.map(|findings| format!("the structure is worse: {}", findings.finding.cause)),
+    );
     let open = runs.map_or_else(Vec::new, |runs| slower(runs, VerdictOutcome::Inconclusive));
     let outcome = match (reasons.is_empty(), comparable && open.is_empty()) {
         (false, _) => VerdictOutcome::Failed,
         (true, true) => VerdictOutcome::Passed,
         (true, false) => VerdictOutcome::Inconclusive,
     };
-    reasons.extend(open.into_iter().map(|told| format!("not decided: {told}")));
+    reasons.extend(
+        open.into_iter()
+            .map(|reason| format!("not decided: {reason}")),
+    );
     if outcome == VerdictOutcome::Inconclusive && !comparable {
         reasons.push("the traces are of different devices, methods or recorders".to_owned());
     }
@@ -252,19 +258,22 @@ fn verdict(comparison: &Comparison, found: &[Found], sides: [&TracedSide; 2]) ->
     }
 }
 
-/// The times of which this follows, a sentence each. What passes is not told where it is
+/// The times that show this outcome, a sentence each. The elapsed time is left out if it follows
 /// what the device works: one reason is enough.
 fn slower(runs: &Runs, outcome: VerdictOutcome) -> Vec<String> {
     let Runs { busy, elapsed, .. } = runs;
-    let is = |of: &RunsOf| of.outcome() == outcome;
-    let told = |what: &str, of: &RunsOf| match runs.are_several() {
-        true => format!("{what} {} ({})", of.sentence(), runs.sentence()),
-        false => format!("{what} {}", of.change.in_words()),
+    let is = |time: &RunsOf| time.outcome() == outcome;
+    let sentence = |what: &str, comparison: &RunsOf| {
+        if runs.are_several() {
+            format!("{what} {} ({})", comparison.sentence(), runs.sentence())
+        } else {
+            format!("{what} {}", comparison.change.in_words())
+        }
     };
-    let busy_told = is(busy).then(|| told("the device works", busy));
+    let busy_reason = is(busy).then(|| sentence("the device works", busy));
     let more = is(elapsed) && (!is(busy) || elapsed.change > busy.change);
-    let elapsed_told = more.then(|| told("the program takes", elapsed));
-    busy_told.into_iter().chain(elapsed_told).collect()
+    let elapsed_reason = more.then(|| sentence("the program takes", elapsed));
+    busy_reason.into_iter().chain(elapsed_reason).collect()
 }
 
 fn notes(comparison: &Comparison, sides: [&TracedSide; 2]) -> Vec<String> {
@@ -289,14 +298,14 @@ fn notes(comparison: &Comparison, sides: [&TracedSide; 2]) -> Vec<String> {
         ));
     }
     for side in sides {
-        let told = 1 + side.trace.header.earlier.len();
+        let recorded = 1 + side.trace.header.earlier.len();
         let used = side.runs().len();
-        if used < told && !side.trace.recording.operations.is_empty() {
+        if used < recorded && !side.trace.recording.operations.is_empty() {
             notes.push(format!(
-                "{}: {} of {told} runs repeat another number of operations, or nothing, and do \
+                "{}: {} of {recorded} runs repeat another number of operations, or nothing, and do \
                  not count",
                 side.label,
-                told - used
+                recorded - used
             ));
         }
         let recording = &side.trace.recording;

@@ -1,4 +1,4 @@
-//! What a trace says: where the time went, what repeats, and what changed between two.
+//! The meaning of a trace: its time by kind, its repetition, and the changes between two.
 //!
 //! A trace is one run of one program with a profiler attached: its structure is exact, its
 //! times are an indication, and held to a high threshold. The times of several runs of each side
@@ -8,7 +8,7 @@ mod compare;
 mod runs;
 
 pub use compare::{Comparison, compare};
-pub use runs::{FEWEST, LEAST, Runs, RunsOf, THRESHOLD, apart_sentence, runs_of, times_of};
+pub use runs::{FEWEST, MIN_THRESHOLD, Runs, RunsOf, THRESHOLD, apart_sentence, runs_of, times_of};
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub struct Analysis {
     pub whole: Summary,
     /// The part that repeats, where one does.
     pub steady: Option<SteadyPart>,
-    /// What stands out in that part, or else in everything; most telling first.
+    /// Findings in that part, or else in the whole trace; the most important first.
     pub findings: Vec<Finding>,
 }
 

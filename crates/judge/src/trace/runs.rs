@@ -16,23 +16,23 @@ pub const THRESHOLD: Share = Share(0.10);
 
 /// The same where [`FEWEST`] runs a side say what runs differ by. However close they lie, two
 /// sides are of two moments, and a clock or a neighbour may differ by as much.
-pub const LEAST: Share = Share(0.02);
+pub const MIN_THRESHOLD: Share = Share(0.02);
 
 /// Runs a side from which on the rule of gates judges them.
 pub const FEWEST: usize = ENOUGH;
 
-/// What the runs of both sides say of a time.
+/// The comparison of a time over the runs of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunsOf {
     /// Median of the runs.
     pub median_ns: Sides<Nanoseconds>,
     /// By how much the longest run is longer than the shortest; absent for one run.
     pub apart: Sides<Option<Share>>,
-    /// What it is called.
+    /// The verdict.
     pub word: Word,
     /// Head over base.
     pub change: Ratio,
-    /// Its 90 % interval, where there are runs enough.
+    /// The 90 % interval of the change, with enough runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[Ratio; 2]>,
     /// Smallest change that counts.
@@ -42,10 +42,10 @@ pub struct RunsOf {
     pub open: bool,
 }
 
-/// What the runs of both sides say.
+/// The comparison of the runs of both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Runs {
-    /// How many there are of each.
+    /// The number of runs of each side.
     pub counted: Sides<usize>,
     /// The time in which a device worked.
     pub busy: RunsOf,
@@ -83,14 +83,17 @@ pub fn runs_of(trace: &Trace) -> Vec<RunTimes> {
     before.chain([own]).collect()
 }
 
-/// How far the runs that a trace tells of lie apart, as a sentence; `None` for one run.
+/// The range of a trace's runs as a sentence; `None` for one run.
 pub fn apart_sentence(trace: &Trace, own: &Analysis) -> Option<String> {
     let runs = comparable(trace, own);
-    let of = |time: fn(&Spent) -> Nanoseconds| {
+    let range_of = |time: fn(&Spent) -> Nanoseconds| {
         let (low, high) = ends(&runs.iter().map(time).collect::<Vec<_>>())?;
         Some((high / low).growth())
     };
-    let (busy, elapsed) = (of(|spent| spent.busy_ns)?, of(|spent| spent.elapsed_ns)?);
+    let (busy, elapsed) = (
+        range_of(|spent| spent.busy_ns)?,
+        range_of(|spent| spent.elapsed_ns)?,
+    );
     (!trace.header.earlier.is_empty()).then(|| {
         format!(
             "the last of {}; these lie up to {busy} apart in what the device works, {elapsed} in \
@@ -108,7 +111,7 @@ pub fn comparable(trace: &Trace, own: &Analysis) -> Vec<Spent> {
     let spent = all.filter_map(|run| match &own.repetition {
         None => Some(run.whole),
         Some(own) => {
-            let alike = |found: &&Repeated| found.operations == own.operations;
+            let alike = |run: &&Repeated| run.operations == own.operations;
             Some(run.repetition.as_ref().filter(alike)?.spent)
         }
     });
@@ -118,24 +121,25 @@ pub fn comparable(trace: &Trace, own: &Analysis) -> Vec<Spent> {
 /// Judges by the runs of both sides; `None` where one has no time.
 ///
 /// - **[`FEWEST`] runs a side or more** go by the [rule](crate::rule) of gates, as one case:
-///   slower is what is shown to lie beyond [`LEAST`] by these very runs.
+///   slower is what is shown to lie beyond [`MIN_THRESHOLD`] by these very runs.
 /// - **Fewer** know no spread to go by, and [`THRESHOLD`] stays. Slower beyond it is what is slower
 ///   by the medians and in every run: where the slowest run of the base took as long as the
 ///   fastest of the head, two runs of one program may differ by as much, and nothing is decided.
 ///
-/// Of time that passes on the host both thresholds are twice as high: it is noisier. `asked` takes
+/// For the host's elapsed time both thresholds are twice as high: it is noisier. `asked` takes
 /// the place of either.
-pub fn judge(of: &Sides<Vec<Spent>>, asked: Option<Share>) -> Option<Runs> {
-    let counted = of.map(Vec::len);
+pub fn judge(runs: &Sides<Vec<Spent>>, asked: Option<Share>) -> Option<Runs> {
+    let counted = runs.map(Vec::len);
     let fewest = counted.base.min(counted.head);
     let many = fewest >= FEWEST;
-    let threshold = asked.unwrap_or(if many { LEAST } else { THRESHOLD });
+    let threshold = asked.unwrap_or(if many { MIN_THRESHOLD } else { THRESHOLD });
     let judged = |time: fn(&Spent) -> Nanoseconds, times: f64| {
-        let values = of.map(|runs| runs.iter().map(time).collect::<Vec<_>>());
+        let values = runs.map(|runs| runs.iter().map(time).collect::<Vec<_>>());
         let high = |threshold: Share| Share(threshold.0 * times);
-        let compared = match many {
-            true => by_rule(&values, high(threshold), high(asked.unwrap_or(THRESHOLD)))?,
-            false => by_medians(&values, high(threshold))?,
+        let compared = if many {
+            by_rule(&values, high(threshold), high(asked.unwrap_or(THRESHOLD)))?
+        } else {
+            by_medians(&values, high(threshold))?
         };
         Some(RunsOf {
             median_ns: Sides::both(median(&values.base), median(&values.head))?,
@@ -191,14 +195,14 @@ fn by_rule(times: &Sides<Vec<Nanoseconds>>, least: Share, let_pass: Share) -> Op
         in_turns: false,
     };
     // The other half of the error is for the other of the two times.
-    let found = compare(series, Terms::last(least, GATE_ERROR / 2.0))?;
-    let [change, low, high] = [found.change, found.low, found.high].map(|log| Ratio(log.exp()));
-    let may_be_slower = found.may_be_worse(least) || high > Ratio::grown_by(let_pass);
-    Some((found.word, change, Some([low, high]), may_be_slower))
+    let result = compare(series, Terms::last(least, GATE_ERROR / 2.0))?;
+    let [change, low, high] = [result.change, result.low, result.high].map(|log| Ratio(log.exp()));
+    let may_be_slower = result.may_be_worse(least) || high > Ratio::grown_by(let_pass);
+    Some((result.word, change, Some([low, high]), may_be_slower))
 }
 
 impl RunsOf {
-    /// What follows from it.
+    /// The outcome that the comparison shows.
     pub fn outcome(&self) -> VerdictOutcome {
         match (self.word, self.open) {
             (Word::Regressed, _) => VerdictOutcome::Failed,
@@ -207,7 +211,7 @@ impl RunsOf {
         }
     }
 
-    /// How far runs of one side lie apart, of the side where that is more.
+    /// The range of the runs of one side, of the side where it is wider.
     pub fn furthest(&self) -> Option<Share> {
         let apart = [self.apart.base, self.apart.head].into_iter().flatten();
         apart.max_by(|a, b| a.0.total_cmp(&b.0))
@@ -215,14 +219,14 @@ impl RunsOf {
 
     /// `4.9 % slower (4.1 % to 5.7 %)`, and how far runs lie apart.
     pub fn sentence(&self) -> String {
-        let mut told = self.change.in_words().to_string();
+        let mut sentence = self.change.in_words().to_string();
         if let Some([low, high]) = self.interval {
-            told += &format!(", within {low} and {high}");
+            sentence += &format!(", within {low} and {high}");
         }
         if let Some(apart) = self.furthest() {
-            told += &format!("; runs of one side lie up to {apart} apart");
+            sentence += &format!("; runs of one side lie up to {apart} apart");
         }
-        told
+        sentence
     }
 }
 
@@ -292,8 +296,8 @@ mod tests {
             (&loud, &around(1.6e6, 0.08, 5), Failed),
         ];
         for (base, head, expected) in rows {
-            let found = judged(base, head).busy.outcome();
-            assert_eq!(found, *expected, "{base:?} {head:?}");
+            let outcome = judged(base, head).busy.outcome();
+            assert_eq!(outcome, *expected, "{base:?} {head:?}");
         }
         let judged = judged(&[1e6], &[1.15e6]);
         assert_eq!(judged.elapsed.outcome(), Passed, "twice that");

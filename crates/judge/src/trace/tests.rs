@@ -10,7 +10,7 @@ fn compared(base: &Trace, head: &Trace) -> Comparison {
     compare(("base", base), ("head", head), None)
 }
 
-/// The first finding of a comparison, as it is told.
+/// The first finding of a comparison, as text.
 fn first(base: &Trace, head: &Trace) -> String {
     let comparison = compared(base, head);
     let first = comparison.findings.first();
@@ -91,21 +91,21 @@ a@132:20 b@132:20 ; a@132:20 a@132:20 a@132:20 a@132:20 b@132:20 => launches-add
     for line in table.lines().filter(|line| !line.is_empty()) {
         let (sides, expected) = line.split_once("=>").unwrap();
         let (base, head) = sides.split_once(';').unwrap();
-        let found = first(&program(base), &program(head));
-        assert!(found.starts_with(expected.trim()), "{line}\n{found}");
+        let finding = first(&program(base), &program(head));
+        assert!(finding.starts_with(expected.trim()), "{line}\n{finding}");
         assert_eq!(
-            found.is_empty(),
+            finding.is_empty(),
             expected.trim().is_empty(),
-            "{line}\n{found}"
+            "{line}\n{finding}"
         );
     }
     let recompiled = steps(|writer, _| {
         writer.kernel("a", 132, 20_000).registers = Some(255);
     });
-    let told = first(&program("a@132:20"), &recompiled);
+    let finding = first(&program("a@132:20"), &recompiled);
     assert!(
-        told.starts_with("recompiled: registers 168 → 255 of a, "),
-        "{told}"
+        finding.starts_with("recompiled: registers 168 → 255 of a, "),
+        "{finding}"
     );
     let late = compared(&program("a@132:20"), &program("a@132:20 pause:250"));
     assert!(late.verdict.reasons[0].starts_with("the program takes"));
@@ -113,8 +113,8 @@ a@132:20 b@132:20 ; a@132:20 a@132:20 a@132:20 a@132:20 b@132:20 => launches-add
 
 /// Causes that stand out in one trace.
 fn standing(trace: &Trace) -> Vec<String> {
-    let found = analyse(&trace.recording).findings.into_iter();
-    found.map(|finding| finding.to_string()).collect()
+    let findings = analyse(&trace.recording).findings.into_iter();
+    findings.map(|finding| finding.to_string()).collect()
 }
 
 #[test]
@@ -136,7 +136,9 @@ load:0 a@132:80 =>
     for line in table.lines().filter(|line| !line.is_empty()) {
         let (trace, expected) = line.split_once("=>").unwrap();
         let all = standing(&program(trace));
-        let begins = all.iter().all(|told| told.starts_with(expected.trim()));
+        let begins = all
+            .iter()
+            .all(|finding| finding.starts_with(expected.trim()));
         let number = usize::from(!expected.trim().is_empty());
         assert!(begins && all.len() == number, "{line}\n{all:?}");
     }
@@ -243,12 +245,12 @@ fn harmless_changes_are_not_worse() {
     }
     let order = program("b@132:20 a@132:20 DtoD:2");
     for other in [order, jitter, blocks, trace(longer.recording), streams] {
-        let found = compared(&base, &other);
+        let comparison = compared(&base, &other);
         assert_eq!(
-            found.verdict.outcome,
+            comparison.verdict.outcome,
             VerdictOutcome::Passed,
             "{:?}",
-            found.findings
+            comparison.findings
         );
     }
 }
