@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from regatta_worker import device
 from regatta_worker.census import launches
 from regatta_worker.clock import timing
+from regatta_worker.clock.threads import OneCore
 from regatta_worker.problem import inputs, planes
 from regatta_worker.problem.arrays import Arrays
 from regatta_worker.problem.attention import Problem
@@ -167,6 +168,7 @@ class CaseWorker(Generic[CaseType]):
             "versions": self.versions(),
             "device": self._device(),
             "variants": [variant.wire(name) for name, variant in self.variants().items()],
+            "repeats": True,
         }
 
     def _device(self) -> Message:
@@ -337,6 +339,30 @@ class CaseWorker(Generic[CaseType]):
     def call(self) -> Any:
         """One call of the prepared case."""
         return self.guarded(self.prepared().call)
+
+    def repeat(self, calls: int, core: int | None, graph: bool) -> None:
+        """Makes so many calls, which the harness times by its own clock; on a processor on one
+        core, where it names one."""
+        case = self.prepared()
+        if not self.checks_each_call(case):
+            raise Unsupported("each call of this case takes lengths of its own")
+
+        def work() -> None:
+            run, made = self.replayed(case) if graph else (case.call, 1)
+            results = None
+            for _ in range(calls // made):
+                results = run()
+                if self.gpu is None:
+                    self.wait(results)
+            self.wait(results)
+
+        with OneCore(None if self.gpu else core) as pinned:
+            pinned.pin()
+            self.guarded(work)
+
+    def replayed(self, case: CaseType) -> tuple[Callable[[], Any], int]:
+        """A replay of a CUDA graph of several calls, and their number."""
+        raise Unsupported("this worker replays no CUDA graph of several calls")
 
     def census(self) -> Message:
         """What one call does on a GPU, and what the framework knows of it."""

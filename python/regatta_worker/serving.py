@@ -86,6 +86,11 @@ class Session:
                 return {"type": "prepared", **self._prepare(request)}
             case "measure":
                 return {"type": "measured", **self._ready().measure(request)}
+            case "repeat":
+                repeat = self._optional("repeat", "repeats no calls for the harness's clock")
+                graph = bool(request.get("graph", False))
+                repeat(int(required(request, "calls")), request.get("core"), graph)
+                return {"type": "repeated"}
             case "census":
                 return {"type": "census", **self._census(request)}
             case "peak":

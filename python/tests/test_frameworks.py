@@ -107,6 +107,9 @@ class Framework(support.Conversing):
             assert measured["host_ns"] == []
             assert "host_reference_ns" not in measured
             assert measured["peak_bytes"] > 0
+        assert self.hello["repeats"]
+        assert self.worker.ask("repeat", calls=3, core=0)["type"] == "repeated"
+        self.refused(self.worker.ask("repeat", calls=16, graph=True), "graph")
         census = self.worker.ask("census")
         assert (census["type"], census["launches"]) == ("census", [])
         assert self.worker.ask("release")["type"] == "released"

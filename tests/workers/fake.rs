@@ -229,6 +229,7 @@ impl Worker for Fake {
             return Ok(self.nothing(reason));
         }
         Ok(Hello {
+            repeats: false,
             files: self.files.clone(),
             protocol: self.version,
             worker: "fake".to_owned(),

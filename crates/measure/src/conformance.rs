@@ -6,7 +6,8 @@ use super::verify::{self, AskedResult, Verifier};
 use crate::worker::{Conversation, WorkerError};
 use regatta_worker::attention::{Params, Problem, Projection, VariantId};
 use regatta_worker::protocol::{
-    Cache, DeviceKind, Hello, Measure, Measured, Prepare, ReplyBody, RequestBody, VariantInfo,
+    Cache, DeviceKind, Hello, Measure, Measured, Prepare, Repeat, ReplyBody, RequestBody,
+    VariantInfo,
 };
 use regatta_worker::units::Bytes;
 
@@ -184,6 +185,7 @@ impl Conformance<'_> {
         self.hold(format!("{id}: timed"), timed);
         if first {
             self.check_turns(&id, &asked)?;
+            self.check_repeats(&id, hello.repeats)?;
         }
         let census = RequestBody::Census {
             times_only: false,
@@ -233,6 +235,28 @@ impl Conformance<'_> {
             other => CheckResult::Failed(unexpected(other)),
         };
         self.push(format!("{id}: takes turns"), result);
+        Ok(())
+    }
+
+    /// Checks that the worker makes calls for the harness's clock.
+    fn check_repeats(&mut self, id: &str, repeats: bool) -> Result<(), WorkerError> {
+        let result = if repeats {
+            let request = RequestBody::Repeat(Repeat {
+                calls: 3,
+                ..Repeat::default()
+            });
+            match self.worker.ask(request, LIMIT)? {
+                ReplyBody::Repeated => CheckResult::Passed,
+                ReplyBody::Unsupported { reason } => CheckResult::Unsupported(reason),
+                other => CheckResult::Failed(unexpected(&other)),
+            }
+        } else {
+            CheckResult::Unsupported(
+                "its hello does not say `repeats`: no clock outside of the worker bounds its times"
+                    .to_owned(),
+            )
+        };
+        self.push(format!("{id}: repeats calls"), result);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! came of each, whatever it is.
 
 mod census;
+mod outside_clock;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -57,6 +57,10 @@ pub enum RequestBody {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         last: bool,
     },
+    /// Make calls of the prepared case, one after the other, on inputs that stay, and reply when the
+    /// device is done. The harness times the request by its own clock. Asked for after `Measure`, of
+    /// a worker that says so in [`Hello::repeats`].
+    Repeat(Repeat),
     /// Count what one call of the prepared case does to the machine.
     Census {
         /// True where only [`Census::recorded`] is asked for: the rest is known.
@@ -87,6 +91,7 @@ impl RequestBody {
             RequestBody::Prepare(_) => "prepare",
             RequestBody::Measure(_) => "measure",
             RequestBody::Resume { .. } => "resume",
+            RequestBody::Repeat(_) => "repeat",
             RequestBody::Census { .. } => "census",
             RequestBody::Peak { .. } => "peak",
             RequestBody::Release => "release",
@@ -179,6 +184,21 @@ impl Default for Measure {
     }
 }
 
+/// Asks for calls that the harness times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Repeat {
+    /// Calls to make.
+    pub calls: u32,
+    /// The core to make them on, of a call that runs on one thread of a processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<u32>,
+    /// Replay a CUDA graph of the calls: the host takes longer to issue one than the device to
+    /// run it. A worker that cannot refuses.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub graph: bool,
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -232,6 +252,8 @@ pub enum ReplyBody {
     },
     /// Answers `Measure`, or the last `Resume` of it.
     Measured(Measured),
+    /// Answers `Repeat`: the calls are made, and the device is done.
+    Repeated,
     /// Answers `Census`.
     Census(Census),
     /// Answers `Peak`.
@@ -313,6 +335,9 @@ pub struct Hello {
     /// the one that it was installed from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PathBuf>,
+    /// True where it answers [`Repeat`](RequestBody::Repeat).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeats: bool,
 }
 
 /// One variant of a worker.

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::protocol::{
     Census, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare, Prepared, REPLY_FD,
-    REQUEST_FD, Reply, ReplyBody, Request, RequestBody,
+    REQUEST_FD, Repeat, Reply, ReplyBody, Request, RequestBody,
 };
 use crate::attention::Dtype;
 use crate::units::Nanoseconds;
@@ -78,6 +78,16 @@ pub trait Worker {
     /// # Errors
     /// When none is prepared, or the call fails.
     fn measure(&mut self, request: &Measure, pause: Pause<'_>) -> Result<Measured, Refusal>;
+
+    /// Makes calls of the prepared case, which the harness times by its own clock.
+    ///
+    /// # Errors
+    /// When none is prepared, the call fails, or the worker does not do so.
+    fn repeat(&mut self, request: Repeat) -> Result<(), Refusal> {
+        let _ = request;
+        let reason = "this worker repeats no calls for the harness's clock";
+        Err(Refusal::Unsupported(reason.to_owned()))
+    }
 
     /// Counts what one call of the prepared case does: its structure and what the device did, and
     /// when; where `times_only`, no more than calls that are recorded as the last samples were
@@ -220,6 +230,7 @@ fn dispatch(worker: &mut dyn Worker, body: RequestBody, pause: Pause<'_>) -> Rep
             times_only,
             metrics,
         } => reply(worker.census(times_only, &metrics), ReplyBody::Census),
+        RequestBody::Repeat(request) => reply(worker.repeat(request), |()| ReplyBody::Repeated),
         RequestBody::Peak { dtypes } => reply(worker.peak(&dtypes), ReplyBody::Peak),
         RequestBody::Release => {
             worker.release();

@@ -204,7 +204,12 @@ class OneCore(contextlib.AbstractContextManager["OneCore"]):
 
     def begin(self) -> None:
         """Pins the thread, if the last call ran on it alone."""
-        if self._on_one_thread and self._core in self._before:
+        if self._on_one_thread:
+            self.pin()
+
+    def pin(self) -> None:
+        """Pins the thread, whose calls are known to run on it alone."""
+        if self._core in self._before:
             with contextlib.suppress(OSError):
                 sched_setaffinity(0, {self._core})
                 self.pinned = self._core

@@ -71,6 +71,8 @@ class TorchCase(Case):
     built: Call = field(default_factory=lambda: Call(tuple))
     timed: tuple[Plan, bool] | None = None
     """How the last samples were taken, and whether the call waits for the device itself."""
+    replay: Callable[[], None] | None = None
+    """Replays a CUDA graph of several calls."""
 
     def call(self) -> Results:
         """One call; what is timed is `built.run` itself."""

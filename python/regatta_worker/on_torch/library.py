@@ -44,6 +44,9 @@ Build = Callable[[TorchCase], Call]
 SHARE_OF_DEVICE = 8
 """References may take one part in so many of a device's memory."""
 
+IN_GRAPH = 16
+"""Calls of a CUDA graph that is replayed for the harness's clock."""
+
 NEEDED = 10
 """A case is taken to need so many times its inputs and results: three sets of them, what
 forward saves, what a comparison takes, and as much again for its workspace."""
@@ -400,6 +403,20 @@ class TorchWorker(OnTorch[TorchCase]):
         calls, uncounted = functions.count_operators(call)
         found |= {"operators": calls} if calls else {}
         return found | {"uncounted": found.get("uncounted", {}) | uncounted}
+
+    def replayed(self, case: TorchCase) -> tuple[Callable[[], Any], int]:
+        """A replay of a CUDA graph of `IN_GRAPH` calls, captured once a case."""
+        if self.gpu is None or case.built.earlier_stream or case.built.varies:
+            raise Unsupported("no CUDA graph can hold this call")
+        if case.replay is None:
+
+            def several() -> Results:
+                for _ in range(IN_GRAPH - 1):
+                    case.built.run()
+                return case.built.run()
+
+            case.replay, _, _ = timing.captured(several)
+        return case.replay, IN_GRAPH
 
     def recordings(self, case: TorchCase) -> list[Message]:
         """Calls recorded as the samples were timed: on a blocked stream, or one after the other."""

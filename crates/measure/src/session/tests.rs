@@ -11,7 +11,9 @@ use crate::testing::{self, variant};
 use regatta_core::record::header::TurnSide;
 use regatta_core::suite;
 use regatta_core::suite::rules::Metric;
-use regatta_worker::protocol::{Census, Checked, Hello, Measured, PROBES, Prepared, TensorError};
+use regatta_worker::protocol::{
+    Census, Checked, Hello, Measured, PROBES, Prepared, Repeat, TensorError,
+};
 use regatta_worker::units::Nanoseconds;
 
 /// Too large for the harness to compute, so that made-up probes pass.
@@ -53,6 +55,8 @@ struct Scripted {
     answers: Answers,
     log: Log,
     seed: u64,
+    /// The time of a repeated call.
+    call: Duration,
 }
 
 fn hello() -> Hello {
@@ -122,6 +126,10 @@ impl Conversation for Scripted {
             RequestBody::Prepare(_) => prepared(1e-7),
             RequestBody::Measure(_) => measured(4, Some((self.seed + 1, 1e-7))),
             RequestBody::Release => ReplyBody::Released { files: Vec::new() },
+            RequestBody::Repeat(Repeat { calls, .. }) => {
+                std::thread::sleep(calls * self.call);
+                ReplyBody::Repeated
+            }
             _ => ReplyBody::Census(Census::default()),
         })
     }
@@ -129,6 +137,69 @@ impl Conversation for Scripted {
     fn hello(&self) -> &Hello {
         &self.hello
     }
+}
+
+/// Samples of 2 ms are taken from a worker whose calls take so long by the harness's clock.
+fn bound_by(call: Duration, invocation: u32) -> (Result<(), Outcome>, usize) {
+    let log: Log = Arc::default();
+    let mut worker = Scripted {
+        hello: Hello {
+            repeats: true,
+            ..hello()
+        },
+        answers: Answers::new(),
+        log: log.clone(),
+        seed: 0,
+        call,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.toml");
+    std::fs::write(&path, SUITE).unwrap();
+    let suite = suite::load(path.to_str().unwrap()).unwrap();
+    let mut launcher = Starts {
+        answers: Answers::new(),
+        log: log.clone(),
+    };
+    let (mut state, mut spent) = (SessionState::new(None), TimeSpent::default());
+    let session = Session {
+        suite: &suite,
+        launcher: &mut launcher,
+        state: &mut state,
+        spent: &mut spent,
+    };
+    let ReplyBody::Measured(mut samples) = measured(4, None) else {
+        unreachable!()
+    };
+    samples.device_ns = vec![Nanoseconds(2e6); 4];
+    let measurement = Measurement {
+        samples: samples.kept(),
+        ..Measurement::default()
+    };
+    let device = worker.hello.device.clone();
+    let bound = session.bound(&mut worker, invocation, &device, &measurement);
+    let bound = bound.map_err(|end| match end {
+        CaseEnd::Outcome(outcome) => *outcome,
+        CaseEnd::Lost(error) => panic!("{error}"),
+    });
+    let requests = log.lock().unwrap().len();
+    (bound, requests)
+}
+
+#[test]
+fn samples_that_are_shorter_than_calls_by_the_harness_s_clock_are_refused() {
+    let honest = Duration::from_millis(2);
+    assert_eq!(
+        bound_by(honest, 0),
+        (Ok(()), 3),
+        "few calls twice, and many"
+    );
+    assert_eq!(bound_by(honest, 3), (Ok(()), 0), "not in each invocation");
+    let (refused, requests) = bound_by(3 * honest / 2, 5);
+    let Err(Outcome::Failed { reason, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(reason.contains("they say 2.00 ms a call"), "{reason}");
+    assert_eq!(requests, 1 + 2 * 6, "the shortest of six times");
 }
 
 /// Starts workers, the first with these answers and later ones right.
@@ -148,6 +219,7 @@ impl Launcher for Starts {
             answers: std::mem::take(&mut self.answers),
             log: self.log.clone(),
             seed: 0,
+            call: Duration::ZERO,
         }))
     }
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::outside_clock::{cpu_of_children, keep_waits_for_children};
 use super::{
     Asked, CaseEnd, Observer, Ready, Session, fault_of, limit, no_answer, start_of, worker_lost,
 };
@@ -186,6 +187,8 @@ fn prepare_all<'a, E>(lanes: &mut [Running<'_, E>], runs: &mut [Option<CaseRun<'
 struct Turns {
     measure: Measure,
     began: Option<MachineCounters>,
+    /// CPU time of the worker's child processes before.
+    children: Duration,
     reply: Result<ReplyBody, WorkerError>,
     /// Times of the turns so far.
     device_ns: Vec<f64>,
@@ -383,10 +386,12 @@ impl<'a, E> Running<'a, E> {
             turns.reply = worker.ask(RequestBody::Resume { last }, limit);
         } else {
             let began = self.session.state.load.look();
+            let children = worker.process().map_or(Duration::ZERO, cpu_of_children);
             let reply = worker.ask(RequestBody::Measure(measure.clone()), limit);
             *turns = Some(Turns {
                 measure,
                 began,
+                children,
                 reply,
                 device_ns: Vec::new(),
             });
@@ -406,16 +411,23 @@ impl<'a, E> Running<'a, E> {
 
     /// Takes in the last reply to a request for samples.
     fn take_times(&mut self, run: &mut CaseRun<'_>, turns: Turns) {
-        let (Stage::Ready(ready), Some(worker)) = (&run.stage, &run.conversation) else {
+        let (Stage::Ready(ready), Some(worker)) = (&run.stage, &mut run.conversation) else {
             return;
         };
         let mut laps = Laps::begin();
-        let device = &worker.hello().device;
+        let device = worker.hello().device.clone();
+        let children = worker.process().map_or(Duration::ZERO, cpu_of_children);
         let measurement = turns.reply.map_err(CaseEnd::from).and_then(|reply| {
             let answered = (&turns.measure, reply);
             let began = turns.began.as_ref();
-            self.session
-                .checked(device, (run.case, ready), answered, began)
+            let mut measurement =
+                self.session
+                    .checked(&device, (run.case, ready), answered, began)?;
+            let children = children.saturating_sub(turns.children);
+            keep_waits_for_children(&mut measurement, children);
+            let (session, invocation) = (&self.session, self.invocation);
+            session.bound(worker.as_mut(), invocation, &device, &measurement)?;
+            Ok(measurement)
         });
         self.session.spend(run.case, laps.end());
         let stage = std::mem::replace(&mut run.stage, Stage::Ended(out_of_turn().into()));

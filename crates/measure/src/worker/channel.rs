@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -79,7 +81,9 @@ pub(super) fn replies() -> io::Result<(UnixStream, OwnedFd)> {
 /// process that the code under test starts could change what is said of it.
 struct OneSender {
     socket: UnixStream,
-    sender: Option<libc::pid_t>,
+    /// Zero until the first byte, and for a process that this one cannot see.
+    sender: Arc<AtomicI32>,
+    has_sent: bool,
 }
 
 impl Read for OneSender {
@@ -93,7 +97,11 @@ impl Read for OneSender {
             if let ControlMessageOwned::ScmCredentials(sender) = control
                 && message.bytes > 0
             {
-                let first = *self.sender.get_or_insert(sender.pid());
+                if !self.has_sent {
+                    self.sender.store(sender.pid(), Ordering::Relaxed);
+                    self.has_sent = true;
+                }
+                let first = self.sender.load(Ordering::Relaxed);
                 if sender.pid() != first {
                     return Err(io::Error::other(format!(
                         "process {} wrote on the channel of the worker, process {first}: code \
@@ -107,10 +115,15 @@ impl Read for OneSender {
     }
 }
 
-/// Reads reply lines of a worker, all of one process.
-pub(super) fn read_replies(socket: UnixStream) -> Receiver<io::Result<String>> {
-    let sender = None;
-    lines_of(OneSender { socket, sender })
+/// Reads reply lines of a worker, all of one process, whose number is the second value.
+pub(super) fn read_replies(socket: UnixStream) -> (Receiver<io::Result<String>>, Arc<AtomicI32>) {
+    let sender = Arc::new(AtomicI32::new(0));
+    let replies = OneSender {
+        socket,
+        sender: Arc::clone(&sender),
+        has_sent: false,
+    };
+    (lines_of(replies), sender)
 }
 
 /// A worker that prints more than this is ended.
@@ -225,11 +238,12 @@ mod tests {
     #[test]
     fn replies_of_another_process_are_refused() {
         let (ours, theirs) = replies().unwrap();
-        let lines = read_replies(ours);
+        let (lines, sender) = read_replies(ours);
         File::from(theirs.try_clone().unwrap())
             .write_all(b"\nmine\n")
             .unwrap();
         assert_eq!(lines.recv().unwrap().unwrap(), "mine\n");
+        assert_eq!(sender.load(Ordering::Relaxed), std::process::id() as i32);
         let mut other = std::process::Command::new("sh");
         other.args(["-c", "echo forged"]).stdout(theirs);
         assert!(other.status().unwrap().success());

@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,8 @@ pub struct WorkerProcess {
     start: Start,
     requests: Option<Sender<String>>,
     replies: Receiver<io::Result<String>>,
+    /// The process that replies; 0 where it is not known.
+    sender: Arc<AtomicI32>,
     log: WorkerLog,
     last_id: u64,
     hello: Hello,
@@ -111,6 +114,7 @@ impl WorkerProcess {
         let (request_read, request_write) = io::pipe().map_err(no_channel)?;
         let (replies, reply_end) = channel::replies().map_err(no_channel)?;
         let theirs = [request_read.into(), reply_end];
+        let (replies, sender) = channel::read_replies(replies);
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
@@ -119,7 +123,8 @@ impl WorkerProcess {
             program: start(theirs, &output).map_err(error)?,
             start: Start { how, because: None },
             requests: Some(write_lines(request_write.into())),
-            replies: channel::read_replies(replies),
+            replies,
+            sender,
             log,
             last_id: 0,
             hello: Hello::default(),
@@ -300,6 +305,11 @@ impl Conversation for WorkerProcess {
 
     fn hello(&self) -> &Hello {
         &self.hello
+    }
+
+    fn process(&self) -> Option<u32> {
+        let sender = u32::try_from(self.sender.load(Ordering::Relaxed)).ok();
+        sender.filter(|process| *process > 0)
     }
 
     fn loaded(&self) -> BTreeSet<PathBuf> {

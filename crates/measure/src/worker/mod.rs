@@ -114,6 +114,11 @@ pub trait Conversation: Send {
     /// What it said of itself when it was started.
     fn hello(&self) -> &Hello;
 
+    /// The process that replies, where it is one of this machine.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+
     /// Files that it has loaded: those it names, those that its processes map, and those that
     /// their command lines name.
     fn loaded(&self) -> BTreeSet<PathBuf> {

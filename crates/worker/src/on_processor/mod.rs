@@ -24,7 +24,7 @@ use crate::attention::{Direction, Dtype, ParamValue, Problem};
 use crate::machine::Structure;
 use crate::protocol::{
     Census, Checked, Device, DeviceKind, Hello, Measure, Measured, PROTOCOL_VERSION, Peak, Prepare,
-    Prepared, VariantInfo,
+    Prepared, Repeat, VariantInfo,
 };
 use crate::serve::{Pause, Refusal, Worker};
 use crate::sets::{LAST, Rotation, drawn_calls};
@@ -291,6 +291,7 @@ impl Worker for OnProcessor {
             versions: self.versions.clone(),
             device: device(),
             variants: variants.map(|variant| variant.info.clone()).collect(),
+            repeats: true,
             ..Hello::default()
         })
     }
@@ -356,6 +357,12 @@ impl Worker for OnProcessor {
             measured.checked = Some(checked);
         }
         Ok(measured)
+    }
+
+    fn repeat(&mut self, request: Repeat) -> Result<(), Refusal> {
+        let (_, case) = self.prepared.as_mut().ok_or(NO_CASE)?;
+        timing::repeat(request, case.as_mut());
+        Ok(())
     }
 
     fn census(&mut self, times_only: bool, metrics: &[String]) -> Result<Census, Refusal> {

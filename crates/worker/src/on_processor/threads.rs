@@ -74,12 +74,19 @@ impl OneCore {
 
     /// Pins the thread, if the last call ran on it alone.
     pub fn begin(&mut self) {
+        if self.on_one_thread {
+            self.pin();
+        }
+    }
+
+    /// Pins the thread, whose calls are known to run on it alone.
+    pub fn pin(&mut self) {
         let may_use = |core: &u32| {
             let core = usize::try_from(*core).unwrap_or(usize::MAX);
             self.before
                 .is_some_and(|cores| cores.is_set(core) == Ok(true))
         };
-        let Some(core) = self.core.filter(may_use).filter(|_| self.on_one_thread) else {
+        let Some(core) = self.core.filter(may_use) else {
             return;
         };
         let mut one = CpuSet::new();

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::memory::ResidentMemory;
 use super::threads::{CallUsage, OneCore, Threads};
 use super::{ProcessorCase, last_level_cache};
-use crate::protocol::{Cache, Measure, Measured};
+use crate::protocol::{Cache, Measure, Measured, Repeat};
 use crate::serve::{Pause, Refusal};
 use crate::sets::{self, Rotation, Sample};
 use crate::units::Nanoseconds;
@@ -104,6 +104,15 @@ pub fn measure(
         input_sets: rotation.map_or(1, |rotation| rotation.sets()),
         ..Measured::default()
     })
+}
+
+/// Makes so many calls of `timed`, on the core that the request names.
+pub fn repeat(request: Repeat, timed: &mut dyn ProcessorCase) {
+    let mut core = OneCore::new(request.core);
+    core.pin();
+    for _ in 0..request.calls {
+        timed.call();
+    }
 }
 
 /// A figure of each call; nothing where it is unknown of one.

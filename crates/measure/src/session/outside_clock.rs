@@ -1,0 +1,221 @@
+//! The harness's own clock: the time of a call, seen from outside of the worker.
+//!
+//! Code under test runs in the worker's process and can change each clock and each reply there. So
+//! the harness has the worker make `n` and then `4 n` calls, and times both requests itself: the
+//! difference over `3 n` is the time of a call, without what a request costs. Samples that lie far
+//! below it are refused. Time that the kernel says the worker was ready and had no core is taken
+//! out, so other programs cannot make honest samples look too short.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use super::{CaseEnd, Fault, Session, failed, limit};
+use crate::worker::Conversation;
+use crate::worker::descendants::tree;
+use regatta_core::record::side::median;
+use regatta_core::record::types::Measurement;
+use regatta_worker::protocol::{Device, DeviceKind, Repeat, ReplyBody, RequestBody};
+use regatta_worker::units::Nanoseconds;
+
+/// Calls are repeated in the first invocation, and in each so many after it.
+const EVERY: u32 = 5;
+
+/// The shorter request takes so long at least, where that takes no more than [`MAX_CALLS`].
+const MIN_SPAN_NS: f64 = 1e6;
+
+const MAX_CALLS: u32 = 4_096;
+
+/// A call that takes so long is timed as it is: what a request costs is little beside it.
+const LONG_CALL_NS: f64 = 5e7;
+
+/// Calls of a CUDA graph, whose launch is then little beside them.
+const IN_GRAPH: u32 = 16;
+
+/// Samples may lie below the harness's time by this factor: cores of one machine differ by a fifth,
+/// and the calls of samples find other caches.
+const MARGIN: f64 = 1.15;
+
+/// A loop around calls takes about so long for each.
+const LOOP_NS: f64 = 1_000.0;
+
+/// Times that a call is timed before its samples are refused; the shortest counts.
+const ATTEMPTS: usize = 6;
+
+/// Child processes did a part of a call's work from this share of its time on.
+const SHARE_OF_CHILDREN: f64 = 0.1;
+
+impl Session<'_> {
+    /// Refuses samples that are shorter than calls can have been.
+    pub(super) fn bound(
+        &self,
+        worker: &mut dyn Conversation,
+        invocation: u32,
+        device: &Device,
+        measurement: &Measurement,
+    ) -> Result<(), CaseEnd> {
+        let samples = &measurement.samples;
+        if invocation % EVERY != 0 || !worker.hello().repeats || samples.graph {
+            return Ok(());
+        }
+        let Some(device_ns) = median_of(&samples.device_ns) else {
+            return Ok(());
+        };
+        let host_ns = median_of(&samples.host_ns).unwrap_or_default();
+        let is_cpu = device.known_kind() == Some(DeviceKind::Cpu);
+        let graph = !is_cpu && host_ns > device_ns;
+        let on_one_thread = is_cpu && samples.threads.iter().all(|threads| *threads == 1);
+        let cores = self.state.cores.iter().map(|core| Some(*core));
+        let others: Vec<_> = cores.filter(|_| on_one_thread).collect();
+        // Where the samples were taken first; then each core, as they differ.
+        let mut cores = [samples.core].into_iter().chain(others.into_iter().cycle());
+        let mut request = Repeat {
+            calls: if graph { IN_GRAPH } else { 1 },
+            core: samples.core,
+            graph,
+        };
+        let Some(mut few_ns) = self.few_calls(worker, &mut request)? else {
+            return Ok(());
+        };
+        let calls = request.calls;
+        let (mut many_ns, mut shortest) = (f64::MAX, few_ns);
+        for _ in 0..ATTEMPTS {
+            request.core = cores.next().flatten();
+            // A request that other programs delay takes longer, and none takes less than its calls.
+            if let Some(again_ns) = self.computed_ns(worker, request)? {
+                few_ns = few_ns.min(again_ns);
+            }
+            if calls == 1 && few_ns >= LONG_CALL_NS {
+                shortest = few_ns;
+            } else {
+                let many = Repeat {
+                    calls: 4 * calls,
+                    ..request
+                };
+                if let Some(again_ns) = self.computed_ns(worker, many)? {
+                    many_ns = many_ns.min(again_ns);
+                }
+                shortest = (many_ns - few_ns) / f64::from(3 * calls);
+            }
+            if shortest <= MARGIN * device_ns.0 + LOOP_NS {
+                return Ok(());
+            }
+        }
+        let shortest = Nanoseconds(shortest);
+        Err(failed(
+            Fault::Other,
+            format!(
+                "unusable samples: they say {device_ns} a call, and by a clock outside of the \
+                 worker a call takes {shortest} at least, each of {ATTEMPTS} times. The function \
+                 changes a clock or what its worker replies, computes less in calls that are \
+                 timed, or leaves work for later. Compute all in each call, wait for it there, and \
+                 leave clocks as they are"
+            ),
+        )
+        .into())
+    }
+
+    /// The time of as many calls as take [`MIN_SPAN_NS`], whose number is then that of the request.
+    /// `None`: the worker cannot repeat these.
+    fn few_calls(
+        &self,
+        worker: &mut dyn Conversation,
+        request: &mut Repeat,
+    ) -> Result<Option<f64>, CaseEnd> {
+        loop {
+            let span_ns = self.computed_ns(worker, *request)?;
+            if span_ns.is_none_or(|span_ns| span_ns >= MIN_SPAN_NS) || request.calls >= MAX_CALLS {
+                return Ok(span_ns);
+            }
+            request.calls *= 8;
+        }
+    }
+
+    /// The time that a request takes, without the waits for a core of the worker and of its
+    /// children.
+    fn computed_ns(
+        &self,
+        worker: &mut dyn Conversation,
+        request: Repeat,
+    ) -> Result<Option<f64>, CaseEnd> {
+        let processes = worker.process().map(with_children);
+        let waited = || processes.as_deref().map_or(Duration::ZERO, waits);
+        let waited_before = waited();
+        let began = Instant::now();
+        let reply = worker.ask(RequestBody::Repeat(request), limit(&self.suite.settings))?;
+        let wall = began.elapsed();
+        match reply {
+            ReplyBody::Repeated => {
+                let waited = waited().saturating_sub(waited_before);
+                Ok(Some(wall.saturating_sub(waited).as_nanos() as f64))
+            }
+            ReplyBody::Unsupported { .. } => Ok(None),
+            other => Err(super::no_answer(other).into()),
+        }
+    }
+}
+
+fn median_of(times: &[Nanoseconds]) -> Option<Nanoseconds> {
+    let times: Vec<f64> = times.iter().map(|time| time.0).collect();
+    median(&times).map(Nanoseconds)
+}
+
+fn with_children(process: u32) -> Vec<u32> {
+    let mut all = tree(process);
+    all.push(process);
+    all
+}
+
+/// Time that threads of these processes were ready and had no core, since they began (the second
+/// figure of `schedstat`).
+fn waits(processes: &[u32]) -> Duration {
+    let threads = processes
+        .iter()
+        .filter_map(|process| fs::read_dir(format!("/proc/{process}/task")).ok())
+        .flat_map(|threads| threads.flatten());
+    let waited_ns = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(waited_ns.sum())
+}
+
+/// CPU time of the processes that a worker started, those included that have ended.
+pub(super) fn cpu_of_children(process: u32) -> Duration {
+    let own = ticks(process, 2..4);
+    let living = tree(process).into_iter().map(|child| ticks(child, 0..4));
+    let all: u64 = living.sum::<u64>() + own;
+    // Linux gives these in hundredths of a second, on every architecture.
+    Duration::from_millis(10 * all)
+}
+
+/// The sum of some of utime, stime, cutime and cstime (fields 14 to 17 of proc_pid_stat(5)).
+fn ticks(process: u32, fields: std::ops::Range<usize>) -> u64 {
+    let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat).into_owned();
+    let Some((_, rest)) = stat.rsplit_once(')') else {
+        return 0;
+    };
+    let times = rest.split_whitespace().skip(11 + fields.start);
+    times
+        .take(fields.len())
+        .filter_map(|ticks| ticks.parse::<u64>().ok())
+        .sum()
+}
+
+/// Puts the waits for a core back into the times of a call whose work child processes did: its
+/// process waited while these computed.
+pub(super) fn keep_waits_for_children(measurement: &mut Measurement, children: Duration) {
+    let samples = &mut measurement.samples;
+    let total: f64 = samples.device_ns.iter().map(|time| time.0).sum();
+    let waits = samples.waited_ns.iter();
+    let waited: f64 = waits.map(|time| time.0).sum();
+    if children.as_nanos() as f64 <= SHARE_OF_CHILDREN * (total + waited) {
+        return;
+    }
+    let on_one_thread = |place: usize| samples.threads.get(place) == Some(&1);
+    for place in 0..samples.waited_ns.len() {
+        if on_one_thread(place) {
+            samples.device_ns[place] += samples.waited_ns[place];
+        }
+    }
+}
