@@ -54,7 +54,7 @@ impl Session<'_> {
         measurement: &Measurement,
     ) -> Result<(), CaseEnd> {
         let samples = &measurement.samples;
-        if invocation % EVERY != 0 || !worker.hello().repeats || samples.graph {
+        if !invocation.is_multiple_of(EVERY) || !worker.hello().repeats || samples.graph {
             return Ok(());
         }
         let Some(device_ns) = median_of(&samples.device_ns) else {
