@@ -140,6 +140,10 @@ fn dispatch(command: &Command) -> Ended {
 
 /// Prints what clap says of a command line: help, or what is wrong, without secrets.
 fn show(error: &clap::Error, words: &[String]) -> ExitCode {
+    // Help that was asked for has nothing of the command line.
+    if !error.use_stderr() {
+        error.exit();
+    }
     let text = error.render().to_string();
     let shown = secrets::masked(text.clone(), &secrets::hidden_values(words, []));
     if shown == text {

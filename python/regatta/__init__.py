@@ -7,7 +7,7 @@
 
     regatta.compare(before, after, {"seq": [1024, 4096], "head_dim": 64, "heads": 16})
 
-The program `regatta` measures and judges; this module asks it. docs/GUIDE.md says what a
+The program `regatta` measures and judges; this module asks it. docs/FUNCTIONS.md says what a
 function is given and returns.
 """
 

@@ -28,7 +28,7 @@ use regatta_worker::units::counted;
 /// it. Versions that cannot be made, built or run are skipped and named. Exits 0 when one version
 /// is named, 3 when none can be: the ends do not differ, several versions share the change, or
 /// only versions that do not run lie between. A bisect that was stopped resumes. For commits, use
-/// `git bisect run` with `regatta compare` (docs/BISECT.md).
+/// `git bisect run` with `regatta compare` (docs/VERSIONS.md).
 #[derive(Args, Debug)]
 #[command(after_long_help = "Examples:\n  \
     regatta bisect jax-sdpa --good pypi:jax==0.4.38 --bad pypi:jax==0.6.2\n  \

@@ -23,7 +23,7 @@ const GONE: [(&[&str], &str); 41] = [
     (&["--ruler"], "--check-clocks"),
     (&["report --spread", "report --noise"], "the columns spread_within and spread_between of cases.csv"),
     (&["bisect --processor"], "--cpu-time"),
-    (&["bisect --first-parent"], "git bisect start --first-parent, then git bisect run (docs/BISECT.md)"),
+    (&["bisect --first-parent"], "git bisect start --first-parent, then git bisect run (docs/VERSIONS.md)"),
     (&["--against"], "--base SPEC; of build it is --baseline FILE"),
     (&["--openmetrics", "--asv", "--google-benchmark"], "--output json=PATH, or --output bencher=PATH"),
     (&["--criterion"], "--output csv=DIR, whose samples.csv has every sample"),

@@ -6,10 +6,11 @@ mod common;
 mod files;
 mod forged;
 mod forks;
-mod guide;
+
 mod kills;
 mod leftovers;
 mod nightly;
+mod pages;
 mod secrets;
 mod situations;
 mod terminal;

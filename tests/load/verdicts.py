@@ -3,7 +3,7 @@
 
     tests/load/verdicts.py REGATTA [COUNT] [ROW...]
 
-Each row is measured COUNT times (10): the GUIDE's function unchanged, with the GUIDE's 10 % slip,
+Each row is measured COUNT times (10): the tutorial's function unchanged, with the tutorial's 10 % slip,
 and made faster by a thread, by 14 times and by 2.4 times. `python3` needs NumPy. ROW takes the rows
 whose name begins with it. docs/EVIDENCE.md has what two cores gave.
 """
@@ -21,7 +21,7 @@ import time
 from collections import Counter
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GUIDE = (ROOT / "docs" / "GUIDE.md").read_text()
+TUTORIAL = (ROOT / "docs" / "FUNCTIONS.md").read_text()
 IDENTITY = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
 
 FASTER = """
@@ -95,11 +95,11 @@ class Row:
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", GUIDE, re.S)
+    return re.findall(rf"```{language}\n(.*?)```", TUTORIAL, re.S)
 
 
 def checkout(folder: pathlib.Path) -> None:
-    """The GUIDE's folder, committed."""
+    """The tutorial's folder, committed."""
     (folder / "attention.py").write_text(blocks("python")[0])
     (folder / "speed.toml").write_text(blocks("toml")[0])
     (folder / "faster.py").write_text(FASTER)
@@ -110,8 +110,8 @@ def checkout(folder: pathlib.Path) -> None:
 
 
 def slip(folder: pathlib.Path) -> None:
-    """The line of the GUIDE that costs 10 %."""
-    line = next(line for line in GUIDE.splitlines() if line.startswith("sed -i"))
+    """The line of the tutorial that costs 10 %."""
+    line = next(line for line in TUTORIAL.splitlines() if line.startswith("sed -i"))
     subprocess.run(["sh", "-c", line], cwd=folder, check=True)
 
 

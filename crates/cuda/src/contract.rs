@@ -1,7 +1,7 @@
 //! Launch contracts: how the kernels of a CUDA file are launched for a problem, in formulas.
 //!
 //! That of regatta's own kernels is `kernels/contracts.toml`; somebody's `attention.cu` has
-//! `attention.toml` beside it, as docs/GUIDE.md describes it.
+//! `attention.toml` beside it, as docs/CUDA.md describes it.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -214,7 +214,7 @@ pub fn read(path: &Path) -> Result<Contract, String> {
     let text = input::text(path, input::WRITTEN_BY_HAND).map_err(|error| {
         format!(
             "cannot read {shown}, the launch contract of the CUDA file beside it: {error}; \
-             docs/GUIDE.md says what it holds"
+             docs/CUDA.md says what it holds"
         )
     })?;
     parse(&text).map_err(|why| format!("{shown}: {why}"))

@@ -20,7 +20,7 @@ use regatta_report::text::shell_quoted;
 /// Write a suite, a function and a CI job into this repository
 ///
 /// Asks nothing and replaces nothing. The function is an example in NumPy; the command that it
-/// prints last measures it. docs/GUIDE.md goes on from there.
+/// prints last measures it. docs/FUNCTIONS.md goes on from there.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  regatta init\n  regatta init --ci gitlab --dir bench")]
 pub struct InitArgs {
@@ -132,8 +132,8 @@ fn init(args: &InitArgs) -> Ended {
         ),
         Ci::None => {}
         _ => note(
-            "regatta is on no package index yet: write in the CI job whose release it installs, \
-             in place of OWNER",
+            "regatta is on no package index yet: in the CI job, replace OWNER by the owner of the \
+             repository that you trust",
         ),
     }
     print(format!("next: {next}\n"))

@@ -349,6 +349,32 @@ mod schemas {
         }
     }
 
+    /// The description of an axis in a sweep.
+    fn describe(axis: &str) -> &str {
+        match axis {
+            "batch" => "Sequences in a batch, by default 1.",
+            "heads" => "Query heads, by default 1.",
+            "kv_heads" => "Key-value heads, by default as many as `heads`.",
+            "seq" => "`seq_q` and `seq_k` alike.",
+            "seq_q" => "Queries of a sequence.",
+            "seq_k" => "Keys of a sequence, by default as many as queries.",
+            "varlen" => "Lengths of the sequences of a ragged batch: `100+200`.",
+            "head_dim" => "Width of a head of queries and keys.",
+            "head_dim_v" => "Width of a head of values, by default `head_dim`.",
+            "dtype" => "Type of the inputs and results, by default f32.",
+            "mask" => {
+                "full (the default), causal, window-LEFT-RIGHT; with -tl or -br where there are not as \
+                 many keys as queries."
+            }
+            "layout" => "Order of the axes in memory, by default bshd.",
+            "direction" => "The result, its gradients, or both; by default forward.",
+            "projection" => "A linear layer around attention, in place of attention.",
+            "hidden" => "Width of the rows that a projection reads or writes.",
+            "ranks" => "GPUs over which the rows of a projection are spread.",
+            other => other,
+        }
+    }
+
     impl JsonSchema for Axes {
         fn schema_name() -> Cow<'static, str> {
             "Axes".into()
@@ -369,10 +395,9 @@ mod schemas {
                     }
                 };
                 let list = json_schema!({ "type": "array", "items": value, "minItems": 1 });
-                (
-                    name.to_owned(),
-                    json_schema!({ "anyOf": [value, list] }).to_value(),
-                )
+                let description = describe(name);
+                let schema = json_schema!({ "description": description, "anyOf": [value, list] });
+                (name.to_owned(), schema.to_value())
             });
             let properties: serde_json::Map<String, serde_json::Value> = properties.collect();
             json_schema!({

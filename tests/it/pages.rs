@@ -1,0 +1,538 @@
+//! README and docs: links resolve, commands and options exist, samples are what the program prints, and
+//! the tutorial of docs/FUNCTIONS.md works.
+//!
+//! `REGATTA_TEST_PYTHON` names an interpreter that has NumPy; CI makes one from
+//! `python/requirements-jax-cpu.txt`. The nightly test follows the tutorial as it stands. The test of each
+//! change puts [`SHORTER`] in the place of a line, so that its slip is a larger one.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use crate::common::Place;
+use regatta_core::suite::rules::Metric;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// A page of README and docs: its path from the root, and its text.
+struct Page {
+    path: String,
+    text: String,
+}
+
+/// The pages that people read, without CHANGELOG.
+fn pages() -> Vec<Page> {
+    let mut paths = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
+    for folder in ["docs", "examples", "kernels", "reports/samples"] {
+        let files = fs::read_dir(format!("{ROOT}/{folder}")).unwrap().flatten();
+        let names = files.map(|file| file.file_name().into_string().unwrap());
+        let pages = names.filter(|name| name.ends_with(".md"));
+        paths.extend(pages.map(|name| format!("{folder}/{name}")));
+    }
+    paths.sort();
+    let read = |path: String| Page {
+        text: fs::read_to_string(format!("{ROOT}/{path}")).unwrap(),
+        path,
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn page(path: &str) -> Page {
+    let text = fs::read_to_string(format!("{ROOT}/{path}")).unwrap();
+    Page {
+        path: path.to_owned(),
+        text,
+    }
+}
+
+/// A code block: the prose before it, its language, and its text.
+struct Block<'a> {
+    before: &'a str,
+    language: &'a str,
+    text: &'a str,
+}
+
+impl Page {
+    fn blocks(&self) -> Vec<Block<'_>> {
+        let parts: Vec<&str> = self.text.split("```").collect();
+        let pairs = parts.chunks(2).filter(|pair| pair.len() == 2);
+        let blocks = pairs.map(|pair| {
+            let (language, text) = pair[1].split_once('\n').unwrap();
+            Block {
+                before: pair[0],
+                language,
+                text,
+            }
+        });
+        blocks.collect()
+    }
+
+    /// The text without code blocks.
+    fn prose(&self) -> String {
+        self.text.split("```").step_by(2).collect()
+    }
+
+    /// The code spans of the prose, with line ends as spaces.
+    fn spans(&self) -> Vec<String> {
+        let prose = self.prose();
+        let spans = prose.split('`').skip(1).step_by(2);
+        let words = spans.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" "));
+        words.collect()
+    }
+
+    /// The command lines of regatta that the page shows.
+    fn commands(&self) -> BTreeSet<String> {
+        let mut lines = Vec::new();
+        for block in self.blocks() {
+            if ["sh", "bash", "text", "", "yaml"].contains(&block.language) {
+                lines.extend(block.text.replace("\\\n", " ").lines().map(str::to_owned));
+            }
+        }
+        lines.extend(self.spans());
+        let commands = lines.iter().filter_map(|line| {
+            let line = line.split(" #").next().unwrap_or_default();
+            let line = line
+                .trim()
+                .trim_start_matches("$ ")
+                .trim_start_matches("- run: ");
+            let line = line.split(" | ").next().unwrap_or_default();
+            line.starts_with("regatta ").then(|| line.trim().to_owned())
+        });
+        commands.collect()
+    }
+}
+
+/// The anchor that GitHub gives a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase();
+    let kept = kept.chars().filter_map(|letter| match letter {
+        ' ' => Some('-'),
+        '-' | '_' => Some(letter),
+        _ if letter.is_alphanumeric() => Some(letter),
+        _ => None,
+    });
+    kept.collect()
+}
+
+#[test]
+fn links_resolve() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        let folder = PathBuf::from(ROOT).join(&page.path);
+        let folder = folder.parent().unwrap();
+        let prose = page.prose();
+        let targets = prose.split("](").skip(1);
+        for target in targets.filter_map(|text| text.split(')').next()) {
+            let target = target.split_whitespace().collect::<String>();
+            if target.starts_with("http") {
+                continue;
+            }
+            let (path, heading) = target.split_once('#').unwrap_or((&target, ""));
+            let file = if path.is_empty() {
+                PathBuf::from(ROOT).join(&page.path)
+            } else {
+                folder.join(path)
+            };
+            let there = file.exists();
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let mut headings = text.lines().filter(|line| line.starts_with('#'));
+            let resolves = heading.is_empty()
+                || headings.any(|line| anchor(line.trim_start_matches('#').trim()) == heading);
+            if !there || !resolves {
+                broken.push(format!("{}: {target}", page.path));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Placeholders of pages, each with a value that the program takes.
+const PLACEHOLDERS: [(&str, &str); 9] = [
+    ("--shard I/N", "--shard 1/4"),
+    ("--invocations N", "--invocations 5"),
+    ("--runs N", "--runs 5"),
+    ("--set NAME=VALUE", "--set peak=true"),
+    ("--output FORMAT=PATH", "--output html=PATH"),
+    ("--base SPEC", "--base here"),
+    ("--head SPEC", "--head here"),
+    ("--base ...", "--base here"),
+    ("=DIR", "=html"),
+];
+
+/// Each command line that a page shows is parsed: `--help` at its end prints the help of a command whose
+/// options are known and have values that it takes.
+#[test]
+fn commands_exist() {
+    let place = Place::new();
+    let mut refused = Vec::new();
+    for page in pages() {
+        for command in page.commands() {
+            let mut line = command.clone();
+            for (written, value) in PLACEHOLDERS {
+                line = line.replace(written, value);
+            }
+            let help = match line.split_once(" -- ") {
+                Some((own, _)) => format!("{own} --help"),
+                None => format!("{line} --help"),
+            };
+            let mut shell = place.command("sh");
+            let regatta = env!("CARGO_BIN_EXE_regatta");
+            let output = shell.args(["-c", &help.replacen("regatta", regatta, 1)]);
+            let output = output.output().unwrap();
+            if !output.status.success() {
+                let error = String::from_utf8_lossy(&output.stderr).into_owned();
+                refused.push(format!("{}: {command}\n{error}", page.path));
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// Options of other programs that pages name.
+const OTHERS: [&str; 11] = [
+    "--all-targets",
+    "--find-links",
+    "--first-parent",
+    "--ignored",
+    "--include-ignored",
+    "--mode",
+    "--no-checkout",
+    "--no-index",
+    "--nocapture",
+    "--release",
+    "--test",
+];
+
+#[test]
+fn options_and_variables_exist() {
+    let place = Place::new();
+    let help = |words: &[&str]| place.ran(&[words, &["--help"]].concat()).1;
+    let top = help(&[]);
+    let mut texts = top.clone();
+    for line in top.lines().filter_map(|line| line.strip_prefix("  ")) {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        if line.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+            let text = help(&[name]);
+            for below in text.lines().filter_map(|line| line.strip_prefix("  ")) {
+                let action = below.split_whitespace().next().unwrap_or_default();
+                if below.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+                    texts += &help(&[name, action]);
+                }
+            }
+            texts += &text;
+        }
+    }
+    let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '-';
+    let options = |text: &str| -> BTreeSet<String> {
+        let words =
+            text.split(|letter: char| letter.is_whitespace() || "`=[],;()'\"".contains(letter));
+        let words = words.filter(|word| word.starts_with("--") && word.len() > 3);
+        let names = words.filter(|word| word[2..].chars().all(is_name));
+        names.map(str::to_owned).collect()
+    };
+    let mut known = options(&texts);
+    known.extend(OTHERS.map(str::to_owned));
+    let sources = sources();
+    let mut unknown = Vec::new();
+    let of_users = |page: &Page| page.path == "README.md" || page.path.starts_with("docs");
+    for page in pages().into_iter().filter(of_users) {
+        for span in page.spans() {
+            if span.starts_with("--") || span.starts_with("regatta ") {
+                let missing = options(&span)
+                    .into_iter()
+                    .filter(|name| !known.contains(name));
+                unknown.extend(missing.map(|name| format!("{}: {name}", page.path)));
+            }
+            let variable = span.split('=').next().unwrap_or_default();
+            if variable.starts_with("REGATTA_") && !sources.contains(variable) {
+                unknown.push(format!("{}: {variable}", page.path));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+/// The sources of the program, its crates and its Python, with the parts of a literal that stand on several
+/// lines joined.
+fn sources() -> String {
+    let mut text = String::new();
+    let mut folders = ["src", "crates", "python", "tests/it", ".ci"]
+        .map(|name| Path::new(ROOT).join(name))
+        .to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(source) = fs::read_to_string(&path) {
+                text += &source;
+            }
+        }
+    }
+    let mut lines = text.lines();
+    let mut joined = String::new();
+    while let Some(mut line) = lines.next() {
+        joined += "\n";
+        while let Some(start) = line.strip_suffix('\\') {
+            joined += start;
+            line = lines.next().unwrap_or_default().trim_start();
+        }
+        joined += line;
+    }
+    joined
+}
+
+/// Each message that docs/INCONCLUSIVE.md quotes is one of the program's.
+#[test]
+fn quoted_messages_exist() {
+    let sources = sources();
+    let page = page("docs/INCONCLUSIVE.md");
+    let rows = page
+        .text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.split(" | ").next());
+    let quoted: Vec<&str> = cells.flat_map(|cell| cell.split('`').step_by(2)).collect();
+    assert!(quoted.len() > 15, "{quoted:?}");
+    let parts = quoted.iter().flat_map(|message| message.split('…'));
+    let missing = parts.filter(|part| !sources.contains(part.trim_end_matches(':').trim()));
+    let missing: Vec<&str> = missing.collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// True where `lines` are `pattern`, in which a line `...` stands for any lines.
+fn matches(pattern: &[&str], lines: &[&str]) -> bool {
+    match pattern {
+        [] => lines.is_empty(),
+        ["...", rest @ ..] => (0..=lines.len()).any(|skipped| matches(rest, &lines[skipped..])),
+        [first, rest @ ..] => lines.first() == Some(first) && matches(rest, &lines[1..]),
+    }
+}
+
+/// A block that begins with `$ regatta` is what that command prints in a clone, at 80 columns.
+#[test]
+fn samples_are_what_the_program_prints() {
+    let mut number = 0;
+    // Those of kernels/ take CUDA's compiler.
+    let pages = pages().into_iter();
+    for page in pages.filter(|page| !page.path.starts_with("kernels")) {
+        for block in page.blocks() {
+            let Some(sample) = block.text.strip_prefix("$ regatta ") else {
+                continue;
+            };
+            let (command, pattern) = sample.split_once('\n').unwrap();
+            let words: Vec<&str> = command.split_whitespace().collect();
+            let mut regatta = Command::new(env!("CARGO_BIN_EXE_regatta"));
+            let output = regatta.args(words).current_dir(ROOT).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+            let pattern: Vec<&str> = pattern.lines().filter(|line| !line.is_empty()).collect();
+            assert!(
+                matches(&pattern, &lines),
+                "{}: {command}\n{text}",
+                page.path
+            );
+            number += 1;
+        }
+    }
+    assert!(number > 0, "no page has a sample");
+}
+
+/// The suite of docs/SUITES.md, but for what lies outside of the page, is one that the program reads.
+#[test]
+fn the_suite_of_the_page_is_read() {
+    let page = page("docs/SUITES.md");
+    let blocks = page.blocks();
+    let suite = blocks
+        .iter()
+        .find(|block| block.language == "toml")
+        .unwrap();
+    let place = Place::new();
+    place.write("page.toml", suite.text);
+    place.write("bench.py", "def attention(q, k, v): pass\n");
+    let (code, stdout, stderr) = place.ran(&["list", "./page.toml"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+}
+
+#[test]
+fn each_metric_stands_in_the_table_of_the_rule() {
+    let page = page("docs/JUDGING.md");
+    for metric in Metric::ALL {
+        let row = format!("| `{}` |", metric.name());
+        assert!(page.text.contains(&row), "docs/JUDGING.md lacks {row}");
+    }
+}
+
+/// A text of the tutorial, and that in its place in the test of each change: a slip that costs 100 %,
+/// where that of the page costs 10 %.
+const SHORTER: [(&str, &str); 1] = [(
+    "/[0, *range(0, problem.seq_q, 32)]/",
+    "/2 * [*range(0, problem.seq_q, 32)]/",
+)];
+
+/// A step of the reader.
+enum Step<'a> {
+    /// Reads a file, which the paragraph before the block names first.
+    Reads { file: &'a str, text: &'a str },
+    /// Types a command, which ends with this exit code.
+    Types { command: &'a str, exit: i32 },
+    /// Reads what the command before printed, which begins with this word.
+    Sees { word: &'a str },
+}
+
+/// The steps of a page, in its order.
+fn steps(page: &Page) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    for block in page.blocks() {
+        match block.language {
+            "sh" => steps.extend(block.text.lines().map(typed)),
+            "python" | "toml" => {
+                let paragraph = block.before.trim().rsplit("\n\n").next().unwrap();
+                let file = paragraph.split('`').nth(1).unwrap();
+                steps.push(Step::Reads {
+                    file,
+                    text: block.text,
+                });
+            }
+            "text" if !block.text.starts_with('$') => steps.push(Step::Sees {
+                word: block.text.split_whitespace().next().unwrap(),
+            }),
+            // Commands of a machine with a GPU, and samples.
+            "bash" | "text" => {}
+            other => panic!("a block of {other:?} is neither done nor read"),
+        }
+    }
+    steps
+}
+
+fn typed(line: &str) -> Step<'_> {
+    let (command, exit) = match line.split_once("# exit ") {
+        Some((command, code)) => (command, code.parse().unwrap()),
+        None => (line, 0),
+    };
+    Step::Types { command, exit }
+}
+
+/// Tries of a command that ends with 3 where the page says otherwise: other programs on these cores may
+/// make a gate inconclusive, and one that is right repeats.
+const TRIES: u32 = 3;
+
+/// Does all that a page says, and asserts how each command ends. Where `beside_load`, a gate that is to
+/// pass may stay inconclusive.
+fn follow(page: &Page, beside_load: bool) {
+    let python = std::env::var("REGATTA_TEST_PYTHON");
+    let python = python.expect("REGATTA_TEST_PYTHON names a Python with NumPy");
+    let place = Place::new();
+    let folder = |path: &Path| path.parent().unwrap().display().to_string();
+    let path = format!(
+        "{}:{}:{}",
+        folder(Path::new(env!("CARGO_BIN_EXE_regatta"))),
+        folder(&std::path::absolute(python).unwrap()),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let types = |command: &str| {
+        let begin = Instant::now();
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", command]).current_dir(place.path());
+        let output = output
+            .env("PATH", &path)
+            .env_remove("REGATTA_PYTHON")
+            .env("XDG_CACHE_HOME", place.path().join(".git/cache"))
+            // Whoever reads the page has set up git.
+            .env("GIT_AUTHOR_NAME", "Ann")
+            .env("GIT_AUTHOR_EMAIL", "ann@example.org")
+            .env("GIT_COMMITTER_NAME", "Ann")
+            .env("GIT_COMMITTER_EMAIL", "ann@example.org")
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        let code = output.status.code();
+        println!("{command}: {code:?} in {:.1?}", begin.elapsed());
+        (code, stdout, stderr)
+    };
+    let mut printed = String::new();
+    for step in steps(page) {
+        match step {
+            Step::Reads { file, text } => {
+                let written = fs::read_to_string(place.path().join(file)).unwrap();
+                assert_eq!(written, text, "{file} is not what the page shows");
+            }
+            Step::Sees { word } => {
+                let first = printed.split_whitespace().next();
+                assert_eq!(first, Some(word), "{printed}");
+            }
+            Step::Types { command, exit } => {
+                let mut tried = types(command);
+                let may_stay = beside_load && exit == 0;
+                for _ in 1..TRIES {
+                    if tried.0 == Some(3) && exit != 3 && !may_stay {
+                        tried = types(command);
+                    }
+                }
+                let (code, stdout, stderr) = tried;
+                let inconclusive = code == Some(3) && stdout.contains("inconclusive");
+                assert!(
+                    code == Some(exit) || may_stay && inconclusive,
+                    "{command}: {code:?}, and the page says {exit}\n{stdout}\n{stderr}"
+                );
+                printed = stdout;
+            }
+        }
+    }
+    let report = place.path().join("reports/speed/index.html");
+    assert!(report.is_file(), "the report is where the page says");
+}
+
+/// The tutorial with the slip of [`SHORTER`].
+#[test]
+#[ignore = "needs NumPy"]
+fn the_tutorial_works_with_a_larger_slip() {
+    let mut page = page("docs/FUNCTIONS.md");
+    for (slip, larger) in SHORTER {
+        assert!(page.text.contains(slip), "the page has no {slip:?}");
+        page.text = page.text.replace(slip, larger);
+    }
+    follow(&page, true);
+}
+
+#[test]
+#[ignore = "needs NumPy, and takes minutes"]
+fn nightly_the_tutorial_works_as_it_is_written() {
+    follow(&page("docs/FUNCTIONS.md"), false);
+}
+
+/// README types what the tutorial types, so that following the one tries the other.
+#[test]
+fn what_readme_types_is_of_the_tutorial() {
+    let tutorial = page("docs/FUNCTIONS.md");
+    let readme = page("README.md");
+    let blocks = readme.blocks();
+    let mut first = blocks.iter().filter(|block| block.language == "sh");
+    let first = first
+        .find(|block| block.text.contains("regatta init"))
+        .unwrap();
+    let typed = |line: &str| {
+        line.split("  #")
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let known: BTreeSet<String> = tutorial
+        .blocks()
+        .iter()
+        .filter(|block| block.language == "sh")
+        .flat_map(|block| block.text.lines())
+        .map(typed)
+        .collect();
+    let own = |line: &&str| !line.starts_with("cargo install") && !line.starts_with("mkdir");
+    for line in first.text.lines().filter(own) {
+        assert!(
+            known.contains(&typed(line)),
+            "docs/FUNCTIONS.md does not type {line:?}"
+        );
+    }
+}
