@@ -1,5 +1,5 @@
-//! What the device does in one call, by CUPTI's record of it, and what its hardware counters tell of
-//! the call's kernels, by CUPTI's range profiler.
+//! The device's work in one call, recorded by CUPTI, and the hardware counters of the call's
+//! kernels, by CUPTI's range profiler.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -32,7 +32,9 @@ struct Recording {
 impl Recording {
     fn read(json: &str) -> Result<Recording, CudaError> {
         let read = serde_json::from_str(json);
-        read.map_err(|error| CudaError::Other(format!("a launch census that is no JSON: {error}")))
+        read.map_err(|error| {
+            CudaError::Other(format!("the launch census is not valid JSON: {error}"))
+        })
     }
 
     /// Keeps the operations that were launched within the call. False where a launch is not known.
@@ -101,7 +103,7 @@ pub fn record_samples(
     case: &mut CudaCase,
     cache: CacheState,
 ) -> Result<Vec<RecordedCall>, CudaError> {
-    let mut found = Vec::new();
+    let mut calls = Vec::new();
     // One more: the first recording of a process changes how code is loaded.
     for number in 0..=RECORDED_CALLS {
         let mut recording = CallRecording::begin()?;
@@ -112,14 +114,14 @@ pub fn record_samples(
         let sample = clock.end(begun)?;
         let mut recorded = Recording::read(&recording.end()?)?;
         if recorded.keep_the_call() && recorded.dropped == 0 && number > 0 {
-            found.push(RecordedCall {
+            calls.push(RecordedCall {
                 time_ns: Some(Nanoseconds(sample.device_ns)),
                 calls: std::mem::take(&mut recorded.counts),
                 operations: recorded.operations(),
             });
         }
     }
-    Ok(found)
+    Ok(calls)
 }
 
 fn activity(mut recorded: Recording, host_ns: u64) -> Activity {
@@ -257,12 +259,12 @@ mod counting_tests {
     fn kernels_are_named_by_the_launches_of_each_call() {
         let structure = structure(&["flash", "combine"]);
         let values = [10.0, 2.0, 10.0, 2.0, 11.0, f64::NAN];
-        let found = counted_calls(&structure, &counted(&values, 0)).unwrap();
-        assert_eq!(found.len(), COUNTED_CALLS);
-        let names = found[2].kernels.iter().map(|kernel| kernel.name.as_str());
+        let counted = counted_calls(&structure, &counted(&values, 0)).unwrap();
+        assert_eq!(counted.len(), COUNTED_CALLS);
+        let names = counted[2].kernels.iter().map(|kernel| kernel.name.as_str());
         assert_eq!(names.collect::<Vec<_>>(), ["flash", "combine"]);
-        assert_eq!(found[2].kernels[0].counts["sm__inst_executed.sum"], 11.0);
-        assert!(found[2].kernels[1].counts.is_empty(), "unknown is not 0");
+        assert_eq!(counted[2].kernels[0].counts["sm__inst_executed.sum"], 11.0);
+        assert!(counted[2].kernels[1].counts.is_empty(), "unknown is not 0");
     }
 
     #[test]

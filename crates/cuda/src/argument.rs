@@ -1,4 +1,4 @@
-//! What kernels are given, as C lays it out, and what entry points take, as the driver tells it.
+//! The arguments of kernels, as C lays them out, and the parameters of entry points, as the driver reports them.
 //!
 //! A launch is handed addresses alone, and reads as many and as much as the kernel has parameters:
 //! one that is missing is read from beyond the list, and half of a `long` from beyond an `int`.
@@ -43,7 +43,7 @@ impl DeviceTensor {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceProblem {
-    /// Of the first pointers, in their order.
+    /// The first pointers, in their order.
     pub tensors: [DeviceTensor; 8],
     /// Addresses of the others.
     pub memory: [u64; 3],
@@ -68,7 +68,8 @@ impl DeviceProblem {
         let p = problem;
         let side = |keys: Option<u32>| keys.map_or(-1, |keys| keys.min(1 << 29) as i32);
         DeviceProblem {
-            tensors: Pointer::TENSORS.map(|of| DeviceTensor::new(0, of.shape(p), p.layout)),
+            tensors: Pointer::TENSORS
+                .map(|pointer| DeviceTensor::new(0, pointer.shape(p), p.layout)),
             batch: problem.batch as i32,
             heads: problem.heads as i32,
             kv_heads: problem.kv_heads as i32,
@@ -85,7 +86,7 @@ impl DeviceProblem {
         }
     }
 
-    /// Where memory of the case lies; 0 for what it has not.
+    /// The address of the case's memory; 0 if the case does not use it.
     pub fn address(mut self, of: Pointer) -> u64 {
         *self.address_mut(of)
     }
@@ -125,7 +126,7 @@ impl TensorMap {
     /// boxes of `rows` rows; see the head of `flash_wgmma.cu`.
     ///
     /// # Errors
-    /// The driver's: a stride or an address that is no multiple of 16 bytes.
+    /// The driver's: a stride or an address that is not a multiple of 16 bytes.
     pub fn new(
         tensor: &DeviceTensor,
         [batch, seq, heads, dim]: [u32; 4],
@@ -170,9 +171,9 @@ impl TensorMap {
 #[derive(Default)]
 pub struct ArgumentList {
     values: Vec<Box<dyn Any>>,
-    /// Where each argument lies.
+    /// The address of each argument.
     pub pointers: Vec<*mut c_void>,
-    /// How many bytes each argument has.
+    /// The size of each argument in bytes.
     pub sizes: Vec<usize>,
 }
 
@@ -188,7 +189,7 @@ impl ArgumentList {
 }
 
 /// More parameters than any kernel has: CUDA C++ has 32764 bytes of them.
-const MOST_PARAMETERS: usize = 32_764;
+const MAX_PARAMETERS: usize = 32_764;
 
 /// Sizes of a kernel's parameters in bytes, in their order; `None` where the driver does not
 /// tell: `cuFuncGetParamInfo` came with CUDA 12.4.
@@ -199,17 +200,17 @@ pub unsafe fn parameter_sizes(function: sys::CUfunction) -> Option<Vec<usize>> {
     // SAFETY: asked for by name alone, and not called by this type.
     let known = unsafe { sys::culib().get::<unsafe extern "C" fn()>(b"cuFuncGetParamInfo") };
     known.ok()?;
-    let mut found = Vec::new();
-    while found.len() < MOST_PARAMETERS {
+    let mut sizes = Vec::new();
+    while sizes.len() < MAX_PARAMETERS {
         let (mut offset, mut size) = (0, 0);
         // SAFETY: the function is loaded, and both places outlive the call.
         let status = unsafe {
-            sys::cuFuncGetParamInfo(function, found.len(), &raw mut offset, &raw mut size)
+            sys::cuFuncGetParamInfo(function, sizes.len(), &raw mut offset, &raw mut size)
         };
         match status {
-            CUresult::CUDA_SUCCESS => found.push(size),
-            // There is no parameter of this number. Without a first one nothing is read.
-            CUresult::CUDA_ERROR_INVALID_VALUE if !found.is_empty() => return Some(found),
+            CUresult::CUDA_SUCCESS => sizes.push(size),
+            // No parameter has this number. Without a first one nothing is read.
+            CUresult::CUDA_ERROR_INVALID_VALUE if !sizes.is_empty() => return Some(sizes),
             _ => return None,
         }
     }
@@ -219,7 +220,7 @@ pub unsafe fn parameter_sizes(function: sys::CUfunction) -> Option<Vec<usize>> {
 /// Holds what a contract lists to the sizes of what the kernel takes.
 ///
 /// # Errors
-/// How many there are of each, or the first that has another size.
+/// The counts of both, or the first parameter with another size.
 pub fn check_parameters(
     entry: &str,
     listed: &[(Given, usize)],

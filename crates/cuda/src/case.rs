@@ -15,11 +15,11 @@ use regatta_worker::units::Nanoseconds;
 
 /// A case made ready: memory, inputs, and launches with everything bound.
 pub struct CudaCase {
-    /// What it computes.
+    /// The problem that is computed.
     pub problem: Problem,
-    /// What it launches.
+    /// The launches.
     pub plan: Plan,
-    /// What kernels are told of it.
+    /// The problem as it is passed to kernels.
     pub figures: DeviceProblem,
     memory: Vec<(Pointer, Memory)>,
     forward: Vec<BoundLaunch>,
@@ -61,9 +61,11 @@ impl BoundLaunch {
 
 /// Bytes of device memory that a case takes: tensors, statistics and workspace.
 pub fn bytes(problem: &Problem, plan: &Plan) -> u64 {
-    let there = Pointer::ALL.into_iter().filter(|of| of.is_of(problem));
+    let there = Pointer::ALL
+        .into_iter()
+        .filter(|pointer| pointer.is_of(problem));
     there
-        .map(|of| of.bytes(problem, plan.workspace_bytes))
+        .map(|pointer| pointer.bytes(problem, plan.workspace_bytes))
         .sum()
 }
 
@@ -76,12 +78,12 @@ impl CudaCase {
         let p = problem;
         let mut figures = DeviceProblem::sized(p, plan.num_splits);
         let mut memory = Vec::new();
-        for of in Pointer::ALL.into_iter().filter(|of| of.is_of(p)) {
-            let bytes = of.bytes(p, plan.workspace_bytes);
+        for pointer in Pointer::ALL.into_iter().filter(|pointer| pointer.is_of(p)) {
+            let bytes = pointer.bytes(p, plan.workspace_bytes);
             if bytes > 0 {
                 let place = device.allocate(bytes)?;
-                *figures.address_mut(of) = place.pointer;
-                memory.push((of, place));
+                *figures.address_mut(pointer) = place.pointer;
+                memory.push((pointer, place));
             }
         }
         Ok(CudaCase {
@@ -190,7 +192,7 @@ impl CudaCase {
         Ok(())
     }
 
-    /// What one call launches.
+    /// The launches of one call.
     pub fn structure(&self) -> Structure {
         let direction = self.problem.direction;
         let forward = self.forward.iter().filter(|_| direction.has_forward());

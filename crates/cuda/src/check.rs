@@ -22,7 +22,7 @@ use regatta_worker::protocol::{Checked, PROBES, TensorError};
 /// Blocks of `difference`, which share a tensor's elements.
 const BLOCKS: u32 = 1024;
 
-/// What `difference` of `reference.cu` writes: four doubles a block.
+/// The output of `difference` in `reference.cu`: four doubles a block.
 const PARTIALS_BYTES: u64 = BLOCKS as u64 * 4 * 8;
 
 /// A result of a case, or a part of it.
@@ -106,7 +106,7 @@ fn results(case: &CudaCase) -> Vec<ResultTensor> {
     results.into_iter().filter(wanted).map(result).collect()
 }
 
-/// How far each result is from the reference, and single elements for the harness's own check.
+/// The distance of each result from the reference, and single elements for the harness's own check.
 pub type ComparedResults = (
     BTreeMap<String, TensorError>,
     BTreeMap<String, Vec<Option<f64>>>,
@@ -148,9 +148,9 @@ pub fn compare(
 pub struct CopiedCall {
     /// Counted from 1.
     number: u32,
-    /// Of its inputs.
+    /// The seed of its inputs.
     pub seed: u64,
-    /// Its plane.
+    /// The planes that were computed.
     pub extent: Extent,
     copies: Vec<(ResultTensor, Memory)>,
 }
@@ -249,7 +249,7 @@ fn difference(
     Ok(added(&partials, elements(result)))
 }
 
-/// Whether all of a result is finite, by comparisons of an eighth of it at a time with
+/// Returns true if all of a result is finite, by comparisons of an eighth of it at a time with
 /// zeros: they count what is not finite.
 fn all_finite(
     device: &mut CudaDevice,
@@ -277,7 +277,10 @@ pub fn finite_bytes(p: &Problem) -> u64 {
     let small = View::eighths(p).into_iter().map(|view| {
         let small = view.problem(p);
         let tensors = [Pointer::Q, Pointer::K, Pointer::V, Pointer::Out];
-        tensors.map(|of| of.elements(&small)).into_iter().max()
+        tensors
+            .map(|pointer| pointer.elements(&small))
+            .into_iter()
+            .max()
     });
     8 * small.flatten().max().unwrap_or(0)
 }
@@ -405,9 +408,9 @@ mod tests {
     #[test]
     fn partial_sums_become_the_figures_of_the_protocol() {
         let sums = [3.0, 30.0, 0.5, 0.0, 1.0, 70.0, 0.25, 0.0];
-        let found = added(&sums, 8).error();
-        assert_eq!(found.relative_l2, Some(0.2));
-        assert_eq!(found.max_abs, Some(0.5));
+        let error = added(&sums, 8).error();
+        assert_eq!(error.relative_l2, Some(0.2));
+        assert_eq!(error.max_abs, Some(0.5));
         let lost = added(&[3.0, 30.0, 0.5, 1.0], 4);
         assert!(!lost.finite);
         // A comparison that did not happen.

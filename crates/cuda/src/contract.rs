@@ -38,7 +38,7 @@ pub type Numbers = BTreeMap<String, i64>;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContractVariant {
-    /// What it is, in a line.
+    /// A summary in one line.
     #[serde(default)]
     pub summary: String,
     /// Storage types it takes.
@@ -70,7 +70,7 @@ pub struct ContractVariant {
     pub stores_scores: bool,
     /// Launches of the forward pass, in order.
     pub forward: Vec<ContractLaunch>,
-    /// Launches of the backward pass, in order; empty where there is none.
+    /// Launches of the backward pass, in order; empty without one.
     #[serde(default)]
     pub backward: Vec<ContractLaunch>,
 }
@@ -169,7 +169,7 @@ pub fn ours() -> &'static Contract {
     &READ
 }
 
-/// How blocks of an entry point of a kernel file in the binary are launched, by the names of both;
+/// The block shape of an entry point of an embedded kernel file, by the names of both;
 /// `None` for an entry point that no contract has.
 pub fn block(file: &str, entry: &str) -> Option<BlockShape> {
     static BLOCKS: LazyLock<BTreeMap<(&str, String), BlockShape>> =
@@ -225,11 +225,14 @@ pub fn read(path: &Path) -> Result<Contract, String> {
 /// # Errors
 /// As [`read`].
 pub fn parse(text: &str) -> Result<Contract, String> {
-    let contract: Contract = toml::from_str(text).map_err(|error| match is_suite(text) {
-        true => "this is a suite, and this name is that of the launch contract of the CUDA file \
+    let contract: Contract = toml::from_str(text).map_err(|error| {
+        if is_suite(text) {
+            "this is a suite, and this name is that of the launch contract of the CUDA file \
                  beside it; give the suite another name"
-            .to_owned(),
-        false => error.to_string(),
+                .to_owned()
+        } else {
+            error.to_string()
+        }
     })?;
     if !contract.checks.is_empty() {
         return Err("`checks` is a key of regatta's own contract".to_owned());
@@ -269,7 +272,7 @@ impl ContractVariant {
                 return Err(format!("{key}: there is nothing in it"));
             }
         }
-        let none = ProblemFigures::example(&Numbers::new());
+        let empty = ProblemFigures::example(&Numbers::new());
         for (name, default) in &self.parameters {
             parameter_name(name).map_err(at("parameters"))?;
             if is_taken(name) {
@@ -278,20 +281,20 @@ impl ContractVariant {
                      `problem`, `scale`, a type or a function); call it something else"
                 ));
             }
-            if none.get(name).is_some() || name.contains('-') || name.starts_with('_') {
+            if empty.get(name).is_some() || name.contains('-') || name.starts_with('_') {
                 return Err(format!(
                     "parameters: `{name}` cannot stand in a formula; use letters, digits and \
                      `_`, and no name that a figure of the problem has"
                 ));
             }
-            default.check(&none, false).map_err(at("parameters"))?;
+            default.check(&empty, false).map_err(at("parameters"))?;
         }
         for (name, bounds) in &self.clamped {
             if !self.parameters.contains_key(name) {
-                return Err(format!("clamped: `{name}` is none of `parameters`"));
+                return Err(format!("clamped: `{name}` is not one of `parameters`"));
             }
             for bound in bounds {
-                bound.check(&none, false).map_err(at("clamped"))?;
+                bound.check(&empty, false).map_err(at("clamped"))?;
             }
         }
         for mask in self.masks.iter().filter(|mask| *mask != ANY) {
@@ -299,7 +302,7 @@ impl ContractVariant {
         }
         // What has no value for the example may have one for another problem.
         let values = self.parameters.iter();
-        let values = values.map(|(name, value)| (name.clone(), value.value(&none).unwrap_or(1)));
+        let values = values.map(|(name, value)| (name.clone(), value.value(&empty).unwrap_or(1)));
         let values: Numbers = values.collect();
         let figures = ProblemFigures::example(&values);
         for condition in &self.requires {
@@ -316,7 +319,7 @@ impl ContractVariant {
         Ok(())
     }
 
-    /// What each parameter becomes for a problem, of which `asked` gives those that are set.
+    /// The value that each parameter gets for a problem; `asked` holds those that are set.
     ///
     /// # Errors
     /// A formula without a value.
@@ -344,8 +347,8 @@ impl ContractVariant {
 impl ContractLaunch {
     /// The tiles that it is compiled in; one without figures where none are listed.
     fn each_tile(&self) -> impl Iterator<Item = Numbers> {
-        let none = self.tiles.is_empty().then(Numbers::new);
-        self.tiles.iter().cloned().chain(none)
+        let untiled = self.tiles.is_empty().then(Numbers::new);
+        self.tiles.iter().cloned().chain(untiled)
     }
 
     fn check(&self, parameters: &Numbers, backward: bool) -> Result<(), String> {
@@ -361,7 +364,7 @@ impl ContractLaunch {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
             if name.is_empty() || !name.chars().all(plain) {
                 return Err(format!(
-                    "entry: `{}` is no name of a function in C; write `extern \"C\" __global__ \
+                    "entry: `{}` is not the name of a C function; write `extern \"C\" __global__ \
                      void kernel(...)`, and `kernel` here",
                     self.entry
                 ));
@@ -377,7 +380,7 @@ impl ContractLaunch {
     /// The figures of the tile for a problem, beside those of the parameters.
     ///
     /// # Errors
-    /// What it is compiled for.
+    /// The size that it is compiled for.
     fn with_tile(&self, problem: &Problem, parameters: &Numbers) -> Result<Numbers, String> {
         let widest = i64::from(problem.head_dim.max(problem.head_dim_v));
         let dims = self.tiles.iter().filter_map(|tile| tile.get("head_dim"));
@@ -518,7 +521,7 @@ mod tests {
             (
                 "seq_k <= 12288",
                 "seq_k < many",
-                "requires: `seq_k < many`: there is no `many`",
+                "requires: `seq_k < many`: unknown name `many`",
             ),
             ("tile = 64", "heads = 64", "parameters"),
             ("tile = 64", "q = 64", "parameters: `q` means something"),

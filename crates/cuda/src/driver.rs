@@ -24,7 +24,7 @@ pub struct CudaDevice {
     pub stream: sys::CUstream,
     arch: Arch,
     compiler: Compiler,
-    /// What plans depend on.
+    /// The device's limits, which plans depend on.
     pub limits: Limits,
     /// The worker's own kernel file.
     own: Option<KernelSource>,
@@ -37,7 +37,7 @@ struct LoadedModule {
     handle: sys::CUmodule,
     /// CRC-32 of its cubin.
     code: u32,
-    /// Its entry points, as the compiler told them.
+    /// The entry points, as the compiler reported them.
     entries: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ struct LoadedModule {
 #[derive(Clone, Copy, Debug)]
 pub struct LoadedKernel {
     pub(super) handle: sys::CUfunction,
-    /// How its blocks are launched.
+    /// The shape of its blocks.
     pub shape: BlockShape,
     /// Registers of a thread.
     pub registers: u32,
@@ -103,9 +103,10 @@ impl CudaDevice {
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::Unavailable(NO_DRIVER.to_owned()));
         }
-        let none = |error: CudaError| CudaError::Unavailable(format!("no CUDA device: {error}"));
-        checked("cuInit", result::init()).map_err(none)?;
-        let device = checked("cuDeviceGet", result::device::get(0)).map_err(none)?;
+        let unavailable =
+            |error: CudaError| CudaError::Unavailable(format!("no CUDA device: {error}"));
+        checked("cuInit", result::init()).map_err(unavailable)?;
+        let device = checked("cuDeviceGet", result::device::get(0)).map_err(unavailable)?;
         // SAFETY: the device is the driver's own. The primary context is kept until the
         // process ends, as the clock does.
         unsafe {
@@ -150,7 +151,7 @@ impl CudaDevice {
         Ok(checked("cuDeviceTotalMem", bytes)? as u64)
     }
 
-    /// What of it is free now, in bytes.
+    /// The free memory in bytes.
     ///
     /// # Errors
     /// The driver's.
@@ -174,7 +175,7 @@ impl CudaDevice {
     /// Waits until the stream is done.
     ///
     /// # Errors
-    /// What went wrong on it: a kernel's fault shows here.
+    /// The failure of the work on it: a kernel's fault shows here.
     pub fn synchronise(&self) -> Result<(), CudaError> {
         // SAFETY: the stream is ours and open.
         let done = unsafe { result::stream::synchronize(self.stream) };
@@ -212,13 +213,13 @@ impl CudaDevice {
             return Ok(*function);
         }
         let module = self.module(&launch.file)?;
-        let told = !module.entries.is_empty();
-        if told && !module.entries.iter().any(|known| known == entry) {
+        let listed = !module.entries.is_empty();
+        if listed && !module.entries.iter().any(|known| known == entry) {
             return Err(no_entry(entry, &module.entries));
         }
         let (handle, code) = (module.handle, module.code);
         let name = CString::new(entry)
-            .map_err(|_| CudaError::Other(format!("`{entry}` is no kernel's name")))?;
+            .map_err(|_| CudaError::Other(format!("`{entry}` is not a valid kernel name")))?;
         // SAFETY: the module is loaded and never unloaded.
         let function = unsafe {
             let handle = checked(
@@ -231,8 +232,8 @@ impl CudaDevice {
         Ok(function)
     }
 
-    /// Who compiles, as cases are told apart by it: `nvrtc 13.0`; `none` where there is no
-    /// compiler, and each case says why.
+    /// The compiler's name and version, by which cases are distinguished: `nvrtc 13.0`; `none` without a
+    /// compiler, and then each case gives the reason.
     pub fn compiler_version(&self) -> String {
         let image = compile::compiled("inputs", self.arch, self.compiler);
         image.map_or_else(|_| "none".to_owned(), |image| image.compiler)
@@ -262,8 +263,8 @@ impl CudaDevice {
             };
             self.modules.insert(file.clone(), module);
         }
-        let found = self.modules.get(file);
-        found.ok_or_else(|| CudaError::Other("a module is not there".to_owned()))
+        let module = self.modules.get(file);
+        module.ok_or_else(|| CudaError::Other("a module is not there".to_owned()))
     }
 }
 
@@ -335,9 +336,9 @@ pub const NAN_IN_EVERY_TYPE: u8 = 0xFF;
 /// Device memory, freed when dropped.
 #[derive(Debug)]
 pub struct Memory {
-    /// Where it starts, as kernels are told.
+    /// The start, as kernels get it.
     pub pointer: sys::CUdeviceptr,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: usize,
 }
 
@@ -405,7 +406,7 @@ pub fn copy_runs(
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: ours, freed once. After a fault this fails and nobody can help it.
+        // SAFETY: ours, freed once. After a fault this fails, and nothing can be done about it.
         let _ = unsafe { result::free_sync(self.pointer) };
     }
 }
@@ -451,7 +452,7 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: ours; the driver lets running replays end first. A failure has nobody to tell.
+        // SAFETY: ours; the driver lets running replays end first. A failure cannot be reported from here.
         let _ = unsafe { result::graph::exec_destroy(self.0) };
     }
 }
@@ -468,8 +469,7 @@ pub fn launch<T: Copy + 'static>(
     second: Option<ReferencePointers>,
 ) -> Result<(), CudaError> {
     let contract = ours().checks.get(check);
-    let contract =
-        contract.ok_or_else(|| CudaError::Other(format!("there is no check `{check}`")))?;
+    let contract = contract.ok_or_else(|| CudaError::Other(format!("unknown check `{check}`")))?;
     let planned = contract.planned(problem, device.limits, &Numbers::new());
     let planned = planned.map_err(|error| CudaError::Other(error.to_string()))?;
     let function = device.function(&planned)?;

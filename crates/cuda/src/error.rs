@@ -1,4 +1,4 @@
-//! What can go wrong on a device.
+//! Errors of a device.
 
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUresult;
@@ -7,7 +7,7 @@ use regatta_worker::serve::Refusal;
 
 use crate::kernels::compile::BuildError;
 
-/// What keeps a case from running.
+/// The reason why a case cannot run.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CudaError {
     /// The driver failed, or the clock.
@@ -31,7 +31,7 @@ impl CudaError {
     }
 
     /// True when the context is gone for good: every later call in this process fails
-    /// with the same error, and only a new process can go on.
+    /// with the same error, and only a new process works.
     ///
     /// The CUDA driver's reference says so of each of these codes ("the context cannot
     /// be used anymore"), and of an uncorrectable memory error.

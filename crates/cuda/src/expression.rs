@@ -1,4 +1,4 @@
-//! What a launch contract says in formulas: whole numbers that follow from a problem, such as
+//! Formulas of a launch contract: whole numbers that follow from a problem, such as
 //! `ceil_div(seq_q, 64) * heads`, conditions on them, and arguments of kernels.
 //!
 //! The language is minijinja's, of which arithmetic and comparisons alone are let in. Division
@@ -32,7 +32,7 @@ static LANGUAGE: LazyLock<Environment<'static>> = LazyLock::new(|| {
 const FUNCTIONS: [&str; 4] = ["min", "max", "ceil_div", "splits_that_fill"];
 
 /// Longest formula, in bytes: it bounds how deep one can be nested.
-const LONGEST: usize = 500;
+const MAX_FORMULA_BYTES: usize = 500;
 
 const BY_ZERO: &str = "this divides by 0";
 
@@ -124,16 +124,16 @@ impl ProblemFigures {
         ProblemFigures::new(&Problem::new(1, 1), device, more)
     }
 
-    /// The figure of this name; `None` for a name that is none.
+    /// The figure of this name; `None` for an unknown name.
     pub fn get(&self, name: &str) -> Option<i64> {
-        let mut found = self.0.clone();
+        let mut figures = self.0.clone();
         for part in name.split('.') {
-            found = found
+            figures = figures
                 .get_attr(part)
                 .ok()
                 .filter(|value| !value.is_undefined())?;
         }
-        found.as_i64()
+        figures.as_i64()
     }
 }
 
@@ -166,12 +166,12 @@ impl Expression {
             .and_then(|value| match value.as_i64() {
                 Some(number) if value.is_integer() => Ok(number),
                 None if value.is_integer() => Err("the value is too large".to_owned()),
-                _ => Err("this is no whole number".to_owned()),
+                _ => Err("this is not a whole number".to_owned()),
             });
         value.map_err(|why| format!("`{self}`: {why}"))
     }
 
-    /// Whether the condition holds.
+    /// Returns true if the condition holds.
     ///
     /// # Errors
     /// As [`Expression::value`].
@@ -186,13 +186,13 @@ impl Expression {
     /// Checks that the text is a formula, or a condition, of names that there are.
     ///
     /// # Errors
-    /// What is wrong with it, with the text.
+    /// The fault in it, with the text.
     pub fn check(&self, figures: &ProblemFigures, condition: bool) -> Result<(), String> {
         self.names()
             .and_then(|names| {
                 let unknown = |name: &&String| figures.get(name).is_none();
                 match names.iter().filter(unknown).min() {
-                    Some(name) => Err(format!("there is no `{name}`")),
+                    Some(name) => Err(format!("unknown name `{name}`")),
                     None => Ok(()),
                 }
             })
@@ -201,24 +201,26 @@ impl Expression {
         if self.evaluate(figures).is_err() {
             return Ok(());
         }
-        match condition {
-            true => self.holds(figures).map(drop),
-            false => self.value(figures).map(drop),
+        if condition {
+            self.holds(figures).map(drop)
+        } else {
+            self.value(figures).map(drop)
         }
     }
 
-    /// The text as the language has it, or the character that is no part of a formula.
+    /// The text in the language's form, or the first character that a formula cannot have.
     fn source(&self) -> Result<String, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || " _.,()+-*/%<>=!".contains(c);
         let text = self.to_string();
         if let Some(other) = text.chars().find(|c| !plain(*c)) {
             return Err(format!("`{other}` is not understood here"));
         }
-        match text.len() <= LONGEST {
-            true => Ok(text.replace('/', "//")),
-            false => Err(format!(
-                "a formula is nested or longer than {LONGEST} characters"
-            )),
+        if text.len() <= MAX_FORMULA_BYTES {
+            Ok(text.replace('/', "//"))
+        } else {
+            Err(format!(
+                "a formula is nested or longer than {MAX_FORMULA_BYTES} characters"
+            ))
         }
     }
 
@@ -291,7 +293,7 @@ words!(
 /// The whole problem.
 const PROBLEM: &str = "problem";
 
-/// What the scores are multiplied by, and the same for powers of two.
+/// The factor of the scores, and the same for powers of two.
 const SCALE: &str = "scale";
 const SCALE_LOG2: &str = "scale_log2";
 
@@ -310,14 +312,14 @@ impl Argument {
     /// Reads `q`, `problem`, `scale`, `seq_q`, `long q.batch`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault in it.
     pub fn parse(text: &str) -> Result<Argument, String> {
         if let Ok(pointer) = text.parse() {
             return Ok(Argument::Pointer(pointer));
         }
         if let Some((of, rows)) = text.strip_prefix(MAP).and_then(|map| map.split_once(' ')) {
-            let of = of.parse().map_err(|error| format!("`{text}`: {error}"))?;
-            return Ok(Argument::Map(of, Expression::Formula(rows.to_owned())));
+            let pointer = of.parse().map_err(|error| format!("`{text}`: {error}"))?;
+            return Ok(Argument::Map(pointer, Expression::Formula(rows.to_owned())));
         }
         let typed = text.split_once(' ');
         let typed = typed.and_then(|(word, rest)| Some((word.parse().ok()?, rest.trim())));
@@ -342,7 +344,7 @@ impl Argument {
     /// Checks its formula and that its tensor is there.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault in it.
     pub fn check(&self, figures: &ProblemFigures, backward: bool) -> Result<(), String> {
         match self {
             Argument::Pointer(pointer) if pointer.is_of_backward() && !backward => {
@@ -458,7 +460,7 @@ mod tests {
         for repeated in ["(", "-"] {
             let deep = |times| valued(&repeated.repeat(times)).unwrap_err();
             assert!(deep(100_000).contains("nested"));
-            assert!(!deep(LONGEST).is_empty());
+            assert!(!deep(MAX_FORMULA_BYTES).is_empty());
         }
     }
 
@@ -513,7 +515,7 @@ mod tests {
             ("int scale", "`float` or a `double`"),
             (
                 "qq",
-                "there is no `qq`; an argument is a tensor (q, k, v, out",
+                "unknown name `qq`; an argument is a tensor (q, k, v, out",
             ),
             ("dq", "in `backward` alone"),
         ] {

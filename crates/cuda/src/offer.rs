@@ -29,13 +29,14 @@ pub struct Offer {
 /// beside it, where there is one.
 ///
 /// # Errors
-/// What cannot be read, or stands wrong in the contract.
+/// A file that cannot be read, or a fault in the contract.
 pub fn source(file: &Path) -> Result<KernelSource, String> {
     let source = KernelSource::read(file)?;
     let beside = file.with_extension("toml");
-    match beside.exists() {
-        true => Ok(source.with_options(&contract::read(&beside)?.options)),
-        false => Ok(source),
+    if beside.exists() {
+        Ok(source.with_options(&contract::read(&beside)?.options))
+    } else {
+        Ok(source)
     }
 }
 
@@ -52,7 +53,7 @@ impl Offer {
     /// Reads a CUDA file and its contract, for a worker of this name.
     ///
     /// # Errors
-    /// What cannot be read or stands wrong in the contract.
+    /// A file that cannot be read, or a fault in the contract.
     pub fn read(name: &str, file: &Path, contract: &Path) -> Result<Offer, String> {
         let contract = contract::read(contract)?;
         let source = KernelSource::read(file)?.with_options(&contract.options);
@@ -85,7 +86,7 @@ impl Offer {
         self.contract.variants.iter().map(info).collect()
     }
 
-    /// What the variant of this name launches for a problem, within what the device takes.
+    /// The launches of the variant of this name for a problem, within the device's limits.
     ///
     /// # Errors
     /// A case that the variant does not take is `Unsupported`. A formula without a value, or with
@@ -132,9 +133,10 @@ impl Offer {
         };
         let workspace = variant.workspace_bytes.value(&figures);
         let workspace = workspace.map_err(at("workspace_bytes")).map_err(contract)?;
-        let backward = match p.direction.has_backward() {
-            true => planned("backward", &variant.backward)?,
-            false => Vec::new(),
+        let backward = if p.direction.has_backward() {
+            planned("backward", &variant.backward)?
+        } else {
+            Vec::new()
         };
         let splits = NUM_SPLITS.iter().find_map(|name| parameters.get(*name));
         let plan = Plan {
@@ -186,7 +188,7 @@ fn refuses(variant: &ContractVariant, problem: &Problem) -> Option<String> {
     let square = problem.is_square();
     let same = |name: &String| {
         let mask = name.parse::<Mask>().map(|mask| mask.canonical(square));
-        // A causal mask whose diagonal nobody places is none of a problem that needs it placed.
+        // A causal mask without a diagonal does not match a problem that needs one.
         mask.is_ok_and(|mask| mask == problem.mask) && Mask::parse(name, square).is_ok()
     };
     let takes = |name: &String| name == ANY || same(name);

@@ -1,4 +1,4 @@
-//! What a variant launches for a problem: entry points, grids, workspace.
+//! The launches of a variant for a problem: entry points, grids, workspace.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Limits {
     pub shared_bytes: u32,
 }
 
-/// How blocks of an entry point are launched.
+/// The shape of an entry point's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockShape {
     /// Threads in x, y, z.
@@ -44,9 +44,9 @@ pub struct PlannedLaunch {
     pub entry: String,
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
-    /// How each block is launched.
+    /// The shape of each block.
     pub shape: BlockShape,
-    /// What it is given, one after the other.
+    /// The arguments, in their order.
     pub arguments: Vec<Given>,
 }
 
@@ -135,7 +135,7 @@ impl Pointer {
         matches!(self, Q | K | V | Dout)
     }
 
-    /// Whether it has a row for each query and query head, or for each key and key-value head.
+    /// The heads: a row for each query and query head, or for each key and key-value head.
     pub fn heads(self) -> Heads {
         match self {
             K | V | Dk | Dv => Heads::Key,
@@ -143,7 +143,7 @@ impl Pointer {
         }
     }
 
-    /// Its shape, logically: `[batch, seq, heads, dim]`. A workspace has none.
+    /// The logical shape: `[batch, seq, heads, dim]`. A workspace has none.
     pub fn shape(self, p: &Problem) -> [u32; 4] {
         let dim = match self {
             Q | K | Dq | Dk => p.head_dim,
@@ -172,7 +172,7 @@ impl Pointer {
     }
 }
 
-/// What one variant does for one problem.
+/// The work of one variant for one problem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Launches of the forward pass, in order.
@@ -183,13 +183,13 @@ pub struct Plan {
     pub workspace_bytes: u64,
     /// Splits of the key axis; 1 where nothing is split.
     pub num_splits: u32,
-    /// What each parameter became.
+    /// The effective value of each parameter.
     pub effective: BTreeMap<String, ParamValue>,
 }
 
-/// What a variant is asked for.
+/// The request for a plan.
 pub struct PlanRequest<'a> {
-    /// What to compute.
+    /// The problem to compute.
     pub problem: &'a Problem,
     /// Parameters that are not `auto`.
     pub params: &'a Params,
@@ -199,13 +199,13 @@ pub struct PlanRequest<'a> {
 
 /// The most threads that any device gives a block (CUDA C++ Programming Guide, "Technical
 /// Specifications per Compute Capability").
-const MOST_THREADS: u64 = 1024;
+const MAX_THREADS: u64 = 1024;
 
 impl PlannedLaunch {
     /// Holds the launch to what a device takes.
     ///
     /// # Errors
-    /// What is too large, for a reader.
+    /// The limit that is exceeded, for a reader.
     pub fn fits(&self, limits: Limits) -> Result<(), String> {
         let (entry, shape) = (&self.entry, self.shape);
         if shape.shared_bytes > limits.shared_bytes {
@@ -214,9 +214,9 @@ impl PlannedLaunch {
                 shape.shared_bytes, limits.shared_bytes
             ));
         }
-        if shape.threads() > MOST_THREADS {
+        if shape.threads() > MAX_THREADS {
             return Err(format!(
-                "{entry} has {} threads a block; a block has at most {MOST_THREADS}",
+                "{entry} has {} threads a block; a block has at most {MAX_THREADS}",
                 shape.threads()
             ));
         }

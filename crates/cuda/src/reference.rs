@@ -12,7 +12,7 @@ use super::driver::{CudaDevice, Memory, launch};
 use super::error::CudaError;
 use crate::plan::Pointer;
 
-/// How much of a problem a reference is of.
+/// The part of a problem that a reference covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// All of it, for the check of the first call.
@@ -43,7 +43,7 @@ pub struct Reference {
     memory: Vec<Memory>,
 }
 
-/// What a reference computes, in doubles; in the order of `Reference` of `reference.cu`.
+/// The results of a reference, in doubles; in the order of `Reference` of `reference.cu`.
 const RESULTS: [Pointer; 6] = {
     use Pointer::{Delta, Dk, Dq, Dv, Lse, Out};
     [Out, Lse, Delta, Dq, Dk, Dv]
@@ -53,22 +53,22 @@ const RESULTS: [Pointer; 6] = {
 /// the problem has not.
 pub type ReferencePointers = [u64; RESULTS.len()];
 
-/// Where one of them lies.
+/// The address of one of them.
 pub fn address(results: &ReferencePointers, of: Pointer) -> u64 {
-    let mut found = RESULTS.into_iter().zip(results);
-    found
+    let mut pairs = RESULTS.into_iter().zip(results);
+    pairs
         .find(|(result, _)| *result == of)
         .map_or(0, |(_, address)| *address)
 }
 
 /// Bytes that the reference of a problem takes.
 pub fn reference_bytes(problem: &Problem, extent: Extent) -> u64 {
-    let of = |view: &View| -> u64 {
+    let bytes = |view: &View| -> u64 {
         let small = view.problem(problem);
-        let there = RESULTS.into_iter().filter(|of| of.is_of(problem));
-        there.map(|of| 8 * of.elements(&small)).sum()
+        let there = RESULTS.into_iter().filter(|pointer| pointer.is_of(problem));
+        there.map(|pointer| 8 * pointer.elements(&small)).sum()
     };
-    extent.views(problem).iter().map(of).sum()
+    extent.views(problem).iter().map(bytes).sum()
 }
 
 impl Reference {
@@ -154,7 +154,7 @@ impl View {
         }
     }
 
-    /// What a check after timing compares.
+    /// The views that a check after timing compares.
     pub fn checked(p: &Problem, draw: u64) -> Vec<View> {
         let runs = checked_runs(p.batch as usize * p.kv_heads as usize, draw);
         runs.into_iter()
@@ -180,9 +180,10 @@ impl View {
         while at < run.end {
             let (batch, kv_head) = (at / heads, at % heads);
             let left = run.end - at;
-            let (batches, kv_heads) = match kv_head == 0 && left >= heads {
-                true => (left / heads, heads),
-                false => (1, left.min(heads - kv_head)),
+            let (batches, kv_heads) = if kv_head == 0 && left >= heads {
+                (left / heads, heads)
+            } else {
+                (1, left.min(heads - kv_head))
             };
             views.push(View {
                 batch: batch as u32,
@@ -218,13 +219,16 @@ impl View {
         }
     }
 
-    /// What the reference's kernels are told of the view.
+    /// The view's figures for the reference's kernels.
     pub fn figures(&self, p: &Problem, whole: &DeviceProblem) -> DeviceProblem {
         let small = self.problem(p);
         let mut tensors = whole.tensors;
-        for of in Pointer::TENSORS.into_iter().filter(|of| of.is_input()) {
-            let tensor = &mut tensors[of as usize];
-            *tensor = self.tensor(p, tensor, of.heads());
+        for pointer in Pointer::TENSORS
+            .into_iter()
+            .filter(|pointer| pointer.is_input())
+        {
+            let tensor = &mut tensors[pointer as usize];
+            *tensor = self.tensor(p, tensor, pointer.heads());
         }
         DeviceProblem {
             tensors,
@@ -263,12 +267,12 @@ mod view_tests {
     }
 
     fn planes(p: &Problem, views: &[View]) -> Vec<u32> {
-        let of = |view: &View| {
+        let planes_of = |view: &View| {
             let (batch, batches, head, heads) =
                 (view.batch, view.batches, view.kv_head, view.kv_heads);
             (batch..batch + batches).flat_map(move |b| (head..head + heads).map(move |h| (b, h)))
         };
-        let planes = views.iter().flat_map(of);
+        let planes = views.iter().flat_map(planes_of);
         planes.map(|(b, h)| b * p.kv_heads + h).collect()
     }
 

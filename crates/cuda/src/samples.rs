@@ -32,7 +32,7 @@ pub fn cache(asked: Cache) -> CacheState {
     }
 }
 
-/// Operations of one host reference: enough that reading the clock is no part of it.
+/// Operations of one host reference: enough that reading the clock does not count.
 const REFERENCE_LAUNCHES: u32 = 15;
 
 /// Times launches of the clock's kernel that does nothing; `None` where the
@@ -82,9 +82,10 @@ pub fn take(
         case.call()?;
     }
     device.synchronise()?;
-    let graph = match request.graph {
-        true => Some(Graph::capture(device.stream, || case.call())?),
-        false => None,
+    let graph = if request.graph {
+        Some(Graph::capture(device.stream, || case.call())?)
+    } else {
+        None
     };
     if let Some(graph) = &graph {
         // The first launch uploads the graph.

@@ -36,7 +36,7 @@ pub struct CudaWorker {
 struct OpenDevice {
     // Dropped in this order: what lies in memory, the clock, the device.
     case: Option<(Prepare, CudaCase)>,
-    /// How its last samples were taken, where single calls of it can be recorded so.
+    /// The cache state of its last samples, if single calls of it can be recorded in it.
     timed: Option<CacheState>,
     references: Vec<Reference>,
     clock: StreamClock<Cuda>,
@@ -214,9 +214,9 @@ impl OpenDevice {
     }
 
     fn measure(&mut self, request: &Measure, pause: Pause<'_>) -> Result<Measured, Refusal> {
-        let mut of = self.case.take().ok_or(NO_CASE)?;
-        let measured = self.measured(request, &mut of, pause);
-        self.case = Some(of);
+        let mut case = self.case.take().ok_or(NO_CASE)?;
+        let measured = self.measured(request, &mut case, pause);
+        self.case = Some(case);
         measured
     }
 
@@ -320,10 +320,10 @@ impl Worker for CudaWorker {
     }
 }
 
-/// Times of single operations. Why there are none stands in the worker's log: what is launched is
+/// Times of single operations. The reason for missing ones stands in the worker's log: launches are
 /// known without.
-fn known<T>(found: Result<T, CudaError>) -> Option<T> {
-    found
+fn known<T>(result: Result<T, CudaError>) -> Option<T> {
+    result
         .inspect_err(|error| eprintln!("no times of single operations: {error}"))
         .ok()
 }

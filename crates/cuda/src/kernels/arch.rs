@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::driver::attribute_of;
 
-/// What a cubin runs on: a compute capability, and whether it uses what only that one
+/// The target of a cubin: a compute capability, and true if it uses features that only this one
 /// has. Written as compilers write it: `sm_80`, `sm_90a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -17,7 +17,7 @@ pub struct Arch {
     pub major: u32,
     /// The capability's minor version.
     pub minor: u32,
-    /// What of it may be used, as the suffix of its name (CUDA C++ Programming Guide, "Feature
+    /// The features that may be used, as the suffix of its name (CUDA C++ Programming Guide, "Feature
     /// Availability"): none for what every later capability has too, `f` for what its family has,
     /// `a` for what no other capability promises, such as `wgmma`.
     pub features: Option<char>,
@@ -25,7 +25,7 @@ pub struct Arch {
 
 /// Why a text names no architecture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no architecture; write `sm_80`, `sm_90a` or `sm_100`, as nvcc does")]
+#[error("`{0}` is not an architecture; write `sm_80`, `sm_90a` or `sm_100`, as nvcc does")]
 pub struct NoArch(String);
 
 impl Arch {
@@ -44,7 +44,7 @@ impl Arch {
         }
     }
 
-    /// What to compile for a device of this compute capability. Hopper's own
+    /// The architecture to compile for on a device of this compute capability. Hopper's own
     /// instructions are asked for by name, as `flash_wgmma` is made of them.
     pub fn of_device(major: u32, minor: u32) -> Arch {
         match (major, minor) {
@@ -93,7 +93,7 @@ impl TryFrom<String> for Arch {
     }
 }
 
-/// What to compile for each GPU of this machine, each architecture once, sorted. Empty
+/// The architectures to compile for on this machine's GPUs, each once, sorted. Empty
 /// without a driver or a GPU, or where the driver does not start.
 pub fn present() -> Vec<Arch> {
     // Every call panics where the driver's library is absent, so it is asked for first.

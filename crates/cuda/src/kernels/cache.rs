@@ -20,12 +20,12 @@ const FORMAT: &str = "regatta kernel image 2";
 
 /// Images kept of one file, architecture and compiler: those of the last few versions of
 /// the source.
-const KEPT: usize = 8;
+const MAX_IMAGES: usize = 8;
 
-/// Where an image lies.
+/// The place of an image in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheKey {
-    /// What the image is of, for people, and for finding its older versions.
+    /// A name for people, and for finding older versions of the same image.
     label: String,
     sum: String,
 }
@@ -39,7 +39,7 @@ impl CacheKey {
         }
     }
 
-    /// Where the image lies in a folder.
+    /// The path of the image in a folder.
     pub fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}{}.image", self.prefix(), self.sum))
     }
@@ -87,7 +87,7 @@ pub fn store(folder: &Path, key: &CacheKey, image: &Image) -> io::Result<()> {
 /// Removes all but the newest images of a key's label. What cannot be removed stays.
 fn forget_oldest(folder: &Path, key: &CacheKey) {
     let prefix = key.prefix();
-    // The hash is all that may follow: `flash_mma-` is no prefix of flash_mma_backward's.
+    // Only the hash may follow: `flash_mma-` must not match flash_mma_backward's.
     let length = prefix.len() + 32 + ".image".len();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut images: Vec<(SystemTime, PathBuf)> = entries
@@ -99,7 +99,7 @@ fn forget_oldest(folder: &Path, key: &CacheKey) {
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
     images.sort();
-    let excess = images.len().saturating_sub(KEPT);
+    let excess = images.len().saturating_sub(MAX_IMAGES);
     for (_, path) in images.drain(..excess) {
         let _ = fs::remove_file(path);
     }
@@ -159,7 +159,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let neighbour = CacheKey::new("naive_more-sm_80-nvcc", ["1"]);
         store(folder.path(), &neighbour, &image(b"x")).unwrap();
-        let keys: Vec<CacheKey> = (0..KEPT + 3)
+        let keys: Vec<CacheKey> = (0..MAX_IMAGES + 3)
             .map(|version| CacheKey::new("naive-sm_80-nvcc", [version.to_string().as_str()]))
             .collect();
         for (age, key) in keys.iter().enumerate() {
@@ -170,7 +170,7 @@ mod tests {
         }
         store(folder.path(), &keys[0], &image(b"x")).unwrap();
         let left = keys.iter().filter(|key| load(folder.path(), key).is_some());
-        assert_eq!(left.count(), KEPT);
+        assert_eq!(left.count(), MAX_IMAGES);
         assert!(load(folder.path(), &keys[0]).is_some());
         assert!(load(folder.path(), &keys[1]).is_none());
         assert!(load(folder.path(), &neighbour).is_some());

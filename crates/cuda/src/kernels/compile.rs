@@ -27,7 +27,7 @@ pub fn compiled(file: &str, arch: Arch, compiler: Compiler) -> Result<Image, Bui
             file: file.to_owned(),
             arch,
             why: format!(
-                "there is no such kernel file; there are {}",
+                "unknown kernel file; the embedded ones are {}",
                 names.join(", ")
             ),
         }
@@ -125,7 +125,7 @@ fn key(source: &KernelSource, arch: Arch, compiler: Compiler, toolkit: &Toolkit)
     CacheKey::new(&label, own.into_iter().chain(headers).chain(asked))
 }
 
-/// What compiles. Their code differs in a few instructions: numbers of one are never held
+/// The compiler. Their code differs in a few instructions: numbers of one are never held
 /// against the other's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compiler {
@@ -139,26 +139,26 @@ pub enum Compiler {
 /// Code for a device, and what the compiler said of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Image {
-    /// What the driver loads.
+    /// The code that the driver loads.
     #[serde(skip)]
     pub cubin: Vec<u8>,
     /// Who compiled it: `nvrtc 13.0`, `nvcc 13.0.88`.
     pub compiler: String,
-    /// What each entry point takes, sorted by name.
+    /// The resources of each entry point, sorted by name.
     pub resources: Vec<Resources>,
     /// It was compiled before, and read from the cache.
     #[serde(skip)]
     pub cached: bool,
-    /// How long the compilation took, when it was done.
+    /// The time of the compilation, if it was done.
     pub seconds: f64,
-    /// What the compiler warned of, a line each.
+    /// The compiler's warnings, a line each.
     pub warnings: Vec<String>,
 }
 
-/// What a compiler gives.
+/// The compiler's output.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// What the driver loads.
+    /// The code that the driver loads.
     pub cubin: Vec<u8>,
     /// Name and version.
     pub compiler: String,
@@ -166,7 +166,7 @@ pub struct Compiled {
     pub log: String,
 }
 
-/// Why there is no code.
+/// The reason for missing code.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The compiler is not on this machine or cannot be used: where it was looked for and
@@ -180,7 +180,7 @@ pub enum BuildError {
         file: String,
         /// The architecture.
         arch: Arch,
-        /// What the compiler said, with its lines.
+        /// The compiler's log, with its lines.
         log: String,
     },
     /// This file is not for this architecture, or the compiler does not know it.
@@ -200,7 +200,7 @@ pub enum BuildError {
 
 words!(Compiler, "compiler", Nvrtc = "nvrtc", Nvcc = "nvcc");
 
-/// What one entry point takes.
+/// The resources of one entry point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// The entry point.
@@ -230,19 +230,19 @@ pub struct Resources {
 ///     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 /// ```
 ///
-/// What stands after an entry point's own lines belongs to the functions it calls.
+/// Lines that follow an entry point's own belong to the functions it calls.
 pub fn parse(log: &str) -> Vec<Resources> {
-    let mut found: BTreeMap<String, Resources> = BTreeMap::new();
+    let mut entries: BTreeMap<String, Resources> = BTreeMap::new();
     let mut entry: Option<String> = None;
     let mut own = false;
     for line in log.lines() {
         if let Some(name) = after(line, "Compiling entry function '") {
             let name = name.split('\'').next().unwrap_or_default().to_owned();
-            found.entry(name.clone()).or_default().name = name.clone();
+            entries.entry(name.clone()).or_default().name = name.clone();
             entry = Some(name);
             continue;
         }
-        let Some(resources) = entry.as_ref().and_then(|name| found.get_mut(name)) else {
+        let Some(resources) = entry.as_ref().and_then(|name| entries.get_mut(name)) else {
             continue;
         };
         if let Some(function) = after(line, "Function properties for ") {
@@ -261,10 +261,10 @@ pub fn parse(log: &str) -> Vec<Resources> {
             resources.stack_bytes = resources.stack_bytes.max(deepest);
         }
     }
-    found.into_values().collect()
+    entries.into_values().collect()
 }
 
-/// What a compiler warned of, a line each: diagnostics of the front end, warnings of the
+/// The compiler's warnings, a line each: diagnostics of the front end, warnings of the
 /// assembler, and its performance advisories (`(C7510) Potential Performance Loss: ...`),
 /// which it calls information.
 pub fn warnings(log: &str) -> Vec<String> {
@@ -274,9 +274,9 @@ pub fn warnings(log: &str) -> Vec<String> {
             || line.contains("warning:")
             || (assembler && (line.contains("warning") || line.contains(": (C")))
     };
-    let mut found: Vec<String> = log.lines().filter(warns).map(str::to_owned).collect();
-    found.dedup();
-    found
+    let mut warnings: Vec<String> = log.lines().filter(warns).map(str::to_owned).collect();
+    warnings.dedup();
+    warnings
 }
 
 fn after<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
@@ -333,7 +333,7 @@ ptxas info    : Compile time = 12.766 ms
 
     #[test]
     fn nvcc_is_read() {
-        let found = parse(NVCC);
+        let parsed = parse(NVCC);
         let k = Resources {
             name: "k".to_owned(),
             registers: 64,
@@ -350,15 +350,15 @@ ptxas info    : Compile time = 12.766 ms
             stack_bytes: 160,
             ..Resources::default()
         };
-        assert_eq!(found, [k, k2]);
+        assert_eq!(parsed, [k, k2]);
     }
 
     #[test]
     fn nvrtc_is_read() {
-        let found = parse(NVRTC);
-        assert_eq!(found.len(), 1);
-        assert_eq!((found[0].registers, found[0].barriers), (31, 1));
-        assert_eq!(found[0].static_shared_bytes, 16);
+        let parsed = parse(NVRTC);
+        assert_eq!(parsed.len(), 1);
+        assert_eq!((parsed[0].registers, parsed[0].barriers), (31, 1));
+        assert_eq!(parsed[0].static_shared_bytes, 16);
         assert!(parse("ptxas info    : 0 bytes gmem\n").is_empty());
     }
 
@@ -417,17 +417,18 @@ ptxas info    : Compile time = 12.766 ms
     #[test]
     fn a_key_follows_everything_that_code_follows_from() {
         let source = KernelSource::embedded("naive").unwrap();
-        let of = |source: &KernelSource, arch, compiler| key(source, arch, compiler, &toolkit());
-        let first = of(&source, Arch::SM_80, Compiler::Nvcc);
-        assert_eq!(first, of(&source, Arch::SM_80, Compiler::Nvcc));
-        assert_ne!(first, of(&source, Arch::SM_100, Compiler::Nvcc));
-        assert_ne!(first, of(&source, Arch::SM_80, Compiler::Nvrtc));
+        let key_of =
+            |source: &KernelSource, arch, compiler| key(source, arch, compiler, &toolkit());
+        let first = key_of(&source, Arch::SM_80, Compiler::Nvcc);
+        assert_eq!(first, key_of(&source, Arch::SM_80, Compiler::Nvcc));
+        assert_ne!(first, key_of(&source, Arch::SM_100, Compiler::Nvcc));
+        assert_ne!(first, key_of(&source, Arch::SM_80, Compiler::Nvrtc));
         let mut edited = source.clone();
         edited.headers[0].1.to_mut().push('\n');
-        assert_ne!(first, of(&edited, Arch::SM_80, Compiler::Nvcc));
+        assert_ne!(first, key_of(&edited, Arch::SM_80, Compiler::Nvcc));
         let mut edited = source.clone();
         edited.text.to_mut().push('\n');
-        assert_ne!(first, of(&edited, Arch::SM_80, Compiler::Nvcc));
+        assert_ne!(first, key_of(&edited, Arch::SM_80, Compiler::Nvcc));
         let other = Toolkit {
             program: "/no/such/other".into(),
             ..toolkit()

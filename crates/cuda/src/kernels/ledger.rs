@@ -1,4 +1,4 @@
-//! What every entry point takes on every architecture, and whether a change made one take
+//! The resources of every entry point on every architecture, and the entry points that a change made take
 //! more. Exact: the same compiler gives the same figures on any machine. A file has a line an entry
 //! point, so that a change can be reviewed as a diff.
 
@@ -23,15 +23,15 @@ pub struct LedgerRow {
     pub arch: Arch,
     /// The kernel file, without its ending.
     pub file: String,
-    /// What the compiler says that it takes.
+    /// The resources, as the compiler reports them.
     #[serde(flatten)]
     pub resources: Resources,
-    /// How it is launched, where the launch contract says so.
+    /// The launch, if the launch contract has it.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub launch: Option<LedgerLaunch>,
 }
 
-/// What follows from how an entry point is launched.
+/// The figures that follow from an entry point's launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerLaunch {
     /// Threads of a block.
@@ -88,18 +88,18 @@ pub type BuiltFiles = BTreeSet<(String, Arch)>;
 /// One figure of one entry point that is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FigureChange {
-    /// Whose.
+    /// The entry point.
     #[serde(flatten)]
     pub entry: EntryId,
     /// Which figure: the name of the row's, or `shared_bytes`, static and dynamic.
     pub figure: &'static str,
-    /// What it was.
+    /// The figure before.
     pub before: u32,
-    /// What it is.
+    /// The figure after.
     pub after: u32,
 }
 
-/// What became of a ledger's entry points.
+/// The changes of a ledger's entry points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LedgerComparison {
     /// More registers, stack, spills or shared memory, or less occupancy.
@@ -145,7 +145,7 @@ impl LedgerRow {
         }
     }
 
-    /// Its name.
+    /// The identity.
     pub fn id(&self) -> EntryId {
         EntryId {
             file: self.file.clone(),
@@ -284,7 +284,7 @@ impl Ledger {
 }
 
 impl LedgerComparison {
-    /// Whether an entry point takes more than it did, or is gone.
+    /// Returns true if an entry point takes more than it did, or is gone.
     pub fn is_worse(&self) -> bool {
         !self.worse.is_empty() || !self.gone.is_empty()
     }
@@ -298,9 +298,10 @@ impl LedgerComparison {
             let (Some(before), after) = (before, after.unwrap_or(0)) else {
                 continue;
             };
-            let changes = match (after > before) == more_is_better {
-                true => &mut self.better,
-                false => &mut self.worse,
+            let changes = if (after > before) == more_is_better {
+                &mut self.better
+            } else {
+                &mut self.worse
             };
             if after != before {
                 changes.push(FigureChange {
@@ -396,9 +397,9 @@ mod tests {
     #[test]
     fn more_of_anything_is_worse_and_named_with_before_and_after() {
         let comparison = compare(vec![row(ENTRY, 168)], vec![row(ENTRY, 240)]);
-        let said: Vec<String> = comparison.worse.iter().map(ToString::to_string).collect();
+        let worse: Vec<String> = comparison.worse.iter().map(ToString::to_string).collect();
         assert_eq!(
-            said,
+            worse,
             [
                 format!("{ENTRY} (flash_mma, sm_90a): registers 168 → 240"),
                 format!("{ENTRY} (flash_mma, sm_90a): occupancy 18.7 → 12.5 %"),
@@ -458,25 +459,25 @@ mod tests {
         let path = folder.path().join("ledger.jsonl");
         ledger().write(&path).unwrap();
         let whole = fs::read_to_string(&path).unwrap();
-        let said = |text: &str| {
+        let error = |text: &str| {
             fs::write(&path, text).unwrap();
             Ledger::read(&path).unwrap_err().to_string()
         };
-        let edited = said(&whole.replace("\"registers\":168", "\"registers\":255"));
+        let edited = error(&whole.replace("\"registers\":168", "\"registers\":255"));
         assert!(edited.contains("ledger.jsonl:2: it was edited"), "{edited}");
         let last = whole.trim_end().rfind('\n').unwrap();
-        let short = said(&whole[..=last]);
+        let short = error(&whole[..=last]);
         assert!(
             short.contains("names 2 entry points, 1 are there"),
             "{short}"
         );
-        let headless = said(whole.split_once('\n').unwrap().1);
+        let headless = error(whole.split_once('\n').unwrap().1);
         assert!(
             headless.contains(":1: it is not the first line of a ledger"),
             "{headless}"
         );
-        let other = said(&whole.replace("\"schema\":3", "\"schema\":9"));
+        let other = error(&whole.replace("\"schema\":3", "\"schema\":9"));
         assert!(other.contains("its schema is 9"), "{other}");
-        assert!(said("").contains(":1: "), "an empty file");
+        assert!(error("").contains(":1: "), "an empty file");
     }
 }

@@ -69,7 +69,7 @@ fn laid_out(source: &KernelSource, work: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// How many folders above where it starts a path gets, at the most.
+/// The most folders that a path climbs above its start.
 fn ups(path: &Path) -> usize {
     let (mut above, mut below) = (0, 0);
     for part in path.components() {
@@ -113,7 +113,7 @@ fn version(nvcc: &Path, folder: &Path) -> Result<String, BuildError> {
     Ok(format!("nvcc {number}"))
 }
 
-/// What a failure of nvcc means. Its own complaints begin with `nvcc fatal`.
+/// The meaning of a failure of nvcc. Its own complaints begin with `nvcc fatal`.
 fn refusal(nvcc: &Path, file: String, arch: Arch, log: &str) -> BuildError {
     let own = log.lines().find_map(|line| line.strip_prefix("nvcc fatal"));
     match own.map(|words| words.trim_start_matches([' ', ':'])) {

@@ -101,7 +101,7 @@ impl Nvrtc {
                 // SAFETY: the symbol is this function, with nvrtc.h's signature; the
                 // library is never closed.
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }
-                    .map_err(|error| format!("this is no NVRTC: {}", words(&error)))?
+                    .map_err(|error| format!("this library is not NVRTC: {}", words(&error)))?
             };
         }
         let nvrtc = Nvrtc {
@@ -252,7 +252,7 @@ impl Owned<'_> {
         self.bytes(self.nvrtc.cubin_size, self.nvrtc.cubin)
     }
 
-    /// What one function gives the size of and another writes.
+    /// The bytes that one function gives the size of and another writes.
     fn bytes(
         &self,
         size: unsafe extern "C" fn(ProgramHandle, *mut usize) -> c_int,

@@ -1,4 +1,4 @@
-//! How many blocks of a kernel a multiprocessor holds at once, without a GPU.
+//! The number of blocks of a kernel that a multiprocessor holds at once, without a GPU.
 //!
 //! Limits are those of the table "Technical Specifications per Compute Capability" of the
 //! CUDA C++ Programming Guide (13.0, section 20); how registers, shared memory and
@@ -24,7 +24,7 @@ const SHARED_RESERVED: u32 = 1024;
 /// Barriers keep blocks out from Hopper on.
 const NOT_COUNTED: u32 = u32::MAX;
 
-/// What a multiprocessor of one compute capability holds.
+/// The limits of a multiprocessor of one compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmLimits {
     /// Resident blocks.
@@ -39,7 +39,7 @@ pub struct SmLimits {
     pub barriers: u32,
 }
 
-/// What one block of a kernel takes.
+/// The resources of one block of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Threads.

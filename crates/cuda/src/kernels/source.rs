@@ -13,7 +13,7 @@ use regatta_core::input;
 pub struct File {
     /// The file's name without its ending.
     pub name: &'static str,
-    /// The architecture whose own instructions it is made of.
+    /// The only architecture that it compiles for, where it uses that one's instructions.
     only: Option<Arch>,
     text: &'static str,
 }
@@ -61,12 +61,12 @@ const HEADERS: [(&str, &str); 9] = [
     embedded!("wgmma_forward.cuh"),
 ];
 
-/// What a compiler is given: one kernel file and the headers it includes.
+/// The input of a compiler: one kernel file and the headers it includes.
 #[derive(Clone, Debug)]
 pub struct KernelSource {
     /// The file's name without its ending.
     pub name: String,
-    /// Its text.
+    /// The text of the file.
     pub text: Cow<'static, str>,
     /// Headers of ours that it includes, directly or not: name and text, sorted.
     pub headers: Vec<(String, Cow<'static, str>)>,
@@ -106,7 +106,7 @@ impl KernelSource {
         let unread = |why: &dyn fmt::Display| format!("cannot read {}: {why}", path.display());
         let text = input::text(path, input::WRITTEN_BY_HAND).map_err(|error| unread(&error))?;
         let name = path.file_stem().and_then(|stem| stem.to_str());
-        let name = name.ok_or_else(|| unread(&"its name is no text"))?;
+        let name = name.ok_or_else(|| unread(&"its name is not UTF-8"))?;
         let folder: PathBuf = path.parent().unwrap_or(Path::new(".")).to_owned();
         let find = |name: &str| {
             let beside = input::text(&folder.join(name), input::WRITTEN_BY_HAND);
@@ -146,8 +146,8 @@ impl KernelSource {
 
 /// A header in the binary.
 fn header(name: &str) -> Option<Cow<'static, str>> {
-    let found = HEADERS.iter().find(|(header, _)| *header == name);
-    found.map(|(_, text)| Cow::Borrowed(*text))
+    let header = HEADERS.iter().find(|(header, _)| *header == name);
+    header.map(|(_, text)| Cow::Borrowed(*text))
 }
 
 /// Every header that a text includes in quotes, and that those include. One that is not
@@ -156,19 +156,19 @@ fn closure(
     text: &str,
     find: impl Fn(&str) -> Option<Cow<'static, str>>,
 ) -> Vec<(String, Cow<'static, str>)> {
-    let mut found: Vec<(String, Cow<'static, str>)> = Vec::new();
+    let mut headers: Vec<(String, Cow<'static, str>)> = Vec::new();
     let mut wanted = included(text);
     while let Some(name) = wanted.pop() {
-        if found.iter().any(|(there, _)| *there == name) {
+        if headers.iter().any(|(there, _)| *there == name) {
             continue;
         }
         if let Some(text) = find(&name) {
             wanted.extend(included(&text));
-            found.push((name, text));
+            headers.push((name, text));
         }
     }
-    found.sort();
-    found
+    headers.sort();
+    headers
 }
 
 /// Names after `#include`, in quotes.

@@ -1,4 +1,4 @@
-//! Where this machine has a CUDA compiler: NVRTC's library or nvcc, with CUDA's headers.
+//! Finds this machine's CUDA compiler: NVRTC's library or nvcc, with CUDA's headers.
 //!
 //! Files are looked for and nothing is started, so that a warm start costs a few calls
 //! of the file system.
@@ -21,7 +21,7 @@ pub struct Toolkit {
     pub includes: Vec<PathBuf>,
 }
 
-/// What names the folders of a machine: environment variables.
+/// The environment variables that name a machine's folders.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 const HEADER: &str = "cuda_fp16.h";
@@ -36,17 +36,18 @@ const TARGETS: [&str; 1] = ["targets/x86_64-linux"];
 /// the `nvidia/cu13` package of the Python in `REGATTA_PYTHON`, or of `python3`.
 ///
 /// # Errors
-/// What was looked for where, and how to get it.
+/// The places that were searched, and how to get the compiler.
 pub fn find(compiler: Compiler, variable: Variables) -> Result<Toolkit, String> {
     let mut missed = Vec::new();
     for (from, root) in places(variable) {
-        let found = root.and_then(|root| {
+        let toolkit = root.and_then(|root| {
             // A folder given to `pip install --target` holds the package further down.
             let package = root.join("nvidia/cu13");
-            let found = at(compiler, &root).or_else(|why| at(compiler, &package).map_err(|_| why));
-            found.map_err(|why| format!("{why} in {}", root.display()))
+            let toolkit =
+                at(compiler, &root).or_else(|why| at(compiler, &package).map_err(|_| why));
+            toolkit.map_err(|why| format!("{why} in {}", root.display()))
         });
-        match found {
+        match toolkit {
             Ok(toolkit) => return Ok(toolkit),
             Err(why) => missed.push(format!("  {from}: {why}")),
         }
@@ -54,7 +55,7 @@ pub fn find(compiler: Compiler, variable: Variables) -> Result<Toolkit, String> 
     Err(absent(compiler, &missed))
 }
 
-/// Roots of toolkits in their order, or why there is none, by what leads there.
+/// Roots of toolkits in their order, or the reason for each that is missing, by its source.
 fn places(variable: Variables) -> Vec<(&'static str, Result<PathBuf, String>)> {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     let named = |name| set(name).map(|root| (name, Ok(root.into())));
@@ -83,12 +84,12 @@ fn places(variable: Variables) -> Vec<(&'static str, Result<PathBuf, String>)> {
             places.push((from, Err(why)));
             continue;
         };
-        let found = packages(&path, set("HOME").as_deref());
-        if found.is_empty() {
+        let packages = packages(&path, set("HOME").as_deref());
+        if packages.is_empty() {
             let why = format!("no nvidia/cu13 among the packages of {}", path.display());
             places.push((from, Err(why)));
         }
-        places.extend(found.into_iter().map(|root| (from, Ok(root))));
+        places.extend(packages.into_iter().map(|root| (from, Ok(root))));
     }
     places
 }
@@ -179,18 +180,18 @@ fn on_path(program: &OsStr, variable: Variables) -> Option<PathBuf> {
         return path.is_file().then(|| path.to_owned());
     }
     let folders = variable("PATH")?;
-    let mut found = std::env::split_paths(&folders).map(|folder| folder.join(path));
-    found.find(|file| file.is_file())
+    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(path));
+    files.find(|file| file.is_file())
 }
 
 /// The prefixes that `PREFIX/bin/program` may be installed under: as it is named, and as
 /// its links resolve. A virtual environment's Python has both.
 fn prefixes(program: &Path) -> Vec<PathBuf> {
     let up = |path: &Path| Some(path.parent()?.parent()?.to_owned());
-    let mut found: Vec<PathBuf> = up(program).into_iter().collect();
-    found.extend(program.canonicalize().ok().and_then(|path| up(&path)));
-    found.dedup();
-    found
+    let mut prefixes: Vec<PathBuf> = up(program).into_iter().collect();
+    prefixes.extend(program.canonicalize().ok().and_then(|path| up(&path)));
+    prefixes.dedup();
+    prefixes
 }
 
 /// The folders `nvidia/cu13` among the packages of a Python.
@@ -200,7 +201,7 @@ fn packages(python: &Path, home: Option<&OsStr>) -> Vec<PathBuf> {
         libraries.extend([prefix.join("lib"), prefix.join("local/lib")]);
     }
     libraries.extend(home.map(|home| Path::new(home).join(".local/lib")));
-    let mut found = Vec::new();
+    let mut folders = Vec::new();
     for library in libraries {
         let entries = fs::read_dir(library).into_iter().flatten().flatten();
         let mut versions: Vec<PathBuf> = entries
@@ -211,10 +212,10 @@ fn packages(python: &Path, home: Option<&OsStr>) -> Vec<PathBuf> {
         for version in versions.iter().rev() {
             let kinds = ["site-packages", "dist-packages"];
             let packages = kinds.map(|kind| version.join(kind).join("nvidia/cu13"));
-            found.extend(packages.into_iter().filter(|package| package.is_dir()));
+            folders.extend(packages.into_iter().filter(|package| package.is_dir()));
         }
     }
-    found
+    folders
 }
 
 fn absent(compiler: Compiler, missed: &[String]) -> String {
@@ -308,7 +309,7 @@ mod tests {
         }
         // And where they were installed with --target.
         let target = venv.path().join("lib/python3.11/site-packages");
-        let found = find_with(Compiler::Nvcc, &[("REGATTA_CUDA", target)]).unwrap();
-        assert_eq!(found.program, package.join("bin/nvcc"));
+        let toolkit = find_with(Compiler::Nvcc, &[("REGATTA_CUDA", target)]).unwrap();
+        assert_eq!(toolkit.program, package.join("bin/nvcc"));
     }
 }

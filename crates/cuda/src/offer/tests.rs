@@ -59,9 +59,9 @@ fn plan(problem: &str) -> Result<Plan, String> {
 
 #[test]
 fn a_contract_becomes_a_plan() {
-    let found = plan("b2,h8,s130,d64,f16").unwrap();
-    let [step] = &found.forward[..] else {
-        panic!("{found:?}");
+    let planned = plan("b2,h8,s130,d64,f16").unwrap();
+    let [step] = &planned.forward[..] else {
+        panic!("{planned:?}");
     };
     assert_eq!(step.entry, "mine_f16_d64");
     assert_eq!(step.grid, [3, 8, 2]);
@@ -77,9 +77,9 @@ fn a_contract_becomes_a_plan() {
             Given::Float(0.125)
         ]
     );
-    assert_eq!(found.workspace_bytes, 4 * 2 * 8 * 130);
-    assert_eq!(found.effective["tile"], ParamValue::Int(64));
-    assert!(found.backward.is_empty());
+    assert_eq!(planned.workspace_bytes, 4 * 2 * 8 * 130);
+    assert_eq!(planned.effective["tile"], ParamValue::Int(64));
+    assert!(planned.backward.is_empty());
     let both = plan("s8,d8,both").unwrap();
     assert_eq!(both.backward[0].entry, "mine_backward");
 }
@@ -88,9 +88,9 @@ fn a_contract_becomes_a_plan() {
 fn a_parameter_is_what_is_asked_for() {
     let mut params = Params::default();
     params.set("tile", ParamValue::Int(32));
-    let found = plan_with("s130,d64", &params).unwrap();
-    assert_eq!(found.forward[0].grid[0], 5);
-    assert_eq!(found.effective["tile"], ParamValue::Int(32));
+    let plan = plan_with("s130,d64", &params).unwrap();
+    assert_eq!(plan.forward[0].grid[0], 5);
+    assert_eq!(plan.effective["tile"], ParamValue::Int(32));
     for (name, value, words) in [
         ("tile", ParamValue::Int(0), "divides by 0"),
         ("tile", ParamValue::from("wide"), "not `wide`"),
@@ -128,7 +128,7 @@ fn grids_are_held_to_what_a_device_takes() {
             .unwrap_err()
             .contains("2048 threads")
     );
-    // A mistake in the contract is none of the cases that `requires` leaves out.
+    // A mistake in the contract is not taken for a case that `requires` leaves out.
     for (from, to, expected) in [
         (
             "\"heads\", \"batch\"",
