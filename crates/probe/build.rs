@@ -1,5 +1,5 @@
 //! Tells packages that depend on this one where its source lies: they compile the shared
-//! library from it, since cargo hands a dependency's shared library to nobody.
+//! library from it, since cargo does not pass a dependency's shared library on.
 
 use std::path::Path;
 

@@ -201,7 +201,7 @@ pub unsafe extern "C" fn regatta_probe_sample_end(
     }
 }
 
-/// Opens the gate of a sample whose call failed. No sample begun is no error.
+/// Opens the gate of a sample whose call failed. Without a begun sample it does nothing.
 ///
 /// # Safety
 /// The handle is null, or of `regatta_probe_open` and not closed, and used by this thread
@@ -225,11 +225,14 @@ pub unsafe extern "C" fn regatta_probe_sample_cancel(handle: *mut Probe) -> c_in
 /// alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn regatta_probe_null_kernel(handle: *mut Probe) -> c_int {
-    let work = |probe: &mut Probe| match probe.clock.device().null_kernel()? {
-        true => Ok(()),
-        false => Err(Error::Unavailable(
-            "the driver does not load PTX".to_owned(),
-        )),
+    let work = |probe: &mut Probe| {
+        if probe.clock.device().null_kernel()? {
+            Ok(())
+        } else {
+            Err(Error::Unavailable(
+                "the driver does not load PTX".to_owned(),
+            ))
+        }
     };
     // SAFETY: the caller's.
     unsafe { with_probe(handle, work) }
@@ -248,22 +251,22 @@ pub unsafe extern "C" fn regatta_probe_state(handle: *mut Probe, state: *mut CSt
             if state.is_null() {
                 return Err(missing("where to put the state"));
             }
-            let found = probe.clock.device().state().unwrap_or_default();
+            let state_read = probe.clock.device().state().unwrap_or_default();
             let number = |value: Option<u32>| value.unwrap_or(u32::MAX);
             state.write(CState {
-                throttle_reasons: found.throttle_reasons.unwrap_or(u64::MAX),
-                sm_mhz: number(found.sm_mhz),
-                memory_mhz: number(found.memory_mhz),
-                power_mw: number(found.power_mw),
-                temperature_c: number(found.temperature_c),
-                other_processes: number(found.other_processes),
+                throttle_reasons: state_read.throttle_reasons.unwrap_or(u64::MAX),
+                sm_mhz: number(state_read.sm_mhz),
+                memory_mhz: number(state_read.memory_mhz),
+                power_mw: number(state_read.power_mw),
+                temperature_c: number(state_read.temperature_c),
+                other_processes: number(state_read.other_processes),
             });
             Ok(())
         })
     }
 }
 
-/// What the C interface answers to misuse, with or without a GPU.
+/// The C interface's answers to misuse, with or without a GPU.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,21 +275,21 @@ mod tests {
 
     #[test]
     fn null_pointers_are_answered() {
-        let none = null_mut::<Probe>();
+        let no_probe = null_mut::<Probe>();
         let (figure, count) = (null_mut::<f64>(), null_mut::<u32>());
         // SAFETY: null is allowed everywhere here.
         unsafe {
             for status in [
                 regatta_probe_open(0, null_mut(), null_mut()),
-                regatta_probe_sample_begin(none, 1),
-                regatta_probe_sample_end(none, figure, figure, figure, count),
-                regatta_probe_sample_cancel(none),
-                regatta_probe_null_kernel(none),
-                regatta_probe_state(none, null_mut()),
+                regatta_probe_sample_begin(no_probe, 1),
+                regatta_probe_sample_end(no_probe, figure, figure, figure, count),
+                regatta_probe_sample_cancel(no_probe),
+                regatta_probe_null_kernel(no_probe),
+                regatta_probe_state(no_probe, null_mut()),
             ] {
                 assert_eq!(status, BAD_ARGUMENT);
             }
-            regatta_probe_close(none);
+            regatta_probe_close(no_probe);
         }
     }
 }

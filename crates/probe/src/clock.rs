@@ -31,7 +31,7 @@ use crate::gate::{ClosedGate, TicketWord, Watchdog};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Whether the last-level cache is flushed before a call.
+/// The state of the last-level cache before a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheState {
     /// As after other work: inputs come from memory.
@@ -40,9 +40,9 @@ pub enum CacheState {
     Hot,
 }
 
-/// What CUPTI says a kernel that does nothing takes: 0.51 to 0.64 µs on an H200
+/// The time that CUPTI reports for a kernel that does nothing: 0.51 to 0.64 µs on an H200
 /// (`probe/tests/ruler.py` prints it). The rest of such a kernel's reading is the
-/// device launching it, which is no work of any kernel.
+/// device launching it, which no kernel's work includes.
 pub const EMPTY_KERNEL_NS: f64 = 600.0;
 
 /// One sample of one call.
@@ -73,7 +73,7 @@ pub enum Mark {
     Flushed,
 }
 
-/// What the clock needs of a device: a queue in order, and the two clocks.
+/// The requirements of the clock on a device: a queue in order, and the two clocks.
 pub trait TimedDevice {
     /// The word that [`TimedDevice::wait`] waits for.
     fn word(&self) -> Arc<dyn TicketWord>;

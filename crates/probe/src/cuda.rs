@@ -117,7 +117,7 @@ impl Cuda {
         self.nvml.map(|nvml| nvml.state())
     }
 
-    /// What the device is by NVML's word; nothing of it is known without NVML.
+    /// The device's facts as NVML reports them; empty without NVML.
     pub fn facts(&self) -> NvmlFacts {
         self.nvml.map(|nvml| nvml.facts()).unwrap_or_default()
     }
@@ -144,8 +144,8 @@ impl Cuda {
     /// The driver's, or that it loads no kernels.
     pub fn spin(&mut self, ns: u64) -> Result<()> {
         let kernels = self.kernels.as_ref();
-        let none = || Error::Unavailable("the driver does not load PTX".to_owned());
-        kernels.ok_or_else(none)?.spin(self.stream, ns)
+        let unavailable = || Error::Unavailable("the driver does not load PTX".to_owned());
+        kernels.ok_or_else(unavailable)?.spin(self.stream, ns)
     }
 }
 
@@ -287,7 +287,7 @@ impl TimedDevice for Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         let driver = self.driver;
-        // SAFETY: all are ours and freed once. Failures have nobody to tell: after a
+        // SAFETY: all are ours and freed once. Failures cannot be reported: after a
         // kernel's fault every one of these fails, and the process is lost to CUDA.
         unsafe {
             for event in self.events {
@@ -354,7 +354,7 @@ impl TicketWord for PinnedWord {
 
 impl Drop for PinnedWord {
     fn drop(&mut self) {
-        // SAFETY: ours, and the last owner lets go. A failure has nobody to tell.
+        // SAFETY: ours, and the last owner lets go. A failure cannot be reported from here.
         unsafe { (self.driver.cuMemFreeHost)(self.word.cast_mut().cast()) };
     }
 }

@@ -1,11 +1,11 @@
-//! What goes wrong, and how an entry of the C interface ends: a code, and words to ask for.
+//! Errors, and how an entry point of the C interface ends: a code, and a text to ask for.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What keeps the clock from a reading. Every failure is an answer; none is a panic.
+/// The reason why the clock has no reading. Every failure is an answer; none is a panic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// No driver, no device, or a driver without what the clock needs.
@@ -16,7 +16,7 @@ pub enum Error {
     NoCounters(String),
     /// A driver function failed.
     Cuda {
-        /// Its name, as in cuda.h.
+        /// The function's name, as in cuda.h.
         function: &'static str,
         /// The `CUresult`.
         code: i32,
@@ -31,7 +31,7 @@ pub enum Error {
     Call(String),
 }
 
-/// What every operation of this crate gives.
+/// The result of every operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl fmt::Display for Error {
@@ -86,7 +86,7 @@ fn code(error: &Error) -> c_int {
 
 fn remember(words: String) {
     let words = CString::new(words.replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending has no last error, and nobody who asks.
+    // A thread that is ending has no last error, and none can ask for it.
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = words);
 }
 

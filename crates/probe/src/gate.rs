@@ -26,7 +26,7 @@ impl TicketWord for AtomicU32 {
     }
 }
 
-/// What the watchdog thread and the clock share.
+/// The state that the watchdog thread and the clock share.
 struct SharedGate {
     word: Arc<dyn TicketWord>,
     state: Mutex<GateState>,

@@ -95,7 +95,7 @@ impl Kernels {
 impl Drop for Kernels {
     fn drop(&mut self) {
         if !self.module.is_null() {
-            // SAFETY: ours, unloaded once. A failure has nobody to tell.
+            // SAFETY: ours, unloaded once. A failure cannot be reported from here.
             unsafe { (self.driver.cuModuleUnload)(self.module) };
         }
     }

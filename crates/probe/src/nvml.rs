@@ -46,7 +46,7 @@ functions! {
         (Handle, *mut c_uint, *mut ProcessInfo);
 }
 
-/// What the device is doing besides the call: evidence for judging samples later.
+/// The device's load besides the call: evidence for judging samples later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NvmlState {
     /// Clock of the SMs.
@@ -63,14 +63,14 @@ pub struct NvmlState {
     pub other_processes: Option<u32>,
 }
 
-/// What the device is, apart from what CUDA tells: part of a machine's fingerprint.
+/// The device's properties that CUDA does not report: part of a machine's fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NvmlFacts {
     /// Version of the driver: `580.159.04`.
     pub driver: Option<String>,
     /// The board's power limit.
     pub power_limit_mw: Option<u32>,
-    /// Whether the device is in MIG mode; `None` where it has none.
+    /// True if the device is in MIG mode; `None` if it does not support MIG.
     pub mig: Option<bool>,
 }
 
@@ -135,11 +135,11 @@ impl Nvml {
         }
     }
 
-    /// What does not change while a process runs.
+    /// The properties that are constant while a process runs.
     pub fn facts(&self) -> NvmlFacts {
         let f = self.functions;
         let mut text: [c_char; 96] = [0; 96];
-        // SAFETY: as in `clock`; NVML writes at most as many characters as it is told,
+        // SAFETY: as in `clock`; NVML writes at most the given number of characters,
         // the last of them a NUL.
         unsafe {
             let known =
@@ -159,14 +159,14 @@ impl Nvml {
     }
 
     fn other_processes(&self) -> Option<u32> {
-        let mut found = [ProcessInfo::default(); 64];
-        let mut count = found.len() as c_uint;
+        let mut processes = [ProcessInfo::default(); 64];
+        let mut count = processes.len() as c_uint;
         // SAFETY: `count` says how many entries the array has.
         let status = unsafe {
             (self.functions.nvmlDeviceGetComputeRunningProcesses)(
                 self.handle,
                 &raw mut count,
-                found.as_mut_ptr(),
+                processes.as_mut_ptr(),
             )
         };
         match status {
@@ -174,7 +174,7 @@ impl Nvml {
             // a container NVML may give the process ids of the host.
             // Where NVML lists not even that one, it sees no others either.
             SUCCESS => count.checked_sub(1),
-            INSUFFICIENT_SIZE => Some(count.max(found.len() as c_uint)),
+            INSUFFICIENT_SIZE => Some(count.max(processes.len() as c_uint)),
             _ => None,
         }
     }

@@ -77,10 +77,10 @@ fn the_reading_is_the_kernels_own_time() {
 #[test]
 fn calibration_reads_the_pair_and_the_null_kernel() {
     let mut clock = StreamClock::new(Mock::new()).unwrap();
-    let found = clock.calibrate().unwrap();
-    assert_eq!(found, (PAIR_NS + LAUNCH_NS) as f64);
+    let overhead = clock.calibrate().unwrap();
+    assert_eq!(overhead, (PAIR_NS + LAUNCH_NS) as f64);
     // A second calibration does not subtract the first.
-    assert_eq!(clock.calibrate().unwrap(), found);
+    assert_eq!(clock.calibrate().unwrap(), overhead);
 }
 
 /// The simulation's gate blocks the calling thread for good, as a driver would: only

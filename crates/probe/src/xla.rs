@@ -104,9 +104,9 @@ pub unsafe extern "C" fn regatta_probe_xla_stream(stream: *mut *mut c_void) -> c
         if stream.is_null() {
             return Err(missing("where to put the stream"));
         }
-        let found = MARKS.stream()?;
+        let address = MARKS.stream()?;
         // SAFETY: not null, and the caller's.
-        unsafe { stream.write(ptr::with_exposed_provenance_mut(found)) };
+        unsafe { stream.write(ptr::with_exposed_provenance_mut(address)) };
         Ok(())
     })
 }
@@ -169,17 +169,17 @@ pub unsafe extern "C" fn regatta_probe_xla_end(
     }
 }
 
-/// What to do when the next marker runs.
+/// The action of the next marker that runs.
 pub(crate) type RecordStop = Box<dyn FnOnce() -> Result<()> + Send>;
 
-/// Where markers and samples meet.
+/// The meeting point of markers and samples.
 pub(crate) struct Marks {
     state: Mutex<MarkState>,
     marked: Condvar,
 }
 
 struct MarkState {
-    /// What XLA handed the last marker, or why it handed nothing.
+    /// The stream that XLA passed to the last marker, or the reason why it passed none.
     stream: Option<std::result::Result<usize, String>>,
     ticket: u64,
     waiting: Option<Waiting>,
@@ -245,7 +245,7 @@ impl Marks {
     }
 
     /// A marker ran. The lock is held while the event is recorded, so that whoever gives
-    /// up a sample knows that nobody is recording its event.
+    /// up a sample knows that its event is not being recorded.
     pub(crate) fn mark(&self, stream: std::result::Result<usize, String>) {
         let mut state = self.state();
         let at = Instant::now();
@@ -269,7 +269,7 @@ impl Marks {
         state.stream = Some(stream);
     }
 
-    /// What the last marker was handed.
+    /// The stream of the last marker.
     pub(crate) fn stream(&self) -> Result<usize> {
         match &self.state().stream {
             Some(Ok(stream)) => Ok(*stream),

@@ -24,8 +24,8 @@ fn named<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         &rest[..end.unwrap_or(rest.len())]
     };
-    let found = text.match_indices(before);
-    let words = found.map(|(at, _)| word(&text[at + before.len()..]));
+    let places = text.match_indices(before);
+    let words = places.map(|(at, _)| word(&text[at + before.len()..]));
     words
         .filter(|word| word.starts_with("regatta_probe_"))
         .collect()

@@ -31,7 +31,7 @@ BASE = "as-it-should-be"
 """The program with nothing changed."""
 
 Causes = tuple[str, ...]
-"""Of which one must come first, more than one where two words are true of what the program does;
+"""One of these causes must come first; several are listed where the program does two things;
 none of a harmless change."""
 
 REPLACED = ("kernel-replaced",)
@@ -163,18 +163,18 @@ def trace(regatta: str, program: str, change: str, folder: Path, runs: int) -> P
 
 
 def judge(title: str, causes: Causes, code: int, answer: dict[str, Any]) -> tuple[bool, str]:
-    """Whether `diff` says what is expected of a change, and the row that shows it."""
+    """Returns true if `diff` reports what is expected of a change, and the row that shows it."""
     found = [finding["cause"] for finding in answer["findings"]]
     right = code == 0
     if causes:
         right = code == 1 and found[:1] != [] and found[0] in causes
-    told = [f"{finding['cause']}: {finding['evidence']}" for finding in answer["findings"]]
-    row = f"{'ok' if right else 'WRONG':5} {title:38} exit {code}  {(told or ['nothing'])[0]}"
+    lines = [f"{finding['cause']}: {finding['evidence']}" for finding in answer["findings"]]
+    row = f"{'ok' if right else 'WRONG':5} {title:38} exit {code}  {(lines or ['nothing'])[0]}"
     if right:
         return right, row
     expected = f"      expected {' or '.join(causes) or 'nothing worse'}"
-    lines = [f"{expected}; {answer['verdict']['reasons']}"]
-    return right, "\n".join([row, *lines, *(f"      then {line}" for line in told[1:])])
+    wrong = [f"{expected}; {answer['verdict']['reasons']}"]
+    return right, "\n".join([row, *wrong, *(f"      then {line}" for line in lines[1:])])
 
 
 def run(program: str, change: str) -> None:

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-/// What a call does.
+/// The kinds of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallClass {
     /// Loads a module or library of code into the device.
@@ -52,8 +52,8 @@ impl CallClass {
         NAMES[self as usize]
     }
 
-    /// True for a call whose own moment is recorded: launches and copies are operations as
-    /// well, which have theirs.
+    /// True for a call with a recorded time of its own: launches and copies are operations as
+    /// well, which have theirs too.
     pub fn has_moment(self) -> bool {
         !matches!(self, Self::Launch | Self::Copy)
     }

@@ -76,7 +76,7 @@ pub struct Cupti {
 }
 
 impl Cupti {
-    /// CUPTI, opened once in the process. Where it was not found it is looked for anew: a
+    /// CUPTI, opened once in the process. A missing library is looked for again at each call: a
     /// package of Python's that is imported later may have it.
     ///
     /// # Errors
@@ -237,34 +237,34 @@ fn named_version(number: u32) -> String {
     }
 }
 
-/// Where the library may be, in the order to try: paths first that were asked for, then
+/// The places of the library, in the order to try: first the paths that were asked for, then
 /// the loader's own search, then what is usual.
 fn places(
     variable: impl Fn(&str) -> Option<std::ffi::OsString>,
     python: Vec<PathBuf>,
 ) -> Vec<CString> {
-    let mut found = Vec::new();
+    let mut places = Vec::new();
     let asked = variable(VARIABLE).unwrap_or_default();
     for place in std::env::split_paths(&asked).filter(|place| place.is_absolute()) {
         if place.is_file() {
-            found.extend(CString::new(place.as_os_str().as_bytes()));
+            places.extend(CString::new(place.as_os_str().as_bytes()));
         } else {
-            in_folder(&mut found, &place);
+            in_folder(&mut places, &place);
         }
     }
-    found.extend(NAMES.map(CStr::to_owned));
+    places.extend(NAMES.map(CStr::to_owned));
     let roots = ["REGATTA_CUDA", "CUDA_HOME", "CUDA_PATH"].map(&variable);
     let roots = roots.into_iter().flatten().filter(|root| !root.is_empty());
     let usual = [PathBuf::from("/usr/local/cuda")];
     for root in roots.map(PathBuf::from).chain(usual) {
         for folder in ["extras/CUPTI/lib64", "lib64", "lib"] {
-            in_folder(&mut found, &root.join(folder));
+            in_folder(&mut places, &root.join(folder));
         }
     }
     for folder in python {
-        in_folder(&mut found, &folder);
+        in_folder(&mut places, &folder);
     }
-    found
+    places
 }
 
 fn in_folder(found: &mut Vec<CString>, folder: &Path) {
@@ -279,7 +279,7 @@ fn in_folder(found: &mut Vec<CString>, folder: &Path) {
 /// packages of CUDA 13 and 12 put CUPTI into.
 fn python_folders() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mut found: Vec<PathBuf> = Vec::new();
+    let mut folders: Vec<PathBuf> = Vec::new();
     let paths = maps
         .lines()
         .filter_map(|line| line.find('/').map(|at| &line[at..]));
@@ -290,12 +290,12 @@ fn python_folders() -> Vec<PathBuf> {
         };
         for folder in ["nvidia/cu13/lib", "nvidia/cuda_cupti/lib"] {
             let folder = Path::new(root).join(folder);
-            if !found.contains(&folder) {
-                found.push(folder);
+            if !folders.contains(&folder) {
+                folders.push(folder);
             }
         }
     }
-    found
+    folders
 }
 
 #[cfg(test)]
@@ -309,13 +309,13 @@ mod tests {
             "CUDA_HOME" => Some("/opt/cuda".into()),
             _ => None,
         };
-        let found = places(variable, vec![PathBuf::from("/venv/nvidia/cu13/lib")]);
-        let found: Vec<&str> = found.iter().map(|place| place.to_str().unwrap()).collect();
-        let at = |wanted: &str| found.iter().position(|place| *place == wanted).unwrap();
-        assert_eq!(found[0], "/asked/libcupti.so.13");
+        let listed = places(variable, vec![PathBuf::from("/venv/nvidia/cu13/lib")]);
+        let listed: Vec<&str> = listed.iter().map(|place| place.to_str().unwrap()).collect();
+        let at = |wanted: &str| listed.iter().position(|place| *place == wanted).unwrap();
+        assert_eq!(listed[0], "/asked/libcupti.so.13");
         assert!(at("libcupti.so.13") < at("/opt/cuda/extras/CUPTI/lib64/libcupti.so.13"));
         assert!(at("/opt/cuda/lib64/libcupti.so.12") < at("/usr/local/cuda/lib64/libcupti.so.13"));
-        assert!(found.contains(&"/venv/nvidia/cu13/lib/libcupti.so.13"));
-        assert!(!found.iter().any(|place| place.contains("relative")));
+        assert!(listed.contains(&"/venv/nvidia/cu13/lib/libcupti.so.13"));
+        assert!(!listed.iter().any(|place| place.contains("relative")));
     }
 }

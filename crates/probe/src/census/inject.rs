@@ -87,7 +87,7 @@ impl RecordingFile {
     }
 }
 
-/// Called by the CUDA driver. Whatever it gives back, the driver goes on.
+/// Called by the CUDA driver, which continues whatever this returns.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C" fn InitializeInjection() -> c_int {
@@ -108,7 +108,7 @@ fn begin() -> Result<(), String> {
     let folder = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty());
     let folder = folder.map(PathBuf::from);
     let folder = folder.ok_or_else(|| format!("{VARIABLE} names no folder"))?;
-    // The folder first: what is wrong with it can be told on any machine.
+    // The folder first: an unusable one can be reported on any machine.
     let mut file = RecordingFile::create(&folder)?;
     let path = file.path.clone();
     let begun = record_into(&mut file).and_then(|library| {
@@ -141,13 +141,13 @@ fn abandon(path: &Path) {
 fn record_into(file: &mut RecordingFile) -> Result<&'static Cupti, String> {
     let library = Cupti::get().map_err(words)?;
     take(library, Way::Injected).map_err(words)?;
-    // Devices are told when the driver has initialised. A CUPTI that does not is no worse.
+    // Devices are reported when the driver has initialised. A failure of CUPTI here does no harm.
     let _ = library.switch(kind::DEVICE, true);
     switch(library, true)
         .and_then(|()| library.record_counted_calls())
         .map_err(words)?;
     let head = head(file.start, &library.version());
-    // Moments of calls are told, though there are none yet.
+    // An empty list of moments shows that they are recorded.
     file.append(&(head + &json::moments(&[])))?;
     Ok(library)
 }
@@ -183,7 +183,7 @@ fn spawn() -> std::io::Result<()> {
     started.map(drop)
 }
 
-/// Waits, and appends what there is. False when nothing is to be written any more.
+/// Waits, and appends the records that there are. Returns false once writing has ended.
 fn write(last: bool) -> bool {
     if !last {
         record::wait(PERIOD);

@@ -97,8 +97,8 @@ pub fn moments(moments: &[(&'static str, u64)]) -> String {
     for (name, at) in moments {
         named.entry(*name).or_default().push(*at);
     }
-    let of = object(named.into_iter().map(|(name, at)| (name, array(at))));
-    format!("{{\"kind\":\"moments\",\"of\":{of}}}\n")
+    let moments = object(named.into_iter().map(|(name, at)| (name, array(at))));
+    format!("{{\"kind\":\"moments\",\"of\":{moments}}}\n")
 }
 
 /// A line of a device.
@@ -112,7 +112,7 @@ pub fn device(device: &DeviceInfo) -> String {
     )
 }
 
-/// What the C interface has begun, and the JSON text of its last end.
+/// The recording that the C interface has begun, and the JSON text of its last end.
 pub struct Current<T>(Mutex<(Option<T>, Option<CString>)>);
 
 impl<T> Current<T> {
@@ -124,7 +124,7 @@ impl<T> Current<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins anew: what was begun before and not ended is dropped first.
+    /// Begins a recording; one that was begun and not ended is dropped.
     pub fn begin(&self, begin: impl FnOnce() -> Result<T>) -> Result<()> {
         let mut current = self.lock();
         current.0 = None;

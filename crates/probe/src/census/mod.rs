@@ -32,7 +32,7 @@ enum Way {
 
 static WAY: OnceLock<Way> = OnceLock::new();
 
-/// What is recorded of the device, and the ranges that the host is in. Kernels that run at
+/// The kinds of records: the device's work, and the host's open ranges. Kernels that run at
 /// once stay so.
 const KINDS: [u32; 5] = [
     kind::CONCURRENT_KERNEL,
@@ -79,14 +79,14 @@ pub struct CallRecording {
 }
 
 impl CallRecording {
-    /// Begins. The device is to be idle; CUPTI's first recording in a process changes how
+    /// Begins. The device must be idle; CUPTI's first recording in a process changes how
     /// code is loaded, so make the call once within a recording before the one that counts.
     ///
     /// # Errors
     /// No CUPTI, or a process that is being recorded already.
     pub fn begin() -> Result<Self> {
         let library = Cupti::get()?;
-        // Anew each time: a profiler may have taken CUPTI's records for itself since.
+        // Repeated each time: a profiler may have taken CUPTI's records for itself since.
         take(library, Way::Call)?;
         // What came late for an earlier recording is not of this one.
         library.flush(true);
@@ -169,7 +169,7 @@ fn record(library: &Cupti, on: bool) -> Result<()> {
 
 impl Drop for CallRecording {
     fn drop(&mut self) {
-        // Already off after `end`; otherwise nobody is left to ask.
+        // Already off after `end`; a failure of the second try cannot be reported.
         let _ = record(self.library, false);
     }
 }

@@ -17,7 +17,7 @@ unsafe extern "C" {
 /// A kernel, copy or fill that ran, and its launch. Times in ns of CUPTI's clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedOperation {
-    /// What the device did.
+    /// The device's work.
     pub activity: RecordedWork,
     /// When it began.
     pub start: u64,
@@ -35,7 +35,7 @@ pub struct RecordedOperation {
     pub operator: Option<u32>,
 }
 
-/// What ran.
+/// The work of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RecordedWork {
     /// A kernel.
@@ -82,7 +82,7 @@ pub struct RecordedKernel {
 pub struct LaunchCall {
     /// When the call began, in ns.
     pub at: u64,
-    /// How long it took.
+    /// The duration of the call.
     pub ns: u64,
 }
 
@@ -105,7 +105,7 @@ impl RecordedOperation {
 type Demangle =
     unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
 
-/// Texts that are told apart, each once.
+/// Texts with their ids, each text once.
 pub struct Texts<Key> {
     ids: HashMap<Key, u32>,
     all: Vec<String>,
@@ -160,9 +160,9 @@ pub struct Linker {
     /// Names of kernels, demangled.
     pub names: Texts<CString>,
     pub counts: CallCounts,
-    /// When each call began that is told apart, and its name, of those that nobody took yet.
+    /// The start and name of each call that is listed individually, until they are taken.
     pub moments: Vec<(&'static str, u64)>,
-    /// Devices that were not told yet.
+    /// Devices that were not reported yet.
     pub devices: Vec<DeviceInfo>,
     /// Operations that were not complete when their buffer was given back.
     pub incomplete: u64,
@@ -252,19 +252,19 @@ impl Linker {
 
     /// Launches are kept when found: a graph's has many operations.
     fn link(&self, operation: &mut RecordedOperation) {
-        let found = self.launches.get(&operation.correlation);
-        if let Some(found) = found.or_else(|| self.earlier.get(&operation.correlation)) {
+        let launch = self.launches.get(&operation.correlation);
+        if let Some(launch) = launch.or_else(|| self.earlier.get(&operation.correlation)) {
             operation.launch = Some(LaunchCall {
-                at: found.start,
-                ns: found.end.saturating_sub(found.start),
+                at: launch.start,
+                ns: launch.end.saturating_sub(launch.start),
             });
-            operation.operator = self.ranges.at(found.thread, found.start);
+            operation.operator = self.ranges.at(launch.thread, launch.start);
         }
     }
 }
 
 /// The name, demangled by the C++ library of the process or of the machine; as it is where
-/// there is none, or where it is no mangled name.
+/// the library is missing or the name is not mangled.
 fn demangled(name: &CStr) -> String {
     let plain = || name.to_string_lossy().into_owned();
     let Some(demangle) = demangler().filter(|_| name.to_bytes().starts_with(b"_Z")) else {
@@ -292,12 +292,12 @@ fn demangled(name: &CStr) -> String {
 fn demangler() -> Option<Demangle> {
     static DEMANGLE: OnceLock<Option<Demangle>> = OnceLock::new();
     *DEMANGLE.get_or_init(|| {
-        let found = [
+        let libraries = [
             Library::open(c"libstdc++.so.6"),
             Library::open(c"libc++abi.so.1"),
         ];
-        let mut found = found.into_iter().flatten();
-        let address = found.find_map(|library| library.symbol(&[c"__cxa_demangle"]).ok())?;
+        let mut libraries = libraries.into_iter().flatten();
+        let address = libraries.find_map(|library| library.symbol(&[c"__cxa_demangle"]).ok())?;
         // SAFETY: the Itanium C++ ABI gives the symbol this signature.
         Some(unsafe { std::mem::transmute::<*mut c_void, Demangle>(address) })
     })

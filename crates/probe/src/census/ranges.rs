@@ -16,7 +16,7 @@ pub struct RangeMark<'a> {
     pub thread: u32,
     /// The range's: no two that are open have the same.
     pub id: u32,
-    /// What begins; `None` is an end.
+    /// The name of the range that begins; `None` is an end.
     pub begun: Option<RangeName<'a>>,
 }
 
@@ -27,7 +27,7 @@ pub struct RangeName<'a> {
     pub name: &'a CStr,
 }
 
-/// Texts of operators that are told apart; a program that numbers its ranges without end
+/// Distinct texts of operators; a program that numbers its ranges without end
 /// has no operators beyond them.
 const PATHS: usize = 1 << 16;
 
@@ -39,10 +39,10 @@ const DEPTH: usize = 256;
 
 /// Longest text of an operator, in bytes, and of each of its three names where it would be
 /// longer.
-const LONGEST: usize = 200;
-const LONGEST_NAME: usize = 64;
+const MAX_TEXT: usize = 200;
+const MAX_NAME: usize = 64;
 
-/// What stands for a name that there is not.
+/// The id of a missing name.
 const NONE: u32 = u32::MAX;
 
 /// The ranges of all threads.
@@ -86,17 +86,17 @@ impl Ranges {
         // Stable: of one moment, as they came.
         pending.sort_by_key(|(at, ..)| *at);
         for (at, thread, id, name) in pending {
-            let of = match name {
+            let owner = match name {
                 Some(_) => Some(thread),
                 // A range may end in another thread than it began in.
                 None => self.open.remove(&id),
             };
-            let Some(of) = of else { continue };
-            let thread = self.threads.entry(of).or_default();
+            let Some(owner) = owner else { continue };
+            let thread = self.threads.entry(owner).or_default();
             match name {
                 Some(name) if thread.stack.len() < DEPTH => {
                     thread.stack.push((id, name));
-                    self.open.insert(id, of);
+                    self.open.insert(id, owner);
                 }
                 Some(_) => continue,
                 None => {
@@ -110,9 +110,10 @@ impl Ranges {
             let names: Vec<u32> = thread.stack.iter().map(|(_, name)| *name).collect();
             let all = self.names.all();
             let path = path(&names, all);
-            let operator = match path.iter().all(|name| *name == NONE) {
-                true => None,
-                false => self.operators.id(path, PATHS, |path| operator(path, all)),
+            let operator = if path.iter().all(|name| *name == NONE) {
+                None
+            } else {
+                self.operators.id(path, PATHS, |path| operator(path, all))
             };
             if thread.moments.len() == MOMENTS {
                 thread.moments.pop_front();
@@ -134,9 +135,9 @@ impl Ranges {
     }
 }
 
-/// Of the names of all ranges that are open the three that are told: the outermost, which is
-/// mostly the program's own; the outermost that is an operator of a framework, or where that
-/// is none, or the innermost, the last but one; and the innermost.
+/// The three names of the path that is recorded, from the open ranges: the outermost, which is
+/// mostly the program's own; the outermost that is an operator of a framework, or without one
+/// or if it is the innermost, the last but one; and the innermost.
 fn path(stack: &[u32], names: &[String]) -> [u32; 3] {
     let is_operator = |name: &u32| {
         let name = names.get(*name as usize);
@@ -147,11 +148,11 @@ fn path(stack: &[u32], names: &[String]) -> [u32; 3] {
     let middle = middle.filter(|place| *place < last);
     let mut places = [0, middle.unwrap_or(last.saturating_sub(1)), last].to_vec();
     places.dedup();
-    let mut told = [NONE; 3];
-    for (place, told) in places.into_iter().zip(&mut told) {
-        *told = stack.get(place).copied().unwrap_or(NONE);
+    let mut path = [NONE; 3];
+    for (place, name) in places.into_iter().zip(&mut path) {
+        *name = stack.get(place).copied().unwrap_or(NONE);
     }
-    told
+    path
 }
 
 /// True for the name of a framework's operator, not of a program's own range. Who reads a
@@ -165,15 +166,14 @@ fn is_operator(name: &str) -> bool {
 
 /// The text of an operator: names joined by `/`.
 fn operator(path: &[u32; 3], names: &[String]) -> String {
-    let found = path.iter().filter_map(|name| names.get(*name as usize));
-    let levels: Vec<&str> = found.map(String::as_str).collect();
+    let names = path.iter().filter_map(|name| names.get(*name as usize));
+    let levels: Vec<&str> = names.map(String::as_str).collect();
     let text = levels.join("/");
-    match text.len() > LONGEST {
-        true => {
-            let short = levels.iter().map(|level| cut(level, LONGEST_NAME));
-            short.collect::<Vec<&str>>().join("/")
-        }
-        false => text,
+    if text.len() > MAX_TEXT {
+        let short = levels.iter().map(|level| cut(level, MAX_NAME));
+        short.collect::<Vec<&str>>().join("/")
+    } else {
+        text
     }
 }
 

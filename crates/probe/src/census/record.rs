@@ -1,4 +1,4 @@
-//! CUPTI's activity records as they lie in memory, and what is read of them.
+//! CUPTI's activity records in memory, and the fields that are read.
 //!
 //! Fields are read at their offsets, which CUPTI has kept from CUDA 12.0 to 13.0
 //! (cupti_activity.h): of `CUpti_ActivityKernel9` and 10 (the cluster is the last that is read),
@@ -27,7 +27,7 @@ const MARKER_END: u32 = 1 << 2;
 /// One record, as far as it is of use. Times in ns of CUPTI's clock.
 #[derive(Debug, Clone)]
 pub enum Record<'a> {
-    /// What the device did; with the name of a kernel, which has no id yet.
+    /// The device's work; with the name of a kernel, which has no id yet.
     Operation(RecordedOperation, Option<&'a CStr>),
     Call(ApiCall),
     Device(DeviceInfo),
@@ -185,7 +185,7 @@ unsafe fn text<'a>(text: *const c_char) -> &'a CStr {
 pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// With [`BUFFER_BYTES`] it bounds the memory, at 16 MiB.
-const MOST: usize = 64;
+const MAX_BUFFERS: usize = 64;
 
 /// As CUPTI asks for.
 const ALIGNMENT: usize = 8;
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
         if let Some(free) = buffers.free.pop() {
             return free;
         }
-        if buffers.made == MOST {
+        if buffers.made == MAX_BUFFERS {
             return ptr::null_mut();
         }
         let Ok(layout) = Layout::from_size_align(BUFFER_BYTES, ALIGNMENT) else {
@@ -228,8 +228,8 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
         let made = unsafe { alloc(layout) };
         buffers.made += usize::from(!made.is_null());
         // Room for all, so that giving one back allocates nothing.
-        buffers.free.reserve(MOST);
-        buffers.full.reserve(MOST);
+        buffers.free.reserve(MAX_BUFFERS);
+        buffers.full.reserve(MAX_BUFFERS);
         made
     });
     let given = given.unwrap_or(ptr::null_mut());
@@ -261,14 +261,15 @@ pub unsafe extern "C" fn completed(
             FILLED.notify_one();
         }
     });
-    // Nobody is left to tell: the message of the panic is on standard error.
+    // A panic cannot be reported from here: its message is on standard error.
     drop(taken);
 }
 
 /// Waits until half of the buffers are full, or for so long.
 pub fn wait(most: Duration) {
-    let waited =
-        FILLED.wait_timeout_while(buffers(), most, |buffers| buffers.full.len() < MOST / 2);
+    let waited = FILLED.wait_timeout_while(buffers(), most, |buffers| {
+        buffers.full.len() < MAX_BUFFERS / 2
+    });
     drop(waited);
 }
 
@@ -283,7 +284,7 @@ pub fn drain(library: &Cupti, mut each: impl FnMut(Record)) -> u64 {
         };
         let mut at = ptr::null_mut();
         // SAFETY: the buffer was given back by CUPTI with so many bytes of records, and is
-        // nobody else's until it is free again.
+        // not used by others until it is free again.
         unsafe {
             loop {
                 match (library.functions.getNextRecord)(buffer, valid, &raw mut at) {

@@ -98,7 +98,7 @@ fn device() -> Vec<u8> {
     record
 }
 
-/// What a process leaves in a buffer: CUDA's device, a launch through both interfaces, its
+/// The records that a process leaves in a buffer: CUDA's device, a launch through both interfaces, its
 /// kernel, a copy and a fill, and a kernel that never ended.
 fn recording() -> Vec<Vec<u8>> {
     const LAUNCH: u32 = 211;
@@ -230,8 +230,8 @@ fn calls_are_told_one_by_one_but_for_those_that_are_operations() {
     ];
     read_each(&mut linker, &calls);
     linker.settle(true);
-    let told = [("allocations", 10), ("event_synchronisations", 30)];
-    assert_eq!(linker.moments, told);
+    let moments = [("allocations", 10), ("event_synchronisations", 30)];
+    assert_eq!(linker.moments, moments);
     let named: Vec<&str> = linker
         .counts
         .named()
@@ -239,12 +239,12 @@ fn calls_are_told_one_by_one_but_for_those_that_are_operations() {
         .map(|(name, _)| name)
         .collect();
     assert!(
-        told.iter().all(|(name, _)| named.contains(name)),
+        moments.iter().all(|(name, _)| named.contains(name)),
         "{named:?}"
     );
 }
 
-/// What a worker in another language is given.
+/// The JSON that a worker in another language gets.
 #[test]
 fn what_was_recorded_is_json() {
     const MALLOC: u32 = 20;
@@ -262,22 +262,25 @@ fn what_was_recorded_is_json() {
         ("returned", None),
         ("end", Some(50)),
     ];
-    let told: Value = serde_json::from_str(&super::json(moments, linker, 3)).unwrap();
+    let answer: Value = serde_json::from_str(&super::json(moments, linker, 3)).unwrap();
     assert_eq!(
         [
-            &told["begin"],
-            &told["called"],
-            &told["end"],
-            &told["dropped"]
+            &answer["begin"],
+            &answer["called"],
+            &answer["end"],
+            &answer["dropped"]
         ],
         [1, 2, 50, 3]
     );
-    assert!(told.get("returned").is_none());
+    assert!(answer.get("returned").is_none());
     assert_eq!(
-        (&told["counts"]["allocations"], &told["ns"]["allocations"]),
+        (
+            &answer["counts"]["allocations"],
+            &answer["ns"]["allocations"]
+        ),
         (&value!(1), &value!(5))
     );
-    let operations = told["operations"].as_array().unwrap();
+    let operations = answer["operations"].as_array().unwrap();
     assert_eq!(operations.len(), 2);
     assert_eq!(operations[0]["name"], "attention<\"a\">");
     assert_eq!(operations[1]["direction"], "HtoD");

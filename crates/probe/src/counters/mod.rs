@@ -25,34 +25,34 @@ use crate::error::entry;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
-/// Kernels that are counted, where it is not said how many there will be, and the most that are
-/// if it is; more are told as dropped.
-const MOST_KERNELS: usize = 512;
+/// The default number of kernels that are counted, and the most that can be asked for;
+/// further ones count as dropped.
+const MAX_KERNELS: usize = 512;
 
 /// The least room that is made.
-const LEAST_KERNELS: usize = 16;
+const MIN_KERNELS: usize = 16;
 
 /// The room for so many kernels, or 0 for as many as there may be. To begin a counting takes
 /// 0.7 ms for each that there is room for (H200, driver 580).
 fn room(kernels: usize) -> usize {
     match kernels {
-        0 => MOST_KERNELS,
-        some if some >= MOST_KERNELS => MOST_KERNELS,
+        0 => MAX_KERNELS,
+        some if some >= MAX_KERNELS => MAX_KERNELS,
         // One more than there are is seen to be one too many.
-        some => (some + 1).next_power_of_two().max(LEAST_KERNELS),
+        some => (some + 1).next_power_of_two().max(MIN_KERNELS),
     }
 }
 
-/// What was counted.
+/// The result of a counting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountedKernels {
     /// Metrics that this device has, of those that were asked for, in that order.
     pub metrics: Vec<String>,
     /// Metrics that it has not.
     pub unavailable: Vec<String>,
-    /// How often each kernel ran.
+    /// The number of passes over each kernel.
     pub passes: usize,
-    /// Kernels that there was no room for.
+    /// Kernels beyond the room that was made.
     pub dropped: usize,
     /// For each kernel, in the order of the launches, the value of each of `metrics`.
     pub kernels: Vec<Vec<f64>>,
@@ -79,7 +79,7 @@ unsafe impl Send for Counting {}
 
 impl Drop for Counting {
     fn drop(&mut self) {
-        // Nobody is left to ask when one of these fails, and the others are still due.
+        // A failure cannot be reported from here, and the other steps are still due.
         if self.started {
             let _ = self.stop();
         }
@@ -95,8 +95,8 @@ impl Drop for Counting {
 }
 
 impl Counting {
-    /// Begins, on the device whose context is current. The device is to be idle. `kernels` are
-    /// as many as will be launched, or 0 where that is not known.
+    /// Begins, on the device whose context is current, which must be idle. `kernels` is the
+    /// number that will be launched, or 0 if that is not known.
     ///
     /// # Errors
     /// No CUPTI, no permission, no context, a process that is recorded by injection, or a
@@ -200,7 +200,7 @@ impl Counting {
         Ok(all.complete != 0)
     }
 
-    /// Ends. The device is to be done with what was to be counted.
+    /// Ends. The device must have finished the work that is counted.
     ///
     /// # Errors
     /// CUPTI's, and passes that are missing.
@@ -248,9 +248,12 @@ impl CountedKernels {
     /// The JSON text that the C interface gives; a value that is not known is null.
     fn json(&self) -> String {
         let names = |names: &[String]| array(names.iter().map(|name| quoted(name)));
-        let value = |value: &f64| match value.is_finite() {
-            true => value.to_string(),
-            false => "null".to_owned(),
+        let value = |value: &f64| {
+            if value.is_finite() {
+                value.to_string()
+            } else {
+                "null".to_owned()
+            }
         };
         let kernels = self.kernels.iter();
         format!(

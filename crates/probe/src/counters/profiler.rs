@@ -123,16 +123,16 @@ impl ProfilerApi {
     pub fn get() -> Result<ProfilerApi> {
         static FUNCTIONS: OnceLock<Result<ProfilerFunctions>> = OnceLock::new();
         let cupti = Cupti::get()?;
-        let found = FUNCTIONS.get_or_init(|| {
+        let functions = FUNCTIONS.get_or_init(|| {
             ProfilerFunctions::find_in(cupti.opened).map_err(|error| {
                 Error::NoCounters(format!("CUPTI of CUDA 12.6 or newer is needed: {error}"))
             })
         });
-        let functions = found.as_ref().map_err(Clone::clone)?;
+        let functions = functions.as_ref().map_err(Clone::clone)?;
         Ok(ProfilerApi { cupti, functions })
     }
 
-    /// CUPTI's word for a code, or what is to be done where counting is not permitted.
+    /// CUPTI's word for a code, or the fix where counting is not permitted.
     ///
     /// # Errors
     /// When the code is not 0.
@@ -152,7 +152,7 @@ impl ProfilerApi {
 macro_rules! profiler {
     ($api:expr, $function:ident, $parameters:expr) => {
         // SAFETY: a struct of the function's own type, whose pointers are alive and whose
-        // images have the sizes that are told.
+        // images have the given sizes.
         $api.checked(stringify!($function), unsafe {
             ($api.functions.$function)(&raw mut $parameters)
         })
@@ -175,7 +175,7 @@ pub fn chip(api: ProfilerApi, device: c_int) -> Result<CString> {
     Ok(unsafe { CStr::from_ptr(all.name) }.to_owned())
 }
 
-/// What the device counts, as CUPTI keeps it: first the size, then the image.
+/// The counters that the device has, in CUPTI's form: first the size, then the image.
 pub fn available(api: ProfilerApi, context: *mut c_void) -> Result<Vec<u8>> {
     let mut image = Vec::new();
     for _ in 0..2 {
@@ -203,7 +203,7 @@ pub fn release(api: ProfilerApi, host: *mut c_void) {
     if !host.is_null() {
         let mut all = HostDeinitialize::new();
         all.host = host;
-        // Nobody is left to ask.
+        // A failure cannot be reported from here.
         let _ = profiler!(api, cuptiProfilerHostDeinitialize, all);
     }
 }
@@ -215,7 +215,7 @@ pub fn add(api: ProfilerApi, host: *mut c_void, metrics: &[CString]) -> Result<(
     profiler!(api, cuptiProfilerHostConfigAddMetrics, all)
 }
 
-/// Whether a chip has a metric: asked once, since each takes an object of its own.
+/// Returns true if a chip has a metric: asked once, since each takes an object of its own.
 pub fn has(api: ProfilerApi, chip: &CStr, available: &[u8], metric: &CString) -> bool {
     static KNOWN: Mutex<BTreeMap<(CString, CString), bool>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the clock did with the device, in order.
+/// The clock's calls of the device, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MockCall {
     Flush,
@@ -47,7 +47,7 @@ const FLUSH_NS: u64 = 40_000;
 /// A kernel that finds its inputs in the cache needs this part less.
 pub const HOT_SHARE: u64 = 4;
 
-/// Safety net: a gate that nobody opens is a failed test, not a hung one.
+/// Safety net: a gate that stays closed is a failed test, not a hung one.
 const DEADLOCK: Duration = Duration::from_secs(20);
 
 type CallTrace = Arc<Mutex<Vec<MockCall>>>;
@@ -100,12 +100,12 @@ impl Mock {
         }
     }
 
-    /// The trace so far, which then starts anew.
+    /// Takes the trace so far; the next one starts empty.
     pub fn take_trace(&self) -> Vec<MockCall> {
         std::mem::take(&mut *self.trace.lock().unwrap())
     }
 
-    /// Whether every gate that was closed is open again.
+    /// Returns true if every gate that was closed is open again.
     pub fn gate_is_open(&self) -> bool {
         self.word.word.load(Ordering::Acquire) >= self.tickets
     }
@@ -127,7 +127,7 @@ impl Mock {
 
     fn queue(&mut self, work: QueuedWork) {
         self.host_ns += ISSUE_NS;
-        // An idle device begins when the host has told it to, and not before.
+        // An idle device begins once the host's command has arrived, not before.
         if self.queue.is_empty() {
             self.device_ns = self.device_ns.max(self.host_ns);
         }
@@ -143,7 +143,7 @@ impl Mock {
             QueuedWork::Wait(ticket) => {
                 let begin = Instant::now();
                 while self.word.word.load(Ordering::Acquire) < ticket {
-                    assert!(begin.elapsed() < DEADLOCK, "nobody opens the gate");
+                    assert!(begin.elapsed() < DEADLOCK, "the gate stays closed");
                     thread::sleep(Duration::from_micros(50));
                 }
                 // Opened no earlier than the host had come this far.
@@ -167,7 +167,7 @@ impl Mock {
     }
 }
 
-/// What every failing step says.
+/// The error of every failing step.
 pub fn failure() -> Error {
     Error::Cuda {
         function: "mock",

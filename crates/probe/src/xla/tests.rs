@@ -145,8 +145,8 @@ fn an_error_of_xlas_is_kept_in_its_words_and_freed() {
     assert_eq!(ERRORS.load(Ordering::SeqCst), 0);
     let marks = marks();
     marks.mark(words);
-    let told = marks.stream().unwrap_err().to_string();
-    assert_eq!(told, "no GPU clock: no stream here");
+    let error = marks.stream().unwrap_err().to_string();
+    assert_eq!(error, "no GPU clock: no stream here");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_marker_records_once_on_its_stream_alone() {
         })
     };
     marks.mark(Ok(STREAM));
-    assert_eq!(recorded.load(Ordering::SeqCst), 0, "nobody waits");
+    assert_eq!(recorded.load(Ordering::SeqCst), 0, "no sample waits");
     assert_eq!(marks.stream(), Ok(STREAM));
 
     let awaited = marks.wait_for(STREAM, 1, record());
