@@ -62,7 +62,7 @@ impl CpuCase {
         })
     }
 
-    /// What comes before a gradient that is timed alone.
+    /// Runs the part before a gradient that is timed alone.
     fn forward_before(&mut self) {
         if self.problem.direction == Direction::Backward {
             self.run(Direction::Forward, &Tally::default());
@@ -70,14 +70,15 @@ impl CpuCase {
     }
 
     fn run(&mut self, direction: Direction, tally: &Tally) {
-        let of = &mut self.buffers;
+        let buffers = &mut self.buffers;
         if direction.has_forward() {
-            self.kernel.forward(&of.operands, &mut of.saved, tally);
+            self.kernel
+                .forward(&buffers.operands, &mut buffers.saved, tally);
         }
         if direction.has_backward() {
-            let gradients = &mut of.gradients;
+            let gradients = &mut buffers.gradients;
             self.kernel
-                .backward(&of.operands, &of.saved, gradients, tally);
+                .backward(&buffers.operands, &buffers.saved, gradients, tally);
         }
     }
 }
@@ -89,7 +90,7 @@ impl ProcessorCase for CpuCase {
         self.tally = tally;
     }
 
-    /// Where a gradient alone is timed, with the forward before it.
+    /// Runs the forward before a gradient that is timed alone.
     fn change(&mut self, set: u32) -> Result<(), String> {
         self.buffers.randomise(self.seed.wrapping_add(set.into()));
         self.forward_before();

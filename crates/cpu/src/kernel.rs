@@ -1,5 +1,5 @@
-//! What the three variants have in common: the tensors of a call, the geometry of
-//! a problem, and a count of who did what.
+//! The common parts of the three variants: the tensors of a call, the geometry of
+//! a problem, and a count of the tasks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub trait CpuKernel: Send {
         Ok(())
     }
 
-    /// What the variant's own parameters became.
+    /// The effective values of the variant's own parameters.
     fn effective(&self) -> BTreeMap<String, ParamValue> {
         BTreeMap::new()
     }
@@ -44,7 +44,7 @@ pub trait CpuKernel: Send {
     );
 }
 
-/// What a call reads.
+/// The inputs of a call.
 pub struct Operands {
     /// Queries.
     pub q: HostTensor,
@@ -56,7 +56,7 @@ pub struct Operands {
     pub dout: HostTensor,
 }
 
-/// What forward leaves for backward.
+/// The tensors that forward keeps for backward.
 pub struct SavedTensors {
     /// The output.
     pub out: HostTensor,
@@ -65,7 +65,7 @@ pub struct SavedTensors {
     pub lse: HostTensor,
 }
 
-/// What backward yields.
+/// The results of backward.
 pub struct GradientTensors {
     /// As `q`.
     pub dq: HostTensor,
@@ -92,12 +92,12 @@ impl CallBuffers {
     /// # Errors
     /// When they do not fit into memory.
     pub fn new(problem: &Problem, shape: &Geometry) -> Result<CallBuffers, OutOfMemory> {
-        let none = spans(std::iter::empty());
+        let empty = spans(std::iter::empty());
         let (q_rows, k_rows) = (&shape.queries, &shape.keys);
         let (q_gradient, k_gradient) = if problem.direction.has_backward() {
             (q_rows, k_rows)
         } else {
-            (&none, &none)
+            (&empty, &empty)
         };
         let (heads, kv_heads, d, dv) = (shape.heads, shape.kv_heads, shape.d, shape.dv);
         let nan = f32::NAN;
@@ -186,7 +186,7 @@ impl Geometry {
         pairs(self.keys.len(), self.kv_heads)
     }
 
-    /// The keys that query `i` of a sequence sees, as far as they lie in `within`,
+    /// The keys that query `i` of a sequence sees, within `within`,
     /// counted from its start.
     pub fn visible(&self, sequence: usize, i: usize, within: &Range<usize>) -> Range<usize> {
         let seen = self
@@ -197,8 +197,8 @@ impl Geometry {
         start - within.start..end - within.start
     }
 
-    /// The keys that any of these queries sees, as far as they lie in `within`.
-    /// Both ends of a band move one way only, so the first and the last row tell.
+    /// The keys that any of these queries sees, within `within`.
+    /// Both ends of a band move one way only, so the first and the last row decide.
     pub fn keys_of(
         &self,
         sequence: usize,

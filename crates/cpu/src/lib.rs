@@ -99,7 +99,7 @@ const SAMPLES: usize = 7;
 /// Bytes to copy where the caches are not known.
 const COPY: u64 = 256 << 20;
 
-/// What the processor reaches at the most, by the products that the variants are made of and a
+/// The processor's peak, by the products that the variants are made of and a
 /// copy; of storage types only float32, in which all variants compute.
 fn peak(dtypes: &[Dtype]) -> Peak {
     let products = dtypes.contains(&Dtype::F32).then(|| {
@@ -139,8 +139,8 @@ fn multiplied() -> impl FnMut() -> Duration {
         let begin = Instant::now();
         results.par_iter_mut().for_each(|c| {
             for _ in 0..PRODUCTS {
-                let of = |values| Matrix::new(values, SIDE, SIDE, SIDE);
-                multiply(of(&a), of(&b), 0.0, c, SIDE);
+                let matrix = |values| Matrix::new(values, SIDE, SIDE, SIDE);
+                multiply(matrix(&a), matrix(&b), 0.0, c, SIDE);
             }
         });
         let took = begin.elapsed();

@@ -62,7 +62,7 @@ impl Naive {
                 multiply(dout, v.t(), 0.0, ds, seq_k);
                 for (i, row) in rows.clone().enumerate() {
                     let (out, dout) = (&saved.out, &x.dout);
-                    let [out, dout] = [out, dout].map(|of| of.row(sequence, head, row));
+                    let [out, dout] = [out, dout].map(|tensor| tensor.row(sequence, head, row));
                     let delta = softmax::dot(out, dout);
                     let cells = i * seq_k..(i + 1) * seq_k;
                     for (ds, p) in ds[cells.clone()].iter_mut().zip(&p[cells]) {

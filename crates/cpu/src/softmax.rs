@@ -13,7 +13,7 @@ pub enum Isa {
     Avx512,
     /// 256-bit vectors with fused multiply-add.
     Avx2,
-    /// What the compiler was told to target.
+    /// The compiler's target.
     Portable,
 }
 

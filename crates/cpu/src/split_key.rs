@@ -23,7 +23,7 @@ pub const NUM_SPLITS_KEY: &str = "num_splits_key";
 /// Keys of the smallest piece that a split can be: that of xFormers' 64 × 64 tiles.
 pub const SPLIT_TILE: usize = 64;
 
-/// What `num_splits_key` becomes.
+/// The effective value of `num_splits_key`.
 ///
 /// `None` (automatic): enough splits to occupy every thread, no more than there
 /// are tiles. An explicit value is clamped to `1..=tiles`: a sentinel such as

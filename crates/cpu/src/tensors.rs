@@ -13,7 +13,7 @@ use regatta_worker::matrix::Matrix;
 pub struct Span {
     /// Rows of all sequences before it.
     pub start: usize,
-    /// Its rows.
+    /// The number of rows.
     pub len: usize,
 }
 
@@ -31,7 +31,7 @@ pub fn spans(lengths: impl Iterator<Item = usize>) -> Arc<[Span]> {
 
 /// A tensor, contiguous.
 pub struct HostTensor {
-    /// Its elements in logical order.
+    /// The elements in logical order.
     pub values: Vec<f32>,
     shape: TensorShape,
 }
@@ -136,7 +136,7 @@ impl RowWriter<'_> {
         for (row, values) in rows.zip(values.chunks_exact(*dim)) {
             let at = self.shape.at(sequence, head, row);
             // SAFETY: the row is inside the tensor (checked above) and, by the
-            // caller's promise, nobody else's.
+            // caller's promise, not shared.
             let into = unsafe { std::slice::from_raw_parts_mut(self.values.add(at), *dim) };
             into.copy_from_slice(values);
         }
@@ -148,7 +148,7 @@ impl RowWriter<'_> {
 #[error("could not allocate {0} bytes")]
 pub struct OutOfMemory(pub u128);
 
-/// A vector of `len` copies of `value`, or the reason there is none.
+/// A vector of `len` copies of `value`, or the error of the allocation.
 pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, OutOfMemory> {
     let mut values = Vec::new();
     values

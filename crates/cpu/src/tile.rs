@@ -92,7 +92,7 @@ fn online_softmax(
     *sum += softmax::exponentiate(row, *max);
 }
 
-/// What backward needs of a tile of queries.
+/// The part of backward that a tile of queries needs.
 pub struct QuerySide<'a> {
     rows: Range<usize>,
     sequence: usize,
@@ -122,7 +122,7 @@ impl<'a> QuerySide<'a> {
         let (n, d) = (rows.len(), shape.d);
         let q = &mut q[..n * d];
         for (row, delta) in rows.clone().zip(&mut *delta) {
-            let [out, dout] = [&saved.out, &x.dout].map(|of| of.row(sequence, head, row));
+            let [out, dout] = [&saved.out, &x.dout].map(|tensor| tensor.row(sequence, head, row));
             *delta = softmax::dot(out, dout);
         }
         x.q.load(sequence, head, rows.clone(), q);
