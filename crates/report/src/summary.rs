@@ -164,10 +164,10 @@ pub(crate) fn reproduce(report: &Report, pattern: &str) -> String {
         }
         Some((base, ..)) => {
             command = "gate";
-            match names_a_file(&base.label) {
-                true if base.label == suite.name => {}
-                true => push("--baseline", &base.label),
-                false => push("--base", &format!("run:{}", base.label)),
+            if !names_a_file(&base.label) {
+                push("--base", &format!("run:{}", base.label));
+            } else if base.label != suite.name {
+                push("--baseline", &base.label);
             }
         }
     }

@@ -190,9 +190,10 @@ pub const FACETS: [&str; OF_CASES.len() + AXES.len()] = {
     let mut names = [""; OF_CASES.len() + AXES.len()];
     let mut at = 0;
     while at < names.len() {
-        names[at] = match at < OF_CASES.len() {
-            true => OF_CASES[at],
-            false => AXES[at - OF_CASES.len()].name,
+        names[at] = if at < OF_CASES.len() {
+            OF_CASES[at]
+        } else {
+            AXES[at - OF_CASES.len()].name
         };
         at += 1;
     }

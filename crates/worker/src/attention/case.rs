@@ -218,9 +218,10 @@ mod tests {
             environment in prop::option::of("[a-z][a-z0-9.-]{0,8}"),
             params in prop::sample::select(vec!["", ":access=copies", ":a=b,num_splits_key=-1"]),
         ) {
-            let seq = match ragged {
-                true => format!("v{}+{}:{}+{}", n[0], n[1], n[2], n[3]),
-                false => format!("s{}", n[0]),
+            let seq = if ragged {
+            format!("v{}+{}:{}+{}", n[0], n[1], n[2], n[3])
+            } else {
+            format!("s{}", n[0])
             };
             let optional = [
                 format!("b{}", n[4]), format!("h{}", 6 * n[5]), "kv3".to_owned(),

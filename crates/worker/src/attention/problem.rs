@@ -78,9 +78,10 @@ impl Problem {
     /// The problem without what changes no value of its results: layout, and whether a
     /// gradient is asked for with its forward or alone.
     pub fn same_values(&self) -> Problem {
-        let direction = match self.direction.has_backward() {
-            true => Direction::Both,
-            false => Direction::Forward,
+        let direction = if self.direction.has_backward() {
+            Direction::Both
+        } else {
+            Direction::Forward
         };
         Problem {
             layout: Layout::Bshd,

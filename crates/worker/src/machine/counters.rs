@@ -133,9 +133,10 @@ impl Counts {
 impl std::fmt::Display for Counts {
     /// `664000001`, or where countings differ `664000001 to 664000320`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.is_exact() {
-            true => write!(f, "{}", self.least),
-            false => write!(f, "{} to {}", self.least, self.most),
+        if self.is_exact() {
+            write!(f, "{}", self.least)
+        } else {
+            write!(f, "{} to {}", self.least, self.most)
         }
     }
 }

@@ -243,9 +243,10 @@ fn is_node(name: &str) -> bool {
 fn without_number(name: &str) -> &str {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let separated = bare.trim_end_matches([' ', '_', '.', '#', '-', ':', '=']);
-    match bare.len() < name.len() && separated.len() < bare.len() && !separated.is_empty() {
-        true => separated,
-        false => name,
+    if bare.len() < name.len() && separated.len() < bare.len() && !separated.is_empty() {
+        separated
+    } else {
+        name
     }
 }
 

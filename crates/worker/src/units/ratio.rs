@@ -44,9 +44,10 @@ impl Ratio {
 
     /// As a factor, which may stand beside a limit: `1.04x`, `12.3x`.
     pub fn factor(self) -> String {
-        match self.is_finite() {
-            true => format!("{}x", self.times()),
-            false => NONE.to_owned(),
+        if self.is_finite() {
+            format!("{}x", self.times())
+        } else {
+            NONE.to_owned()
         }
     }
 
@@ -171,9 +172,10 @@ quantity!(Share);
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let places = f.precision().unwrap_or(1);
-        match self.is_finite() {
-            true => put(f, &format!("{:.places$} %", 100.0 * self.0)),
-            false => put(f, NONE),
+        if self.is_finite() {
+            put(f, &format!("{:.places$} %", 100.0 * self.0))
+        } else {
+            put(f, NONE)
         }
     }
 }

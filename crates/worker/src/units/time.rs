@@ -45,9 +45,10 @@ impl Nanoseconds {
 impl Nanoseconds {
     /// A difference with its sign: `+3.20 µs`.
     pub fn signed(self) -> String {
-        match self.0 < 0.0 {
-            true => format!("-{}", Nanoseconds(-self.0)),
-            false => format!("+{self}"),
+        if self.0 < 0.0 {
+            format!("-{}", Nanoseconds(-self.0))
+        } else {
+            format!("+{self}")
         }
     }
 
@@ -159,9 +160,12 @@ pub fn part_of(part: Nanoseconds, whole: Nanoseconds) -> String {
 /// Two times with one unit, where they have the same.
 fn pair(one: Nanoseconds, word: &str, other: Nanoseconds) -> String {
     let ((scale, unit_of_one), (_, unit_of_other)) = (unit(one), unit(other));
-    let bare = |time: Nanoseconds| match time == Nanoseconds::ZERO {
-        true => "0".to_owned(),
-        false => time.to_string(),
+    let bare = |time: Nanoseconds| {
+        if time == Nanoseconds::ZERO {
+            "0".to_owned()
+        } else {
+            time.to_string()
+        }
     };
     let same = unit_of_one == unit_of_other && one.is_finite() && other.is_finite();
     if same && one != Nanoseconds::ZERO && other != Nanoseconds::ZERO {

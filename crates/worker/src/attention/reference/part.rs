@@ -46,12 +46,11 @@ impl PlaneReference {
         let dims = (problem.head_dim as usize, problem.head_dim_v as usize);
         let plane = Plane::new(&place, source)?;
         let forward = plane.forward()?;
-        let gradients = match problem.direction.has_backward() {
-            true => {
-                let dout = place.gather(Heads::Query, dims.1, |at| source(Tensor::Dout, at))?;
-                Some(plane.backward(&dout, &forward)?)
-            }
-            false => None,
+        let gradients = if problem.direction.has_backward() {
+            let dout = place.gather(Heads::Query, dims.1, |at| source(Tensor::Dout, at))?;
+            Some(plane.backward(&dout, &forward)?)
+        } else {
+            None
         };
         Ok(PlaneReference {
             place,
@@ -98,9 +97,10 @@ impl PlaneReference {
         let (seen, zeros) = (place.seen(side), vec![0.0; dim]);
         for member in 0..members {
             for row in 0..rows {
-                let right = match seen.contains(&row) {
-                    true => &values[(member * seen.len() + row - seen.start) * dim..][..dim],
-                    false => &zeros[..],
+                let right = if seen.contains(&row) {
+                    &values[(member * seen.len() + row - seen.start) * dim..][..dim]
+                } else {
+                    &zeros[..]
                 };
                 sums.compare(&result[place.start(side, member, row, dim)..][..dim], right);
             }

@@ -124,9 +124,10 @@ fn partition(range: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start, range.end);
     while low < high {
         let middle = low + (high - low) / 2;
-        match before(middle) {
-            true => low = middle + 1,
-            false => high = middle,
+        if before(middle) {
+            low = middle + 1
+        } else {
+            high = middle
         }
     }
     low
