@@ -75,8 +75,8 @@ fn command_line() -> clap::Command {
     for (name, commands) in GROUPS {
         groups += &format!("\n{name}:\n");
         for one in commands {
-            let found = command.find_subcommand(one);
-            let about = found.and_then(clap::Command::get_about);
+            let subcommand = command.find_subcommand(one);
+            let about = subcommand.and_then(clap::Command::get_about);
             let line = format!("  {one:<12} {}\n", about.cloned().unwrap_or_default());
             list += &line;
             groups += &line;

@@ -2,7 +2,7 @@
 //! the GPU clock as a shared library, and the Python worker's files.
 //!
 //! The probe has no dependencies, so one call of rustc is enough. Where that fails (a target
-//! without shared libraries) the build goes on without: Python workers then time by plain
+//! without shared libraries) the build omits it: Python workers then time by plain
 //! events, and `regatta doctor` says so.
 
 use std::env;

@@ -38,8 +38,8 @@ enum BaselineAction {
         name: String,
         /// A run file, report folder or shards [default: reports/NAME]
         ///
-        /// Where that is not there, the default is the only run under reports/; where a baseline
-        /// of this name is there, the report folder of its suite.
+        /// Without it the only run under reports/; if there is a baseline
+        /// of this name, the report folder of its suite.
         #[arg(value_name = "RUN")]
         runs: Vec<String>,
         /// Replace the baseline that is there
@@ -59,7 +59,7 @@ enum BaselineAction {
     },
     /// Remove a baseline
     Remove {
-        /// Its name
+        /// The name of the baseline
         name: String,
         /// Only the one of this machine
         #[arg(long)]

@@ -99,13 +99,15 @@ fn search(args: &BisectArgs) -> Ended {
     let between = counted(row.len().saturating_sub(2), "version");
     say(format!("{between} between {} and {}", args.good, args.bad));
     let (towards, metric) = (
-        match args.fixed {
-            true => Towards::Fixed,
-            false => Towards::Bad,
+        if args.fixed {
+            Towards::Fixed
+        } else {
+            Towards::Bad
         },
-        match args.cpu_time {
-            true => Metric::CpuTime,
-            false => Metric::Device,
+        if args.cpu_time {
+            Metric::CpuTime
+        } else {
+            Metric::Device
         },
     );
     let tell = |tried: &Tried, case: Option<&CaseId>, more, left| {
@@ -122,9 +124,10 @@ fn search(args: &BisectArgs) -> Ended {
     let path = directory.join(PAGE);
     let html = page(&answer).map_err(Stop::not_judged)?;
     files::write(&path, &html).map_err(Stop::not_judged)?;
-    match args.json {
-        true => print(format!("{}\n", answer.json().map_err(Stop::not_judged)?))?,
-        false => print(text(&answer))?,
+    if args.json {
+        print(format!("{}\n", answer.json().map_err(Stop::not_judged)?))?
+    } else {
+        print(text(&answer))?
     };
     say(format!("report: {}", path.display()));
     Ok(match &searched.ending {
@@ -158,7 +161,7 @@ fn suite_words(args: &BisectArgs, request: &MeasureOptions) -> Vec<String> {
     words
 }
 
-/// A comparison as it is said: what came of it, and how long the `more` others take.
+/// A comparison as a line: its result, and the time that the `more` others take.
 fn line(
     tried: &Tried,
     case: Option<&CaseId>,
@@ -166,15 +169,15 @@ fn line(
     more: usize,
     left: Duration,
 ) -> String {
-    let found = match case {
+    let case_reading = match case {
         Some(case) => tried.reading(case),
         None => tried.largest(),
     };
-    let said = found.and_then(|of: &CaseReading| {
-        let word = of.word()?.text();
-        Some(format!("{}, {word}", reading(of)?))
+    let result = case_reading.and_then(|case: &CaseReading| {
+        let word = case.word()?.text();
+        Some(format!("{}, {word}", reading(case)?))
     });
-    let said = said.unwrap_or_else(|| {
+    let result = result.unwrap_or_else(|| {
         let why = tried.why_skipped(case);
         format!(
             "skipped: {}",
@@ -189,5 +192,5 @@ fn line(
         0 => String::new(),
         more => format!(" ({more} more, {})", about(left)),
     };
-    format!("{}{against} ... {said}{left}", row[tried.high].name)
+    format!("{}{against} ... {result}{left}", row[tried.high].name)
 }

@@ -37,7 +37,7 @@ pub struct DiffArgs {
     #[arg(long, value_name = "DIR", default_value = "baselines")]
     baselines: PathBuf,
 
-    /// Of traces: the smallest change of a time that counts
+    /// For traces: the smallest change of a time that counts
     ///
     /// 0.1 for 10 %, which is the default; with five runs a side it is 0.02.
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -108,9 +108,9 @@ pub fn run(args: &DiffArgs) -> Ended {
             Some(base.as_base_of(header))
         }
         (None, Some(name)) => {
-            let found = stored::baseline_of(&store, name, header)?;
-            let found = found.ok_or_else(|| Stop::not_judged(store.absent(name)))?;
-            Some(found.side)
+            let stored = stored::baseline_of(&store, name, header)?;
+            let stored = stored.ok_or_else(|| Stop::not_judged(store.absent(name)))?;
+            Some(stored.side)
         }
         (None, None) => None,
     };

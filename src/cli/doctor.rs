@@ -21,7 +21,7 @@ use regatta_probe::Error;
 use regatta_report::document::{Block, ListItem, Table, TableRow, Tone};
 use regatta_report::files::check_writable;
 
-/// What a worker may take to introduce itself here: a look at the machine does not wait for
+/// The time that a worker may take to introduce itself here: a look at the machine does not wait for
 /// a library that loads for minutes from a cold disk.
 const LIMIT: Duration = Duration::from_secs(8);
 
@@ -58,7 +58,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
     let mut config = Suite::default();
     suite::configure(&mut config, Path::new("regatta.toml"))?;
     watch_for("");
-    let found = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
+    let introductions = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
     let groups: [(&str, Vec<DoctorCheck>); 5] = [
         (
             "Machine",
@@ -72,7 +72,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
             "CUDA compilers",
             [Compiler::Nvrtc, Compiler::Nvcc].map(compiler).into(),
         ),
-        (WORKERS, found.iter().map(worker).collect()),
+        (WORKERS, introductions.iter().map(worker).collect()),
         (
             "Environments of regatta.toml",
             config.environments.iter().map(environment).collect(),
@@ -92,7 +92,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
         let groups = groups.iter().filter(|(_, checks)| !checks.is_empty());
         let blocks = groups.flat_map(|(name, checks)| {
             let items = match *name {
-                WORKERS => workers(&found),
+                WORKERS => workers(&introductions),
                 _ => checks.iter().map(DoctorCheck::item).collect(),
             };
             [Block::heading(*name), Block::List(items)]
@@ -124,12 +124,14 @@ fn workers(found: &[Introduction]) -> Vec<ListItem> {
     items
 }
 
-/// Of a worker that is not here.
+/// The state of a worker that is not here.
 fn state_of(absence: &Absence, always_needed: bool) -> CheckState {
-    match absence.slow {
-        true => CheckState::Slow,
-        false if always_needed => CheckState::Broken,
-        false => CheckState::Absent,
+    if absence.slow {
+        CheckState::Slow
+    } else if always_needed {
+        CheckState::Broken
+    } else {
+        CheckState::Absent
     }
 }
 
@@ -157,18 +159,18 @@ fn worker(one: &Introduction) -> DoctorCheck {
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct DoctorCheck {
-    /// What was looked at.
+    /// The part that was checked.
     what: String,
-    /// How it is.
+    /// The state of it.
     state: CheckState,
-    /// What was found.
+    /// The result of the check.
     detail: String,
-    /// What to do, where something is to be done.
+    /// The fix, if one is needed.
     #[serde(skip_serializing_if = "String::is_empty")]
     fix: String,
 }
 
-/// What was found of something that works; or its state, what was found, and what would help.
+/// The details of a part that works; or its state, the details, and the fix.
 type Found = Result<String, (CheckState, String, String)>;
 
 fn lack(state: CheckState, detail: &str, fix: &str) -> Found {
@@ -244,7 +246,7 @@ fn gpu_driver() -> Found {
 }
 
 fn compiler(compiler: Compiler) -> DoctorCheck {
-    let found = match toolkit::here(compiler) {
+    let state = match toolkit::here(compiler) {
         Ok(toolkit) => Ok(toolkit.program.display().to_string()),
         Err(why) => {
             let detail = "not found, so not for `regatta build`";
@@ -253,10 +255,10 @@ fn compiler(compiler: Compiler) -> DoctorCheck {
             lack(CheckState::Absent, detail, fix)
         }
     };
-    check(format!("compiler {}", compiler.name()), found)
+    check(format!("compiler {}", compiler.name()), state)
 }
 
-/// Whether Python workers can be given the gated clock.
+/// Checks that Python workers can be given the gated clock.
 fn gpu_clock() -> Found {
     match command::install_probe() {
         Ok(Some(path)) => {
@@ -292,32 +294,34 @@ fn baselines() -> Found {
         detail += &format!("; {error}");
     }
     let fix = "restore the file from version control, or save it again";
-    match broken.is_empty() {
-        true => Ok(detail),
-        false => lack(CheckState::Broken, &detail, fix),
+    if broken.is_empty() {
+        Ok(detail)
+    } else {
+        lack(CheckState::Broken, &detail, fix)
     }
 }
 
 /// An environment as `regatta env` tells it.
 fn environment((name, environment): (&String, &Environment)) -> DoctorCheck {
-    let found = match PythonEnvironment::locate(name, environment) {
+    let state = match PythonEnvironment::locate(name, environment) {
         Err(error) => lack(CheckState::Broken, &error.to_string(), ""),
         Ok(None) => {
             let interpreter = interpreter_of(environment);
             let fix = format!("name another in [environments.{name}] of regatta.toml");
             // A bare name is looked for when it is started.
-            match interpreter.contains('/') && !Path::new(&interpreter).is_file() {
-                true => lack(CheckState::Absent, "its interpreter is not there", &fix),
-                false => Ok(format!("{interpreter} as it is")),
+            if interpreter.contains('/') && !Path::new(&interpreter).is_file() {
+                lack(CheckState::Absent, "its interpreter is not there", &fix)
+            } else {
+                Ok(format!("{interpreter} as it is"))
             }
         }
         Ok(Some(made)) if made.lock().is_some() => Ok(made.folder().display().to_string()),
         Ok(Some(made)) => lack(CheckState::Absent, "not made yet", &made.command()),
     };
-    check(format!("environment {name}"), found)
+    check(format!("environment {name}"), state)
 }
 
-/// What the columns mean, below a table.
+/// The meaning of the columns, below a table.
 const LEGEND: &str = "read: median. bias: read less nominal and less what starting and ending \
      takes of the work itself. visible: largest difference between two interleaved sets of the \
      same work, over all rounds. +n %: what work longer by n % was read as.";
@@ -331,11 +335,11 @@ fn check_clocks() -> Ended {
     let mut code = 0;
     for name in ["gpu", "cpu"] {
         note(format!("checking the {name} clock"));
-        let found = match name {
+        let readings = match name {
             "gpu" => ruler::gpu(),
             _ => Ok(ruler::cpu()),
         };
-        let blocks = match found {
+        let blocks = match readings {
             Ok((what, readings)) => table(what, &readings),
             Err(error @ Error::Unavailable(_)) => {
                 vec![Block::Note(format!("{name} clock absent: {error}"))]
@@ -351,14 +355,14 @@ fn check_clocks() -> Ended {
 }
 
 fn table(what: String, readings: &[ClockReading]) -> Vec<Block> {
-    let rows = readings.iter().map(|of| {
+    let rows = readings.iter().map(|reading| {
         let mut cells = vec![
-            of.read.to_string(),
-            of.bias.signed(),
-            format!("{:.2}", of.visible),
+            reading.read.to_string(),
+            reading.bias.signed(),
+            format!("{:.2}", reading.visible),
         ];
-        cells.extend(of.added.map(|share| format!("{:.2}", share.0 * 100.0)));
-        TableRow::new(of.nominal.to_string(), cells)
+        cells.extend(reading.added.map(|share| format!("{:.2}", share.0 * 100.0)));
+        TableRow::new(reading.nominal.to_string(), cells)
     });
     let heads = vec!["read", "bias", "visible", "+1 %", "+2 %", "+5 %", "+10 %"];
     vec![

@@ -54,7 +54,7 @@ pub struct EnvArgs {
 enum EnvAction {
     /// Make an environment from its pinned requirements
     Make {
-        /// Its name
+        /// The name of the environment
         name: String,
         /// Make it again where it is there already
         #[arg(long)]

@@ -12,7 +12,7 @@ use regatta_measure::versions::Spec;
 /// Measure a suite and compare it with a baseline
 ///
 /// Compares one run with the baseline. Cases that it does not show to be the same are measured in
-/// pairs with the code of the baseline, where that is at hand, or else judged with an allowance
+/// pairs with the code of the baseline if it is available, or else judged with an allowance
 /// for day-to-day variation. With --base all cases are measured in pairs.
 ///
 /// Exits 0 when everything was measured and checked and nothing is worse or may be. Exits 1 when
@@ -54,10 +54,11 @@ fn measured(args: &GateArgs) -> Ended {
     args.answers.check()?;
     watch();
     let request = args.measure.request();
-    let measured = match args.base.is_empty() {
-        true => gate(&request, args.baseline.as_deref())?,
+    let measured = if args.base.is_empty() {
+        gate(&request, args.baseline.as_deref())?
+    } else {
         // What the suite demands counts too.
-        false => Experiment::compare(&request, &args.base, &[Spec::Here], true)?.run()?,
+        Experiment::compare(&request, &args.base, &[Spec::Here], true)?.run()?
     };
     let run = measured.arm.directory.clone();
     let ended = reporting::conclude(measured, &args.answers);

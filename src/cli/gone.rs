@@ -1,5 +1,5 @@
-//! What there was, and what stands in its place: for a version or two, so that nobody has to
-//! search for it.
+//! Former commands, flags and keys with their replacements: for a version or two, so that a user
+//! need not search for them.
 
 use clap::error::{ContextKind, ContextValue, Error};
 
@@ -53,7 +53,7 @@ const GONE: [(&[&str], &str); 41] = [
     (&[".workers.*"], "workers.mine = \"bench.py:attention\", \"attention.cu\" or [\"./serve\"]; in that of `start`, REGATTA_FORK=no or always"),
     ];
 
-/// What to say of a command line that clap refuses for a command or a flag that is gone.
+/// The message for a command line that clap refuses for a command or a flag that is gone.
 pub fn on_command_line(error: &Error, words: &[String]) -> Option<String> {
     let refused = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
     let refused = refused.into_iter().find_map(|kind| match error.get(kind)? {
@@ -66,7 +66,7 @@ pub fn on_command_line(error: &Error, words: &[String]) -> Option<String> {
         .or_else(|| nested(words))
 }
 
-/// What to say of a command below another that is gone, whose name is read as something else.
+/// The message for a command below another that is gone, whose name is read as something else.
 pub fn nested(words: &[String]) -> Option<String> {
     replacement(&words.get(1..3)?.join(" "))
 }
@@ -85,7 +85,7 @@ fn replacement(what: &str) -> Option<String> {
     Some(is_gone(what, &place))
 }
 
-/// What to say beside an error about a key of a suite: `s.toml:3: policy.floor = 1: unknown key`.
+/// The addition to an error about a key of a suite: `s.toml:3: policy.floor = 1: unknown key`.
 pub fn in_suite(error: &str) -> Option<String> {
     let is_of_a_key = error.contains("unknown key") || error.contains("found table");
     let mut parts = error.split(": ").filter(|_| is_of_a_key);

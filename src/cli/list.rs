@@ -92,22 +92,27 @@ fn variants(args: &ListArgs) -> Ended {
     let mut config = Suite::default();
     suite::configure(&mut config, Path::new("regatta.toml"))?;
     watch_for("");
-    let found = introductions(&config, args.environment.as_deref(), None)?;
+    let introductions = introductions(&config, args.environment.as_deref(), None)?;
     if args.json {
-        let entries: Vec<_> = found
+        let entries: Vec<_> = introductions
             .iter()
-            .map(|Introduction { worker, found }| match found {
-                Ok(hello) => json!({ "worker": worker, "hello": hello }),
-                Err(absence) => json!({ "worker": worker, "unavailable": absence.reason }),
-            })
+            .map(
+                |Introduction {
+                     worker,
+                     found: introductions,
+                 }| match introductions {
+                    Ok(hello) => json!({ "worker": worker, "hello": hello }),
+                    Err(absence) => json!({ "worker": worker, "unavailable": absence.reason }),
+                },
+            )
             .collect();
         let suites: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
         return print_json(&json!({ "workers": entries, "suites": suites }));
     }
     let suites = BUILTIN.iter().map(|(name, _)| suite::load(name));
     let suites = suites.collect::<Result<Vec<Suite>, _>>()?;
-    let mut blocks = workers(&found);
-    blocks.extend(suites_by_workers(&suites, &found));
+    let mut blocks = workers(&introductions);
+    blocks.extend(suites_by_workers(&suites, &introductions));
     show_blocks(blocks)
 }
 
@@ -138,7 +143,7 @@ fn heading(title: impl Into<String>, rest: String) -> Block {
 fn described(worker: &str, hello: &Hello) -> [Block; 2] {
     let facts: Vec<Vec<String>> = hello.variants.iter().map(facts).collect();
     let mut common = facts.first().cloned().unwrap_or_default();
-    common.retain(|fact| facts.iter().all(|of| of.contains(fact)));
+    common.retain(|fact| facts.iter().all(|others| others.contains(fact)));
     let items = hello.variants.iter().zip(&facts).map(|(variant, facts)| {
         let own = facts.iter().filter(|fact| !common.contains(fact)).cloned();
         let summary = Some(variant.summary.clone()).filter(|summary| !summary.is_empty());
@@ -154,15 +159,23 @@ fn described(worker: &str, hello: &Hello) -> [Block; 2] {
     ]
 }
 
-/// What a variant takes: `f32 f16`, `fwd bwd`, `num_splits_key = auto or a number`.
+/// The abilities of a variant: `f32 f16`, `fwd bwd`, `num_splits_key = auto or a number`.
 fn facts(variant: &VariantInfo) -> Vec<String> {
     let words = |words: Vec<&str>| words.join(" ");
     let mut facts = vec![
-        words(variant.dtypes.iter().map(|of| of.name()).collect()),
-        words(variant.directions.iter().map(|of| of.short()).collect()),
+        words(variant.dtypes.iter().map(|dtype| dtype.name()).collect()),
+        words(
+            variant
+                .directions
+                .iter()
+                .map(|direction| direction.short())
+                .collect(),
+        ),
     ];
     let projections = variant.projections.iter();
-    facts.push(words(projections.map(|of| of.name()).collect()));
+    facts.push(words(
+        projections.map(|projection| projection.name()).collect(),
+    ));
     facts.extend(variant.parameters.iter().map(|(name, of)| match of {
         Parameter::Integer => format!("{name} = auto or a number"),
         Parameter::Words(words) => format!("{name} = {}", words.join(" or ")),
@@ -279,7 +292,7 @@ mod tests {
             r#"{{"type":"hello","protocol":1,"worker":"{worker}","device":{{"kind":"cpu","name":"A CPU","memory_bytes":1}},"variants":[{variants}]}}"#
         );
         let Ok(ReplyBody::Hello(hello)) = serde_json::from_str(&json) else {
-            panic!("{json} is no hello");
+            panic!("{json} is not a hello");
         };
         Introduction {
             worker: worker.to_owned(),
@@ -294,14 +307,14 @@ mod tests {
             r#"{"name":"flash","summary":"tiles and an online softmax","dtypes":["f32","f16"],"directions":["forward"]}"#.to_owned(),
             format!(r#"{{"name":"split-key","summary":"{long}","dtypes":["f32","f16"],"directions":["forward","backward"],"parameters":{{"num_splits_key":"integer"}}}}"#),
         ];
-        let found = [
+        let introductions = [
             introduction("cpu", &variants.join(",")),
             introduction("torch", ""),
         ];
         let names = BUILTIN.iter().map(|(name, _)| *name);
         let all: Vec<Suite> = names.map(|name| suite::load(name).unwrap()).collect();
-        let mut blocks = workers(&found);
-        blocks.extend(suites_by_workers(&all, &found));
+        let mut blocks = workers(&introductions);
+        blocks.extend(suites_by_workers(&all, &introductions));
         insta::assert_snapshot!(text(blocks));
     }
 

@@ -12,7 +12,7 @@ use regatta_measure::experiment::MeasureOptions;
 use regatta_measure::experiment::request::BASELINES;
 use regatta_worker::units::Share;
 
-/// What to measure, and how.
+/// The suite to measure, and how.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "What is measured")]
 pub struct MeasureArgs {

@@ -37,7 +37,7 @@ use regatta_report::document::{Block, Document};
 /// Why a command ends without a verdict.
 pub use regatta_measure::experiment::ExperimentError as Stop;
 
-/// What a command comes to.
+/// The end of a command: its exit code, or the reason why it stopped.
 pub type Ended = Result<u8, Stop>;
 
 /// Has a signal end this command with its workers, for one that measures.
@@ -50,7 +50,7 @@ fn watch_for(rest: &'static str) {
     interrupt::watch_for(rest, say);
 }
 
-/// To be called when a command has ended, whatever came of it: it leaves no process behind.
+/// Called at the end of every command: leaves no process behind.
 pub fn leave_nothing() {
     interrupt::end();
 }
@@ -128,7 +128,7 @@ impl Write for PrintedLines {
     }
 }
 
-/// Says something about the work on standard error. Nobody may be reading it.
+/// Prints a note on standard error. Its reader may be gone.
 pub fn note(text: impl Display) {
     interrupt::hold_if_stopping();
     say(text);

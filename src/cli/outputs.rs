@@ -11,7 +11,7 @@ use regatta_core::suite::document::nearest;
 use regatta_judge::judgement::Judgement;
 use regatta_report::{self as report, Format, Report, files};
 
-/// What there is of a trace.
+/// The formats of a trace.
 pub const OF_TRACES: [Format; 2] = [Format::Html, Format::Perfetto];
 
 /// Files of chosen formats.
@@ -29,7 +29,7 @@ struct Output {
     path: PathBuf,
 }
 
-/// What `--help` says, with every format.
+/// The help text, with every format.
 fn help() -> String {
     let lines = Format::all().map(|f| format!("\n{}: {}", f.name(), f.about()));
     let first = "Write a file, `-` for standard output (repeatable). Formats:\n";
@@ -45,7 +45,7 @@ fn output(text: &str) -> Result<Output, String> {
         let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
         let known = names().collect::<Vec<_>>().join(", ");
         return Err(format!(
-            "there is no format `{name}`; {near}there are {known}"
+            "unknown format `{name}`; {near}known formats are {known}"
         ));
     };
     match path {
@@ -60,7 +60,7 @@ fn output(text: &str) -> Result<Output, String> {
 }
 
 impl Outputs {
-    /// What was asked for, and where it goes.
+    /// The formats that were asked for, with their paths.
     pub fn wanted(&self) -> impl Iterator<Item = (Format, &Path)> {
         let all = self.output.iter();
         all.map(|output| (output.format, output.path.as_path()))
@@ -163,10 +163,12 @@ impl Outputs {
             }
             for name in report::names(format) {
                 let make = |out: &mut dyn Write| report::write(format, report, name, out);
-                match is_stdout(path) {
-                    true => print_as_made(make)?,
-                    false if is_summary(path) => summarise(report, path)?,
-                    false => files::write_as_made(path, make).map_err(Stop::not_judged)?,
+                if is_stdout(path) {
+                    print_as_made(make)?;
+                } else if is_summary(path) {
+                    summarise(report, path)?;
+                } else {
+                    files::write_as_made(path, make).map_err(Stop::not_judged)?;
                 }
             }
         }
@@ -204,9 +206,10 @@ pub fn is_stdout(path: &Path) -> bool {
 /// # Errors
 /// When it cannot be written: exit code 3.
 pub fn put(path: &Path, text: String) -> Result<(), Stop> {
-    match is_stdout(path) {
-        true => print(text).map(drop),
-        false => files::write(path, &text).map_err(Stop::not_judged),
+    if is_stdout(path) {
+        print(text).map(drop)
+    } else {
+        files::write(path, &text).map_err(Stop::not_judged)
     }
 }
 
@@ -243,12 +246,13 @@ fn summarise(report: &Report, path: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Annotates why there is no report. Nobody may be reading it.
+/// Annotates the reason for a missing report. Its reader may be gone.
 pub fn complain(why: &str, aside: bool) {
     let line = report::complaint(why);
-    match aside {
-        false => drop(print(format!("{line}\n"))),
-        true => note(line),
+    if aside {
+        note(line)
+    } else {
+        drop(print(format!("{line}\n")))
     }
 }
 
@@ -267,13 +271,12 @@ pub fn fill_summary(report: &Report) -> Result<(), Stop> {
 pub fn annotate(report: &Report, aside: bool) -> Result<(), Stop> {
     for name in report::names(Format::Github) {
         let make = |out: &mut dyn Write| report::write(Format::Github, report, name, out);
-        match aside {
-            false => print_as_made(make)?,
-            true => {
-                let mut bytes = Vec::new();
-                make(&mut bytes).map_err(Stop::not_judged)?;
-                String::from_utf8_lossy(&bytes).lines().for_each(note);
-            }
+        if aside {
+            let mut bytes = Vec::new();
+            make(&mut bytes).map_err(Stop::not_judged)?;
+            String::from_utf8_lossy(&bytes).lines().for_each(note);
+        } else {
+            print_as_made(make)?
         }
     }
     Ok(())

@@ -41,7 +41,7 @@ impl Listener for Terminal {
     }
 }
 
-/// Where progress goes.
+/// The place of progress.
 enum ProgressOutput {
     Nowhere,
     /// A line of a terminal, redrawn at each step.
@@ -130,7 +130,7 @@ impl Observer for Progress {
         self.done += 1;
     }
 
-    /// What other programs had to do with it.
+    /// The interference of other programs.
     fn summary(&self) -> Option<String> {
         (self.disturbed > 0).then(|| {
             format!(
@@ -163,7 +163,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Whether one is due, so long after the start, with so much done.
+    /// True if a line is due, so long after the start, with so much done.
     fn is_due(&mut self, since: Duration, done: usize, all: usize) -> bool {
         let quiet = since.saturating_sub(self.last);
         let tenths = 10 * done / all.max(1);

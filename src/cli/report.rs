@@ -158,7 +158,7 @@ fn check_outcome(head: &StoredRun, judgement: &Judgement, folder: &Path) -> Resu
     }
 }
 
-/// Where the page and the tables of a run go: beside a report folder's run, else into a
+/// The place of a run's page and tables: beside a report folder's run, else in a
 /// folder named after the file, since several may lie in one place (`past/`); of shards into the
 /// folder that holds theirs; of a comparison into its folder, above the head's.
 fn folder_of(head: &StoredRun, of_comparison: bool) -> PathBuf {

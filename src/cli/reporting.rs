@@ -1,4 +1,4 @@
-//! Where a judgement goes: the terminal, a report folder, files of chosen formats.
+//! The outputs of a judgement: the terminal, a report folder, files of chosen formats.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use regatta_report::judgement::terminal;
 use regatta_report::summary::took;
 use regatta_report::{self as report, Format, Report, files};
 
-/// How the answer is printed, and where else it goes.
+/// The form of the printed answer, and its further outputs.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 pub struct Answers {
@@ -41,13 +41,14 @@ impl Answers {
     /// The first that cannot: exit code 2.
     pub fn check(&self) -> Result<(), Stop> {
         self.outputs.check_of_run(self.json)?;
-        match self.outputs.prints() && self.outputs.annotates() {
-            false => Ok(()),
-            true => Err(Stop::Usage(
+        if self.outputs.prints() && self.outputs.annotates() {
+            Err(Stop::Usage(
                 "--output github=- and a report named `-` both go to standard output; name a file \
                  for one"
                     .to_owned(),
-            )),
+            ))
+        } else {
+            Ok(())
         }
     }
 
@@ -55,19 +56,22 @@ impl Answers {
     /// annotates.
     fn write(&self, report: &Report) -> [Result<(), Stop>; 3] {
         let files = self.outputs.write(report);
-        let told = match self.outputs.prints() {
-            true => Ok(()),
-            false => answer(report, self),
+        let answered = if self.outputs.prints() {
+            Ok(())
+        } else {
+            answer(report, self)
         };
-        let noted = match self.outputs.annotates() {
-            true => match self.outputs.summarises() {
-                true => Ok(()),
-                false => fill_summary(report),
+        let noted = if self.outputs.annotates() {
+            if self.outputs.summarises() {
+                Ok(())
+            } else {
+                fill_summary(report)
             }
-            .and_then(|()| annotate(report, self.json)),
-            false => Ok(()),
+            .and_then(|()| annotate(report, self.json))
+        } else {
+            Ok(())
         };
-        [files, told, noted]
+        [files, answered, noted]
     }
 }
 
@@ -83,12 +87,12 @@ pub fn write(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, Stop> {
 /// answer.
 ///
 /// The exit code is the verdict's whatever becomes of the output: what is worse is worse
-/// though nobody could be told. Where nothing is worse and the answer could not be written
+/// though the output failed. Where nothing is worse and the answer could not be written
 /// down, it is 3. A run whose reports could not be written is not ended: the same command
 /// judges it again without measuring.
 ///
 /// # Errors
-/// None: what cannot be written or printed is told.
+/// None: a failure to write or print is reported.
 pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
     let mut laps = Laps::begin();
     let quiet = measured.arm.quiet;
@@ -141,15 +145,15 @@ pub fn conclude(mut measured: MeasuredRun, answers: &Answers) -> Ended {
     )
 }
 
-/// The exit code of a verdict, after telling what kept it from being told.
-fn ended(judgement: &Judgement, told: impl IntoIterator<Item = Result<(), Stop>>) -> Ended {
+/// The exit code of a verdict, after reporting why parts of the answer could not be written.
+fn ended(judgement: &Judgement, results: impl IntoIterator<Item = Result<(), Stop>>) -> Ended {
     let outcome = judgement.verdict.outcome;
-    let mut untold = false;
-    for stop in told.into_iter().filter_map(Result::err) {
-        untold = true;
+    let mut failed = false;
+    for stop in results.into_iter().filter_map(Result::err) {
+        failed = true;
         note(format!("the verdict is: {}; {stop}", outcome.text()));
     }
-    match (outcome, untold) {
+    match (outcome, failed) {
         (VerdictOutcome::Passed, true) => Ok(VerdictOutcome::Inconclusive.exit_code()),
         (outcome, _) => Ok(outcome.exit_code()),
     }
@@ -158,7 +162,7 @@ fn ended(judgement: &Judgement, told: impl IntoIterator<Item = Result<(), Stop>>
 /// Tells the answer to a stored run, and gives the exit code.
 ///
 /// # Errors
-/// None: what cannot be written or printed is told.
+/// None: a failure to write or print is reported.
 pub fn show(report: &Report, answers: &Answers) -> Ended {
     ended(report.judgement, answers.write(report))
 }
@@ -174,7 +178,7 @@ fn answer(report: &Report, answers: &Answers) -> Result<(), Stop> {
     print_as_made(|out| terminal(report.judgement, answers.all).write(true, out))
 }
 
-/// Where a command ends before there is anything to judge, reports that as JSON, in the files and
+/// If a command ends before judging, reports the reason as JSON, in the files and
 /// as an annotation, where these were asked for.
 pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
     let (Err(stop), outputs) = (&ended, &answers.outputs) else {
@@ -196,7 +200,7 @@ pub fn report_stop(ended: Ended, suite: &str, answers: &Answers) -> Ended {
     ended
 }
 
-/// Where a command ends before there is an answer, and JSON was asked for, says so there as well.
+/// If a command ends before its answer, and JSON was asked for, prints the reason as JSON too.
 pub fn report_error_as_json(ended: Ended, json: bool) -> Ended {
     if let (Err(stop), true) = (&ended, json) {
         let answer = json!({ "error": stop.to_string(), "exit_code": stop.exit_code() });

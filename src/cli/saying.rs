@@ -1,6 +1,6 @@
-//! How something is said on standard error.
+//! Printing on standard error.
 //!
-//! What reaches a terminal is our own colours, and otherwise text alone: workers, libraries,
+//! A terminal gets our own colours, and otherwise text alone: workers, libraries,
 //! file names and recordings hold whatever somebody put there. Nothing of it may move a cursor,
 //! set a title, ring, or turn the order of a line around. It is shown as `\u001b`, which is what
 //! it is in JSON as well, so that a machine still reads exactly what was there.
@@ -34,15 +34,16 @@ pub(super) fn erase() {
     }
 }
 
-/// Says something, whether or not a stop was asked for. Nobody may be reading it.
+/// Prints a line, even when a stop was asked for. Its reader may be gone.
 pub(super) fn say(text: impl Display) {
     let text = harmless(&text.to_string());
     erase();
     // On a terminal, lines as long as a reader's; in a pipe, one line a message,
     // which can be searched.
-    let text = match io::stderr().is_terminal() {
-        true => in_lines(&text),
-        false => text,
+    let text = if io::stderr().is_terminal() {
+        in_lines(&text)
+    } else {
+        text
     };
     let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
 }
@@ -89,7 +90,7 @@ pub(super) fn harmless(text: &str) -> String {
 }
 
 /// The codes of a colour that this program may have set itself, taken off the text; nothing
-/// is taken where it is none of those.
+/// is taken for any other sequence.
 fn colour(rest: &mut Peekable<Chars>) -> Option<String> {
     let mut ahead = rest.clone();
     if ahead.next() != Some('[') {

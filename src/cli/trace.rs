@@ -97,8 +97,8 @@ pub fn run(args: &TraceArgs) -> Ended {
             "the recorder cannot be written into the cache; name another in XDG_CACHE_HOME: {error}"
         ))
     })?;
-    let none = || Stop::Usage("this regatta was built without its recorder".to_owned());
-    let library = library.ok_or_else(none)?;
+    let not_built = || Stop::Usage("this regatta was built without its recorder".to_owned());
+    let library = library.ok_or_else(not_built)?;
     let mut earlier = Vec::new();
     for number in 1.. {
         if args.runs > 1 {
@@ -120,7 +120,11 @@ pub fn run(args: &TraceArgs) -> Ended {
                 args.runs
             ));
         }
-        if args.torch && operations.iter().all(|of| of.operator.is_none()) {
+        if args.torch
+            && operations
+                .iter()
+                .all(|operation| operation.operator.is_none())
+        {
             note(
                 "--torch: no operator was recorded; CMD did not import torch, or did so with \
                  what PYTHONPATH names ignored (python -I, -E or -S)",
@@ -182,7 +186,7 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
     }
     if args.replace && out.is_file() && !file::is_trace(out) {
         return Err(Stop::Usage(format!(
-            "{} is no trace, and --replace replaces nothing else; name another file with --out",
+            "{} is not a trace, and --replace replaces nothing else; name another file with --out",
             out.display()
         )));
     }
@@ -201,7 +205,7 @@ fn check(args: &TraceArgs, out: &Path) -> Result<(), Stop> {
     }
     match std::env::var_os(tracing::INJECTION).filter(|there| !there.is_empty()) {
         Some(there) => Err(Stop::Usage(format!(
-            "{} is set to {}: another tool is to be loaded into the program, and CUPTI serves \
+            "{} is set to {}: another tool would be loaded into the program, and CUPTI serves \
              one at a time; unset it",
             tracing::INJECTION,
             there.display()
@@ -252,12 +256,12 @@ fn why_nothing(recording: &Recording) -> String {
     }
 }
 
-/// What `--json` prints.
+/// The JSON of `--json`.
 #[derive(Serialize)]
 pub(super) struct TraceAnswer<'a> {
     /// The trace's file.
     trace: &'a Path,
-    /// How it was taken.
+    /// The header: how it was recorded.
     header: &'a TraceHeader,
     #[serde(flatten)]
     analysis: &'a Analysis,
@@ -268,13 +272,14 @@ fn keep(args: &TraceArgs, out: &Path, trace: &Trace) -> Result<(), Stop> {
     file::write(out, trace, args.replace).map_err(Stop::not_judged)?;
     let analysis = analyse(&trace.recording);
     traces::write(&args.outputs, trace, &analysis)?;
-    match args.json {
-        true => print_json(&TraceAnswer {
+    if args.json {
+        print_json(&TraceAnswer {
             trace: out,
             header: &trace.header,
             analysis: &analysis,
-        })?,
-        false => print(shown::table(trace, &analysis))?,
+        })?
+    } else {
+        print(shown::table(trace, &analysis))?
     };
     note(format!("trace: {}", out.display()));
     Ok(())

@@ -52,9 +52,10 @@ pub fn is_trace(word: &str) -> bool {
 
 /// Reads a trace, whoever wrote it.
 fn read(path: &Path) -> Result<Trace, Stop> {
-    match is_kineto(path) {
-        true => read_kineto(path),
-        false => file::read(path).map_err(Stop::usage),
+    if is_kineto(path) {
+        read_kineto(path)
+    } else {
+        file::read(path).map_err(Stop::usage)
     }
 }
 
@@ -66,9 +67,10 @@ pub fn report(path: &str, outputs: &Outputs) -> Ended {
     outputs.check("a trace", &OF_TRACES, false)?;
     let trace = read(Path::new(path))?;
     let analysis = analyse(&trace.recording);
-    match outputs.any() {
-        true => write(outputs, &trace, &analysis).map(|()| 0),
-        false => print(shown::table(&trace, &analysis)),
+    if outputs.any() {
+        write(outputs, &trace, &analysis).map(|()| 0)
+    } else {
+        print(shown::table(&trace, &analysis))
     }
 }
 
@@ -126,18 +128,18 @@ pub fn diff(
         let text = shown::compared(&comparison, &before, &after).map_err(Stop::not_judged)?;
         keep_page(page, text)?;
     }
-    match as_json {
-        true => print_json(&comparison)?,
-        false if outputs.prints() => 0,
-        false => print(shown::difference(&comparison, true))?,
-    };
+    if as_json {
+        print_json(&comparison)?;
+    } else if !outputs.prints() {
+        print(shown::difference(&comparison, true))?;
+    }
     Ok(comparison.verdict.outcome.exit_code())
 }
 
 /// Operations that are kept, as `regatta trace` keeps them.
 const LIMIT: usize = 1_000_000;
 
-/// What a file begins with that gzip wrote (RFC 1952).
+/// The first bytes of a gzip file (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// True for a file that PyTorch's profiler wrote.
@@ -166,7 +168,7 @@ fn read_kineto(path: &Path) -> Result<Trace, Stop> {
         return Err(refused(problem));
     }
     let recording =
-        read.map_err(|problem| refused(format!("it is no trace of {KINETO}: {problem}")))?;
+        read.map_err(|problem| refused(format!("it is not a trace of {KINETO}: {problem}")))?;
     if recording.operations.is_empty() {
         let problem = "it has no operation of a GPU that can be used; PyTorch records these with \
                        activities=[ProfilerActivity.CUDA, ...]";
@@ -186,15 +188,15 @@ struct Opened {
 
 impl Opened {
     fn open(path: &Path) -> Result<Opened, String> {
-        let told = |error: std::io::Error| error.to_string();
+        let text = |error: std::io::Error| error.to_string();
         // A pipe would be waited for without end.
-        if !fs::metadata(path).map_err(told)?.is_file() {
-            return Err("it is no regular file".to_owned());
+        if !fs::metadata(path).map_err(text)?.is_file() {
+            return Err("it is not a regular file".to_owned());
         }
         let mut begins = Vec::new();
-        let file = File::open(path).map_err(told)?;
-        file.take(2).read_to_end(&mut begins).map_err(told)?;
-        let file = File::open(path).map_err(told)?;
+        let file = File::open(path).map_err(text)?;
+        file.take(2).read_to_end(&mut begins).map_err(text)?;
+        let file = File::open(path).map_err(text)?;
         if begins != GZIP {
             let bytes = Box::new(file);
             return Ok(Opened { bytes, gzip: None });
@@ -216,11 +218,12 @@ impl Opened {
         Ok(Opened { bytes, gzip })
     }
 
-    /// What gzip objected to; ends it, where not all of the file was wanted.
+    /// The error of gzip; ends it, if only part of the file was read.
     fn problem(self) -> Option<String> {
         drop(self.bytes);
         let ended = self.gzip?.wait_with_output().ok()?;
-        let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-        (!ended.status.success() && !said.is_empty()).then(|| format!("{said}; is it all there?"))
+        let message = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+        (!ended.status.success() && !message.is_empty())
+            .then(|| format!("{message}; is it all there?"))
     }
 }

@@ -37,7 +37,7 @@ enum WorkerAction {
         /// Their CUDA file
         #[arg(long, requires = "name")]
         file: Option<PathBuf>,
-        /// How its entry points are launched
+        /// The launch contract of its entry points
         #[arg(long, requires = "name")]
         contract: Option<PathBuf>,
     },

@@ -36,12 +36,13 @@ fn temporary(folder: &Path) -> io::Result<PathBuf> {
         _ => Err(error),
     })?;
     let there = fs::symlink_metadata(&folder)?;
-    match there.is_dir() && there.uid() == user && there.mode() & 0o022 == 0 {
-        true => Ok(folder),
-        false => Err(io::Error::other(format!(
-            "{} is no folder that this user alone can write; set XDG_CACHE_HOME to one",
+    if there.is_dir() && there.uid() == user && there.mode() & 0o022 == 0 {
+        Ok(folder)
+    } else {
+        Err(io::Error::other(format!(
+            "{} is not a folder that only this user can write; set XDG_CACHE_HOME to one",
             folder.display()
-        ))),
+        )))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files from outside: regular ones only, and no larger than their reader says.
 //!
-//! A path on a command line may name anything: a pipe that nobody writes into is waited
+//! A path on a command line may name anything: a pipe without a writer is waited
 //! for without end, and `/dev/zero` has none. Each reader says the most that it takes,
 //! and the words of every refusal are here.
 
@@ -33,7 +33,7 @@ pub const IMAGE: u64 = 256 * MIB;
 /// Opens a regular file of at most `most` bytes, without ever waiting for another process.
 ///
 /// # Errors
-/// When there is none, when it is something else (a folder, a pipe, a device), or larger.
+/// When it is missing, when it is something else (a folder, a pipe, a device), or larger.
 pub fn open(path: &Path, most: u64) -> io::Result<File> {
     // Asked before opening: opening some devices does something.
     regular(fs::metadata(path)?.file_type())?;
@@ -41,11 +41,12 @@ pub fn open(path: &Path, most: u64) -> io::Result<File> {
         .read(true)
         .custom_flags(O_NONBLOCK | O_NOCTTY)
         .open(path)?;
-    let found = file.metadata()?;
-    regular(found.file_type())?;
-    match found.len() > most {
-        true => Err(too_large(most)),
-        false => Ok(file),
+    let metadata = file.metadata()?;
+    regular(metadata.file_type())?;
+    if metadata.len() > most {
+        Err(too_large(most))
+    } else {
+        Ok(file)
     }
 }
 
@@ -57,9 +58,10 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // A file under /proc says that it is empty, and another may grow meanwhile.
     open(path, most)?.take(most + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > most {
-        true => Err(too_large(most)),
-        false => Ok(bytes),
+    if bytes.len() as u64 > most {
+        Err(too_large(most))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -70,7 +72,7 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub fn text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(bytes(path, most)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let problem = format!("it is no text: byte {at} is not UTF-8");
+        let problem = format!("it is not UTF-8 at byte {at}");
         io::Error::new(ErrorKind::InvalidData, problem)
     })
 }
@@ -82,7 +84,7 @@ pub fn beginning(path: &Path, most: u64) -> Vec<u8> {
     read.map_or(Vec::new(), |_| start)
 }
 
-/// What [`line()`] found.
+/// The result of [`line()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A line with the line feed that ends it.
@@ -141,7 +143,7 @@ pub fn too_large(most: u64) -> io::Error {
 pub struct Damage {
     /// Counts from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault in it.
     pub problem: String,
 }
 
@@ -190,12 +192,12 @@ mod tests {
             error.to_string().contains("larger than the 9 bytes"),
             "{error}"
         );
-        // Its length is told as 0.
+        // The kernel reports its length as 0.
         assert!(refused(Path::new("/proc/self/maps"), 9).contains("larger"));
         // A hole of 1 TiB takes neither time nor memory.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(refused(&path, RUN).contains("larger than the 2048 MiB"));
         fs::write(&path, b"ab\xff").unwrap();
-        assert_eq!(refused(&path, 10), "it is no text: byte 2 is not UTF-8");
+        assert_eq!(refused(&path, 10), "it is not UTF-8 at byte 2");
     }
 }

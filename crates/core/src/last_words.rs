@@ -1,5 +1,5 @@
-//! What a process printed before it failed: the lines that name the fault, not merely
-//! the last ones. Libraries go on talking while they are torn down.
+//! Finds the lines of a failed process's log that name the fault, not merely
+//! the last ones. Libraries still print while they are torn down.
 
 /// Lines that are shown at most.
 const LINES: usize = 12;
@@ -7,10 +7,10 @@ const LINES: usize = 12;
 /// The lines at the end that are shown whatever they say.
 const LAST: usize = 4;
 
-/// A longer line is cut: megabytes of template names are no help.
-const LONGEST: usize = 400;
+/// A longer line is cut: megabytes of template names do not help a reader.
+const MAX_LINE: usize = 400;
 
-/// What a fault is called, in small letters; the surer words first.
+/// Names of faults, in small letters; the surer words first.
 const SURE: [&str; 13] = [
     "error:",
     "exception:",
@@ -49,7 +49,7 @@ const HARMLESS: [&str; 5] = [
     "0 failed",
 ];
 
-/// How surely a line names a fault: 0 for not at all.
+/// The certainty that a line names a fault: 0 if it does not.
 fn weight(line: &str) -> u8 {
     let line = line.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| line.contains(word));
@@ -103,7 +103,7 @@ pub fn excerpt(log: &str) -> String {
 }
 
 fn cut(line: &str) -> String {
-    match line.char_indices().nth(LONGEST) {
+    match line.char_indices().nth(MAX_LINE) {
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line.to_owned(),
     }
@@ -150,6 +150,6 @@ mod tests {
         assert_eq!(lines.iter().filter(|line| **line != "…").count(), LINES);
         assert!(lines.contains(&"…"), "{shown}");
         assert_eq!(excerpt("a\nb"), "a\nb");
-        assert!(excerpt(&"x".repeat(5000)).chars().count() <= LONGEST + 1);
+        assert!(excerpt(&"x".repeat(5000)).chars().count() <= MAX_LINE + 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What regatta measures and keeps: suites and their plans, runs, baselines, traces.
+//! The records of regatta: suites and their plans, runs, baselines, traces.
 //!
 //! Nothing here starts a process, reads a clock or decides anything. Times are nanoseconds, and
 //! what is not known is absent, never 0.

@@ -18,17 +18,17 @@ use regatta_worker::words;
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// How long the device worked on a call: the median of an invocation's samples.
+    /// Device time of a call: the median of an invocation's samples.
     #[default]
     Device,
     /// The 9th of 10 of these samples, the largest of 5 to 9: the time of a call at its slowest.
     DeviceP90,
-    /// How long the host needed to issue the call.
+    /// Host time to issue the call.
     Host,
-    /// How long the reference operation took that host time is divided by: whatever slows every
+    /// Time of the reference operation that host time is divided by: a load that slows every
     /// operation of a framework slows it as well.
     HostReference,
-    /// How long the first call of a process took, with all that is done once.
+    /// Time of the first call of a process, with all one-time work.
     FirstCall,
     /// Most memory in use: of a GPU, or of a worker's process on a CPU.
     PeakMemory,
@@ -48,11 +48,11 @@ words!(
     CpuTime = "cpu_time"
 );
 
-/// What there is to know of a metric.
+/// The properties of a metric.
 struct MetricInfo {
     /// The name for people.
     text: &'static str,
-    /// Where the time was taken, to end a sentence; nothing for the device, which is usual.
+    /// The clock of the time, to end a sentence; empty for the device, which is usual.
     ending: &'static str,
     /// The smallest relative change that counts, in thresholds of the device time; a metric that
     /// varies otherwise has one of its own ([`MetricInfo::own`]).
@@ -62,7 +62,7 @@ struct MetricInfo {
     /// The smallest change that counts, in nanoseconds or bytes: a fraction of nearly nothing is
     /// nothing.
     least: f64,
-    /// What the samples of an invocation come to.
+    /// The value of an invocation's samples.
     reduced: fn(&Measurement) -> Option<f64>,
 }
 
@@ -75,13 +75,13 @@ struct MetricInfo {
 /// - *First call*: it depends on caches that no run controls, compiled kernels above all.
 #[rustfmt::skip]
 const INFO: [MetricInfo; 7] = [
-    MetricInfo { text: "device time", ending: "", of_device: 1.0, own: 0.0, least: 0.0, reduced: |of| median(&of.samples.device_ns).map(number) },
-    MetricInfo { text: "slow tenth", ending: " in its slow tenth", of_device: 3.0, own: 0.10, least: 2e3, reduced: |of| ninth_of_ten(&of.samples.device_ns) },
-    MetricInfo { text: "host time", ending: " on the host", of_device: 0.0, own: 0.20, least: 10e3, reduced: |of| median(&of.samples.host_ns).map(number) },
-    MetricInfo { text: "reference operation", ending: " in its reference operation", of_device: 0.0, own: 1.0, least: 10e3, reduced: |of| median(&of.samples.host_reference_ns).map(number) },
-    MetricInfo { text: "first call", ending: " in its first call", of_device: 0.0, own: 1.0, least: 50e6, reduced: |of| Some(of.first_call_ns.0) },
-    MetricInfo { text: "peak memory", ending: " of memory", of_device: 0.0, own: 0.10, least: 16.0 * 1024.0 * 1024.0, reduced: |of| Some((of.samples.peak_bytes?.0 as f64).max(1.0)) },
-    MetricInfo { text: "CPU time", ending: " of CPU time", of_device: 1.0, own: 0.05, least: 10e3, reduced: |of| median(&of.samples.cpu_ns).map(number) },
+    MetricInfo { text: "device time", ending: "", of_device: 1.0, own: 0.0, least: 0.0, reduced: |measurement| median(&measurement.samples.device_ns).map(number) },
+    MetricInfo { text: "slow tenth", ending: " in its slow tenth", of_device: 3.0, own: 0.10, least: 2e3, reduced: |measurement| ninth_of_ten(&measurement.samples.device_ns) },
+    MetricInfo { text: "host time", ending: " on the host", of_device: 0.0, own: 0.20, least: 10e3, reduced: |measurement| median(&measurement.samples.host_ns).map(number) },
+    MetricInfo { text: "reference operation", ending: " in its reference operation", of_device: 0.0, own: 1.0, least: 10e3, reduced: |measurement| median(&measurement.samples.host_reference_ns).map(number) },
+    MetricInfo { text: "first call", ending: " in its first call", of_device: 0.0, own: 1.0, least: 50e6, reduced: |measurement| Some(measurement.first_call_ns.0) },
+    MetricInfo { text: "peak memory", ending: " of memory", of_device: 0.0, own: 0.10, least: 16.0 * 1024.0 * 1024.0, reduced: |measurement| Some((measurement.samples.peak_bytes?.0 as f64).max(1.0)) },
+    MetricInfo { text: "CPU time", ending: " of CPU time", of_device: 1.0, own: 0.05, least: 10e3, reduced: |measurement| median(&measurement.samples.cpu_ns).map(number) },
 ];
 
 impl Metric {
@@ -113,7 +113,7 @@ impl Metric {
         }
     }
 
-    /// Where the time was taken, to end a sentence; nothing for the device, which is usual.
+    /// The clock of the time, to end a sentence; empty for the device, which is usual.
     pub fn where_timed(self) -> &'static str {
         self.info().ending
     }
@@ -130,12 +130,12 @@ impl Metric {
 #[cfg_attr(feature = "schemas", schemars(with = "BTreeMap<Metric, f64>"))]
 #[serde(from = "BTreeMap<Metric, f64>", into = "BTreeMap<Metric, f64>")]
 pub struct Values {
-    /// Not a number where there is none: a run may have millions of these.
+    /// Not a number for a missing value: a run may have millions of these.
     by_metric: [f64; Metric::ALL.len()],
 }
 
 impl Values {
-    /// What the samples of an invocation come to; what no clock can have shown is left out.
+    /// The values of an invocation's samples; values that no clock can have shown are left out.
     pub fn reduced(measurement: &Measurement) -> Values {
         let mut values = Values::default();
         for metric in Metric::ALL {

@@ -31,7 +31,7 @@ impl OutputError {
         }
     }
 
-    /// What is in the way at a path, and what to do about it.
+    /// The obstacle at a path, and the fix.
     fn in_the_way(path: &Path, why: impl Into<String>) -> OutputError {
         OutputError::new(path, io::Error::other(why.into()))
     }
@@ -57,7 +57,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Begins the file of this path, of which nothing is to be seen until it is kept. Others
+    /// Begins the file of this path, which stays invisible until it is kept. Others
     /// may read it then, as far as the umask allows.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Draft {
         })
     }
 
-    /// What is written to.
+    /// The file that is written to.
     pub fn file(&mut self) -> &mut File {
         self.file.as_file_mut()
     }
@@ -89,7 +89,7 @@ impl Draft {
     /// Adds to it.
     ///
     /// # Errors
-    /// When there is no room.
+    /// When the disk is full.
     pub fn add(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
         let written = self.file.as_file_mut().write_all(bytes);
         written.map_err(|error| OutputError::new(&self.path, error))
@@ -206,7 +206,7 @@ pub fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// The file that a path leads to: a link stays a link. A run, a baseline or a trace is none
+/// The file that a path leads to: a link stays a link. A run, a baseline or a trace is not
 /// to write to, whatever it is called.
 ///
 /// # Errors
@@ -218,9 +218,10 @@ pub fn resolved(path: &Path) -> Result<PathBuf, OutputError> {
         let why = "a run, a baseline or a trace is there, and reports never replace one";
         return Err(OutputError::in_the_way(&path, why));
     }
-    match is_foreign(&path) {
-        true => Err(foreign(&path)),
-        false => Ok(path),
+    if is_foreign(&path) {
+        Err(foreign(&path))
+    } else {
+        Ok(path)
     }
 }
 
@@ -279,7 +280,7 @@ fn is_record(path: &Path) -> bool {
     input::beginning(path, START.len() as u64) == START
 }
 
-/// The file of this path in the making, in a directory that is made where there is none.
+/// A draft of the file at this path; missing folders are made.
 ///
 /// # Errors
 /// As [`check_writable`], but for what is there already.
@@ -357,8 +358,8 @@ mod tests {
         draft.file = NamedTempFile::from_parts(full, temporary);
         let error = draft.add(b"new").unwrap_err();
         assert_eq!(error.error.kind(), io::ErrorKind::StorageFull);
-        let told = error.to_string();
-        assert!(told.contains("/file: No space left"), "{told}");
+        let message = error.to_string();
+        assert!(message.contains("/file: No space left"), "{message}");
         drop(draft);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(names(folder.path()), ["file"]);

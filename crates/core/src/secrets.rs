@@ -6,7 +6,7 @@
 //! of options, numbers, and plain words of options that are known (`PLAIN_OPTIONS`).
 
 /// Variables whose values are kept: settings of threads, allocators, compilers and GPUs.
-const KEPT: &str = include_str!("kept_variables.txt");
+const KEPT_VARIABLES: &str = include_str!("kept_variables.txt");
 
 /// Options and keys whose values are kept where these are plain words: those of regatta, and what
 /// benchmarks call their settings. Of a longer name the last word decides: `attn-backend`.
@@ -38,7 +38,7 @@ const SECRET_ALONE: [&str; 10] = [
 /// Names with a word of [`SECRET`] that count something; a number is kept of these.
 const COUNTS: [&str; 2] = ["keys", "tokens"];
 
-/// How well-known tokens begin.
+/// The beginnings of well-known tokens.
 const TOKENS: [&str; 18] = [
     "ghp_",
     "gho_",
@@ -72,7 +72,7 @@ const SETTINGS: &str = "true false yes no on off auto none default all cpu cuda 
 const FILE_EXTENSIONS: &str = "py pl rb sh js toml json jsonl yaml yml txt csv html md xml so o a cu cuh c cc \
      cpp h hpp rs whl trace svg png gz";
 
-/// What stands in the place of a secret.
+/// The text in the place of a secret.
 pub const HIDDEN: &str = "***";
 
 /// True for the name of a variable or an option whose value is a secret.
@@ -82,11 +82,11 @@ pub fn names_a_secret(name: &str) -> bool {
         || parts(&name).any(|part| SECRET_ALONE.contains(&part))
 }
 
-/// What is kept of a variable: its value where that is harmless, nothing of a secret, and of any
+/// The part of a variable that is kept: its value where that is harmless, nothing of a secret, and of any
 /// other a checksum of 16 bits. That tells nearly every change, and fits too many values for
 /// one of them to be found by it.
 pub fn variable(name: &str, value: &str) -> Option<String> {
-    if KEPT.split_whitespace().any(|kept| kept == name) {
+    if KEPT_VARIABLES.split_whitespace().any(|kept| kept == name) {
         return Some(message(value));
     }
     (!names_a_secret(name)).then(|| checksum(name, value))
@@ -480,12 +480,13 @@ fn program(text: &str, hide: Hide) -> String {
 /// and without what of addresses may be a secret.
 pub fn description(text: &str) -> String {
     let hide: Hide = &|_, _| HIDDEN.to_owned();
-    let words = text
-        .split(' ')
-        .map(|word| match word.contains(['=', '"', '{', '?']) {
-            true => kept(word, "", hide),
-            false => word.to_owned(),
-        });
+    let words = text.split(' ').map(|word| {
+        if word.contains(['=', '"', '{', '?']) {
+            kept(word, "", hide)
+        } else {
+            word.to_owned()
+        }
+    });
     message(&words.collect::<Vec<_>>().join(" "))
 }
 

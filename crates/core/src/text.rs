@@ -91,14 +91,15 @@ const REASON: usize = 16_384;
 
 /// The text of a reason, cut where it is longer than 16 KiB.
 pub fn reason(text: &str) -> String {
-    match text.len() <= REASON {
-        true => text.to_owned(),
-        false => format!("{}…", &text[..text.floor_char_boundary(REASON)]),
+    if text.len() <= REASON {
+        text.to_owned()
+    } else {
+        format!("{}…", &text[..text.floor_char_boundary(REASON)])
     }
 }
 
-/// A name as one that any file system and any markup takes: what is no ASCII letter or digit
-/// and none of `-_.` is a dash. Two names may become one.
+/// A name that any file system and any markup takes: characters other than ASCII letters, digits
+/// and `-_.` become dashes. Two names may become one.
 pub fn plain_name(name: &str) -> String {
     name.replace(
         |c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)),
@@ -203,9 +204,10 @@ pub fn escaped(text: &str) -> String {
 pub fn link_part(text: &str, kept: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
-        match byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) {
-            true => out.push(char::from(byte)),
-            false => out += &format!("%{byte:02X}"),
+        if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) {
+            out.push(char::from(byte))
+        } else {
+            out += &format!("%{byte:02X}")
         }
     }
     out

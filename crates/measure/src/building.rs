@@ -36,7 +36,7 @@ pub enum BuildingError {
     Failed {
         /// The command.
         command: String,
-        /// What happened, with where its words are.
+        /// The failure, with the place of its log.
         what: String,
     },
 }
@@ -98,15 +98,17 @@ fn not_written(path: &Path, error: &io::Error) -> BuildingError {
 
 fn cannot_start(suite: &Build, folder: &Path, error: &io::Error) -> BuildingError {
     let program = suite.command.first().map_or("", String::as_str);
-    let why = match folder.is_dir() {
-        false => format!("there is no folder {}", folder.display()),
-        true if program.contains('/') => why(&folder.join(program), error),
-        true => why(Path::new(program), error),
+    let why = if !folder.is_dir() {
+        format!("the folder {} does not exist", folder.display())
+    } else if program.contains('/') {
+        why(&folder.join(program), error)
+    } else {
+        why(Path::new(program), error)
     };
     BuildingError::NotStarted(format!("cannot start {program}: {why}"))
 }
 
-/// Where the words of a failure are, or those that name it.
+/// The place of a failure's log, or the lines that name the failure.
 fn words(log: Option<&Path>) -> String {
     let Some(path) = log else {
         return "; its words are above".to_owned();
@@ -123,10 +125,10 @@ const BUILD_FILE: &str = "build.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct BuildNote {
     command: Vec<String>,
-    /// What it took to make all of it; `None` where it was there already.
+    /// The cost of a complete build; `None` if everything was there already.
     built: Option<Built>,
-    /// What it made, and when that, or what was changed last in it, was changed: nanoseconds
-    /// since 1970.
+    /// The time in nanoseconds since 1970 at which each of its outputs, or the newest file in it,
+    /// was changed.
     made: BTreeMap<PathBuf, u64>,
     /// Files that git knows and that it changes in a revision, by checksums.
     #[serde(default)]
@@ -164,7 +166,7 @@ pub(crate) fn noted_changes(file: &Path) -> BTreeMap<PathBuf, String> {
     read_note(file).map_or_else(BTreeMap::new, |note| note.changed)
 }
 
-/// What a file says that this build took, where what it made is still there as it was.
+/// The cost of this build as a file notes it, if its outputs are still there unchanged.
 pub(crate) fn noted(file: &Path, build: &Build, here: &Path) -> Option<Built> {
     let note = read_note(file)?;
     let same = note.command == secrets::command_line(&build.command)
@@ -172,14 +174,14 @@ pub(crate) fn noted(file: &Path, build: &Build, here: &Path) -> Option<Built> {
     note.built.filter(|_| same)
 }
 
-/// What came of a suite's build.
+/// The result of a suite's build.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuiteBuild {
-    /// What it took.
+    /// The cost of the build.
     pub built: Built,
     /// False where what it makes was there already and was left as it was: what it took is
     /// that of finding so.
-    pub anew: bool,
+    pub rebuilt: bool,
 }
 
 /// Builds what a suite says, here, and keeps what that took in `folder`, where runs of the
@@ -191,21 +193,22 @@ pub fn build_suite(build: &Build, folder: &Path) -> Result<SuiteBuild, BuildingE
     let here = Path::new(".");
     let before = stamps(build, here);
     let built = self::build(build, here, None)?;
-    let anew = build.makes.is_empty() || before != stamps(build, here);
+    let rebuilt = build.makes.is_empty() || before != stamps(build, here);
     if !build.makes.is_empty() {
         let file = folder.join(BUILD_FILE);
-        let took = match anew {
-            true => Some(built.clone()),
-            false => noted(&file, build, here),
+        let took = if rebuilt {
+            Some(built.clone())
+        } else {
+            noted(&file, build, here)
         };
         fs::create_dir_all(folder)
             .and_then(|()| note(&file, build, here, took, BTreeMap::new()))
             .map_err(|error| not_written(&file, &error))?;
     }
-    Ok(SuiteBuild { built, anew })
+    Ok(SuiteBuild { built, rebuilt })
 }
 
-/// What was built for a run of a suite with these workers, by what it is. `folder` is where
+/// The builds for a run of a suite with these workers, by their kind. `folder` is where
 /// [`build_suite`] keeps, `default` the environment of workers that name none.
 pub fn builds_of_run(
     suite: &Suite,
@@ -213,11 +216,11 @@ pub fn builds_of_run(
     default: Option<&str>,
     folder: &Path,
 ) -> BTreeMap<String, Built> {
-    let mut found = BTreeMap::new();
+    let mut builds = BTreeMap::new();
     let own = suite.build.as_ref().filter(|build| !build.makes.is_empty());
     let file = folder.join(BUILD_FILE);
     if let Some(built) = own.and_then(|build| noted(&file, build, Path::new("."))) {
-        found.insert(SUITE_BUILD.to_owned(), built);
+        builds.insert(SUITE_BUILD.to_owned(), built);
     }
     for worker in workers {
         let Ok((name, environment)) = environment_of(worker, suite, default) else {
@@ -225,10 +228,10 @@ pub fn builds_of_run(
         };
         let made = PythonEnvironment::locate(name, &environment).ok().flatten();
         if let Some(built) = made.and_then(|made| made.built()) {
-            found.insert(environment_build(name), built);
+            builds.insert(environment_build(name), built);
         }
     }
-    found
+    builds
 }
 
 /// A file of this folder that changed after the last build of a suite, by hand or by
@@ -252,10 +255,10 @@ fn stamps(build: &Build, here: &Path) -> Option<BTreeMap<PathBuf, u64>> {
 
 /// When a file, or the newest of all that is in a folder, was changed.
 fn newest(path: &Path) -> io::Result<u64> {
-    let found = fs::symlink_metadata(path)?;
-    let since = found.modified()?.duration_since(UNIX_EPOCH);
+    let metadata = fs::symlink_metadata(path)?;
+    let since = metadata.modified()?.duration_since(UNIX_EPOCH);
     let mut newest = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0));
-    if found.is_dir() {
+    if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
             newest = newest.max(self::newest(&entry?.path())?);
         }

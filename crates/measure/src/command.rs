@@ -15,7 +15,7 @@ use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
 use regatta_core::suite::workers::{OwnWorker, PythonCode};
 
-/// Where Python looks for modules before anywhere else.
+/// Folders that Python searches for modules before all others.
 const PYTHONPATH: &str = "PYTHONPATH";
 
 /// A variable that says whether the processes of Python workers are forked from one that has
@@ -78,7 +78,7 @@ fn own_spec(
     })
 }
 
-/// How regatta's own worker is told of somebody's kernels: both files as words of their own, by
+/// The arguments that name a user's kernels for regatta's own worker: both files as words of their own, by
 /// which the code that is measured is known (`identity`).
 fn kernels(worker: &str, file: &Path) -> Vec<String> {
     let path = |path: &Path| from_here(path).display().to_string();
@@ -93,7 +93,7 @@ fn kernels(worker: &str, file: &Path) -> Vec<String> {
     ]
 }
 
-/// Whether the processes of a Python worker are forked. One of several ranks imports nothing
+/// The way that processes of a Python worker are made. One of several ranks imports nothing
 /// that takes time, and starts a process a rank.
 fn forking(worker: &str, environment: &Environment) -> Result<Forking, SetupError> {
     let own = environment.env.get(FORK).cloned();
@@ -108,7 +108,7 @@ fn forking(worker: &str, environment: &Environment) -> Result<Forking, SetupErro
     }
 }
 
-/// How the Python worker is told of somebody's functions: a file and a module as words of their
+/// The arguments that name a user's functions for the Python worker: a file and a module as words of their
 /// own, by which the code that is measured is known (`identity`).
 fn functions(worker: &str, code: &PythonCode, function: Option<&String>) -> Vec<String> {
     let mut words = match code {
@@ -173,7 +173,7 @@ fn python_spec(
     })
 }
 
-/// Where the GPU clock is, unless the environment or the user says it.
+/// The library of the GPU clock, unless the environment or the user sets it.
 fn clock_variable(
     environment: &BTreeMap<String, String>,
 ) -> Result<Option<(String, String)>, SetupError> {

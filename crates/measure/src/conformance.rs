@@ -14,7 +14,7 @@ use regatta_worker::units::Bytes;
 /// Small problems need no more.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What workers are asked for. Their parameters are left at auto: a call is one problem.
+/// The results that workers are asked for. Their parameters are left at auto: a call is one problem.
 const ASKED: AskedResult = AskedResult {
     seed: 42,
     draw: Some(7),
@@ -25,13 +25,13 @@ const ASKED: AskedResult = AskedResult {
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Check {
-    /// What.
+    /// The name of the check.
     pub name: String,
-    /// What came of it.
+    /// The result.
     pub result: CheckResult,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "result", content = "detail", rename_all = "lowercase")]
 pub enum CheckResult {
@@ -132,9 +132,10 @@ impl Conformance<'_> {
             self.hold(name, sound);
         }
         let kind = hello.device.kind.as_str();
-        let known = match hello.absent.is_some() || hello.device.known_kind().is_some() {
-            true => Ok(()),
-            false => Err(format!("{kind:?} is none of {}", DeviceKind::names())),
+        let known = if hello.absent.is_some() || hello.device.known_kind().is_some() {
+            Ok(())
+        } else {
+            Err(format!("{kind:?} is not one of {}", DeviceKind::names()))
         };
         self.hold("hello says what kind of device it is", known);
         let memory = match hello.device.memory_bytes {
@@ -199,9 +200,10 @@ impl Conformance<'_> {
         })?;
         let other_seed = prepare(&variant.name, &problem, ASKED.seed + 100);
         if let ReplyBody::Prepared(again) = self.worker.ask(other_seed, LIMIT)? {
-            let differ = match prepared.probes == again.probes {
-                true => Err("the results are the same".to_owned()),
-                false => Ok(()),
+            let differ = if prepared.probes == again.probes {
+                Err("the results are the same".to_owned())
+            } else {
+                Ok(())
             };
             self.hold(format!("{id}: another seed makes other inputs"), differ);
             self.worker.ask(RequestBody::Release, LIMIT)?;
@@ -260,7 +262,7 @@ impl Conformance<'_> {
         Ok(())
     }
 
-    /// Whether samples are taken on several sets of inputs, and the last one's result is right.
+    /// Checks that samples are taken on several sets of inputs, and that the last one's result is right.
     fn after_timing(
         &mut self,
         variant: &VariantInfo,
@@ -321,7 +323,7 @@ fn problems(variant: &VariantInfo) -> Vec<Problem> {
 /// Small projections in every type, of one rank and of two, with widths that differ.
 fn projections(variant: &VariantInfo) -> Vec<Problem> {
     let mut problems = Vec::new();
-    // Another number of ranks starts them anew: that goes outside.
+    // A change of the number of ranks restarts them: that loop is the outer one.
     for ranks in [1, 2] {
         for &kind in &variant.projections {
             for &dtype in &variant.dtypes {

@@ -30,7 +30,7 @@ use regatta_core::suite::environment::Environment;
 use regatta_core::text::{plain_name, shell_command};
 use regatta_worker::attention::{NAME_RULE, is_name};
 
-/// How pip is asked.
+/// The command line of pip.
 const PIP: &[&str] = &["-m", "pip", "--disable-pip-version-check"];
 
 /// Name of the file of what is installed, a line each.
@@ -52,11 +52,11 @@ pub struct PythonEnvironment<'a> {
 }
 
 impl<'a> PythonEnvironment<'a> {
-    /// Where this environment lies once it is made; `None` where it uses an interpreter as
-    /// that is.
+    /// The folder of this environment once it is made; `None` if it uses an existing interpreter
+    /// as it is.
     ///
     /// # Errors
-    /// When there is no folder for it, or its name would lead out of that.
+    /// When it has no folder, or its name would lead out of that.
     pub fn locate(
         name: &'a str,
         environment: &'a Environment,
@@ -102,12 +102,12 @@ impl<'a> PythonEnvironment<'a> {
         }
     }
 
-    /// Its folder.
+    /// The folder of the environment.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What is installed in it, `name==version` a line; `None` where it is not made.
+    /// The packages in it, `name==version` a line; `None` before it is made.
     pub fn lock(&self) -> Option<String> {
         fs::read_to_string(self.folder.join(LOCK)).ok()
     }
@@ -116,14 +116,14 @@ impl<'a> PythonEnvironment<'a> {
     pub fn last_error(&self) -> Option<String> {
         let log = input::bytes(&self.folder.join(LOG), LOG_SIZE).ok()?;
         let text = String::from_utf8_lossy(&log);
-        let said = text
+        let errors = text
             .lines()
             .filter_map(|line| Some(line.split_once(" ERROR: ")?.1));
-        let said = said.map(str::trim).rfind(|words| !words.is_empty());
-        said.map(str::to_owned)
+        let errors = errors.map(str::trim).rfind(|words| !words.is_empty());
+        errors.map(str::to_owned)
     }
 
-    /// What installing it took, where something of it was built; `None` where pip had wheels of
+    /// The cost of the installation, if packages were built; `None` if pip had wheels of
     /// all of it, or it is not known.
     pub fn built(&self) -> Option<Built> {
         self.lock()?;
@@ -258,9 +258,10 @@ impl<'a> PythonEnvironment<'a> {
                 why(program, &error)
             ))
         })?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(self.error(format!(": {step} failed ({status}); its words are above"))),
+        if status.success() {
+            Ok(())
+        } else {
+            Err(self.error(format!(": {step} failed ({status}); its words are above")))
         }
     }
 

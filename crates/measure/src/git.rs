@@ -1,4 +1,4 @@
-//! What git is asked, and how; and a revision as a folder of its own, a worktree in the cache that
+//! Queries of git; and a revision as a folder of its own, a worktree in the cache that
 //! is built once. Nothing of the user's repository is changed but that it lists these worktrees.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,20 +45,20 @@ const ELSEWHERE: [&str; 7] = [
     "GIT_PREFIX",
 ];
 
-/// What git prints as text of the checkout that a folder is in, without the last line's end.
+/// The text that git prints about the checkout of a folder, without the last line's end.
 ///
 /// # Errors
-/// Its words, where it fails or is not there.
+/// Git's message, if it fails or is missing.
 pub fn ask(directory: &Path, arguments: &[&str]) -> Result<String, SetupError> {
     let printed = bytes(directory, arguments)?;
     let text = String::from_utf8_lossy(&printed);
     Ok(text.trim_end_matches('\n').to_owned())
 }
 
-/// What git prints.
+/// The bytes that git prints.
 ///
 /// # Errors
-/// Its words, where it fails or is not there.
+/// Git's message, if it fails or is missing.
 fn bytes(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, SetupError> {
     let mut command = Command::new("git");
     command.arg("-C").arg(directory).args(PLAIN);
@@ -89,10 +89,10 @@ fn paths(directory: &Path, arguments: &[impl AsRef<OsStr>]) -> Vec<PathBuf> {
 /// The commit that a revision names, in full.
 ///
 /// # Errors
-/// When there is none of this name, or no checkout.
+/// When the revision is unknown, or the folder is not in a checkout.
 fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
     let named = format!("{revision}^{{commit}}");
-    let found = ask(
+    let commit = ask(
         here,
         &[
             "rev-parse",
@@ -102,7 +102,7 @@ fn commit(here: &Path, revision: &str) -> Result<String, SetupError> {
             &named,
         ],
     );
-    found.map_err(|_| match ask(here, &["rev-parse", "--git-dir"]) {
+    commit.map_err(|_| match ask(here, &["rev-parse", "--git-dir"]) {
         Ok(_) => SetupError(format!(
             "`{revision}` names no commit of this checkout; fetch it, or name another"
         )),
@@ -119,8 +119,8 @@ const WRITTEN: [&str; 4] = [
     ":(exclude,glob)**/*.pyc",
 ];
 
-/// The state of the checkout this was started in, if it is one. What lies in `output` is no
-/// change of it. Code is known by its contents, other files that git does not track by size and time.
+/// The state of the checkout this was started in, if it is one. Files in `output` do not
+/// count as changes. Code is known by its contents, other files that git does not track by size and time.
 pub fn state_of_checkout(output: &Path) -> Option<Git> {
     let here = Path::new(".");
     let revision = ask(here, &["rev-parse", "HEAD"]).ok()?;
@@ -257,7 +257,7 @@ pub struct Worktree {
     pub commit: String,
     /// The regatta that was built there, which serves `cpu` and `cuda`.
     pub own: Option<PathBuf>,
-    /// What building it cost, where anything was built.
+    /// The cost of building it, if anything was built.
     pub built: Option<Built>,
     /// Held while it is used: no other process replaces it.
     _lock: Arc<LockedFolder>,
@@ -270,7 +270,7 @@ pub(crate) struct Place {
     /// The folder in it that stands for the one it was asked for in.
     pub(crate) directory: PathBuf,
     commit: String,
-    /// Where it is noted that it was built, and how.
+    /// The note that it was built, and how.
     pub(crate) note: PathBuf,
 }
 
@@ -478,7 +478,7 @@ impl Place {
     }
 }
 
-/// Where the worktrees of a checkout lie: two of one name are told apart by their paths.
+/// The folder of a checkout's worktrees: two checkouts of one name differ by their paths.
 fn folder(cache: &Path, root: &Path) -> PathBuf {
     let name = root
         .file_name()

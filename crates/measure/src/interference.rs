@@ -21,7 +21,7 @@ use regatta_worker::units::Nanoseconds;
 
 /// Looks at the machine, and lets time pass.
 pub trait Watch {
-    /// Its counters now.
+    /// Reads the counters now.
     fn look(&mut self) -> MachineCounters;
 
     /// Lets so much time pass.
@@ -31,24 +31,25 @@ pub trait Watch {
 /// Looks at this machine, unless `REGATTA_WATCH=no`: for a machine whose counters are not of what
 /// it runs, such as a container that sees those of its host, and for tests.
 pub fn watch() -> Option<Box<dyn Watch>> {
-    match env::var_os("REGATTA_WATCH").is_some_and(|watch| watch == "no") {
-        true => None,
-        false => Some(Box::new(MachineWatch::here())),
+    if env::var_os("REGATTA_WATCH").is_some_and(|watch| watch == "no") {
+        None
+    } else {
+        Some(Box::new(MachineWatch::here()))
     }
 }
 
-/// What the machine had counted at a moment.
+/// The machine's counters at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineCounters {
     /// When, by a monotonic clock.
     pub at_ns: Nanoseconds,
     /// Cores that this process may run on.
     pub cores: u32,
-    /// What these did, and what a hypervisor took of them.
+    /// The times of these cores, and those that a hypervisor took of them.
     pub stat: Option<CoreTimes>,
     /// Processor time of this process and all it started.
     pub own_ns: Option<Nanoseconds>,
-    /// How long each thread of what it started was ready and had no core, by its number.
+    /// The time that each thread of its children was ready and had no core, by its number.
     pub waited_ns: Option<BTreeMap<u32, f64>>,
 }
 
@@ -61,11 +62,11 @@ pub struct CoreTimes {
     pub steal_ns: Nanoseconds,
 }
 
-/// What happened between two looks. What the worker waited is of the time after `began`
+/// The load between two looks. The worker's waits count from `began` on
 /// alone: that in which it measured.
 fn ground(before: &MachineCounters, began: &MachineCounters, now: &MachineCounters) -> Ground {
     let window = now.at_ns - before.at_ns;
-    let of = |time: Nanoseconds, window: Nanoseconds| (time / window).0.max(0.0);
+    let share = |time: Nanoseconds, window: Nanoseconds| (time / window).0.max(0.0);
     let both = |read: fn(&MachineCounters) -> Option<Nanoseconds>| Some(read(now)? - read(before)?);
     let busy = both(|look| Some(look.stat?.busy_ns));
     let own = both(|look| look.own_ns);
@@ -85,9 +86,9 @@ fn ground(before: &MachineCounters, began: &MachineCounters, now: &MachineCounte
     Ground {
         window_ns: window,
         cores: now.cores,
-        foreign: busy.zip(own).map(|(busy, own)| of(busy - own, window)),
-        steal: both(|look| Some(look.stat?.steal_ns)).map(|steal| of(steal, window)),
-        waited: waited.map(|waited| of(waited, measured)),
+        foreign: busy.zip(own).map(|(busy, own)| share(busy - own, window)),
+        steal: both(|look| Some(look.stat?.steal_ns)).map(|steal| share(steal, window)),
+        waited: waited.map(|waited| share(waited, measured)),
     }
 }
 
@@ -144,7 +145,7 @@ fn read(path: &str) -> Option<String> {
 
 /// The run delay of every thread of these processes; `None` where the kernel tells none.
 fn waits(processes: &[u32]) -> Option<BTreeMap<u32, f64>> {
-    let mut found = BTreeMap::new();
+    let mut waits = BTreeMap::new();
     for process in processes {
         let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
             continue;
@@ -156,11 +157,11 @@ fn waits(processes: &[u32]) -> Option<BTreeMap<u32, f64>> {
                 .and_then(|name| name.parse().ok());
             let text = fs::read_to_string(thread.path().join("schedstat"));
             if let (Some(number), Ok(text)) = (number, text) {
-                found.insert(number, run_delay(&text)?);
+                waits.insert(number, run_delay(&text)?);
             }
         }
     }
-    (!found.is_empty()).then_some(found)
+    (!waits.is_empty()).then_some(waits)
 }
 
 /// The second figure of a `schedstat`: nanoseconds on a queue, ready to run.
@@ -179,10 +180,10 @@ pub(super) fn process_ticks(text: &str) -> Option<u64> {
     (times.len() == 4).then(|| times.iter().sum())
 }
 
-/// What these cores did, of `/proc/stat`. Idle is `idle` and `iowait`; the time of guests is
+/// The times of these cores in `/proc/stat`. Idle is `idle` and `iowait`; the time of guests is
 /// in `user` and `nice` already.
 fn stat(text: &str, cores: &[u32], tick_ns: f64) -> Option<CoreTimes> {
-    let mut found = 0;
+    let mut count = 0;
     let mut sum = CoreTimes::default();
     for line in text.lines() {
         let mut fields = line.split_whitespace();
@@ -200,9 +201,9 @@ fn stat(text: &str, cores: &[u32], tick_ns: f64) -> Option<CoreTimes> {
         };
         sum.busy_ns += Nanoseconds((user + nice + system + irq + softirq) * tick_ns);
         sum.steal_ns += Nanoseconds(steal * tick_ns);
-        found += 1;
+        count += 1;
     }
-    (found > 0 && found == cores.len()).then_some(sum)
+    (count > 0 && count == cores.len()).then_some(sum)
 }
 
 /// Cores that this process may use; none where that is not known.
@@ -226,9 +227,9 @@ fn allowed(status: &str) -> Option<Vec<u32>> {
 
 /// The machine counts in ticks of 10 ms: over less than this, they tell little. Where samples
 /// took less, the time before them is looked at too.
-const LEAST: Duration = Duration::from_millis(500);
+const MIN_LOOK: Duration = Duration::from_millis(500);
 
-/// What the machine's counters showed lately; nothing where nobody looks.
+/// The machine's counters of late; empty if the machine is not watched.
 pub(crate) struct LoadLog {
     watch: Option<Box<dyn Watch>>,
     looks: VecDeque<MachineCounters>,
@@ -245,7 +246,7 @@ impl LoadLog {
     /// Looks, and forgets what lies further back than will be asked for.
     pub(crate) fn look(&mut self) -> Option<MachineCounters> {
         let now = self.watch.as_mut()?.look();
-        let old = |look: &MachineCounters| now.at_ns - look.at_ns >= LEAST.into();
+        let old = |look: &MachineCounters| now.at_ns - look.at_ns >= MIN_LOOK.into();
         while self.looks.get(1).is_some_and(old) {
             self.looks.pop_front();
         }
@@ -253,7 +254,7 @@ impl LoadLog {
         Some(now)
     }
 
-    /// What the processor did from a look until now, and for so long before as it takes to tell;
+    /// The processor's load from a look until now, and from long enough before to be measurable;
     /// `None` where the worker does not run on it, or too little is known.
     fn known_since(
         &mut self,
@@ -262,13 +263,13 @@ impl LoadLog {
     ) -> Option<(MachineCounters, Option<Ground>)> {
         let began = began.filter(|_| on_processor(device))?;
         let now = self.look()?;
-        let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= LEAST.into();
+        let long = |look: &&MachineCounters| now.at_ns - look.at_ns >= MIN_LOOK.into();
         let before = self.looks.iter().rev().find(long);
-        let found = before.map(|before| ground(before, began, &now));
-        Some((now, found))
+        let load = before.map(|before| ground(before, began, &now));
+        Some((now, load))
     }
 
-    /// What the processor did since a look, where the worker runs on it. Where too little time
+    /// The processor's load since a look, if the worker runs on it. Where too little time
     /// has passed, it is looked at for longer.
     pub(crate) fn since(
         &mut self,
@@ -282,7 +283,7 @@ impl LoadLog {
         // The first case of all: what comes after is as good as what came before.
         let first = self.looks.front()?.clone();
         let short = now.at_ns - first.at_ns;
-        let rest = (LEAST.as_nanos() as f64 - short.0).max(0.0) as u64;
+        let rest = (MIN_LOOK.as_nanos() as f64 - short.0).max(0.0) as u64;
         self.watch.as_mut()?.rest(Duration::from_nanos(rest));
         let waited = ground(&first, began?, &now).waited;
         let later = self.look()?;
@@ -298,8 +299,8 @@ impl LoadLog {
         began: Option<&MachineCounters>,
         device: &Device,
     ) -> bool {
-        let found = self.known_since(began, device).and_then(|(_, found)| found);
-        found.is_some_and(|ground| !disturbance::of_processor(&ground).is_empty())
+        let load = self.known_since(began, device).and_then(|(_, load)| load);
+        load.is_some_and(|ground| !disturbance::of_processor(&ground).is_empty())
     }
 }
 
@@ -307,17 +308,14 @@ fn on_processor(device: &Device) -> bool {
     device.known_kind() == Some(DeviceKind::Cpu)
 }
 
-/// What of other programs disturbed these samples.
+/// The disturbances of these samples by other programs.
 pub(crate) fn disturbed(device: &Device, found: &Measurement) -> Vec<Disturbance> {
-    match on_processor(device) {
-        true => {
-            let ground = found.ground.as_deref();
-            ground.map(disturbance::of_processor).unwrap_or_default()
-        }
-        false => {
-            let state = found.samples.state.as_ref();
-            state.map(disturbance::of_gpu).unwrap_or_default()
-        }
+    if on_processor(device) {
+        let ground = found.ground.as_deref();
+        ground.map(disturbance::of_processor).unwrap_or_default()
+    } else {
+        let state = found.samples.state.as_ref();
+        state.map(disturbance::of_gpu).unwrap_or_default()
     }
 }
 

@@ -13,7 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::worker::descendants;
 
-/// What saying so may take: whoever should read it may have stopped reading.
+/// The limit for printing the message: its reader may have stopped reading.
 const SAYING: Duration = Duration::from_millis(300);
 
 static WATCHING: AtomicBool = AtomicBool::new(false);
@@ -68,7 +68,7 @@ pub fn end() {
 }
 
 /// Does not return once a stop was asked for: what comes of work whose worker was killed
-/// for it is nobody's result, to be neither kept nor told.
+/// for it must be neither kept nor reported.
 pub fn hold_if_stopping() {
     while STOPPING.load(Ordering::SeqCst) {
         thread::park();
@@ -83,7 +83,7 @@ pub fn leaves(folder: PathBuf) {
 }
 
 /// Those that this process takes as a wish that it stop. A hangup that the caller has
-/// ignored, as `nohup` does, is none.
+/// ignored, as `nohup` does, does not count.
 pub fn stopping() -> SigSet {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGQUIT] {

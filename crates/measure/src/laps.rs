@@ -1,11 +1,11 @@
-//! Where the time of a command goes, by the harness's own clock.
+//! The time of a command by its parts, by the harness's own clock.
 
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use regatta_worker::units::{Elapsed, Nanoseconds};
 
-/// What each part of a command's work took.
+/// The time of each part of a command's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TimeSpent {
     /// Reading the suite, finding its workers, asking which code and machine this is.
@@ -39,7 +39,7 @@ impl Laps {
         Laps(Instant::now())
     }
 
-    /// What passed since the one before.
+    /// Ends a lap, and returns the time since the one before.
     pub fn end(&mut self) -> Nanoseconds {
         let before = std::mem::replace(&mut self.0, Instant::now());
         (self.0 - before).into()

@@ -1,4 +1,4 @@
-//! How it is measured: schedule, invocations, checks, machine.
+//! Measurement: schedule, invocations, checks, machine.
 
 pub mod building;
 pub mod command;
@@ -26,7 +26,7 @@ pub mod versions;
 pub mod worker;
 pub mod workers;
 
-/// Why something cannot be measured, as a sentence that says what to do: a name that nobody
+/// Why something cannot be measured, as a sentence with the fix: a name that is not
 /// declared, an environment that is not made, a revision that git does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -401,7 +401,7 @@ pub(crate) fn for_checkout(
     }
     let mut changed = Vec::new();
     for (name, value) in variables {
-        // Its own, and what no program reads.
+        // The own, and what no program reads.
         if ["PWD", "OLDPWD", "_"].contains(&name.as_str()) {
             continue;
         }

@@ -61,15 +61,15 @@ pub fn of_devices<'a>(devices: impl Iterator<Item = &'a Device>) -> Fingerprint 
 }
 
 /// Longest name of a machine.
-const LONGEST: usize = 120;
+const MAX_NAME_BYTES: usize = 120;
 
 /// The name as a file's: one without a letter that a file name holds, or too long for it, has
 /// a checksum in its place.
 fn file_name(name: &str) -> String {
     let sum = || format!("{:08x}", crc32fast::hash(name.as_bytes()));
     match name.len() {
-        0..=LONGEST => name.to_owned(),
-        _ => format!("{}-{}", &name[..LONGEST - 9], sum()),
+        0..=MAX_NAME_BYTES => name.to_owned(),
+        _ => format!("{}-{}", &name[..MAX_NAME_BYTES - 9], sum()),
     }
 }
 
@@ -116,9 +116,10 @@ fn slug(name: &str) -> String {
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
         .collect();
-    match words.is_empty() {
-        true => format!("device-{:08x}", crc32fast::hash(name.as_bytes())),
-        false => words.join("-"),
+    if words.is_empty() {
+        format!("device-{:08x}", crc32fast::hash(name.as_bytes()))
+    } else {
+        words.join("-")
     }
 }
 
@@ -151,7 +152,7 @@ mod tests {
         assert_ne!(slug("処理装置"), slug("別の装置"));
         assert_eq!(file_name("h200-132sm"), "h200-132sm");
         let long = slug(&"boat".repeat(100));
-        assert!(file_name(&long).len() <= LONGEST);
+        assert!(file_name(&long).len() <= MAX_NAME_BYTES);
         assert_ne!(file_name(&long), file_name(&slug(&"boat".repeat(101))));
     }
 }

@@ -1,4 +1,4 @@
-//! What is found out before anything is measured: that every worker starts, knows
+//! Checks before anything is measured: that every worker starts, knows
 //! its variants and parameters, and has the memory for its cases.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +18,13 @@ use regatta_worker::protocol::{
 };
 use regatta_worker::units::{Bytes, Digits};
 
-/// What workers said before anything is measured.
+/// The workers' answers before anything is measured.
 pub struct Introduced {
-    /// Of themselves, by name.
+    /// Their introductions, by name.
     pub hellos: BTreeMap<String, Hello>,
     /// The one that was not ended.
     pub waiting: Option<WaitingWorker>,
-    /// What the devices of those that measured it reach, where the suite asks for it.
+    /// The peaks of the devices that were measured, if the suite asks for them.
     pub peaks: BTreeMap<String, Peak>,
     /// Which workers did not, and why, a sentence each; none where another measured their device.
     pub unmeasured: Vec<String>,
@@ -237,15 +237,16 @@ pub fn variant_of<'a>(case: &Case, hello: &'a Hello) -> Result<&'a VariantInfo, 
     )))
 }
 
-/// What depends on the kind, such as which clock is judged, must not be guessed.
+/// Properties that depend on the kind, such as which clock is judged, must not be guessed.
 fn device_known(worker: &str, hello: &Hello) -> Result<(), SetupError> {
     let kind = &hello.device.kind;
-    match hello.absent.is_some() || hello.device.known_kind().is_some() {
-        true => Ok(()),
-        false => Err(SetupError(format!(
-            "worker {worker} says that its device is of the kind {kind:?}; it is to be one of {}",
+    if hello.absent.is_some() || hello.device.known_kind().is_some() {
+        Ok(())
+    } else {
+        Err(SetupError(format!(
+            "worker {worker} reports a device of the kind {kind:?}; expected one of {}",
             DeviceKind::names()
-        ))),
+        )))
     }
 }
 

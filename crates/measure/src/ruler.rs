@@ -16,8 +16,8 @@ use regatta_worker::units::{Nanoseconds, Ratio, Share};
 /// Shares by which some of the work is longer than its nominal length.
 pub const ADDED: [Share; 4] = [Share(0.01), Share(0.02), Share(0.05), Share(0.10)];
 
-/// Sets of a round: the nominal length twice (a difference between those two is none of the
-/// work's), then each of [`ADDED`].
+/// Sets of a round: the nominal length twice (their difference is not due to the
+/// work), then each of [`ADDED`].
 const SETS: usize = 2 + ADDED.len();
 
 /// Nominal lengths in nanoseconds, with rounds and samples a set: some seconds in all.
@@ -39,7 +39,7 @@ const WARMUP: usize = 5;
 /// The readings of a round, by set.
 type Round = [Vec<Nanoseconds>; SETS];
 
-/// What a clock makes of one nominal length.
+/// A clock's reading of one nominal length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClockReading {
     /// Length of the work.
@@ -51,7 +51,7 @@ pub struct ClockReading {
     /// Smallest visible difference, as a share of the nominal length: the largest that was read
     /// between two sets of the same work, over all rounds.
     pub visible: Share,
-    /// What each of [`ADDED`] was read as: the median over rounds of the difference of medians.
+    /// The reading of each of [`ADDED`]: the median over rounds of the difference of medians.
     pub added: [Share; ADDED.len()],
 }
 
@@ -100,7 +100,7 @@ pub fn cpu() -> (String, Vec<ClockReading>) {
     )
 }
 
-/// Reads every length: in each round, every set in turn, in an order drawn anew for each
+/// Reads every length: in each round, every set in turn, in a new random order for each
 /// sample, so that whatever drifts hits all sets alike. A right reading is the nominal length
 /// and `own`.
 fn readings<E>(
@@ -110,7 +110,7 @@ fn readings<E>(
 ) -> Result<Vec<ClockReading>, E> {
     let mut order: [usize; SETS] = std::array::from_fn(|set| set);
     let mut draws = ChaCha8Rng::seed_from_u64(1);
-    let mut found = Vec::with_capacity(plan.len());
+    let mut readings = Vec::with_capacity(plan.len());
     for &(nominal, rounds, samples) in plan {
         for _ in 0..WARMUP {
             read(nominal)?;
@@ -124,9 +124,9 @@ fn readings<E>(
                 }
             }
         }
-        found.extend(reading(Nanoseconds(nominal as f64), own, &taken));
+        readings.extend(reading(Nanoseconds(nominal as f64), own, &taken));
     }
-    Ok(found)
+    Ok(readings)
 }
 
 /// The length of a set's work.
@@ -137,7 +137,7 @@ fn longer(nominal: u64, set: usize) -> u64 {
     (nominal as f64 * Ratio::grown_by(added).0).round() as u64
 }
 
-/// What the rounds of a length say; `None` where a set is empty.
+/// The reading of a length from its rounds; `None` where a set is empty.
 fn reading(nominal: Nanoseconds, own: Nanoseconds, rounds: &[Round]) -> Option<ClockReading> {
     let same = rounds
         .iter()
@@ -146,19 +146,21 @@ fn reading(nominal: Nanoseconds, own: Nanoseconds, rounds: &[Round]) -> Option<C
     let of_round =
         |sets: &Round| -> Option<Vec<Nanoseconds>> { sets.iter().map(|set| median(set)).collect() };
     let rounds: Vec<Vec<Nanoseconds>> = rounds.iter().map(of_round).collect::<Option<_>>()?;
-    let apart = rounds.iter().map(|of| (of[1] - of[0]).abs());
+    let apart = rounds.iter().map(|sets| (sets[1] - sets[0]).abs());
     let mut added = [Share(0.0); ADDED.len()];
     for (number, share) in added.iter_mut().enumerate() {
         let more = rounds
             .iter()
-            .map(|of| of[2 + number] - (of[0] + of[1]) / 2.0);
+            .map(|sets| sets[2 + number] - (sets[0] + sets[1]) / 2.0);
         *share = median(&more.collect::<Vec<Nanoseconds>>())?.share_of(nominal);
     }
     Some(ClockReading {
         nominal,
         read,
         bias: read - nominal - own,
-        visible: apart.map(|of| of.share_of(nominal)).reduce(Share::max)?,
+        visible: apart
+            .map(|difference| difference.share_of(nominal))
+            .reduce(Share::max)?,
         added,
     })
 }
@@ -175,19 +177,19 @@ mod tests {
             Ok::<Nanoseconds, ()>(Nanoseconds(ns as f64 + 850.0))
         };
         let plan = [(1_000, 2, 3), (50_000, 1, 1)];
-        let found = readings(&plan, Nanoseconds(600.0), &mut read).unwrap();
+        let readings = readings(&plan, Nanoseconds(600.0), &mut read).unwrap();
         assert_eq!(asked.len(), 2 * WARMUP + 2 * 3 * SETS + SETS);
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[0].read, Nanoseconds(1_850.0));
-        assert_eq!(found[0].bias, Nanoseconds(250.0));
-        assert_eq!(found[0].visible, Share(0.0));
-        for (read, share) in found[0].added.iter().zip(ADDED) {
+        assert_eq!(readings.len(), 2);
+        assert_eq!(readings[0].read, Nanoseconds(1_850.0));
+        assert_eq!(readings[0].bias, Nanoseconds(250.0));
+        assert_eq!(readings[0].visible, Share(0.0));
+        for (read, share) in readings[0].added.iter().zip(ADDED) {
             assert!((*read - share).abs() < Share(1e-9), "{read:?}");
         }
         // Each sample's turn holds every length once, whatever the order.
         let mut turn = asked[WARMUP..WARMUP + SETS].to_vec();
         let next = &asked[WARMUP + SETS..WARMUP + 2 * SETS];
-        assert_ne!(turn, next, "the order is drawn anew");
+        assert_ne!(turn, next, "each sample has a new order");
         turn.sort_unstable();
         assert_eq!(turn, [1_000, 1_000, 1_010, 1_020, 1_050, 1_100]);
     }
@@ -198,8 +200,8 @@ mod tests {
         let set = |off: f64| vec![Nanoseconds(10_000.0 + off); 3];
         let round = |off: f64| -> Round { std::array::from_fn(|at| set(off * at as f64)) };
         let rounds = [round(-300.0), round(20.0)];
-        let found = reading(Nanoseconds(10_000.0), Nanoseconds::ZERO, &rounds).unwrap();
-        assert!((found.visible.0 - 0.03).abs() < 1e-9, "{found:?}");
+        let reading = reading(Nanoseconds(10_000.0), Nanoseconds::ZERO, &rounds).unwrap();
+        assert!((reading.visible.0 - 0.03).abs() < 1e-9, "{reading:?}");
         let mut lost = |_| Err("lost");
         assert_eq!(
             readings(&LENGTHS, Nanoseconds::ZERO, &mut lost),

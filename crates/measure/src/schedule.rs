@@ -1,7 +1,7 @@
 //! In which order cases run: random within an invocation, from a seed; those of two sides in turn.
 //!
 //! Order effects (a warm cache, a hot chip) then hit every case alike, and a run
-//! that is resumed goes on in the order it would have had.
+//! that is resumed continues in the order it would have had.
 
 use std::collections::BTreeSet;
 
@@ -114,14 +114,14 @@ mod tests {
         let cases = cases();
         let blocks = blocks(&cases, [NONE; 2], 0..3, 1);
         assert_eq!(blocks.len(), 9, "three workers, three invocations");
-        let of = |invocation| -> Vec<Case> {
+        let cases_of = |invocation| -> Vec<Case> {
             let blocks = blocks.iter().filter(|b| b.invocation == invocation);
             blocks.flat_map(|b| b.cases().cloned()).collect()
         };
-        assert_ne!(of(0), of(1));
+        assert_ne!(cases_of(0), cases_of(1));
         let all: BTreeSet<Case> = cases.iter().map(|(_, case)| case.clone()).collect();
         for invocation in 0..3 {
-            let ran = of(invocation);
+            let ran = cases_of(invocation);
             assert_eq!(ran.len(), cases.len());
             assert_eq!(BTreeSet::from_iter(ran), all);
         }

@@ -1,5 +1,5 @@
-//! Runs a schedule: starts workers, has cases prepared and timed, and hands on what
-//! came of each, whatever it is.
+//! Runs a schedule: starts workers, has cases prepared and timed, and passes on
+//! each outcome, whatever it is.
 
 mod census;
 mod outside_clock;
@@ -27,7 +27,7 @@ use regatta_worker::protocol::{
 };
 use regatta_worker::units::Nanoseconds;
 
-/// Is told what happens.
+/// Receives the events of a session.
 pub trait Observer {
     /// An invocation of a worker begins.
     fn block(&mut self, _block: &Block) {}
@@ -35,19 +35,19 @@ pub trait Observer {
     fn case(&mut self, _case: &Case) {}
     /// A case ended.
     fn done(&mut self, _entry: &Entry) {}
-    /// What is to be said once all is measured.
+    /// The message for the end, once all is measured.
     fn summary(&self) -> Option<String> {
         None
     }
 }
 
-/// What a session knows from one block to the next.
+/// The state that a session keeps from one block to the next.
 pub struct SessionState {
     verifier: Verifier,
     load: LoadLog,
     /// Files that workers loaded.
     pub(super) loaded: BTreeSet<PathBuf>,
-    /// What each case took until now.
+    /// The time that each case took so far.
     taken: BTreeMap<CaseId, Nanoseconds>,
     /// True once two workers could not be up at the same time.
     one_at_a_time: bool,
@@ -56,8 +56,8 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    /// Of a session that has not begun; samples that other programs disturbed say so, as far as
-    /// `watch` sees it.
+    /// The state of a session that has not begun; samples that other programs disturbed are marked, as
+    /// far as `watch` sees the load.
     pub fn new(watch: Option<Box<dyn Watch>>) -> SessionState {
         SessionState {
             verifier: Verifier::default(),
@@ -96,9 +96,9 @@ pub struct Session<'a> {
     pub suite: &'a Suite,
     /// Starts their workers.
     pub launcher: &'a mut dyn Launcher,
-    /// What is known from the blocks before.
+    /// The state that the blocks before left.
     pub state: &'a mut SessionState,
-    /// What is spent on workers and cases is added here.
+    /// The time spent on workers and cases is added here.
     pub spent: &'a mut TimeSpent,
 }
 
@@ -152,13 +152,15 @@ impl Session<'_> {
             problem: case.problem.clone(),
             params: self.suite.params_for(case),
             seed: settings.seed,
-            counters: match counts_structure(invocation, settings.invocations) {
-                true => counters(self.suite, case),
-                false => Vec::new(),
+            counters: if counts_structure(invocation, settings.invocations) {
+                counters(self.suite, case)
+            } else {
+                Vec::new()
             },
-            input_sets: match settings.structure_only {
-                true => 1,
-                false => settings.input_sets,
+            input_sets: if settings.structure_only {
+                1
+            } else {
+                settings.input_sets
             },
             draw: Some(draw(settings.seed, invocation, &case.problem)),
         };
@@ -263,14 +265,14 @@ impl Session<'_> {
         }
         measured.input_sets_reason = measured.input_sets_reason.map(clipped);
         measured.checked = None;
-        let mut found = Measurement {
+        let mut measurement = Measurement {
             samples: measured.kept(),
             ground: ground.map(Box::new),
             errors_after,
             ..Measurement::default()
         };
-        found.disturbed = disturbed(device, &found);
-        Ok(found)
+        measurement.disturbed = disturbed(device, &measurement);
+        Ok(measurement)
     }
 
     /// Adds what one call does, and what is known since the case was prepared.
@@ -303,12 +305,12 @@ const TURN_SAMPLES: u32 = 4;
 /// not small beside the threshold.
 const MAX_IN_TURNS: u32 = 3;
 
-/// How long a worker may take over a request that times nothing.
+/// The time limit of a request that times nothing.
 fn limit(settings: &Settings) -> Duration {
     Duration::from_secs(settings.timeout_s.into())
 }
 
-/// What a worker draws from which results it checks: another in each invocation, and one for all
+/// The seed by which a worker draws the results it checks: another in each invocation, and one for all
 /// variants of a problem. Of 53 bits, which every JSON reader keeps.
 fn draw(seed: u64, invocation: u32, problem: &Problem) -> u64 {
     let id = problem.same_values().to_string();
@@ -319,9 +321,9 @@ fn draw(seed: u64, invocation: u32, problem: &Problem) -> u64 {
 
 /// Why a case has no measurement.
 enum CaseEnd {
-    /// Its worker gave no answer, and is gone.
+    /// The worker gave no answer, and is gone.
     Lost(WorkerError),
-    /// Its worker lives on.
+    /// The outcome; the worker lives on.
     Outcome(Box<Outcome>),
 }
 
@@ -337,9 +339,9 @@ impl From<Outcome> for CaseEnd {
     }
 }
 
-/// Characters that are kept of a worker's reason: nobody reads more, and a run file is read
+/// Bytes that are kept of a worker's reason: a reader needs no more, and a run file is read
 /// whole.
-const LONGEST_REASON: usize = 4_000;
+const MAX_REASON: usize = 4_000;
 
 impl From<Rejected> for Outcome {
     fn from(rejected: Rejected) -> Outcome {
@@ -363,7 +365,7 @@ fn failed(fault: Fault, reason: String) -> Outcome {
     }
 }
 
-/// What a worker's refusal, or its answer to another question, makes of a case.
+/// The outcome of a case whose worker refused, or answered another question.
 fn no_answer(reply: ReplyBody) -> Outcome {
     match reply {
         ReplyBody::Unsupported { reason } => unsupported(reason),
@@ -380,7 +382,7 @@ fn out_of_turn_text(reply: &ReplyBody) -> String {
     format!("the worker answered out of turn: {start}")
 }
 
-/// How a process came to be; with the reason where this is its `first` case.
+/// The way a process was started; with the reason if this is its `first` case.
 fn start_of(start: Option<&Start>, first: bool) -> Option<Start> {
     let mut start = start?.clone();
     start.because = start.because.filter(|_| first).map(clipped);
@@ -398,14 +400,14 @@ fn worker_lost(error: &WorkerError, fault: Fault) -> Outcome {
 
 /// As much of a worker's words as is kept.
 fn clipped(mut words: String) -> String {
-    if let Some((end, _)) = words.char_indices().nth(LONGEST_REASON) {
+    if let Some((end, _)) = words.char_indices().nth(MAX_REASON) {
         words.truncate(end);
         words.push('…');
     }
     words
 }
 
-/// What a case failed of whose worker gave no answer.
+/// The fault of a case whose worker gave no answer.
 fn fault_of(error: &WorkerError) -> Fault {
     match &error.failure {
         WorkerFailure::Crashed(_) => Fault::Crash,

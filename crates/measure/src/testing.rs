@@ -6,7 +6,7 @@ use regatta_worker::attention::{Direction, Dtype};
 use regatta_worker::protocol::{Device, Hello, VariantInfo};
 use regatta_worker::units::Bytes;
 
-/// What a worker without a variant says of itself.
+/// The hello of a worker without a variant.
 pub fn hello(kind: &str, device: &str, facts: &[(&str, &str)]) -> Hello {
     let facts = facts
         .iter()

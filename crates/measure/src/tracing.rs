@@ -4,7 +4,7 @@
 //! group, so that Ctrl-C reaches it as it always would. Only this process waits it out, to
 //! keep what was recorded until then.
 //!
-//! What the program leaves running when it ends by itself, a daemon it meant to start, is the
+//! A process that the program leaves running when it ends, a daemon it meant to start, is the
 //! user's. What is there when this process was asked to stop ends, and so does everything
 //! when this process is killed.
 
@@ -45,7 +45,7 @@ pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// marks. What the caller has set there stays.
 pub const RANGES: &str = "NVTX_INJECTION64_PATH";
 
-/// Where Python looks for modules first.
+/// Folders that Python searches for modules first.
 const PYTHON_PATH: &str = "PYTHONPATH";
 
 /// The module that turns PyTorch's own ranges on, under the name that Python imports at its
@@ -55,11 +55,11 @@ const TORCH: (&str, &str) = (
     include_str!("../../../python/regatta_ranges/sitecustomize.py"),
 );
 
-/// What records a program.
+/// The recorder of a program.
 pub struct Recorder<'a> {
     /// The library that is loaded into it.
     pub library: &'a Path,
-    /// Where the recording goes.
+    /// The folder of the recording.
     pub folder: &'a Path,
     /// Turn on the ranges that PyTorch has for its operators.
     pub torch: bool,
@@ -102,10 +102,10 @@ fn variable(name: &str, value: &OsStr) -> io::Result<(String, String)> {
     Ok((name.to_owned(), value))
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramEnd {
-    /// Its status.
+    /// The exit status.
     pub status: ExitStatus,
     /// True when this process was asked to stop meanwhile.
     pub stopped: bool,
@@ -134,9 +134,10 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<P
         leaves: Leaves::ItsOwn,
         ..Program::new(program, arguments)
     };
-    let stdout = match quiet {
-        true => program::stderr(),
-        false => Stdio::inherit(),
+    let stdout = if quiet {
+        program::stderr()
+    } else {
+        Stdio::inherit()
     };
     let streams = [Stdio::inherit(), stdout, Stdio::inherit()];
     wait(program.start(streams, Vec::new())?, &asked)
@@ -144,7 +145,7 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<P
 
 /// Waits for the program's end and passes signals on.
 fn wait(mut program: Started, asked: &SignalFd) -> io::Result<ProgramEnd> {
-    /// What the kernel sends, Ctrl-C in a terminal, it sends to the whole group.
+    /// The sender of a signal from the kernel: Ctrl-C in a terminal goes to the whole group.
     const FROM_THE_KERNEL: i32 = 0x80;
     let (mut stopped, mut passed_on) = (false, 0);
     loop {
@@ -182,7 +183,7 @@ pub fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// PyTorch's profiler, as it is told.
+/// PyTorch's profiler, by its name in messages.
 pub const KINETO: &str = "PyTorch's profiler (Kineto)";
 
 /// The header of a recording that began at some time and ended somehow.
@@ -251,11 +252,11 @@ mod tests {
             torch,
         };
         let value = |torch, set: &[(&str, &str)], name: &str| {
-            let found = |name: &str| {
+            let variable = |name: &str| {
                 let mut set = set.iter().filter(|(known, _)| *known == name);
                 set.next().map(|(_, value)| value.into())
             };
-            let variables = recorder(torch).variables(found).unwrap();
+            let variables = recorder(torch).variables(variable).unwrap();
             let mut variables = variables.into_iter().filter(|(known, _)| known == name);
             variables.next().map(|(_, value)| value)
         };

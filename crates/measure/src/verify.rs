@@ -1,4 +1,4 @@
-//! Whether a worker's answers can be believed, before anything is made of them.
+//! Checks whether a worker's answers are credible, before they are used.
 
 mod expected;
 
@@ -22,14 +22,14 @@ use regatta_worker::units::{Nanoseconds, Rate};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Rejected {
-    /// What it failed of.
+    /// The fault of the answer.
     pub fault: Fault,
     /// In words.
     pub reason: String,
 }
 
 impl Rejected {
-    /// An answer that is no use, whatever the result is.
+    /// An answer that cannot be used, whatever the result is.
     pub fn unusable(reason: impl Into<String>) -> Rejected {
         Rejected {
             fault: Fault::Other,
@@ -44,7 +44,7 @@ pub struct Verifier {
     references: ReferenceCache,
 }
 
-/// What a worker was asked for whose results are checked.
+/// The request to a worker whose results are checked.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedResult {
     /// Seed of the first set of inputs.
@@ -53,7 +53,7 @@ pub struct AskedResult {
     pub draw: Option<u64>,
     /// Sets of inputs, with seeds from that on.
     pub input_sets: u32,
-    /// True where a call works off several problems, of which the last call's need not be
+    /// True if a call covers several problems, of which the last call's need not be
     /// the case's own.
     pub several: bool,
 }
@@ -63,7 +63,7 @@ impl Verifier {
     /// harness's own float64 result where the problem is small enough.
     ///
     /// # Errors
-    /// What is wrong with the result, or with the answer; or that it could not be checked.
+    /// The fault in the result, or in the answer; or that it could not be checked.
     pub fn check(
         &mut self,
         problem: &Problem,
@@ -80,7 +80,7 @@ impl Verifier {
             )));
         }
         if prepared.problems == 0 {
-            let says = "the worker says that a call works off 0 problems";
+            let says = "the worker reports 0 problems a call";
             return Err(Rejected::unusable(says));
         }
         let checked = Checked {
@@ -215,7 +215,7 @@ impl Verifier {
 /// A relative L2 error above which code may compute another formula.
 const OTHER_FORMULA: f64 = 0.3;
 
-/// What results are compared with, for a function that may compute something else.
+/// The formula that results are compared with, for a function that may compute something else.
 fn formula(problem: &Problem) -> &'static str {
     match &problem.projection {
         None => {
@@ -247,14 +247,15 @@ const FASTEST_MHZ: f64 = 1e5;
 /// graphs ignores the request, and its times would pass for those of replays.
 ///
 /// # Errors
-/// What it did in place of what it was asked for.
+/// The difference between the answer and the request.
 pub fn as_asked(asked: &Measure, measured: &Measured) -> Result<(), String> {
     if asked.graph != measured.graph {
-        return Err(match asked.graph {
-            true => "the worker does not replay CUDA graphs: its reply does not say `graph`; \
+        return Err(if asked.graph {
+            "the worker does not replay CUDA graphs: its reply does not say `graph`; \
                      measure with graph = false"
-                .to_owned(),
-            false => "the worker replayed a CUDA graph that nobody asked for".to_owned(),
+                .to_owned()
+        } else {
+            "the worker replayed a CUDA graph without being asked to".to_owned()
         });
     }
     Ok(())
@@ -263,7 +264,7 @@ pub fn as_asked(asked: &Measure, measured: &Measured) -> Result<(), String> {
 /// Refuses samples that no clock can have given, and more or fewer than were asked for.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The fault in them.
 pub fn samples(
     problem: &Problem,
     device: &Device,
@@ -307,7 +308,7 @@ pub fn samples(
     possible(problem, device, fastest)
 }
 
-/// What a call has to do whose time cannot be.
+/// The fix for a call whose time is impossible.
 const REMEDY: &str = "the clock or the kernel is wrong. Each call has to compute, on the current \
                       stream, and to end with its results: it must not return those of an earlier \
                       call, leave work to a thread, or give a result that is computed when it is \
@@ -342,7 +343,7 @@ fn possible(problem: &Problem, device: &Device, fastest: Nanoseconds) -> Result<
 /// No call that reads its arguments ends sooner, on any device: a few cycles.
 const SHORTEST: Nanoseconds = Nanoseconds(1.0);
 
-/// What a device can do at the most, where that is known: arithmetic, and GB/s from where
+/// The peak of a device, if known: arithmetic, and GB/s from the nearest
 /// data is nearest.
 fn limits(device: &Device, dtype: Dtype) -> (Option<Rate>, Option<f64>) {
     if device.known_kind() != Some(DeviceKind::Cpu) {

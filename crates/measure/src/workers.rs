@@ -30,7 +30,7 @@ pub struct Processes {
     modes: BTreeMap<String, StartMode>,
     logs: PathBuf,
     limit: Duration,
-    /// What each worker said when the run began; later starts must say the same.
+    /// The introductions of the workers when the run began; later starts must send the same.
     introduced: BTreeMap<String, Hello>,
     /// A worker that has introduced itself and has done nothing else.
     waiting: Option<WaitingWorker>,
@@ -48,7 +48,7 @@ impl Processes {
     /// where a variant names none.
     ///
     /// # Errors
-    /// A worker or an environment that nobody declared; see also [`check_declared`].
+    /// A worker or an environment that is not declared; see also [`check_declared`].
     pub fn find<'a>(
         workers: impl Iterator<Item = &'a String>,
         suite: &Suite,
@@ -157,7 +157,7 @@ impl Processes {
         let forking = forking.filter(|(_, spec)| spec.forking != Forking::Never);
         let names: Vec<String> = forking.map(|(name, _)| name.clone()).collect();
         let count = count.min(MAX_AHEAD / 2 / names.len().max(1));
-        // Each is tried, whatever came of the one before.
+        // Each is tried, even after a failure of the one before.
         let started: Vec<_> = names.iter().map(|name| self.fork(name, count)).collect();
         started
             .into_iter()
@@ -191,23 +191,24 @@ impl Processes {
         Some(number)
     }
 
-    /// Begins logs anew: what other runs printed is no part of this one's.
+    /// Empties the logs: this run's logs must not hold the output of other runs.
     pub fn begin_logs(&self) {
         for worker in self.specs.keys() {
             let path = self.log(worker);
-            // Cut, since a process that has introduced itself goes on writing there. Where
+            // Cut, since a process that has introduced itself still writes there. Where
             // that cannot be done, starting the worker says why.
-            let _ = match fs::metadata(&path).is_ok_and(|log| log.is_file()) {
-                true => fs::OpenOptions::new()
+            let _ = if fs::metadata(&path).is_ok_and(|log| log.is_file()) {
+                fs::OpenOptions::new()
                     .write(true)
                     .open(&path)
-                    .and_then(|log| log.set_len(0)),
-                false => fs::remove_file(&path),
+                    .and_then(|log| log.set_len(0))
+            } else {
+                fs::remove_file(&path)
             };
         }
     }
 
-    /// What is measured by these workers: their commands, files and variables.
+    /// The identity of these workers: their commands, files and variables.
     pub fn identity(&self) -> Identity {
         identity(self.specs.values(), &self.loaded)
     }
@@ -271,7 +272,7 @@ impl Launcher for Processes {
         }
         let error = |failure| WorkerError::new(worker, failure);
         let Some(spec) = self.specs.get(worker) else {
-            let reason = "nobody declared this worker".to_owned();
+            let reason = "this worker is not declared".to_owned();
             return Err(error(WorkerFailure::Refused(reason)));
         };
         let log = self.log(worker);
@@ -290,13 +291,13 @@ impl Launcher for Processes {
         if differences.is_empty() {
             return Ok(started);
         }
-        let mut named = differences[..differences.len().min(NAMED)].join(", ");
-        if differences.len() > NAMED {
-            named += &format!(", and {} more", differences.len() - NAMED);
+        let mut named = differences[..differences.len().min(MAX_NAMED)].join(", ");
+        if differences.len() > MAX_NAMED {
+            named += &format!(", and {} more", differences.len() - MAX_NAMED);
         }
         Err(error(WorkerFailure::Refused(format!(
-            "it is not the worker that this run began with, so this invocation does not count: \
-             {named}; measure anew with --no-resume once it stays the same"
+            "the worker changed since the run started, so this invocation does not count: \
+             {named}; measure again with --no-resume once it stays the same"
         ))))
     }
 }
@@ -315,11 +316,11 @@ fn has_room(hello: &Hello) -> bool {
 /// a GiB.
 const MIN_MEMORY: Bytes = Bytes(32 << 30);
 
-/// What the command of a worker and its variables name.
+/// The paths that the command of a worker and its variables name.
 fn named(spec: &WorkerSpec) -> BTreeSet<PathBuf> {
     let from = spec.directory.clone().unwrap_or_default();
     let words = std::iter::once(spec.program.clone()).chain(spec.args.iter().map(PathBuf::from));
-    let mut found: BTreeSet<PathBuf> = words.filter_map(|word| existing(&from, &word)).collect();
+    let mut named: BTreeSet<PathBuf> = words.filter_map(|word| existing(&from, &word)).collect();
     // The Python worker tells what it imports.
     let tells = spec
         .args
@@ -337,9 +338,9 @@ fn named(spec: &WorkerSpec) -> BTreeSet<PathBuf> {
     let own = own.map(|(_, value)| value.clone());
     for value in own.chain(inherited) {
         let paths = value.split(':').filter(|path| path.contains('/'));
-        found.extend(paths.filter_map(|path| existing(&from, Path::new(path))));
+        named.extend(paths.filter_map(|path| existing(&from, Path::new(path))));
     }
-    found
+    named
 }
 
 /// Variables of the caller that name folders of code.
@@ -352,9 +353,9 @@ const SEARCHED: [&str; 5] = [
 ];
 
 /// Differences that are named.
-const NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 
-/// In what two introductions differ. How much memory is free is no difference, nor is a variant
+/// The differences between two introductions. Free memory does not count, nor does a variant
 /// that is new.
 fn differences(first: &Hello, now: &Hello) -> Vec<String> {
     let facts = |hello: &Hello| -> BTreeMap<String, String> {
@@ -405,7 +406,7 @@ pub const OWN: [&str; 2] = ["cpu", "cuda"];
 /// of workers that name none, to those that are declared.
 ///
 /// # Errors
-/// A name that nobody has or that regatta has itself, or requirements for a worker that no
+/// A name that is unknown or regatta's own, or requirements for a worker that no
 /// interpreter runs.
 pub fn check_declared(suite: &Suite, default: Option<&str>) -> Result<(), SetupError> {
     let mut declared = suite.origins_of_workers.iter();
@@ -539,7 +540,7 @@ mod tests {
 
     #[test]
     fn an_environment_is_for_workers_that_there_are() {
-        let found = |worker: &str, requirements: &[&str], asked: &str| {
+        let find = |worker: &str, requirements: &[&str], asked: &str| {
             let environment = Environment {
                 requirements: requirements.iter().map(|&line| line.to_owned()).collect(),
                 ..Environment::default()
@@ -549,10 +550,10 @@ mod tests {
                 ..Suite::default()
             };
             let asked = asked.to_owned();
-            let found = Processes::find(std::iter::once(&asked), &suite, None, PathBuf::new());
-            found.map(|_| ()).map_err(|error| error.to_string())
+            let processes = Processes::find(std::iter::once(&asked), &suite, None, PathBuf::new());
+            processes.map(|_| ()).map_err(|error| error.to_string())
         };
-        // What is made for torch is no matter of cpu's, until cpu is to run in it.
+        // Requirements for torch do not affect cpu, until cpu is to run in it.
         let pinned = &["einops==0.8.2"][..];
         for (worker, requirements, asked, refused) in [
             ("torch", pinned, "cpu", ""),
@@ -560,7 +561,7 @@ mod tests {
             ("cuda", pinned, "cpu", " has `requirements`"),
             ("cuda", &[], "cpu@cuda", ""),
         ] {
-            let error = found(worker, requirements, asked).err().unwrap_or_default();
+            let error = find(worker, requirements, asked).err().unwrap_or_default();
             assert_eq!(error.is_empty(), refused.is_empty(), "{error}");
             assert!(error.contains(refused), "{error}");
             assert!(
@@ -579,8 +580,9 @@ mod tests {
         now.device.name = "NVIDIA A100".to_owned();
         now.device.facts.clear();
         now.versions.insert("mine".to_owned(), "2".to_owned());
-        let told = "device NVIDIA H200 → NVIDIA A100; fact driver 580 → none; version mine 1 → 2";
-        assert_eq!(differences(&first, &now).join("; "), told);
+        let expected =
+            "device NVIDIA H200 → NVIDIA A100; fact driver 580 → none; version mine 1 → 2";
+        assert_eq!(differences(&first, &now).join("; "), expected);
         now.absent = Some("no driver".to_owned());
         assert_eq!(
             differences(&first, &now),

@@ -30,7 +30,7 @@ use regatta_worker::units::counted;
 /// long its `[build]` takes, checked against its limits on builds.
 ///
 /// Exits 0 when everything is built, 1 when something is not, or takes more than `--baseline` or
-/// the suite allows, 2 when there is no compiler, 3 when the baseline is of another compiler.
+/// the suite allows, 2 without a compiler, 3 when the baseline is of another compiler.
 #[derive(Args, Debug)]
 pub struct BuildArgs {
     /// A suite, or kernel files [default: all of regatta's]
@@ -71,7 +71,7 @@ pub struct BuildArgs {
 }
 
 impl BuildArgs {
-    /// What of the command line is of kernels alone.
+    /// The arguments that concern kernels alone.
     fn of_kernels(&self) -> Option<&str> {
         let given = [
             (self.files.len() > 1, "another file"),
@@ -165,7 +165,7 @@ fn source(file: &str) -> Result<KernelSource, Stop> {
     }
     let names = FILES.map(|file| file.name);
     Err(Stop::Usage(format!(
-        "there is no kernel file `{file}`; give one of {}, or the path of a .cu file",
+        "unknown kernel file `{file}`; give one of {}, or the path of a .cu file",
         names.join(", ")
     )))
 }
@@ -194,7 +194,7 @@ fn compiler_of(base: Option<&Ledger>) -> Compiler {
 
 type Job<'a> = (&'a KernelSource, Arch);
 
-/// What can be compiled of what was asked for. It is an error when that is nothing.
+/// The jobs that can be compiled. An empty list is an error.
 fn jobs<'a>(
     args: &BuildArgs,
     sources: &'a [KernelSource],
@@ -209,10 +209,10 @@ fn jobs<'a>(
                 Some(why) => whys.entry(why).or_default().push(arch.to_string()),
             }
         }
-        let said = |(why, archs): (String, Vec<String>)| {
+        let missing = |(why, archs): (String, Vec<String>)| {
             format!("{} for {}: {why}", source.name, archs.join(", "))
         };
-        refused.extend(whys.into_iter().map(said));
+        refused.extend(whys.into_iter().map(missing));
     }
     if jobs.is_empty() {
         return Err(Stop::Usage(format!(
@@ -227,7 +227,7 @@ fn jobs<'a>(
 }
 
 /// Compiles on every core. Missing compilers, unknown architectures and folders that
-/// cannot be written are nobody's kernel's fault and end the command.
+/// cannot be written are not a kernel's fault and end the command.
 fn built(jobs: &[Job], compiler: Compiler, args: &BuildArgs) -> Result<Vec<FileOutcome>, Stop> {
     if !args.quiet && !args.json {
         note(format!("building {}", counted(jobs.len(), "cubin")));

@@ -44,8 +44,8 @@ pub fn run(name: &str, json: bool) -> Ended {
         Err(error) => {
             note(format!("error: {error}"));
             if json {
-                let told = json!({"suite": suite.name, "error": error.to_string()});
-                print_json(&told)?;
+                let answer = json!({"suite": suite.name, "error": error.to_string()});
+                print_json(&answer)?;
             }
             return Ok(1);
         }
@@ -60,14 +60,13 @@ pub fn run(name: &str, json: bool) -> Ended {
     })
 }
 
-/// What a command that left everything as it was took is no build's.
+/// A command that found everything up to date has no time of a build to limit.
 fn check_limits(suite: &Suite, outcome: &SuiteBuild) -> Vec<ExpectationResult> {
-    match outcome.anew {
-        true => {
-            let built = (SUITE_BUILD.to_owned(), outcome.built.clone());
-            limits_on_builds(&suite.rules, &[built].into())
-        }
-        false => Vec::new(),
+    if outcome.rebuilt {
+        let built = (SUITE_BUILD.to_owned(), outcome.built.clone());
+        limits_on_builds(&suite.rules, &[built].into())
+    } else {
+        Vec::new()
     }
 }
 
@@ -81,14 +80,14 @@ fn show(
         print_json(&json!({
             "suite": suite.name,
             "built": outcome.built,
-            "anew": outcome.anew,
+            "rebuilt": outcome.rebuilt,
             "limits": limits,
         }))?;
         return Ok(());
     }
     let mut items: Vec<ListItem> = vec![outcome.built.to_string().into()];
-    if !outcome.anew {
-        let why = "what it makes was there, and is as it was: this is no time of a build";
+    if !outcome.rebuilt {
+        let why = "up to date: nothing was built, so there is no build time";
         items.push(why.to_owned().into());
     }
     let failed = limits.iter().filter(|limit| limit.word != Word::Same);

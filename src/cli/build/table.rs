@@ -1,4 +1,4 @@
-//! What was built, as blocks of a document.
+//! The builds, as blocks of a document.
 
 use regatta_cuda::kernels::arch::Arch;
 use regatta_cuda::kernels::compile::{BuildError, Image};
@@ -12,19 +12,19 @@ const NAME: usize = 32;
 /// The most of a compiler's complaint that is printed, in lines.
 const COMPLAINT: usize = 60;
 
-/// What the columns mean, below the table.
+/// The meaning of the columns, below the table.
 const LEGEND: &str = "bytes a thread: spilled (stores/loads) and stack; bytes a block: shared, \
     static and dynamic; blocks: resident on an SM, 0 where one asks for more than there is; warps: \
     share of an SM's that those fill";
 
-/// One kernel file for one architecture, and what came of it.
+/// The outcome of one kernel file for one architecture.
 pub struct FileOutcome {
     pub file: String,
     pub arch: Arch,
     pub image: Result<Image, BuildError>,
 }
 
-/// What was compiled of these.
+/// The images that were compiled.
 pub fn images(outcomes: &[FileOutcome]) -> impl Iterator<Item = &Image> {
     let images = outcomes.iter().map(|outcome| outcome.image.as_ref());
     images.filter_map(Result::ok)
@@ -135,7 +135,7 @@ fn closing(outcomes: &[FileOutcome], compiler: &str) -> String {
     parts.join(", ")
 }
 
-/// What changed against a ledger.
+/// The changes against a ledger.
 pub fn comparison(comparison: &LedgerComparison) -> Document {
     let sections = [
         ("Takes more", Tone::Bad, lines(&comparison.worse)),
@@ -157,9 +157,10 @@ pub fn comparison(comparison: &LedgerComparison) -> Document {
             Block::list(lines),
         ]
     });
-    let (word, tone) = match comparison.is_worse() {
-        true => ("FAILED", Tone::Bad),
-        false => ("passed", Tone::Good),
+    let (word, tone) = if comparison.is_worse() {
+        ("FAILED", Tone::Bad)
+    } else {
+        ("passed", Tone::Good)
     };
     let not_built = match comparison.not_built {
         0 => String::new(),

@@ -17,7 +17,7 @@ use regatta_judge::judgement::VerdictOutcome;
 use regatta_measure::experiment::stored;
 use regatta_worker::units::counted;
 
-/// Whether a run is added to the history of its suite.
+/// The options for adding a run to the history of its suite.
 #[derive(Args, Clone, Debug)]
 pub struct Keep {
     /// Add the run to the history in this folder, whatever its verdict
@@ -33,7 +33,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// True where the run is to be added.
+    /// True if the run will be added.
     pub fn any(&self) -> bool {
         self.history.is_some()
     }
@@ -55,14 +55,14 @@ pub(super) fn run(args: &AddArgs) -> Ended {
     };
     let store = HistoryStore::new(&args.root);
     let all = found(&args.runs, at)?;
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for runs in all.chunk_by(Reduced::goes_with) {
         let added = store.add(runs).map_err(refused)?;
         for (run, added) in runs.iter().zip(&added) {
             let label = &run.about.label;
-            let said = outcome(added);
+            let text = outcome(added);
             if !args.json {
-                print(format!("{label}: {said}\n"))?;
+                print(format!("{label}: {text}\n"))?;
             }
             if let Some(disturbed) = run.disturbed() {
                 note(format!("{label}: {disturbed}"));
@@ -71,23 +71,24 @@ pub(super) fn run(args: &AddArgs) -> Ended {
                 Added::New {
                     path, runs, new, ..
                 } => {
-                    told.push(json!({
+                    answers.push(json!({
                     "run": label, "added": true, "history": path, "runs": runs, "new_cases": new,
                 }));
                 }
                 Added::Already { path } => {
-                    told.push(json!({ "run": label, "added": false, "history": path }));
+                    answers.push(json!({ "run": label, "added": false, "history": path }));
                 }
             }
         }
     }
-    match args.json {
-        true => print_json(&told),
-        false => Ok(0),
+    if args.json {
+        print_json(&answers)
+    } else {
+        Ok(0)
     }
 }
 
-/// What came of adding, in words; tells what is damaged of the history.
+/// The result of adding, in words; reports the damage of the history.
 fn outcome(added: &Added) -> String {
     let (path, runs, new) = match added {
         Added::Already { path } => {
@@ -110,7 +111,7 @@ fn outcome(added: &Added) -> String {
     format!("added to {path}, which has {runs} now{new}")
 }
 
-/// Runs as they are to be added.
+/// Runs in the form in which they are added.
 fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> {
     if let Some(name) = names.iter().find(|name| !Path::new(name).exists()) {
         return Err(Stop::Usage(format!(
@@ -119,17 +120,20 @@ fn found(names: &[String], at: Option<Timestamp>) -> Result<Vec<Reduced>, Stop> 
     }
     let store = baseline::Store::new("baselines");
     let all = stored::find_all(names, &store, None)?.into_iter();
-    let reduced = all.map(|one| match one.is_baseline {
-        true => Err(refused(RecordError::not_added(
-            &one.path,
-            "it is a baseline, and a history is of runs: name the run it was made of",
-        ))),
-        false => reduced(&one.path, &one.files, &one.run, &one.side, at).map_err(refused),
+    let reduced = all.map(|one| {
+        if one.is_baseline {
+            Err(refused(RecordError::not_added(
+                &one.path,
+                "it is a baseline, and a history is of runs: name the run it was made of",
+            )))
+        } else {
+            reduced(&one.path, &one.files, &one.run, &one.side, at).map_err(refused)
+        }
     });
     reduced.collect()
 }
 
-/// What was asked for cannot be; or what can be could not be done.
+/// The error of a request that is invalid, or that could not be done.
 fn refused(error: RecordError) -> Stop {
     match error {
         RecordError::Busy(_) => Stop::not_judged(error),
@@ -137,7 +141,7 @@ fn refused(error: RecordError) -> Stop {
     }
 }
 
-/// What `run` and `gate` come to when the run is added, where that was asked for. The exit code
+/// The exit code of `run` and `gate` with the addition of the run, if that was asked for. The code
 /// is the verdict's; where nothing is worse and the run could not be added, it is 3.
 ///
 /// # Errors
@@ -152,9 +156,9 @@ pub fn add_to_history(ended: Ended, keep: &Keep, directory: &Path, quiet: bool) 
         let runs = found(&[path], None)?;
         runs.iter().filter_map(Reduced::disturbed).for_each(note);
         for added in store.add(&runs).map_err(refused)? {
-            let said = outcome(&added);
+            let text = outcome(&added);
             if !quiet {
-                note(said);
+                note(text);
             }
         }
         Ok(())

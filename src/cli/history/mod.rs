@@ -159,7 +159,7 @@ pub(super) fn time(text: &str) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);
     }
-    // A time that is no timestamp, for want of a zone, would be read as its date.
+    // A time without a zone is not a timestamp, and would be read as its date.
     let date: Date = match text.len() {
         10 => text.parse().ok()?,
         _ => return None,
@@ -187,13 +187,13 @@ mod tests {
     #[test]
     fn spans_dates_and_times_are_understood() {
         let newest: Timestamp = "2026-05-31T12:00:00Z".parse().unwrap();
-        let told = |text| since(text, newest).map(|at| at.to_string()).ok();
-        assert_eq!(told("30d").unwrap(), "2026-05-01T12:00:00Z");
-        assert_eq!(told("1w").unwrap(), "2026-05-24T12:00:00Z");
-        assert_eq!(told("12h").unwrap(), "2026-05-31T00:00:00Z");
-        assert_eq!(told("2026-05-03").unwrap(), "2026-05-03T00:00:00Z");
+        let parsed = |text| since(text, newest).map(|at| at.to_string()).ok();
+        assert_eq!(parsed("30d").unwrap(), "2026-05-01T12:00:00Z");
+        assert_eq!(parsed("1w").unwrap(), "2026-05-24T12:00:00Z");
+        assert_eq!(parsed("12h").unwrap(), "2026-05-31T00:00:00Z");
+        assert_eq!(parsed("2026-05-03").unwrap(), "2026-05-03T00:00:00Z");
         assert_eq!(
-            told("2026-05-03T06:00:00+02:00").unwrap(),
+            parsed("2026-05-03T06:00:00+02:00").unwrap(),
             "2026-05-03T04:00:00Z"
         );
         for odd in [
@@ -206,7 +206,7 @@ mod tests {
             "2026-05",
             "3é",
         ] {
-            assert_eq!(told(odd), None, "{odd}");
+            assert_eq!(parsed(odd), None, "{odd}");
         }
     }
 }

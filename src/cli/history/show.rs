@@ -24,7 +24,7 @@ use serde_json::json;
 /// Shows it.
 ///
 /// # Errors
-/// When there is none, it cannot be read, or what is asked for is not in it: exit code 2; when
+/// When it is missing, cannot be read, or lacks the selected part: exit code 2; when
 /// the page cannot be written: 3.
 pub(super) fn run(args: &ShowArgs) -> Ended {
     args.outputs
@@ -54,20 +54,21 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     if all.iter().all(|series| series.runs.is_empty()) {
         return Err(Stop::Usage(no_times(&history, &stored, &options)));
     }
-    let found = trends(&history, &options);
+    let trends = trends(&history, &options);
     let shown = Shown {
         history: &history,
         series: &all,
-        trends: &found,
+        trends: &trends,
         options: &options,
         since: since(&args.since, newest.about.at)?,
         patterns: &args.case,
         links: &[],
     };
     for (_, page) in args.outputs.wanted() {
-        let links = match is_stdout(page) {
-            true => Vec::new(),
-            false => links(&history, page),
+        let links = if is_stdout(page) {
+            Vec::new()
+        } else {
+            links(&history, page)
         };
         let linked = Shown {
             links: &links,
@@ -81,9 +82,10 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
     if args.outputs.prints() {
         return Ok(0);
     }
-    match args.json {
-        true => print(history::json(&shown).map_err(Stop::not_judged)? + "\n"),
-        false => print(history::text(&shown, true, args.all)),
+    if args.json {
+        print(history::json(&shown).map_err(Stop::not_judged)? + "\n")
+    } else {
+        print(history::text(&shown, true, args.all))
     }
 }
 
@@ -115,8 +117,9 @@ fn no_times(history: &History, stored: &HistoryFile, options: &Options) -> Strin
 pub(super) fn list(args: &ShowArgs) -> Ended {
     let history = read(&chosen(&args.which)?)?;
     let timed = |kept: &HistoryRun| {
-        let came = kept.results.iter();
-        came.filter(|(_, came)| matches!(came, Came::Timed(_)))
+        let results = kept.results.iter();
+        results
+            .filter(|(_, results)| matches!(results, Came::Timed(_)))
             .count()
     };
     let disturbed = |kept: &HistoryRun| {
@@ -161,13 +164,13 @@ pub(super) fn list(args: &ShowArgs) -> Ended {
 pub(super) fn read(stored: &HistoryFile) -> Result<History, Stop> {
     let history = History::read(&stored.path).map_err(Stop::usage)?;
     /// More is a file that somebody else wrote.
-    const MOST: usize = 10;
-    for damage in history.damage.iter().take(MOST) {
+    const MAX_DAMAGE: usize = 10;
+    for damage in history.damage.iter().take(MAX_DAMAGE) {
         let path = stored.path.display();
         note(format!("{path}:{}: {}", damage.line, damage.problem));
     }
-    if history.damage.len() > MOST {
-        let more = history.damage.len() - MOST;
+    if history.damage.len() > MAX_DAMAGE {
+        let more = history.damage.len() - MAX_DAMAGE;
         note(format!("and {more} more lines that could not be used"));
     }
     Ok(history)
@@ -178,8 +181,8 @@ pub(super) fn chosen(which: &Which) -> Result<HistoryFile, Stop> {
     let store = HistoryStore::new(&which.root);
     let there = store.list();
     let fits = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|w| w == name);
-    let mut found = there.clone();
-    found.retain(|stored| {
+    let mut matching = there.clone();
+    matching.retain(|stored| {
         fits(&which.suite, &stored.suite) && fits(&which.machine, &stored.machine)
     });
     let names = |all: &[HistoryFile]| -> String {
@@ -188,14 +191,14 @@ pub(super) fn chosen(which: &Which) -> Result<HistoryFile, Stop> {
         names.collect::<Vec<_>>().join(", ")
     };
     let root = store.root().display();
-    match found.as_slice() {
+    match matching.as_slice() {
         [one] => Ok(one.clone()),
         [] if there.is_empty() => Err(Stop::Usage(format!(
-            "there is no history in {root}; `regatta history add RUN` or `regatta gate --history` \
+            "{root} has no history; `regatta history add RUN` or `regatta gate --history` \
              begins one"
         ))),
         [] => Err(Stop::Usage(format!(
-            "there is no such history in {root}; there are: {}",
+            "{root} has no such history; it has: {}",
             names(&there)
         ))),
         several => Err(Stop::Usage(format!(
@@ -224,7 +227,7 @@ fn reference(history: &History, args: &ShowArgs) -> Result<usize, Stop> {
     })
 }
 
-/// Where the pages of runs are, as links from a page: beside a run's file, where that is still of
+/// The pages of runs, as links from a page: beside a run's file, if that is still of
 /// this run.
 fn links(history: &History, page: &Path) -> Vec<Option<String>> {
     let folder = place(page);
@@ -256,11 +259,11 @@ mod tests {
 
     #[test]
     fn links_go_up_and_down_and_are_escaped() {
-        let told = |file: &str, folder: &str| link(Path::new(file), Path::new(folder));
-        assert_eq!(told("/a/b/index.html", "/a"), "b/index.html");
-        assert_eq!(told("/a/b/i.html", "/a/c/d"), "../../b/i.html");
+        let relative = |file: &str, folder: &str| link(Path::new(file), Path::new(folder));
+        assert_eq!(relative("/a/b/index.html", "/a"), "b/index.html");
+        assert_eq!(relative("/a/b/i.html", "/a/c/d"), "../../b/i.html");
         assert_eq!(
-            told("/a b/#1/javascript:x", "/"),
+            relative("/a b/#1/javascript:x", "/"),
             "a%20b/%231/javascript%3Ax"
         );
     }

@@ -20,7 +20,7 @@ use regatta_report::text::shell_quoted;
 /// Write a suite, a function and a CI job into this repository
 ///
 /// Asks nothing and replaces nothing. The function is an example in NumPy; the command that it
-/// prints last measures it. docs/FUNCTIONS.md goes on from there.
+/// prints last measures it. docs/FUNCTIONS.md has the next steps.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  regatta init\n  regatta init --ci gitlab --dir bench")]
 pub struct InitArgs {
@@ -28,7 +28,7 @@ pub struct InitArgs {
     #[arg(long, value_enum)]
     ci: Option<Ci>,
 
-    /// The repository's folder; init makes it where there is none
+    /// The repository's folder; init creates a missing one
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
@@ -89,10 +89,7 @@ fn init(args: &InitArgs) -> Ended {
         Some(own) => own == bringing,
         None => !has_numpy(),
     };
-    let suite = match made {
-        true => bringing,
-        false => SUITE.to_owned(),
-    };
+    let suite = if made { bringing } else { SUITE.to_owned() };
     let mut all = vec![
         write_new(root, "attention.py", FUNCTION)?,
         write_new(root, "speed.toml", &suite)?,
@@ -153,7 +150,7 @@ fn of_remote(root: &Path) -> Ci {
     }
 }
 
-/// What a file holds; `None` where it is not there.
+/// The contents of a file; `None` for a missing one.
 fn read(path: &Path) -> Result<Option<String>, Stop> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -162,7 +159,7 @@ fn read(path: &Path) -> Result<Option<String>, Stop> {
     }
 }
 
-/// Writes a file where there is none of this name.
+/// Writes a file unless one of this name exists.
 fn write_new(root: &Path, name: &str, text: &str) -> Result<InitFile, Stop> {
     let path = root.join(name);
     let what = match read(&path)? {
@@ -209,6 +206,6 @@ fn branch(root: &Path) -> String {
     };
     let usual = || ["main", "master", "trunk"].into_iter().find(is_there);
     let here = || Some(reference("HEAD")?.trim().to_owned());
-    let found = remote.or_else(|| usual().map(str::to_owned)).or_else(here);
-    found.unwrap_or_else(|| "main".to_owned())
+    let branch = remote.or_else(|| usual().map(str::to_owned)).or_else(here);
+    branch.unwrap_or_else(|| "main".to_owned())
 }

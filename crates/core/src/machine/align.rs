@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// Cells of the table of lengths. Beyond, sequences are aligned by name and order alone.
 const CELLS: usize = 16_000_000;
 
-/// What became of operations, by their indices in both sequences.
+/// The alignment of two sequences of operations, by their indices in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alignment {
     /// The same on both sides.
@@ -62,9 +62,10 @@ fn table(base: &[&str], head: &[&str]) -> Vec<(usize, usize)> {
     let mut length = vec![0u16; (base.len() + 1) * width];
     for i in (0..base.len()).rev() {
         for j in (0..head.len()).rev() {
-            length[i * width + j] = match base[i] == head[j] {
-                true => length[(i + 1) * width + j + 1].saturating_add(1),
-                false => length[(i + 1) * width + j].max(length[i * width + j + 1]),
+            length[i * width + j] = if base[i] == head[j] {
+                length[(i + 1) * width + j + 1].saturating_add(1)
+            } else {
+                length[(i + 1) * width + j].max(length[i * width + j + 1])
             };
         }
     }
@@ -98,7 +99,7 @@ fn moved(base: &[&str], head: &[&str], same: &[(usize, usize)]) -> Vec<(usize, u
         .collect()
 }
 
-/// What is neither common nor moved, stretch by stretch between common operations.
+/// The operations that are neither common nor moved, for each stretch between common ones.
 fn between(
     base: usize,
     head: usize,

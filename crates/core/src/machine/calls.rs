@@ -1,7 +1,7 @@
 //! Calls of the host's to CUDA that a trace tells: how many, and when.
 //!
-//! Some kinds are told one by one ([`Moments`]), so that a repetition has exactly its own. Of
-//! launches and copies a process tells one count, of all that it made.
+//! Some kinds are recorded call by call ([`Moments`]), so that a repetition has exactly its own. Of
+//! launches and copies a process reports one count, of all that it made.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,8 +13,8 @@ use super::steady::Steady;
 use regatta_worker::machine::SYNCHRONISATIONS;
 use regatta_worker::units::is_zero;
 
-/// Kinds that are told one by one, as [`Process::calls`](super::Process::calls) names them.
-const APART: [&str; 9] = [
+/// Kinds that are recorded call by call, as [`Process::calls`](super::Process::calls) names them.
+const RECORDED_CALLS: [&str; 9] = [
     "module_loads",
     "allocations",
     "frees",
@@ -26,16 +26,16 @@ const APART: [&str; 9] = [
     "graph_launches",
 ];
 
-/// What [`SYNCHRONISATIONS`] is the sum of.
+/// The calls that [`SYNCHRONISATIONS`] sums have names with this ending.
 const WAITS: &str = "_synchronisations";
 
 /// Moments that are kept of a process, at most: the last ones.
-const KEPT: usize = 1_000_000;
+const MAX_MOMENTS: usize = 1_000_000;
 
-/// When a process called CUDA, for kinds of which each call is told.
+/// The times of a process's calls of CUDA, for kinds that are recorded call by call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
-    /// Every call from here on is told; what was before is not, where there were too many.
+    /// From here on every call is recorded; earlier ones are missing if there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub since: u64,
     /// When calls began, in nanoseconds of CUPTI's clock, in order, by kind.
@@ -48,7 +48,7 @@ impl Moments {
         for (name, more) in of {
             self.of.entry(name).or_default().extend(more);
         }
-        if self.len() >= 2 * KEPT {
+        if self.len() >= 2 * MAX_MOMENTS {
             self.settle();
         }
     }
@@ -58,7 +58,7 @@ impl Moments {
         self.of
             .values_mut()
             .for_each(|moments| moments.sort_unstable());
-        let beyond = self.len().saturating_sub(KEPT);
+        let beyond = self.len().saturating_sub(MAX_MOMENTS);
         if beyond == 0 {
             return;
         }
@@ -82,7 +82,7 @@ impl Moments {
 
     /// Calls of each kind within a stretch that it knows, and of all waits together.
     pub(super) fn within(&self, within: &Range<u64>) -> Option<Vec<(&'static str, u64)>> {
-        let each = APART
+        let each = RECORDED_CALLS
             .into_iter()
             .map(|name| (name, self.count(name, within)));
         let mut each: Vec<(&str, u64)> = each.collect();
@@ -137,10 +137,10 @@ pub fn calls_within(recording: &Recording, within: &Range<u64>) -> BTreeMap<Stri
     let mut total: BTreeMap<String, u64> = BTreeMap::new();
     for process in &recording.processes {
         let moments = process.moments.as_ref();
-        let Some(told) = moments.and_then(|moments| moments.within(within)) else {
+        let Some(calls) = moments.and_then(|moments| moments.within(within)) else {
             return BTreeMap::new();
         };
-        for (name, count) in told {
+        for (name, count) in calls {
             *total.entry(name.to_owned()).or_default() += count;
         }
     }
@@ -157,7 +157,7 @@ pub fn in_steady(recording: &Recording, steady: &Steady) -> BTreeMap<String, u64
 
 /// Calls of a repetition, by kind: the interquartile mean over repetitions, since what comes in
 /// a few of them, as memory that is taken until there is enough, is not of each. Only kinds that
-/// are told one by one.
+/// that are recorded call by call.
 pub fn in_each(recording: &Recording, steady: &Steady) -> BTreeMap<String, f64> {
     let mut counts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for turn in turns(recording, steady).windows(2) {
@@ -196,16 +196,16 @@ mod tests {
         moments.add(
             [(
                 "frees".to_owned(),
-                (0..KEPT as u64).map(|at| 2 * at).collect(),
+                (0..MAX_MOMENTS as u64).map(|at| 2 * at).collect(),
             )]
             .into(),
         );
-        moments.add(two(KEPT as u64).into());
+        moments.add(two(MAX_MOMENTS as u64).into());
         moments.settle();
-        assert_eq!((moments.len(), moments.since), (KEPT, 4));
+        assert_eq!((moments.len(), moments.since), (MAX_MOMENTS, 4));
         assert!(moments.within(&(0..100)).is_none());
-        let told: BTreeMap<&str, u64> = moments.within(&(4..11)).unwrap().into_iter().collect();
-        assert_eq!((told["frees"], told["allocations"]), (4, 0));
+        let counts: BTreeMap<&str, u64> = moments.within(&(4..11)).unwrap().into_iter().collect();
+        assert_eq!((counts["frees"], counts["allocations"]), (4, 0));
     }
 
     /// Twelve steps of two kernels, and the calls of each in its first and its others.
@@ -226,20 +226,20 @@ mod tests {
 
     #[test]
     fn a_repetition_has_exactly_its_calls() {
-        let told = each(&steps(|_| {
+        let counts = each(&steps(|_| {
             vec!["device_synchronisations", "frees", "frees"]
         }));
-        assert_eq!((told["synchronisations"], told["frees"]), (1.0, 2.0));
+        assert_eq!((counts["synchronisations"], counts["frees"]), (1.0, 2.0));
         assert_eq!(
-            (told["allocations"], told["event_synchronisations"]),
+            (counts["allocations"], counts["event_synchronisations"]),
             (0.0, 0.0)
         );
-        // Neither launches nor copies are told one by one.
-        assert!(!told.contains_key("launches"));
+        // Neither launches nor copies are recorded call by call.
+        assert!(!counts.contains_key("launches"));
         // In every second one.
-        let told = each(&steps(|number| {
+        let counts = each(&steps(|number| {
             vec!["allocations"; 2 * (number as usize % 2)]
         }));
-        assert!((0.8..1.2).contains(&told["allocations"]), "{told:?}");
+        assert!((0.8..1.2).contains(&counts["allocations"]), "{counts:?}");
     }
 }

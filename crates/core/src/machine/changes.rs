@@ -12,7 +12,7 @@ use super::Sides;
 use super::align::align;
 use super::{Recorded, Recording};
 
-/// What became of a kernel.
+/// The fate of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Became {
@@ -88,9 +88,9 @@ impl fmt::Display for LaunchChange {
 /// A kernel, before and after.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelChange {
-    /// What became of it.
+    /// The fate of the kernel.
     pub became: Became,
-    /// Its name on either side; empty where it is not launched.
+    /// The name on either side; empty where it is not launched.
     pub name: Sides<String>,
     /// Launches.
     pub count: Sides<f64>,
@@ -102,7 +102,7 @@ pub struct KernelChange {
     pub blocks: Sides<u64>,
     /// Multiprocessors of the head's device, where known.
     pub sms: Option<u32>,
-    /// How many times fewer blocks and threads that launch has; 1 where it has no fewer.
+    /// The ratio of blocks and threads before and after, if that launch has fewer; else 1.
     pub fewer: f64,
 }
 
@@ -120,9 +120,10 @@ impl KernelChange {
 
     /// Head over base of a launch's time; 1 where it is on one side only.
     pub fn ratio(&self) -> Ratio {
-        match self.mean_ns.base.0 > 0.0 && self.mean_ns.head.0 > 0.0 {
-            true => self.mean_ns.head / self.mean_ns.base,
-            false => Ratio::ONE,
+        if self.mean_ns.base.0 > 0.0 && self.mean_ns.head.0 > 0.0 {
+            self.mean_ns.head / self.mean_ns.base
+        } else {
+            Ratio::ONE
         }
     }
 
@@ -134,9 +135,10 @@ impl KernelChange {
 
     /// The name to call it by.
     pub fn called(&self) -> &str {
-        match self.name.head.is_empty() {
-            true => &self.name.base,
-            false => &self.name.head,
+        if self.name.head.is_empty() {
+            &self.name.base
+        } else {
+            &self.name.head
         }
     }
 }
@@ -211,8 +213,8 @@ impl KernelChange {
     }
 }
 
-/// How many times fewer blocks and threads a launch has than it had. The same work in larger
-/// blocks is no loss.
+/// The ratio of the blocks and threads before and after, if they are fewer. The same work in larger
+/// blocks does not count as fewer.
 fn fewer<N>((before, after): &LaunchPair<N>) -> f64 {
     let times = |before: u64, after: u64| before as f64 / after.max(1) as f64;
     let blocks = times(before.blocks(), after.blocks());
@@ -221,7 +223,7 @@ fn fewer<N>((before, after): &LaunchPair<N>) -> f64 {
 }
 
 /// Every kernel of either call, by its normalised name. Launches of one kernel are a set:
-/// their order and their streams are no difference.
+/// their order and their streams do not count as differences.
 pub fn of_calls(base: &Structure, head: &Structure, sms: Option<u32>) -> Vec<KernelChange> {
     let (before, after) = (base.by_kernel(), head.by_kernel());
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
@@ -240,15 +242,16 @@ fn sorted<'a>(launches: Option<&Vec<&'a Launch>>) -> Vec<&'a Launch> {
 }
 
 fn of_one(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u32>) -> KernelChange {
-    let pairs: Vec<(&Launch, &Launch)> = match before.len() == after.len() {
-        true => before.iter().copied().zip(after.iter().copied()).collect(),
+    let pairs: Vec<(&Launch, &Launch)> = if before.len() == after.len() {
+        before.iter().copied().zip(after.iter().copied()).collect()
+    } else {
         // Which of them is which is unknown; the largest stand for all.
-        false => before
+        before
             .last()
             .copied()
             .zip(after.last().copied())
             .into_iter()
-            .collect(),
+            .collect()
     };
     let launched = Sides::new(before, after);
     let largest = |launches: &&[&Launch]| launches.last().map_or(0, |launch| launch.blocks());
@@ -272,7 +275,7 @@ fn of_one(name: &str, before: &[&Launch], after: &[&Launch], sms: Option<u32>) -
 /// A side of a comparison of recordings: the operations that are aligned, and the mean time
 /// of each kernel.
 pub struct Launches<'a> {
-    /// What names and devices are in.
+    /// The recording with names and devices.
     pub recording: &'a Recording,
     /// In order.
     pub operations: Vec<&'a Recorded>,

@@ -7,7 +7,7 @@ use super::steady::Steady;
 use super::{Recorded, Recording};
 
 /// Operations beyond which nothing is laid side by side one by one.
-const MOST: usize = 100_000;
+const MAX_ALIGNED: usize = 100_000;
 
 /// One repetition, from its start to that of the next: the mean of those that did the same as
 /// most. Its parts and gaps are all of its time.
@@ -28,10 +28,10 @@ pub fn repetition(recording: &Recording, steady: &Steady) -> Option<Division> {
     let divided = divide(&ran(&own));
     let turns = of_turns(recording, steady, &own[..number]);
     // Gaps are those behind a repetition, and none before it: what was idle before the first of
-    // all is nobody's.
+    // all belongs to none.
     let first = |turn: &Vec<usize>| turn.first().copied();
     let mut gap = (own.len() > number).then(|| divided[number]);
-    let mut found = Vec::new();
+    let mut parts = Vec::new();
     for turn in turns.iter().rev() {
         let mut mine: Vec<Own> = turn.iter().map(|&at| divided[at]).collect();
         if let (Some(mine), Some(first)) = (mine.first_mut(), first(turn)) {
@@ -40,9 +40,9 @@ pub fn repetition(recording: &Recording, steady: &Steady) -> Option<Division> {
             mine.host_ns = before.map_or(mine.host_ns.map(|_| 0.0), |own| own.host_ns);
         }
         let operations: Vec<&Recorded> = turn.iter().map(|&at| own[at]).collect();
-        found.push(in_order(recording, &operations, &mine));
+        parts.push(in_order(recording, &operations, &mine));
     }
-    Division::averaged(&found).filter(|found| found.parts.len() <= MOST)
+    Division::averaged(&parts).filter(|parts| parts.parts.len() <= MAX_ALIGNED)
 }
 
 /// Operations of each repetition, by start: those that the host launched in it, as a stream of
@@ -73,7 +73,7 @@ pub fn whole(recording: &Recording) -> Option<Division> {
     let devices = regatta_worker::machine::by_device(&recording.operations);
     let busiest = devices.into_iter().max_by_key(Vec::len)?;
     let divided = divide(&ran(&busiest));
-    (busiest.len() <= MOST).then(|| in_order(recording, &busiest, &divided))
+    (busiest.len() <= MAX_ALIGNED).then(|| in_order(recording, &busiest, &divided))
 }
 
 fn ran(operations: &[&Recorded]) -> Vec<Ran> {
@@ -104,11 +104,11 @@ mod tests {
             writer.host_pauses(70_000);
             writer.kernel("norm", 132, 5_000);
         }
-        let found = steady(&writer.recording).unwrap();
-        let division = repetition(&writer.recording, &found).unwrap();
+        let steady = steady(&writer.recording).unwrap();
+        let division = repetition(&writer.recording, &steady).unwrap();
         assert_eq!(division.parts.len(), 2);
         let all = division.busy_ns() + division.idle_ns();
-        let period = found.period_time();
+        let period = steady.period_time();
         assert!(
             (all.0 - period.0).abs() < 0.02 * period.0,
             "{all} of {period}"
@@ -132,12 +132,12 @@ mod tests {
             copy.end_ns -= early;
         }
         writer.recording.settle(usize::MAX);
-        let found = steady(&writer.recording).unwrap();
-        let division = repetition(&writer.recording, &found).unwrap();
+        let steady = steady(&writer.recording).unwrap();
+        let division = repetition(&writer.recording, &steady).unwrap();
         assert_eq!(division.parts.len(), 3);
-        assert_eq!(division.calls as usize, found.repeats);
+        assert_eq!(division.calls as usize, steady.repeats);
         let all = division.busy_ns() + division.idle_ns();
-        let period = found.period_time();
+        let period = steady.period_time();
         assert!(
             (all.0 - period.0).abs() < 0.02 * period.0,
             "{all} of {period}"

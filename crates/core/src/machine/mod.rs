@@ -1,4 +1,4 @@
-//! What a device did and how it was, in calls, runs and recordings alike.
+//! The device's work and state, in calls, runs and recordings alike.
 //!
 //! The types of one call are those of the worker crate, which tells them; here are the
 //! recording of a whole program, its figures, the part of it that repeats, and the kernels of
@@ -32,19 +32,19 @@ pub use summary::{CopyRow, KernelRow, LaunchShape, Summary, summarise};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Sides<T> {
-    /// What was.
+    /// The value before.
     pub base: T,
-    /// What is.
+    /// The value after.
     pub head: T,
 }
 
 impl<T> Sides<T> {
-    /// What was and what is.
+    /// The values before and after.
     pub fn new(base: T, head: T) -> Sides<T> {
         Sides { base, head }
     }
 
-    /// What was and what is, where both are known.
+    /// The values before and after, if both are known.
     pub fn both(base: Option<T>, head: Option<T>) -> Option<Sides<T>> {
         Some(Sides::new(base?, head?))
     }
@@ -59,13 +59,13 @@ impl<T> Sides<T> {
 }
 
 impl<T: std::ops::Sub> Sides<T> {
-    /// How much more the head has.
+    /// The amount by which the head has more.
     pub fn growth(self) -> T::Output {
         self.head - self.base
     }
 }
 
-/// What is compared with each other.
+/// The things that are compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -79,7 +79,7 @@ pub enum Scope {
 /// A side in figures, per repetition where that is the scope.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideFigures {
-    /// What it is called.
+    /// The label of the side.
     pub label: String,
     /// From start to start, or from the first operation to the last.
     pub elapsed_ns: Nanoseconds,
@@ -105,9 +105,10 @@ impl Sides<SideFigures> {
     /// Head over base of a time; 1 where it is not known of both.
     pub fn ratio(&self, time: fn(&SideFigures) -> Nanoseconds) -> Ratio {
         let (base, head) = (time(&self.base), time(&self.head));
-        match base.0 > 0.0 && head.0 > 0.0 {
-            true => head / base,
-            false => Ratio::ONE,
+        if base.0 > 0.0 && head.0 > 0.0 {
+            head / base
+        } else {
+            Ratio::ONE
         }
     }
 }
@@ -133,12 +134,12 @@ pub struct Recording {
 /// A process that used CUDA.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its id.
+    /// The process id.
     pub pid: u32,
-    /// Its parent's id.
+    /// The parent's id.
     #[serde(default)]
     pub ppid: u32,
-    /// Its command line.
+    /// The command line.
     #[serde(default)]
     pub argv: Vec<String>,
     /// When it was recorded from.
@@ -147,14 +148,14 @@ pub struct Process {
     /// Version of CUPTI, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cupti: Option<String>,
-    /// Its GPUs.
+    /// The GPUs it used.
     #[serde(default)]
     pub devices: Vec<TracedGpu>,
     /// API calls by name: `module_loads`, `allocations`, `frees`, `synchronisations`, `launches`,
     /// `graph_launches`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, u64>,
-    /// When it made calls of the kinds that are told one by one.
+    /// The times of its calls of the kinds that are recorded call by call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moments: Option<Moments>,
     /// Records that were lost.
@@ -163,7 +164,7 @@ pub struct Process {
     /// True when it ended by itself, with everything written.
     #[serde(default)]
     pub ended: bool,
-    /// What kept it from being recorded, or from being recorded whole.
+    /// The problems that kept it from being recorded, or from being recorded whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -186,7 +187,7 @@ pub struct TracedGpu {
 }
 
 impl Recording {
-    /// The GPU an operation ran on, where its process told of it.
+    /// The GPU that an operation ran on, if its process reported it.
     pub fn device(&self, operation: &Recorded) -> Option<&TracedGpu> {
         let process = self.processes.get(operation.process as usize)?;
         let mut devices = process.devices.iter();

@@ -4,7 +4,7 @@
 //! comes at least [`FEWEST`] times in a row. Where several do, it is the longest of those that are
 //! a good part of the program: a step, not the layers that it repeats, and not what prepares data.
 //! A sequence of many operations need come only twice, where nothing comes more often: two steps
-//! alike are no chance. Other streams belong to it by time.
+//! alike are not chance. Other streams belong to it by time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -31,7 +31,7 @@ const INTERRUPTED: u64 = 10;
 pub struct Steady {
     /// Operations of the busiest stream in one repetition.
     pub period: usize,
-    /// How often it came in a row.
+    /// The number of times that it came in a row.
     pub repeats: usize,
     /// Further repetitions, before or behind these, that are long for what the host does in them:
     /// warm-up, an interruption, the way to what follows; with what lies beyond them.
@@ -78,10 +78,10 @@ impl Steady {
 /// The part of a trace that repeats.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SteadyPart {
-    /// Where it is.
+    /// The place of the loop.
     #[serde(flatten)]
     pub steady: Steady,
-    /// What happened in it, over all its repetitions.
+    /// The work in it, over all its repetitions.
     pub summary: Summary,
 }
 
@@ -110,18 +110,18 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
         Work::Copy { direction, .. } => (u32::MAX, direction.as_str()),
         Work::Set { .. } => (u32::MAX - 1, ""),
     });
-    let found = chosen(&numbered(tokens))?;
+    let cycle = chosen(&numbered(tokens))?;
     let start = |at: usize| match searched.get(at) {
         Some(operation) => operation.start_ns,
         None => searched[searched.len() - 1].end_ns + 1,
     };
-    let starts = (0..=found.repeats()).map(|turn| start(found.first + turn * found.period));
+    let starts = (0..=cycle.repeats()).map(|turn| start(cycle.first + turn * cycle.period));
     let starts: Vec<u64> = starts.collect();
     let turns = undisturbed(&starts);
     Some(Steady {
-        period: found.period,
+        period: cycle.period,
         repeats: turns.len(),
-        set_aside: found.repeats() - turns.len(),
+        set_aside: cycle.repeats() - turns.len(),
         from_ns: starts[turns.start],
         to_ns: starts[turns.end],
         last_ns: starts[turns.end - 1],
@@ -133,7 +133,7 @@ pub fn steady(recording: &Recording) -> Option<Steady> {
 
 /// The repetitions, by their starts and the end of the last, that stand for the others: without
 /// warm-up, and without a last one that takes half as long again, since what the host does
-/// between the loop and what follows it is none of the loop. Where one alone takes
+/// between the loop and the work after it does not belong to the loop. Where one alone takes
 /// [`INTERRUPTED`] times as long as the middle one, the more of those before it or behind it.
 fn undisturbed(starts: &[u64]) -> Range<usize> {
     let repeats = starts.len() - 1;
@@ -164,7 +164,7 @@ fn undisturbed(starts: &[u64]) -> Range<usize> {
     turns
 }
 
-/// How many of the first repetitions are still warm-up, though they run the same: a kernel
+/// The number of the first repetitions that are still warm-up, though they run the same: a kernel
 /// that is loaded, a plan that is made. They take half as long again as the middle one, so
 /// they are fewer than half, and [`FEWEST`] are left.
 fn warm_up(starts: &[u64]) -> usize {
@@ -213,27 +213,27 @@ fn numbered<T: Eq + Hash>(tokens: impl Iterator<Item = T>) -> Vec<u32> {
 }
 
 /// The loop that is the program's. It begins where the first of its tokens stands that the
-/// program came to, so that two programs which do the same are cut at the same place.
+/// reached, so that two programs which do the same are cut at the same place.
 fn chosen(tokens: &[u32]) -> Option<Loop> {
-    // The same kernel a few times at a program's end is no loop.
+    // The same kernel a few times at a program's end does not make a loop.
     let enough = (tokens.len() / 20).max(ENOUGH.min(tokens.len().div_ceil(4)));
     let all = loops(tokens).into_iter();
-    let found = all
+    let longest = all
         .filter(|found| found.length >= enough)
         .max_by_key(|found| (found.repeats() >= FEWEST, found.period, found.length))?;
-    let turn = &tokens[found.first..found.first + found.period];
+    let turn = &tokens[longest.first..longest.first + longest.period];
     let rotated = |from: &usize| turn[*from..].iter().chain(&turn[..*from]);
-    let turned = (0..found.period).min_by(|one, other| rotated(one).cmp(rotated(other)))?;
+    let turned = (0..longest.period).min_by(|one, other| rotated(one).cmp(rotated(other)))?;
     let later = Loop {
-        first: found.first + turned,
-        length: found.length - turned,
-        period: found.period,
+        first: longest.first + turned,
+        length: longest.length - turned,
+        period: longest.period,
     };
     // The beginning may cost a turn: where few are left, it stays where it is.
     Some(if later.repeats() >= FEWEST {
         later
     } else {
-        found
+        longest
     })
 }
 

@@ -1,4 +1,4 @@
-//! Where the time of a stretch of a trace went.
+//! The time of a stretch of a trace by its use.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{Recorded, Recording};
 pub struct Summary {
     /// Operations of any kind.
     pub operations: usize,
-    /// How the devices' time was spent.
+    /// The use of the devices' time.
     pub time: DeviceTime,
     /// By total time, the most first.
     pub kernels: Vec<KernelRow>,
@@ -21,14 +21,14 @@ pub struct Summary {
     pub kernel_ns: u64,
     /// Copies by direction, and sets, by total time.
     pub copies: Vec<CopyRow>,
-    /// API calls by name; of a part of a trace those that are told one by one.
+    /// API calls by name; of a part of a trace those that are recorded call by call.
     pub calls: BTreeMap<String, u64>,
 }
 
 /// One kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelRow {
-    /// Its name.
+    /// The name of the kernel.
     pub name: String,
     /// Launches.
     pub count: usize,
@@ -40,7 +40,7 @@ pub struct KernelRow {
     pub min_ns: u64,
     /// The longest one's time.
     pub max_ns: u64,
-    /// How it was launched, by total time, the most first.
+    /// The shapes of its launches, by total time, the most first.
     pub shapes: Vec<LaunchShape>,
     /// Launches of further shapes, beyond the first `SHAPES`.
     pub other_shapes: usize,
@@ -90,7 +90,7 @@ impl LaunchShape {
 pub struct CopyRow {
     /// `HtoD`, ..., or `set`.
     pub what: String,
-    /// How many.
+    /// The number of times.
     pub count: usize,
     /// Bytes in all, as far as they are known.
     pub bytes: u64,

@@ -4,7 +4,7 @@ use super::{Launch, Operation, Process, Recording, TracedGpu, Work};
 
 /// Adds operations one behind the other.
 pub struct Writer {
-    /// What was added.
+    /// The recording that was made so far.
     pub recording: Recording,
     now: u64,
     host: u64,
@@ -103,11 +103,12 @@ impl Writer {
         self.recording.processes[0].calls = counts.collect();
     }
 
-    /// Calls that the host makes now, each told; from the first on, all are.
+    /// Calls that the host makes now, each recorded; from the first on, all are.
     pub fn moments(&mut self, calls: &[&str]) {
-        let told = self.recording.processes[0].moments.get_or_insert_default();
+        let moments = self.recording.processes[0].moments.get_or_insert_default();
         for name in calls {
-            told.of
+            moments
+                .of
                 .entry((*name).to_owned())
                 .or_default()
                 .push(self.host);

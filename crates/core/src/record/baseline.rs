@@ -27,9 +27,9 @@ pub struct Store {
 /// A baseline's file, without its cases.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// Its name.
+    /// The name of the baseline.
     pub name: String,
-    /// Its file.
+    /// The path of its file.
     pub path: PathBuf,
     /// When it was saved.
     pub saved: Timestamp,
@@ -50,7 +50,7 @@ enum BaselineLine {
 struct BaselineHeader {
     /// [`super::SCHEMA_VERSION`] of the writer.
     schema: u32,
-    /// Its name.
+    /// The name of the baseline.
     name: String,
     /// When it was saved.
     saved: Timestamp,
@@ -63,7 +63,7 @@ struct BaselineHeader {
 struct CaseLine {
     /// The case.
     case: CaseId,
-    /// What was measured of it.
+    /// The record of the case.
     record: CaseRecord,
 }
 
@@ -136,7 +136,7 @@ impl Store {
         (found, broken)
     }
 
-    /// The files of one baseline, a machine each; empty when there is none.
+    /// The files of one baseline, a machine each; empty for an unknown name.
     ///
     /// # Errors
     /// When the name cannot be a baseline's.
@@ -151,13 +151,13 @@ impl Store {
             self.root.display(),
             name_hint(name, names.iter().map(String::as_str)),
         );
-        RecordError::Refused(format!("there is no baseline `{name}` in {root}; {hint}"))
+        RecordError::Refused(format!("{root} has no baseline `{name}`; {hint}"))
     }
 
     /// Removes a baseline, on every machine or on one.
     ///
     /// # Errors
-    /// When there is none, or it cannot be removed.
+    /// When it is missing, or cannot be removed.
     pub fn remove(&self, name: &str, machine: Option<&str>) -> Result<Vec<PathBuf>, RecordError> {
         let folder = self.folder(name)?;
         let mut files = machine_files(&folder);
@@ -195,7 +195,7 @@ pub fn read(path: &Path) -> Result<Side, RecordError> {
     while let Some(read) = file.read::<CaseLine>()? {
         let problem = match read {
             Ok(CaseLine { case, .. }) if !plan.contains(&case) => {
-                format!("{:?} is no case of its plan", case.0)
+                format!("{:?} is not a case of its plan", case.0)
             }
             // Two lines of one case are what a merge of two baselines leaves: neither is the
             // right one.

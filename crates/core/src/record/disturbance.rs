@@ -6,10 +6,10 @@
 //!
 //! - **Foreign load.** Counted is what the cores did less what regatta and all it started
 //!   did, so a kernel of many threads is not foreign to itself, and a call that sleeps or
-//!   waits by design is no load. Others' work counts in two ways. Where the worker's threads
+//!   waits by design does not count. Others' work counts in two ways. Where the worker's threads
 //!   were *ready and had no core* for [`WAITED`] of one while others had [`FOREIGN`] of one,
 //!   the calls waited: a call of many threads is as slow as the one that waits, so neither
-//!   bound grows with the number of cores. Waiting alone is no proof, since a worker with
+//!   bound grows with the number of cores. Waiting alone proves nothing, since a worker with
 //!   more threads than cores waits for itself; nor is others' work alone, which a machine
 //!   with free cores does beside. The wait is the scheduler's own (`run_delay` of
 //!   `/proc/PID/task/TID/schedstat`, in nanoseconds); where a kernel tells none, others' work
@@ -21,7 +21,7 @@
 //!   that is oversubscribed always some.
 //! - **Throttling** of a GPU by heat, by its power supply or by "hardware slowdown", which
 //!   come and go. Not the *software power cap*: a kernel that draws all of the board's power
-//!   meets it on the quietest machine, each time, and it is told as a cause where one side
+//!   meets it on the quietest machine, each time, and it is reported as a cause where one side
 //!   met it and the other did not.
 //! - **Other processes** that compute on the GPU.
 //!
@@ -36,7 +36,7 @@ use crate::machine::DeviceState;
 use regatta_worker::units::{Nanoseconds, Share};
 
 /// Others' work that makes a wait theirs, in cores. The kernel's own threads and the rounding
-/// of ticks came to 0.07 on a quiet machine of two cores, over half a second.
+/// of ticks gave 0.07 on a quiet machine of two cores, over half a second.
 pub const FOREIGN: f64 = 0.15;
 
 /// Time that ready threads of the worker waited, in cores. Threads that wake each other up
@@ -46,7 +46,7 @@ pub const WAITED: f64 = 0.05;
 /// Others' work that disturbs whether or not anything waited, as a share of all cores.
 pub const CROWDED: Share = Share(0.25);
 
-/// What the hypervisor took, in cores.
+/// The hypervisor's share, in cores.
 pub const STOLEN: f64 = 0.05;
 
 /// Why a GPU held its clocks back, where that is the machine's and not the kernel's.
@@ -57,16 +57,16 @@ const THROTTLED: [&str; 4] = [
     "hardware power brake",
 ];
 
-/// What of the machine was in a case's times.
+/// Interference that was seen while the case was timed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Disturbance {
     /// Processes that regatta did not start had cores that the worker could have used.
     ForeignLoad {
-        /// How many they had.
+        /// The cores that they had.
         cores: f64,
-        /// Of how many.
+        /// The cores of the machine.
         of: u32,
     },
     /// The hypervisor gave cores to other machines.
@@ -81,13 +81,13 @@ pub enum Disturbance {
     },
     /// Other processes computed on the GPU.
     SharedDevice {
-        /// How many.
+        /// The number of other processes.
         processes: u32,
     },
 }
 
 impl Disturbance {
-    /// How much of it there was, for the worst of several of a kind.
+    /// The amount of it, for the worst of several of a kind.
     fn amount(&self) -> f64 {
         match self {
             Disturbance::ForeignLoad { cores, .. } => *cores,
@@ -97,7 +97,7 @@ impl Disturbance {
         }
     }
 
-    /// What to do about it.
+    /// The advice to the user.
     pub fn advice(&self) -> &'static str {
         match self {
             Disturbance::ForeignLoad { .. } => {
@@ -129,53 +129,53 @@ impl fmt::Display for Disturbance {
     }
 }
 
-/// What disturbed a case on the processor; empty: nothing did, so far as is known.
+/// The disturbances of a case on the processor; empty if none are known.
 pub fn of_processor(ground: &Ground) -> Vec<Disturbance> {
-    let mut found = Vec::new();
+    let mut disturbances = Vec::new();
     if let Some(cores) = ground.foreign {
         let waited = ground.waited.is_none_or(|waited| waited >= WAITED);
         let crowded = cores >= CROWDED.0 * f64::from(ground.cores);
         if crowded || waited && cores >= FOREIGN {
-            let of = ground.cores;
-            found.push(Disturbance::ForeignLoad { cores, of });
+            let total = ground.cores;
+            disturbances.push(Disturbance::ForeignLoad { cores, of: total });
         }
     }
     if let Some(stolen) = ground.steal.filter(|stolen| *stolen >= STOLEN) {
         let share = Share(stolen / f64::from(ground.cores.max(1)));
-        found.push(Disturbance::Steal { share });
+        disturbances.push(Disturbance::Steal { share });
     }
-    found
+    disturbances
 }
 
-/// What disturbed a case on a GPU.
+/// The disturbances of a case on a GPU.
 pub fn of_gpu(state: &DeviceState) -> Vec<Disturbance> {
-    let mut found = Vec::new();
+    let mut disturbances = Vec::new();
     let reasons: Vec<String> = state
         .throttled_by()
         .filter(|reason| THROTTLED.contains(&reason.as_str()))
         .collect();
     if !reasons.is_empty() {
-        found.push(Disturbance::Throttled { reasons });
+        disturbances.push(Disturbance::Throttled { reasons });
     }
     if let Some(processes) = state.other_processes.filter(|others| *others > 0) {
-        found.push(Disturbance::SharedDevice { processes });
+        disturbances.push(Disturbance::SharedDevice { processes });
     }
-    found
+    disturbances
 }
 
-/// Of each kind the worst, those of the first first.
+/// The worst of each kind, in the order in which the kinds come.
 pub fn worst<'a>(all: impl IntoIterator<Item = &'a Disturbance>) -> Vec<Disturbance> {
-    let mut found: Vec<Disturbance> = Vec::new();
+    let mut worst: Vec<Disturbance> = Vec::new();
     for one in all {
         let same =
             |other: &Disturbance| std::mem::discriminant(other) == std::mem::discriminant(one);
-        match found.iter_mut().find(|other| same(other)) {
+        match worst.iter_mut().find(|other| same(other)) {
             Some(other) if other.amount() < one.amount() => *other = one.clone(),
             Some(_) => {}
-            None => found.push(one.clone()),
+            None => worst.push(one.clone()),
         }
     }
-    found
+    worst
 }
 
 /// `foreign load 1.9 of 2 cores, steal 12.0 %`.
@@ -189,24 +189,24 @@ pub fn describe(all: &[Disturbance]) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Ground {
-    /// How long it was looked at, the samples at its end.
+    /// The length of the time that was watched, the samples at its end.
     pub window_ns: Nanoseconds,
-    /// How many cores there are.
+    /// The number of cores.
     pub cores: u32,
     /// Work of processes that regatta did not start: what the cores did less what regatta
     /// and all it started did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<f64>,
-    /// What the hypervisor gave to others (`steal` of proc_stat(5)).
+    /// The hypervisor's share for others (`steal` of proc_stat(5)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal: Option<f64>,
-    /// What the worker's threads waited for a core, ready to run, while it measured.
+    /// The time that the worker's threads waited for a core, ready to run, while it measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited: Option<f64>,
 }
 
 impl Ground {
-    /// What in it cannot be, as a sentence.
+    /// The impossible value in it, as a sentence.
     pub(super) fn objection(&self) -> Option<String> {
         let window = ("window_ns", Some(self.window_ns.0));
         let amounts = [
@@ -246,8 +246,8 @@ mod tests {
             [],
             "on a core that was free"
         );
-        let found = of_processor(&ground(1.06, 0.9));
-        assert_eq!(describe(&found), "foreign load 1.1 of 2 cores");
+        let disturbances = of_processor(&ground(1.06, 0.9));
+        assert_eq!(describe(&disturbances), "foreign load 1.1 of 2 cores");
         assert!(!of_processor(&ground(0.2, 0.1)).is_empty());
         // One busy loop beside sixty-four threads: each call waits for one of them.
         let many = |foreign, waited| Ground {

@@ -33,13 +33,13 @@ pub struct RunHeader {
     /// The checkout it was started in, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
-    /// What was measured.
+    /// The suite that was measured.
     pub suite: SuiteRecord,
-    /// What the suite demands.
+    /// The demands of the suite.
     pub rules: Rules,
-    /// How it was measured.
+    /// The settings of the measurement.
     pub settings: Settings,
-    /// Where it was measured.
+    /// The machine of the measurement.
     pub machine: Fingerprint,
     /// The workers that took part.
     pub workers: Vec<WorkerRecord>,
@@ -48,11 +48,11 @@ pub struct RunHeader {
     /// Which code was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// What was built for it and what that took, by what it is: `suite`, or
-    /// `environment NAME`. Empty where nothing is known of it.
+    /// The builds for it and their cost, by kind: `suite`, or
+    /// `environment NAME`. Empty if nothing is known of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub built: BTreeMap<String, Built>,
-    /// What the devices of workers reach at the most, by worker; empty where nobody asked.
+    /// The peaks of workers' devices, by worker; empty unless the suite asked for them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peaks: BTreeMap<String, Peak>,
     /// Present where it was measured in turn with another run, invocation by invocation.
@@ -61,7 +61,7 @@ pub struct RunHeader {
     /// Present where a part of the suite was measured, whose other parts are other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// Where each shard was measured, in the order of their numbers, of a run that was put
+    /// The machine of each shard, in the order of their numbers, for a run that was put
     /// together of shards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
@@ -98,11 +98,11 @@ impl RunHeader {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Turn {
-    /// What both runs have in common, and no other has.
+    /// The id that only these two runs share.
     pub pair: String,
     /// Which of the two this is.
     pub side: TurnSide,
-    /// What was measured on this side, as it was asked for: `pypi:jax==0.5.0`.
+    /// The version on this side, as it was asked for: `pypi:jax==0.5.0`.
     pub of: Vec<String>,
     /// Variants that stand in for those of the other side, each with whom it stands in for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -128,9 +128,9 @@ pub struct Turn {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TurnSide {
-    /// What was.
+    /// The older side.
     Base,
-    /// What is.
+    /// The newer side.
     #[default]
     Head,
 }
@@ -163,11 +163,11 @@ pub fn short_revision(revision: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct SuiteRecord {
-    /// Its name.
+    /// The name of the suite.
     pub name: String,
-    /// Its description, in a line.
+    /// The description, in a line.
     pub description: String,
-    /// What chooses it on the command line: its name or path, and whatever changes
+    /// The arguments that choose it on the command line: its name or path, and the options that change
     /// what is measured (`--set`, `--environment`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
@@ -185,7 +185,7 @@ pub struct SuiteRecord {
     pub counts: Vec<Count>,
 }
 
-/// What a machine is. Times are compared only where all `hard` facts agree.
+/// The identity of a machine. Times are compared only where all `hard` facts agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Fingerprint {
@@ -228,13 +228,13 @@ impl RunHeader {
     }
 }
 
-/// How the process of an invocation came to be.
+/// The start of an invocation's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Start {
     /// By which of the ways that there are.
     pub how: How,
-    /// Why it was started where it was to be forked; told once for a process.
+    /// The reason for a start in place of a fork; recorded once for a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }
@@ -250,7 +250,7 @@ pub enum How {
     Forked,
 }
 
-/// What a suite's `[build]` makes, in [`RunHeader::built`].
+/// The key of a suite's `[build]` in [`RunHeader::built`].
 pub const SUITE_BUILD: &str = "suite";
 
 /// An environment of this name, in [`RunHeader::built`].
@@ -258,7 +258,7 @@ pub fn environment_build(name: &str) -> String {
     format!("environment {name}")
 }
 
-/// What a build took.
+/// The cost of a build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Built {
@@ -267,7 +267,7 @@ pub struct Built {
 }
 
 impl Built {
-    /// What in it cannot be, as a sentence.
+    /// The impossible value in it, as a sentence.
     pub(super) fn objection(&self) -> Option<String> {
         let time = self.wall_ns.0;
         let wild = !(0.0..1e23).contains(&time);
@@ -282,7 +282,7 @@ impl fmt::Display for Built {
     }
 }
 
-/// What the header of a run says that measured a part of a suite.
+/// The header of a run that measured a part of a suite.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Shard {
@@ -307,7 +307,7 @@ pub fn plan_checksum(cases: impl IntoIterator<Item = CaseId>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct BaseId {
-    /// Its name.
+    /// The name of the base.
     pub name: String,
     /// Checksum of its file.
     pub sum: String,

@@ -1,13 +1,13 @@
 //! Which code a run is of: what has to stay the same for it to be one run.
 //!
-//! A run that was stopped goes on only where all of this agrees with what is there now; a
+//! A run that was stopped is resumed only if all of this agrees with the present state; a
 //! part of it measured on other code would be judged as if it were of one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// What decides the times of a run beside its suite: checksums, commands and variables.
+/// The identity of a run's code and environment: checksums, commands and variables.
 ///
 /// The revision of the checkout and its uncommitted changes stand in
 /// [`Git`](super::types::Git), versions and devices in
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub struct Identity {
     /// Checksum of the regatta executable.
     pub executable: String,
-    /// Of each worker, by name.
+    /// The workers, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workers: BTreeMap<String, WorkerIdentity>,
     /// Checksum of all other variables of the caller, without those of its session or job.
@@ -25,7 +25,7 @@ pub struct Identity {
     pub variables: String,
 }
 
-/// How a worker is started, and from what.
+/// The command of a worker, and the files it consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct WorkerIdentity {
@@ -96,7 +96,7 @@ pub fn decides_speed(name: &str) -> bool {
     is_kept(name) && !is_place(name)
 }
 
-/// True for a variable that says where something lies. One that changed begins a run anew; it
+/// True for a variable that names a place. A change of one starts a new run; it
 /// does not make two runs incomparable, since versions, devices and files tell what was
 /// found there.
 fn is_place(name: &str) -> bool {
@@ -112,32 +112,32 @@ impl Identity {
     /// The same without variables that say where something lies: parts of one run lie where
     /// their machines have them, and on the device that is theirs.
     pub fn placeless(&self) -> Identity {
-        let mut found = self.clone();
-        found.variables.clear();
-        for worker in found.workers.values_mut() {
+        let mut identity = self.clone();
+        identity.variables.clear();
+        for worker in identity.workers.values_mut() {
             worker.environment.retain(|name, _| decides_speed(name));
         }
-        found
+        identity
     }
 
     /// In what two identities differ, as sentences; empty where they are one.
     pub fn differences(&self, now: &Identity) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut differences = Vec::new();
         if self.executable != now.executable {
-            found.push("the regatta executable changed".to_owned());
+            differences.push("the regatta executable changed".to_owned());
         }
         if self.variables != now.variables {
-            found.push("an environment variable of the caller changed".to_owned());
+            differences.push("an environment variable of the caller changed".to_owned());
         }
         let names: BTreeSet<&String> = self.workers.keys().chain(now.workers.keys()).collect();
         for name in names {
             match (self.workers.get(name), now.workers.get(name)) {
-                (Some(then), Some(now)) => found.extend(then.differences(name, now)),
-                (None, _) => found.push(format!("worker {name} is new")),
-                (_, None) => found.push(format!("worker {name} is gone")),
+                (Some(then), Some(now)) => differences.extend(then.differences(name, now)),
+                (None, _) => differences.push(format!("worker {name} is new")),
+                (_, None) => differences.push(format!("worker {name} is gone")),
             }
         }
-        found
+        differences
     }
 }
 
@@ -160,28 +160,28 @@ impl WorkerIdentity {
 
     /// In what two ways to start a worker differ, as sentences.
     pub fn differences(&self, name: &str, now: &WorkerIdentity) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut differences = Vec::new();
         if self.command != now.command {
             let (then, now) = (self.command.join(" "), now.command.join(" "));
-            found.push(format!(
+            differences.push(format!(
                 "the command of worker {name} was `{then}`, is `{now}`"
             ));
         }
         for file in self.changed_files(now) {
-            found.push(format!("{file} of worker {name} changed"));
+            differences.push(format!("{file} of worker {name} changed"));
         }
         for variable in changed(&self.environment, &now.environment) {
             let value = |side: &BTreeMap<String, String>| match side.get(variable) {
                 Some(value) => format!("`{value}`"),
                 None => "not set".to_owned(),
             };
-            found.push(format!(
+            differences.push(format!(
                 "{variable} of worker {name} was {}, is {}",
                 value(&self.environment),
                 value(&now.environment)
             ));
         }
-        found
+        differences
     }
 }
 

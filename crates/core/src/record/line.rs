@@ -33,13 +33,13 @@ pub fn write<T: Serialize>(record: &T) -> serde_json::Result<String> {
 /// Reads a line back.
 ///
 /// # Errors
-/// What is wrong with it, as a sentence.
+/// The fault in it, as a sentence.
 pub fn read<T: DeserializeOwned>(line: &str) -> Result<T, String> {
     check(line)?;
     parse(line)
 }
 
-/// What a line is, which its first member says.
+/// The kind of a line, which its first member names.
 pub fn kind(line: &str) -> Option<&str> {
     let (kind, _) = line.strip_prefix("{\"kind\":\"")?.split_once('"')?;
     Some(kind)
@@ -48,7 +48,7 @@ pub fn kind(line: &str) -> Option<&str> {
 /// Checks the checksum of a line.
 ///
 /// # Errors
-/// What is wrong with it, as a sentence.
+/// The fault in it, as a sentence.
 pub fn check(line: &str) -> Result<(), String> {
     let (body, rest) = line
         .rsplit_once(MARK)
@@ -59,16 +59,17 @@ pub fn check(line: &str) -> Result<(), String> {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(body.as_bytes());
     hasher.update(b"}");
-    match format!("{:08x}", hasher.finalize()) == sum {
-        true => Ok(()),
-        false => Err("it was edited: its checksum does not match".to_owned()),
+    if format!("{:08x}", hasher.finalize()) == sum {
+        Ok(())
+    } else {
+        Err("it was edited: its checksum does not match".to_owned())
     }
 }
 
 /// Reads the object of a line; members that the type has not are passed over, as the checksum is.
 ///
 /// # Errors
-/// What is wrong with it, as a sentence.
+/// The fault in it, as a sentence.
 pub fn parse<T: DeserializeOwned>(line: &str) -> Result<T, String> {
     serde_json::from_str(line)
         .map_err(|error| one_line(&format!("it holds something unknown: {error}")))
@@ -107,24 +108,24 @@ impl<'p> Lines<'p> {
         })
     }
 
-    /// The next line without what ends it; `None` at the end. What is no text in it is replaced.
+    /// The next line without its line feed; `None` at the end. Bytes that are not UTF-8 are replaced.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn next_line(&mut self) -> Result<Option<Cow<'_, str>>, RecordError> {
         let io = |error| RecordError::io(self.path, error);
-        let found = input::line(&mut self.file, self.longest, &mut self.bytes).map_err(io)?;
+        let length = input::line(&mut self.file, self.longest, &mut self.bytes).map_err(io)?;
         if self.file.get_ref().limit() == 0 && self.file.buffer().is_empty() {
             return Err(io(input::too_large(self.most)));
         }
-        if found == input::Line::None {
+        if length == input::Line::None {
             return Ok(None);
         }
         self.number += 1;
-        self.whole = found == input::Line::Whole;
+        self.whole = length == input::Line::Whole;
         let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // The check of a whole text is several times as fast as the search for what is none.
+        // The check of a whole text is several times as fast as the search for invalid bytes.
         Ok(Some(match str::from_utf8(line) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(line),
@@ -141,9 +142,12 @@ impl<'p> Lines<'p> {
             return Err(RecordError::invalid(path, 1, "the file is empty"));
         };
         check_schema(path, &text)?;
-        let of_kind = |()| match kind(&text) == Some(wanted) {
-            true => parse(&text),
-            false => Err(format!("it is not the first line of a {wanted}")),
+        let of_kind = |()| {
+            if kind(&text) == Some(wanted) {
+                parse(&text)
+            } else {
+                Err(format!("it is not the first line of a {wanted}"))
+            }
         };
         let first = check(&text).and_then(of_kind);
         first.map_err(|problem| RecordError::invalid(path, 1, problem))
@@ -157,7 +161,7 @@ impl<'p> Lines<'p> {
         Ok(self.next_line()?.map(|text| read(&text)))
     }
 
-    /// What is wrong with the line that was read last.
+    /// The fault in the line that was read last.
     pub fn damage(&self, problem: String) -> Damage {
         Damage {
             line: self.number,
@@ -170,7 +174,7 @@ impl<'p> Lines<'p> {
         RecordError::invalid(self.path, self.number, problem)
     }
 
-    /// How many bytes of the file the line that was read last takes.
+    /// The number of bytes of the line that was read last.
     pub fn bytes(&self) -> u64 {
         self.bytes.len() as u64
     }

@@ -1,4 +1,4 @@
-//! What is kept: runs and baselines, on disk and as one side of a comparison.
+//! Records: runs and baselines, on disk and as one side of a comparison.
 
 pub mod baseline;
 pub mod disturbance;
@@ -48,7 +48,7 @@ fn timestamp(time: SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or(nearest)
 }
 
-/// What can go wrong with a record.
+/// The errors of records.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The system refused.
@@ -70,13 +70,13 @@ pub enum RecordError {
     Schema {
         /// The file.
         path: PathBuf,
-        /// Its schema.
+        /// The schema of the file.
         found: u32,
     },
     /// Another process writes there now.
     #[error("{0}: another regatta writes there now; wait for it, or choose another folder")]
     Busy(PathBuf),
-    /// What is asked for cannot be done with the record: why, and what to do.
+    /// The request cannot be done with the record: the reason, and the fix.
     #[error("{0}")]
     Refused(String),
     /// A record that cannot be written as JSON.
@@ -124,11 +124,12 @@ impl From<OutputError> for RecordError {
 /// # Errors
 /// [`RecordError::Refused`].
 pub fn check_name(name: &str) -> Result<(), RecordError> {
-    match names_a_file(name) {
-        true => Ok(()),
-        false => Err(RecordError::Refused(format!(
+    if names_a_file(name) {
+        Ok(())
+    } else {
+        Err(RecordError::Refused(format!(
             "`{name}` cannot name a folder; use {FILE_NAME_RULE}"
-        ))),
+        )))
     }
 }
 
@@ -138,12 +139,13 @@ pub fn check_name(name: &str) -> Result<(), RecordError> {
 /// # Errors
 /// [`RecordError::Refused`] where the name cannot be a file's.
 pub fn machine_file(folder: &Path, machine: &str) -> Result<PathBuf, RecordError> {
-    match names_a_file(machine) {
-        true => Ok(folder.join(format!("{machine}.jsonl"))),
-        false => Err(RecordError::Refused(format!(
+    if names_a_file(machine) {
+        Ok(folder.join(format!("{machine}.jsonl")))
+    } else {
+        Err(RecordError::Refused(format!(
             "the run's machine is called `{machine}`, which cannot name a file; its \
-             `machine.name` was edited, or is of another regatta: measure it anew"
-        ))),
+             `machine.name` was edited, or is of another regatta: measure it again"
+        )))
     }
 }
 
@@ -192,7 +194,7 @@ const KINDS: [(&str, &str, &str); 4] = [
 ];
 
 /// Refuses a file whose first line says that it is a record of another kind than those `wanted`.
-/// A file that cannot be read, or is none, is left to its reader.
+/// A file that cannot be read, or is not a record, is left to its reader.
 ///
 /// # Errors
 /// [`RecordError::Refused`].
@@ -201,13 +203,15 @@ pub fn check_kind(path: &Path, wanted: &[&str]) -> Result<(), RecordError> {
     let start = input::beginning(path, 32);
     let kind =
         |of: &&(&str, _, _)| start.starts_with(format!("{{\"kind\":\"{}\",", of.0).as_bytes());
-    let found = KINDS.iter().find(kind);
-    let asked_for = KINDS.iter().find(|of| wanted.first() == Some(&of.0));
-    match (found, asked_for) {
-        (Some((kind, found, fix)), Some((_, asked_for, _))) if !wanted.contains(kind) => {
+    let kind_of_file = KINDS.iter().find(kind);
+    let asked_for = KINDS
+        .iter()
+        .find(|record| wanted.first() == Some(&record.0));
+    match (kind_of_file, asked_for) {
+        (Some((kind, kind_of_file, fix)), Some((_, asked_for, _))) if !wanted.contains(kind) => {
             let path = path.display();
             Err(RecordError::Refused(format!(
-                "{path} is {found}, and {asked_for} is asked for; {fix}"
+                "{path} is {kind_of_file}, and {asked_for} is asked for; {fix}"
             )))
         }
         _ => Ok(()),

@@ -43,18 +43,18 @@ pub fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub struct RunWriter {
     path: PathBuf,
     file: File,
-    /// What the file held already when it was opened.
+    /// The entries that the file had when it was opened.
     pub done: BTreeSet<(u32, CaseId)>,
     /// Further invocations that it owes, where that was decided before it was stopped.
     pub owed: Vec<Owed>,
 }
 
-/// What became of the file that was there before.
+/// The fate of the file that was there before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// There was none.
+    /// The file is new.
     Nothing,
-    /// An unfinished run of the same plan and the same code: it goes on.
+    /// An unfinished run of the same plan and the same code: it is resumed.
     Resumed {
         /// Entries that need not be measured again.
         entries: usize,
@@ -63,9 +63,9 @@ pub enum Before {
     },
     /// Another run: it was moved aside, never overwritten.
     Kept {
-        /// Where it is now.
+        /// The path of the old file now.
         path: PathBuf,
-        /// Why it did not go on, where it was not finished; empty: it was.
+        /// The reasons why it was not resumed, if it was unfinished; empty if it was finished.
         because: Vec<String>,
     },
 }
@@ -116,7 +116,7 @@ impl RunWriter {
             }
         }
         let mut run = kept.unwrap_or_else(|| Run::begun(header.clone()));
-        // A shard may go on elsewhere than it began.
+        // A shard may be resumed on another host.
         if let Some(host) = header.machine.soft.get("host")
             && let Some(hosts) = run.header.machine.soft.get_mut("host")
             && hosts.rsplit(", then ").next() != Some(host)
@@ -137,7 +137,7 @@ impl RunWriter {
         Ok((writer, before))
     }
 
-    /// Adds what came of one case in one invocation.
+    /// Adds the outcome of one case in one invocation.
     ///
     /// # Errors
     /// When it cannot be written: the disk is full, say.
@@ -148,7 +148,7 @@ impl RunWriter {
     }
 
     /// Writes down a batch of extra invocations before the first of them is taken: a gate that
-    /// is stopped then goes on with it, and nothing is judged by a part of it.
+    /// is stopped then resumes it, and no part of it is judged alone.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -201,7 +201,7 @@ impl RunWriter {
     }
 }
 
-/// The unfinished run of a report directory that goes on under `header`; `None` where there is
+/// The unfinished run of a report directory that is resumed under `header`; `None` if there is
 /// none, or it does not.
 pub fn going_on(directory: &Path, header: &RunHeader, opening: &Opening) -> Option<Run> {
     let path = directory.join(RUN_FILE);
@@ -258,58 +258,58 @@ fn stamp(time: Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// The reason of a run that the command line has begin anew.
+/// The reason of a run that the command line starts over.
 pub const NO_RESUME: &str = "--no-resume was given";
 
-/// How a run is begun, or gone on with.
+/// The options for opening a run.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// Why a new run begins, whatever is there; `None`: an unfinished one goes on.
-    pub anew: Option<&'static str>,
-    /// What the run is to be compared with.
+    /// The reason for a new run in any case; `None` resumes an unfinished one.
+    pub restart: Option<&'static str>,
+    /// The base that the run will be compared with.
     pub base: Option<BaseId>,
-    /// The entries that may be kept of a run that goes on; `None`: all. Of two runs that are
+    /// The entries that may be kept of a run that is resumed; `None`: all. Of two runs that are
     /// measured in turn, an invocation that one of them alone has is measured again in both.
     pub only: Option<BTreeSet<(u32, CaseId)>>,
 }
 
-/// Why a run does not go on under `now`, as sentences; empty where it may.
+/// The reasons why a run cannot be resumed under `now`, as sentences; empty if it can.
 ///
 /// A run is one code on one machine under one suite: what was measured before the stop and
 /// what comes after are judged as one.
 fn obstacles(run: &Run, now: &RunHeader, opening: &Opening) -> Vec<String> {
     let then = &run.header;
-    let mut found = Vec::new();
-    found.extend(opening.anew.map(str::to_owned));
-    found.extend(differences(then, now));
+    let mut reasons = Vec::new();
+    reasons.extend(opening.restart.map(str::to_owned));
+    reasons.extend(differences(then, now));
     if then.plan != now.plan {
-        found.push("its cases changed".to_owned());
+        reasons.push("its cases changed".to_owned());
     }
     if then.shard != now.shard {
-        let said = "it was of another shard";
-        found.push(said.to_owned());
+        let reason = "it was of another shard";
+        reasons.push(reason.to_owned());
     }
     match (run.owed.first(), &opening.base) {
-        (Some(owed), None) => found.push(format!(
-            "more of it was asked for against `{}`: the command that began it goes on with it",
+        (Some(owed), None) => reasons.push(format!(
+            "more invocations were planned against `{}`: repeat the command that began it to resume it",
             owed.base.name
         )),
-        (Some(owed), Some(base)) if owed.base != *base => found.push(format!(
+        (Some(owed), Some(base)) if owed.base != *base => reasons.push(format!(
             "more of it was asked for against `{}` as that was then",
             owed.base.name
         )),
         _ => {}
     }
-    found
+    reasons
 }
 
 /// Why what was measured under two headers cannot be judged as one run, as sentences; empty
 /// where it can. Which cases each of them planned makes no difference here.
 pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut differences = Vec::new();
     let mut differ = |differs: bool, what: &str| {
         if differs {
-            found.push(what.to_owned());
+            differences.push(what.to_owned());
         }
     };
     differ(then.schema != now.schema, "the file's schema changed");
@@ -326,21 +326,21 @@ pub fn differences(then: &RunHeader, now: &RunHeader) -> Vec<String> {
         then.workers != now.workers,
         "the versions, packages or devices of its workers changed",
     );
-    found.extend(turn(then, now));
-    found.extend(git(then.git.as_ref(), now.git.as_ref()));
+    differences.extend(turn(then, now));
+    differences.extend(git(then.git.as_ref(), now.git.as_ref()));
     match (&then.identity, &now.identity) {
-        // A part that was stopped may go on where its cluster puts it.
+        // A shard that was stopped may be resumed on another host of its cluster.
         (Some(then), Some(now_is)) if now.shard.is_some() => {
-            found.extend(then.placeless().differences(&now_is.placeless()));
+            differences.extend(then.placeless().differences(&now_is.placeless()));
         }
-        (Some(then), Some(now)) => found.extend(then.differences(now)),
-        (None, Some(_)) => found.push("it does not say which code it is of".to_owned()),
+        (Some(then), Some(now)) => differences.extend(then.differences(now)),
+        (None, Some(_)) => differences.push("it does not say which code it is of".to_owned()),
         (_, None) => {}
     }
-    found
+    differences
 }
 
-/// What was measured beside what may not change; what the pair is called is the older run's.
+/// The difference of the pairs, which may not change; the pair's own id is the older run's.
 fn turn(then: &RunHeader, now: &RunHeader) -> Option<String> {
     let sides = |header: &RunHeader| {
         let turn = header.turn.as_ref()?;

@@ -30,7 +30,7 @@ pub enum ShardError {
 
 /// True for the run of a shard.
 pub fn is_shard(file: &Path) -> bool {
-    /// Of a header that may have 100,000 cases.
+    /// The part of a header that is read, since the whole may have 100,000 cases.
     #[derive(Deserialize)]
     struct Sharded {
         #[serde(default)]
@@ -48,9 +48,9 @@ pub fn is_shard(file: &Path) -> bool {
 pub fn within(folder: &Path) -> Vec<PathBuf> {
     let folders = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = folders.map(|folder| folder.path().join(RUN_FILE));
-    let mut found: Vec<PathBuf> = files.filter(|file| is_shard(file)).collect();
-    found.sort();
-    found
+    let mut shards: Vec<PathBuf> = files.filter(|file| is_shard(file)).collect();
+    shards.sort();
+    shards
 }
 
 /// A shard that was read.
@@ -94,7 +94,7 @@ pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
     let Some(first) = parts.first() else {
         return Err(ShardError::Apart(wrong));
     };
-    let of = first.place.of;
+    let count = first.place.of;
     for part in &parts {
         let foreign = foreign(part, first);
         if !foreign.is_empty() {
@@ -102,18 +102,18 @@ pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
             let why = foreign.join("; ");
             wrong.push(format!("{part} does not belong to {first}: {why}"));
         } else if part.run.end.is_none() {
-            let said = "was not measured to its end: the same command goes on with it";
-            wrong.push(format!("{} {said}", part.named()));
+            let problem = "was not measured to its end: repeat the same command to resume it";
+            wrong.push(format!("{} {problem}", part.named()));
         }
     }
     for two in parts.windows(2).filter(|two| two[0].place == two[1].place) {
         let (place, one, other) = (two[0].place, two[0].path.display(), two[1].path.display());
         wrong.push(format!("shard {place} is there twice: {one} and {other}"));
     }
-    for index in 1..=of {
+    for index in 1..=count {
         if !parts.iter().any(|part| part.place.index == index) {
             wrong.push(format!(
-                "shard {index}/{of} is not there: `{} --shard {index}/{of}` measures it",
+                "shard {index}/{count} is not there: `{} --shard {index}/{count}` measures it",
                 unsharded(&first.run.header.argv).join(" ")
             ));
         }
@@ -125,25 +125,24 @@ pub fn read(files: &[PathBuf], label: &str) -> Result<(Run, Side), ShardError> {
     if wrong.is_empty() && plan_checksum(plan.iter().cloned()) != first.whole {
         wrong.push("their cases are not those of the suite: a file was edited".to_owned());
     }
-    match wrong.is_empty() {
-        true => {
-            let header = header(&parts, plan);
-            Ok(together(parts, header, label))
-        }
-        false => Err(ShardError::Apart(wrong)),
+    if wrong.is_empty() {
+        let header = header(&parts, plan);
+        Ok(together(parts, header, label))
+    } else {
+        Err(ShardError::Apart(wrong))
     }
 }
 
 /// Why a shard is not of the same run as another.
 fn foreign(part: &ShardPart, first: &ShardPart) -> Vec<String> {
-    let mut found = differences(&first.run.header, &part.run.header);
+    let mut differences = differences(&first.run.header, &part.run.header);
     if part.place.of != first.place.of {
-        found.push("it is one of another number of shards".to_owned());
+        differences.push("it is one of another number of shards".to_owned());
     }
-    if found.is_empty() && part.whole != first.whole {
-        found.push("its suite had other cases".to_owned());
+    if differences.is_empty() && part.whole != first.whole {
+        differences.push("its suite had other cases".to_owned());
     }
-    found
+    differences
 }
 
 /// The words of a command, but for the shard.

@@ -20,7 +20,7 @@ use regatta_worker::units::{Dimensioned, Nanoseconds, counted, is_zero, numbers,
 /// A run or a baseline, as the judge sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {
-    /// How to call it: a path or a baseline's name.
+    /// The label of the side: a path or a baseline's name.
     pub label: String,
     /// Under what it was measured.
     pub header: RunHeader,
@@ -70,49 +70,49 @@ impl Side {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CaseRecord {
-    /// Whether there is anything to judge.
+    /// The status: whether the case can be judged.
     pub status: Status,
-    /// What each invocation gave, in the order of their numbers.
+    /// The values of each invocation, in the order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invocations: Vec<Invocation>,
-    /// What a first call was made of: over invocations, the medians of each part, where known.
+    /// The parts of a first call: over invocations, the medians of each, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<Parts>,
     /// Median device clock of each invocation, in MHz.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_mhz: Vec<f64>,
-    /// True when a call works off several problems, so that its time gives no rate.
+    /// True if a call covers several problems, so that its time gives no rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
     /// Samples behind the medians.
     #[serde(default)]
     pub samples: u64,
-    /// What happened around the samples.
+    /// The conditions of the samples.
     #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
-    /// What each parameter became.
+    /// The effective value of each parameter.
     #[serde(default, skip_serializing_if = "none")]
     pub effective: BTreeMap<String, ParamValue>,
-    /// What differs between invocations though the code is one, by the name of a parameter or
+    /// The differences between invocations of one code, by the name of a parameter or
     /// `launches`: `157 in invocation 0, 1 in invocation 3`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub varying: BTreeMap<String, String>,
-    /// What a tuner chose, and in which invocations; empty where no tuner is known of.
+    /// The choices of a tuner, and their invocations; empty where no tuner is known of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
     /// Largest relative L2 difference from the float64 reference, by result.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, f64>,
-    /// What one call does to the machine.
+    /// The structure of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<Box<Structure>>,
-    /// What the device did in one call, in a few figures.
+    /// The device's work in one call, in a few figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivitySummary>,
-    /// What each operation of a call takes: over invocations, the medians.
+    /// The time of each operation of a call: over invocations, the medians.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
-    /// What hardware counted of its kernels, over all invocations that were asked.
+    /// The hardware counters of its kernels, over all invocations that were asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<Counters>>,
 }
@@ -121,7 +121,7 @@ fn none(parameters: &BTreeMap<String, ParamValue>) -> bool {
     parameters.is_empty()
 }
 
-/// Whether there is anything to judge.
+/// The status of a case: whether it can be judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -135,9 +135,9 @@ pub enum Status {
     },
     /// It failed in at least one invocation.
     Failed {
-        /// What happened.
+        /// The reason for the failure.
         reason: String,
-        /// What kind of failure that is.
+        /// The kind of failure.
         #[serde(default, skip_serializing_if = "Fault::is_unknown")]
         fault: Fault,
     },
@@ -148,7 +148,7 @@ pub enum Status {
     },
 }
 
-/// What one invocation of a case gave.
+/// The values of one invocation of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Invocation {
@@ -194,7 +194,7 @@ impl Invocation {
 }
 
 impl CaseRecord {
-    /// What the invocations gave of a metric, those that gave something.
+    /// The values of a metric, from the invocations that have one.
     pub fn values(&self, metric: Metric) -> Vec<f64> {
         let all = self.invocations.iter();
         all.filter_map(|one| one.values.get(metric)).collect()
@@ -284,7 +284,7 @@ pub fn median<Q: Dimensioned>(values: &[Q]) -> Option<Q> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Tuned {
-    /// What it chose.
+    /// The value that it chose.
     pub value: ParamValue,
     /// True where a case may ask for it: the variant has a parameter of this name that takes
     /// the value.
@@ -292,14 +292,14 @@ pub struct Tuned {
     pub pinnable: bool,
 }
 
-/// What a tuner chose, by the parameter's name.
+/// The choices of a tuner, by the parameter's name.
 pub type Choices = BTreeMap<String, Tuned>;
 
-/// What a tuner chose in some invocations of a case.
+/// The choices of a tuner in some invocations of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Choice {
-    /// By the parameter's name; empty where the tuner told nothing in these.
+    /// The choices by the parameter's name; empty where the tuner reported nothing in these.
     pub tuned: Choices,
     /// The numbers of these invocations, from 0, rising.
     pub invocations: Vec<u32>,

@@ -1,6 +1,6 @@
-//! What no clock, counter or device can have shown.
+//! Checks for values that no clock, counter or device can have shown.
 //!
-//! A file is text that anyone may edit, and a line's checksum is no signature. A value that
+//! A file is text that anyone may edit, and a line's checksum does not sign it. A value that
 //! nothing can have measured is damage, named like a torn line: it is never judged.
 
 use std::collections::BTreeSet;
@@ -24,10 +24,10 @@ const FASTEST_MHZ: f64 = 1e5;
 const PEAK: &str = "peak_bytes";
 
 /// Most invocations of a case: a suite may ask for 1,000, older ones for more.
-const MOST_INVOCATIONS: u32 = 100_000;
+const MAX_INVOCATIONS: u32 = 100_000;
 
 impl Entry {
-    /// What in it cannot be, as a sentence.
+    /// The impossible value in it, as a sentence.
     pub fn objection(&self) -> Option<String> {
         let about = match &self.outcome {
             Outcome::Measured(measurement) => measurement.objection(),
@@ -38,7 +38,7 @@ impl Entry {
 }
 
 impl Measurement {
-    /// What in it cannot be, as a sentence.
+    /// The impossible value in it, as a sentence.
     pub fn objection(&self) -> Option<String> {
         let samples = &self.samples;
         let bad = |(name, list)| times(name, list);
@@ -60,7 +60,7 @@ impl Measurement {
 }
 
 impl CaseRecord {
-    /// What in it cannot be, as a sentence.
+    /// The impossible value in it, as a sentence.
     pub fn objection(&self) -> Option<String> {
         let values = |of: Metric| times(of.name(), &quantities::<Nanoseconds>(self.values(of)));
         let ratios = self.invocations.iter().filter_map(|one| one.host_ratio);
@@ -80,7 +80,7 @@ impl CaseRecord {
         let mut two = self.invocations.windows(2);
         let odd = two.find(|two| two[0].number >= two[1].number)?;
         let [before, after] = [odd[0].number, odd[1].number];
-        Some(format!("invocation {after} stands behind {before}"))
+        Some(format!("invocation {after} follows invocation {before}"))
     }
 }
 
@@ -103,7 +103,7 @@ impl RunHeader {
         self.workers.iter().find(|worker| worker.name == name)
     }
 
-    /// What in it cannot be, as a sentence.
+    /// The impossible value in it, as a sentence.
     pub fn objection(&self) -> Option<String> {
         if let Some(worker) = self.workers.iter().find(|worker| worker.kind().is_none()) {
             return Some(format!(
@@ -112,7 +112,7 @@ impl RunHeader {
             ));
         }
         let invocations = self.settings.invocations;
-        if !(1..=MOST_INVOCATIONS).contains(&invocations) {
+        if !(1..=MAX_INVOCATIONS).contains(&invocations) {
             return Some(format!("settings.invocations is {invocations}"));
         }
         for (what, built) in &self.built {
@@ -128,7 +128,7 @@ impl RunHeader {
         let mut seen = BTreeSet::new();
         for case in &self.plan {
             if let Err(problem) = case.case() {
-                return Some(format!("its plan holds what is no case: {problem}"));
+                return Some(format!("its plan has an invalid case id: {problem}"));
             }
             if !seen.insert(case) {
                 return Some(format!("its plan holds {case} twice"));
@@ -139,13 +139,13 @@ impl RunHeader {
 }
 
 impl Owed {
-    /// What in it cannot be, as a sentence; `plan` are the cases that there are.
+    /// The impossible value in it, as a sentence; `plan` holds the cases.
     pub fn objection(&self, plan: &BTreeSet<&CaseId>) -> Option<String> {
-        if self.fresh > MOST_INVOCATIONS {
+        if self.fresh > MAX_INVOCATIONS {
             return Some(format!("it owes {} invocations", self.fresh));
         }
         let foreign = self.cases.iter().find(|case| !plan.contains(case));
-        foreign.map(|case| format!("it owes {case}, which is no case of the plan"))
+        foreign.map(|case| format!("{case} is pending, which is not a case of the plan"))
     }
 }
 
@@ -157,7 +157,12 @@ fn of_rules(rules: &Rules) -> Option<String> {
         ("policy.day", policy.day),
     ];
     let share = |(name, share): (&str, Option<Share>)| {
-        impossible(name, share.map(|of| of.0), 0.0..=1.0, ", beyond 0 to 1")
+        impossible(
+            name,
+            share.map(|share| share.0),
+            0.0..=1.0,
+            ", beyond 0 to 1",
+        )
     };
     let threshold = |(metric, threshold): (&Metric, &Share)| {
         let name = format!("policy.thresholds.{}", metric.name());
@@ -241,9 +246,10 @@ fn of_state(state: &DeviceState) -> Option<String> {
 
 /// A number as it is written, without three hundred zeros.
 fn number(value: f64) -> String {
-    match value == 0.0 || (1e-4..1e15).contains(&value.abs()) {
-        true => value.to_string(),
-        false => format!("{value:e}"),
+    if value == 0.0 || (1e-4..1e15).contains(&value.abs()) {
+        value.to_string()
+    } else {
+        format!("{value:e}")
     }
 }
 
@@ -347,15 +353,15 @@ mod tests {
             change(&mut record);
             record.objection().unwrap()
         };
-        let none = says(|of| of.invocations[0].values.set(Metric::CpuTime, Some(0.0)));
-        assert_eq!(none, "cpu_time holds 0 ns: no time is negative or nothing");
-        let negative = says(|of| of.invocations[1].host_ratio = Some(-2.0));
+        let zero = says(|record| record.invocations[0].values.set(Metric::CpuTime, Some(0.0)));
+        assert_eq!(zero, "cpu_time holds 0 ns: no time is negative or nothing");
+        let negative = says(|record| record.invocations[1].host_ratio = Some(-2.0));
         assert_eq!(
             negative,
             "host_ratio holds -2: no ratio is negative or nothing"
         );
-        let twice = says(|of| of.invocations[1].number = 0);
-        assert_eq!(twice, "invocation 0 stands behind 0");
+        let twice = says(|record| record.invocations[1].number = 0);
+        assert_eq!(twice, "invocation 0 follows invocation 0");
     }
 
     #[test]

@@ -28,14 +28,14 @@ pub struct Entry {
     pub case: CaseId,
     /// Counts from 0; those from `settings.invocations` on are of cases that were open.
     pub invocation: u32,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How the process came to be that it was put to.
+    /// The start of its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,
 }
 
-/// What came of one case in one invocation.
+/// The outcome of one case in one invocation.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly every entry is a measurement"
@@ -54,9 +54,9 @@ pub enum Outcome {
     },
     /// It should, but did not: wrong result, crash, time limit, out of memory.
     Failed {
-        /// What happened.
+        /// The reason for the failure.
         reason: String,
-        /// What kind of failure that is.
+        /// The kind of failure.
         #[serde(default, skip_serializing_if = "Fault::is_unknown")]
         fault: Fault,
         /// The last lines the worker printed.
@@ -65,28 +65,28 @@ pub enum Outcome {
     },
 }
 
-/// What a failed case failed of.
+/// The fault of a failed case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// Its result is wrong, found before the case was timed or after.
+    /// The result is wrong, found before the case was timed or after.
     WrongResult,
-    /// Its process ended, or lost its device, in the middle of the work.
+    /// The process ended, or lost its device, in the middle of the work.
     Crash,
     /// It did not answer within its time limit.
     Hang,
     /// The harness could not check its result; whether it is right is not known.
     Unchecked,
-    /// Its worker could not be started, or was not used.
+    /// The worker could not be started, or was not used.
     Refused,
     /// It answered that it failed, or an exception ended it.
     Failed,
     /// The machine lacks what it needs, such as memory or a compiler.
     Unavailable,
-    /// What it answered is no use.
+    /// The answer cannot be used.
     Other,
-    /// Written before faults were told apart.
+    /// Written before faults were recorded.
     #[default]
     Unknown,
 }
@@ -110,23 +110,23 @@ pub struct Measurement {
     pub ratios: BTreeMap<Metric, f64>,
     /// The first call.
     pub first_call_ns: Nanoseconds,
-    /// What of it was compiling, loading and the like; `None`: not known.
+    /// The parts of it, such as compiling and loading; `None`: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_call_parts: Option<Parts>,
     /// True where other programs disturbed the first call, as far as the machine's counters tell.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first_call_disturbed: bool,
-    /// What the processor did around the samples, of a worker that runs on it.
+    /// The processor's load around the samples, of a worker that runs on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ground: Option<Box<Ground>>,
     /// The disturbances of these samples by other programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<Disturbance>,
-    /// True when a call works off several problems of about the case's size, so that its
+    /// True if a call covers several problems of about the case's size, so that its
     /// time gives no rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
-    /// What each parameter became.
+    /// The effective value of each parameter.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub effective: BTreeMap<String, ParamValue>,
     /// Those of them that a tuner chose.
@@ -137,13 +137,13 @@ pub struct Measurement {
     /// The structure of one call; in the first invocation, the third and the fifth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<Structure>,
-    /// What the device did in that call, and when.
+    /// The device's work in that call, with its times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Box<Activity>>,
-    /// What each operation of a call takes; in the first invocations.
+    /// The time of each operation of a call; in the first invocations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub division: Option<Box<Division>>,
-    /// What hardware counted of its kernels; in the first invocations, where it was asked for.
+    /// The hardware counters of its kernels; in the first invocations, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Box<Counters>>,
     /// `errors` of the last timed call; empty where results were checked before timing only.
@@ -160,16 +160,16 @@ pub type Parts = BTreeMap<String, Taken>;
 pub struct RunEnd {
     /// When it was measured.
     pub finished: Timestamp,
-    /// What was said of it then.
+    /// The verdict at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judged>,
 }
 
-/// What `run` or `gate` said of a run.
+/// The verdict of `run` or `gate` on a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Judged {
-    /// What it was compared with; `None`: its own expectations and limits alone.
+    /// The base of the comparison; `None`: its own expectations and limits alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<BaseId>,
     /// The outcome.
@@ -183,7 +183,7 @@ pub struct Judged {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Owed {
-    /// What the cases are compared with.
+    /// The base of the cases.
     pub base: BaseId,
     /// The cases of the batch, control cases included.
     pub cases: Vec<CaseId>,
@@ -201,7 +201,7 @@ pub enum VerdictOutcome {
     /// A regression, a violated expectation or limit, structure for the worse, a wrong result, a
     /// crash or a hang: exit code 1.
     Failed,
-    /// A case is missing, the sides are not comparable, there is no baseline, or something may be
+    /// A case is missing, the sides are not comparable, the baseline is missing, or a case may be
     /// worse and was not decided: exit code 3.
     #[default]
     Inconclusive,
@@ -238,7 +238,7 @@ pub struct Limited {
 /// A run as read back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its first line.
+    /// The first line of the file.
     pub header: RunHeader,
     /// Every case in every invocation, in the order measured.
     pub entries: Vec<Entry>,

@@ -1,4 +1,4 @@
-//! Where suites come from: the binary itself, or a file.
+//! The sources of suites: the binary itself, or a file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ include!(concat!(env!("OUT_DIR"), "/suites.rs"));
 /// for beside it first when it is a file.
 ///
 /// # Errors
-/// When there is none, or when it cannot be read.
+/// When it is unknown, or cannot be read.
 pub fn load(name_or_path: &str) -> Result<Suite, DocumentError> {
     let mut suite = load_below(name_or_path, &[])?;
     for environment in suite.environments.values_mut() {
@@ -91,7 +91,7 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
     if !names_a_file(&name) {
         return Err(failed(format!(
             "`{name}` names the suite's reports and baselines; call the file something of at \
-             most {LONGEST_NAME} {FILE_NAME_RULE}"
+             most {MAX_NAME_BYTES} {FILE_NAME_RULE}"
         )));
     }
     let source = TomlText {
@@ -101,22 +101,24 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
     plan::read(&name, &source, &|base| {
         // Beside the suite first; a built-in one of the same name as the suite is
         // not the suite itself.
-        let file = match base.ends_with(".toml") {
-            true => path.with_file_name(base),
-            false => path.with_file_name(format!("{base}.toml")),
+        let file = if base.ends_with(".toml") {
+            path.with_file_name(base)
+        } else {
+            path.with_file_name(format!("{base}.toml"))
         };
-        match file != path && file.is_file() || base.ends_with(".toml") {
-            true => load_below(&file.to_string_lossy(), &above),
-            false => load_below(base, &above),
+        if file != path && file.is_file() || base.ends_with(".toml") {
+            load_below(&file.to_string_lossy(), &above)
+        } else {
+            load_below(base, &above)
         }
     })
 }
 
 /// Longest name of a suite, a baseline or a machine: file systems take 255 bytes, ending
 /// included.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
-/// What [`names_a_file`] takes, in words.
+/// The rule of [`names_a_file`], in words.
 pub const FILE_NAME_RULE: &str =
     "letters, digits, `-`, `_`, `.` and `+`, of which `-` and `.` do not come first";
 
@@ -124,7 +126,7 @@ pub const FILE_NAME_RULE: &str =
 /// that folder and no other.
 pub fn names_a_file(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
-    (1..=LONGEST_NAME).contains(&name.len())
+    (1..=MAX_NAME_BYTES).contains(&name.len())
         && !name.starts_with(['.', '-'])
         && name.chars().all(plain)
 }
@@ -175,16 +177,16 @@ pub fn configure(suite: &mut Suite, path: &Path) -> Result<(), DocumentError> {
             return Err(DocumentError::new(&label, &problem));
         }
     };
-    let found = plan::read_config(&TomlText { label, text })?;
-    for (name, environment) in found.environments {
+    let config = plan::read_config(&TomlText { label, text })?;
+    for (name, environment) in config.environments {
         // A built-in suite sets variables; the interpreter is the user's.
         let own = suite.environments.entry(name).or_default();
         own.complete(&environment);
     }
-    for (name, worker) in found.workers {
+    for (name, worker) in config.workers {
         suite.workers.entry(name).or_insert(worker);
     }
-    for (name, place) in found.origins_of_workers {
+    for (name, place) in config.origins_of_workers {
         suite.origins_of_workers.entry(name).or_insert(place);
     }
     Ok(())

@@ -9,13 +9,13 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Longest value that a message quotes, in characters.
-const LONGEST_QUOTE: usize = 120;
+const MAX_QUOTE: usize = 120;
 
 /// Longest message, in characters: others quote values too.
-const LONGEST_MESSAGE: usize = 2000;
+const MAX_MESSAGE: usize = 2000;
 
 /// Longest list: more values than these are a slip of the pen.
-const LONGEST_LIST: usize = 10_000;
+const MAX_LIST: usize = 10_000;
 
 /// A TOML text and what to call it in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,23 +35,23 @@ pub struct DocumentError(String);
 impl DocumentError {
     /// An error about a file as a whole.
     pub fn new(label: &str, message: &str) -> DocumentError {
-        let label = plain(label, LONGEST_MESSAGE);
-        DocumentError(format!("{label}: {}", plain(message, LONGEST_MESSAGE)))
+        let label = plain(label, MAX_MESSAGE);
+        DocumentError(format!("{label}: {}", plain(message, MAX_MESSAGE)))
     }
 }
 
 /// The path of a key of the table at `path`: `sweep[1].params`.
 pub(super) fn key(path: &str, key: &str) -> String {
     let dot = if path.is_empty() { "" } else { "." };
-    format!("{path}{dot}{}", plain(key, LONGEST_QUOTE))
+    format!("{path}{dot}{}", plain(key, MAX_QUOTE))
 }
 
-/// Where a value stands, in bytes.
+/// The place of a value, in bytes.
 struct Place {
-    /// Its key, of what is no element of a list.
+    /// The key, unless the value is an element of a list.
     key: Option<Range<usize>>,
     value: Range<usize>,
-    /// What is quoted of it.
+    /// The text that is quoted of it.
     shown: String,
 }
 
@@ -60,12 +60,12 @@ pub struct TomlDocument<'a> {
     source: &'a TomlText,
     /// By path; a table before what is in it.
     places: BTreeMap<String, Place>,
-    /// Where each line ends, in bytes.
+    /// The end of each line, in bytes.
     line_ends: Vec<usize>,
 }
 
 impl<'a> TomlDocument<'a> {
-    /// What a text says, as a type whose keys are those that there are.
+    /// Reads a text as a type, whose fields are the only keys.
     ///
     /// # Errors
     /// Malformed TOML, a list of more than 10,000 values, a NUL in a string, an unknown key with
@@ -121,11 +121,11 @@ impl<'a> TomlDocument<'a> {
         } else {
             &format!(": {key}")
         };
-        let message = plain(message, LONGEST_MESSAGE);
+        let message = plain(message, MAX_MESSAGE);
         DocumentError(format!("{file}{key}: {message}"))
     }
 
-    /// Where a value stands: file, line, key and value.
+    /// The place of a value: file, line, key and value.
     pub fn place(&self, path: &str) -> String {
         let place = self.places.get(path);
         let file = self.file_and_line(place.map(|place| place.value.start));
@@ -134,7 +134,7 @@ impl<'a> TomlDocument<'a> {
 
     /// The file, and the line of a byte in it, from 1.
     fn file_and_line(&self, at: Option<usize>) -> String {
-        let label = plain(&self.source.label, LONGEST_MESSAGE);
+        let label = plain(&self.source.label, MAX_MESSAGE);
         match at {
             Some(at) => {
                 let line = 1 + self.line_ends.partition_point(|end| *end < at);
@@ -184,9 +184,9 @@ fn visit(
     places: &mut BTreeMap<String, Place>,
 ) -> Result<(), (String, String)> {
     let shown = match value.get_ref() {
-        DeValue::String(text) => format!(" = \"{}\"", plain(text, LONGEST_QUOTE)),
-        DeValue::Integer(number) => format!(" = {}", plain(number.as_str(), LONGEST_QUOTE)),
-        DeValue::Float(number) => format!(" = {}", plain(number.as_str(), LONGEST_QUOTE)),
+        DeValue::String(text) => format!(" = \"{}\"", plain(text, MAX_QUOTE)),
+        DeValue::Integer(number) => format!(" = {}", plain(number.as_str(), MAX_QUOTE)),
+        DeValue::Float(number) => format!(" = {}", plain(number.as_str(), MAX_QUOTE)),
         DeValue::Boolean(truth) => format!(" = {truth}"),
         _ => String::new(),
     };
@@ -198,8 +198,8 @@ fn visit(
     places.insert(path.clone(), place);
     match value.get_ref() {
         DeValue::Table(table) => visit_table(&path, table, places),
-        DeValue::Array(items) if items.len() > LONGEST_LIST => {
-            let (there, most) = (items.len(), LONGEST_LIST);
+        DeValue::Array(items) if items.len() > MAX_LIST => {
+            let (there, most) = (items.len(), MAX_LIST);
             Err((
                 path,
                 format!("lists {there} values, and {most} are the most"),
@@ -217,7 +217,7 @@ fn visit(
     }
 }
 
-/// What serde says, in the words of who writes TOML; `is_key` where it is about a key.
+/// Serde's message, in the words of who writes TOML; `is_key` where it is about a key.
 fn in_plain_words(message: &str, is_key: bool) -> String {
     let quoted = |text: &str| -> Vec<String> {
         let words = text.split('`').skip(1).step_by(2);
@@ -233,9 +233,10 @@ fn in_plain_words(message: &str, is_key: bool) -> String {
             .split_first()
             .map_or(("", &[][..]), |(name, known)| (name.as_str(), known));
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        return match is_key {
-            true => unknown_key(name, &known),
-            false => format!("use {}", alternatives(&known)),
+        return if is_key {
+            unknown_key(name, &known)
+        } else {
+            format!("use {}", alternatives(&known))
         };
     }
     if let Some((found, expected)) = message
@@ -252,19 +253,19 @@ fn in_plain_words(message: &str, is_key: bool) -> String {
             text if text.starts_with("struct ") => "a table",
             text => text,
         };
-        let found = found.split(['"', '`']).next().unwrap_or(found).trim();
-        let found = match found {
+        let kind = found.split(['"', '`']).next().unwrap_or(found).trim();
+        let kind = match kind {
             "sequence" => "list",
             "map" => "table",
             "floating point" => "float",
             text => text,
         };
-        return format!("expected {expected}, found {found}");
+        return format!("expected {expected}, found {kind}");
     }
     message.to_owned()
 }
 
-/// What to say of a key that there is not.
+/// The message about an unknown key.
 pub(super) fn unknown_key(name: &str, known: &[&str]) -> String {
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("unknown key; did you mean `{near}`?"),
@@ -310,13 +311,13 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
 /// Names that are listed beside the nearest one, at the most.
 const LISTED: usize = 8;
 
-/// The hint for a name that is none of `known`: the nearest one, and all that there are where these
+/// The hint for a name that is not in `known`: the nearest one, and all known ones where these
 /// are few or none is near.
 pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let near = nearest(name, known.iter().copied());
     match (near, known.len()) {
-        (_, 0) => "there is none".to_owned(),
+        (_, 0) => "none exist".to_owned(),
         (Some(near), 1..=LISTED) => {
             format!("did you mean `{near}`? there are {}", known.join(", "))
         }

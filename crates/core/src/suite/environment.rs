@@ -1,4 +1,4 @@
-//! Where a worker runs: an interpreter that is there, or one that `regatta env make` makes
+//! The interpreter of a worker: one that is there, or one that `regatta env make` makes
 //! from pinned requirements.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::file::OneOrMore;
 use crate::input;
 
-/// Where a worker runs.
+/// The interpreter of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -18,7 +18,7 @@ pub struct Environment {
     /// The Python interpreter, by default that of the environment `default`, or `python3`. With
     /// `requirements`, the one that the environment is made with.
     pub python: Option<String>,
-    /// What is installed into an environment of its own, by `regatta env make NAME`:
+    /// The requirements that are installed into an environment of its own, by `regatta env make NAME`:
     /// `xformers==0.0.34`, or pip's long options, a line each; or the path of a file that has
     /// the lines. None: the interpreter is used as it is.
     #[serde(deserialize_with = "requirements")]

@@ -15,7 +15,7 @@ use regatta_worker::attention::{Case, FACETS, ParamValue, Params, Problem, Varia
 use regatta_worker::units::Ratio;
 
 /// Each is compared with every case: more than these take longer to read than to measure.
-const MOST: usize = 500;
+const MAX_EXPECTATIONS: usize = 500;
 
 /// Reads what a suite demands, once its cases are known.
 ///
@@ -29,8 +29,10 @@ pub(super) fn read(
     let rules = &suite.rules;
     let all = tables.len() + rules.expectations.len() + rules.limits.len();
     for (table, count) in [("expect", all), ("set", suite.overrides.len())] {
-        if count > MOST {
-            let error = format!("there are {count}, and {MOST} are the most; put some together");
+        if count > MAX_EXPECTATIONS {
+            let error = format!(
+                "there are {count}, and {MAX_EXPECTATIONS} are the most; put some together"
+            );
             return Err(document.error(table, error));
         }
     }
@@ -157,7 +159,7 @@ impl TableReader<'_> {
                 return Err(self.error(key, "must be a finite number"));
             }
         }
-        let said = match (table.at_least, table.at_most) {
+        let bounds = match (table.at_least, table.at_most) {
             (None, None) => return Err(whole("limits nothing; give `at_least` or `at_most`")),
             (Some(least), Some(most)) if least > most => {
                 let error = format!("nothing is at least {least} and at most {most}");
@@ -178,14 +180,14 @@ impl TableReader<'_> {
             Some(function) => self.counts(&function, &case)?,
             None => Vec::new(),
         };
-        let of = match (&table.kernel, quantity.is_of_build()) {
+        let of_kernel = match (&table.kernel, quantity.is_of_build()) {
             (Some(kernel), _) => format!(" of {kernel}"),
             (None, true) => String::new(),
             (None, false) => format!(" of {case}"),
         };
         let name = table.name.clone();
         let limit = Limit {
-            name: name.unwrap_or_else(|| format!("{quantity}{of} {said}")),
+            name: name.unwrap_or_else(|| format!("{quantity}{of_kernel} {bounds}")),
             case,
             count: quantity,
             kernel: table.kernel.clone(),
@@ -216,7 +218,7 @@ impl TableReader<'_> {
         Ok((quantity, None))
     }
 
-    /// What is to be counted for a limit on the calls of a function: once a worker of its cases.
+    /// The counts for a limit on the calls of a function: one for each worker of its cases.
     fn counts(&self, function: &str, case: &Selector) -> Result<Vec<Count>, DocumentError> {
         let name = Count::function_name(function).map_err(|error| self.error("metric", error))?;
         let counted = || self.suite.counts.iter().filter(|count| count.name == name);
@@ -262,16 +264,14 @@ impl TableReader<'_> {
                 selector.0.insert(facet, texts);
             }
         }
-        match self.suite.cases.iter().any(|case| selector.matches(case)) {
-            true => Ok(selector),
-            false => {
-                let facets = selector.0.iter();
-                let facets =
-                    facets.map(|(facet, texts)| format!("{facet} = {}", texts.join(" or ")));
-                let facets = facets.collect::<Vec<_>>().join(", ");
-                let error = format!("{facets} selects no case of this suite");
-                Err(self.document.error(&at, error))
-            }
+        if self.suite.cases.iter().any(|case| selector.matches(case)) {
+            Ok(selector)
+        } else {
+            let facets = selector.0.iter();
+            let facets = facets.map(|(facet, texts)| format!("{facet} = {}", texts.join(" or ")));
+            let facets = facets.collect::<Vec<_>>().join(", ");
+            let error = format!("{facets} selects no case of this suite");
+            Err(self.document.error(&at, error))
         }
     }
 }
@@ -292,7 +292,7 @@ fn expect_the_best(suite: &mut Suite) {
             AUTOMATIC_WITHIN.0
         )
     };
-    // Those of the suite that is extended are made anew: there may be more values.
+    // Those of the suite that is extended are made again: there may be more values.
     suite.rules.expectations.retain(|expectation| {
         let mut parameters = CHOICES.iter();
         let variants = expectation.case.0.get("variant");
@@ -311,9 +311,10 @@ fn expect_the_best(suite: &mut Suite) {
             let group = groups
                 .entry((&case.variant, &case.problem, others))
                 .or_default();
-            match value.is_auto() {
-                true => group.0 = true,
-                false => drop(group.1.insert(value)),
+            if value.is_auto() {
+                group.0 = true;
+            } else {
+                group.1.insert(value);
             }
         }
         let mut values: BTreeMap<&VariantId, BTreeSet<ParamValue>> = BTreeMap::new();
@@ -374,7 +375,7 @@ head_dim = 8
 params = { num_splits = [\"auto\", 2, 4] }
 ";
 
-    /// Its first key stands in line 7.
+    /// A suite whose first expectation's key stands in line 7.
     fn suite(expect: &str) -> Result<Suite, String> {
         let source = TomlText {
             label: "s.toml".to_owned(),
@@ -399,16 +400,19 @@ params = { num_splits = [\"auto\", 2, 4] }
         let calls = |function: &str| {
             format!("case = {{ worker = \"torch\" }}\nmetric = \"calls:{function}\"\nat_most = 0\n")
         };
-        let found = suite(&calls("torch.nn.attention:sdpa_kernel")).unwrap();
-        let count = &found.counts[0];
+        let counted = suite(&calls("torch.nn.attention:sdpa_kernel")).unwrap();
+        let count = &counted.counts[0];
         assert_eq!(
             (count.name.as_str(), count.worker.as_str()),
             ("sdpa_kernel", "torch")
         );
         assert_eq!(count.functions, ["torch.nn.attention:sdpa_kernel"]);
-        let selected = found.cases.iter().filter(|case| count.selects(case));
+        let selected = counted.cases.iter().filter(|case| count.selects(case));
         assert_eq!(selected.count(), 6);
-        assert_eq!(found.rules.limits[0].count.to_string(), "calls.sdpa_kernel");
+        assert_eq!(
+            counted.rules.limits[0].count.to_string(),
+            "calls.sdpa_kernel"
+        );
         let again = format!("{}[[expect]]\n{}", calls("a:f"), calls("a:f"));
         assert_eq!(suite(&again).unwrap().counts.len(), 1);
     }

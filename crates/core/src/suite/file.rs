@@ -1,4 +1,4 @@
-//! What may stand in a suite and in `regatta.toml`: these types are read by serde, and the
+//! The contents of a suite and of `regatta.toml`: these types are read by serde, and the
 //! schema of a suite is made from them.
 
 use std::collections::BTreeMap;
@@ -19,32 +19,32 @@ use regatta_worker::protocol::Cache;
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SuiteFile {
-    /// What it is for, in a line.
+    /// The purpose, in a line.
     pub description: Option<String>,
     /// A suite whose cases and rules this one starts from: a file beside it, or a built-in one.
     pub extends: Option<String>,
     /// Axes under a name, which `shapes` of a sweep may give in their place.
     #[serde(default)]
     pub shapes: BTreeMap<String, Axes>,
-    /// How samples are taken.
+    /// The taking of samples.
     #[serde(default)]
     pub measure: MeasureTable,
-    /// How differences are judged.
+    /// The policy of the judge.
     #[serde(default)]
     pub policy: PolicyTable,
-    /// What is measured: each sweep is a product of its lists.
+    /// The sweeps of cases: each is a product of its lists.
     #[serde(default)]
     pub sweep: Vec<SweepTable>,
-    /// What must hold inside one run, without any baseline.
+    /// The demands on a single run, without any baseline.
     #[serde(default)]
     pub expect: Vec<ExpectTable>,
     /// Values of variants, by variant and parameter, in place of those that cases ask
     /// for; the cases keep their ids. A table has the values by those that they replace.
     #[serde(default)]
     pub set: Replacements,
-    /// How the code under test is built; `regatta build` measures it.
+    /// The build of the code under test; `regatta build` measures it.
     pub build: Option<Build>,
-    /// Where workers run, by name: one of a worker's name is that worker's, `default` is that of
+    /// The interpreters of workers, by name: one of a worker's name is that worker's, `default` is that of
     /// all others.
     #[serde(default)]
     pub environments: BTreeMap<String, Environment>,
@@ -59,7 +59,7 @@ pub struct SuiteFile {
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
-    /// Where workers run, by name; a suite's own values go first.
+    /// The interpreters of workers, by name; a suite's own values go first.
     #[serde(default)]
     pub environments: BTreeMap<String, Environment>,
     /// Workers of your own, by name; a suite's own go first.
@@ -67,7 +67,7 @@ pub struct ConfigFile {
     pub workers: BTreeMap<String, OneOrMore<String>>,
 }
 
-/// How samples are taken; what is left out is as in the suite that is extended, or as by default.
+/// The taking of samples; a missing key is as in the suite that is extended, or as by default.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -91,7 +91,7 @@ pub struct MeasureTable {
     pub instructions: Option<bool>,
 }
 
-/// How differences are judged; what is left out is as in the suite that is extended, or as by
+/// The policy of the judge; a missing key is as in the suite that is extended, or as by
 /// default.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -100,12 +100,12 @@ pub struct PolicyTable {
     /// Smallest relative change that counts: of the device time, by default 0.05, or of several
     /// metrics by name.
     pub threshold: Option<ValueOr<f64, BTreeMap<Metric, f64>>>,
-    /// What another day may change where a stored run is compared; by default 0.01 on a GPU and
+    /// The change that another day may bring where a stored run is compared; by default 0.01 on a GPU and
     /// 0.03 on a CPU.
     pub day: Option<f64>,
     /// Patterns of cases that may be unsupported or fail; `*` is any text.
     pub optional: Option<Vec<String>>,
-    /// What is not judged: metrics (`host`), kinds of structure (`launches`), or such changes of
+    /// The differences that are not judged: metrics (`host`), kinds of structure (`launches`), or such changes of
     /// kernels, counts or parameters of a name (`copies:*elementwise*`).
     pub ignore: Option<OneOrMore<Ignored>>,
 }
@@ -141,7 +141,7 @@ pub struct ExpectTable {
     pub name: Option<String>,
     /// The cases held to it, by axes, parameters, `variant`, `worker` or `environment`.
     pub case: Option<Facets>,
-    /// What they are compared with: the best of these that are alike in all that neither names.
+    /// The cases that they are compared with: the best of these that are alike in all that neither names.
     pub against: Option<Facets>,
     /// With `against`: the largest ratio to it.
     pub within: Option<f64>,
@@ -178,7 +178,7 @@ pub struct Axes(pub Facets);
 pub struct Scalar(pub toml::Value);
 
 impl Scalar {
-    /// What it says.
+    /// The text of the scalar.
     ///
     /// # Errors
     /// That it is neither a number nor a string.
@@ -299,19 +299,19 @@ impl<'de, V: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for ValueOr
 
 /// A whole number within a range, which a schema says as well.
 #[derive(Clone, Copy, Debug)]
-pub struct Within<const LEAST: u32, const MOST: u32>(pub u32);
+pub struct Within<const MIN: u32, const MAX: u32>(pub u32);
 
-impl<'de, const LEAST: u32, const MOST: u32> Deserialize<'de> for Within<LEAST, MOST> {
+impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Within<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = i64::deserialize(deserializer)?;
         let within = u32::try_from(number).ok();
-        let within = within.filter(|number| (LEAST..=MOST).contains(number));
-        let wrong = || D::Error::custom(format!("must be from {LEAST} to {MOST}"));
+        let within = within.filter(|number| (MIN..=MAX).contains(number));
+        let wrong = || D::Error::custom(format!("must be from {MIN} to {MAX}"));
         within.map(Within).ok_or_else(wrong)
     }
 }
 
-/// Schemas of what is no plain structure.
+/// Schemas of types that are not plain structures.
 #[cfg(feature = "schemas")]
 mod schemas {
     use std::borrow::Cow;
@@ -322,9 +322,9 @@ mod schemas {
     use regatta_worker::attention::LONGEST_AXIS;
     use regatta_worker::attention::axes::{Form, axis, settable};
 
-    impl<const LEAST: u32, const MOST: u32> JsonSchema for Within<LEAST, MOST> {
+    impl<const MIN: u32, const MAX: u32> JsonSchema for Within<MIN, MAX> {
         fn schema_name() -> Cow<'static, str> {
-            format!("From{LEAST}To{MOST}").into()
+            format!("From{MIN}To{MAX}").into()
         }
 
         fn inline_schema() -> bool {
@@ -332,7 +332,7 @@ mod schemas {
         }
 
         fn json_schema(_: &mut SchemaGenerator) -> Schema {
-            json_schema!({ "type": "integer", "minimum": LEAST, "maximum": MOST })
+            json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
         }
     }
 

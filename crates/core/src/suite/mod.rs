@@ -1,4 +1,4 @@
-//! What to measure: a suite as written in TOML, and the cases it makes.
+//! Suites: the TOML as written, and the cases it makes.
 
 mod builtin;
 pub mod document;
@@ -30,37 +30,37 @@ use workers::{Build, OwnWorker};
 /// A suite: cases, how to measure them, and what is demanded of the results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Suite {
-    /// Its name: the file's, without the ending.
+    /// The name: the file's, without the ending.
     pub name: String,
-    /// What it is for, in a line.
+    /// The purpose, in a line.
     pub description: String,
     /// The suite it was built on.
     pub extends: Option<String>,
-    /// What is measured, sorted, each once.
+    /// The cases, sorted, each once.
     pub cases: Vec<Case>,
     /// Cases that a filter left out.
     pub filtered_out: usize,
-    /// How.
+    /// The settings of the measurement.
     pub settings: Settings,
-    /// What is demanded.
+    /// The demands on the results.
     pub rules: Rules,
     /// Parameters that replace those of cases.
     pub overrides: Vec<Override>,
     /// Functions whose calls are counted.
     pub counts: Vec<Count>,
-    /// How the code under test is built, where the suite says.
+    /// The build of the code under test, if the suite has one.
     pub build: Option<Build>,
-    /// Where workers run, by name.
+    /// The interpreters of workers, by name.
     pub environments: BTreeMap<String, Environment>,
     /// Workers of the suite's own, by name.
     pub workers: BTreeMap<String, OwnWorker>,
-    /// Where each variant was asked for: file, line and key.
+    /// The origin of each variant: file, line and key.
     pub origins: BTreeMap<VariantId, String>,
-    /// Where each worker of its own was declared: file, line and key.
+    /// The origin of each worker of its own: file, line and key.
     pub origins_of_workers: BTreeMap<String, String>,
 }
 
-/// How samples are taken.
+/// The taking of samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -156,7 +156,7 @@ pub struct Override {
     pub from: Option<ParamValue>,
     /// The value that replaces it.
     pub to: ParamValue,
-    /// Where it was asked for.
+    /// The origin of the replacement.
     #[serde(skip)]
     pub origin: Origin,
 }

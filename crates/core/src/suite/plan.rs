@@ -106,9 +106,9 @@ pub fn read(
 /// The first thing in it that cannot stand.
 pub fn read_config(source: &TomlText) -> Result<Suite, DocumentError> {
     let (document, file) = TomlDocument::read(source)?;
-    let mut found = Suite::default();
-    configure(&document, file, &mut found)?;
-    Ok(found)
+    let mut config = Suite::default();
+    configure(&document, file, &mut config)?;
+    Ok(config)
 }
 
 fn configure(
@@ -163,9 +163,12 @@ fn policy(
     table: &PolicyTable,
     policy: &mut Policy,
 ) -> Result<(), DocumentError> {
-    let share = |at: &str, share: f64, most: f64, fix: &str| match (0.0..=most).contains(&share) {
-        true => Ok(Share(share)),
-        false => Err(document.error(at, fix)),
+    let share = |at: &str, share: f64, most: f64, fix: &str| {
+        if (0.0..=most).contains(&share) {
+            Ok(Share(share))
+        } else {
+            Err(document.error(at, fix))
+        }
     };
     let fraction =
         |at: &str, value: f64| share(at, value, 1.0, "use a fraction from 0 to 1: 0.05 is 5 %");
@@ -238,7 +241,7 @@ fn overrides(
 }
 
 /// The most shards of a suite.
-const MOST: u32 = 10_000;
+const MAX_SHARDS: u32 = 10_000;
 
 /// One of several shards: `3/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -246,7 +249,7 @@ const MOST: u32 = 10_000;
 pub struct Place {
     /// Which: from 1.
     pub index: u32,
-    /// Of how many.
+    /// The number of shards.
     pub of: u32,
 }
 
@@ -254,17 +257,18 @@ impl Place {
     /// The shard of this number, where there is one.
     ///
     /// # Errors
-    /// What is wrong with the numbers, as a sentence.
+    /// The fault in the numbers, as a sentence.
     pub fn new(index: u32, of: u32) -> Result<Place, ParseError> {
-        match (1..=MOST).contains(&of) && (1..=of).contains(&index) {
-            true => Ok(Place { index, of }),
-            false => Err(ParseError::new(format!(
-                "there is no shard {index} of {of}: they count from 1 to N, and N is at most {MOST}"
-            ))),
+        if (1..=MAX_SHARDS).contains(&of) && (1..=of).contains(&index) {
+            Ok(Place { index, of })
+        } else {
+            Err(ParseError::new(format!(
+                "shard {index} of {of} does not exist: shards count from 1 to N, and N is at most {MAX_SHARDS}"
+            )))
         }
     }
 
-    /// What its folder is called.
+    /// The name of its folder.
     pub fn folder(self) -> String {
         format!("shard-{}-of-{}", self.index, self.of)
     }
@@ -287,7 +291,7 @@ impl FromStr for Place {
         match numbers {
             Some((index, of)) => Place::new(index, of),
             None => Err(ParseError::new(format!(
-                "`{text}` is no shard; one reads 3/8, the third of eight"
+                "`{text}` is not a shard; write 3/8 for the third of eight"
             ))),
         }
     }

@@ -1,4 +1,4 @@
-//! What a suite demands of its results: expectations and policy.
+//! The demands of a suite on its results: expectations and policy.
 //!
 //! A run carries the rules it was measured under, so a stored run is judged as
 //! its suite meant it.
@@ -24,11 +24,11 @@ pub struct Rules {
     /// Limits on the structure of single cases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
-    /// How differences are judged.
+    /// The policy of the judge.
     pub policy: Policy,
 }
 
-/// Where a suite demands something: file, line and key. The same demand elsewhere is the same.
+/// The origin of a demand: file, line and key. The same demand elsewhere is equal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -52,9 +52,10 @@ impl Eq for Origin {}
 impl fmt::Display for Origin {
     /// ` (suites/decode.toml:41: expect[2])`, to end a sentence; nothing where it is not known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_empty() {
-            true => Ok(()),
-            false => write!(f, " ({})", self.0),
+        if self.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", self.0)
         }
     }
 }
@@ -69,13 +70,13 @@ pub struct Expectation {
     pub name: String,
     /// The cases held to it.
     pub case: Selector,
-    /// What they are compared with.
+    /// The cases that they are compared with.
     pub against: Selector,
     /// Largest allowed ratio of times.
     pub within: Ratio,
     /// Which time.
     pub metric: Metric,
-    /// Where the suite says so.
+    /// The origin in the suite.
     #[serde(default, skip_serializing_if = "Origin::is_empty")]
     pub origin: Origin,
 }
@@ -110,7 +111,7 @@ impl Expectation {
     }
 }
 
-/// How differences are judged.
+/// The policy of the judge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Policy {
@@ -120,10 +121,10 @@ pub struct Policy {
     /// The same of metrics that have another than the default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<Metric, Share>,
-    /// What is not judged.
+    /// The differences that are not judged.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ignore: BTreeSet<Ignored>,
-    /// What another day may change, where a stored run is compared; by default 1 % on a GPU and
+    /// The change that another day may bring, where a stored run is compared; by default 1 % on a GPU and
     /// 3 % on a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<Share>,
@@ -190,7 +191,7 @@ impl schemars::JsonSchema for Ignored {
     }
 }
 
-/// What a day may change on a GPU, and on a CPU: two sessions on one H100 agree within 0.6 % in
+/// The change that a day may bring on a GPU, and on a CPU: two sessions on one H100 agree within 0.6 % in
 /// each case.
 const DAY: [Share; 2] = [Share(0.01), Share(0.03)];
 
@@ -206,16 +207,17 @@ impl Policy {
         self.ignore.iter().any(|ignored| ignored.0 == metric.name())
     }
 
-    /// What a change of this kind, of the thing of this name, does to the verdict. A change for
+    /// The effect of a change of this kind, of the thing of this name, on the verdict. A change for
     /// the better is recorded and no more.
     pub fn action(&self, kind: Kind, name: &str) -> Action {
-        match self.ignore.iter().any(|ignored| ignored.covers(kind, name)) {
-            true => Action::Ignore,
-            false => kind.default_action(),
+        if self.ignore.iter().any(|ignored| ignored.covers(kind, name)) {
+            Action::Ignore
+        } else {
+            kind.default_action()
         }
     }
 
-    /// What another day may change on a device.
+    /// The change that another day may bring on a device.
     pub fn day_on(&self, gpu: bool) -> Share {
         self.day.unwrap_or(DAY[usize::from(!gpu)])
     }
@@ -265,7 +267,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// True where an id matches one of the patterns, or there are none.
+/// True if an id matches one of the patterns, or the patterns are empty.
 pub fn matches_any(patterns: &[String], id: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| matches_id(pattern, id))
 }
@@ -273,9 +275,10 @@ pub fn matches_any(patterns: &[String], id: &str) -> bool {
 /// True when a case id matches a pattern: a [`glob`] when it holds `*`, else a part
 /// of the id.
 pub fn matches_id(pattern: &str, id: &str) -> bool {
-    match pattern.contains('*') {
-        true => glob(pattern, id),
-        false => id.contains(pattern),
+    if pattern.contains('*') {
+        glob(pattern, id)
+    } else {
+        id.contains(pattern)
     }
 }
 
@@ -329,8 +332,8 @@ mod tests {
             (Metric::CpuTime, 0.05, 0.08),
         ] {
             for (threshold, wanted) in [(0.02, at_2), (0.08, at_8)] {
-                let found = policy(threshold).threshold_of(metric).0;
-                assert!((found - wanted).abs() < 1e-12, "{metric:?}: {found}");
+                let actual = policy(threshold).threshold_of(metric).0;
+                assert!((actual - wanted).abs() < 1e-12, "{metric:?}: {actual}");
             }
         }
         let usual = Policy::default();

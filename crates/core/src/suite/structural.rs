@@ -30,7 +30,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What it does to the verdict where a suite does not ignore it. What is exact and can
+            /// The effect on the verdict unless a suite ignores it. An exact change that can
             /// only cost time fails. Another kernel, another tile or one launch more is as often
             /// an improvement, and threads that did work depend on the scheduler: those warn.
             pub fn default_action(self) -> Action {
@@ -100,14 +100,14 @@ impl Kind {
     }
 }
 
-/// What a structural change does to the verdict.
+/// The effect of a structural change on the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Recorded, and shown on the page alone.
     Ignore,
-    /// Told.
+    /// Reported as a warning.
     Warn,
     /// The case fails.
     Fail,
@@ -126,7 +126,7 @@ pub fn is_steady(count: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Count {
-    /// Of the count: `sdpa_kernel` is counted as `calls.sdpa_kernel`.
+    /// The name of the count: `sdpa_kernel` is counted as `calls.sdpa_kernel`.
     pub name: String,
     /// The worker in whose processes it is made.
     pub worker: String,
@@ -152,9 +152,10 @@ impl Count {
         let dotted = |path: &str| path.split('.').all(identifier);
         match function.split_once(':') {
             Some((module, name)) if dotted(module) && dotted(name) => {
-                match ALWAYS_COUNTED.contains(&name) {
-                    true => Err(format!("calls.{name} is counted without being asked for")),
-                    false => Ok(name),
+                if ALWAYS_COUNTED.contains(&name) {
+                    Err(format!("calls.{name} is counted without being asked for"))
+                } else {
+                    Ok(name)
                 }
             }
             _ => Err(
@@ -183,7 +184,7 @@ pub struct Limit {
     pub name: String,
     /// The cases held to it; a build is of none.
     pub case: Selector,
-    /// What is limited.
+    /// The limited quantity.
     pub count: Quantity,
     /// Pattern of the kernels it speaks of, by their whole names or the short ones that reports
     /// print; `None`: those that compute.
@@ -195,7 +196,7 @@ pub struct Limit {
     /// Largest allowed value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// Where the suite says so.
+    /// The origin in the suite.
     #[serde(default, skip_serializing_if = "Origin::is_empty")]
     pub origin: Origin,
 }
@@ -208,7 +209,7 @@ impl Limit {
     }
 }
 
-/// What an expectation is on: a metric, a figure of one call's structure, or of a build.
+/// The quantity of an expectation: a metric, a figure of one call's structure, or of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(from = "String", into = "String")]

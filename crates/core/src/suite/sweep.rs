@@ -13,7 +13,7 @@ use regatta_worker::attention::{
 };
 
 /// More cases than these are a slip of the pen.
-const MOST_CASES: usize = 100_000;
+const MAX_CASES: usize = 100_000;
 
 /// The path of a value that may be an element of a list.
 fn element(at: &str, place: Option<usize>) -> String {
@@ -32,9 +32,10 @@ fn texts(
         check(value).map_err(wrong)
     });
     let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
-    match texts.is_empty() {
-        true => Err(document.error(at, EMPTY)),
-        false => Ok(texts),
+    if texts.is_empty() {
+        Err(document.error(at, EMPTY))
+    } else {
+        Ok(texts)
     }
 }
 
@@ -160,13 +161,13 @@ pub(super) fn sweep(
     let shapes_made = shapes.iter().map(size).fold(0, usize::saturating_add);
     let made = [variants.len(), shapes_made, size(&params)];
     let made = made.iter().fold(1usize, |all, n| all.saturating_mul(*n));
-    if made.saturating_add(suite.cases.len()) > MOST_CASES {
+    if made.saturating_add(suite.cases.len()) > MAX_CASES {
         let before = match suite.cases.len() {
             0 => String::new(),
             before => format!(" beside the {before} that are there already"),
         };
         let error = format!(
-            "makes {made} cases{before}, and a suite has at most {MOST_CASES}; give fewer values"
+            "makes {made} cases{before}, and a suite has at most {MAX_CASES}; give fewer values"
         );
         return Err(document.error(at, error));
     }
@@ -187,7 +188,7 @@ pub(super) fn sweep(
     Ok(())
 }
 
-/// How many points the product of some lists has.
+/// The number of points in the product of some lists.
 fn size(lists: &BTreeMap<&str, Vec<String>>) -> usize {
     let lengths = lists.values().map(Vec::len);
     lengths.fold(1, usize::saturating_mul)

@@ -75,13 +75,13 @@ fn extending_keeps_the_case_ids_and_changes_what_is_handed_over() {
 }
 
 /// `refused.txt` has suites that are refused, each below the beginning that it has with others,
-/// and what is said of them. `REGATTA_WRITE_VECTORS=1` writes the file anew.
+/// and the message of each. `REGATTA_WRITE_VECTORS=1` rewrites the file.
 #[test]
 fn what_cannot_stand_is_refused_by_file_line_key_value_and_fix() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/suite/refused.txt");
     let there = std::fs::read_to_string(path).unwrap();
     let mut head = "";
-    let said = there.trim_end().split("\n\n").map(|block| {
+    let refused = there.trim_end().split("\n\n").map(|block| {
         if let Some((_, beginning)) = block.strip_prefix("# ").and_then(|b| b.split_once('\n')) {
             head = beginning;
             return block.to_owned();
@@ -92,7 +92,7 @@ fn what_cannot_stand_is_refused_by_file_line_key_value_and_fix() {
             parse(&format!("{head}\n{text}\n")).unwrap_err()
         )
     });
-    let text = said.collect::<Vec<_>>().join("\n\n") + "\n";
+    let text = refused.collect::<Vec<_>>().join("\n\n") + "\n";
     if std::env::var_os("REGATTA_WRITE_VECTORS").is_some() {
         std::fs::write(path, &text).unwrap();
     }
@@ -110,26 +110,26 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
         parse(&format!("{head}[policy]\n{text}\n{sweep}")).map(|suite| suite.rules.policy)
     };
     let ignored = |name: &str| Ignored::try_from(name.to_owned()).unwrap();
-    let of = |threshold: f64| Policy {
+    let with_threshold = |threshold: f64| Policy {
         threshold: Share(threshold),
         ..Policy::default()
     };
     let read = [
-        ("", of(0.05)),
-        ("threshold = 0.02", of(0.02)),
-        ("threshold = 0", of(0.0)),
+        ("", with_threshold(0.05)),
+        ("threshold = 0.02", with_threshold(0.02)),
+        ("threshold = 0", with_threshold(0.0)),
         (
             "threshold = { device = 0.02, host = 0.3, first_call = 4 }",
             Policy {
                 thresholds: [(Metric::Host, Share(0.3)), (Metric::FirstCall, Share(4.0))].into(),
-                ..of(0.02)
+                ..with_threshold(0.02)
             },
         ),
         (
             "threshold = { host = 0.3 }",
             Policy {
                 thresholds: [(Metric::Host, Share(0.3))].into(),
-                ..of(0.05)
+                ..with_threshold(0.05)
             },
         ),
         (
@@ -137,24 +137,24 @@ fn a_policy_is_a_threshold_a_day_and_what_is_ignored() {
             Policy {
                 ignore: ["host", "device_p90"].map(ignored).into(),
                 day: Some(Share(0.01)),
-                ..of(0.05)
+                ..with_threshold(0.05)
             },
         ),
         (
             "ignore = \"cpu_time\"",
             Policy {
                 ignore: [ignored("cpu_time")].into(),
-                ..of(0.05)
+                ..with_threshold(0.05)
             },
         ),
-        ("ignore = []", of(0.05)),
+        ("ignore = []", with_threshold(0.05)),
     ];
     for (text, wanted) in read {
         assert_eq!(policy(text), Ok(wanted), "{text}");
     }
 }
 
-// Suites that nobody should be able to write: refused in words, before they cost anything.
+// Suites that must not be accepted: refused in words, before they cost anything.
 
 /// A text as TOML writes it.
 fn string(text: &str) -> String {

@@ -16,7 +16,7 @@ pub enum OwnWorker {
     Command(Vec<String>),
     /// Python functions, which the Python worker calls.
     Python {
-        /// Where the functions are.
+        /// The place of the functions.
         code: PythonCode,
         /// The one function; `None`: each public one that begins with `q, k, v` is a variant.
         function: Option<String>,
@@ -39,7 +39,7 @@ impl OwnWorker {
     /// The worker that `[workers]` names; files are from `folder`.
     ///
     /// # Errors
-    /// What names no code, or a command that starts nothing, as a sentence.
+    /// A text that names no code, or a command that starts nothing, as a sentence.
     pub fn parse(written: &OneOrMore<String>, folder: &Path) -> Result<OwnWorker, String> {
         match written {
             OneOrMore::More(words) if words.first().is_none_or(String::is_empty) => {
@@ -60,7 +60,7 @@ fn python(text: &str, folder: &Path) -> Result<OwnWorker, String> {
     };
     if let Some(name) = function.filter(|name| !is_identifier(name)) {
         return Err(format!(
-            "`{name}` is no name of a Python function; write `bench.py:attention`"
+            "`{name}` does not name a Python function; write `bench.py:attention`"
         ));
     }
     let code = if code.ends_with(".py") {
@@ -85,7 +85,7 @@ fn is_identifier(text: &str) -> bool {
     text.starts_with(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit())
 }
 
-/// How the code under test is built: a command, run in the folder that regatta is started in,
+/// The build of the code under test: a command, run in the folder that regatta is started in,
 /// or at the root of a revision's worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -94,12 +94,12 @@ pub struct Build {
     /// The program and its arguments.
     #[serde(deserialize_with = "command")]
     pub command: Vec<String>,
-    /// What comes out of it: files or folders below the folder that it runs in. They are
+    /// The outputs: files or folders below the folder that it runs in. They are
     /// there afterwards, or the build failed. One that is called `regatta` serves `cpu` and
     /// `cuda` of a revision.
     #[serde(default, deserialize_with = "paths_below")]
     pub makes: Vec<PathBuf>,
-    /// Where it was asked for: file, line and key.
+    /// The origin in the suite: file, line and key.
     #[serde(skip)]
     pub origin: String,
 }
@@ -114,9 +114,10 @@ impl Build {
 
 fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let words = Vec::<String>::deserialize(deserializer)?;
-    match words.first().is_none_or(String::is_empty) {
-        true => Err(D::Error::custom("an empty command builds nothing")),
-        false => Ok(words),
+    if words.first().is_none_or(String::is_empty) {
+        Err(D::Error::custom("an empty command builds nothing"))
+    } else {
+        Ok(words)
     }
 }
 
@@ -132,12 +133,13 @@ fn paths_below<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf
 fn path_below<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
     let path = PathBuf::deserialize(deserializer)?;
     let below = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    match !path.as_os_str().is_empty() && path.components().all(below) {
-        true => Ok(path),
-        false => Err(D::Error::custom(
+    if !path.as_os_str().is_empty() && path.components().all(below) {
+        Ok(path)
+    } else {
+        Err(D::Error::custom(
             "name what is made by its path from the folder that the command runs in, without a \
              leading `/` and without `..`",
-        )),
+        ))
     }
 }
 

@@ -92,8 +92,8 @@ fn pips_last_error_is_why_it_is_not_made() {
                2026-11-22T15:12:46,2 ERROR: No matching distribution found for einops==0\n\
                2026-11-22T15:12:46,3 Exception information:\n";
     fs::write(made.folder().join(LOG), log).unwrap();
-    let said = made.last_error().unwrap();
-    assert_eq!(said, "No matching distribution found for einops==0");
+    let error = made.last_error().unwrap();
+    assert_eq!(error, "No matching distribution found for einops==0");
 }
 
 fn suite(variant: &str) -> Suite {

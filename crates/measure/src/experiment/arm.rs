@@ -42,11 +42,11 @@ pub struct Arm {
     pub suite: Suite,
     /// The first line of the run.
     pub header: RunHeader,
-    /// Where its run goes.
+    /// The folder of its run.
     pub directory: PathBuf,
     /// When the command began.
     pub began: Instant,
-    /// What the command took for it so far.
+    /// The time that the command spent on it so far.
     pub spent: TimeSpent,
     /// True where nothing is said but what went wrong.
     pub quiet: bool,
@@ -54,13 +54,13 @@ pub struct Arm {
     pub(super) fresh: bool,
     processes: Processes,
     pub(super) session: SessionState,
-    /// Where it is measured beside another checkout.
+    /// The two checkouts, if it is compared with another checkout.
     roots: Option<Roots>,
     /// The worktree of a side that is a revision, which no process replaces while this is here.
     revision: Option<Worktree>,
 }
 
-/// Where the reports of a suite are, unless `--out` says otherwise.
+/// The report folder of a suite, unless `--out` names another.
 pub fn reports(suite: &str) -> PathBuf {
     Path::new("reports").join(suite)
 }
@@ -106,10 +106,10 @@ impl Arm {
         let cases = setup.suite.cases.iter();
         let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
         let (environment, logs) = (setup.environment.as_deref(), directory.join("logs"));
-        let found = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
+        let processes = Processes::find(workers.iter(), &setup.suite, environment, logs)?;
         Ok(match &setup.revision {
             Some(worktree) => {
-                let started = found.started_in(&worktree.directory, worktree.own.as_deref());
+                let started = processes.started_in(&worktree.directory, worktree.own.as_deref());
                 started.map_err(|(variable, code)| {
                     ExperimentError::NotJudged(format!(
                         "{} would read {} of another checkout, which {variable} names and this \
@@ -120,7 +120,7 @@ impl Arm {
                     ))
                 })?
             }
-            None => found,
+            None => processes,
         })
     }
 
@@ -181,7 +181,7 @@ impl Arm {
             whole: plan_checksum(suite.cases.iter().map(Case::id)),
         });
         let settings = &suite.settings;
-        // Beside another run no process is kept up: the other side's may come first.
+        // In a paired run, don't reuse the preflight's process: the other side may be measured first.
         let first = match &turn {
             None => {
                 let cases: Vec<_> = cases.iter().map(|case| (None, case.clone())).collect();
@@ -266,7 +266,7 @@ impl Arm {
             rules: suite.rules.clone(),
             settings: suite.settings.clone(),
             machine: fingerprint(&hellos),
-            // One that is absent takes no times, so its stand-in for a device is no fact.
+            // An absent one takes no times, so its stand-in for a device is not recorded.
             workers: present
                 .map(|(name, hello)| worker_record(name, hello, &suite.settings))
                 .collect(),
@@ -315,7 +315,7 @@ impl Arm {
         }
     }
 
-    /// What to call its run: the versions that were asked for, or where it lies.
+    /// The label of its run: the versions that were asked for, or its folder.
     pub fn label(&self) -> String {
         match &self.header.turn {
             Some(turn) => turn.of.join(" "),
@@ -323,14 +323,14 @@ impl Arm {
         }
     }
 
-    /// Says something about the work, unless nothing is to be said.
+    /// Reports progress, unless reports are off.
     pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
             self.listener.note(text.as_ref());
         }
     }
 
-    /// Opens the run's file, or goes on with it, and says what became of the run before.
+    /// Opens the run's file, or resumes it, and reports what happened to the run before.
     ///
     /// # Errors
     /// When it cannot be written: exit code 3.
@@ -406,13 +406,14 @@ impl Arm {
 /// The cases of a suite that fall to a shard.
 fn shard_cases(suite: &Suite, place: Place) -> Result<Vec<Case>, ExperimentError> {
     let cases = deal(&suite.cases, place.of).swap_remove(place.index as usize - 1);
-    match cases.is_empty() {
-        false => Ok(cases),
-        true => Err(ExperimentError::Usage(format!(
+    if cases.is_empty() {
+        Err(ExperimentError::Usage(format!(
             "--shard {place}: {} has {}, and a shard needs one",
             suite.name,
             counted(suite.cases.len(), "case")
-        ))),
+        )))
+    } else {
+        Ok(cases)
     }
 }
 
@@ -430,15 +431,14 @@ pub fn argv() -> Vec<String> {
     secrets::command_line(&argv)
 }
 
-/// What an error says, with the last lines its worker printed.
+/// The text of an error, with the last lines of its worker's log.
 pub fn with_log(error: impl Error, log: &str) -> String {
     let text = chain(&error);
-    match log.is_empty() {
-        true => text,
-        false => {
-            let log = clean(log);
-            let lines: Vec<String> = log.lines().map(|line| format!("  | {line}")).collect();
-            format!("{text}\nIts last words:\n{}", lines.join("\n"))
-        }
+    if log.is_empty() {
+        text
+    } else {
+        let log = clean(log);
+        let lines: Vec<String> = log.lines().map(|line| format!("  | {line}")).collect();
+        format!("{text}\nIts last words:\n{}", lines.join("\n"))
     }
 }

@@ -17,9 +17,9 @@ use regatta_worker::attention::CaseId;
 
 /// The code of a baseline.
 pub(super) struct BaseCode {
-    /// How to have it.
+    /// The versions to measure it as.
     pub(super) specs: Vec<Spec>,
-    /// What to call it.
+    /// The label.
     pub(super) name: String,
     /// Values that were set for it.
     set: Vec<String>,
@@ -31,7 +31,7 @@ impl BaseCode {
         self.specs == [Spec::Here]
     }
 
-    /// What is asked for, with the values that the baseline was measured with.
+    /// The request, with the values that the baseline was measured with.
     pub(super) fn request(&self, request: &MeasureOptions) -> MeasureOptions {
         let switches = request.set.iter().filter(|set| !set.contains('/'));
         MeasureOptions {
@@ -201,10 +201,7 @@ fn is_tool(word: &str) -> bool {
 /// The command of a baseline, with this regatta in place of its own.
 fn without_tool(was: &[String], is: &[String]) -> Vec<String> {
     let both = was.iter().zip(is);
-    let both = both.map(|(was, is)| match is_tool(was) && is_tool(is) {
-        true => is,
-        false => was,
-    });
+    let both = both.map(|(was, is)| if is_tool(was) && is_tool(is) { is } else { was });
     let more = was.iter().skip(is.len());
     both.chain(more).cloned().collect()
 }
@@ -256,7 +253,7 @@ mod tests {
         packages.insert("numpy".to_owned(), "2.1".to_owned());
     }
 
-    /// What the code of a baseline is called, or why it cannot be had.
+    /// The label of a baseline's code, or the reason why it cannot be measured.
     fn name_or_reason(base: &RunHeader, head: &RunHeader) -> String {
         let folder = tempfile::tempdir().unwrap();
         match base_code(base, head, folder.path()) {

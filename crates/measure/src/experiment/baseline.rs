@@ -19,7 +19,7 @@ use regatta_judge::{self as judge, Options};
 /// not fit to be one. Gives its file, and what it was made of.
 ///
 /// # Errors
-/// When there is no run, or it is none to hold others against: exit code 3; when it cannot be
+/// When the run is missing or cannot serve as a baseline: exit code 3; when it cannot be
 /// read: 2.
 pub fn save(
     store: &Store,
@@ -29,9 +29,10 @@ pub fn save(
     force: bool,
 ) -> Result<(PathBuf, Side), ExperimentError> {
     let suite = suite_of(store, name);
-    let stored = match runs.is_empty() {
-        true => find(&[measured(name, suite.as_deref())?], store, None)?,
-        false => find(runs, store, None)?,
+    let stored = if runs.is_empty() {
+        find(&[measured(name, suite.as_deref())?], store, None)?
+    } else {
+        find(runs, store, None)?
     };
     let why = unfit(&stored).or_else(|| suite_mismatch(name, suite.as_deref()?, &stored.side));
     if let (Some(why), false) = (why, force) {
@@ -78,7 +79,7 @@ fn measured(name: &str, suite: Option<&str>) -> Result<String, ExperimentError> 
     };
     let folder = folder.display();
     Err(ExperimentError::NotJudged(format!(
-        "there is no run in {folder}; {fix}"
+        "{folder} has no run; {fix}"
     )))
 }
 
@@ -100,7 +101,7 @@ fn unfit(stored: &StoredRun) -> Option<String> {
     if stored.run.end.is_none() && !stored.is_baseline {
         return Some(
             "was not measured to its end, or its verdict is missing (the command that \
-             measured it goes on with it)"
+             measured it resumes it)"
                 .to_owned(),
         );
     }

@@ -18,8 +18,8 @@ use regatta_worker::attention::CaseId;
 use regatta_worker::units::counted;
 
 /// Measures a suite against the baseline of this name; of none, against that of the suite's name.
-/// What that does not show to be the same is measured in pairs, where the code of the baseline is
-/// at hand, and else again, with what another day may change. Nothing is measured that would end
+/// Cases that are not shown unchanged are measured in pairs if the baseline's code is
+/// available, and otherwise again, with the allowance for another day. Measurements that would end
 /// later than the limit of the request after the start.
 ///
 /// # Errors
@@ -84,7 +84,7 @@ pub fn gate(
 
 fn is_inconclusive(row: &Row) -> bool {
     let mut metrics = row.metrics.iter();
-    metrics.any(|of| of.word == Word::Inconclusive)
+    metrics.any(|metric| metric.word == Word::Inconclusive)
 }
 
 fn against_stored(why: impl std::fmt::Display) -> String {
@@ -103,7 +103,7 @@ fn measure_pairs(
     // The same program beside itself says nothing of what a stored run shows beyond any day.
     let unshown = |row: &&Row| {
         let shown = row.regressed().next().is_some() && code.is_here();
-        let mut words = row.metrics.iter().map(|of| of.word);
+        let mut words = row.metrics.iter().map(|metric| metric.word);
         !shown && words.any(|word| !matches!(word, Word::Same | Word::Improved))
     };
     let rows = evidence.judgement.rows.iter().filter(unshown);

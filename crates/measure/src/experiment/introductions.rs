@@ -18,18 +18,18 @@ use regatta_core::suite::workers::OwnWorker;
 use regatta_core::text::one_line;
 use regatta_worker::protocol::Hello;
 
-/// Where a Python with the library is to be named.
+/// The advice to name a Python that has the library.
 const ANOTHER_PYTHON: &str =
     "name a Python that has it in [environments.default] of regatta.toml, or in REGATTA_PYTHON";
 
-/// What regatta's own CUDA kernels and somebody's take.
+/// The requirements of CUDA kernels, regatta's own and the user's.
 const A_GPU: &str = "an NVIDIA GPU with its driver, and CUDA's compiler (nvrtc or nvcc)";
 
 /// A worker, and what it says of itself or why it is not here.
 pub struct Introduction {
-    /// Its name.
+    /// The name of the worker.
     pub worker: String,
-    /// What it said.
+    /// The hello, or the reason for its absence.
     pub found: Result<Hello, Absence>,
 }
 
@@ -38,9 +38,9 @@ pub struct Introduction {
 pub struct Absence {
     /// All that is known, as it was said.
     pub reason: String,
-    /// What is lacking, in a line; the same for all workers that lack the same.
+    /// The missing requirement in a line; the same text for all workers that lack the same.
     pub lacks: String,
-    /// What would help.
+    /// The fix.
     pub fix: String,
     /// It may well be here: it did not answer in time.
     pub slow: bool,
@@ -114,9 +114,9 @@ fn introduction(
     logs: &Path,
 ) -> Result<Hello, Absence> {
     let fix = || remedy(name, config);
-    let found = Processes::find(std::iter::once(name), config, environment, logs.to_owned());
-    let found = found.map_err(|error| Absence::plain(&error.to_string(), fix()))?;
-    let mut processes = found.introducing(limit);
+    let processes = Processes::find(std::iter::once(name), config, environment, logs.to_owned());
+    let processes = processes.map_err(|error| Absence::plain(&error.to_string(), fix()))?;
+    let mut processes = processes.introducing(limit);
     let started = processes
         .start(name)
         .map_err(|error| failed(error, fix()))?;
@@ -139,7 +139,7 @@ impl Absence {
     }
 }
 
-/// What would help a worker that does not come up.
+/// The fix for a worker that does not start.
 fn remedy(worker: &str, config: &Suite) -> String {
     let declared = format!("see `{worker}` in [workers] of regatta.toml");
     match config.workers.get(worker) {
@@ -159,9 +159,10 @@ fn remedy(worker: &str, config: &Suite) -> String {
 
 /// A worker that gave no answer, without its name: others may fail alike.
 fn failed(error: WorkerError, fix: String) -> Absence {
-    let whole = match error.log.is_empty() {
-        true => error.to_string(),
-        false => format!("{error}\n{}", error.log),
+    let whole = if error.log.is_empty() {
+        error.to_string()
+    } else {
+        format!("{error}\n{}", error.log)
     };
     let mut absence = Absence::plain(&whole, fix);
     let lacks = match &error.failure {
@@ -190,9 +191,10 @@ fn missing(reason: &str) -> Option<Absence> {
     let (command, _) = rest.split_once('`')?;
     let package = command.rsplit(' ').next()?;
     let error = what.split_once("): ").map_or(what, |(_, error)| error);
-    let lacks = match error.starts_with("ModuleNotFoundError") {
-        true => format!("`{package}` is not installed"),
-        false => format!("`{package}` cannot be loaded: {error}"),
+    let lacks = if error.starts_with("ModuleNotFoundError") {
+        format!("`{package}` is not installed")
+    } else {
+        format!("`{package}` cannot be loaded: {error}")
     };
     Some(Absence {
         lacks: one_line(&lacks),

@@ -54,13 +54,13 @@ pub struct Experiment {
     paired: Option<Arm>,
     /// The cases of the head, each beside that of a base in pairs.
     cases: Vec<CasePair>,
-    /// What is compared with, of a base in pairs as far as it was measured.
+    /// The base of the comparison; of a base in pairs the part measured so far.
     base: Option<StoredBase>,
     options: Options,
     /// Nothing more is measured that would end later than this after the start.
     limit: Option<Duration>,
     deciding: Vec<Metric>,
-    /// Where the reports go.
+    /// The folder of the reports.
     folder: PathBuf,
     /// True where metrics that are open are measured in pairs later, and expectations alone now.
     expectations_alone: bool,
@@ -77,11 +77,11 @@ struct Progressed {
 /// The run files of an experiment, being written.
 pub struct RunFiles {
     head: RunWriter,
-    /// Of a base in pairs.
+    /// The base's writer, for a base in pairs.
     base: Option<RunWriter>,
 }
 
-/// What was measured so far of the head, as it was read back, and what it shows while more may
+/// The head's results so far, as they were read back, and the comparison while more may
 /// follow.
 struct Evidence {
     run: Run,
@@ -89,21 +89,21 @@ struct Evidence {
     judgement: Judgement,
 }
 
-/// What was measured to its end, and judged.
+/// A run that was measured to its end, and judged.
 pub struct MeasuredRun {
     /// The judgement.
     pub judgement: Judgement,
     /// The side that is judged.
     pub arm: Arm,
-    /// Its run, without its entries.
+    /// The run, without its entries.
     pub run: Run,
-    /// What its run holds.
+    /// The results of the run.
     pub head: Side,
-    /// What it was compared with.
+    /// The base that it was compared with.
     pub base: Option<StoredBase>,
-    /// Where the reports go.
+    /// The folder of the reports.
     pub folder: PathBuf,
-    /// What was spent on a base that was measured in pairs with it.
+    /// The time spent on a base that was measured in pairs with it.
     pub spent_on_base: Option<TimeSpent>,
     /// The files of its runs, to be ended once the reports are there.
     pub files: RunFiles,
@@ -245,7 +245,7 @@ impl Experiment {
         }
     }
 
-    /// What was spent on starts of workers and on cases, of both sides.
+    /// The time spent on starts of workers and on cases, of both sides.
     fn starts_and_cases(&self) -> [Nanoseconds; 2] {
         let mut spent = self.head.spent;
         if let Some(base) = &self.paired {
@@ -254,10 +254,10 @@ impl Experiment {
         [spent.workers, spent.cases]
     }
 
-    /// Opens the run files, or goes on with them. Nothing was written over before.
+    /// Opens the run files, or resumes them; nothing was overwritten before.
     fn open(&mut self) -> Result<RunFiles, ExperimentError> {
         let opening = Opening {
-            anew: self.head.fresh.then_some(NO_RESUME),
+            restart: self.head.fresh.then_some(NO_RESUME),
             base: Some(self.base_id()),
             ..Opening::default()
         };
@@ -271,7 +271,7 @@ impl Experiment {
         Ok(RunFiles { head, base })
     }
 
-    /// What the head's run names as its base.
+    /// The base that the head's run names.
     fn base_id(&self) -> BaseId {
         match (&self.paired, &self.base) {
             (Some(base), _) => BaseId::in_turn(base.label()),
@@ -291,8 +291,8 @@ impl Experiment {
     ) -> Result<Progressed, ExperimentError> {
         let mut cases = self.cases.clone();
         cases.retain(|(_, head)| only.is_none_or(|only| only.contains(&head.id())));
-        let none = BTreeSet::new();
-        let base_done = files.base.as_ref().map_or(&none, |file| &file.done);
+        let empty = BTreeSet::new();
+        let base_done = files.base.as_ref().map_or(&empty, |file| &file.done);
         let done = [base_done, &files.head.done];
         let seed = self.head.suite.settings.seed;
         let blocks = schedule::blocks(&cases, done, range.clone(), seed);
@@ -433,7 +433,7 @@ impl Experiment {
             .map_err(ExperimentError::not_judged)
     }
 
-    /// Measures what is owed, less what is there.
+    /// Measures the pending invocations that are not there yet.
     fn measure_owed(&mut self, files: &mut RunFiles) -> Result<(), ExperimentError> {
         let Some(owed) = files.head.owed.last().cloned() else {
             return Ok(());
@@ -495,8 +495,12 @@ impl Experiment {
         let judgement = judge::judge(&self.head.unmeasured(), Some(base), &self.options);
         let [there, here] = places;
         let lines = judgement.incomparable.iter();
-        let lines =
-            lines.map(|of| format!("  {}: {} {there}, {} {here}", of.field, of.base, of.head));
+        let lines = lines.map(|line| {
+            format!(
+                "  {}: {} {there}, {} {here}",
+                line.field, line.base, line.head
+            )
+        });
         let lines: Vec<String> = lines.collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
@@ -505,7 +509,7 @@ impl Experiment {
 /// Why an experiment ends without a result; what it says is the whole chain of causes.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// What was asked for, or a file it names, is wrong; nothing was measured.
+    /// The request, or a file that it names, is wrong; nothing was measured.
     #[error("{0}")]
     Usage(String),
     /// It cannot be judged.
@@ -551,7 +555,7 @@ impl ExperimentError {
     /// A run or a comparison whose file cannot be written on.
     fn interrupted(what: &str, error: impl Error) -> ExperimentError {
         ExperimentError::NotJudged(format!(
-            "the {what} stops here; what was measured is kept, and the same command goes on: {}",
+            "the {what} stops here; its measurements are kept, and the same command resumes it: {}",
             chain(&error)
         ))
     }

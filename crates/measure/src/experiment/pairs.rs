@@ -72,8 +72,8 @@ impl Experiment {
         }
     }
 
-    /// How both runs are opened: both go on where both were stopped, or both begin anew. An
-    /// invocation that one side alone came to is measured again in both, since nothing lies beside
+    /// Resumes both runs, or begins both from the start. An invocation that only one side finished
+    /// is measured again in both, since it has no counterpart
     /// it.
     pub(super) fn opening_of_both(&self, base: &Arm, opening: Opening) -> Opening {
         let there = |arm: &Arm| going_on(&arm.directory, &arm.header, &opening);
@@ -85,7 +85,7 @@ impl Experiment {
                 ..opening
             },
             None => Opening {
-                anew: opening.anew.or(Some("both sides resume, or neither")),
+                restart: opening.restart.or(Some("both sides resume, or neither")),
                 ..opening
             },
         }
@@ -127,17 +127,18 @@ fn set_rules(suite: &mut Suite, demands: bool) {
     }
 }
 
-/// Where both runs and the reports go.
+/// The folder of both runs and of the reports.
 fn folder(request: &MeasureOptions, suite: &Suite) -> PathBuf {
-    let kind = match request.structure_only {
-        true => "compare-structure",
-        false => "compare",
+    let kind = if request.structure_only {
+        "compare-structure"
+    } else {
+        "compare"
     };
     let usual = || reports(&format!("{}-{kind}", suite.name));
     request.out.clone().unwrap_or_else(usual)
 }
 
-/// Where each side of a comparison is.
+/// The sides of a comparison, in messages.
 const SIDES: [&str; 2] = ["in the base", "in the head"];
 
 fn against_run(
@@ -146,10 +147,10 @@ fn against_run(
     head: &[Spec],
     began: Instant,
 ) -> Result<Experiment, ExperimentError> {
-    let found = find(&[path.to_owned()], &Store::new(&request.baselines), None)?;
+    let stored = find(&[path.to_owned()], &Store::new(&request.baselines), None)?;
     let id = BaseId {
         name: path.to_owned(),
-        sum: found.checksum(),
+        sum: stored.checksum(),
     };
     let mut setup = Setup::make(head, request)?;
     if let Some(variant) = &setup.variant {
@@ -161,7 +162,7 @@ fn against_run(
     let processes = Arm::processes(&setup, &directory)?;
     let times = (began, began);
     let head = Arm::start(setup, processes, request, directory, None, None, times)?;
-    let side = found.side;
+    let side = stored.side;
     Ok(Experiment {
         base: Some(StoredBase { id, side }),
         folder,
@@ -310,8 +311,8 @@ fn unusable(side: TurnSide) -> impl Fn(ExperimentError) -> ExperimentError {
     }
 }
 
-/// Where variants are compared, leaves each side its own, on the same problems: those that the
-/// suite has of either. Gives who stands in for whom.
+/// In a comparison of variants, keeps on each side its own, on the problems that the
+/// suite has of either. Returns which variant replaces which.
 fn keep_variants(
     base: &mut Setup,
     head: &mut Setup,
@@ -343,7 +344,7 @@ fn keep_variants(
     Ok((was != is).then_some((was, is)))
 }
 
-/// What to do about a side that is a variant where the other is none.
+/// The error of a side that is a variant where the other is not.
 fn one_sided(variant: &VariantId) -> ExperimentError {
     ExperimentError::Usage(format!(
         "{variant} is a variant: name the one it is compared with on the other side too"

@@ -1,4 +1,4 @@
-//! What is asked to be measured: a suite, and what is changed in it.
+//! The options of a measurement: a suite, and the changes to it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use regatta_worker::units::Share;
 /// The folder of baselines where no other is named.
 pub const BASELINES: &str = "baselines";
 
-/// What to measure, and how.
+/// The suite to measure, and how.
 #[derive(Clone)]
 pub struct MeasureOptions {
     /// A built-in suite's name, or a suite file.
@@ -38,9 +38,9 @@ pub struct MeasureOptions {
     /// The metrics of which one is measured until it is decided, whatever the others and the
     /// structure say: see [`regatta_judge::next`]. Empty: all.
     pub deciding: Vec<Metric>,
-    /// Where the run and its reports go, where that is not the suite's folder.
+    /// The folder of the run and its reports, if it is not the suite's folder.
     pub out: Option<PathBuf>,
-    /// True where the run begins anew, whatever is there.
+    /// True to begin the run from the start, even if there is one to resume.
     pub fresh: bool,
     /// True where nothing is said but what went wrong.
     pub quiet: bool,
@@ -106,7 +106,7 @@ impl MeasureOptions {
         });
         let mut suite = self.load_from(&name, checkout)?;
         suite.keep(&self.filter);
-        // Its workers are started in the checkout.
+        // The workers are started in the checkout.
         for worker in suite.workers.values_mut() {
             if let OwnWorker::Cuda(path)
             | OwnWorker::Python {

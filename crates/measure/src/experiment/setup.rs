@@ -23,7 +23,7 @@ use regatta_core::suite::{Override, Settings, Suite};
 use regatta_core::text::{one_line, plain_name};
 use regatta_worker::attention::{Case, CaseId, VariantId};
 
-/// What one side measures: a suite, and the code that its workers are of.
+/// One side of a measurement: a suite, and the code of its workers.
 #[derive(Debug)]
 pub struct Setup {
     /// As it was asked for.
@@ -148,7 +148,7 @@ impl Setup {
             }
             Spec::Run(path) => {
                 return Err(ExperimentError::Usage(format!(
-                    "run:{path} is stored: name it as --base, alone, and what is to be measured \
+                    "run:{path} is stored: name it as --base, alone, and the side to measure \
                      as --head; two stored runs are judged by `regatta diff`"
                 )));
             }
@@ -320,9 +320,10 @@ fn near(revision: &str) -> String {
 /// The requirements of a lock: those of a suite's environment, each pinned.
 fn lock_file(path: &Path) -> Result<Vec<String>, String> {
     let lines = pinned_file(path).map_err(|error| error.to_string())?;
-    match lines.is_empty() {
-        true => Err("it lists nothing; write what `pip freeze --all` prints".to_owned()),
-        false => Ok(lines),
+    if lines.is_empty() {
+        Err("it lists nothing; write what `pip freeze --all` prints".to_owned())
+    } else {
+        Ok(lines)
     }
 }
 

@@ -15,35 +15,32 @@ use regatta_core::record::side::Side;
 use regatta_core::record::types::{BaseId, Run, RunHeader};
 use regatta_core::record::{RecordError, check_kind};
 
-/// What a run is compared with.
+/// The base that a run is compared with.
 pub struct StoredBase {
     /// Which, as the run's file names it.
     pub id: BaseId,
-    /// What it holds.
+    /// The results that it holds.
     pub side: Side,
 }
 
 /// A stored run or baseline.
 pub struct StoredRun {
-    /// What is judged.
+    /// The results that are judged.
     pub side: Side,
     /// The run without its entries, which stay in its file.
     pub run: Run,
     /// True for a baseline.
     pub is_baseline: bool,
-    /// Where it was found; of a run in shards the folder that holds theirs.
+    /// The file where it was found; for a run in shards the folder of its shards.
     pub path: PathBuf,
-    /// Its file, or those of its shards.
+    /// The file of the run, or those of its shards.
     pub files: Vec<PathBuf>,
 }
 
 impl StoredRun {
     /// The files of the run's entries; none of a baseline, which keeps medians alone.
     pub fn entries(&self) -> &[PathBuf] {
-        match self.is_baseline {
-            true => &[],
-            false => &self.files,
-        }
+        if self.is_baseline { &[] } else { &self.files }
     }
 
     /// Checksum of its files.
@@ -67,7 +64,7 @@ impl StoredRun {
 /// are shards are one.
 ///
 /// # Errors
-/// When there is none, or it cannot be read: exit code 2; when some shards are not there, or do
+/// When it is missing or cannot be read: exit code 2; when some shards are missing, or do
 /// not belong together: 3.
 pub fn find_all(
     names: &[String],
@@ -96,8 +93,8 @@ pub fn find(
     store: &Store,
     machine: Option<&str>,
 ) -> Result<StoredRun, ExperimentError> {
-    let mut found = find_all(names, store, machine)?;
-    match (found.pop(), found.is_empty()) {
+    let mut runs = find_all(names, store, machine)?;
+    match (runs.pop(), runs.is_empty()) {
         (Some(one), true) => Ok(one),
         _ => Err(ExperimentError::Usage(format!(
             "{} are several runs, and one is asked for; only the shards of a run are one together",
@@ -109,9 +106,10 @@ pub fn find(
 /// The runs of shards that a name leads to; none where it leads to something else.
 fn shards(what: &str) -> Result<Vec<PathBuf>, ExperimentError> {
     let path = Path::new(what);
-    let (own, within) = match path.is_dir() {
-        true => (path.join(RUN_FILE), shards::within(path)),
-        false => (path.to_owned(), Vec::new()),
+    let (own, within) = if path.is_dir() {
+        (path.join(RUN_FILE), shards::within(path))
+    } else {
+        (path.to_owned(), Vec::new())
     };
     match (own.is_file(), within.first()) {
         (false, _) => Ok(within),
@@ -168,7 +166,7 @@ fn find_alone(
     if path.is_file() {
         return read(path, what);
     }
-    // A name that cannot be a baseline's is no baseline.
+    // A text that is not a valid name cannot be a baseline.
     let files = store.files(what).unwrap_or_default();
     let own = |path: &&PathBuf| machine.is_some() && path.file_stem() == machine.map(OsStr::new);
     match (files.iter().find(own), files.as_slice()) {
@@ -188,7 +186,7 @@ fn find_alone(
 }
 
 /// The part of a baseline that a run with this header is compared with: the one of its machine, or
-/// else of another, so that what differs can be said; `None` where there is none at all.
+/// else of another, so that the differences can be reported; `None` if the baseline has no parts.
 ///
 /// # Errors
 /// When it cannot be read, or a part of it: exit code 2.
@@ -206,8 +204,8 @@ pub fn baseline_of(
     let mut side = baseline::read(path).map_err(ExperimentError::usage)?;
     if !side.damage.is_empty() {
         return Err(ExperimentError::Usage(format!(
-            "{} is damaged, and a part of a baseline is none:\n  {}\n\
-             restore it from version control, or save it anew with --replace",
+            "{} is corrupt; a partial baseline cannot be used:\n  {}\n\
+             restore it from version control, or save it again with --replace",
             path.display(),
             side.damage.join("\n  ")
         )));

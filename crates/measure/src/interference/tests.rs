@@ -28,7 +28,7 @@ fn cores_are_those_that_the_process_may_run_on() {
     let one = stat(STAT, &[1], TICK_NS).unwrap();
     let busy = 836_886.0 + 7_269.0 + 91_466.0 + 1_044.0;
     assert_eq!(one.busy_ns, Nanoseconds(busy * TICK_NS));
-    assert_eq!(stat(STAT, &[1, 2], TICK_NS), None, "one core is not told");
+    assert_eq!(stat(STAT, &[1, 2], TICK_NS), None, "one core is not listed");
     assert_eq!(stat(STAT, &[], TICK_NS), None);
     assert_eq!(stat("cpu0 1 2 3\n", &[0], TICK_NS), None);
 }
@@ -68,19 +68,15 @@ fn foreign_is_what_the_cores_did_less_what_was_ours() {
     let mut now = after(12.0, 104.0, 52.0);
     // A thread that is new waited since it began.
     now.waited_ns = Some(BTreeMap::from([(7, 11.5e9), (8, 0.25e9)]));
-    let found = ground(&before, &began, &now);
+    let load = ground(&before, &began, &now);
     let close = |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() < 1e-9);
-    assert_eq!(found.window_ns, Nanoseconds(2e9));
-    for (found, expected) in [
-        (found.foreign, 1.0),
-        (found.steal, 0.1),
-        (found.waited, 0.75),
-    ] {
-        assert!(close(found, expected), "{found:?} {expected}");
+    assert_eq!(load.window_ns, Nanoseconds(2e9));
+    for (load, expected) in [(load.foreign, 1.0), (load.steal, 0.1), (load.waited, 0.75)] {
+        assert!(close(load, expected), "{load:?} {expected}");
     }
     // Rounding of ticks may leave less than nothing.
-    let found = ground(&before, &began, &after(12.0, 100.0, 52.0));
-    assert_eq!(found.foreign, Some(0.0));
+    let load = ground(&before, &began, &after(12.0, 100.0, 52.0));
+    assert_eq!(load.foreign, Some(0.0));
 }
 
 #[test]
@@ -91,9 +87,9 @@ fn what_one_look_does_not_tell_is_unknown() {
         waited_ns: None,
         ..before.clone()
     };
-    let found = ground(&blind, &blind, &now);
-    assert_eq!((found.foreign, found.steal), (None, None));
-    assert_eq!(found.waited, None);
+    let load = ground(&blind, &blind, &now);
+    assert_eq!((load.foreign, load.steal), (None, None));
+    assert_eq!(load.waited, None);
     // No time passed.
     assert_eq!(ground(&now, &now, &now), Ground::default());
 }
@@ -143,8 +139,8 @@ impl Watch for Fake {
     }
 }
 
-/// What is told of the time between the last two of these looks, in milliseconds, and what
-/// was rested for it.
+/// The load reported for the time between the last two of these looks, in milliseconds, and the
+/// rests that were taken for it.
 fn between(times: &[f64], others: fn(f64) -> f64) -> (Ground, Vec<Duration>) {
     let rests = Rc::default();
     let mut load = LoadLog::new(Some(Box::new(Fake {
@@ -157,8 +153,8 @@ fn between(times: &[f64], others: fn(f64) -> f64) -> (Ground, Vec<Duration>) {
     for _ in 1..times.len() {
         began = load.look();
     }
-    let found = load.since(began.as_ref(), &hello("cpu", "abacus", &[]).device);
-    (found.unwrap(), rests.take())
+    let load = load.since(began.as_ref(), &hello("cpu", "abacus", &[]).device);
+    (load.unwrap(), rests.take())
 }
 
 fn is_near(found: Option<f64>, wanted: f64) -> bool {
@@ -237,7 +233,10 @@ fn a_processors_counters_speak_of_it_alone_and_a_gpus_state_of_that() {
         ("cuda", &shared, Some("1 other process on the device")),
         ("cuda", &Measurement::default(), None),
     ] {
-        let told = disturbed(&hello(kind, "abacus", &[]).device, found);
-        assert_eq!(disturbance::describe(&told), wanted.unwrap_or_default());
+        let disturbances = disturbed(&hello(kind, "abacus", &[]).device, found);
+        assert_eq!(
+            disturbance::describe(&disturbances),
+            wanted.unwrap_or_default()
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What one call does, asked of the worker, and what of it the worker does not say.
+//! The structure of one call, asked of the worker, and completed where the worker leaves parts out.
 
 use super::{limit, out_of_turn_text};
 use crate::worker::{Conversation, WorkerError};
@@ -14,7 +14,7 @@ use regatta_cuda::kernels::occupancy::{Demand, resident};
 use regatta_worker::attention::Case;
 use regatta_worker::protocol::{Counter, Device, Prepared, ReplyBody, RequestBody, VariantInfo};
 
-/// What the census is to count in this case.
+/// The hardware counters that the census reads in this case.
 pub(super) fn counters(suite: &Suite, case: &Case) -> Vec<Counter> {
     let counts = suite.counts.iter().filter(|count| count.selects(case));
     let counter = |count: &Count| Counter {
@@ -109,10 +109,10 @@ fn structure(
     Ok(structure)
 }
 
-/// What a tuner chose of a case that is prepared, and whether a case may ask for it.
+/// The tuner's choices for a prepared case, and whether a case may ask for each.
 pub fn tuned(prepared: &Prepared, variant: &VariantInfo) -> Choices {
     let chosen = prepared.tuned.iter().filter_map(|name| {
-        // What it became is not told: nothing is known of it.
+        // The worker did not report its value, so nothing is known of it.
         let value = prepared.effective.get(name)?.clone();
         let takes = variant.parameters.get(name);
         let pinnable = takes.is_some_and(|takes| takes.allows(&value));
@@ -168,7 +168,7 @@ mod tests {
             shared_bytes: Some(53_504),
             ..Launch::default()
         };
-        let told = Launch {
+        let launch = Launch {
             blocks_per_sm: Some(1),
             ..backward()
         };
@@ -182,7 +182,7 @@ mod tests {
         };
         for (capability, launch, blocks) in [
             ("9.0", backward(), Some(2)),
-            ("9.0", told, Some(1)),
+            ("9.0", launch, Some(1)),
             ("9.0", bare, None),
             ("9.0", impossible, None),
             ("unknown", backward(), None),

@@ -31,7 +31,7 @@ seq = 4096
 head_dim = 64
 "#;
 
-/// What a worker answers to requests of a kind; without an entry it is right.
+/// A worker's reactions to requests of a kind; without an entry its answer is right.
 type Answers = BTreeMap<&'static str, Reaction>;
 
 #[derive(Clone)]
@@ -227,7 +227,7 @@ impl Launcher for Starts {
 struct Silent;
 impl Observer for Silent {}
 
-/// What becomes of both cases where the first worker answers so, and what was asked.
+/// The outcomes of both cases if the first worker answers so, and the requests it got.
 fn ran(answers: Answers) -> (Vec<Outcome>, Vec<String>, Vec<Duration>) {
     let (entries, log) = kept(answers);
     let outcomes = entries.into_iter().map(|entry| entry.outcome).collect();
@@ -341,7 +341,7 @@ fn each_failure_is_of_its_fault() {
     assert_eq!(asked[..4], ["start", "prepare", "measure", "release"]);
 }
 
-/// What was found of the case stays, and the worker is replaced.
+/// The results of the case stay, and the worker is replaced.
 #[test]
 fn a_failing_release_masks_nothing_and_discards_nothing() {
     let failed = reply(ReplyBody::Failed {
@@ -368,7 +368,7 @@ fn a_failing_release_masks_nothing_and_discards_nothing() {
 fn words_without_end_are_not_kept_whole() {
     let reason = "no ".repeat(1 << 20);
     let (_, kept) = fault(only("prepare", reply(ReplyBody::Failed { reason })));
-    assert_eq!(kept.chars().count(), LONGEST_REASON + 1);
+    assert_eq!(kept.chars().count(), MAX_REASON + 1);
     assert!(kept.ends_with('…'));
 }
 
@@ -399,7 +399,7 @@ impl Watch for Seconds {
     }
 
     fn rest(&mut self, _: Duration) {
-        panic!("nobody waits for quiet");
+        panic!("this test must not wait for quiet");
     }
 }
 
@@ -411,11 +411,11 @@ fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
         let log = log.lock().unwrap();
         log.iter().map(|(asked, _)| asked.clone()).collect()
     };
-    let none = [(false, false); 2];
+    let neither = [(false, false); 2];
     for (loaded, wanted) in [
-        (0, none),
+        (0, neither),
         (1, [(true, false), (false, false)]),
-        (2, none),
+        (2, neither),
         (3, [(false, true), (false, false)]),
         (5, [(false, false), (true, false)]),
         (7, [(false, false), (false, true)]),
@@ -427,11 +427,11 @@ fn what_other_programs_disturb_says_so_and_is_not_taken_again() {
         };
         let (entries, log) = kept_on(Answers::new(), Some(Box::new(watch)));
         assert_eq!(asked(&log), asked(&clean.1));
-        let found = entries.iter().map(|entry| match &entry.outcome {
+        let outcomes = entries.iter().map(|entry| match &entry.outcome {
             Outcome::Measured(one) => (one.first_call_disturbed, !one.disturbed.is_empty()),
             other => panic!("{other:?}"),
         });
-        assert_eq!(found.collect::<Vec<_>>(), wanted, "second {loaded}");
+        assert_eq!(outcomes.collect::<Vec<_>>(), wanted, "second {loaded}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the results of each problem are held to, computed once and kept while there is room.
+//! The reference results of each problem, computed once and kept while there is room.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use regatta_worker::attention::tolerance::Expected;
 use regatta_worker::attention::{Direction, Problem, work};
 
 /// Problems up to this many operations are computed here as well, so that a worker
-/// whose own check is wrong is found out. Forward and backward are counted together, and
+/// with a wrong check of its own is noticed. Forward and backward are counted together, and
 /// each key-value head of each sequence as a thousand operations more.
 pub const RECOMPUTED_FLOPS: f64 = 1e9;
 
-/// What the harness's own check holds in memory at the most. A problem of which one head of
+/// The most memory that the harness's own check uses. A problem of which one head of
 /// one sequence takes more is not computed here.
 pub const RECOMPUTED_BYTES: u64 = 512 << 20;
 
 /// References that are kept at the most: a kilobyte each, and the lengths of their sequences.
-const KEPT: usize = 10_000;
+const MAX_REFERENCES: usize = 10_000;
 
-/// What each result is held to, by its name.
+/// The expected values of each result, by its name.
 pub type ByResult = BTreeMap<&'static str, Expected>;
 
-/// What became of a reference.
+/// The outcome of looking up a reference.
 pub enum ReferenceLookup<'a> {
     /// It is here.
     Computed(&'a ByResult),
@@ -48,14 +48,15 @@ impl Default for ReferenceCache {
 }
 
 impl ReferenceCache {
-    /// What the results of a problem are held to.
+    /// The expected results of a problem.
     pub fn find(&mut self, problem: &Problem, seed: u64, draw: Option<u64>) -> ReferenceLookup<'_> {
         let wanted = problem.same_values();
         // One with gradients serves forward alone as well.
         let both = (wanted.with(Direction::Both), seed, draw);
-        let key = match !is_projection(&wanted) && self.kept.contains_key(&both) {
-            true => both,
-            false => (wanted, seed, draw),
+        let key = if !is_projection(&wanted) && self.kept.contains_key(&both) {
+            both
+        } else {
+            (wanted, seed, draw)
         };
         if !self.kept.contains_key(&key) {
             if too_large(problem) {
@@ -65,7 +66,7 @@ impl ReferenceCache {
                 Ok(expected) => expected,
                 Err(error) => return ReferenceLookup::TooLarge(error),
             };
-            if self.kept.len() == KEPT {
+            if self.kept.len() == MAX_REFERENCES {
                 self.kept.clear();
             }
             self.kept.insert(key.clone(), expected);
@@ -81,12 +82,10 @@ fn is_projection(problem: &Problem) -> bool {
 /// True for a problem that the harness does not compute, as docs/TIMING.md says.
 fn too_large(problem: &Problem) -> bool {
     const EACH_PLANE: f64 = 1e3;
-    let operations = match is_projection(problem) {
-        true => work::flops(problem),
-        false => {
-            work::flops(&problem.with(Direction::Both))
-                + EACH_PLANE * reference::planes(problem) as f64
-        }
+    let operations = if is_projection(problem) {
+        work::flops(problem)
+    } else {
+        work::flops(&problem.with(Direction::Both)) + EACH_PLANE * reference::planes(problem) as f64
     };
     operations > RECOMPUTED_FLOPS || reference::bytes(problem) > RECOMPUTED_BYTES.into()
 }

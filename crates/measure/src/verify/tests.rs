@@ -14,7 +14,7 @@ fn variant() -> VariantInfo {
 type Errors = BTreeMap<String, TensorError>;
 type Probes = BTreeMap<String, Vec<Option<f64>>>;
 
-/// What a right worker says of the inputs of a seed.
+/// The right answer of a worker to the inputs of a seed.
 fn right(problem: &Problem, seed: u64) -> (Errors, Probes) {
     let (mut errors, mut probes) = (Errors::new(), Probes::new());
     for (name, whole) in whole(problem, seed).unwrap() {
@@ -69,7 +69,7 @@ fn asked_by(draw: Option<u64>) -> AskedResult {
     }
 }
 
-/// What the verifier makes of an answer to so many sets of inputs, the first of this seed.
+/// The verifier's answer for so many sets of inputs, the first of this seed.
 fn after(
     verifier: &mut Verifier,
     problem: &Problem,
@@ -102,18 +102,18 @@ fn figures_that_none_can_be_are_refused_in_words() {
     type Change = fn(&mut Prepared);
     #[rustfmt::skip]
     let cases: [(Fault, &str, Change); 12] = [
-        (Other, "a first call of -5 ns", |of| of.first_call_ns = Nanoseconds(-5.0)),
-        (Other, "a first call of 0 ns", |of| of.first_call_ns = Nanoseconds(0.0)),
-        (Other, "a first call of NaN", |of| of.first_call_ns = Nanoseconds(f64::NAN)),
-        (Other, "works off 0 problems", |of| of.problems = 0),
-        (Other, "an error of -5 for dk", |of| *relative_l2(of, "dk") = Some(-5.0)),
-        (Other, "an error of -1 for out", |of| of.errors.get_mut("out").unwrap().max_abs = Some(-1.0)),
-        (Wrong, "no error for dv", |of| of.errors.retain(|name, _| name != "dv")),
-        (Wrong, "0 probes of out", |of| of.probes.retain(|name, _| name != "out")),
-        (Wrong, "dq has elements that are not finite", |of| *probe(of, "dq") = None),
-        (Wrong, "relative L2 error 1.0e-1 is above", |of| *relative_l2(of, "dq") = Some(0.1)),
-        (Wrong, "the operator is softmax attention", |of| *relative_l2(of, "out") = Some(130.0)),
-        (Wrong, "regatta's own float64 check: dq[", |of| *probe(of, "dq") = Some(9.0)),
+        (Other, "a first call of -5 ns", |answer| answer.first_call_ns = Nanoseconds(-5.0)),
+        (Other, "a first call of 0 ns", |answer| answer.first_call_ns = Nanoseconds(0.0)),
+        (Other, "a first call of NaN", |answer| answer.first_call_ns = Nanoseconds(f64::NAN)),
+        (Other, "reports 0 problems", |answer| answer.problems = 0),
+        (Other, "an error of -5 for dk", |answer| *relative_l2(answer, "dk") = Some(-5.0)),
+        (Other, "an error of -1 for out", |answer| answer.errors.get_mut("out").unwrap().max_abs = Some(-1.0)),
+        (Wrong, "no error for dv", |answer| answer.errors.retain(|name, _| name != "dv")),
+        (Wrong, "0 probes of out", |answer| answer.probes.retain(|name, _| name != "out")),
+        (Wrong, "dq has elements that are not finite", |answer| *probe(answer, "dq") = None),
+        (Wrong, "relative L2 error 1.0e-1 is above", |answer| *relative_l2(answer, "dq") = Some(0.1)),
+        (Wrong, "the operator is softmax attention", |answer| *relative_l2(answer, "out") = Some(130.0)),
+        (Wrong, "regatta's own float64 check: dq[", |answer| *probe(answer, "dq") = Some(9.0)),
     ];
     for (fault, says, change) in cases {
         let rejected = check(&change).unwrap_err();
@@ -191,11 +191,11 @@ fn what_was_checked_is_what_was_asked_for() {
     assert!(rejected.reason.contains("does not say why"), "{rejected}");
     short.input_sets_reason = Some("no memory for more".to_owned());
     assert_eq!(held(3, &short).unwrap().len(), 1);
-    let none = Measured {
+    let unchecked = Measured {
         input_sets: 0,
         ..Measured::default()
     };
-    assert!(held(3, &none).unwrap_err().reason.contains("0 sets"));
+    assert!(held(3, &unchecked).unwrap_err().reason.contains("0 sets"));
     // Seeds wrap.
     let mut last = measured(&problem, 0);
     last.checked.as_mut().unwrap().seed = 0;
@@ -250,7 +250,7 @@ fn a_wrong_call_is_named_by_its_number() {
     assert!(rejected.reason.starts_with(says), "{rejected}");
 }
 
-/// The worker says that all is well, and nobody has looked.
+/// The worker reports that all is well, and its result was not checked.
 #[test]
 fn a_check_that_cannot_be_made_is_never_skipped() {
     let mut verifier = Verifier {

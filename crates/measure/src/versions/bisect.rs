@@ -1,4 +1,4 @@
-//! Bisection of releases: makes one comparison after the other, and says what came of them.
+//! Bisection of releases: makes one comparison after the other, and returns the answer.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,9 +22,9 @@ use regatta_worker::units::{ARROW, Ratio, counted};
 pub struct Tried {
     /// The older version.
     pub low: usize,
-    /// What was tried.
+    /// The newer version that was tried.
     pub high: usize,
-    /// Its cases; none where a side is unusable.
+    /// The readings of its cases; empty if a side is unusable.
     pub cases: Vec<CaseReading>,
     /// Packages of which the newer version has another release: `jaxlib 0.5.0 → 0.5.1`.
     pub moved: Vec<String>,
@@ -43,7 +43,7 @@ pub struct CaseReading {
     /// The same by CPU time, which decides where load hides the wall time.
     #[serde(skip)]
     pub cpu_time: Option<Box<MetricRow>>,
-    /// Its first cause, as a sentence.
+    /// The first cause, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// Why it was not measured.
@@ -53,17 +53,17 @@ pub struct CaseReading {
 
 impl CaseReading {
     fn usable(&self) -> Option<RatioReading> {
-        let of = self.metric.as_ref()?;
-        let interval = of.change.interval()?;
-        RatioReading::usable(interval, of.word)
+        let row = self.metric.as_ref()?;
+        let interval = row.change.interval()?;
+        RatioReading::usable(interval, row.word)
     }
 
-    /// How large its change is either way, as a logarithm; 0 without one.
+    /// The size of the change either way, as a logarithm; 0 without one.
     fn size(&self) -> f64 {
         self.usable().map_or(0.0, |reading| reading.level.abs())
     }
 
-    /// What is said of it.
+    /// The word of the verdict.
     pub fn word(&self) -> Option<Word> {
         self.usable().map(|reading| reading.word)
     }
@@ -93,14 +93,18 @@ impl Tried {
         }
     }
 
-    /// What it says of a case.
+    /// The reading of a case.
     pub fn reading(&self, case: &CaseId) -> Option<&CaseReading> {
-        self.cases.iter().find(|of| of.case == *case)
+        self.cases.iter().find(|reading| reading.case == *case)
     }
 
-    /// Its case with the largest change.
+    /// The case with the largest change.
     pub fn largest(&self) -> Option<&CaseReading> {
-        largest(self.cases.iter().filter(|of| of.usable().is_some()))
+        largest(
+            self.cases
+                .iter()
+                .filter(|reading| reading.usable().is_some()),
+        )
     }
 
     /// Why the version that was tried is passed over; `None` where it is not.
@@ -109,7 +113,10 @@ impl Tried {
             return Some(reason.clone());
         }
         let Some(case) = case else {
-            let mut reasons = self.cases.iter().filter_map(|of| of.reason.as_deref());
+            let mut reasons = self
+                .cases
+                .iter()
+                .filter_map(|reading| reading.reason.as_deref());
             let why = reasons.next().unwrap_or("it has no case");
             return Some(format!("no case was measured: {why}"));
         };
@@ -146,21 +153,24 @@ fn readings(judgement: &Judgement) -> Vec<CaseReading> {
 /// The packages in which two versions differ.
 fn moved(judgement: &Judgement) -> Vec<String> {
     let differ = judgement.differences.iter();
-    let moved = differ.filter_map(|of| {
-        let (_, package) = of.field.split_once(".packages.")?;
-        Some(format!("{package} {} {ARROW} {}", of.base, of.head))
+    let moved = differ.filter_map(|difference| {
+        let (_, package) = difference.field.split_once(".packages.")?;
+        Some(format!(
+            "{package} {} {ARROW} {}",
+            difference.base, difference.head
+        ))
     });
     // Several workers may share an environment.
     moved.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What a search came to.
+/// The end of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Ending {
     /// The step is where `after` begins, or in one of `suspects`.
     Found(Box<FoundStep>),
-    /// There is no change that way to be searched for.
+    /// No change in that direction was found.
     NoDifference {
         /// The case with the largest change seen.
         case: Option<CaseReading>,
@@ -171,7 +181,7 @@ pub enum Ending {
     Spread {
         /// The case that was followed.
         case: Option<CaseId>,
-        /// Where it lies, the largest part first.
+        /// The stretches of the change, the largest part first.
         parts: Vec<Stretch>,
     },
     /// An end cannot be measured.
@@ -190,7 +200,7 @@ pub struct FoundStep {
     pub before: Version,
     /// The first one measured after it.
     pub after: Version,
-    /// Where those between could not be measured: they, and `after`. Else none.
+    /// If the versions between could not be measured: they, and `after`. Else empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub suspects: Vec<Version>,
     /// The case, `after` against `before`.
@@ -205,15 +215,15 @@ pub struct FoundStep {
 /// A part of a row that was not split further.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stretch {
-    /// Its older end.
+    /// The older end.
     pub low: Version,
-    /// Its newer end.
+    /// The newer end.
     pub high: Version,
     /// `high` against `low`.
     pub ratio: Ratio,
 }
 
-/// What a search came to where there is no more to compare.
+/// The end of a search that has no more to compare.
 fn ending(
     row: &[Version],
     towards: Towards,
@@ -221,17 +231,23 @@ fn ending(
     case: Option<CaseId>,
     last: NextStep,
 ) -> Ending {
-    let find = |low, high| tried.iter().find(|of| (of.low, of.high) == (low, high));
+    let find = |low, high| {
+        tried
+            .iter()
+            .find(|pair| (pair.low, pair.high) == (low, high))
+    };
     let bad = row.len() - 1;
     match last {
         NextStep::Found { low, high } => {
             let (before, after) = (row[low].clone(), row[high].clone());
             let pair = find(low, high);
             let cases = pair.map_or(&[][..], |tried| &tried.cases);
-            let changed = cases.iter().filter(|of| of.word() == Some(towards.word()));
+            let changed = cases
+                .iter()
+                .filter(|reading| reading.word() == Some(towards.word()));
             let (own, mut others): (Vec<_>, Vec<_>) = changed
                 .cloned()
-                .partition(|of| Some(&of.case) == case.as_ref());
+                .partition(|reading| Some(&reading.case) == case.as_ref());
             others.sort_by(|a, b| b.size().total_cmp(&a.size()));
             match own.into_iter().next() {
                 Some(case) => Ending::Found(Box::new(FoundStep {
@@ -284,11 +300,12 @@ fn ending(
 fn followed(tried: &[Tried]) -> Option<CaseId> {
     let probes = || tried.iter().filter(|tried| tried.low == 0);
     let with = |word: Word| {
-        probes().find_map(|of| largest(of.cases.iter().filter(|of| of.word() == Some(word))))
+        probes()
+            .find_map(|tried| largest(tried.cases.iter().filter(|case| case.word() == Some(word))))
     };
-    let found = with(Word::Regressed).or_else(|| with(Word::Improved));
-    let found = found.or_else(|| probes().find_map(Tried::largest));
-    found.map(|of| of.case.clone())
+    let largest_changed = with(Word::Regressed).or_else(|| with(Word::Improved));
+    let largest_changed = largest_changed.or_else(|| probes().find_map(Tried::largest));
+    largest_changed.map(|reading| reading.case.clone())
 }
 
 /// The words of the case that is followed, one a comparison in which it has one.
@@ -389,14 +406,14 @@ fn search<E>(
     }
 }
 
-/// Where the runs of the comparisons lie, in the report directory.
+/// The folder of the comparisons' runs, in the report directory.
 const COMPARED: &str = "compared";
 
 /// Searches a row of versions, each of whose comparisons is an experiment whose runs lie in the report
 /// directory. Those that are there already are judged again, not measured.
 ///
 /// # Errors
-/// What ends the search, and is no property of a version: a full disk.
+/// A failure that ends the search and is not a property of a version: a full disk.
 pub fn bisect(
     row: &[Version],
     towards: Towards,
@@ -456,7 +473,7 @@ fn compare(
         ..Tried::default()
     };
     match Experiment::compare(&request, specs[0], specs[1], false) {
-        // Its files are not ended: the same question is answered by them.
+        // The files are not ended: the same question is answered by them.
         Ok(experiment) => {
             let judgement = experiment.run()?.judgement;
             Ok(Tried {
@@ -475,9 +492,9 @@ fn compare(
                 ExperimentError::Unusable { error, .. } => (TurnSide::Head, head, *error),
                 error => (TurnSide::Head, head, error),
             };
-            let said = one_line(&error.to_string());
-            let reason = said.strip_prefix(&format!("{}: ", version.spec));
-            let reason = reason.unwrap_or(&said).to_owned();
+            let message = one_line(&error.to_string());
+            let reason = message.strip_prefix(&format!("{}: ", version.spec));
+            let reason = reason.unwrap_or(&message).to_owned();
             Ok(Tried {
                 unusable: Some((side, reason)),
                 ..tried
@@ -488,15 +505,15 @@ fn compare(
 
 /// Versions that were tried and could not be measured, with the reason, in the order tried.
 pub fn skipped(tried: &[Tried], case: Option<&CaseId>) -> Vec<(usize, String)> {
-    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut skipped: Vec<(usize, String)> = Vec::new();
     for tried in tried {
         if let Some(reason) = tried.why_skipped(case)
-            && found.iter().all(|(other, _)| *other != tried.high)
+            && skipped.iter().all(|(other, _)| *other != tried.high)
         {
-            found.push((tried.high, reason));
+            skipped.push((tried.high, reason));
         }
     }
-    found
+    skipped
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 use regatta_core::secrets;
 use regatta_worker::attention::{NAME_RULE, ParseError, VariantId, is_name};
 
-/// What is measured on one side of a comparison, beside the suite as it stands.
+/// The version of one side of a comparison, beside the suite as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
     /// The suite as it stands, in this checkout.
@@ -59,7 +59,7 @@ impl Spec {
 /// A package at a version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pin {
-    /// Its name, as an index has it.
+    /// The name in the package index.
     pub package: String,
     /// The version.
     pub version: String,
@@ -71,7 +71,7 @@ impl fmt::Display for Pin {
     }
 }
 
-/// What a version can be, in a line.
+/// The forms of a version, in a line.
 pub const FORMS: &str = "pypi:NAME==VERSION, git:REVISION, env:NAME, lock:FILE, \
                          worker:NAME=COMMAND, VARIANT, VARIANT.PARAMETER=VALUE, run:PATH, or here";
 
@@ -118,21 +118,24 @@ fn unprefixed(text: &str) -> Option<Spec> {
         return (whole && !value.is_empty() && !value.starts_with('='))
             .then(|| Spec::Parameter(text.to_owned()));
     }
-    match Path::new(text).exists() {
-        true => None,
-        false => text.parse().ok().map(Spec::Variant),
+    if Path::new(text).exists() {
+        None
+    } else {
+        text.parse().ok().map(Spec::Variant)
     }
 }
 
-/// What somebody meant who wrote none of the forms.
+/// The form that was probably meant.
 fn hint(text: &str) -> String {
     if text.contains("==") {
         return format!("did you mean `pypi:{text}`?");
     }
-    match Path::new(text).exists() {
-        true => format!("did you mean `run:{text}`?"),
-        false if is_name(text) => format!("did you mean `env:{text}` or `git:{text}`?"),
-        false => format!("a version is {FORMS}"),
+    if Path::new(text).exists() {
+        format!("did you mean `run:{text}`?")
+    } else if is_name(text) {
+        format!("did you mean `env:{text}` or `git:{text}`?")
+    } else {
+        format!("a version is {FORMS}")
     }
 }
 
@@ -151,13 +154,13 @@ impl FromStr for Pin {
 
     fn from_str(text: &str) -> Result<Pin, ParseError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+!".contains(c);
-        let found = text.split_once("==").filter(|(package, version)| {
+        let pinned = text.split_once("==").filter(|(package, version)| {
             let whole = |part: &str| {
                 part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(plain)
             };
             whole(package) && whole(version)
         });
-        let (package, version) = found.ok_or_else(|| {
+        let (package, version) = pinned.ok_or_else(|| {
             ParseError::new(format!(
                 "`{}` names no one release; write NAME==VERSION",
                 text.escape_debug()
@@ -204,7 +207,7 @@ impl Serialize for Spec {
 pub struct Version {
     /// As `regatta compare` takes it: `pypi:jax==0.5.1`.
     pub spec: Spec,
-    /// As it is told: `jax 0.5.1`.
+    /// The name in messages: `jax 0.5.1`.
     pub name: String,
 }
 

@@ -14,14 +14,14 @@ use crate::worker::program::why;
 use regatta_core::suite::Suite;
 use regatta_core::suite::environment::Environment;
 
-/// What pip prints about the versions of a package, where it is asked with pre-releases or without;
+/// Pip's list of the versions of a package, with pre-releases or without;
 /// or its last line where it fails.
 type Ask<'a> = &'a dyn Fn(&str, bool) -> Result<String, String>;
 
 /// The versions of a suite from `good` to `bad`, both included, the oldest first. `default` is the
 /// environment of workers that name none.
 ///
-/// Of several packages the first one's releases are searched; the others keep their version, or
+/// With several packages the first one's releases are searched; the others keep their version, or
 /// have the first one's where they have it at both ends (`jax==0.5.0,jaxlib==0.5.0`).
 ///
 /// # Errors
@@ -61,12 +61,11 @@ fn ask_pip(environment: &Environment, package: &str, pre: bool) -> Result<String
         let why = why(Path::new(&interpreter), &error);
         format!("cannot start {interpreter}: {why}")
     })?;
-    match printed.status.success() {
-        true => Ok(String::from_utf8_lossy(&printed.stdout).into_owned()),
-        false => {
-            let words = String::from_utf8_lossy(&printed.stderr);
-            Err(last_line(&words).map_or_else(|| printed.status.to_string(), str::to_owned))
-        }
+    if printed.status.success() {
+        Ok(String::from_utf8_lossy(&printed.stdout).into_owned())
+    } else {
+        let words = String::from_utf8_lossy(&printed.stderr);
+        Err(last_line(&words).map_or_else(|| printed.status.to_string(), str::to_owned))
     }
 }
 
@@ -122,7 +121,7 @@ fn releases_between(
     if [good, bad].iter().any(|end| place(&listed, end).is_none()) {
         listed = self::listed(ask, package, true)?;
     }
-    let found = |version: &str| {
+    let place_of = |version: &str| {
         place(&listed, version).ok_or_else(|| {
             SetupError(format!(
                 "pip lists no {package} {version} for this Python (yanked, or only for others?); \
@@ -131,13 +130,14 @@ fn releases_between(
             ))
         })
     };
-    let (first, last) = (found(good)?, found(bad)?);
-    match first < last {
-        true => Ok(listed[first..=last].to_vec()),
-        false => Err(SetupError(format!(
-            "{package} {good} (--good) is no older than {bad} (--bad); the good end is the older \
+    let (first, last) = (place_of(good)?, place_of(bad)?);
+    if first < last {
+        Ok(listed[first..=last].to_vec())
+    } else {
+        Err(SetupError(format!(
+            "{package} {good} (--good) is not older than {bad} (--bad); the good end is the older \
              one, and --fixed searches the same range for the version that is good again"
-        ))),
+        )))
     }
 }
 
@@ -158,17 +158,27 @@ fn listed(ask: Ask<'_>, package: &str, pre: bool) -> Result<Vec<String>, SetupEr
         .filter(|version| !version.is_empty())
         .collect();
     versions.reverse();
-    match versions.is_empty() {
-        true => Err(unlisted("it names none".to_owned())),
-        false => Ok(versions),
+    if versions.is_empty() {
+        Err(unlisted("it names none".to_owned()))
+    } else {
+        Ok(versions)
     }
 }
 
 /// The newest ones, in words.
 fn some(listed: &[String]) -> String {
-    const MOST: usize = 12;
-    let newest: Vec<&str> = listed.iter().rev().take(MOST).map(String::as_str).collect();
-    let more = if listed.len() > MOST { ", ..." } else { "" };
+    const MAX_LISTED: usize = 12;
+    let newest: Vec<&str> = listed
+        .iter()
+        .rev()
+        .take(MAX_LISTED)
+        .map(String::as_str)
+        .collect();
+    let more = if listed.len() > MAX_LISTED {
+        ", ..."
+    } else {
+        ""
+    };
     format!("{}{more}", newest.join(", "))
 }
 
@@ -189,11 +199,11 @@ mod tests {
 
     #[test]
     fn releases_are_listed_from_the_good_end_on() {
-        let found = releases_between(&index, "jax", "0.5.0", "0.5.2").unwrap();
-        assert_eq!(found, ["0.5.0", "0.5.1", "0.5.2"]);
+        let releases = releases_between(&index, "jax", "0.5.0", "0.5.2").unwrap();
+        assert_eq!(releases, ["0.5.0", "0.5.1", "0.5.2"]);
         // A pre-release is asked for only where an end is one.
-        let found = releases_between(&index, "jax", "0.5.3", "0.6.0rc1").unwrap();
-        assert_eq!(found, ["0.5.3", "0.6.0rc1"]);
+        let releases = releases_between(&index, "jax", "0.5.3", "0.6.0rc1").unwrap();
+        assert_eq!(releases, ["0.5.3", "0.6.0rc1"]);
     }
 
     #[test]
@@ -201,8 +211,8 @@ mod tests {
         for (package, good, bad, words) in [
             ("jax", "0.5.0", "0.5.9", "no jax 0.5.9 for this Python"),
             ("jax", "0.5.0", "0.5.9", "0.6.0rc1, 0.5.3, 0.5.2"),
-            ("jax", "0.5.3", "0.5.0", "0.5.3 (--good) is no older"),
-            ("jax", "0.5.3", "0.5.3", "no older"),
+            ("jax", "0.5.3", "0.5.0", "0.5.3 (--good) is not older"),
+            ("jax", "0.5.3", "0.5.3", "not older"),
             ("none", "1", "2", "No matching distribution"),
             ("empty", "1", "2", "it names none"),
         ] {
@@ -238,8 +248,8 @@ mod tests {
             ),
         ] {
             let good = format!("pypi:jax==0.5.0{rest}");
-            let found = found(&good, &good.replace("=0.5.0", "=0.5.2")).unwrap();
-            assert_eq!(found.join(" "), row);
+            let listed = found(&good, &good.replace("=0.5.0", "=0.5.2")).unwrap();
+            assert_eq!(listed.join(" "), row);
         }
         let words = found("pypi:jax==0.5.0,a==1", "pypi:jax==0.5.2,a==3").unwrap_err();
         let unknown = "which a goes with each release of jax";

@@ -8,7 +8,7 @@
 //! two versions with nothing between them and no other could hold as large a change. In a history
 //! of one step that is what a binary search asks.
 //!
-//! What a segment hides is not seen: a step up and the same step down between two measured
+//! Changes inside a segment are not seen: a step up and the same step down between two measured
 //! versions look like nothing. Only where the ends themselves do not differ the middle is looked
 //! at.
 
@@ -19,31 +19,31 @@ use serde::Serialize;
 use regatta_judge::judgement::Word;
 use regatta_worker::units::{Ratio, RatioInterval};
 
-/// What a comparison said of one case.
+/// The result of a comparison for one case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioReading {
     /// The logarithm of head over base.
     pub level: f64,
     /// Half of its interval, of logarithms.
     half_width: f64,
-    /// What the judge says: only `regressed` and `improved` are decided changes.
+    /// The judge's word: only `regressed` and `improved` are decided changes.
     pub word: Word,
 }
 
 impl RatioReading {
-    /// What can be reckoned with: three positive numbers in order.
-    pub fn usable(of: RatioInterval, word: Word) -> Option<RatioReading> {
-        let numbers = [of.low, of.ratio, of.high];
+    /// A usable reading: three positive numbers in order.
+    pub fn usable(interval: RatioInterval, word: Word) -> Option<RatioReading> {
+        let numbers = [interval.low, interval.ratio, interval.high];
         let sound = numbers.iter().all(|r| r.is_finite() && r.0 > 0.0) && numbers.is_sorted();
         sound.then(|| RatioReading {
-            level: of.ratio.0.ln(),
-            half_width: 0.5 * (of.high.0 / of.low.0).ln(),
+            level: interval.ratio.0.ln(),
+            half_width: 0.5 * (interval.high.0 / interval.low.0).ln(),
             word,
         })
     }
 }
 
-/// What is looked for.
+/// The direction of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Towards {
@@ -76,7 +76,7 @@ impl Towards {
 pub struct BisectHistory {
     /// The number of the bad end.
     pub last: usize,
-    /// What is looked for.
+    /// The direction of the search.
     pub towards: Towards,
     /// Comparisons by base and head; `None` where the head cannot be made, built or run, or gave
     /// no time.
@@ -92,7 +92,7 @@ pub struct Segment {
     pub high: usize,
     /// The change the way that is looked for, as a logarithm.
     change: f64,
-    /// What of it may be noise: the half-widths of both ends, added as independent errors.
+    /// The part that may be noise: the half-widths of both ends, added as independent errors.
     noise: f64,
     /// Versions within that may be tried, the one to try first at the front.
     open: Vec<usize>,
@@ -101,7 +101,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// How many times as long the newer end takes.
+    /// The ratio of the newer end's time to the older end's.
     pub fn ratio(&self, towards: Towards) -> Ratio {
         Ratio(towards.along(self.change).exp())
     }
@@ -112,7 +112,7 @@ impl Segment {
     }
 }
 
-/// What is to be done next.
+/// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NextStep {
     /// Compare two versions: one with the good end, two neighbours for the last word, or two
@@ -146,7 +146,7 @@ pub enum NextStep {
 const VAGUE: usize = 2;
 
 impl BisectHistory {
-    /// What to do next: both ends and `log2` of what is between them, for one step among versions
+    /// The next step: both ends and `log2` of what is between them, for one step among versions
     /// that all run.
     pub fn next(&self) -> NextStep {
         let (last, word) = (self.last, self.towards.word());
@@ -161,7 +161,7 @@ impl BisectHistory {
         let segments = self.segments();
         let best = largest(segments.iter().filter(|segment| segment.stands_out()));
         // Of the ends alone the judge's word is asked for: a refusal costs a comparison, and a
-        // difference that is none costs all of the search.
+        // chance difference costs all of the search.
         if let [whole] = &segments[..]
             && bad.word != word
         {
@@ -186,11 +186,14 @@ impl BisectHistory {
         let rival = |other: &&Segment| {
             other.stands_out() && !other.open.is_empty() && other.change + other.noise > best.change
         };
-        let split = match best.open.is_empty() {
-            false => Some(best),
-            true => largest(segments.iter().filter(rival)),
+        let split = if best.open.is_empty() {
+            largest(segments.iter().filter(rival))
+        } else {
+            Some(best)
         };
-        if let Some((segment, &at)) = split.and_then(|of| Some((of, of.open.first()?))) {
+        if let Some((segment, &at)) =
+            split.and_then(|segment| Some((segment, segment.open.first()?)))
+        {
             return probe(at, 1 + halvings(segment.open.len()));
         }
         let (low, high) = (best.low, best.high);
@@ -205,11 +208,13 @@ impl BisectHistory {
     /// good end: one of its ends with each other may still show it.
     fn vague(&self, segments: &[Segment]) -> Option<(usize, usize)> {
         let pairs = self.compared.iter().filter(|((low, _), _)| *low > 0);
-        let shows = |of: &Option<RatioReading>| of.is_some_and(|of| of.word == self.towards.word());
-        let in_vain = pairs.filter(|(_, of)| !shows(of)).count();
-        let unclear = segments.iter().filter(|of| {
-            let compared = self.compared.contains_key(&(of.low, of.high));
-            !of.refuted && of.change > 0.0 && !compared
+        let shows = |reading: &Option<RatioReading>| {
+            reading.is_some_and(|reading| reading.word == self.towards.word())
+        };
+        let in_vain = pairs.filter(|(_, reading)| !shows(reading)).count();
+        let unclear = segments.iter().filter(|segment| {
+            let compared = self.compared.contains_key(&(segment.low, segment.high));
+            !segment.refuted && segment.change > 0.0 && !compared
         });
         let segment = largest(unclear).filter(|_| in_vain < VAGUE)?;
         Some((segment.low, segment.high))
@@ -256,8 +261,9 @@ impl BisectHistory {
             let open = self.open(low, high);
             // A comparison with the good end is not the last word, unless they are neighbours.
             let last_word = low > 0 || open.is_empty();
-            let shown =
-                |of: Option<RatioReading>| of.is_some_and(|of| of.word == self.towards.word());
+            let shown = |reading: Option<RatioReading>| {
+                reading.is_some_and(|reading| reading.word == self.towards.word())
+            };
             Segment {
                 low,
                 high,
@@ -284,7 +290,7 @@ fn largest<'a>(segments: impl Iterator<Item = &'a Segment>) -> Option<&'a Segmen
     segments.max_by(|a, b| a.change.total_cmp(&b.change))
 }
 
-/// How often a number of versions can be halved until one is left, and that one's comparison.
+/// The number of times that so many versions can be halved until one is left, and that one's comparison.
 fn halvings(versions: usize) -> usize {
     (usize::BITS - versions.leading_zeros()) as usize
 }

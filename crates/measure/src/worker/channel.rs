@@ -20,7 +20,7 @@ use nix::sys::socket::{
 use regatta_core::last_words;
 
 /// A reply line longer than this is garbage, not a message.
-const LONGEST_REPLY: u64 = 256 << 20;
+const MAX_REPLY_BYTES: u64 = 256 << 20;
 
 /// Writes request lines on a thread of their own: a worker that does not read must
 /// not hold up the limit. Ends, and closes the channel, when its sender is dropped.
@@ -49,14 +49,14 @@ fn lines_of(replies: impl Read + Send + 'static) -> Receiver<io::Result<String>>
         let mut replies = BufReader::new(replies);
         loop {
             let mut line = String::new();
-            let read = (&mut replies).take(LONGEST_REPLY).read_line(&mut line);
+            let read = (&mut replies).take(MAX_REPLY_BYTES).read_line(&mut line);
             let message = match read {
                 Ok(0) => return,
                 // Sent before any code of others runs, so that its sender is known.
                 Ok(_) if line == "\n" => continue,
                 Ok(_) if line.ends_with('\n') => Ok(line),
                 // An unfinished line: the worker died while it wrote.
-                Ok(n) if (n as u64) < LONGEST_REPLY => return,
+                Ok(n) if (n as u64) < MAX_REPLY_BYTES => return,
                 Ok(_) => Err(io::Error::other("a reply of more than 256 MiB")),
                 Err(error) => Err(error),
             };
@@ -127,22 +127,22 @@ pub(super) fn read_replies(socket: UnixStream) -> (Receiver<io::Result<String>>,
 }
 
 /// A worker that prints more than this is ended.
-const LONGEST_LOG: u64 = 64 << 20;
+const MAX_LOG_BYTES: u64 = 64 << 20;
 
-/// What is kept of the log of such a worker.
-const KEPT_LOG: u64 = 1 << 20;
+/// The size to which the log of such a worker is cut.
+const CUT_LOG_BYTES: u64 = 1 << 20;
 
 /// A log of the workers before that is longer than this is cut before another is started.
-const LONGEST_BEFORE: u64 = 8 << 20;
+const MAX_OLD_LOG_BYTES: u64 = 8 << 20;
 
-/// What is looked through for the fault when a worker fails.
+/// The end of the log that is searched for the fault when a worker fails.
 const SEARCHED_LOG: u64 = 64 << 10;
 
 /// The part of a log that one process writes.
 #[derive(Debug)]
 pub(super) struct WorkerLog {
     path: PathBuf,
-    /// Where this process began.
+    /// The offset at which this process began.
     start: u64,
 }
 
@@ -155,15 +155,15 @@ impl WorkerLog {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        if fs::metadata(path).is_ok_and(|log| log.is_file() && log.len() > LONGEST_BEFORE) {
+        if fs::metadata(path).is_ok_and(|log| log.is_file() && log.len() > MAX_OLD_LOG_BYTES) {
             let mut text = b"(what stood before was left out)\n".to_vec();
-            text.extend(tail(path, KEPT_LOG)?);
+            text.extend(tail(path, CUT_LOG_BYTES)?);
             fs::write(path, text)?;
         }
         let file = OpenOptions::new()
             .create(true)
             .append(true)
-            // Nobody may be reading from what is there under this name, if it is a pipe.
+            // A pipe of this name may have no reader.
             .custom_flags(libc::O_NONBLOCK)
             .open(path)?;
         let log = WorkerLog {
@@ -176,21 +176,21 @@ impl WorkerLog {
     /// True when this process printed more than anybody will read.
     pub(super) fn is_too_long(&self) -> bool {
         let length = fs::metadata(&self.path).map_or(0, |log| log.len());
-        length.saturating_sub(self.start) > LONGEST_LOG
+        length.saturating_sub(self.start) > MAX_LOG_BYTES
     }
 
     /// Cuts what this process printed to its beginning, which may be of use; the rest of
     /// such a log is not.
     pub(super) fn cut(&self) {
         if let Ok(log) = OpenOptions::new().write(true).open(&self.path) {
-            let _ = log.set_len(self.start + KEPT_LOG);
+            let _ = log.set_len(self.start + CUT_LOG_BYTES);
         }
     }
 
     /// The lines that this process printed last, and those that name its fault.
     pub(super) fn excerpt(&self) -> String {
         let length = fs::metadata(&self.path).map_or(0, |log| log.len());
-        // Begun anew meanwhile, it holds what this process printed since.
+        // A log that was begun again since holds only what this process printed.
         let own = length.checked_sub(self.start).unwrap_or(length);
         let text = tail(&self.path, own.min(SEARCHED_LOG)).unwrap_or_default();
         last_words::excerpt(&String::from_utf8_lossy(&text))
@@ -220,10 +220,10 @@ mod tests {
         writeln!(file, "mine").unwrap();
         assert_eq!(log.excerpt(), "mine");
         assert!(!log.is_too_long());
-        let long = vec![b'x'; usize::try_from(LONGEST_BEFORE).unwrap() + 1];
+        let long = vec![b'x'; usize::try_from(MAX_OLD_LOG_BYTES).unwrap() + 1];
         fs::write(&path, long).unwrap();
         let (log, _) = WorkerLog::open(&path).unwrap();
-        assert!(fs::metadata(&path).unwrap().len() < 2 * KEPT_LOG);
+        assert!(fs::metadata(&path).unwrap().len() < 2 * CUT_LOG_BYTES);
         assert_eq!(log.excerpt(), "");
     }
 

@@ -10,8 +10,8 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill as signal, killpg};
 use nix::unistd::Pid;
 
-/// What a process that is killed may take to be gone. One that is stuck in a driver
-/// takes as long as that; nobody waits for it.
+/// The time that a killed process may take to disappear. One that is stuck in a driver
+/// takes as long as that; its end is not awaited.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// Kills a process, its process group, and its descendants, those that moved to a
@@ -35,24 +35,24 @@ pub fn kill_own() -> bool {
     end_below(std::process::id(), LIMIT)
 }
 
-/// Kills the descendants of `root` until there are none: a process may start another
+/// Kills the descendants of `root` until none is left: a process may start another
 /// between being seen and being killed.
 fn end_below(root: u32, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);
     let mut empty = 0;
     loop {
-        let found = below(root);
-        found.iter().for_each(Seen::kill);
+        let descendants = below(root);
+        descendants.iter().for_each(Seen::kill);
         // Reading /proc takes its time, in which a parent may go: once more.
-        empty = if found.is_empty() { empty + 1 } else { 0 };
+        empty = if descendants.is_empty() { empty + 1 } else { 0 };
         if empty == 2 {
             return true;
         }
         if Instant::now() >= deadline {
             return false;
         }
-        if !found.is_empty() {
+        if !descendants.is_empty() {
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(50));
         }
@@ -62,11 +62,11 @@ fn end_below(root: u32, limit: Duration) -> bool {
 /// Everything that a process started and that lives, without reading of every process of the
 /// machine where the kernel lists a thread's children.
 pub fn tree(root: u32) -> Vec<u32> {
-    let mut found = vec![root];
+    let mut processes = vec![root];
     let mut next = 0;
-    while next < found.len() {
-        match children(found[next]) {
-            Some(children) => found.extend(children),
+    while next < processes.len() {
+        match children(processes[next]) {
+            Some(children) => processes.extend(children),
             // One that has ended since; of a kernel without such lists, all are looked at.
             None if next > 0 => {}
             None => {
@@ -78,24 +78,24 @@ pub fn tree(root: u32) -> Vec<u32> {
         }
         next += 1;
     }
-    found.split_off(1)
+    processes.split_off(1)
 }
 
 /// The children of all threads of a process; `None` where the kernel does not list them.
 fn children(process: u32) -> Option<Vec<u32>> {
-    let mut found = Vec::new();
+    let mut children = Vec::new();
     for thread in fs::read_dir(format!("/proc/{process}/task"))
         .ok()?
         .flatten()
     {
         let listed = fs::read_to_string(thread.path().join("children")).ok()?;
-        found.extend(
+        children.extend(
             listed
                 .split_whitespace()
                 .filter_map(|pid| pid.parse::<u32>().ok()),
         );
     }
-    Some(found)
+    Some(children)
 }
 
 /// The descendants of a process that live.

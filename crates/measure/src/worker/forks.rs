@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::channel::WorkerLog;
-use super::program::{ENDING, Program, STARTING, Started};
+use super::program::{END_LIMIT, Program, STARTING, Started};
 use super::protocol::REQUEST_FD;
 use super::supervisor;
 use super::{Forking, WorkerSpec};
@@ -27,7 +27,7 @@ pub(crate) struct Forks {
     has_imported: bool,
 }
 
-/// Whether it has imported, or whether a fork was made; and why not.
+/// The answer about an import, or about a fork; with the reason if it failed.
 #[derive(Deserialize)]
 struct ForkReply {
     #[serde(alias = "ready", alias = "forked")]
@@ -91,16 +91,19 @@ impl Forks {
         let mut line = String::new();
         // Each line answers a request, so there is never more than one.
         BufReader::new(&self.control).read_line(&mut line)?;
-        serde_json::from_str(&line).map_err(|_| match line.is_empty() {
-            true => io::Error::other("it ended"),
-            false => io::Error::other(format!("it said {line:?}")),
+        serde_json::from_str(&line).map_err(|_| {
+            if line.is_empty() {
+                io::Error::other("it ended")
+            } else {
+                io::Error::other(format!("it said {line:?}"))
+            }
         })
     }
 
     /// Forks a worker with these for its descriptors and its log.
     ///
     /// # Errors
-    /// When none came of it; why, in words.
+    /// When it failed; the reason, in words.
     pub(super) fn fork(
         &mut self,
         [requests, replies]: [OwnedFd; 2],
@@ -130,9 +133,10 @@ impl Forks {
         )?;
         drop(theirs);
         let answer = self.read_reply()?;
-        match answer.done {
-            true => Started::begun(leash, None),
-            false => Err(io::Error::other(answer.reason)),
+        if answer.done {
+            Started::begun(leash, None)
+        } else {
+            Err(io::Error::other(answer.reason))
         }
     }
 
@@ -150,7 +154,7 @@ impl Drop for Forks {
     /// Closes the channel, at whose end it ends.
     fn drop(&mut self) {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
-        self.started.ends_within(ENDING);
+        self.started.ends_within(END_LIMIT);
         self.started.end();
     }
 }

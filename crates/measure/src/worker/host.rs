@@ -57,7 +57,7 @@ impl WorkerProcess {
     /// the file at `log`.
     ///
     /// # Errors
-    /// When it cannot be started, or its answer to `hello` is no use.
+    /// When it cannot be started, or its answer to `hello` cannot be used.
     pub fn start(
         spec: &WorkerSpec,
         log: &Path,
@@ -335,7 +335,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// How the processes of a worker come to be, decided when the first one is wanted.
+/// The way a worker's processes are created; chosen at the first start.
 #[derive(Debug, Default)]
 pub(crate) enum StartMode {
     /// Not decided.
@@ -416,7 +416,7 @@ impl StartMode {
         };
         if let (Some(reason), Forking::Always) = (&because, spec.forking) {
             let what = format!(
-                " is to be forked, and cannot be: {reason}; leave REGATTA_FORK out, or set it to \
+                " cannot be forked as requested: {reason}; leave REGATTA_FORK out, or set it to \
                  `no`"
             );
             let failure = WorkerFailure::Unavailable(what);

@@ -24,14 +24,14 @@ use regatta_core::locked::LockedFolder;
 use regatta_core::record::types::Start;
 pub use regatta_worker::protocol;
 
-/// How to start a worker.
+/// The command that starts a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSpec {
-    /// What to call it: `cpu`, `torch@old`.
+    /// The name in messages: `cpu`, `torch@old`.
     pub name: String,
     /// The program.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
     /// Environment variables set for it.
     pub env: Vec<(String, String)>,
@@ -42,9 +42,9 @@ pub struct WorkerSpec {
     pub directory: Option<PathBuf>,
     /// The environment that it runs in, which no process makes again meanwhile.
     pub environment: Option<Arc<LockedFolder>>,
-    /// What to do when the program is missing.
+    /// The fix if the program is missing.
     pub fix: String,
-    /// Whether the program forks workers when it is told to: those of regatta's own do.
+    /// The way that processes are made: those of regatta's own fork workers if asked to.
     pub forking: Forking,
 }
 
@@ -70,7 +70,7 @@ impl WorkerSpec {
     }
 }
 
-/// Whether workers are forked from a process that has imported their library.
+/// The way that workers are started: forked or not from a process that has imported their library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forking {
     /// Each is started by itself.
@@ -111,7 +111,7 @@ pub trait Conversation: Send {
     /// When no usable answer came.
     fn ask(&mut self, body: RequestBody, limit: Duration) -> Result<ReplyBody, WorkerError>;
 
-    /// What it said of itself when it was started.
+    /// The worker's introduction when it was started.
     fn hello(&self) -> &Hello;
 
     /// The process that replies, where it is one of this machine.
@@ -125,7 +125,7 @@ pub trait Conversation: Send {
         BTreeSet::new()
     }
 
-    /// How its process came to be, where there is one.
+    /// The way that its process was started, if there is one.
     fn start(&self) -> Option<&Start> {
         None
     }
@@ -137,29 +137,29 @@ pub trait Conversation: Send {
 pub struct WorkerError {
     /// The worker.
     pub worker: String,
-    /// What happened.
+    /// The failure.
     pub failure: WorkerFailure,
     /// The last lines it printed; empty where it printed nothing that explains it.
     pub log: String,
 }
 
-/// What happened to a worker.
+/// The failure of a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerFailure {
-    /// Its program could not be started.
+    /// The program could not be started.
     #[error(": cannot start {program}: {why}; {fix}")]
     NotStarted {
         /// The program.
         program: String,
         /// The reason.
         why: String,
-        /// What to do.
+        /// The fix.
         fix: String,
     },
     /// The process that forks it did not.
     #[error(": the process that forks its invocations forked none: {0}")]
     NotForked(io::Error),
-    /// Its process ended, or it lost its device; what happened follows its name.
+    /// The process ended, or it lost its device; the details follow its name.
     #[error(" {0}")]
     Crashed(String),
     /// It took too long, and was killed with its children.
@@ -168,17 +168,17 @@ pub enum WorkerFailure {
         advice(asked)
     )]
     TimedOut {
-        /// What was asked.
+        /// The request.
         asked: &'static str,
         /// The limit.
         limit: Duration,
     },
-    /// What it wrote is no reply, or not one to what was asked.
+    /// The text is not a reply, or not one to the request.
     #[error(" answered {asked} with something else: {problem}")]
     Garbage {
-        /// What was asked.
+        /// The request.
         asked: &'static str,
-        /// What is wrong with it.
+        /// The fault in the reply.
         problem: String,
     },
     /// It cannot work, in its own words.

@@ -26,38 +26,38 @@ use super::channel::read_lines;
 use super::supervisor::SupervisorReply;
 use super::{descendants, supervisor};
 
-/// What a supervisor may take to end everything, before it is ended itself.
-pub(super) const ENDING: Duration = Duration::from_secs(5);
+/// The time that a supervisor may take to end everything, before it is ended itself.
+pub(super) const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a supervisor may take to start a program on a machine that is busy.
+/// The time that a supervisor may take to start a program on a busy machine.
 pub(super) const STARTING: Duration = Duration::from_secs(60);
 
 /// Descriptors below this are the program's own.
 const FIRST_FREE: i32 = 10;
 
-/// What is to be run.
+/// The program to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Program {
     /// The program.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
     /// Environment variables set for it.
     pub env: Vec<(String, String)>,
     /// The folder it is started in; `None`: the caller's.
     pub directory: Option<PathBuf>,
-    /// What becomes of its children when it has ended by itself.
+    /// The treatment of its children when it has ended by itself.
     pub leaves: Leaves,
 }
 
-/// What a program that ended by itself leaves behind.
+/// The processes that a program leaves behind when it ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leaves {
     /// Nothing: what it started ends with it. It is in a process group of its own, so
     /// that a terminal's Ctrl-C reaches the harness alone.
     Nothing,
-    /// What it left running on purpose: it is the user's program, in the group of the
-    /// caller. What it started ends only when the caller stops it.
+    /// Children that were left running on purpose: it is the user's program, in the group of the
+    /// caller. They end only when the caller stops it.
     ItsOwn,
 }
 
@@ -100,7 +100,7 @@ impl Program {
         let (mut leash, theirs) = UnixStream::pair()?;
         // Above whatever the program may be given, and numbered alike there.
         let high = fcntl(&theirs, FcntlArg::F_DUPFD_CLOEXEC(FIRST_FREE))?;
-        // SAFETY: made just now, and nobody else's.
+        // SAFETY: made just now, and not shared.
         descriptors.push((unsafe { OwnedFd::from_raw_fd(high) }, high));
         drop(theirs);
         let mut command = supervisor::command(high)?;
@@ -156,13 +156,13 @@ impl Program {
 /// A program that was started or forked. Dropped, it ends with everything it started.
 #[derive(Debug)]
 pub struct Started {
-    /// Its supervisor, where that is a child of this process.
+    /// The supervisor, if it is a child of this process.
     child: Option<Child>,
     /// The program's process.
     pid: u32,
     /// While this is open the supervisor lets the program run.
     leash: UnixStream,
-    /// What the supervisor says at its other end, until the program has ended.
+    /// The supervisor's replies from the other end, until the program has ended.
     replies: Receiver<io::Result<String>>,
     ended: bool,
     status: Option<ExitStatus>,
@@ -196,11 +196,12 @@ impl Started {
         Ok(started)
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        match self.ends_within(Duration::ZERO) {
-            true => self.end(),
-            false => None,
+        if self.ends_within(Duration::ZERO) {
+            self.end()
+        } else {
+            None
         }
     }
 
@@ -231,7 +232,7 @@ impl Started {
         if !self.ended {
             // Not closed alone: a process that is just being started may hold a copy.
             let _ = self.leash.shutdown(Shutdown::Write);
-            if !self.ends_within(ENDING) {
+            if !self.ends_within(END_LIMIT) {
                 descendants::kill(self.child.as_ref().map_or(self.pid, Child::id));
                 self.ended = true;
             }
@@ -254,7 +255,7 @@ impl Drop for Started {
     }
 }
 
-/// What a line of a supervisor says; `None` for none, or another.
+/// The reply in a line of a supervisor; `None` for none, or another.
 fn reply(line: Result<io::Result<String>, RecvTimeoutError>) -> Option<SupervisorReply> {
     serde_json::from_str(&line.ok()?.ok()?).ok()
 }
@@ -281,7 +282,7 @@ pub fn why(program: &Path, error: &io::Error) -> String {
     let Some(path) = found(program) else {
         return match (std::env::current_dir().is_err(), is_path(program)) {
             (true, _) => "the folder this was started in is gone; change to one that is there",
-            (_, true) => "there is no such file",
+            (_, true) => "the file does not exist",
             (_, false) => "no folder of PATH has it",
         }
         .to_owned();
@@ -300,7 +301,9 @@ pub fn why(program: &Path, error: &io::Error) -> String {
             None => format!("{shown} is there, and the loader that it names is not"),
         },
         Errno::ENOEXEC => {
-            format!("{shown} is no program of this machine, and no script that begins with #!")
+            format!(
+                "{shown} is neither a program for this machine nor a script that begins with #!"
+            )
         }
         _ => error.to_string(),
     }
@@ -320,7 +323,7 @@ pub(crate) fn found(program: &Path) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// What the first line of a script names.
+/// The interpreter in the first line of a script.
 fn interpreter(script: &Path) -> Option<String> {
     let mut start = String::new();
     let file = BufReader::new(fs::File::open(script).ok()?);
@@ -363,15 +366,15 @@ mod tests {
                 file("script", "#!/no/such/perl -w\n", 0o755),
                 "wants /no/such/perl -w, which is not",
             ),
-            ("./none".into(), "there is no such file"),
+            ("./none".into(), "the file does not exist"),
             (
                 "no-such-program-anywhere".into(),
                 "no folder of PATH has it",
             ),
         ] {
             let error = Command::new(&program).spawn().unwrap_err();
-            let said = why(&program, &error);
-            assert!(said.contains(says), "{said}");
+            let message = why(&program, &error);
+            assert!(message.contains(says), "{message}");
         }
     }
 }

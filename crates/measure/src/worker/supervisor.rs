@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use super::descendants;
 use super::program::{Leaves, Program};
 
-/// What a supervisor is called in a list of processes; this executable started by this
+/// The name of a supervisor in a list of processes; this executable started by this
 /// name is one.
 pub(super) const TITLE: &str = "regatta: supervisor";
 
@@ -64,7 +64,7 @@ pub(super) enum SupervisorReply {
 /// supervisor, and lets all others start theirs.
 pub fn here() {
     // Whoever started this may have had it ignored, which is inherited: the kernel would
-    // then reap children by itself, and nobody would know how they ended.
+    // then reap children by itself, and their exit status would be lost.
     // SAFETY: restores the default, no handler is installed.
     let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
     let mut words = std::env::args_os();

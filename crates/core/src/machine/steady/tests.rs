@@ -18,10 +18,10 @@ fn the_longest_sequence_that_repeats_is_found_behind_a_warm_up_and_before_a_tail
     // Three alike at the end of each repetition are not the repetition.
     assert_eq!(found("baaabaaabaaabaaa"), Some((0, 4, 4)));
     assert_eq!(found("aabbaabbaabb"), Some((0, 4, 3)));
-    // Two long ones alike are no chance.
+    // Two long ones alike are not chance.
     let long: String = ('0'..'z').collect();
     assert_eq!(found(&long.repeat(2)), Some((0, long.len(), 2)));
-    // What the program came to first begins a turn, where that leaves turns enough.
+    // The program's first operation begins a turn, if that leaves turns enough.
     assert_eq!(found("abcxbcabcabcabca"), Some((6, 3, 3)));
 }
 
@@ -36,9 +36,9 @@ proptest! {
 
     #[test]
     fn what_comes_three_times_is_found(turn in prop::collection::vec(0u32..3, 1..20)) {
-        let found = chosen(&turn.repeat(4)).unwrap();
-        prop_assert!(turn.len().is_multiple_of(found.period), "{found:?}");
-        prop_assert!(found.length + found.period >= 4 * turn.len(), "{found:?}");
+        let cycle = chosen(&turn.repeat(4)).unwrap();
+        prop_assert!(turn.len().is_multiple_of(cycle.period), "{cycle:?}");
+        prop_assert!(cycle.length + cycle.period >= 4 * turn.len(), "{cycle:?}");
     }
 }
 
@@ -60,7 +60,7 @@ fn repetitions_that_are_long_at_first_are_warm_up() {
     assert_eq!(after(&[]), 0);
 }
 
-/// What operations a program does, each a kernel of its own 1 µs long; `.` is a pause of the host.
+/// A program's operations, each a kernel of its own 1 µs long; `.` is a pause of the host.
 struct Program(Writer);
 
 impl Program {
@@ -97,8 +97,12 @@ impl Program {
 
     /// Operations of a repetition, how many repetitions, and one's time.
     fn found(&self) -> Option<(usize, usize, f64)> {
-        let found = steady(&self.0.recording)?;
-        Some((found.period, found.repeats, found.period_time().0.round()))
+        let steady = steady(&self.0.recording)?;
+        Some((
+            steady.period,
+            steady.repeats,
+            steady.period_time().0.round(),
+        ))
     }
 }
 

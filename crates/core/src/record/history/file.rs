@@ -22,9 +22,9 @@ use regatta_worker::units::Nanoseconds;
 enum HistoryLine {
     History(HistoryHeader),
     Run {
-        /// What is kept of the run itself.
+        /// The header of the run.
         run: Box<About>,
-        /// What came of its cases.
+        /// The outcomes of its cases.
         cases: BTreeMap<CaseId, Came>,
     },
 }
@@ -84,8 +84,8 @@ impl HistoryStore {
         files.filter_map(file).collect()
     }
 
-    /// Adds runs of one suite on one machine to their history, each unless it is there. Nobody
-    /// else can meanwhile.
+    /// Adds runs of one suite on one machine to their history, each unless it is there. A lock keeps
+    /// others out meanwhile.
     ///
     /// # Errors
     /// When suite or machine cannot name a file, another process adds to the history now, the file
@@ -137,7 +137,7 @@ impl HistoryStore {
         let mut cases: HashSet<CaseId> = there.cases.into_iter().collect();
         let damage = there.damage.into_iter();
         let mut damage: Vec<String> = damage
-            .map(|of| format!("{}:{}: {}", path.display(), of.line, of.problem))
+            .map(|damage| format!("{}:{}: {}", path.display(), damage.line, damage.problem))
             .collect();
         let mut added = Vec::new();
         for run in runs {
@@ -173,7 +173,7 @@ impl HistoryStore {
     }
 }
 
-/// What came of adding a run.
+/// The result of adding a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
     /// It is in the history now.
@@ -184,7 +184,7 @@ pub enum Added {
         runs: usize,
         /// Cases that it did not have before.
         new: usize,
-        /// What was wrong with the file, as sentences; what was cut off is removed from it.
+        /// The faults of the file, as sentences; damaged lines are removed from it.
         damage: Vec<String>,
     },
     /// It was there already.
@@ -194,7 +194,7 @@ pub enum Added {
     },
 }
 
-/// How the last line of a file ends.
+/// The end of a file's last line.
 #[derive(Debug)]
 enum LastLine {
     /// With a line feed.
@@ -220,7 +220,7 @@ impl History {
     /// kept.
     ///
     /// # Errors
-    /// When there is none, or its first line is not that of a history this version reads.
+    /// When it is missing, or its first line is not that of a history this version reads.
     pub fn read(path: &Path) -> Result<History, RecordError> {
         Ok(read(path)?.0)
     }
@@ -291,7 +291,7 @@ fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
     Ok((history, ends))
 }
 
-/// What no clock shows of the times of a case, as a sentence.
+/// The impossible time of a case, as a sentence.
 fn objection(came: &Came) -> Option<String> {
     let figures = came.times()?;
     let times = [Some(figures.device_ns), figures.host_ns, figures.cpu_ns];

@@ -1,4 +1,4 @@
-//! The history of a suite on a machine: what came of each case in each run, for trends.
+//! The history of a suite on a machine: the outcome of each case in each run, for trends.
 //!
 //! `history/SUITE/MACHINE.jsonl`: a line that says what it is of, then a line a run in the
 //! order of adding, each with a checksum as those of run files. Nothing in it is ever changed.
@@ -29,7 +29,7 @@ pub struct History {
     pub suite: String,
     /// Short name of the machine.
     pub machine: String,
-    /// Its runs, the oldest first.
+    /// The runs, the oldest first.
     pub runs: Vec<HistoryRun>,
     /// The cases by their numbers.
     pub cases: Vec<CaseId>,
@@ -37,39 +37,39 @@ pub struct History {
     pub damage: Vec<Damage>,
 }
 
-/// A run, and what came of its cases.
+/// A run, and the outcomes of its cases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryRun {
-    /// What is kept of the run itself.
+    /// The header of the run.
     pub about: About,
-    /// What came of its cases, by their numbers, sorted.
+    /// The outcomes of its cases, by their numbers, sorted.
     pub results: Vec<(u32, Came)>,
 }
 
-/// What is kept of a run itself.
+/// The part of a run's header that a history keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Checksum and length of its file.
     pub id: String,
-    /// Where it stands on the axis of time.
+    /// The place on the axis of time.
     pub at: Timestamp,
     /// When it was measured, where it was put at another time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
-    /// Where it was found: a path.
+    /// The path where it was found.
     pub label: String,
     /// The checkout, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
     /// Version of regatta.
     pub tool: String,
-    /// What was said of it.
+    /// The verdict at its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<VerdictOutcome>,
     /// Versions by worker.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub versions: BTreeMap<String, BTreeMap<String, String>>,
-    /// What a time depends on beside the code: hard facts of the machine, and the ways in which
+    /// The conditions of a time beside the code: hard facts of the machine, and the ways in which
     /// times were taken, as `measure.NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
@@ -82,14 +82,14 @@ impl About {
     }
 }
 
-/// What came of a case in a run.
+/// The outcome of a case in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Came {
     /// It was timed.
     Timed(CaseTimes),
-    /// Its variant does not do this.
+    /// The variant does not support the case.
     Unsupported,
     /// It failed, for this reason.
     Failed(String),
@@ -146,16 +146,16 @@ impl CaseTimes {
     }
 }
 
-/// A run as it is to be added.
+/// A run that can be added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reduced {
     /// The suite.
     pub suite: String,
     /// Short name of the machine.
     pub machine: String,
-    /// What is kept of the run itself.
+    /// The header of the run.
     pub about: About,
-    /// What came of its cases.
+    /// The outcomes of its cases.
     pub cases: Vec<(CaseId, Came)>,
 }
 
@@ -194,8 +194,8 @@ impl Reduced {
 /// Longest reason that is kept, in characters.
 const REASON: usize = 160;
 
-/// What a history keeps of the run of these files, which is called by a path, at the time that is
-/// given, or else at that of its start. A run that failed is kept: a history is of what was.
+/// The part of a run of these files that a history keeps; the run is named by a path, at the time that is
+/// given, or else at that of its start. A run that failed is kept too: a history shows failures.
 ///
 /// # Errors
 /// When it was not finished, or took no time; or its file cannot be read.
@@ -210,7 +210,7 @@ pub fn reduced(
     let Some(end) = &run.end else {
         return Err(RecordError::not_added(
             path,
-            "the run is not finished; the command that began it goes on with it, and then it can \
+            "the run is not finished; repeat the command that began it to resume it, and then it can \
              be added",
         ));
     };
@@ -274,7 +274,7 @@ fn hash(path: &Path, hasher: &mut crc32fast::Hasher, length: &mut usize) -> std:
     }
 }
 
-/// What a time depends on beside the code. What is as it always is stands there as well: that
+/// The conditions of a time beside the code. A condition with its usual value is listed as well: that
 /// it was not so before is a change.
 fn facts(header: &RunHeader) -> BTreeMap<String, String> {
     let mut facts = header.machine.hard.clone();

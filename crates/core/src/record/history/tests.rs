@@ -125,14 +125,14 @@ fn a_line_that_was_cut_off_is_named_and_the_rest_is_kept() {
         assert_eq!((read.runs.len(), read.damage.len()), (1, 1), "{length}");
         assert_eq!(read.damage[0].line, 3);
     }
-    let told = damage(added(&store, run(3, &[(B, timed(4.0))])));
-    assert_eq!(told.len(), 1);
-    assert!(told[0].contains("xeon-2c.jsonl:3"), "{told:?}");
+    let problems = damage(added(&store, run(3, &[(B, timed(4.0))])));
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].contains("xeon-2c.jsonl:3"), "{problems:?}");
     let read = History::read(&path(&store)).unwrap();
     assert_eq!((read.runs.len(), read.damage.len()), (2, 0));
     assert_eq!(read.runs[1].results, [(1, timed(4.0))]);
 
-    // Whole but for its line feed, it is no less whole.
+    // A missing line feed at the end does not damage the file.
     fs::write(path(&store), whole.trim_end()).unwrap();
     assert!(damage(added(&store, run(3, &[(C, timed(4.0))]))).is_empty());
     let read = History::read(&path(&store)).unwrap();

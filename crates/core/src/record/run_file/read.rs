@@ -32,14 +32,14 @@ fn read_line(text: &str) -> Result<RunLine, String> {
 /// ones are kept.
 ///
 /// # Errors
-/// When there is no file, or its first line is not that of a run this version reads.
+/// When the file is missing, or its first line is not that of a run this version reads.
 pub fn read(path: &Path) -> Result<Run, RecordError> {
     let mut entries: Vec<Entry> = Vec::new();
     let run = each(path, |_| true, |_, _, entry| entries.push(entry))?;
     Ok(Run { entries, ..run })
 }
 
-/// When the run of a file began; `None` where it is none.
+/// The start of the run of a file; `None` if it is not a run.
 pub fn started(path: &Path) -> Option<Timestamp> {
     Some(header_of(path).ok()?.started)
 }
@@ -199,20 +199,21 @@ impl Seen {
     /// Holds an entry to its plan, to what can be, and to those before it; its case's place.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
+    /// The fault in it, as a sentence.
     fn usable(&mut self, entry: &Entry, plan: &CaseIndex) -> Result<usize, String> {
         let (case, invocation) = (&entry.case, entry.invocation);
         let Some(&place) = plan.0.get(case) else {
-            return Err(format!("{:?} is no case of its plan", case.0));
+            return Err(format!("{:?} is not a case of its plan", case.0));
         };
         if let Some(objection) = entry.objection() {
             return Err(objection);
         }
-        match self.insert(place, invocation) {
-            true => Ok(place),
-            false => Err(format!(
+        if self.insert(place, invocation) {
+            Ok(place)
+        } else {
+            Err(format!(
                 "{case} of invocation {invocation} stands there twice"
-            )),
+            ))
         }
     }
 }

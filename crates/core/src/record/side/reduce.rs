@@ -114,11 +114,11 @@ struct Fold {
     failure: Option<(String, Fault)>,
     /// The first invocation without a sample.
     without: Option<u32>,
-    /// What operations took in each invocation that tells.
+    /// The times of operations in each invocation that has them.
     divisions: Vec<(u32, Division)>,
-    /// What hardware counted in each that was asked.
+    /// The hardware counters in each that was asked.
     counters: Vec<Counters>,
-    /// What the first call was made of in each that tells.
+    /// The parts of the first call in each invocation that has them.
     parts: Vec<Parts>,
     /// Invocations whose results were checked before timing only.
     before_only: u32,
@@ -185,9 +185,10 @@ impl Fold {
         }
         record.conditions.add(&measurement);
         let invocation = Invocation::reduced(number, &measurement);
-        let division = measurement.division.map(|of| (number, *of));
+        let division = measurement.division.map(|division| (number, *division));
         self.divisions.extend(division);
-        self.counters.extend(measurement.counters.map(|of| *of));
+        self.counters
+            .extend(measurement.counters.map(|counters| *counters));
         if !measurement.first_call_disturbed {
             self.parts.extend(measurement.first_call_parts);
         }
@@ -223,13 +224,13 @@ impl Fold {
             record.conditions.checked_before_only = self.before_only;
         }
         if !record.choices.is_empty() {
-            let chosen = record.choices.iter().flat_map(|of| &of.invocations);
+            let chosen = record.choices.iter().flat_map(|choice| &choice.invocations);
             let chosen: BTreeSet<u32> = chosen.copied().collect();
             let all = record.invocations.iter().map(|one| one.number);
             for number in all.filter(|number| !chosen.contains(number)) {
                 add_choice(&mut record.choices, number, &Choices::new());
             }
-            record.choices.sort_by_key(|of| of.invocations[0]);
+            record.choices.sort_by_key(|choice| choice.invocations[0]);
         }
         if let Some(structure) = &record.structure {
             record.effective.extend(structure.effective.clone());
@@ -260,11 +261,12 @@ impl Fold {
         let (seen, refused) = (self.seen, self.refused);
         if let Some(reason) = self.refusal.clone() {
             // What is supported by chance was not measured.
-            return match refused == seen {
-                true => Status::Unsupported { reason },
-                false => Status::Missing {
+            return if refused == seen {
+                Status::Unsupported { reason }
+            } else {
+                Status::Missing {
                     reason: format!("unsupported in {refused} of {seen} invocations: {reason}"),
-                },
+                }
             };
         }
         match self.without.filter(|_| !settings.structure_only) {
@@ -379,7 +381,7 @@ fn varying_structure(
     if let Some(how) = other_kernels(numbers, &kernels(usual), &kernels(other)) {
         return vec![("launches".to_owned(), how)];
     }
-    let mut found = Vec::new();
+    let mut changes = Vec::new();
     for kernel in of_calls(usual, other, None) {
         for change in &kernel.changes {
             let name = kernel.called();
@@ -387,7 +389,7 @@ fn varying_structure(
                 "{change} of {} from invocation {first} to {number}",
                 short(name)
             );
-            found.push((change.name().to_owned(), how));
+            changes.push((change.name().to_owned(), how));
         }
     }
     // Threads that did work depend on the machine, and memory on what else the process did;
@@ -410,10 +412,10 @@ fn varying_structure(
         };
         let (before, after) = (count(usual), count(other));
         if before != after && is_known(usual, name) && is_known(other, name) {
-            found.push((name.clone(), in_both(&before, &after)));
+            changes.push((name.clone(), in_both(&before, &after)));
         }
     }
-    found
+    changes
 }
 
 /// The medians of each part over invocations that tell; `None` where none does.
@@ -423,11 +425,11 @@ fn median_parts(all: &[Parts]) -> Option<Parts> {
     }
     let names: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
     let part = |name: &String| {
-        let of = |parts: &Parts| parts.get(name).copied().unwrap_or_default();
-        let times = all.iter().map(|parts| of(parts).ns);
+        let value = |parts: &Parts| parts.get(name).copied().unwrap_or_default();
+        let times = all.iter().map(|parts| value(parts).ns);
         // A worker may tell anything; nothing takes less than no time.
         let times: Vec<Nanoseconds> = times.filter(|ns| ns.0 >= 0.0 && ns.0.is_finite()).collect();
-        let mut counts: Vec<u64> = all.iter().map(|parts| of(parts).count).collect();
+        let mut counts: Vec<u64> = all.iter().map(|parts| value(parts).count).collect();
         counts.sort_unstable();
         Taken {
             ns: median(&times).unwrap_or_default(),

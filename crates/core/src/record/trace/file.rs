@@ -26,9 +26,10 @@ pub fn write(path: &Path, trace: &Trace, replace: bool) -> Result<(), RecordErro
     lines(&mut out, trace).map_err(io)?;
     out.flush().map_err(io)?;
     drop(out);
-    let kept = match replace {
-        true => draft.keep(),
-        false => draft.keep_as_new(),
+    let kept = if replace {
+        draft.keep()
+    } else {
+        draft.keep_as_new()
     };
     kept.map_err(|error| match error.error.kind() {
         io::ErrorKind::AlreadyExists => RecordError::taken(path),
@@ -67,7 +68,7 @@ fn lines(out: &mut impl Write, trace: &Trace) -> io::Result<()> {
     }
     for operation in &recording.operations {
         let numbered = operation.clone();
-        let numbered: Numbered = numbered.with_operator(|told| numbers.get(&told).copied());
+        let numbered: Numbered = numbered.with_operator(|operator| numbers.get(&operator).copied());
         out.write_all(line::write(&numbered)?.as_bytes())?;
     }
     let end = TraceLine::End {
@@ -86,7 +87,7 @@ pub fn is_trace(path: &Path) -> bool {
 /// Reads a trace. Lines that cannot be used are reported in the recording's `damage`.
 ///
 /// # Errors
-/// When there is no file, or its first line is not that of a trace this version reads.
+/// When the file is missing, or its first line is not that of a trace this version reads.
 pub fn read(path: &Path) -> Result<Trace, RecordError> {
     check_kind(path, &["trace"])?;
     let mut file = Lines::open(path, input::TRACE, input::LINE)?;

@@ -22,7 +22,7 @@ use crate::machine::{
     Launch, Operation, Process, Recorded, Recording, TracedGpu, Work, is_operator,
 };
 
-/// How much of a file tells whether it is one, in bytes: a list of devices stands before the
+/// The bytes at the start of a file that show its kind: a list of devices stands before the
 /// events.
 const BEGINNING: u64 = 1 << 16;
 
@@ -52,7 +52,7 @@ struct ChromeTrace {
     events: Events,
 }
 
-/// What is read of an event; members of other types than these are as if they were not there.
+/// The members of an event that are read; members of other types are ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ChromeEvent {
@@ -85,7 +85,7 @@ struct Events {
     recording: Recording,
     names: HashMap<String, u32>,
     damage: FileDamage,
-    /// Of each operation, what launched it.
+    /// The correlation id of each operation's launch.
     correlations: Vec<Option<u64>>,
     calls: HashMap<u64, RuntimeCall>,
     threads: Threads,
@@ -97,13 +97,15 @@ struct Events {
 /// cannot be used are reported in [`Recording::damage`], under `label`.
 ///
 /// # Errors
-/// When it is no such JSON, with the line and the column.
+/// When the JSON is not Kineto's, with the line and the column.
 pub fn read(file: impl BufRead, label: &str, limit: usize) -> Result<Recording, String> {
-    let trace: ChromeTrace =
-        serde_json::from_reader(file).map_err(|error| match error.is_eof() {
-            true => format!("it is cut off: {error}"),
-            false => error.to_string(),
-        })?;
+    let trace: ChromeTrace = serde_json::from_reader(file).map_err(|error| {
+        if error.is_eof() {
+            format!("it is cut off: {error}")
+        } else {
+            error.to_string()
+        }
+    })?;
     let devices = trace.devices.iter().map(|gpu| {
         let number = |name: &str| member::<u32>(&gpu[name]).unwrap_or_default();
         TracedGpu {
@@ -226,8 +228,8 @@ impl Events {
         let work = match event.cat.as_str() {
             Some("gpu_memcpy") => {
                 // Memcpy HtoD (Pageable -> Device)
-                let told = name.split(' ').nth(1).filter(|told| !told.is_empty());
-                let direction = told.unwrap_or("?").to_owned();
+                let word = name.split(' ').nth(1).filter(|word| !word.is_empty());
+                let direction = word.unwrap_or("?").to_owned();
                 Work::Copy { direction, bytes }
             }
             Some("gpu_memset") => Work::Set { bytes },
@@ -258,7 +260,7 @@ impl Events {
         let operations = &mut self.recording.operations;
         for (number, operation) in operations.iter_mut().enumerate() {
             let call = self.correlations[number].and_then(|number| self.calls.get(&number));
-            // What no call is known of is laid to the first process.
+            // Operations without a known call belong to the first process.
             let Some(call) = call else { continue };
             operation.launched_ns = Some(call.at.cast_signed());
             operation.launch_ns = Some(call.ns);
@@ -288,8 +290,8 @@ impl Events {
                 process.start = operation.start_ns;
             }
             if process.devices.iter().all(|known| known.ordinal != ordinal) {
-                let told = devices.iter().find(|told| told.ordinal == ordinal);
-                process.devices.extend(told.cloned());
+                let device = devices.iter().find(|device| device.ordinal == ordinal);
+                process.devices.extend(device.cloned());
             }
         }
         self.recording.processes = processes;
@@ -299,7 +301,7 @@ impl Events {
 }
 
 /// Bytes of an operator's text.
-const LONGEST_OPERATOR: usize = 200;
+const MAX_OPERATOR_BYTES: usize = 200;
 
 /// The ranges and launches of all threads of a trace. Times are nanoseconds.
 #[derive(Default)]
@@ -352,7 +354,7 @@ impl Threads {
     }
 }
 
-/// Of the names of all open ranges the three that a recording tells: the outermost, the
+/// The three names of the open ranges that a recording keeps: the outermost, the
 /// outermost that is an operator of a framework (else the last but one), and the innermost.
 fn operator_text(names: &[&str]) -> Option<String> {
     let last = names.len().checked_sub(1)?;
@@ -360,11 +362,10 @@ fn operator_text(names: &[&str]) -> Option<String> {
     let middle = operator.filter(|place| *place < last);
     let mut places = vec![0, middle.unwrap_or(last.saturating_sub(1)), last];
     places.dedup();
-    // Levels are told apart by what may not be in them.
-    let told = places.iter().map(|place| names[*place].replace('/', "_"));
-    let told: Vec<String> = told.collect();
-    let mut text = told.join("/");
-    text.truncate(text.floor_char_boundary(LONGEST_OPERATOR));
+    // A `/` separates levels, so names may not have one.
+    let names = places.iter().map(|place| names[*place].replace('/', "_"));
+    let mut text = names.collect::<Vec<String>>().join("/");
+    text.truncate(text.floor_char_boundary(MAX_OPERATOR_BYTES));
     Some(text)
 }
 

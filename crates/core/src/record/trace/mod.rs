@@ -37,14 +37,14 @@ pub struct TraceHeader {
     pub command: Vec<String>,
     /// When it was started.
     pub started: Timestamp,
-    /// How it ended: `exit code 0`, `killed by SIGINT`.
+    /// The end of the program: `exit code 0`, `killed by SIGINT`.
     pub ended: String,
     /// The checkout it was started in, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
-    /// Where.
+    /// The machine.
     pub machine: Fingerprint,
-    /// What recorded it, where that was not regatta.
+    /// The recorder, if it was not regatta.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorder: Option<String>,
     /// The times of runs of the same program that were made before the one that is recorded
@@ -53,7 +53,7 @@ pub struct TraceHeader {
     pub earlier: Vec<RunTimes>,
 }
 
-/// What is kept of a run beside the one that is recorded whole. Times are nanoseconds.
+/// The figures that are kept of a run beside the one that is recorded whole. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunTimes {
     /// Operations that were recorded.
@@ -70,17 +70,17 @@ pub struct RunTimes {
 pub struct Repeated {
     /// Operations of the busiest stream in one repetition.
     pub operations: usize,
-    /// How often it came.
+    /// The number of repetitions.
     pub repeats: usize,
-    /// Of one repetition, the mean over all.
+    /// The mean of one repetition.
     #[serde(flatten)]
     pub spent: Spent,
 }
 
-/// What passed, and how much of it a device worked.
+/// The time that passed, and the part of it in which a device worked.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// What passed.
+    /// The time that passed.
     pub elapsed_ns: Nanoseconds,
     /// With at least one operation on a device.
     pub busy_ns: Nanoseconds,
@@ -94,17 +94,17 @@ impl Spent {
     }
 }
 
-/// What a program and its children did.
+/// The record of a program and its children.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// Its first line.
+    /// The first line of the file.
     pub header: TraceHeader,
-    /// What was recorded.
+    /// The recording.
     pub recording: Recording,
 }
 
 impl TraceHeader {
-    /// What the trace is called: its program, with the script it runs.
+    /// The title of the trace: its program, with the script it runs.
     pub fn title(&self) -> String {
         let name = |word: &String| {
             let name = Path::new(word).file_name().unwrap_or_default();
@@ -140,7 +140,7 @@ fn interned(known: &mut HashSet<Arc<str>>, text: String) -> Arc<str> {
     new
 }
 
-/// What of a file cannot be used: the first places, and how many others there are.
+/// The parts of a file that cannot be used: the first places, and the number of others.
 #[derive(Default)]
 struct FileDamage {
     kept: Vec<Damage>,
@@ -150,10 +150,11 @@ struct FileDamage {
 impl FileDamage {
     fn add(&mut self, line: usize, problem: String) {
         /// Places that are kept with what is wrong with them.
-        const KEPT: usize = 20;
-        match self.kept.len() < KEPT {
-            true => self.kept.push(Damage { line, problem }),
-            false => self.others += 1,
+        const MAX_KEPT: usize = 20;
+        if self.kept.len() < MAX_KEPT {
+            self.kept.push(Damage { line, problem })
+        } else {
+            self.others += 1
         }
     }
 

@@ -15,7 +15,7 @@ use crate::record::line::Lines;
 pub const VARIABLE: &str = "REGATTA_TRACE";
 
 /// Longest line that is read: a kernel's name may be long, but not this long.
-const LONGEST_LINE: u64 = 1 << 20;
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Reads every recording in a folder. Of more than `limit` operations the last are kept:
 /// a program's beginning is its warm-up. Never holds more than twice as many.
@@ -43,7 +43,7 @@ pub fn read(folder: &Path, limit: usize) -> Result<Recording, RecordError> {
 }
 
 fn read_file(reader: &mut Reader, path: &Path, limit: usize) -> Result<(), RecordError> {
-    let mut lines = Lines::open(path, input::TRACE, LONGEST_LINE)?;
+    let mut lines = Lines::open(path, input::TRACE, MAX_LINE_BYTES)?;
     let label = path.file_name().unwrap_or_default().to_string_lossy();
     let mut file = FileBeingRead {
         process: Some(reader.recording.processes.len() as u32),
@@ -63,9 +63,10 @@ fn read_file(reader: &mut Reader, path: &Path, limit: usize) -> Result<(), Recor
         if let Err(problem) = taken {
             damage.add(
                 number,
-                match lines.whole {
-                    true => problem,
-                    false => "it is cut off: the process ended while it was written".to_owned(),
+                if lines.whole {
+                    problem
+                } else {
+                    "it is cut off: the process ended while it was written".to_owned()
                 },
             );
         }

@@ -20,14 +20,14 @@ pub(super) enum TraceLine {
     Process(Process),
     Device(TracedGpu),
     Name {
-        /// Its number; absent where that is its place among the names.
+        /// The number; absent if it is the place among the names.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<u32>,
         /// The name, demangled.
         name: String,
     },
     Operator {
-        /// Its number; absent where that is its place among the operators.
+        /// The number; absent if it is the place among the operators.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<u32>,
         /// The ranges that the host was in, outermost first, joined by `/`.
@@ -39,18 +39,18 @@ pub(super) enum TraceLine {
         /// By name.
         counts: BTreeMap<String, u64>,
     },
-    /// When the host made calls that are told one by one.
+    /// The times of the host's calls that are recorded one by one.
     Moments {
         /// In nanoseconds of CUPTI's clock, by kind.
         of: BTreeMap<String, Vec<u64>>,
     },
     Dropped {
-        /// How many.
+        /// The number of records.
         records: u64,
     },
-    /// What kept the library from recording, or from recording all of it.
+    /// The problem that kept the library from recording, or from recording all of it.
     Problem {
-        /// What it was, as a sentence.
+        /// The problem, as a sentence.
         text: String,
     },
     Damage {
@@ -72,7 +72,7 @@ pub(super) enum TraceLine {
 /// An operation, with the numbers of its kernel's name and of its operator.
 pub(super) type Numbered = Operation<Launch<u32>, u32>;
 
-/// What tells how to read the rest of a line.
+/// The members that decide how to read the rest of a line.
 #[derive(Deserialize)]
 struct LineKind {
     kind: String,
@@ -111,16 +111,20 @@ impl Reader {
         }
         let process = self.recording.processes.last_mut();
         match (line::parse(text)?, process) {
-            (TraceLine::Process(told), Some(process)) if file.process.is_some() => {
+            (TraceLine::Process(header), Some(process)) if file.process.is_some() => {
                 if std::mem::replace(&mut file.introduced, true) {
                     return Err("a second first line".to_owned());
                 }
                 // The file's name is the process's own word, before anything was read.
-                let pid = if told.pid == 0 { process.pid } else { told.pid };
+                let pid = if header.pid == 0 {
+                    process.pid
+                } else {
+                    header.pid
+                };
                 *process = Process {
                     pid,
-                    argv: secrets::command_line(&told.argv),
-                    ..told
+                    argv: secrets::command_line(&header.argv),
+                    ..header
                 };
             }
             (TraceLine::Process(process), _) => self.recording.processes.push(process),
@@ -159,8 +163,8 @@ impl Reader {
         Ok(false)
     }
 
-    fn operation(&mut self, told: Numbered, file: &FileBeingRead) -> Result<(), String> {
-        let mut operation = told.with_operator(|id| file.operators.get(&id).cloned());
+    fn operation(&mut self, numbered: Numbered, file: &FileBeingRead) -> Result<(), String> {
+        let mut operation = numbered.with_operator(|id| file.operators.get(&id).cloned());
         operation.process = file.process.unwrap_or(operation.process);
         operation.launched_ns = operation.launched_ns.filter(|at| *at > 0);
         if let Work::Kernel(kernel) = &mut operation.work {
@@ -184,7 +188,7 @@ impl Reader {
         numbered(name, &mut self.names, &mut self.recording.names)
     }
 
-    /// What was read, with the last `limit` operations by start.
+    /// The recording, with the last `limit` operations by start.
     pub fn finish(mut self, limit: usize) -> Recording {
         self.recording.settle(limit);
         let processes = self.recording.processes.iter_mut();

@@ -34,7 +34,7 @@ fn judged(case: &str, ratio: f64) -> CaseReading {
     }
 }
 
-/// A search among versions with these times; one of time 0 does not install. What is tried is told.
+/// A search among versions with these times; one of time 0 does not install. The third value lists the versions that were tried.
 fn searched(times: &[(&str, f64)]) -> (Vec<Tried>, Ending, Vec<String>) {
     let row: Vec<Version> = times.iter().map(|(name, _)| version(name)).collect();
     let mut compare = |low: usize, high: usize| -> Result<Tried, ()> {
@@ -79,7 +79,7 @@ fn searched(times: &[(&str, f64)]) -> (Vec<Tried>, Ending, Vec<String>) {
 #[test]
 fn the_case_with_the_largest_change_is_followed_to_its_step() {
     let times = [("1", 1.0), ("2", 1.0), ("3", 0.0), ("4", 1.5), ("5", 1.5)];
-    let (tried, Ending::Found(found), told) = searched(&times) else {
+    let (tried, Ending::Found(found), reported) = searched(&times) else {
         panic!("no step is found")
     };
     assert_eq!((&found.before.name[..], &found.after.name[..]), ("2", "4"));
@@ -96,7 +96,7 @@ fn the_case_with_the_largest_change_is_followed_to_its_step() {
         "2, 2 more: case",
         "4, 0 more: case",
     ];
-    assert_eq!(told, all);
+    assert_eq!(reported, all);
 }
 
 #[test]

@@ -16,7 +16,7 @@ struct Planted<'a> {
     random: ChaCha8Rng,
 }
 
-/// What a search asked, in order: versions against the good end, and pairs.
+/// The comparisons that a search made, in order: versions against the good end, and pairs.
 #[derive(Debug, Default)]
 struct Asked {
     probed: Vec<usize>,
@@ -52,8 +52,8 @@ impl Planted<'_> {
             _ if change.abs() + half < self.floor => Word::Same,
             _ => Word::Inconclusive,
         };
-        let of = [change - half, change, change + half].map(|of| Ratio(of.exp()));
-        usable(of, word)
+        let interval = [change - half, change, change + half].map(|log| Ratio(log.exp()));
+        usable(interval, word)
     }
 
     fn search(&mut self, towards: Towards) -> (NextStep, Asked) {
@@ -82,7 +82,7 @@ impl Planted<'_> {
     }
 }
 
-/// Where a search ended in a step.
+/// The versions of the step that a search ended in.
 fn step(answer: &NextStep) -> Option<(usize, usize)> {
     match answer {
         NextStep::Found { low, high } => Some((*low, *high)),

@@ -85,7 +85,7 @@ fn times_stand_in_the_order_of_invocations_whatever_the_files_is() {
 
 #[test]
 fn an_invocation_is_one_value_a_metric() {
-    let of = |measurement| Invocation::reduced(0, &measurement);
+    let reduced = |measurement| Invocation::reduced(0, &measurement);
     let samples = |number: u32| quantities((1..=number).rev().map(|n| f64::from(10 * n)));
     // Samples, and their median and 9th of 10.
     for (number, median, slow) in [
@@ -98,7 +98,7 @@ fn an_invocation_is_one_value_a_metric() {
         (11, Some(60.0), Some(100.0)),
         (20, Some(105.0), Some(180.0)),
     ] {
-        let values = of(sampled(Measured {
+        let values = reduced(sampled(Measured {
             device_ns: samples(number),
             ..Measured::default()
         }))
@@ -106,7 +106,7 @@ fn an_invocation_is_one_value_a_metric() {
         assert_eq!(values.get(Metric::Device), median, "of {number}");
         assert_eq!(values.get(Metric::DeviceP90), slow, "of {number}");
     }
-    let all = of(Measurement {
+    let all = reduced(Measurement {
         first_call_ns: Nanoseconds(1e6),
         ..sampled(Measured {
             device_ns: samples(3),
@@ -131,11 +131,11 @@ fn an_invocation_is_one_value_a_metric() {
     assert_eq!(values, wanted);
     // Of 3.5, 3 and 1; the ratio of the medians is 8/3.
     assert_eq!(all.host_ratio, Some(3.0));
-    // What was not told has no value, and no memory is a value.
-    let none = of(Measurement::default());
-    assert_eq!(none.values, Values::default());
-    assert_eq!(none.host_ratio, None);
-    let nothing = of(sampled(Measured {
+    // Missing measurements have no value, and absent memory is a value.
+    let empty = reduced(Measurement::default());
+    assert_eq!(empty.values, Values::default());
+    assert_eq!(empty.host_ratio, None);
+    let nothing = reduced(sampled(Measured {
         peak_bytes: Some(Bytes(0)),
         ..Measured::default()
     }));
@@ -184,7 +184,7 @@ fn what_other_programs_disturbed_keeps_its_values_and_says_so() {
     let record = reduced(outcomes);
     assert_eq!(record.status, Status::Measured);
     assert_eq!(record.values(Metric::Device), [1.0, 2.0, 3.0, 4.0, 5.0]);
-    let of = |metric| -> Vec<u32> {
+    let invocations_of = |metric| -> Vec<u32> {
         let all = record.invocations.iter();
         let disturbed = all.filter(|one| one.is_disturbed(metric));
         disturbed.map(|one| one.number).collect()
@@ -197,7 +197,7 @@ fn what_other_programs_disturbed_keeps_its_values_and_says_so() {
         (Metric::PeakMemory, &[]),
         (Metric::CpuTime, &[]),
     ] {
-        assert_eq!(of(metric), disturbed, "{metric:?}");
+        assert_eq!(invocations_of(metric), disturbed, "{metric:?}");
     }
     assert_eq!(record.disturbed().count(), 2);
     assert!(record.census_disturbed());
@@ -243,8 +243,8 @@ fn what_is_measured_in_some_invocations_alone_is_missing() {
     ] {
         assert_eq!(missing(outcomes), reason);
     }
-    let none = reduced(replaced(&[0, 1, 2, 3, 4], refused));
-    assert!(matches!(none.status, Status::Unsupported { .. }));
+    let refused_all = reduced(replaced(&[0, 1, 2, 3, 4], refused));
+    assert!(matches!(refused_all.status, Status::Unsupported { .. }));
     let more = reduced(five_and(vec![measured(6.0), measured(7.0)]));
     assert_eq!(more.status, Status::Measured);
     assert_eq!(more.invocations.len(), 7);
@@ -300,18 +300,21 @@ fn what_differs_between_invocations_is_kept() {
     let flash = || with(Some(157), &["flash"]);
     assert!(varying([flash(), flash(), flash(), flash(), flash()]).is_empty());
     let one = || with(Some(1), &["flash"]);
-    let found = varying([flash(), flash(), one(), flash(), one()]);
-    assert_eq!(found["splits"], "157 in invocation 0, 1 in invocation 2");
-    let none = || with(None, &["flash"]);
-    let found = varying([flash(), none(), flash(), flash(), flash()]);
+    let variation = varying([flash(), flash(), one(), flash(), one()]);
     assert_eq!(
-        found["splits"],
+        variation["splits"],
+        "157 in invocation 0, 1 in invocation 2"
+    );
+    let without = || with(None, &["flash"]);
+    let variation = varying([flash(), without(), flash(), flash(), flash()]);
+    assert_eq!(
+        variation["splits"],
         "157 in invocation 0, not reported in invocation 1"
     );
     let more = || with(Some(157), &["flash", "combine"]);
-    let found = varying([flash(), more(), flash(), flash(), flash()]);
+    let variation = varying([flash(), more(), flash(), flash(), flash()]);
     assert_eq!(
-        found["launches"],
+        variation["launches"],
         "1 in invocation 0, 2, with combine in invocation 1"
     );
 }
@@ -358,9 +361,9 @@ fn a_count_that_one_invocation_alone_has_differs_between_them() {
     let varying = |usual: &Structure, other: &Structure| varying_structure([0, 2], usual, other);
     let copies = counted(&[("copies", 2), ("tasks", 8)], &[]);
     let tasks = counted(&[("tasks", 8)], &[]);
-    let found = varying(&copies, &tasks);
+    let variation = varying(&copies, &tasks);
     let how = "2 in invocation 0, not counted in invocation 2";
-    assert_eq!(found, [("copies".to_owned(), how.to_owned())]);
+    assert_eq!(variation, [("copies".to_owned(), how.to_owned())]);
     let how = "not counted in invocation 0, 2 in invocation 2";
     assert_eq!(
         varying(&tasks, &copies),
@@ -372,7 +375,7 @@ fn a_count_that_one_invocation_alone_has_differs_between_them() {
     assert_eq!(varying(&peak, &more), [], "evidence for causes");
     let calls = counted(&[("calls.f", 1), ("tasks", 8)], &[]);
     assert_eq!(varying(&calls, &tasks), [], "its module may not be loaded");
-    let refused = counted(&[("tasks", 8)], &[("calls.f", "it is no function")]);
+    let refused = counted(&[("tasks", 8)], &[("calls.f", "it is not a function")]);
     assert_eq!(varying(&calls, &refused).len(), 1);
 }
 
@@ -403,13 +406,13 @@ fn each_part_has_its_median_and_what_is_not_named_took_nothing() {
         parts("loading", 4.0, 1),
         Parts::new(),
     ];
-    let found = median_parts(&all).unwrap();
-    let compiling = found["compiling"];
+    let medians = median_parts(&all).unwrap();
+    let compiling = medians["compiling"];
     assert_eq!((compiling.ns, compiling.count), (Nanoseconds(5.0), 2));
-    assert_eq!(found["loading"].ns, Nanoseconds(0.0));
-    let told = [parts("compiling", -5.0, 1), parts("compiling", f64::NAN, 1)];
+    assert_eq!(medians["loading"].ns, Nanoseconds(0.0));
+    let impossible = [parts("compiling", -5.0, 1), parts("compiling", f64::NAN, 1)];
     assert_eq!(
-        median_parts(&told).unwrap()["compiling"].ns,
+        median_parts(&impossible).unwrap()["compiling"].ns,
         Nanoseconds(0.0)
     );
     assert_eq!(median_parts(&[]), None);

@@ -71,7 +71,7 @@ fn operations_of_kineto_have_their_launches_and_operators() {
         (launch.registers, launch.shared_bytes),
         (Some(168), Some(65_536))
     );
-    // What is not told is not known.
+    // Missing members stay unknown.
     assert_eq!((launch.local_bytes, launch.cluster), (None, None));
     assert_eq!((copy.launched_ns, copy.operator.as_deref()), (None, None));
     let copied = Work::Copy {
@@ -101,8 +101,8 @@ fn what_is_no_trace_of_kineto_is_refused_with_the_place() {
         (r#"{"traceEvents": [3]}"#, "line 1"),
         (r#"{"traceEvents": []} {}"#, "trailing"),
     ] {
-        let told = refused(text);
-        assert!(told.contains(problem), "{text}: {told}");
+        let message = refused(text);
+        assert!(message.contains(problem), "{text}: {message}");
     }
 }
 
@@ -117,13 +117,13 @@ fn single_events_that_make_no_sense_are_named() {
         {"ph": "X", "cat": "gpu_memset", "name": "b", "ts": 5, "dur": 1, "pid": 3, "tid": 8}]}"#;
     let recording = recorded(text);
     assert_eq!(recording.operations.len(), 1);
-    let found = &recording.operations[0];
-    assert_eq!((found.device, found.stream), (3, Some(8)));
-    let told: Vec<(usize, &str)> = recording
+    let operation = &recording.operations[0];
+    assert_eq!((operation.device, operation.stream), (3, Some(8)));
+    let damage: Vec<(usize, &str)> = recording
         .damage
         .iter()
         .map(|(_, damage)| (damage.line, damage.problem.as_str()))
         .collect();
-    assert_eq!(told.len(), 4, "{told:?}");
-    assert_eq!(told[0], (1, "a kernel without its grid"));
+    assert_eq!(damage.len(), 4, "{damage:?}");
+    assert_eq!(damage[0], (1, "a kernel without its grid"));
 }

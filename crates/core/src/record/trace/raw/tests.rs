@@ -87,13 +87,13 @@ fn bad_lines_are_named_and_the_others_kept() {
     let recording = reading(&[("7-5.jsonl", &text)], 100);
     assert_eq!(recording.operations.len(), 1);
     assert!(!recording.processes[0].ended);
-    let told: Vec<(usize, &str)> = recording
+    let damage: Vec<(usize, &str)> = recording
         .damage
         .iter()
         .map(|(_, d)| (d.line, d.problem.split(':').next().unwrap()))
         .collect();
     assert_eq!(
-        told,
+        damage,
         [
             (2, "it holds something unknown"),
             (4, "it holds something unknown"),
