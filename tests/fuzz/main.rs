@@ -14,7 +14,7 @@ use targets::{TARGETS, target};
 /// Changed seeds of each target.
 const CHANGED: usize = 50;
 
-/// What breaks readers: numbers at the ends of types, separators, what terminals obey.
+/// Texts that break readers: numbers at the ends of types, separators, control characters of terminals.
 const PIECES: [&str; 24] = [
     "0",
     "-1",
@@ -53,12 +53,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = files(&root.join("tests/fuzz/seeds").join(name));
+    let mut seeds = files(&root.join("tests/fuzz/seeds").join(name));
     if name == "suite" {
-        found.extend(files(&root.join("suites")));
+        seeds.extend(files(&root.join("suites")));
     }
-    assert!(!found.is_empty(), "{name} has no seed");
-    found.iter().map(|path| fs::read(path).unwrap()).collect()
+    assert!(!seeds.is_empty(), "{name} has no seed");
+    seeds.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
 /// A number or a word of the text, so that what replaces it stands where a value stood.

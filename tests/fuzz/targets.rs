@@ -52,8 +52,8 @@ pub fn target(name: &str, data: &[u8]) {
     thread_local! {
         static FOLDER: tempfile::TempDir = tempfile::tempdir().expect("a temporary folder");
     }
-    let found = TARGETS.iter().find(|(target, _)| *target == name);
-    let (_, read) = found.expect("a target of TARGETS");
+    let target = TARGETS.iter().find(|(target, _)| *target == name);
+    let (_, read) = target.expect("a target of TARGETS");
     FOLDER.with(|folder| read(folder.path(), data));
 }
 
@@ -211,12 +211,12 @@ fn reply(_: &Path, data: &[u8]) {
 fn trace_file(folder: &Path, data: &[u8]) {
     let path = laid(folder, "a.trace", &sealed(data));
     if let Ok(trace) = file::read(&path) {
-        told(&trace);
+        reports(&trace);
     }
 }
 
 /// Analyses a trace and holds it against itself, with every report of both.
-fn told(trace: &Trace) {
+fn reports(trace: &Trace) {
     let analysis = traces::analyse(&trace.recording);
     report::trace::table(trace, &analysis);
     let _ = report::trace::page(trace, &analysis);
@@ -229,7 +229,7 @@ fn kineto_trace(_: &Path, data: &[u8]) {
     let _ = kineto::is(data);
     if let Ok(recording) = kineto::read(data, "a", 100) {
         let at = Timestamp::UNIX_EPOCH;
-        told(&tracing::of_kineto(recording, "a".to_owned(), at));
+        reports(&tracing::of_kineto(recording, "a".to_owned(), at));
     }
 }
 
@@ -246,7 +246,7 @@ fn raw_recording(folder: &Path, data: &[u8]) {
     }
 }
 
-/// Of somebody's CUDA file: where it is read, what each variant launches for a few problems.
+/// A user's CUDA file: where it is read, the launches of each variant for a few problems.
 fn contract(folder: &Path, data: &[u8]) {
     let path = laid(folder, "attention.toml", data);
     let code = laid(folder, "attention.cu", b"");

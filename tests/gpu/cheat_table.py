@@ -126,7 +126,7 @@ def events(call: Callable[[], Any], calls: int = 50) -> float:
 
 
 def by_timers(name: str) -> list[float | str]:
-    """What a process says that is forked from this one, where CUDA is untouched."""
+    """The times of a process that is forked from this one, where CUDA is untouched."""
     forks = multiprocessing.get_context("fork")
     here, there = forks.Pipe(duplex=False)
     process = forks.Process(target=timers, args=(name, there))
@@ -150,7 +150,7 @@ def by_timers(name: str) -> list[float | str]:
 
 
 def tried(regatta: str, name: str, out: Path) -> Row:
-    """What regatta says, whatever happens."""
+    """Regatta's answer, whatever happens."""
     row: Row = {"name": name, "does": (vars(cheats)[name].__doc__ or "").strip()}
     try:
         said, us = by_regatta(regatta, name, out)
@@ -174,7 +174,7 @@ def cell(row: Row, honest: Row, key: str) -> str:
 
 
 def outcome(row: Row, honest: Row) -> str:
-    """What regatta said of a cheat, in the table."""
+    """Regatta's answer to a cheat, in the table."""
     part = ratio(row, honest, "us")
     if row["us"] is None or part is None:
         return str(row["said"])

@@ -29,7 +29,7 @@ CASES = {
 
 
 def device_us(call: Any, calls: int = 30) -> float:
-    """What a call takes on the device, by events around many.
+    """The device time of a call, by events around many.
 
     The device is kept busy meanwhile, so that it does not wait for the host between them.
     """

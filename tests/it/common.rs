@@ -43,9 +43,10 @@ pub fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let to = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), to).unwrap()),
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
         }
     }
 }
@@ -69,7 +70,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// What git prints here.
+    /// The output of git here.
     pub fn git(&self, words: &[&str]) -> String {
         let output = std::process::Command::new("git")
             .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.org"])
@@ -98,9 +99,10 @@ impl Place {
                 .iter()
                 .any(|name| word.ends_with(name))
         };
-        let timeout_s = match variants.iter().chain(args).any(hangs) {
-            true => 1,
-            false => 60,
+        let timeout_s = if variants.iter().chain(args).any(hangs) {
+            1
+        } else {
+            60
         };
         let worker = fake_worker().display().to_string();
         let command = quoted(&[&[worker.as_str()], args].concat());
@@ -171,7 +173,7 @@ impl Place {
             let text = name.to_string_lossy();
             let of_a_job = ["GITHUB_", "GITLAB_", "GH_", "CI_", "CLICOLOR"];
             let word = ["CI", "NO_COLOR", "FORCE_COLOR"].contains(&&*text);
-            if word || of_a_job.iter().any(|of| text.starts_with(of)) {
+            if word || of_a_job.iter().any(|prefix| text.starts_with(prefix)) {
                 command.env_remove(&name);
             }
         }
@@ -185,7 +187,7 @@ impl Place {
         command
     }
 
-    /// regatta, started here with nobody to read what it says.
+    /// regatta, started here without a reader of its output.
     pub fn started(&self, args: &[&str]) -> Child {
         let mut command = self.regatta(args);
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -224,7 +226,7 @@ pub fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// True while a process runs; a zombie that nobody has reaped yet is as dead as one that is gone.
+/// True while a process runs; a zombie that was not reaped yet is as dead as one that is gone.
 pub fn lives(process: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")

@@ -1,5 +1,5 @@
-//! Files that a command line names: what is no file is not waited for, what cannot have been
-//! measured is damage, and no report is written over another or over what it is of.
+//! Files that a command line names: a pipe or a device is not waited for, an impossible
+//! value is damage, and no report is written over another or over its own run.
 
 use std::fs;
 
@@ -102,7 +102,7 @@ fn what_no_clock_shows_is_damage_with_its_line() {
     );
 }
 
-/// What an H200 launched, as committed: with -1 handed over, and as it should be.
+/// The launches of an H200, as committed: with -1 passed on, and as they should be.
 #[test]
 fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -125,7 +125,10 @@ fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
         "{:?}",
         good.verdict
     );
-    let met = good.expectations.iter().filter(|of| of.word == Word::Same);
+    let met = good
+        .expectations
+        .iter()
+        .filter(|result| result.word == Word::Same);
     assert_eq!(met.count(), 6);
     let bad = alone(&head);
     assert_eq!(bad.verdict.outcome, VerdictOutcome::Failed);
@@ -148,15 +151,15 @@ fn the_lost_sentinel_fails_by_limits_and_by_structure_alone() {
         .rows
         .iter()
         .find(|row| row.case.0 == "torch/efficient:s10000,d32,bwd");
-    let told = reported
+    let evidence = reported
         .unwrap()
         .worth_telling()
         .map(ToString::to_string)
         .collect::<Vec<_>>();
     let kernel = "fmha_cutlassB_f32_aligned_64x64_k32_sm80";
-    assert_eq!(told[0], format!("fill 132 → 1 of 132 SMs of {kernel}"));
+    assert_eq!(evidence[0], format!("fill 132 → 1 of 132 SMs of {kernel}"));
     assert!(
-        told.contains(&format!("grid 157x1x1 → 1x1x1 of {kernel}")),
-        "{told:?}"
+        evidence.contains(&format!("grid 157x1x1 → 1x1x1 of {kernel}")),
+        "{evidence:?}"
     );
 }

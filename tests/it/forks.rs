@@ -91,19 +91,19 @@ fn place(fork: &str, at_import: &str, at_prepare: &str) -> Place {
     place
 }
 
-/// How the process of each entry came to be.
+/// The start of each entry's process.
 fn starts(run: &Run) -> Vec<How> {
     let starts = run.entries.iter().map(|entry| entry.start.as_ref());
     starts.map(|start| start.unwrap().how).collect()
 }
 
-/// Why they were started, where that is told.
+/// The reasons why they were not forked, where they are recorded.
 fn reasons(run: &Run) -> Vec<String> {
     let starts = run.entries.iter().filter_map(|entry| entry.start.clone());
     starts.filter_map(|start| start.because).collect()
 }
 
-/// What a file in a place has in its lines, as numbers or as JSON.
+/// The lines of a file in a place, as numbers or as JSON.
 fn lines(place: &Place, name: &str) -> Vec<serde_json::Value> {
     let text = fs::read_to_string(place.path().join(name)).unwrap_or_default();
     let lines = text.lines().filter(|line| !line.is_empty());
@@ -168,7 +168,7 @@ fn where_a_fork_would_break_they_are_started_and_the_run_says_why() {
     let refused = place("always", thread, "pass");
     let (_, stderr) = exits!(refused, 2, ["run", "./s.toml", "--set", "input_sets=1"]);
     for words in [
-        "worker torch is to be forked, and cannot be: importing it starts 1 threads",
+        "worker torch cannot be forked as requested: importing it starts 1 threads",
         "leave REGATTA_FORK out, or set it to `no`",
     ] {
         assert!(stderr.contains(words), "{stderr}");
@@ -180,7 +180,7 @@ fn where_a_fork_would_break_they_are_started_and_the_run_says_why() {
     assert_eq!(starts(&run), [How::Exec; 6]);
     assert_eq!(lines(&auto, "imports").len(), 3);
     let reasons = reasons(&run);
-    assert_eq!(reasons.len(), 3, "told once for a process");
+    assert_eq!(reasons.len(), 3, "recorded once for a process");
     assert!(reasons[0].contains("no GPU is seen"), "{reasons:?}");
 }
 

@@ -1,4 +1,4 @@
-//! A gate stopped at any moment goes on to the answer of one that was not.
+//! A gate that is stopped at any moment and resumed reaches the same answer.
 
 use std::collections::BTreeSet;
 use std::fs;

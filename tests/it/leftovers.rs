@@ -1,4 +1,4 @@
-//! What workers and programs start ends with the harness, however that ends: children in
+//! Processes that workers and programs start end with the harness, however that ends: children in
 //! sessions of their own and daemons whose parents are gone included.
 
 use std::fs;
@@ -13,7 +13,7 @@ use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use regatta_core::record::types::Outcome;
 
-/// What asks a program to stop.
+/// The signals that ask a program to stop.
 const STOPPING: [Signal; 4] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -26,19 +26,19 @@ const STOPPING: [Signal; 4] = [
 const LEAVES: &str = r#"
 use POSIX ();
 use IO::Handle;
-sub told { my ($name) = @_;
+sub note { my ($name) = @_;
   open(my $f, '>', "$name.new"); print $f $$; close $f; rename("$name.new", $name); }
 sub leave {
-  if (fork() == 0) { POSIX::setsid(); told('session'); exec('sleep', '3600'); }
+  if (fork() == 0) { POSIX::setsid(); note('session'); exec('sleep', '3600'); }
   my $first = fork();
   if ($first == 0) {
     POSIX::setsid();
     POSIX::_exit(0) if fork();
-    told('daemon'); exec('sleep', '3600');
+    note('daemon'); exec('sleep', '3600');
   }
   waitpid($first, 0);
   select(undef, undef, undef, 0.01) until -e 'session' && -e 'daemon';
-  told('self');
+  note('self');
 }
 "#;
 
@@ -135,7 +135,7 @@ fn a_stopped_harness_leaves_nothing_and_writes_nothing_of_the_case_in_flight() {
     }
 }
 
-/// Nobody reads what the harness says, and the pipe is full.
+/// The harness's output has no reader, and the pipe is full.
 #[test]
 fn a_harness_that_cannot_speak_stops_all_the_same() {
     let place = place("leave(); sleep 3600;");
@@ -167,7 +167,7 @@ fn a_harness_that_cannot_speak_stops_all_the_same() {
     drop(reader);
     all_gone(&left);
     assert!(place.run("s").entries.is_empty());
-    // The same command goes on where it stopped: the case was not measured.
+    // The same command resumes where it stopped: the case was not measured.
     place.write(
         "leave.pl",
         &format!("{LEAVES}{HELLO}hello(); <$in>; exit 12"),
@@ -192,7 +192,7 @@ fn a_worker_whose_supervisor_is_killed_ends_and_leaves_nothing() {
     let left = left(&place);
     let supervisor = parent(left[0]);
     assert_ne!(supervisor, harness.id() as i32);
-    assert_eq!(parent(left[2]), supervisor, "the daemon came to it");
+    assert_eq!(parent(left[2]), supervisor, "the daemon was adopted by it");
     kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
     assert!(!end_of(&mut harness).success());
     all_gone(&left);
@@ -266,9 +266,9 @@ fn what_a_traced_program_leaves_on_purpose_is_the_users() {
 fn a_stopped_trace_leaves_nothing() {
     for (then, signals, code) in [
         ("sleep 3600;", &[Signal::SIGTERM][..], Some(128 + 15)),
-        // One that goes on is ended by the second.
+        // A program that ignores the first is ended by the second.
         (
-            "$SIG{TERM} = sub { told('asked') }; sleep 1 while 1;",
+            "$SIG{TERM} = sub { note('asked') }; sleep 1 while 1;",
             &[Signal::SIGTERM, Signal::SIGTERM],
             Some(128 + 9),
         ),
@@ -288,10 +288,10 @@ fn a_stopped_trace_leaves_nothing() {
     }
 }
 
-/// `nohup regatta run`: the terminal goes, the measurement goes on.
+/// `nohup regatta run`: the terminal goes, the measurement continues.
 #[test]
 fn a_hangup_that_the_caller_ignores_is_none() {
-    let place = place("told('self'); select(undef, undef, undef, 0.01) until -e 'go'; exit 11;");
+    let place = place("note('self'); select(undef, undef, undef, 0.01) until -e 'go'; exit 11;");
     let regatta = std::path::Path::new(env!("CARGO_BIN_EXE_regatta"));
     let script = format!("trap '' HUP; exec {} run ./s.toml", regatta.display());
     let harness = place

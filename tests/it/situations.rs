@@ -2,7 +2,7 @@
 //!
 //! Each line has what the suite is, what the worker does on the side of the base and of the
 //! head (`tests/workers/script.rs`), and commands; then, after `=>`, their exit codes, the
-//! verdict and what is said of each case. `REGATTA_SITUATIONS=write` writes the answers anew;
+//! verdict and the result of each case. `REGATTA_SITUATIONS=write` rewrites the answers;
 //! `REGATTA_PROGRAM` names another regatta to be asked.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::common::{Place, copy, fake_worker};
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/situations.txt");
 
-/// What the word of a suite puts at its end, in `[policy]` or in `[measure]`.
+/// The lines that a suite's word adds at its end, in `[policy]` or in `[measure]`.
 const PARTS: [(&str, &str); 10] = [
     ("allow", "policy optional = [\"*s48*\"]"),
     ("ignored", "policy ignore = [\"fill\", \"grid\"]"),
@@ -38,8 +38,8 @@ const PARTS: [(&str, &str); 10] = [
     ("torn", "[[expect]\n"),
     ("key", "[policies]\nthreshold = 0.1"),
     (
-        "nobody",
-        "[[sweep]]\nvariants = \"fake/nobody\"\nseq = 32\nhead_dim = 16",
+        "unknown",
+        "[[sweep]]\nvariants = \"fake/unknown\"\nseq = 32\nhead_dim = 16",
     ),
     ("negative", "policy day = -1"),
 ];
@@ -124,7 +124,7 @@ fn answered(line: &str, bases: &Bases) -> String {
     }
     place.write("s.toml", &suite(after, &worker(head, "2")));
     let mut codes = Vec::new();
-    let mut told = String::new();
+    let mut printed = String::new();
     for command in commands.split(" ; ") {
         let version = format!("worker:fake={}", worker(base, "1").join(" "));
         let words = command.split_whitespace();
@@ -139,9 +139,9 @@ fn answered(line: &str, bases: &Bases) -> String {
         let (code, stdout, stderr) = place.ran(&words);
         assert!(!stderr.contains("panicked"), "{line}: {stderr}");
         codes.push(code.to_string());
-        told = stdout;
+        printed = stdout;
     }
-    let judgement = serde_json::from_str(&told).unwrap_or_default();
+    let judgement = serde_json::from_str(&printed).unwrap_or_default();
     format!("{} {}", codes.join(" "), said(&judgement))
 }
 
@@ -158,39 +158,40 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 fn said(judgement: &Value) -> String {
     let mut answers: Vec<(String, Vec<String>)> = Vec::new();
     for row in list(&judgement["rows"]) {
-        let mut said = word(&row["word"]).to_owned();
+        let mut result = word(&row["word"]).to_owned();
         let fault = word(&row["fault"]);
         if !fault.is_empty() {
-            write!(said, "({fault})").unwrap();
+            write!(result, "({fault})").unwrap();
         }
         let causes: Vec<&str> = list(&row["findings"])
-            .map(|of| word(&of["cause"]))
+            .map(|finding| word(&finding["cause"]))
             .collect();
         if !causes.is_empty() {
-            write!(said, " [{}]", causes.join(", ")).unwrap();
+            write!(result, " [{}]", causes.join(", ")).unwrap();
         }
-        let changes = list(&row["structure"]).filter(|of| word(&of["action"]) != "ignore");
-        let changes = changes.map(|of| format!("{} {}s", word(&of["kind"]), word(&of["action"])));
+        let changes = list(&row["structure"]).filter(|change| word(&change["action"]) != "ignore");
+        let changes =
+            changes.map(|change| format!("{} {}s", word(&change["kind"]), word(&change["action"])));
         let changes: Vec<String> = changes.collect();
         if !changes.is_empty() {
-            write!(said, " {{{}}}", changes.join(", ")).unwrap();
+            write!(result, " {{{}}}", changes.join(", ")).unwrap();
         }
-        let metrics = list(&row["metrics"]).filter(|of| word(&of["word"]) == "regressed");
+        let metrics = list(&row["metrics"]).filter(|metric| word(&metric["word"]) == "regressed");
         for metric in metrics {
             let name = word(&metric["metric"]);
             if name != "device" {
-                write!(said, " {name}").unwrap();
+                write!(result, " {name}").unwrap();
             }
         }
         if list(&row["uncounted"]).next().is_some() {
-            said.push_str(" uncounted");
+            result.push_str(" uncounted");
         }
         let case = word(&row["case"])
             .replace("fake/gpu:", "")
             .replace(",d16", "");
-        match answers.iter_mut().find(|(of, _)| *of == said) {
+        match answers.iter_mut().find(|(of, _)| *of == result) {
             Some((_, cases)) => cases.push(case),
-            None => answers.push((said, vec![case])),
+            None => answers.push((result, vec![case])),
         }
     }
     let mut text = word(&judgement["verdict"]["outcome"]).to_owned();
@@ -198,7 +199,7 @@ fn said(judgement: &Value) -> String {
         write!(text, " · {}={said}", cases.join(" ")).unwrap();
     }
     let held: Vec<&str> = list(&judgement["expectations"])
-        .map(|of| word(&of["word"]))
+        .map(|expectation| word(&expectation["word"]))
         .collect();
     if !held.is_empty() {
         write!(text, " · expectations {}", held.join(", ")).unwrap();
@@ -212,33 +213,34 @@ fn every_situation_has_its_answer() {
     let lines: Vec<&str> = table.lines().collect();
     let asked = |line: &str| !line.trim().is_empty() && !line.starts_with('#');
     let (bases, next) = (Bases::default(), AtomicUsize::new(0));
-    let found = Mutex::new(vec![String::new(); lines.len()]);
+    let answers = Mutex::new(vec![String::new(); lines.len()]);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(line) = lines.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let at = lines
                         .iter()
-                        .position(|of| std::ptr::eq(*of, *line))
+                        .position(|other| std::ptr::eq(*other, *line))
                         .unwrap();
                     let question = line.split("=>").next().unwrap().trim_end();
-                    let whole = match asked(line) {
-                        true => format!("{question} => {}", answered(question, &bases).trim_end()),
-                        false => (*line).to_owned(),
+                    let whole = if asked(line) {
+                        format!("{question} => {}", answered(question, &bases).trim_end())
+                    } else {
+                        (*line).to_owned()
                     };
-                    found.lock().unwrap()[at] = whole;
+                    answers.lock().unwrap()[at] = whole;
                 }
             });
         }
     });
-    let found = found.into_inner().unwrap();
+    let answers = answers.into_inner().unwrap();
     if std::env::var("REGATTA_SITUATIONS").is_ok_and(|how| how == "write") {
-        fs::write(Path::new(TABLE), aligned(&found)).unwrap();
+        fs::write(Path::new(TABLE), aligned(&answers)).unwrap();
         return;
     }
     let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    let pairs = lines.iter().zip(&found);
-    let wrong = pairs.filter(|(wanted, found)| squeezed(wanted) != squeezed(found));
+    let pairs = lines.iter().zip(&answers);
+    let wrong = pairs.filter(|(wanted, answers)| squeezed(wanted) != squeezed(answers));
     let wrong: Vec<String> = wrong
         .map(|(a, b)| format!("-{}\n+{}", squeezed(a), squeezed(b)))
         .collect();
@@ -258,26 +260,27 @@ fn nightly_random_suites_through_the_gate() {
     let (bases, mut random) = (Bases::default(), ChaCha8Rng::seed_from_u64(7));
     for number in 0..50 {
         let changes: Vec<(u64, i64)> = (2..10)
-            .map(|of| {
+            .map(|number| {
                 let size = random.random_range(5..=50);
-                (8 * of, [0, 0, size, -size][random.random_range(0..4)])
+                (8 * number, [0, 0, size, -size][random.random_range(0..4)])
             })
             .collect();
         let moved = changes.iter().filter(|(_, change)| *change != 0);
         let script: Vec<String> = moved
             .map(|(seq, change)| format!("s{seq}:{change:+}%"))
             .collect();
-        let script = match script.is_empty() {
-            true => "-".to_owned(),
-            false => script.join(","),
+        let script = if script.is_empty() {
+            "-".to_owned()
+        } else {
+            script.join(",")
         };
         let line = format!("suite {number} | many | - | {script} | gate --base BASE");
         let answer = answered(&line, &bases);
         let words = |of: fn(i64) -> bool| -> Vec<String> {
-            let of = changes.iter().filter(|(_, change)| of(*change));
-            of.map(|(seq, _)| format!("s{seq}")).collect()
+            let selected = changes.iter().filter(|(_, change)| of(*change));
+            selected.map(|(seq, _)| format!("s{seq}")).collect()
         };
-        let said = |word: &str| -> Vec<String> {
+        let grouped = |word: &str| -> Vec<String> {
             let groups = answer
                 .split(" · ")
                 .filter_map(|group| group.split_once('='));
@@ -289,14 +292,14 @@ fn nightly_random_suites_through_the_gate() {
             cases
         };
         let slower = words(|change| change > 0);
-        assert_eq!(said("regressed"), slower, "{line}: {answer}");
+        assert_eq!(grouped("regressed"), slower, "{line}: {answer}");
         assert_eq!(
-            said("improved"),
+            grouped("improved"),
             words(|change| change < 0),
             "{line}: {answer}"
         );
         assert_eq!(
-            said("same"),
+            grouped("same"),
             words(|change| change == 0),
             "{line}: {answer}"
         );
@@ -324,23 +327,22 @@ fn aligned(lines: &[String]) -> String {
     }
     let mut text = String::new();
     for line in lines {
-        match is_row(&line) {
-            false => text.push_str(line),
-            true => {
-                let cells = cells(line);
-                let padded = cells
-                    .iter()
-                    .zip(widths)
-                    .enumerate()
-                    .map(|(at, (cell, width))| {
-                        let width = if at == 5 { 0 } else { width };
-                        format!(
-                            "{}{cell:width$}",
-                            if (1..5).contains(&at) { "| " } else { "" }
-                        )
-                    });
-                text.push_str(&padded.collect::<Vec<_>>().join(" "));
-            }
+        if is_row(&line) {
+            let cells = cells(line);
+            let padded = cells
+                .iter()
+                .zip(widths)
+                .enumerate()
+                .map(|(at, (cell, width))| {
+                    let width = if at == 5 { 0 } else { width };
+                    format!(
+                        "{}{cell:width$}",
+                        if (1..5).contains(&at) { "| " } else { "" }
+                    )
+                });
+            text.push_str(&padded.collect::<Vec<_>>().join(" "));
+        } else {
+            text.push_str(line)
         }
         text.push('\n');
     }

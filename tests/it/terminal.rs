@@ -1,4 +1,4 @@
-//! What is printed where nobody watches, and where somebody does: tables of at most eighty
+//! The output with and without a terminal: tables of at most eighty
 //! columns, no escape codes in pipes, progress in a form that fits, and of a worker's words
 //! none that does something to a terminal.
 

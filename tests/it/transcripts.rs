@@ -1,4 +1,4 @@
-//! What a user types and reads: the files of `transcripts/`, each a test.
+//! The commands of a user and their output: the files of `transcripts/`, each a test.
 //!
 //! A line `  $ COMMAND` is run by a shell, with those that begin `  > ` as its further lines; below it
 //! stands what it prints, and `  [CODE]` where its exit code is not 0. Where a pipe, a loop or a further
@@ -41,7 +41,7 @@ fn every_file_is_a_test() {
     let files = fs::read_dir(FOLDER).unwrap().flatten();
     let names = files
         .map(|file| file.path())
-        .filter(|path| path.extension().is_some_and(|of| of == "txt"));
+        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"));
     let mut names: Vec<String> = names
         .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
         .collect();
@@ -87,7 +87,7 @@ fn matches(pattern: &str, line: &str) -> bool {
     }
 }
 
-/// What all commands of the blocks print, each with its exit code.
+/// The output of all commands of the blocks, each with its exit code.
 fn answers(place: &Place, blocks: &[Block]) -> Vec<String> {
     let mut script = fs::read_to_string(format!("{FOLDER}/prelude.sh")).unwrap();
     for block in blocks {
@@ -139,12 +139,12 @@ fn check(name: &str) {
     );
     let (mut whole, mut wrong) = (String::new(), String::new());
     for (block, answer) in blocks.iter().zip(answers) {
-        let mut found = String::new();
+        let mut answer_of_block = String::new();
         for (at, line) in answer.lines().enumerate() {
             let wanted = block.printed.get(at).copied().unwrap_or_default();
             let pattern = wanted.strip_suffix(" (glob)");
             let same = pattern.is_some_and(|pattern| matches(pattern, line));
-            found += &format!("{}\n", if same { wanted } else { line.trim_end() });
+            answer_of_block += &format!("{}\n", if same { wanted } else { line.trim_end() });
         }
         let asked: String = block.lines.iter().map(|line| format!("{line}\n")).collect();
         let wanted: String = block
@@ -152,9 +152,9 @@ fn check(name: &str) {
             .iter()
             .map(|line| format!("{line}\n"))
             .collect();
-        whole += &format!("{asked}{found}");
-        if wanted != found {
-            wrong += &format!("{asked}is to print\n{wanted}and prints\n{found}\n");
+        whole += &format!("{asked}{answer_of_block}");
+        if wanted != answer_of_block {
+            wrong += &format!("{asked}is to print\n{wanted}and prints\n{answer_of_block}\n");
         }
     }
     if env::var("REGATTA_TRANSCRIPTS").is_ok_and(|how| how == "write") {

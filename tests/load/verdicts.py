@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a gate answers for a NumPy function beside busy loops, and how long it takes.
+"""The answers of a gate for a NumPy function beside busy loops, and their times.
 
     tests/load/verdicts.py REGATTA [COUNT] [ROW...]
 

@@ -1,4 +1,4 @@
-//! What a command costs.
+//! The cost of a command.
 
 use std::fs;
 use std::path::Path;

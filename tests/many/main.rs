@@ -1,4 +1,4 @@
-//! What it costs to judge and to report runs of many cases: time on the processors, the most
+//! The cost of judging and reporting runs of many cases: time on the processors, the most
 //! memory at once, and how large the reports are.
 //!
 //! ```sh
@@ -28,9 +28,10 @@ fn main() {
         .iter()
         .filter(|argument| number(argument).is_none());
     let kept = others.find(|argument| !argument.starts_with('-'));
-    let sizes = match asked.is_empty() {
-        true => vec![1_000, 10_000, 100_000],
-        false => asked,
+    let sizes = if asked.is_empty() {
+        vec![1_000, 10_000, 100_000]
+    } else {
+        asked
     };
     println!("   cases  what                        CPU       memory       wrote");
     for cases in sizes {

@@ -20,13 +20,13 @@ pub const INVOCATIONS: u32 = 5;
 /// Samples of a case in each.
 pub const SAMPLES: usize = 20;
 
-/// Of so many cases of the head one is slower by a fifth, for it lost its blocks.
+/// One in so many cases of the head is slower by a fifth, for it lost its blocks.
 pub const SLOWER: usize = 1_000;
 
-/// Of so many one is faster by a fifth.
+/// One in so many is faster by a fifth.
 const FASTER: usize = 1_500;
 
-/// Of so many one failed.
+/// One in so many failed.
 const FAILED: usize = 2_500;
 
 const HEADER: &str = r#"{"schema":3,"method":1,"tool":"0.1.0","argv":["regatta","run","many"],
@@ -40,9 +40,9 @@ const HEADER: &str = r#"{"schema":3,"method":1,"tool":"0.1.0","argv":["regatta",
 /// Which of two runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// What was.
+    /// The older side.
     Base,
-    /// What is.
+    /// The newer side.
     Head,
 }
 
@@ -107,13 +107,14 @@ pub fn noise(place: [usize; 4]) -> f64 {
 fn entry(case: usize, invocation: u32, which: Which) -> Entry {
     let id = id(case);
     let head = which == Which::Head;
-    let outcome = match head && case % FAILED == 17 {
-        true => Outcome::Failed {
+    let outcome = if head && case % FAILED == 17 {
+        Outcome::Failed {
             reason: "its worker ended (signal 11)".to_owned(),
             fault: Fault::Crash,
             log: "Segmentation fault".to_owned(),
-        },
-        false => Outcome::Measured(measurement(&id, case, invocation, which)),
+        }
+    } else {
+        Outcome::Measured(measurement(&id, case, invocation, which))
     };
     Entry {
         case: id,

@@ -14,7 +14,7 @@ pub struct Browser {
     program: &'static str,
 }
 
-/// How a page is looked at.
+/// The way in which a page is shown.
 #[derive(Clone, Copy, Default)]
 pub struct Ask {
     /// In its dark colours.
@@ -23,7 +23,7 @@ pub struct Ask {
     pub axe: bool,
 }
 
-/// What was found at a width.
+/// The results at a width.
 pub struct Found {
     pub width: u32,
     pub json: serde_json::Value,
@@ -67,7 +67,7 @@ impl Browser {
         let folder = tempfile::tempdir().unwrap();
         let text = fs::read_to_string(page).unwrap();
         fs::write(folder.path().join("page.html"), probed(&text, ask)).unwrap();
-        // A window is never narrow; a frame is as narrow as it is told to be.
+        // A window is never narrow; a frame is as narrow as requested.
         let harness = include_str!("harness.html").replace("WIDTHS", &format!("{widths:?}"));
         let path = folder.path().join("harness.html");
         fs::write(&path, harness).unwrap();
@@ -79,16 +79,16 @@ impl Browser {
             arguments.push("--blink-settings=preferredColorScheme=0".to_owned());
         }
         let dumped = self.run(&path, folder.path(), &arguments);
-        let found = dumped
+        let probe = dumped
             .split_once("<pre id=\"found\">")
             .and_then(|(_, rest)| rest.split_once("</pre>"));
-        let (found, _) = found.unwrap_or_else(|| panic!("nothing was found in {}", page.display()));
-        let found = found
+        let (probe, _) = probe.unwrap_or_else(|| panic!("nothing was found in {}", page.display()));
+        let probe = probe
             .replace("&lt;", "<")
             .replace("&gt;", ">")
             .replace("&nbsp;", "\u{a0}")
             .replace("&amp;", "&");
-        let all: Vec<serde_json::Value> = serde_json::from_str(&found).unwrap();
+        let all: Vec<serde_json::Value> = serde_json::from_str(&probe).unwrap();
         assert_eq!(all.len(), widths.len());
         let each = all.into_iter().zip(widths);
         each.map(|(json, width)| {

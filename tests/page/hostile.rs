@@ -1,5 +1,5 @@
 //! A run whose kernels, reasons and description mean harm, and a page whose ids do: no run can
-//! have those, since an id that is no case's is refused where it is read.
+//! have those, since an invalid id is refused where it is read.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use regatta_core::record::types::{Outcome, Run};
 
 use super::runs::{self, Which};
 
-/// What ids end with.
+/// The endings of ids.
 const NAMES: [&str; 7] = [
     "</script><img src=x onerror=\"window.injected=true\">",
     "' \" & <b onclick=x>",
@@ -68,21 +68,21 @@ pub fn rename(page: &Path) {
     let (data, after) = rest.split_once("</script>").unwrap();
     let mut document: serde_json::Value = serde_json::from_str(data).unwrap();
     let mut id = String::new();
-    for (place, told) in document["ids"]
+    for (place, packed) in document["ids"]
         .as_array_mut()
         .unwrap()
         .iter_mut()
         .enumerate()
     {
-        id.truncate(told[0].as_u64().unwrap() as usize);
-        id.push_str(told[1].as_str().unwrap());
+        id.truncate(packed[0].as_u64().unwrap() as usize);
+        id.push_str(packed[1].as_str().unwrap());
         let linked = text.contains(&format!("#case={}\"", id.replace('/', "&#x2f;")));
         let ending = match place {
             _ if linked => String::new(),
             1 => "x".repeat(300),
             place => NAMES[place % NAMES.len()].to_owned(),
         };
-        *told = serde_json::json!([0, format!("{id}{ending}")]);
+        *packed = serde_json::json!([0, format!("{id}{ending}")]);
     }
     for axis in document["axes"].as_array_mut().unwrap() {
         axis["values"][0] = NAMES[0].into();

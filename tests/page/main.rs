@@ -32,8 +32,8 @@ fn page(folder: &Path, words: &[&str]) -> PathBuf {
         .current_dir(folder)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(page.exists(), "{words:?} wrote no page: {told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(page.exists(), "{words:?} wrote no page: {errors}");
     page
 }
 
@@ -43,12 +43,12 @@ fn made(folder: &Path, cases: usize) -> PathBuf {
     page(folder, &["diff", "base", "head"])
 }
 
-/// What must hold of any page, at any width.
+/// The conditions on any page, at any width.
 fn holds(name: &str, found: &Found) {
-    let told = format!("{name} at {}: {}", found.width, found.text);
+    let context = format!("{name} at {}: {}", found.width, found.text);
     let at = |pointer: &str| found.json.pointer(pointer);
     let begins =
-        |pointer, start| at(pointer).is_some_and(|of| of.as_str().unwrap().starts_with(start));
+        |pointer, start| at(pointer).is_some_and(|text| text.as_str().unwrap().starts_with(start));
     for yes in [
         "expanded",
         "filled",
@@ -60,7 +60,7 @@ fn holds(name: &str, found: &Found) {
         "linked",
         "links",
     ] {
-        assert_eq!(found.json[yes], true, "{yes}: {told}");
+        assert_eq!(found.json[yes], true, "{yes}: {context}");
     }
     for (pointer, expected) in [
         ("/errors", json!([])),
@@ -75,44 +75,44 @@ fn holds(name: &str, found: &Found) {
         ("/chip/pressed", json!("true")),
         ("/reset/hash", json!("")),
     ] {
-        assert_eq!(at(pointer), Some(&expected), "{pointer}: {told}");
+        assert_eq!(at(pointer), Some(&expected), "{pointer}: {context}");
     }
-    assert!(found.number("opened") > 0, "{told}");
+    assert!(found.number("opened") > 0, "{context}");
     assert!(
         found.number("openTable") <= found.number("closedTable"),
-        "{told}"
+        "{context}"
     );
-    assert!(begins("/hash", "#q="), "{told}");
+    assert!(begins("/hash", "#q="), "{context}");
     for which in ["overflow", "sweepOverflow", "roofOverflow"] {
         let Some(measured) = found.json.get(which) else {
             continue;
         };
-        assert_eq!(measured["innerWidth"], found.width, "{told}");
+        assert_eq!(measured["innerWidth"], found.width, "{context}");
         let wide = measured["scrollWidth"].as_u64().unwrap();
-        assert!(wide <= u64::from(found.width), "{told}");
+        assert!(wide <= u64::from(found.width), "{context}");
     }
     if let Some(all) = at("/facet/all") {
-        assert!(*all == true && begins("/facet/hash", "#at."), "{told}");
+        assert!(*all == true && begins("/facet/hash", "#at."), "{context}");
     }
     if let Some(plotted) = found.json.get("plotted") {
-        assert!(begins("/plotted/hash", "#q=d&plot=FLOP"), "{told}");
-        assert_eq!(plotted["kept"], true, "{told}");
-        assert_eq!(plotted["focused"], "cases", "{told}");
+        assert!(begins("/plotted/hash", "#q=d&plot=FLOP"), "{context}");
+        assert_eq!(plotted["kept"], true, "{context}");
+        assert_eq!(plotted["focused"], "cases", "{context}");
         let unplotted = found.json["unplotted"].as_str().unwrap();
         assert!(
             unplotted.starts_with("#q=d") && !unplotted.contains("plot"),
-            "{told}"
+            "{context}"
         );
-        assert_eq!(found.json["followed"], "FLOP/s", "{told}");
+        assert_eq!(found.json["followed"], "FLOP/s", "{context}");
     }
     let mut sections = found.json["sections"].as_array().unwrap().iter();
     assert!(
         sections.all(|full| *full == true),
-        "an empty section: {told}"
+        "an empty section: {context}"
     );
     let signs = found.list("signs");
     let distinct: std::collections::BTreeSet<&String> = signs.iter().collect();
-    assert_eq!(distinct.len(), signs.len(), "{told}");
+    assert_eq!(distinct.len(), signs.len(), "{context}");
 }
 
 /// Asserts that axe-core looked at a page, and that nothing violates its rules.

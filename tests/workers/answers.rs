@@ -48,7 +48,7 @@ pub fn answered(
     answered
 }
 
-/// What a variant's results are multiplied with, and the error that it says they have.
+/// The factor of a variant's results, and the error that it reports for them.
 pub fn mistake(variant: &str) -> (f64, Option<f64>) {
     match variant {
         "wrong" => (1.25, Some(0.25)),

@@ -1,6 +1,6 @@
-//! A worker that misbehaves as told: what most tests of the harness run on.
+//! A worker that misbehaves on request: most tests of the harness run on it.
 //!
-//! Its variants are behaviours (`fake/steady`, `fake/dead`, ...). Times are made up
+//! The variants are behaviours (`fake/steady`, `fake/dead`, ...). Times are made up
 //! from the problem's FLOPs, so nothing here sleeps and no test depends on how fast
 //! the machine is. Their noise is drawn from `--seed` (1), the variant, the problem and the
 //! number of this start, which is counted in the file that `FAKE_STARTS` names (one byte a
@@ -47,21 +47,21 @@ struct Fake {
     state: Option<PathBuf>,
     version: u32,
     release: String,
-    /// Of its device.
+    /// The kind of its device.
     kind: String,
     /// The name of its device.
     device: String,
-    /// What it says of its clock; with none it has one way to time a call.
+    /// The clock that it reports; without one it has one way to time a call.
     clock: Option<String>,
     absent: Option<String>,
     /// The one package that it lists, `NAME==VERSION`.
     package: Option<String>,
-    /// What its tuner chooses.
+    /// The choice of its tuner.
     tuner: Option<String>,
-    /// How many times as long it takes as the others of its kind.
+    /// The ratio of its times to those of others of its kind.
     slower: f64,
     seed: u64,
-    /// What it has loaded.
+    /// The files it has loaded.
     files: Vec<PathBuf>,
     /// The number of this start.
     start: u64,
@@ -89,7 +89,7 @@ fn main() {
         Some("silent") => sleep(Duration::from_secs(3600)),
         Some("garbage") => raw_reply("Welcome to libattention 9!\n"),
         Some("version") => version = PROTOCOL_VERSION + 1,
-        Some("absent") => absent = Some("there is no libattention here".to_owned()),
+        Some("absent") => absent = Some("libattention is not installed here".to_owned()),
         _ => {}
     }
     // A library that says how much slower it is, by a path of the command or of a variable.
@@ -190,7 +190,7 @@ impl Fake {
         Some(starts)
     }
 
-    /// What stands in for a library that is not there: a device, and no variant.
+    /// The hello in place of a library that is not there: a device, and no variant.
     fn nothing(&self, reason: &str) -> Hello {
         Hello {
             absent: Some(reason.to_owned()),
@@ -208,11 +208,11 @@ impl Fake {
 
     /// Draws the times of a case from what it is, this start and the seed.
     fn deal(&mut self, case: &Prepare) {
-        let of = format!(
+        let label = format!(
             "{}{} {} {} {}",
             self.side, self.seed, self.start, case.variant, case.problem
         );
-        self.rng = ChaCha8Rng::seed_from_u64(CaseId(of).drawn(0));
+        self.rng = ChaCha8Rng::seed_from_u64(CaseId(label).drawn(0));
     }
 
     fn noise(&mut self, width: f64) -> f64 {
@@ -286,7 +286,7 @@ impl Worker for Fake {
             .any(|(name, _)| *name == request.variant)
         {
             let name = &request.variant;
-            return Err(Refusal::Failed(format!("there is no variant `{name}`")));
+            return Err(Refusal::Failed(format!("unknown variant `{name}`")));
         }
         let request = &self.script.acted(request, self.start);
         println!("fake: preparing {}", request.variant);
@@ -405,12 +405,13 @@ impl Worker for Fake {
         let (fault, gpu) = (fault::of(case), case.variant == "gpu");
         let mut census = Census::default();
         if !times_only {
-            census.structure = match gpu {
-                true => fault.census()?,
-                false => Structure {
+            census.structure = if gpu {
+                fault.census()?
+            } else {
+                Structure {
                     counts: BTreeMap::from([("threads".to_owned(), splits(case))]),
                     ..Structure::default()
-                },
+                }
             };
         }
         census.activity = if gpu { fault.activity() } else { None };

@@ -1,4 +1,4 @@
-//! What can go wrong in a call of `fake/gpu`, and what changes without going wrong.
+//! Faults in a call of `fake/gpu`, and changes that are not faults.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use regatta_worker::units::{Bytes, Nanoseconds};
 const FAULTS: &str = "more-work grid kernel copies launches spills registers modules gaps host clock \
                       overlap environment clone waits driver-memory";
 
-/// Ways in which what a call does is not told any more.
-const UNTOLD: &str = "no-census no-structure no-launches no-count no-calls";
+/// Ways in which a call's work is no longer reported.
+const UNREPORTED: &str = "no-census no-structure no-launches no-count no-calls";
 
 /// The same of hardware counters, and one instruction in a hundred more, in no time.
 const OF_COUNTERS: &str = "no-instructions lost-instructions more-instructions";
@@ -24,7 +24,7 @@ const OF_COUNTERS: &str = "no-instructions lost-instructions more-instructions";
 const HARMLESS: &str =
     "order anonymous unnamed file specialised spaces hash jitter workspace fewer";
 
-/// Slow because of the machine: another process computes on the device, and is told.
+/// Slow because of the machine: another process computes on the device, and is reported.
 const CROWDED: &str = "crowded";
 
 /// The host alone takes longer to issue a call.
@@ -56,7 +56,7 @@ pub fn words() -> Vec<String> {
         WHEN_TIMED,
     ]
     .join(" ");
-    let words = [FAULTS, UNTOLD, HARMLESS, OF_COUNTERS, &single];
+    let words = [FAULTS, UNREPORTED, HARMLESS, OF_COUNTERS, &single];
     let words = words.into_iter().flat_map(str::split_whitespace);
     words.map(str::to_owned).collect()
 }
@@ -87,7 +87,7 @@ impl Fault {
         }
     }
 
-    /// How long the host needs to issue a call.
+    /// The host's time to issue a call.
     pub fn host_time(&self) -> Nanoseconds {
         Nanoseconds(match self.0.as_str() {
             "host" => 1e9,
@@ -106,11 +106,12 @@ impl Fault {
         })
     }
 
-    /// How long the first call takes, and what it is made of.
+    /// The time of the first call, and its parts.
     pub fn first_call(&self) -> (Nanoseconds, Option<BTreeMap<String, Taken>>) {
-        let (all, compiling, count) = match self.is(COMPILES) {
-            true => (81e6, 79.5e6, 4),
-            false => (1e6, 5e5, 1),
+        let (all, compiling, count) = if self.is(COMPILES) {
+            (81e6, 79.5e6, 4)
+        } else {
+            (1e6, 5e5, 1)
         };
         let part = |name: &str, ns, count| {
             let ns = Nanoseconds(ns);
@@ -125,7 +126,7 @@ impl Fault {
         if self.is("clock") { 1320.0 } else { 1980.0 }
     }
 
-    /// What else goes on on the device, where that is told.
+    /// The state of the device with other work on it, where it is reported.
     pub fn state(&self) -> Option<DeviceState> {
         self.is(CROWDED).then(|| DeviceState {
             other_processes: Some(1),
@@ -138,7 +139,7 @@ impl Fault {
         self.is("waits") || self.is("driver-memory")
     }
 
-    /// What a census tells of a call.
+    /// The structure that a census reports for a call.
     pub fn census(&self) -> Result<Structure, Refusal> {
         let mut structure = self.structure();
         match self.0.as_str() {
@@ -156,7 +157,7 @@ impl Fault {
         Ok(structure)
     }
 
-    /// What hardware counts of three calls: instructions that are exact, but for those of a
+    /// The hardware counters of three calls: instructions that are exact, but for those of a
     /// kernel with a lock, and how busy multiprocessors are.
     pub fn counted(&self, metrics: &[String]) -> Result<Vec<CountedCall>, String> {
         match self.0.as_str() {
@@ -205,7 +206,7 @@ impl Fault {
         Ok([0.0, 1.0, 2.0].map(call).to_vec())
     }
 
-    /// What a call does: fills, attention, and combining its splits.
+    /// The structure of a call: fills, attention, and combining its splits.
     pub fn structure(&self) -> Structure {
         let pick = |word, otherwise| if self.is(word) { Some(word) } else { otherwise };
         let attention = match pick("kernel", None) {
@@ -265,13 +266,13 @@ impl Fault {
         }
     }
 
-    /// What calls ask of CUDA where they are timed, beside what they ask elsewhere.
+    /// The calls of CUDA during timed calls, beside those elsewhere.
     pub fn asked_when_timed(&self) -> BTreeMap<String, u64> {
         let names = ["allocations", "frees"].map(|name| (name.to_owned(), 1));
         names.into_iter().filter(|_| self.is(WHEN_TIMED)).collect()
     }
 
-    /// What the device does in a call of the suite's small problem, which takes 2.7 us and
+    /// The device's work in a call of the suite's small problem, which takes 2.7 us and
     /// with a fault 1.3 us more: its kernels in order, a gap before the last, and a copy
     /// beside the first.
     pub fn activity(&self) -> Option<Activity> {

@@ -1,4 +1,4 @@
-//! What `--script` tells the fake worker to do: other than its cases ask for, and when.
+//! The acts that `--script` gives the fake worker: other than its cases ask for, and when.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -62,7 +62,7 @@ impl Script {
         Script(acts.collect())
     }
 
-    /// The case that is to be prepared in this start, as the acts have it.
+    /// The case to prepare in this start, as the acts change it.
     pub fn acted(&self, request: &Prepare, start: u64) -> Prepare {
         let mut case = request.clone();
         let id = format!("{}:{}", request.variant, request.problem);
@@ -77,7 +77,7 @@ impl Script {
             } else if super::fault::words().contains(word) {
                 case.params.set("fault", ParamValue::Word(word.clone()));
             } else if word == "kill" {
-                // Its parent is a supervisor, and the harness is that one's.
+                // The parent is a supervisor, and the harness is that one's.
                 let supervisor = std::os::unix::process::parent_id();
                 let stat = std::fs::read_to_string(format!("/proc/{supervisor}/stat"));
                 let stat = stat.expect("the supervisor is there");

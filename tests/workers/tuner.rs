@@ -6,28 +6,29 @@ use regatta_worker::attention::ParamValue;
 use regatta_worker::protocol::{Parameter, Prepare};
 use regatta_worker::serve::Refusal;
 
-/// What a tuner chooses, and what follows from it.
+/// The parameter that a tuner chooses, and those that follow from it.
 const BLOCK: &str = "BLOCK_M";
 const WARPS: &str = "num_warps";
 
-/// What was chosen for the case that is prepared.
+/// The choice for the prepared case.
 #[derive(Clone, Default)]
 pub struct Chosen {
     block: Option<i64>,
     /// Times are as long whatever is chosen.
     alike: bool,
-    /// The names of what nobody asked for.
+    /// The names of parameters that were not asked for.
     pub tuned: Vec<String>,
 }
 
 impl Chosen {
     /// By the parameter's name.
     pub fn effective(&self) -> Vec<(String, ParamValue)> {
-        let of = |block: i64| {
+        let values = |block: i64| {
             let pairs = [(BLOCK, block), (WARPS, block / 16)];
             pairs.map(|(name, value)| (name.to_owned(), ParamValue::Int(value)))
         };
-        self.block.map_or_else(Vec::new, |block| of(block).to_vec())
+        self.block
+            .map_or_else(Vec::new, |block| values(block).to_vec())
     }
 
     /// By what factor the call takes longer than with the larger block.
@@ -39,7 +40,7 @@ impl Chosen {
     }
 }
 
-/// What can be asked of a variant beside what all take.
+/// The parameters of a variant beside those that all take.
 pub fn parameters(variant: &str) -> Vec<(&'static str, Parameter)> {
     match variant {
         "tuned" => vec![(BLOCK, Parameter::Integer), (WARPS, Parameter::Integer)],

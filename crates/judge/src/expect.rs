@@ -49,8 +49,8 @@ pub fn expectations(side: &Side) -> Expectations {
     let (mut gaps, mut notes) = (Vec::new(), Vec::new());
     if !unread.is_empty() && !rules.is_empty() {
         gaps.push(format!(
-            "{} could not be compared by any expectation, since its id is none that regatta \
-             reads: {}",
+            "{} could not be compared by any expectation, since regatta cannot \
+             read its id: {}",
             counted(unread.len(), "case"),
             list(unread)
         ));
@@ -249,7 +249,7 @@ fn judge(
     };
     result.against = Some(best.id.clone());
     if !(rule.within.is_finite() && rule.within > Ratio(0.0)) {
-        result.reason = Some("its limit is no positive number".to_owned());
+        result.reason = Some("its limit is not a positive number".to_owned());
         return result;
     }
     let Some((decision, shift, reason)) = by_rule(rule, (case, best), header, error) else {

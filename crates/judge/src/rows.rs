@@ -155,7 +155,7 @@ fn conclude(row: &mut Row) {
     by_structure(row);
 }
 
-/// Changes a row's verdict if its structure got worse or is no longer reported.
+/// Changes a row's verdict if its structure got worse or is missing.
 pub fn by_structure(row: &mut Row) {
     if row.fails_by_structure() {
         row.word = row.word.max(Word::Regressed);

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 struct SchemaDocument {
     /// The name of its file.
     name: &'static str,
-    /// What it is, in a line.
+    /// The title, in a line.
     title: &'static str,
     /// True where each line ends with a checksum.
     summed: bool,
@@ -122,9 +122,10 @@ fn suites() -> anyhow::Result<String> {
 
 fn schema(document: &SchemaDocument) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.contract = match document.is_read {
-            true => Contract::Deserialize,
-            false => Contract::Serialize,
+        settings.contract = if document.is_read {
+            Contract::Deserialize
+        } else {
+            Contract::Serialize
         };
     });
     let mut generator = settings.into_generator();
@@ -173,15 +174,15 @@ fn tidy(value: &mut Value) {
 /// ``[`Side::read`](regatta_core::record::Side::read)`` as `` `Side::read` ``.
 fn plain(text: &str) -> String {
     let mut parts = text.split("[`");
-    let mut told = parts.next().unwrap_or_default().to_owned();
+    let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (name, after) = part.split_once("`]").unwrap_or((part, ""));
         let target = after
             .strip_prefix('(')
             .and_then(|after| after.split_once(')'));
-        told += &format!("`{name}`{}", target.map_or(after, |(_, after)| after));
+        text += &format!("`{name}`{}", target.map_or(after, |(_, after)| after));
     }
-    told.replace('\n', " ")
+    text.replace('\n', " ")
 }
 
 #[test]

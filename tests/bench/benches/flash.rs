@@ -1,4 +1,4 @@
-//! How near `cpu/flash` comes to what the machine's matrix products allow: criterion prints both
+//! Compares `cpu/flash` with the machine's matrix products: criterion prints both
 //! in FLOPs a second (as elements).
 
 use std::hint::black_box;

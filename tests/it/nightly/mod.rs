@@ -1,4 +1,4 @@
-//! What is too slow for each change: `cargo test -- --ignored nightly`.
+//! Tests that are too slow for each change: `cargo test -- --ignored nightly`.
 
 mod detectable;
 mod slow_starts;

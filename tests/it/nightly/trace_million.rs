@@ -9,7 +9,7 @@ use crate::common::Place;
 
 const OPERATIONS: u64 = 1_000_000;
 
-/// What the page of a trace may have, in bytes.
+/// The most bytes of a trace's page.
 const PAGE: u64 = 10_000_000;
 
 /// A recording of so many kernels, of which `which` names each by its place.

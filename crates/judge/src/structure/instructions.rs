@@ -149,7 +149,7 @@ pub fn vanished(pair: &Structures, head: &Structure) -> Option<Uncounted> {
 }
 
 /// The reason for missing counters if the worker gave no other.
-const NOT_ALL: &str = "this run counted, and its worker told no such figure";
+const NOT_ALL: &str = "this run counted, and its worker reported no such figure";
 
 fn not_asked() -> String {
     "ask for them with --set instructions=true, or `instructions = true` under [measure]".to_owned()

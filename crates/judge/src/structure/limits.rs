@@ -92,7 +92,9 @@ fn figure(
                 None => format!("its worker does not count {name}"),
             }),
         },
-        Quantity::BuildSeconds | Quantity::Metric(_) => Err("it is no figure of a call".to_owned()),
+        Quantity::BuildSeconds | Quantity::Metric(_) => {
+            Err("it is not a per-call metric".to_owned())
+        }
         Quantity::Blocks => {
             let launch = largest(limit, structure)?;
             Ok((launch.blocks() as f64, Some(grid_of(launch))))

@@ -320,7 +320,9 @@ fn notes(comparison: &Comparison, sides: [&TracedSide; 2]) -> Vec<String> {
         }
     }
     if comparison.sides.base.host_bound_ns.is_none() {
-        notes.push("the base tells no launches: idle time cannot be laid to the host".to_owned());
+        notes.push(
+            "the base has no launches: idle time cannot be attributed to the host".to_owned(),
+        );
     }
     notes
 }
