@@ -14,7 +14,9 @@ use regatta_cuda::kernels::compile::Compiler;
 use regatta_cuda::kernels::toolkit;
 use regatta_measure::command;
 use regatta_measure::environments::{PythonEnvironment, interpreter_of};
-use regatta_measure::experiment::introductions::{Absence, Introduction, grouped, introductions};
+use regatta_measure::experiment::introductions::{
+    Absence, Introduction, checked, grouped, introductions,
+};
 use regatta_measure::machine;
 use regatta_measure::ruler::{self, ClockReading};
 use regatta_probe::Error;
@@ -32,8 +34,14 @@ const CPU: &str = "cpu";
 const WORKERS: &str = "Workers";
 
 /// Show what this machine can run, what is missing, and the fix
+///
+/// With a suite: whether its workers and environments work here. Exits 3 where one does not.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
+    /// A built-in suite's name or file; without it, every worker that is known
+    #[arg(conflicts_with = "check_clocks")]
+    suite: Option<String>,
+
     /// The environment of workers that name none
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
@@ -55,10 +63,16 @@ pub fn run(args: &DoctorArgs) -> Ended {
     if args.check_clocks {
         return check_clocks();
     }
-    let mut config = Suite::default();
+    let name = args.suite.as_deref();
+    let mut config = name.map_or_else(|| Ok(Suite::default()), suite::load)?;
     suite::configure(&mut config, Path::new("regatta.toml"))?;
     watch_for("");
-    let introductions = introductions(&config, args.environment.as_deref(), Some(LIMIT))?;
+    let environment_name = args.environment.as_deref();
+    let introductions = match name {
+        Some(_) => checked(&config, environment_name, Some(LIMIT))?,
+        None => introductions(&config, environment_name, Some(LIMIT))?,
+    };
+    let is_needed = |worker: &str| name.is_some() || worker == CPU;
     let groups: [(&str, Vec<DoctorCheck>); 5] = [
         (
             "Machine",
@@ -72,9 +86,19 @@ pub fn run(args: &DoctorArgs) -> Ended {
             "CUDA compilers",
             [Compiler::Nvrtc, Compiler::Nvcc].map(compiler).into(),
         ),
-        (WORKERS, introductions.iter().map(worker).collect()),
         (
-            "Environments of regatta.toml",
+            WORKERS,
+            introductions
+                .iter()
+                .map(|one| worker(one, is_needed(&one.worker)))
+                .collect(),
+        ),
+        (
+            if name.is_some() {
+                "Environments"
+            } else {
+                "Environments of regatta.toml"
+            },
             config.environments.iter().map(environment).collect(),
         ),
         (
@@ -92,7 +116,7 @@ pub fn run(args: &DoctorArgs) -> Ended {
         let groups = groups.iter().filter(|(_, checks)| !checks.is_empty());
         let blocks = groups.flat_map(|(name, checks)| {
             let items = match *name {
-                WORKERS => workers(&introductions),
+                WORKERS => workers(&introductions, is_needed),
                 _ => checks.iter().map(DoctorCheck::item).collect(),
             };
             [Block::heading(*name), Block::List(items)]
@@ -106,11 +130,11 @@ pub fn run(args: &DoctorArgs) -> Ended {
 }
 
 /// Workers that are here, an item each; then what others lack, once for all that lack it.
-fn workers(found: &[Introduction]) -> Vec<ListItem> {
-    let here = found.iter().filter(|one| one.found.is_ok());
-    let mut items: Vec<ListItem> = here.map(|one| worker(one).item()).collect();
-    for (absence, workers) in grouped(found) {
-        let state = state_of(absence, workers == [CPU]);
+fn workers(introductions: &[Introduction], is_needed: impl Fn(&str) -> bool) -> Vec<ListItem> {
+    let here = introductions.iter().filter(|one| one.found.is_ok());
+    let mut items: Vec<ListItem> = here.map(|one| worker(one, false).item()).collect();
+    for (absence, workers) in grouped(introductions) {
+        let state = state_of(absence, workers.iter().all(|worker| is_needed(worker)));
         let name = match workers.as_slice() {
             [one] => (*one).to_owned(),
             several => format!("{} workers", several.len()),
@@ -125,10 +149,10 @@ fn workers(found: &[Introduction]) -> Vec<ListItem> {
 }
 
 /// The state of a worker that is not here.
-fn state_of(absence: &Absence, always_needed: bool) -> CheckState {
+fn state_of(absence: &Absence, is_needed: bool) -> CheckState {
     if absence.slow {
         CheckState::Slow
-    } else if always_needed {
+    } else if is_needed {
         CheckState::Broken
     } else {
         CheckState::Absent
@@ -136,7 +160,7 @@ fn state_of(absence: &Absence, always_needed: bool) -> CheckState {
 }
 
 /// A worker, as JSON tells it.
-fn worker(one: &Introduction) -> DoctorCheck {
+fn worker(one: &Introduction, is_needed: bool) -> DoctorCheck {
     let what = format!("worker {}", one.worker);
     match &one.found {
         Ok(hello) => {
@@ -150,7 +174,7 @@ fn worker(one: &Introduction) -> DoctorCheck {
             check(what, Ok(detail))
         }
         Err(absence) => {
-            let state = state_of(absence, one.worker == CPU);
+            let state = state_of(absence, is_needed);
             check(what, lack(state, &absence.reason, &absence.fix))
         }
     }

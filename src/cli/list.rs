@@ -61,7 +61,7 @@ fn cases(args: &ListArgs, name: &str) -> Ended {
     }
     suite::configure(&mut suite, Path::new("regatta.toml"))?;
     watch_for("");
-    let introduced = checked(&suite, args.environment.as_deref())?;
+    let introduced = checked(&suite, args.environment.as_deref(), None)?;
     for (absence, workers) in grouped(&introduced) {
         let workers = workers.join(", ");
         note(format!(

@@ -1,6 +1,12 @@
 //! Replies that another process than the worker sends.
 
+use std::fs;
+
 use crate::common::Place;
+
+/// A suite of the worker of the shell.
+const SUITE: &str = "[measure]\ninvocations = 1\n[workers]\nw = [\"sh\", \"w.sh\"]\n\
+                     [[sweep]]\nvariants = [\"w/v\"]\nseq = 8\nhead_dim = 8\n";
 
 /// A worker of the shell, whose introduction and whose later reply are written by itself or by a
 /// child (`sh -c`).
@@ -27,11 +33,7 @@ fn a_reply_of_another_process_than_the_workers_is_refused() {
     ] {
         let place = Place::new();
         place.write("w.sh", &worker(introduces, prepares));
-        place.write(
-            "s.toml",
-            "[measure]\ninvocations = 1\n[workers]\nw = [\"sh\", \"w.sh\"]\n\
-             [[sweep]]\nvariants = [\"w/v\"]\nseq = 8\nhead_dim = 8\n",
-        );
+        place.write("s.toml", SUITE);
         let (code, stdout, stderr) = place.ran(&["run", "./s.toml"]);
         let words: Vec<&str> = stdout
             .split_whitespace()
@@ -41,4 +43,27 @@ fn a_reply_of_another_process_than_the_workers_is_refused() {
         assert_ne!(code, 0, "{text}");
         assert!(text.contains(says), "{introduces} {prepares}: {text}");
     }
+}
+
+#[test]
+fn a_baseline_that_a_worker_rewrites_when_it_starts_judges_nothing() {
+    let place = Place::new();
+    place.write("s.toml", SUITE);
+    fs::create_dir_all(place.path().join("baselines/s")).unwrap();
+    let baseline = place.path().join("baselines/s/machine.jsonl");
+    fs::write(&baseline, "").unwrap();
+    place.write(
+        "w.sh",
+        &format!(
+            "echo >>{}\n{}",
+            baseline.display(),
+            worker("itself", "itself")
+        ),
+    );
+    let (code, _, stderr) = place.ran(&["gate", "./s.toml"]);
+    assert_eq!(code, 3, "{stderr}");
+    assert!(
+        stderr.contains("changed while the workers started"),
+        "{stderr}"
+    );
 }

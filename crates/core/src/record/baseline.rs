@@ -124,16 +124,20 @@ impl Store {
     /// Every baseline's file that can be read, sorted, and what is wrong with the
     /// others.
     pub fn list(&self) -> (Vec<Stored>, Vec<RecordError>) {
-        let (mut found, mut broken) = (Vec::new(), Vec::new());
-        for folder in folders(&self.root) {
-            for path in machine_files(&folder) {
-                match header(&path) {
-                    Ok(stored) => found.push(stored),
-                    Err(error) => broken.push(error),
-                }
+        let (mut stored, mut broken) = (Vec::new(), Vec::new());
+        for path in self.all_files() {
+            match header(&path) {
+                Ok(one) => stored.push(one),
+                Err(error) => broken.push(error),
             }
         }
-        (found, broken)
+        (stored, broken)
+    }
+
+    /// The files of every baseline, sorted.
+    pub fn all_files(&self) -> Vec<PathBuf> {
+        let folders = folders(&self.root).into_iter();
+        folders.flat_map(|folder| machine_files(&folder)).collect()
     }
 
     /// The files of one baseline, a machine each; empty for an unknown name.

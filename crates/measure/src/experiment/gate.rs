@@ -7,8 +7,9 @@ use super::arm::reports;
 use super::base_code::{BaseCode, base_code, not_as_stored};
 use super::pairs::GatePart;
 use super::request::BASELINES;
-use super::stored::baseline_of;
+use super::stored::{baseline_of, checksums};
 use super::{Arm, Evidence, Experiment, ExperimentError, MeasureOptions, MeasuredRun};
+use crate::files::checksum;
 use crate::versions::Spec;
 use regatta_core::record::baseline::Store;
 use regatta_core::text::shell_command;
@@ -29,9 +30,22 @@ pub fn gate(
     request: &MeasureOptions,
     baseline: Option<&str>,
 ) -> Result<MeasuredRun, ExperimentError> {
+    let store = Store::new(&request.baselines);
+    // Preparing starts workers, and the code under test must not choose what it is judged by.
+    let before = checksums(&store);
     let head = Arm::prepare(request, None)?;
     let name = baseline.unwrap_or(&head.suite.name).to_owned();
-    let store = Store::new(&request.baselines);
+    let files = store.files(&name).map_err(ExperimentError::usage)?;
+    if let Some(file) = files
+        .iter()
+        .find(|file| before.get(*file) != Some(&checksum(file)))
+    {
+        return Err(ExperimentError::NotJudged(format!(
+            "{} changed while the workers started (nothing was measured); restore it from version \
+             control, and let no worker write there",
+            file.display()
+        )));
+    }
     let base = match baseline_of(&store, &name, &head.header)? {
         Some(base) => Some(base),
         // Limits need none.

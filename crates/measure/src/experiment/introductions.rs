@@ -70,6 +70,7 @@ pub fn introductions(
 pub fn checked(
     suite: &Suite,
     environment: Option<&str>,
+    limit: Option<Duration>,
 ) -> Result<Vec<Introduction>, ExperimentError> {
     let names = suite.cases.iter().map(|case| case.variant.worker_name());
     let names: BTreeSet<String> = names.collect();
@@ -79,7 +80,7 @@ pub fn checked(
             return Err(preflight::at(suite.origins.get(variant), error).into());
         }
     }
-    let introduced = introduced(names.into_iter().collect(), suite, environment, None)?;
+    let introduced = introduced(names.into_iter().collect(), suite, environment, limit)?;
     for Introduction { worker, found } in &introduced {
         let Ok(hello) = found else { continue };
         let own = suite.cases.iter();

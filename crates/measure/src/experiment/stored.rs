@@ -1,5 +1,6 @@
 //! Finds what a command line means by a run: a file, a folder, or a baseline's name.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -183,6 +184,12 @@ fn find_alone(
             )))
         }
     }
+}
+
+/// The checksums of all baselines in a store.
+pub fn checksums(store: &Store) -> BTreeMap<PathBuf, String> {
+    let files = store.all_files().into_iter();
+    files.map(|file| (file.clone(), checksum(&file))).collect()
 }
 
 /// The part of a baseline that a run with this header is compared with: the one of its machine, or
