@@ -102,6 +102,9 @@ fn shown(judgement: &Judgement) -> String {
         0 => {}
         by_cpu => summary += &format!(", {by_cpu} by CPU time"),
     }
+    if let Some(most) = largest_slowdown(judgement) {
+        summary += &format!("; no case is more than {most} slower");
+    }
     let demands = tally(judgement.expectations.iter().map(|result| result.word));
     if !demands.is_empty() {
         let each = demands.into_iter();
@@ -112,6 +115,24 @@ fn shown(judgement: &Judgement) -> String {
         summary += &format!("; {option}");
     }
     summary + &restructured(judgement).unwrap_or_default()
+}
+
+/// The upper end of all intervals, where every case that was compared has one and none is open or
+/// worse.
+fn largest_slowdown(judgement: &Judgement) -> Option<Share> {
+    let mut most = None;
+    for row in &judgement.rows {
+        let Some(device) = row.metric(Metric::Device) else {
+            continue;
+        };
+        if !matches!(row.word, Word::Same | Word::Improved) {
+            return None;
+        }
+        let high = row.deciding(device).change.high?.growth();
+        most = Some(most.map_or(high, |most: Share| most.max(high)));
+    }
+    most.map(|most| most.max(Share(0.0)))
+        .filter(|most| most.0.is_finite())
 }
 
 /// Structure that changed where no time got worse: `; structure changed in 2 cases, first CASE:
@@ -163,7 +184,9 @@ fn failures(judgement: &Judgement) -> Vec<String> {
             Metric::Device => deciding.change_of_time(),
             _ => deciding.sentence(),
         };
-        format!("worst regression {}: {how}", row.case)
+        let because = row.findings.first();
+        let because = because.map_or(String::new(), |finding| format!("; {finding}"));
+        format!("worst regression {}: {how}{because}", row.case)
     });
     let structure = rows().find_map(|row| {
         let change = row.structure_at(Action::Fail).next()?;

@@ -28,6 +28,9 @@ const FEW: usize = 60;
 /// for the first time.
 const IN_FULL: usize = 5;
 
+/// Changes of structure of a case, besides those that a cause names.
+const MAX_STRUCTURE: usize = 3;
+
 /// The limit of a list.
 #[derive(Clone, Copy)]
 pub(crate) struct Lists {
@@ -162,7 +165,13 @@ fn heading(name: &str, count: usize, tone: Tone) -> Block {
 
 /// A list of cases under a heading.
 pub(crate) fn list(kind: RowList, rows: &[&Row], lists: Lists) -> [Block; 2] {
-    let each = of_all(rows);
+    let most = if lists.most == usize::MAX {
+        usize::MAX
+    } else {
+        MAX_STRUCTURE
+    };
+    let paragraphs = |row: &Row, in_full| paragraphs(row, in_full, most);
+    let each = of_all(rows, paragraphs);
     let mut before: HashSet<String> = HashSet::new();
     let mut lines = Vec::new();
     for (place, row) in lists.shown(rows).iter().enumerate() {
@@ -200,9 +209,11 @@ fn named(row: &Row) -> Vec<String> {
     causes.chain(metrics).chain(kinds).collect()
 }
 
-/// The paragraphs below a case: its reason, and `in_full` what else changed, and the causes.
-pub(crate) fn paragraphs(row: &Row, in_full: bool) -> Vec<String> {
+/// The paragraphs below a case: its reason, and `in_full` the causes, then at most `most` other
+/// changes.
+fn paragraphs(row: &Row, in_full: bool, most: usize) -> Vec<String> {
     let mut paragraphs: Vec<String> = row.reason.iter().cloned().collect();
+    paragraphs.extend(row.metric(Metric::Device).and_then(apart_from_medians));
     paragraphs.extend(Uncounted::sentence(&row.uncounted));
     if in_full {
         let causes = row.findings.iter().flat_map(|finding| &finding.differences);
@@ -212,11 +223,31 @@ pub(crate) fn paragraphs(row: &Row, in_full: bool) -> Vec<String> {
                 .clone()
                 .any(|difference| *difference == change.difference)
         });
-        paragraphs.extend(beside.map(ToString::to_string));
+        let beside: Vec<String> = beside.map(ToString::to_string).collect();
         paragraphs.extend(accounts(row));
         paragraphs.extend(row.findings.iter().map(ToString::to_string));
+        let number = beside.len().saturating_sub(most);
+        paragraphs.extend(beside.into_iter().take(most));
+        if number > 0 {
+            let changes = counted(number, "more change");
+            paragraphs.push(format!("{changes} of structure, which --all prints"));
+        }
     }
     paragraphs
+}
+
+/// A change of pairs is that of samples in turn. Where load moved the medians of the sides otherwise,
+/// the two times of a row do not give it.
+fn apart_from_medians(metric: &MetricRow) -> Option<String> {
+    let medians = Ratio(metric.head / metric.base);
+    let change = &metric.change;
+    let is_within = change.low? <= medians && medians <= change.high?;
+    (change.paired && !is_within).then(|| {
+        format!(
+            "the change is that of samples taken in turn; other programs moved the medians, {} apart",
+            short(medians)
+        )
+    })
 }
 
 /// The time breakdowns of a case, a sentence each; all but the device time's begin with the
@@ -243,12 +274,12 @@ pub(crate) fn explanation(row: &Row) -> Vec<String> {
         .regressed()
         .filter(|metric| Some(metric.metric) != first);
     lines.extend(others.map(MetricRow::changed));
-    lines.extend(paragraphs(row, true));
+    lines.extend(paragraphs(row, true, usize::MAX));
     lines
 }
 
 /// Paragraphs that all cases of a list share, where they are several.
-fn of_all(rows: &[&Row]) -> Vec<String> {
+fn of_all(rows: &[&Row], paragraphs: impl Fn(&Row, bool) -> Vec<String>) -> Vec<String> {
     let Some((first, others)) = rows.split_first().filter(|(_, others)| !others.is_empty()) else {
         return Vec::new();
     };

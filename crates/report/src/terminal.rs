@@ -240,9 +240,6 @@ impl Screen<'_> {
         if let Some(common) = common {
             self.paragraph(INDENT, FURTHER, &shorten(&format!("all {common}"), REASON));
         }
-        for line in &table.each {
-            self.paragraph(INDENT, FURTHER, &shorten(&format!("each: {line}"), REASON));
-        }
         let widest = |place: usize| {
             let cells = rows.iter().filter_map(|row| row.cells.get(place));
             let cells = cells.map(|cell| width(cell)).max().unwrap_or(0);
@@ -294,6 +291,9 @@ impl Screen<'_> {
             }
             self.line(text);
             row.below.iter().for_each(|line| self.below(line));
+        }
+        for line in &table.each {
+            self.paragraph(INDENT, FURTHER, &shorten(&format!("each: {line}"), REASON));
         }
         if !table.rest.is_empty() {
             self.paragraph(INDENT, FURTHER, &table.rest);
