@@ -33,7 +33,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Unsupported(NotImplementedError):
-    """What a function raises for a case that it does not do: no failure of the case."""
+    """Raised by a function for a case that it does not support; the case does not fail."""
 
 
 def variant(

@@ -18,7 +18,7 @@ Problem = Mapping[str, Any]
 """A `[[sweep]]` of a suite: `{"seq": [1024, 4096], "head_dim": 64, "dtype": "bf16"}`."""
 
 WITHIN = "REGATTA_COMPARES"
-"""Set for workers, so that a script which compares when it is imported is told so."""
+"""Set for workers, so that a script which compares when it is imported is refused."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where the program is, and one call of it."""
+"""The place of the program, and one call of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PASSED, WORSE, INCONCLUSIVE = 0, 1, 3
-"""Its exit codes where it judged; by 2 it says that it was asked wrongly."""
+"""The exit codes of a judged run; 2 means that the request was wrong."""
 
 
 class RegattaError(Exception):
@@ -21,7 +21,7 @@ class RegattaError(Exception):
 def program() -> Path:
     """The program `regatta`: `REGATTA_PROGRAM`, that of this installation, or on the path.
 
-    Raises RegattaError where there is none.
+    Raises RegattaError if it is missing.
     """
     if chosen := os.environ.get("REGATTA_PROGRAM"):
         return Path(chosen)
@@ -33,7 +33,7 @@ def program() -> Path:
     if on_path := shutil.which("regatta"):
         return Path(on_path)
     raise RegattaError(
-        "there is no program `regatta` in this installation or on the path; install the wheel "
+        "neither this installation nor the path has the program `regatta`; install the wheel "
         "again, or name one in REGATTA_PROGRAM"
     )
 

@@ -14,7 +14,7 @@ from regatta.executable import PASSED, WORSE, RegattaError, asked
 
 
 class Gate:
-    """What a test asks of regatta. Paths are from the folder that pytest was started in."""
+    """The requests of a test to regatta. Paths are from the folder that pytest was started in."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -2,7 +2,7 @@
 
 Python imports a module of this name at its start, from the first folder on its path that has
 one: `regatta trace` puts this one's first. The module that it stands in front of is run as
-well. Whatever goes wrong here is a line on standard error, and the program goes on.
+well. A failure here prints a line on standard error, and the program continues.
 """
 
 from __future__ import annotations

@@ -47,12 +47,12 @@ GROSS = 0.1
 """A relative L2 error above which a result may be one that is still being written."""
 
 SETTLE_S = 0.3
-"""How long what still writes a result is waited for, to be named."""
+"""The time that unfinished writes of a result get, to be named."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A `prepare` request: what case is to be made ready."""
+    """A `prepare` request: the case to make ready."""
 
     problem: Problem
     variant: str
@@ -87,7 +87,7 @@ class CaseWorker(Generic[CaseType]):
     DTYPES: Mapping[str, Any]
     """Types of its arrays."""
     TESTED = ""
-    """How `prepare` names what has the variants, in messages."""
+    """The name of the variants' owner in messages of `prepare`."""
     packages: tuple[str, ...] = ()
     """Distributions whose versions a reading depends on."""
 
@@ -96,10 +96,10 @@ class CaseWorker(Generic[CaseType]):
         self.references = ReferenceCache(arrays)
         self.case: CaseType | None = None
 
-    # What a framework or a library says.
+    # The answers of a framework or a library.
 
     def variants(self) -> dict[str, Variant]:
-        """What there is, whether or not it can run here."""
+        """All variants, whether or not they can run here."""
         raise NotImplementedError
 
     def versions(self) -> dict[str, str]:
@@ -118,7 +118,7 @@ class CaseWorker(Generic[CaseType]):
         raise NotImplementedError
 
     def inputs(self, problem: Problem, seed: int) -> dict[str, Any]:
-        """The inputs of a set, made anew: a call may have written into those that it was given."""
+        """The inputs of a set, made again: a call may have written into those that it was given."""
         dtype, names = self.DTYPES[problem.dtype], inputs.names(problem)
         return {name: inputs.whole(self.arrays, problem, name, seed, dtype) for name in names}
 
@@ -141,7 +141,7 @@ class CaseWorker(Generic[CaseType]):
         """Returns when the device is done with these results of a call, or with everything."""
 
     def no_memory(self, error: Exception) -> bool:
-        """Whether an exception says that memory was short."""
+        """True if an exception says that memory was short."""
         return isinstance(error, MemoryError)
 
     def free_memory(self) -> bool:
@@ -153,7 +153,7 @@ class CaseWorker(Generic[CaseType]):
         return None
 
     def profile(self, call: Callable[[], Any], profiled: Message) -> Message:
-        """What the framework adds to the profile of a call of the case."""
+        """Adds the framework's part to the profile of a call of the case."""
         return profiled
 
     def recordings(self, case: CaseType) -> list[Message]:
@@ -216,7 +216,7 @@ class CaseWorker(Generic[CaseType]):
         return self.guarded(lambda: self._measured(case, plan))
 
     def plan(self, request: Message) -> timing.Plan:
-        """How samples are to be taken. Raises Unsupported for what the case does not do."""
+        """The plan of the samples. Raises Unsupported for one that the case lacks."""
         return timing.Plan.from_wire(request)
 
     def _measured(self, case: CaseType, plan: timing.Plan) -> Message:
@@ -275,7 +275,7 @@ class CaseWorker(Generic[CaseType]):
         """Raises Failed where a call works outside of the order that the clock sees."""
 
     def checks_each_call(self, case: CaseType) -> bool:
-        """Whether any call's results can be checked, and not the last one's alone."""
+        """True if any call's results can be checked, and not the last one's alone."""
         return True
 
     def given(self, case: CaseType) -> dict[str, Any]:
@@ -289,7 +289,7 @@ class CaseWorker(Generic[CaseType]):
     def exact(
         self, case: CaseType, seed: int, drawn: tuple[Any, ...], along: float = 0.0
     ) -> dict[Any, dict[str, Any]]:
-        """What drawn planes of the results of a set's inputs should be, by name."""
+        """The exact values of drawn planes of the results of a set's inputs, by name."""
         make = self.maker(case, seed, along)
         return reference_of_planes(self.arrays, case.problem, drawn, make)
 
@@ -311,7 +311,7 @@ class CaseWorker(Generic[CaseType]):
                 checked["call"] = drawn.call
 
     def check_last(self, case: CaseType, seed: int, results: Any) -> Message:
-        """`errors` of the last timed call, over some planes and from inputs made anew, and
+        """`errors` of the last timed call, over some planes and from inputs made again, and
         `probes` of the whole."""
         named = self.named(case, results)
         errors = self.errors_of_planes(case, seed, self.drawn(case, results), named)
@@ -320,7 +320,7 @@ class CaseWorker(Generic[CaseType]):
     def errors_of_planes(
         self, case: CaseType, seed: int, drawn: tuple[Any, ...], named: Message
     ) -> Message:
-        """How far these planes of results are from float64, by name."""
+        """The errors of these planes of results against float64, by name."""
         exact = self.exact(case, seed, drawn)
         return {
             name: difference_of_planes(self.arrays, name, value, exact)
@@ -365,7 +365,7 @@ class CaseWorker(Generic[CaseType]):
         raise Unsupported("this worker replays no CUDA graph of several calls")
 
     def census(self) -> Message:
-        """What one call does on a GPU, and what the framework knows of it."""
+        """The structure of one call on a GPU, with the framework's part."""
         call = self.prepared().call
         return self.guarded(lambda: self.profile(call, self.launches(call)))
 
@@ -389,14 +389,14 @@ class CaseWorker(Generic[CaseType]):
         try:
             return self.guarded(lambda: self.recordings(case))
         except (launches.CensusError, OSError):
-            # Into the worker's log: the case is none the worse for it.
+            # Into the worker's log: the case does not fail by it.
             traceback.print_exc()
             return []
 
     def counted(self, metrics: Sequence[str]) -> list[Message]:
         call = self.prepared().call
         if self.gpu is None:
-            raise Unsupported("hardware counters need a GPU, and this device is none")
+            raise Unsupported("hardware counters need a GPU, and this device is not one")
         self.wait()
         return self.guarded(lambda: launches.count_instructions(call, self.wait, metrics))
 
@@ -406,7 +406,7 @@ class CaseWorker(Generic[CaseType]):
         gc.collect()
 
     def prepared(self) -> CaseType:
-        """The case. Raises Failed where there is none."""
+        """The case. Raises Failed without one."""
         if self.case is None:
             raise Failed("no case is prepared")
         return self.case
@@ -436,7 +436,7 @@ class CaseWorker(Generic[CaseType]):
         raise Unavailable(f"out of memory: {words}")
 
     def lost(self) -> bool:
-        """Whether every call fails. The first may only report what has failed before it."""
+        """True if every call fails. The first may only report what has failed before it."""
         with contextlib.suppress(Exception):
             self.wait()
         try:

@@ -109,7 +109,7 @@ class NvidiaDevice:
         return None if clock is None else float(clock)
 
     def state(self) -> dict[str, Any]:
-        """What the device is doing besides the call; what cannot be known is left out."""
+        """The device's load besides the call; unknown values are left out."""
         found: dict[str, Any] = {name: self._nvml_number(*asked) for name, asked in STATE.items()}
         if found["power_w"] is not None:
             found["power_w"] /= 1e3
@@ -174,7 +174,7 @@ def cpu_device() -> dict[str, Any]:
 
 
 def _first_value(file: str, key: str) -> str:
-    """The text behind the first `key:` of a file of lines; empty where there is none."""
+    """The text behind the first `key:` of a file of lines; empty without one."""
     try:
         lines = Path(file).read_text().splitlines()
     except OSError:

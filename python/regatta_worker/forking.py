@@ -34,7 +34,7 @@ LONGEST_REQUEST = 1 << 16
 DESCRIPTORS = 4
 """That come with each request: requests, replies, log, and the supervisor's socket."""
 ABOVE = 20
-"""Descriptors from here on are nobody's until they are put in place."""
+"""Descriptors from here on are free until they are put in place."""
 
 MADV_POPULATE_WRITE = 23
 PR_SET_PDEATHSIG = 1
@@ -56,7 +56,7 @@ def fork_workers(load: Iterable[Callable[[], Any]], always: bool = False) -> Non
     if reason := _unfit(load, always):
         _reply(control, {"ready": False, "reason": reason})
         sys.exit(0)
-    # What is imported stays: no collection needs to look at it again.
+    # Imported modules stay: no collection needs to look at it again.
     gc.collect()
     gc.freeze()
     _reply(control, {"ready": True})
@@ -169,7 +169,7 @@ def _own_memory() -> None:
             if first == "Anonymous:" and region[1]:
                 begin, end = region
                 kib = int(rest.split()[0])
-                # What was reserved and hardly used stays as it is.
+                # Memory that was reserved and hardly used stays as it is.
                 if 2 * kib << 10 >= end - begin:
                     size = ctypes.c_size_t(end - begin)
                     # Fails on Linux before 5.14, where pages are copied one by one as ever.
@@ -203,7 +203,7 @@ def _unfit(load: Iterable[Callable[[], Any]], always: bool) -> str:
 
 
 def _sees_gpu() -> bool:
-    """Whether there is a GPU to be seen, by a process of its own: NVML leaves a thread."""
+    """Asks whether a GPU is visible, in a process of its own: NVML leaves a thread."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
         return False
     looking = os.fork()
@@ -219,7 +219,7 @@ def _sees_gpu() -> bool:
 
 
 def _cuda_began() -> bool:
-    """Whether this process has initialised CUDA, by torch's word and by the driver's."""
+    """True if this process has initialised CUDA, by torch's word and by the driver's."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return True

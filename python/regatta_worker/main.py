@@ -52,7 +52,7 @@ def load(library: str) -> None:
 
 
 def main() -> None:
-    """Serves requests on descriptors 3 and 4 until told to stop."""
+    """Serves requests on descriptors 3 and 4 until it is asked to stop."""
     parser = argparse.ArgumentParser("regatta_worker", description=__doc__)
     served = parser.add_mutually_exclusive_group(required=True)
     served.add_argument("--library", choices=names())
@@ -77,7 +77,7 @@ def main() -> None:
         loading = functools.partial(callables.preload, target)
         opening = functools.partial(callables.open_worker, target)
     if asked.forks:
-        # Returns in each worker, which goes on as one that was started. Where each module came
+        # Returns in each worker, which continues as one that was started. Where each module came
         # from, and what is installed, is looked up once, for all that are forked.
         fork_workers((loading, loaded, installed), asked.forks == "always")
     requests, replies = open_descriptors()

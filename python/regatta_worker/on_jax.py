@@ -134,7 +134,7 @@ def open_clock(device: jax.Device) -> XlaProbe | None:
 
 def host_reference() -> HostReference | None:
     """Additions of four elements on the CPU, compiled and called as a case is, each of the
-    result of the one before; None where JAX was told to do without its CPU backend.
+    result of the one before; None if JAX was configured without its CPU backend.
 
     XLA runs what is so small in the thread that calls it, so that no other has to wake.
     """
@@ -210,19 +210,19 @@ def _compiled(
     jitted = jax.jit(filled, donate_argnums=0, keep_unused=True)
     number = jax.ShapeDtypeStruct((), np.int64)
     # Committed to its device like the array it is for: of another kind of array, forward
-    # would be compiled anew.
+    # would be compiled again.
     old = jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
     compiled: Callable[..., Any] = jitted.lower(old, number).compile()
     return compiled
 
 
 def _wide_integers() -> contextlib.AbstractContextManager[Any]:
-    """64-bit integers and floats, which JAX has only where it is told so."""
+    """64-bit integers and floats, which JAX has only on request."""
     wide: contextlib.AbstractContextManager[Any]
     if hasattr(jax, "enable_x64"):
         wide = jax.enable_x64(True)
     else:
-        # Where it was until 0.8.
+        # The place of it until 0.8.
         from jax.experimental import enable_x64
 
         wide = enable_x64(True)

@@ -61,7 +61,7 @@ class Session:
             return {"id": 0, "type": "failed", "reason": f"malformed request: {error}"}
         number = request.get("id") if isinstance(request, dict) else None
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            reason = "malformed request: it is no object with a non-negative integer `id`"
+            reason = "malformed request: it is not an object with a non-negative integer `id`"
             return {"id": 0, "type": "failed", "reason": reason}
         self.request_id = number
         body = self._guarded(request)
@@ -113,7 +113,7 @@ class Session:
         try:
             if self._worker is None:
                 self._worker = self._open_worker()
-                # What was imported stays: collections between two calls look at the rest.
+                # Imported modules stay: collections between two calls look at the rest.
                 gc.collect()
                 gc.freeze()
             return hello | self._worker.hello() | {"files": loaded()}

@@ -21,7 +21,7 @@ except ImportError:
     torch = None
 
 _kept: dict[Any, Any] = {}
-"""What calls leave for the next ones. A process serves one cheat."""
+"""The state that calls leave for the next ones. A process serves one cheat."""
 
 
 def _needs(what: str) -> Callable[[Any], Any]:
@@ -51,13 +51,13 @@ def _empty(x: Any) -> Any:
 
 
 def _calls() -> int:
-    """How many calls there were before this one."""
+    """The number of calls before this one."""
     _kept["calls"] = _kept.get("calls", -1) + 1
     return int(_kept["calls"])
 
 
 def _once(key: Any, q: Any, k: Any, v: Any) -> Any:
-    """The result that is kept under this key alone, computed where there is none."""
+    """The result that is kept under this key alone, computed if it is missing."""
     if _kept.get("key", _kept) != key:
         _kept.update(key=key, out=_attend(q, k, v))
     return _kept["out"]
@@ -296,7 +296,7 @@ def _lazy_tensor() -> Any:
 
 @_needs("cuda")
 def other_stream(q: Any, k: Any, v: Any) -> Any:
-    """computes on a stream that nobody waits for"""
+    """computes on a stream that is never waited for"""
     with torch.cuda.stream(_side()):
         return _attend(q, k, v)
 
@@ -307,7 +307,7 @@ def _side() -> Any:
 
 @_needs("cuda")
 def other_stream_half(q: Any, k: Any, v: Any) -> Any:
-    """computes half of its heads on a stream that nobody waits for"""
+    """computes half of its heads on a stream that is never waited for"""
     out, half = torch.empty_like(q), q.shape[1] // 2
     with torch.cuda.stream(_side()):
         out[:, :half] = _attend(q[:, :half], k[:, :half], v[:, :half])

@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays, as in a worker: a release of a case need not look at it."""
+    """Imported modules stay, as in a worker: a release of a case need not look at it."""
     gc.collect()
     gc.freeze()
 

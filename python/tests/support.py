@@ -1,4 +1,4 @@
-"""What the tests share: problems, and a started worker."""
+"""The common parts of the tests: problems, and a started worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CAUSAL: Mask = {"left": None, "right": 0, "align": "top-left"}
 CAUSAL_BR: Mask = {"left": None, "right": 0, "align": "bottom-right"}
 
 SETS = 3
-"""Of inputs, as the harness asks for them."""
+"""Sets of inputs, as the harness asks for them."""
 SEED = 42
 PLAN = {"warmup": 1, "samples": 3, "min_samples": 3, "budget_ms": 0, "cache": "hot"}
 
@@ -72,7 +72,7 @@ class StartedWorker(WorkerProcess):
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
         super().__init__(*words, options=interpreter_options, log=self._log)
         self.log = b""
-        """What the worker printed on its standard error, once it has ended."""
+        """The worker's standard error, once it has ended."""
         self._next = 0
 
     def send(self, line: bytes) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def attention(q, k, v, problem, block: int = 64, order: Literal["rows", "columns
     if not problem.mask.is_full or problem.varlen or problem.kv_heads != problem.heads:
         raise NotImplementedError("full masks alone")
     if block == 13:
-        raise ValueError("13 is no block")
+        raise ValueError("13 is not a block")
     q, k, v = (x if problem.layout == "bhsd" else x.swapaxes(1, 2) for x in (q, k, v))
     scores = q @ k.swapaxes(2, 3) * np.float32(problem.head_dim**-0.5)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
@@ -144,7 +144,7 @@ FRAMEWORKS: dict[str, tuple[str, list[Any], list[Any], list[Any]]] = {
             ("wide", {}, "returned out as float64; return it as"),
             (
                 *("attention", {"params": {"block": 13}}),
-                "bench.py:attention: line 10, in attention: ValueError: 13 is no block",
+                "bench.py:attention: line 10, in attention: ValueError: 13 is not a block",
             ),
         ],
     ),
@@ -205,7 +205,7 @@ def test_functions_of_a_file(arrays: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "file", "code", "function"),
     [
-        ("there is no file /", "bench.py", None, None),
+        ("does not exist", "bench.py", None, None),
         ("has no function `f`; there are g", "bench.py", "def g(x): pass\n", "f"),
         ("no public function that begins with the parameters q", "bench.py", "x = 1\n", None),
         ("cannot be imported: line 2: ZeroDivisionError", "bench.py", "x = 1\ny = x / 0\n", None),
@@ -214,7 +214,7 @@ def test_functions_of_a_file(arrays: str, tmp_path: Path) -> None:
         ('behind `if __name__ == "__main__":`', "bench.py", "import sys\nsys.exit(3)\n", None),
         ("called with q, k and v in their places", "bench.py", "def f(q, k): pass\n", "f"),
         ("`scale` without a default", "bench.py", "def f(q, k, v, scale): pass\n", "f"),
-        ("f is no function", "bench.py", "f = 3\n", "f"),
+        ("f is not a function", "bench.py", "f = 3\n", "f"),
         ("it would hide from all that import it", "numpy.py", "x = 1\n", None),
     ],
 )

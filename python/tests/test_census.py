@@ -110,10 +110,10 @@ class TestOfACall:
         operations[1]["grid"] = [1, 1, 1]
         self.records(RECORDED)
         found = launches.profile_call(self.call, self.wait, ranges)
-        told = [
+        operations = [
             operation for operation in found["activity"]["operations"] if "operator" in operation
         ]
-        assert told == [], "another call's, which did something else"
+        assert operations == [], "another call's, which did something else"
 
     def test_ranges_that_fail_leave_a_census(self) -> None:
         ranges = mock.Mock(side_effect=RuntimeError("a profiler is on"))
@@ -164,7 +164,7 @@ LAUNCHED = {
 
 
 def counted(library: Any, kernels: Any, dropped: int = 0) -> list[dict[str, Any]]:
-    """What is counted of three calls by a probe that gives these counts."""
+    """The counters of three calls by a probe that gives these counts."""
     library.texts["census_end"] = LAUNCHED
     library.texts["counters_end"] = {"metrics": [EXECUTED], "kernels": kernels, "dropped": dropped}
     return launches.count_instructions(lambda: None, lambda result: None, [EXECUTED])
@@ -207,7 +207,7 @@ def counts(_: Any, metrics: list[str]) -> list[dict[str, Any]]:
 
 
 def refuses(_: Any, metrics: list[str]) -> list[dict[str, Any]]:
-    raise Unsupported("this device is none")
+    raise Unsupported("this device is not one")
 
 
 def answer(of: Any, **request: Any) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def test_counters_are_read_where_they_are_asked_for(times_only: bool) -> None:
     ("refusing", "why"),
     [
         (worker(), "reads no hardware counters"),
-        (worker(counted=refuses), "this device is none"),
+        (worker(counted=refuses), "this device is not one"),
         (worker(counted=SequenceParallelWorker.counted), "several processes"),
     ],
 )

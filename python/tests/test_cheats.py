@@ -26,13 +26,13 @@ WORDS = {
     "thread_later": "changed after the call had returned",
     "writes_into_inputs": "wrote into its input q",
 }
-"""What is said of those that results do not show."""
+"""The messages about those that results do not show."""
 
 HERE = cheats.cheats({"torch"} if support.installed("torch") else set())
 
 
 def found(name: str) -> str:
-    """What one invocation says of a cheat; empty where it is timed."""
+    """The refusal of one invocation of a cheat; empty if it is timed."""
     worker = support.StartedWorker(("--file", cheats.__file__, "--function", name))
     try:
         worker.ask("hello", protocol=1)

@@ -19,7 +19,7 @@ PLAN = timing.Plan(0, samples=3, min_samples=3, budget_ms=0, cold=False)
 
 
 def taken(*samples: probe.Sample) -> dict[str, Any]:
-    """What `measured` has of these samples."""
+    """The members of `measured` for these samples."""
     plan, rest = timing.Plan(0, len(samples), len(samples), 0, cold=False), iter(samples)
     return timing.take_samples(plan, Inputs(), lambda keep: next(rest))
 

@@ -20,7 +20,7 @@ def test_a_cpu_has_the_facts_of_the_rust_worker() -> None:
             r"(\w+): +(\d+) kB", Path("/proc/meminfo").read_text(), re.M
         )
     }
-    # What others take meanwhile is little beside what the system has.
+    # Other processes take little meanwhile beside the system's memory.
     assert found["memory_bytes"] == pytest.approx(memory["MemAvailable"], rel=0.2)
     assert found["memory_bytes"] < memory["MemTotal"]
 

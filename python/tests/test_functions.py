@@ -33,7 +33,7 @@ def library(name: str = "stand_in.ops") -> types.ModuleType:
 
 
 def named(function: str) -> str:
-    """What a method is called: without its class before Python 3.11."""
+    """The name of a method: without its class before Python 3.11."""
     return function if sys.version_info >= (3, 11) else function.rpartition(".")[2]
 
 
@@ -42,7 +42,7 @@ def test_functions_of_the_library_are_counted_and_those_of_python_are_not() -> N
     assert calls == {
         "stand_in.ops:attention": 1,
         "stand_in.ops:plan": 2,
-        # Begins and goes on twice, in both calls.
+        # Begins and is resumed twice, in both calls.
         "stand_in.ops:steps": 6,
         f"stand_in.ops:{named('Op.apply')}": 3,
     }

@@ -105,7 +105,7 @@ class TestInPlace:
             after = [(x.data_ptr(), x.stride(), x._version) for x in tensors.values()]
             for (*place, version), (*placed, changed) in zip(before, after, strict=True):
                 assert place == placed
-                assert changed > version, "whoever asks is told that it changed"
+                assert changed > version, "the version shows the change"
             assert refresh.call_count == 4
 
     def test_no_two_samples_have_the_same_contents(self) -> None:

@@ -187,7 +187,7 @@ def test_a_parameter_becomes_what_the_grid_shows() -> None:
         assert all(rows[name].effective_from_grid == CUTLASS_SPLITS for name in variants)
 
 
-# What other libraries are given.
+# The arguments of other libraries.
 
 
 def cpu_case(module: Any = None, params: Any = None, **axes: Any) -> TorchCase:
@@ -247,7 +247,7 @@ def test_num_splits_is_of_forward() -> None:
     ("registered", "modules", "there"),
     [
         ({"fwd": None}, ["xformers.ops.fmha.flash3"], "fa3"),
-        # A module that registers nothing is none.
+        # A module that registers nothing does not count.
         ({}, ["xformers.ops.fmha.flash3", "flash_attn.cute.interface"], "fa4"),
     ],
 )
@@ -440,7 +440,7 @@ MASKS: dict[str, tuple[Any, Any, list[tuple[Any, ...]]]] = {
             # On a square both mean the same.
             ({"mask": support.CAUSAL_BR}, "top", None, 0),
             ({"mask": support.CAUSAL_BR, **WIDE}, "bottom", None, 0),
-            # Its left bound is the first distance that is hidden.
+            # The left bound is the first distance that is hidden.
             ({"mask": window(5, 2), **WIDE}, "bottom", 6, 2),
             ({"mask": window(4, None, "top-left"), **WIDE}, "top", 5, None),
         ],

@@ -1,4 +1,4 @@
-"""How the package is started, and what its parts may import."""
+"""The start of the package, and the imports that its parts may have."""
 
 from __future__ import annotations
 

@@ -68,9 +68,9 @@ class TestSuites:
 
 
 def test_what_is_left_out_is_not_said() -> None:
-    told: Any = regatta.variant(dtypes=["f32"], tf32=False)(here)
-    assert told == here
-    assert told.regatta_variant == {"dtypes": ("f32",), "tf32": False}
+    marked: Any = regatta.variant(dtypes=["f32"], tf32=False)(here)
+    assert marked == here
+    assert marked.regatta_variant == {"dtypes": ("f32",), "tf32": False}
     assert issubclass(regatta.Unsupported, NotImplementedError)
 
 

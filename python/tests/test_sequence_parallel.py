@@ -95,9 +95,9 @@ class TestOneAnswerOfMany:
     def test_what_any_rank_computed_wrongly_is_wrong(self) -> None:
         def reply(seed: int, error: float, sets: int) -> dict[str, Any]:
             errors = {"out": {"relative_l2": error, "max_abs": 1.0}}
-            told = {"input_sets": sets} | ({"input_sets_reason": "short"} if sets == 1 else {})
+            counted = {"input_sets": sets} | ({"input_sets_reason": "short"} if sets == 1 else {})
             checked = {"seed": seed, "errors": errors, "probes": {"out": [error]}}
-            return {"device_ns": [1.0], "host_ns": []} | told | {"checked": checked}
+            return {"device_ns": [1.0], "host_ns": []} | counted | {"checked": checked}
 
         found = slowest([reply(43, 0.0, 4), reply(43, 0.7, 1)])
         assert found["checked"]["errors"]["out"]["relative_l2"] == 0.7
@@ -258,7 +258,7 @@ class TestLostRanks:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits to be collected does not."""
+    """True if a process runs; one that has ended and waits to be collected does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

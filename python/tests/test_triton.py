@@ -58,8 +58,8 @@ def test_a_case_that_asks_for_a_configuration_is_not_tuned() -> None:
         ({"varlen": {"q": [24], "k": [24]}}, {}, "ragged"),
         ({"batch": 65536, "seq_q": 1}, {}, "at most 65535"),
         ({"seq_q": 24, "seq_k": 9}, {"lengths": 2}, "seq_q and seq_k must be equal"),
-        ({}, {"lengths": 0}, "lengths=0 is no positive integer"),
-        ({}, {"lengths": "many"}, "lengths='many' is no integer"),
+        ({}, {"lengths": 0}, "lengths=0 is not a positive integer"),
+        ({}, {"lengths": "many"}, "lengths='many' is not an integer"),
         ({}, {"splits": 1}, "no parameter `splits`"),
     ],
 )
@@ -73,7 +73,7 @@ def test_what_it_does_not_do(
 
 
 def test_without_a_gpu_every_case_is_unsupported_in_words() -> None:
-    with pytest.raises(Unsupported, match="there is none that torch can use"):
+    with pytest.raises(Unsupported, match="torch can use none"):
         prepare()
 
 

@@ -1,4 +1,4 @@
-"""What tuners chose: on a tuner of Triton's shape, and on Triton's own where it is there."""
+"""The choices of tuners: on a tuner of Triton's shape, and on Triton's own where it is there."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_differs_between_candidates_was_chosen(triton: Any) -> None:
     assert chosen(triton, two) == expected
     assert chosen(triton, two) == expected, "a launch that had tuned before"
     del two.configs[1]
-    assert chosen(triton, two) == {}, "one candidate is no choice"
+    assert chosen(triton, two) == {}, "one candidate leaves no choice"
     assert chosen(triton) == {}
 
 

@@ -37,7 +37,7 @@ class CupyFunctions(TorchFunctions):
             if list(map(id, seen)) != list(map(id, tensors)):
                 # The inputs of a case stay where they are: their views are made once.
                 seen, views = tensors, [cupy.from_dlpack(tensor) for tensor in tensors]
-            # What the function queues goes where torch's own work goes, which the clock sees.
+            # The function queues its work on torch's own stream, which the clock sees.
             with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
                 returned = bound(*views)
             several = isinstance(returned, (tuple, list))

@@ -13,13 +13,13 @@ from regatta_worker.problem.variant import Variant
 from regatta_worker.protocol.channel import Failed
 
 FRAMEWORKS = ("torch", "jax", "numpy", "cupy")
-"""Whose arrays functions may take."""
+"""The frameworks whose arrays functions may take."""
 
 FIRST = ("q", "k", "v")
-"""How a function begins that is taken for a variant without being named."""
+"""The first parameters of a function that is a variant without being named."""
 
 GIVEN = ("dout", "problem")
-"""What a function is given by keyword where it names it, beside the parameters of a case."""
+"""The keyword arguments of a function that names them, beside the parameters of a case."""
 
 TELLS = "regatta_variant"
 """The attribute by which a function says of itself what its signature cannot: a dictionary of
@@ -36,12 +36,12 @@ class Function:
     """The file or module and the function, for messages."""
     function: Callable[..., Any]
     keywords: frozenset[str]
-    """Of `GIVEN`, those that it names."""
+    """Those of `GIVEN` that it names."""
     parameters: Mapping[str, Any]
     """As `Variant` has them."""
     needs_dout: bool
     framework: str | None
-    """Whose arrays it says that it takes."""
+    """The framework whose arrays it declares to take."""
     tells: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -73,7 +73,7 @@ class Function:
         return lambda q, k, v: function(q, k, v, **given)
 
     def several(self, returned: Any, problem: Problem) -> tuple[Any, ...]:
-        """What a call returned, as the results that the problem has, counted."""
+        """The results of a call, as those that the problem has, counted."""
         names = problem.results if self.makes_gradients else ("out",)
         results = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
         if len(results) != len(names):
@@ -114,7 +114,7 @@ class Function:
 
 
 def begins_as_attention(function: Any) -> bool:
-    """Whether its first parameters are called `q, k, v`."""
+    """True if its first parameters are called `q, k, v`."""
     try:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -123,9 +123,9 @@ def begins_as_attention(function: Any) -> bool:
 
 
 def read(where: str, function: Any) -> Function:
-    """What a function's signature says. Raises Failed where it cannot be called as one."""
+    """Reads a function's signature. Raises Failed if it cannot be called as a variant."""
     if not callable(function):
-        raise Failed(f"{where} is no function: it is of type {type(function).__name__}")
+        raise Failed(f"{where} is not a function: it is of type {type(function).__name__}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
@@ -181,7 +181,7 @@ def _hints(function: Any) -> dict[str, Any]:
 
 
 def _kind(parameter: inspect.Parameter, annotation: Any) -> Any:
-    """How a case may set a keyword: `"integer"`, or the words of a `Literal`; `None`: not."""
+    """The settings of a keyword: `"integer"`, or the words of a `Literal`; `None`: not."""
     if typing.get_origin(annotation) is typing.Literal:
         words = typing.get_args(annotation)
         return words if all(isinstance(word, str) for word in words) else "integer"
@@ -191,7 +191,7 @@ def _kind(parameter: inspect.Parameter, annotation: Any) -> Any:
 
 
 def _framework(annotation: Any) -> str | None:
-    """Whose array it is; of one in quotes, whose names were not looked up, as it is written."""
+    """The framework of an array type; an annotation in quotes is taken as it is written."""
     module = annotation if isinstance(annotation, str) else getattr(annotation, "__module__", "")
     root = str(module).partition(".")[0].strip("\"' ")
     root = {"jaxlib": "jax"}.get(root, root)

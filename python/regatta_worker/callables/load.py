@@ -61,7 +61,7 @@ def imported(target: Target) -> ModuleType:
 def _from_file(target: Target, path: Path) -> ModuleType:
     if not path.is_file():
         raise Failed(
-            f"there is no file {path}; `workers.{target.name}` is a path from the folder of the "
+            f"{path} does not exist; `workers.{target.name}` is a path from the folder of the "
             f"file that says it"
         )
     name = path.stem
@@ -86,7 +86,7 @@ def _from_file(target: Target, path: Path) -> ModuleType:
 
 
 def _of_that_name(name: str, path: Path) -> str:
-    """Where another module of this name comes from; empty where there is none."""
+    """The origin of another module of this name; empty without one."""
     if name == "__main__" or name in sys.builtin_module_names:
         return "Python itself"
     if not name.isidentifier() or (found := importlib.util.find_spec(name)) is None:
@@ -140,7 +140,7 @@ def functions(target: Target) -> dict[str, Function]:
         for name, thing in vars(module).items()
         if callable(thing) and getattr(thing, "__module__", None) == module.__name__
     }
-    there = f"there are {', '.join(own)}" if own else "there are none in it"
+    there = f"there are {', '.join(own)}" if own else "it has none"
     if name is not None:
         if (named := getattr(module, name, None)) is None:
             raise Failed(f"{target.code} has no function `{name}`; {there}")
@@ -158,7 +158,7 @@ def functions(target: Target) -> dict[str, Function]:
 
 
 def framework(found: dict[str, Function]) -> str:
-    """Whose arrays the functions take: what the annotation of `q` says; else CuPy where importing
+    """The framework of the functions' arrays: as annotated on `q`; else CuPy where importing
     the code imported it, else torch, else jax, else numpy."""
     annotated = {
         function.framework: function.where for function in found.values() if function.framework
@@ -192,7 +192,7 @@ def preload(target: Target) -> None:
 
 
 WATCHED_S = 0.05
-"""How long threads are watched between two calls, where there are any."""
+"""The time for which other threads are watched between two calls."""
 
 WORKING = 0.02
 """A thread works that takes more than this share of a core."""
@@ -219,8 +219,8 @@ def working_thread() -> str:
 
 
 def replaced(file: str | None) -> str:
-    """What the code of a file has put in the place of a function of this package, of Python's
-    clock or of torch's; empty where nothing."""
+    """The function of this package that the code of a file replaced, or of Python's
+    clock or of torch's; empty if none."""
     for name, module in list(sys.modules.items()):
         if name not in ("json", "time", "torch.cuda") and not name.startswith("regatta_worker."):
             continue

@@ -1,1 +1,1 @@
-"""What a call has the device and the library do, apart from any timing."""
+"""The work of the device and the library in a call, apart from any timing."""

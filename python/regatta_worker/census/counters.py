@@ -1,4 +1,4 @@
-"""How often named functions run in a call: backend selections, autotuning, compilations.
+"""Counts the runs of named functions in a call: backend selections, autotuning, compilations.
 
 A function is wrapped while a few steady calls are counted and put back afterwards, so
 that nothing of it is in any timing. Every loaded module that holds the function under any
@@ -25,7 +25,7 @@ from regatta_worker.protocol.channel import Message
 
 WARMUP_CALLS = 2
 """Calls with the wrappers in place before any is counted: what compiles against the
-functions it refers to may compile anew for them."""
+functions it refers to may compile again for them."""
 
 COUNTED_CALLS = 8
 FEWEST_CALLS = 2
@@ -49,7 +49,7 @@ class Counter:
     functions: tuple[str, ...]
     """Each `module:qualified.name`."""
     progress: Progress | None = None
-    """Of the arguments: a value that a call changes if it is an event. None: every call is."""
+    """A value of the arguments that a call changes if it is an event. None: every call is."""
 
 
 BUILT_IN = (
@@ -120,7 +120,7 @@ def count(
     `calls_in_8.NAME` their sum over the calls counted, where calls differ; `ns.NAME`, where
     there were any, the host's time inside them in nanoseconds a call, on average.
 
-    `agreed` gives what all say of one's own wish to go on, where a call is made by several
+    `agreed` gives the common answer to one's own wish to continue, where a call is made by several
     processes together or by none.
     """
     loaded = [
@@ -214,7 +214,7 @@ def _find(function: str) -> tuple[Any, str, Any]:
             owner = getattr(owner, step)
         found = getattr(owner, name)
     except Exception as error:
-        # Whatever a module does when it is loaded, the case is none the worse for it.
+        # A module may do anything when it is loaded; the case must not fail by it.
         raise NotCountable(f"{function} is not there: {type(error).__name__}: {error}") from error
     if isinstance(owner, type):
         found = inspect.getattr_static(owner, name)
@@ -246,7 +246,7 @@ WATCHED = (
     ("compiling", str(private.CUPY_COMPILE)),
     ("planning", "regatta_worker.libraries.cudnn:Attention._planned"),
 )
-"""What a first call is made of: parts, and the functions whose time they are.
+"""The parts of a first call, and the functions whose time they are.
 
 Functions that do such work are wrapped while the call is made, where their modules are loaded
 already: what a call itself imports is not seen, and its time is in no part. Each part has the
@@ -263,9 +263,9 @@ def first_call(call: Callable[[], Done], wait: Callable[[], Any]) -> tuple[Done,
         for name, function in WATCHED:
             module, _, qualified = function.partition(":")
             if module in sys.modules:
-                # Nobody imports a method. The search of all modules takes tens of milliseconds.
+                # A method cannot be imported. The search of all modules takes tens of milliseconds.
                 imported = "." not in qualified
-                # Of another version: then it is in no part.
+                # Another version may lack it: then it is in no part.
                 with contextlib.suppress(NotCountable):
                     counted = wrapped(function, parts[name].wrapping, imported=imported)
                     replaced.enter_context(counted)

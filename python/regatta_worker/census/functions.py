@@ -1,7 +1,7 @@
 """Counts the Python functions that one call runs, and PyTorch's operators.
 
 Functions are those of the library under test, not of Python or of the framework it stands on.
-Counts are exact and need no GPU. A generator counts each time that it goes on.
+Counts are exact and need no GPU. A generator counts each time that it is resumed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def count_operators(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, 
                 call()
             counted.append(calls)
     except Exception as error:
-        # What a library does not do under a mode; the case is none the worse for it.
+        # A library may not support a mode; the case must not fail by it.
         return {}, {"operators": f"{type(error).__name__}: {error}".splitlines()[0]}
     first, second = counted
     if first != second:
@@ -127,7 +127,7 @@ def count_operators(call: Callable[[], Any]) -> tuple[dict[str, int], dict[str, 
 
 
 def compiles() -> bool:
-    """Whether anything of this process was given to `torch.compile`."""
+    """True if anything of this process was given to `torch.compile`."""
     frames = sys.modules.get(TORCH_COMPILED.module)
     backends: dict[int, Any] = getattr(frames, TORCH_COMPILED.name, {})
     # One that is None switches the compiler off.

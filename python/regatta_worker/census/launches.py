@@ -22,7 +22,7 @@ Done = TypeVar("Done")
 
 
 class CensusError(RuntimeError):
-    """Why there is no census, in the library's own words."""
+    """The reason for a missing census, in the library's own words."""
 
 
 class Recording(probe.ProbeLibrary):
@@ -31,7 +31,7 @@ class Recording(probe.ProbeLibrary):
     error = CensusError
 
     def between(self, done: Callable[[], Done], *arguments: Any) -> tuple[dict[str, Any], Done]:
-        """What is recorded while something is done; and its result."""
+        """The recording while something is done; and its result."""
         self.ask("begin", *arguments)
         text = ctypes.c_char_p()
         try:
@@ -50,7 +50,7 @@ class Recorder(Recording):
     def record(
         self, call: Callable[[], Any], wait: Callable[[Any], Any]
     ) -> tuple[dict[str, Any], int]:
-        """What is recorded of a call, and the host's time to make it in ns.
+        """The recording of a call, and the host's time to make it in ns.
 
         `wait` gets the call's result and returns when the device is done with it.
         """
@@ -68,7 +68,7 @@ class Recorder(Recording):
     def sampled(
         self, call: Callable[[], Any], sample: Callable[[Callable[[], Any]], float | None]
     ) -> tuple[dict[str, Any], float | None]:
-        """What is recorded while `sample` times the call, and the time it read in ns."""
+        """The recording while `sample` times the call, and the time it read in ns."""
 
         def marked() -> Any:
             self.ask("called")
@@ -235,7 +235,7 @@ class Counting(Recording):
     def count(
         self, metrics: Sequence[str], kernels: int, made: Callable[[], Any]
     ) -> dict[str, Any]:
-        """What is counted while something is made, which ends with the device done.
+        """The counters while something is made, which ends with the device done.
 
         `kernels` are as many as are launched meanwhile: to begin takes longer the more they are.
         """
@@ -266,7 +266,7 @@ def count_instructions(
 
 
 def by_call(kernels: list[str], counted: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was counted, call by call: each launches `kernels`, or nobody knows which is which."""
+    """The counters call by call: each must launch `kernels`, or they cannot be assigned."""
     values = counted["kernels"]
     expected = len(kernels) * COUNTED_CALLS
     if counted["dropped"] or len(values) != expected:

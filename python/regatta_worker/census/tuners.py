@@ -1,4 +1,4 @@
-"""What autotuners chose while a call was made.
+"""The choices of autotuners while a call was made.
 
 Knows `triton.autotune` by its shape alone: an object with `configs` and a `cache` of those it
 chose, whose `run` is called for each launch. Triton need not be there, and is never imported.
@@ -17,7 +17,7 @@ from regatta_worker.census.counters import wrapped
 from regatta_worker.census.private import TRITON_RUN
 
 LAUNCH = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""What a configuration sets beside the kernel's own constants."""
+"""The settings of a configuration beside the kernel's own constants."""
 
 Value = int | str
 
@@ -35,14 +35,14 @@ class Watch:
             used.append(config)
 
     def chosen(self) -> dict[str, Value]:
-        """What the tuners chose, by the parameter's name.
+        """The choices of the tuners, by the parameter's name.
 
         A name is the configuration's own. Where several kernels have it and differ in it, it is
         the kernel's and the configuration's, joined by `_`.
         """
         chosen: dict[str, dict[str, Value]] = {}
         for tuner, used in self._ran.values():
-            # One kernel may have several tuners, as one has that is made anew in each call.
+            # One kernel may have several tuners, as one has that is made again in each call.
             for name, value in _choice(tuner, used).items():
                 chosen.setdefault(name, {}).setdefault(kernel(tuner), value)
         effective: dict[str, Value] = {}
@@ -55,7 +55,7 @@ class Watch:
 
 
 def _choice(tuner: Any, used: list[Any]) -> dict[str, Value]:
-    """What a tuner chose, where there was something to choose from.
+    """The choice of a tuner that had something to choose from.
 
     One that chose otherwise for another key, such as another length, has all its choices: their
     values joined by `+`, in the order in which they were made.
@@ -63,7 +63,7 @@ def _choice(tuner: Any, used: list[Any]) -> dict[str, Value]:
     candidates, found = [parameters(config) for config in tuner.configs], dict[str, Value]()
     for name in dict.fromkeys(name for candidate in candidates for name in candidate):
         if len({candidate[name] for candidate in candidates if name in candidate}) == 1:
-            # What all candidates have alike was not chosen.
+            # A value that all candidates share was not chosen.
             continue
         values = list(dict.fromkeys(of[name] for of in map(parameters, used) if name in of))
         if values:
@@ -98,7 +98,7 @@ def watched() -> Iterator[Watch]:
 
 
 def parameters(config: Any) -> dict[str, Value]:
-    """What a configuration sets, of whole numbers and words."""
+    """The whole numbers and words that a configuration sets."""
     launch = {name: getattr(config, name, None) for name in LAUNCH}
     found: dict[str, Value] = {}
     for name, value in {**getattr(config, "kwargs", {}), **launch}.items():

@@ -1,1 +1,1 @@
-"""How long a call takes: regatta's GPU clock, and what there is without it."""
+"""The time of a call: regatta's GPU clock, and the clocks without it."""

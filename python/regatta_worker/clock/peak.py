@@ -17,7 +17,7 @@ SAMPLES = 6
 """The best counts: what disturbs takes time, and gives none back."""
 
 SAMPLE_S = 0.02
-"""What a sample takes at the least, so that waiting for the device is none of it."""
+"""The least time of a sample, so that waiting for the device does not count."""
 
 GPU_SIZES, CPU_SIZES = (8192, 1 << 30), (2048, 1 << 28)
 """Rows and columns of the matrices; bytes of a copy."""

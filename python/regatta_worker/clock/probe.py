@@ -74,7 +74,7 @@ class Probe(ProbeLibrary):
         self._device_ns, self._host_ns = ctypes.c_double(), ctypes.c_double()
         self._clock_mhz, self._flags = ctypes.c_double(), ctypes.c_uint32()
         self._late_ns = ctypes.c_double()
-        """How long after the call returned its work was queued."""
+        """The time after the call's return at which its work was queued."""
         self._results = tuple(
             self._byref(name) for name in ("device_ns", "host_ns", "clock_mhz", "flags")
         )

@@ -38,7 +38,7 @@ SHOWING = 10
 
 @dataclass(frozen=True)
 class Plan:
-    """What a `measure` request asks for."""
+    """The samples that a `measure` request asks for."""
 
     warmup: int
     samples: int
@@ -51,7 +51,7 @@ class Plan:
     pause_every: int = 0
     """Samples after which the process pauses, for the other side of a pair; 0: it never does."""
     agreed: Callable[[bool], bool] = bool
-    """Whether a sample is the last; of what this process says."""
+    """Decides whether a sample is the last; given this process's own answer."""
 
     @staticmethod
     def from_wire(request: dict[str, Any]) -> Plan:
@@ -99,11 +99,11 @@ class Plan:
 
 
 OPERATIONS = 15
-"""Of one reference: with torch together about as long as the issue of a call."""
+"""The operations of one reference: with torch together about as long as the issue of a call."""
 
 
 class HostReference:
-    """How long work on the host took that stays the same, timed right after each sample.
+    """The time of constant work on the host, taken right after each sample.
 
     The same call may take one process twice as much of the host's time as another, because the
     core itself is slower or faster. The ratio to work of the same kind, the framework's
@@ -384,7 +384,7 @@ def captured(call: Callable[[], Any]) -> tuple[Callable[[], None], Any, int]:
 
 
 def requested_bytes(when: str = "current") -> int:
-    """What torch's allocator was asked for, now or at the `peak`: not what the blocks are that
+    """The bytes asked of torch's allocator, now or at the `peak`: not the size of blocks that
     it found, which depends on what lay there before."""
     import torch
 

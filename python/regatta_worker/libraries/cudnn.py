@@ -62,7 +62,7 @@ def graph(case: TorchCase) -> Call:
     attention = Attention(cudnn, handle, case.problem, case.device, each)
     call = on_stream(lambda: attention.build(case.tensors))()
     if not each:
-        # A plan in each call is no choice of the case's.
+        # A plan in each call is not a choice of the case.
         case.effective |= attention.names()
         case.tuned = tuple(attention.names())
     refresh = call.refresh and on_stream(call.refresh)
@@ -150,7 +150,7 @@ class Attention:
         return Call(both if stats else lambda: _logical(forward()["out"]))
 
     def names(self) -> dict[str, str]:
-        """What was planned, `forward_plan` and `backward_plan`, where the frontend says."""
+        """The plans, `forward_plan` and `backward_plan`, if the frontend names them."""
         return {f"{direction}_plan": of.name for direction, of in self.plans.items() if of.name}
 
     def _plan(self, direction: str) -> None:
@@ -206,7 +206,7 @@ class Attention:
         return made
 
     def _idle(self) -> bool:
-        """Whether the device has done all that was queued on torch's current stream."""
+        """True if the device has done all that was queued on torch's current stream."""
         if self._device.type != "cuda":
             return True
         return bool(torch.cuda.current_stream(self._device).query())

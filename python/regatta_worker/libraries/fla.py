@@ -16,7 +16,7 @@ from regatta_worker.on_torch.library import Library
 from regatta_worker.protocol.channel import Unsupported
 
 MOST_HEAD_DIM = 256
-"""Of queries and keys: one block of the kernel holds all of it."""
+"""The largest of queries and keys: one block of the kernel holds all of it."""
 
 WORKER = Library(
     "fla",
@@ -43,7 +43,7 @@ def parallel(case: TorchCase) -> Call:
     if any(sequence.seq_q != sequence.seq_k for sequence in problem.sequences):
         raise Unsupported("parallel_attn is of self-attention: seq_q and seq_k must be equal")
     if problem.varlen:
-        # Its kernels count in int64.
+        # The kernels count in int64.
         given["cu_seqlens"] = case.bounds()[0].long()
 
     def call(*logical: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ WORKER = Library(
 
 
 def lengths(case: TorchCase) -> dict[str, Any]:
-    """Where packed sequences begin, and the longest."""
+    """The starts of packed sequences, and the longest."""
     names = ("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k")
     return dict(zip(names, case.packing(), strict=True))
 

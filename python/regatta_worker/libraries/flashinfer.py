@@ -26,7 +26,7 @@ WORKSPACE_BYTES = 256 << 20
 """For partial results of split keys; FlashInfer recommends 128 MB, servers take more."""
 PAGE_ROWS = 16
 PAGE_SEED = 7
-"""Of the order of pages: the same in each process."""
+"""The seed of the order of pages: the same in each process."""
 
 PLAN = {"plan": ("once", "each")}
 SPLITS = {"disable_split_kv": ("yes",), "fixed_split_size": "integer"}
@@ -133,7 +133,7 @@ def planned(
     run: Callable[[], torch.Tensor],
     refresh: Callable[[], None] | None = None,
 ) -> Call:
-    """The call, planned now, or anew in each call as when lengths change every time; `run` yields
+    """The call, planned now, or again in each call as when lengths change every time; `run` yields
     packed rows."""
     shape = case.problem.shape("out")
     if case.param("plan", "once") == "once":
@@ -156,7 +156,7 @@ def masking(problem: Problem) -> Message:
 
 
 def split_rules(case: TorchCase, fa2: bool) -> Message:
-    """How `plan()` is to split the keys; what the chosen kernels would not heed is refused."""
+    """The rules by which `plan()` splits the keys; those that the kernels ignore are refused."""
     rules: Message = {}
     if "disable_split_kv" in case.params:
         rules["disable_split_kv"] = True
@@ -175,7 +175,7 @@ def _backend(case: TorchCase) -> str:
     none is."""
     backend: str = case.param("backend") or "auto"
     if backend == "auto":
-        # Its own rule, but no public one: another version may have it elsewhere.
+        # The rule of its own, which is not public: another version may have it elsewhere.
         with contextlib.suppress(ImportError, AttributeError):
             rule = importlib.import_module("flashinfer.utils").determine_attention_backend
             dtype = DTYPES[case.problem.dtype]
@@ -209,9 +209,9 @@ class Pages:
     """`[pages, rows, kv_heads, width]`."""
     v: torch.Tensor
     rows: int
-    """Of a page."""
+    """The rows of a page."""
     table: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-    """Where each sequence's pages begin in the list of pages, on the host; that list, in the
+    """The start of each sequence's pages in the list of pages, on the host; that list, in the
     order of sequences, on the device; rows used of each sequence's last page, on the host."""
     fill: Callable[[], None]
     """Writes keys and values as they are now into the pages that they have."""

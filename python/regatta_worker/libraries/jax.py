@@ -70,7 +70,7 @@ class JaxWorker(CaseWorker[_Case]):
         *("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
     )
     REFUSALS: tuple[type[Exception], ...] = (ValueError, NotImplementedError, RuntimeError)
-    """What is raised for a case that a variant does not do."""
+    """The exceptions for a case that a variant does not support."""
 
     def __init__(self) -> None:
         self.device = jax.devices()[0]
@@ -260,7 +260,7 @@ class JaxWorker(CaseWorker[_Case]):
 
 
 def _mask_arguments(problem: Problem) -> dict[str, Any]:
-    """How `dot_product_attention` is given the mask.
+    """The arguments of `dot_product_attention` for the mask.
 
     Its `is_causal` and `local_window_size` are aligned top-left (`jnp.tril` and
     `query <= key + left` in jax/_src/nn/functions.py); the other alignment has to be

@@ -4,7 +4,7 @@ What the harness talks to is this process, which has no device and makes no call
 ranks, each a worker of the protocol, hands each request on to all of them, and makes one answer
 of theirs: times are those of the slowest rank, errors those of the worst, probes and structure
 those of rank 0. A rank that dies or hangs, and the others that wait for it inside a collective for
-ever, are ended, and their case fails with a reason; the next case starts them anew.
+ever, are ended, and their case fails with a reason; the next case starts them again.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ ENVELOPE = ("id", "type", "protocol")
 
 LIMIT_VARIABLE = "REGATTA_RANK_LIMIT_S"
 LIMIT_S = 100.0
-"""What ranks may take over one request, unless the variable says otherwise; always for
+"""The time limit of ranks for one request, unless the variable says otherwise; always for
 `hello`, in which they load their library. Where a case has ranks started, loading is part of
 its `prepare`, and what it took is taken off. So all of it stays below the harness's own limit
 for a request (`timeout_s`, 120 unless a suite says otherwise), which would end everything
 and could not say which rank it was."""
 
 MEETING_SHARE, COLLECTIVE_SHARE = 0.8, 0.9
-"""Of that limit, what a rank waits for another in a meeting, and in a collective. Less than
+"""The shares of that limit that a rank waits for another in a meeting and a collective. Less than
 all, so that it says who did not come before everything is ended; and first in a
 meeting, which knows who that was."""
 
 GRACE_S = 5.0
-"""How long the others may go on once one rank has failed: they may be waiting for it."""
+"""The time that the others get once one rank has failed: they may be waiting for it."""
 
 
 class SequenceParallelWorker:
@@ -60,7 +60,7 @@ class SequenceParallelWorker:
     def __init__(self) -> None:
         self._ranks: list[WorkerProcess] = []
         self._folder: Path | None = None
-        """What the ranks of a group share; None while they are no group."""
+        """The folder that the ranks of a group share; None without a group."""
         self._gpus = 0
         self._requests = 0
         self._limit_s = float(os.environ.get(LIMIT_VARIABLE, LIMIT_S))
@@ -69,7 +69,7 @@ class SequenceParallelWorker:
     # The requests.
 
     def hello(self) -> Message:
-        """What rank 0 says of itself: all ranks are taken to be alike."""
+        """The hello of rank 0: all ranks are taken to be alike."""
         if not self._ranks:
             self._start(1)
         said = self._ask("hello", LIMIT_S, protocol=PROTOCOL_VERSION)[0]
@@ -176,7 +176,7 @@ class SequenceParallelWorker:
     def _replies(
         self, kind: str, limit_s: float, fields: Message
     ) -> tuple[dict[int, Message], str]:
-        """What each rank answers; and what broke, where one has ended or is silent."""
+        """The answer of each rank; and the failure, if one has ended or is silent."""
         self._requests += 1
         line = json.dumps({"id": self._requests, "type": kind, **fields}).encode() + b"\n"
         replies: dict[int, Message] = {}
@@ -195,7 +195,7 @@ class SequenceParallelWorker:
                     process = self._ranks[rank]
                     text = process.replies.readline()
                     if not text:
-                        # Its descriptors are closed a moment before it can be waited for.
+                        # The descriptors are closed a moment before it can be waited for.
                         code = process.end(GRACE_S)
                         how = f"ended with status {code}"
                         if code < 0:
@@ -234,7 +234,7 @@ def slowest(replies: list[Message]) -> Message:
             of_ranks = zip(*(reply[name] for reply in replies), strict=True)
             measured[name] = list(map(pick, of_ranks))
     if all("host_reference_ns" in reply for reply in replies):
-        # Of the rank whose host time it is.
+        # The references of the rank whose host time it is.
         both = (zip(reply["host_ns"], reply["host_reference_ns"], strict=True) for reply in replies)
         measured["host_reference_ns"] = [max(ranks)[1] for ranks in zip(*both, strict=True)]
     if all("peak_bytes" in reply for reply in replies):
@@ -244,7 +244,7 @@ def slowest(replies: list[Message]) -> Message:
     if all("checked" in reply for reply in replies):
         measured |= _checked(replies)
     if all("state" in reply for reply in replies):
-        # Of the device with the most against it: the slowest rank may be any.
+        # The state of the device with the most against it: the slowest rank may be any.
         measured["state"] = max(
             (reply["state"] for reply in replies),
             key=lambda state: (state.get("throttle_bits", 0), state.get("other_processes", 0)),
@@ -253,7 +253,7 @@ def slowest(replies: list[Message]) -> Message:
 
 
 def _checked(replies: list[Message]) -> Message:
-    """What the calls computed on any rank: errors of the worst, probes of rank 0."""
+    """The check of the calls on any rank: errors of the worst, probes of rank 0."""
     if len(seeds := {reply["checked"]["seed"] for reply in replies}) != 1:
         raise Failed(f"the ranks ended on inputs of different seeds: {sorted(seeds)}")
     fewest = min(replies, key=lambda reply: reply["input_sets"])

@@ -140,7 +140,7 @@ def _custom_mask(problem: Problem) -> tuple[int, dict[str, int]]:
         return 0, {}
     if mask.right != 0:
         raise Unsupported(
-            "_efficient_attention_forward: custom_mask_type is none, causal from the top left or "
+            "_efficient_attention_forward: custom_mask_type: none, causal from the top left or "
             "causal from the bottom right; its window reaches to the left only"
         )
     kind = 1 if problem.is_square or mask.align == "top-left" else 2
@@ -213,7 +213,7 @@ def flex_call(case: TorchCase, attend: Callable[..., Any]) -> Call:
 
 
 def mask_function(problem: Problem) -> Callable[..., torch.Tensor]:
-    """Whether query `i` sees key `j`, as FlexAttention asks; the bounds are constants in it."""
+    """True if query `i` sees key `j`, as FlexAttention asks; the bounds are constants in it."""
     offset = problem.mask.offset(problem.seq_q, problem.seq_k)
     left, right = problem.mask.left, problem.mask.right
     ahead, behind = offset + (right or 0), offset - (left or 0)

@@ -1,7 +1,7 @@
 """Library `transformer_engine`: DotProductAttention by backend, and how it selects one.
 
 A call of DotProductAttention compares its AttentionParams with those of the call before,
-kept in one slot for all modules, and selects a backend anew where they differ. With the
+kept in one slot for all modules, and selects a backend again where they differ. With the
 parameter `layers` one call runs so many modules, as a model does; with `windows = alternate`
 every second of them has a sliding window, so that neighbours differ; and `fp8 = autocast` runs
 them in an fp8 region that leaves attention itself in 16 bits.
@@ -83,7 +83,7 @@ def attention(case: TorchCase, backend: str) -> Call:
         recipe = recipes.DelayedScaling(fp8_dpa=False)
         region = functools.partial(te.autocast, enabled=True, recipe=recipe)
     forget()
-    # Of keys, and of values where theirs is another.
+    # The widths of keys, and of values if theirs differs.
     widths = (problem.head_dim, problem.head_dim_v)
     modules = [
         te.DotProductAttention(
@@ -125,7 +125,7 @@ def _selected(selection: Any) -> dict[str, str]:
 
 
 def mask_arguments(problem: Problem, windowed: bool) -> dict[str, Any]:
-    """What tells a module its mask and layout; `windowed`: with a window beside the causal mask.
+    """A module's mask and layout as arguments; `windowed`: with a window beside the causal mask.
 
     `causal` is aligned top-left and `causal_bottom_right` as it says; a window without
     either is aligned by `bottom_right_diagonal`. An unbounded side of a window is as wide
@@ -157,7 +157,7 @@ def mask_arguments(problem: Problem, windowed: bool) -> dict[str, Any]:
 
 
 def _refuse(problem: Problem, layers: int, alternate: bool) -> None:
-    """What TransformerEngine would not refuse itself, and what has no meaning."""
+    """Refuses problems without meaning, and those that TransformerEngine would not refuse."""
     if problem.layout != "bshd":
         raise Unsupported(
             "DotProductAttention takes bshd, sbhd and thd; it would take views of bhsd for bshd"

@@ -25,7 +25,7 @@ from regatta_worker.problem.input_sets import Lengths
 from regatta_worker.protocol.channel import Unsupported
 
 TUNED = ("BLOCK_Q", "num_warps")
-"""What the configurations differ in: a case that asks for one is not tuned."""
+"""The settings in which configurations differ: a case that asks for one is not tuned."""
 
 HEAD_DIMS = (64, 128)
 MOST_GRID_Y = 65535
@@ -35,7 +35,7 @@ WORKER = Library("triton", packages=("triton",))
 
 
 def tuning_key(variant: str, seq_q: int) -> int:
-    """What the autotuner of a variant takes a problem for: lengths alike in it share a choice."""
+    """The key of a variant's autotuner for a problem: lengths of one key share a choice."""
     return seq_q if variant == "flash-exact" else triton.next_power_of_2(seq_q)
 
 
@@ -46,7 +46,7 @@ def flash(case: TorchCase) -> Call:
     """
     problem, interpreted = case.problem, bool(triton.knobs.runtime.interpret)
     if case.device.type == "cpu" and not interpreted:
-        raise Unsupported("Triton compiles for GPUs, and there is none that torch can use")
+        raise Unsupported("Triton compiles for GPUs, and torch can use none")
     _refuse(case, interpreted)
     asked = case.param("lengths", 1)
     drawn = Lengths(problem.seq_q, asked) if "lengths" in case.params else None
@@ -69,7 +69,7 @@ def flash(case: TorchCase) -> Call:
 
 for _name, _summary in (
     ("flash", "fused forward in Triton, tuned once for all lengths up to a power of two"),
-    ("flash-exact", "the same kernel, tuned anew for each length"),
+    ("flash-exact", "the same kernel, tuned again for each length"),
 ):
     WORKER.variant(
         _name,
@@ -104,7 +104,7 @@ CONFIGURATIONS = (
     triton.Config({"BLOCK_Q": 128, "BLOCK_K": 64}, num_warps=8, num_stages=3),
     triton.Config({"BLOCK_Q": 64, "BLOCK_K": 64}, num_warps=4, num_stages=3),
 )
-"""What autotuning chooses from."""
+"""The configurations that autotuning chooses from."""
 
 TUNING_CALLS = 3
 """Timed calls of each configuration, after one that compiles it. Triton's own benchmarker

@@ -18,7 +18,7 @@ from regatta_worker.protocol.channel import Unsupported
 WORKER = Library(
     "xformers",
     packages=("xformers", "flash-attn"),
-    # What is missing of its compiled part its operators say themselves.
+    # The operators name the missing parts of its compiled code themselves.
     modules=("xformers.ops",),
     # Invalid inputs, and no operator for valid ones; asserts are of its operators.
     refusals=(RuntimeError, ValueError, AssertionError),
@@ -33,7 +33,7 @@ def attention(case: TorchCase, operators: str | None) -> Call:
     op = None if operators is None else _operators(fmha, operators)
     given = Access(case).read(*(case.tensors[name] for name in ("q", "k", "v")))
     query, key, value = _bmhk(problem, *given)
-    # What xFormers' own checks look at: strides, types and the kind of mask.
+    # The inputs of xFormers' own checks: strides, types and the kind of mask.
     inputs = fmha.Inputs(query=query, key=key, value=value, attn_bias=bias)
     used = _dispatched(fmha, problem, inputs) if op is None else _supporting(problem, op, inputs)
     case.effective |= _names(problem, used)

@@ -1,1 +1,1 @@
-"""What libraries on torch share, and calls of theirs that take a file of their own."""
+"""The common parts of libraries on torch, and calls of theirs that take a file of their own."""

@@ -33,7 +33,7 @@ class Call:
     run: Callable[[], Results]
     """Yields the problem's results in their order, logical in shape."""
     refresh: Callable[[], None] | None = None
-    """What must follow when the contents of the tensors were replaced where they lie: all that
+    """Called after the contents of the tensors were replaced in place: all that
     was made of these contents, such as what forward saved. Where a variant lets one, the
     addresses stay, for a CUDA graph of the call."""
     earlier_stream: bool = False
@@ -41,11 +41,11 @@ class Call:
     by_autograd: bool = False
     """The call goes through autograd's own thread, whose wake-up is in the host time."""
     problems: int = 1
-    """Problems of about the case's size that one call works off."""
+    """Problems of about the case's size that one call covers."""
     varies: bool = False
-    """The host's work is made anew in each call, which a replay would leave out."""
+    """The host's work is repeated in each call, which a replay would leave out."""
     selected: Callable[[], Message] = dict
-    """What the library chose in the first call, for `effective`."""
+    """The library's choices in the first call, for `effective`."""
     draws_lengths: bool = False
     """Each call's results are of other lengths, the longest first and the shortest last."""
 
@@ -62,15 +62,15 @@ class TorchCase(Case):
     module: Any = None
     """The library's, as the variant declares it."""
     effective: Message = field(default_factory=dict)
-    """What the parameters became."""
+    """The effective values of the parameters."""
     tuned: tuple[str, ...] = ()
-    """Of `effective`, what the library chose by itself."""
+    """The names in `effective` that the library chose by itself."""
     settings: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    """What is entered here stays for as long as the case lives, and is left before the next:
-    to make it anew in each call would be counted as the host's time."""
+    """Contexts entered here stay for as long as the case lives, and are left before the next:
+    to enter them again in each call would be counted as the host's time."""
     built: Call = field(default_factory=lambda: Call(tuple))
     timed: tuple[Plan, bool] | None = None
-    """How the last samples were taken, and whether the call waits for the device itself."""
+    """The plan of the last samples, and whether the call waits for the device itself."""
     replay: Callable[[], None] | None = None
     """Replays a CUDA graph of several calls."""
 
@@ -84,7 +84,7 @@ class TorchCase(Case):
 
     @property
     def grouped(self) -> bool:
-        """Whether query heads share key-value heads."""
+        """True if query heads share key-value heads."""
         return self.problem.heads != self.problem.kv_heads
 
     def param(self, name: str, default: Any = None) -> Any:
@@ -119,8 +119,8 @@ class TorchCase(Case):
             return tensor[0]
         if self.problem.layout == "bhsd":
             raise Unsupported(
-                f"{library} takes the rows of a batch packed, and those of a batch in bhsd are no "
-                "view of it"
+                f"{library} takes the rows of a batch packed, and those of a batch in bhsd are not "
+                "a view of it"
             )
         return tensor.flatten(0, 1)
 
@@ -192,7 +192,7 @@ class TorchCase(Case):
 
 
 def starts(lengths: list[int]) -> torch.Tensor:
-    """Where each sequence begins, and the total: int32, on the host."""
+    """The start of each sequence, and the total: int32, on the host."""
     return torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
 
 
@@ -231,7 +231,7 @@ def by_autograd(
 ) -> Call:
     """The problem's direction of a differentiable forward.
 
-    For backward it is run here, and anew for other contents: a graph for each.
+    For backward it is run here, and again for other contents: a graph for each.
     """
 
     def gradient(out: torch.Tensor) -> Results:
@@ -258,10 +258,10 @@ def by_autograd(
 
 
 def written(into: Any, values: Any) -> None:
-    """What forward made of other contents, written over what it made before, at the same
+    """Writes forward's results of other contents over the earlier results, at the same
     addresses. Both are tensors, or tuples of them and of what no contents change."""
     if isinstance(into, torch.Tensor):
-        # Inputs that are given as they lie have been changed already.
+        # Inputs that are passed without a copy have been changed already.
         if into.data_ptr() != values.data_ptr():
             into.copy_(values)
     elif isinstance(into, (tuple, list)):

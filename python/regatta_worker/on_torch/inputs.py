@@ -38,7 +38,7 @@ class TorchInputSets(InputSets):
         Sets are made once, beside the tensors, and copied in turn, all tensors at once, so
         that the making leaves no more in a cache than the inputs. In each sample but the last
         they lie at another place in memory, the end put before the beginning, so that no two
-        samples have the same contents. Where there is no room for that, or `free_bytes` is 0, each
+        samples have the same contents. Without room for that, or `free_bytes` is 0, each
         sample has a set that is made in them.
         """
         self._tensors, self._seed, self._fill, self._refresh = tensors, of.seed, fill, refresh
@@ -92,7 +92,7 @@ class TorchInputSets(InputSets):
 
     def _free(self) -> int:
         if self._on_gpu():
-            # What torch's allocator holds for nobody is free as well.
+            # Memory that torch's allocator caches is free as well.
             idle = int(torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
             return int(torch.cuda.mem_get_info()[0]) + idle
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

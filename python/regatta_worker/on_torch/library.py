@@ -1,4 +1,4 @@
-"""What a library on torch declares, and the worker that serves its variants.
+"""The declaration of a library on torch, and the worker that serves its variants.
 
 A library is one file: a `Library`, and a function a variant, which is given a `TorchCase` and
 returns its `Call`. Inputs, the first call, the check against float64, clock and profile are here.
@@ -53,8 +53,8 @@ forward saves, what a comparison takes, and as much again for its workspace."""
 
 
 def import_autograd() -> None:
-    """What torch imports when it is first asked for a gradient: hundreds of modules, sympy's
-    among them, which are no part of the first call of whichever case comes first."""
+    """Imports the modules that torch needs for its first gradient: hundreds, sympy's
+    among them, which must not count for the first call of whichever case comes first."""
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
@@ -87,9 +87,9 @@ class Library:
     packages: tuple[str, ...] = ()
     """Distributions whose versions a reading depends on, beside torch; first its own."""
     modules: tuple[str, ...] = ()
-    """Of variants that name none of their own."""
+    """The modules of variants that name none of their own."""
     refusals: tuple[type[Exception], ...] = (RuntimeError,)
-    """What is raised for a case that a variant does not do."""
+    """The exceptions for a case that a variant does not support."""
     module_refusals: tuple[str, ...] = ()
     """Names in the module of further ones."""
     module_versions: Callable[[Any], dict[str, str]] = lambda module: {}
@@ -146,7 +146,7 @@ def _first_module(row: Row) -> tuple[ModuleType | None, list[str]]:
 
 
 class OnTorch(CaseWorker[CaseType]):
-    """What all workers on torch share: the first CUDA device, or another, or else the CPU."""
+    """Common to all workers on torch: the first CUDA device, or another, or else the CPU."""
 
     DTYPES = DTYPES
 
@@ -260,9 +260,7 @@ class TorchWorker(OnTorch[TorchCase]):
         if reason := self.absent or self.missing.get(name):
             raise Unsupported(reason)
         if row.on_gpu and self.gpu is None:
-            raise Unsupported(
-                f"{self.NAME}/{name} needs a GPU, and there is none that torch can use"
-            )
+            raise Unsupported(f"{self.NAME}/{name} needs a GPU, and torch can use none")
         if problem.varlen and not row.packed:
             raise Unsupported(f"{self.NAME}/{name} takes no packed ragged batch")
         if problem.has_backward:
@@ -309,8 +307,8 @@ class TorchWorker(OnTorch[TorchCase]):
         return found
 
     def check_last(self, case: TorchCase, seed: int, results: Results) -> Message:
-        """Of a call that draws its lengths, the larger error of its longest and its shortest:
-        there is no place to spot-check."""
+        """For a call that draws its lengths, the larger error of its longest and its shortest:
+        it has no place to spot-check."""
         if not case.built.draws_lengths:
             return super().check_last(case, seed, results)
         errors = []
@@ -469,7 +467,7 @@ def measure_on_cpu(
 
 
 def copies(launch: Message) -> bool:
-    """Whether a kernel is one of torch's elementwise kernels that copy."""
+    """True if a kernel is one of torch's elementwise kernels that copy."""
     name = launch["name"].lower()
     return "copy" in name and "at::native" in name
 

@@ -45,7 +45,7 @@ def required(message: Message, field: str) -> Any:
 def positive(parameter: str, value: int) -> int:
     """The value of a parameter that counts something."""
     if value < 1:
-        raise Failed(f"parameter {parameter}={value} is no positive integer")
+        raise Failed(f"parameter {parameter}={value} is not a positive integer")
     return value
 
 
@@ -58,7 +58,7 @@ def on_pause(pause: Callable[[list[float]], bool]) -> None:
 
 
 def pause(device_ns: list[float]) -> bool:
-    """Gives the harness the times of a turn, and returns when the measurement is to go on: True
+    """Gives the harness the times of a turn, and returns when the measurement continues: True
     where the next turn is the last.
 
     Raises Failed where the harness asks for something else.
@@ -67,7 +67,7 @@ def pause(device_ns: list[float]) -> bool:
 
 
 class Worker(Protocol):
-    """What a library module provides. Holds at most one prepared case.
+    """The interface of a library module. Holds at most one prepared case.
 
     Most have further members: `call`, one call of the case, where this process makes it;
     `agreed(own)`, what all are to do where several processes make it together; `recorded`,

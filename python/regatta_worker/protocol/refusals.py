@@ -35,14 +35,15 @@ CUDNN_CHECKS = ("no valid engine", "no execution plan", "not support")
 PACKAGE = Path(__file__).parent.parent
 
 MISTAKES = ("zip() argument", "not enough values to unpack", "too many values to unpack")
-"""How Python's own ValueErrors begin where code here took a library's results for others."""
+"""The beginnings of Python's own ValueErrors when code here misread a library's results."""
 
 
 def refusal(error: Exception, said: list[str]) -> Exception:
     """The library's refusal in its own words: SDPA gives its reasons as warnings.
 
-    Only the first paragraph of the words: the dispatcher adds a page of backends. What is no
-    refusal, since something broke or the mistake is this worker's own, is returned as it is.
+    Only the first paragraph of the words: the dispatcher adds a page of backends. An exception
+    that is not a refusal, since something broke or the mistake is this worker's own, is returned
+    as it is.
     """
     if broke(error) or _is_own(error):
         return error
@@ -52,7 +53,7 @@ def refusal(error: Exception, said: list[str]) -> Exception:
 
 
 def broke(error: Exception) -> bool:
-    """Whether an exception reports something that broke, not a check that refuses the case."""
+    """True if an exception reports something that broke, not a check that refuses the case."""
     words = str(error).lower()
     if any(sign in words for sign in NO_REFUSAL):
         return True
@@ -63,10 +64,10 @@ def broke(error: Exception) -> bool:
 
 
 def _is_own(error: Exception) -> bool:
-    """Whether an assertion or an unpacking of this worker's own files failed.
+    """True if an assertion or an unpacking of this worker's own files failed.
 
     Libraries assert and raise ValueError too, and compiled ones have no frame of their own:
-    so a ValueError that was raised here is told by its words.
+    so a ValueError that was raised here is recognised by its text.
     """
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or PACKAGE not in Path(frames[-1].filename).parents:

@@ -105,7 +105,7 @@ class Agreement:
             self._await(1 + rank, self._met, f"rank {rank}")
 
     def decided(self, own: bool) -> bool:
-        """What rank 0 says, on every rank; `own` is what it says if this is rank 0."""
+        """The answer of rank 0, on every rank; `own` is that answer if this is rank 0."""
         self._decided += 1
         if self._rank == 0:
             self._words[0] = 2 * self._decided + own

@@ -94,7 +94,7 @@ class Rank(OnTorch[Layer]):
             except (torch.OutOfMemoryError, dist.DistError):
                 raise
             except RuntimeError as error:
-                # What gloo says of a lost peer is no refusal either.
+                # Gloo's error about a lost peer is not a refusal either.
                 if "gloo" in str(error).lower():
                     raise
                 raise refusal(error, [str(warning.message) for warning in warned]) from error
@@ -190,7 +190,7 @@ class Rank(OnTorch[Layer]):
         return {rows: {"out": value} for rows, value in zip(drawn, exact, strict=True)}
 
     def check_last(self, case: Layer, seed: int, results: Any) -> Message:
-        """Where the lengths are drawn there is no place to spot-check."""
+        """Drawn lengths leave no place to spot-check."""
         return super().check_last(case, seed, results) | ({"probes": {}} if case.drawn else {})
 
     def plan(self, request: Message) -> timing.Plan:
@@ -204,7 +204,7 @@ class Rank(OnTorch[Layer]):
         # A rank that hangs is found here by name: a collective cannot say who is missing.
         agreement.meet()
         if self.gpu is None and layer.queued:
-            raise Unsupported("start=queued is of a GPU's queue, and there is no GPU")
+            raise Unsupported("start=queued is of a GPU's queue, and no GPU is used")
         return plan
 
     def input_sets(self, case: Layer) -> TorchInputSets:
@@ -259,7 +259,7 @@ class Rank(OnTorch[Layer]):
         """Samples on each rank's own blocked stream.
 
         The ranks meet before the call and again when all have queued it, with their streams
-        still blocked: so these go on together, and no rank's device waits in a
+        still blocked: so these continue together, and no rank's device waits in a
         collective for another's host.
         """
         blocked = timing.stream_clock()
@@ -271,7 +271,7 @@ class Rank(OnTorch[Layer]):
         return timing.take_samples(plan, sets, sample, on_torch=True) | {"host_ns": host_ns}
 
     def agreed(self, own: bool) -> bool:
-        """What rank 0 says: each rank's own clock may say another number of calls."""
+        """The answer of rank 0: each rank's own clock may say another number of calls."""
         return self._together().decided(own)
 
     def census(self) -> Message:
@@ -280,7 +280,7 @@ class Rank(OnTorch[Layer]):
         met = self._met(case.call, host_ns)
         profiled = self.guarded(lambda: self.profile(met, self.launches(met)))
         if "activity" in profiled:
-            # Of the call whose times were kept, the second; without the wait for the other ranks.
+            # The second call's, whose times were kept; without the wait for the other ranks.
             profiled["activity"]["host_ns"] = round(host_ns[1])
         return profiled
 

@@ -31,13 +31,13 @@ SUMMARIES = {
 @dataclass(frozen=True)
 class Operator:
     run: Callable[[torch.Tensor], torch.Tensor]
-    """Of this rank's activations, `[rows of its shard, hidden]` or `[rows, columns]`."""
+    """Called with this rank's activations, `[rows of its shard, hidden]` or `[rows, columns]`."""
     refresh: Callable[[], None] | None = None
-    """What must follow when the weight's contents were replaced where they lie."""
+    """Called after the weight's contents were replaced in place."""
 
 
 def variants(gpu: bool) -> dict[str, Variant]:
-    """What is there to be asked for, whether or not it runs on this machine."""
+    """All variants, whether or not they run on this machine."""
     return {
         name: Variant(
             summary,
