@@ -1,4 +1,4 @@
-// What the kernels share, whatever they compute: constants, conversions, sums over a warp, and
+// The common parts of all kernels: constants, conversions, sums over a warp, and
 // thin functions for the instructions that more than one file uses.
 //
 // Compiles under nvcc and NVRTC (which has no libc headers) alike.
@@ -103,7 +103,7 @@ __device__ __forceinline__ void load_matrices(unsigned* m, unsigned shared) {
 }
 
 /// Adds 4 floats to global memory, 16-byte aligned, in one atomic where the device has such
-/// (sm_90 on), each for itself anyway: nobody reads the four as one.
+/// (sm_90 on), each for itself anyway: the four are never read as one.
 __device__ __forceinline__ void add_float4(float* to, float4 x) {
 #if __CUDA_ARCH__ >= 900
     atomicAdd(reinterpret_cast<float4*>(to), x);

@@ -125,7 +125,7 @@ struct Forward {
     /// in the end whatever it is, and sums and products stay far inside the range of T and
     /// float; so the output is rescaled in the first tiles alone. FlashAttention-4's idea.
     static constexpr float SLACK = 8.f;
-    /// Where a shift starts: below any score, yet finite, so that a row that sees no
+    /// The start of a shift: below any score, yet finite, so that a row that sees no
     /// key has exp2(-inf - shift) = 0 and not NaN.
     static constexpr float LOWEST = -1e30f;
 

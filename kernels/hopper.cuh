@@ -1,6 +1,6 @@
 // Hopper's asynchronous machinery, one thin function an instruction.
 //
-// What sm_90a adds and attention needs: tensor copies between global and shared memory
+// The instructions of sm_90a that attention needs: tensor copies between global and shared memory
 // that a single thread starts (TMA), barriers in shared memory that count arriving bytes
 // (mbarrier), matrix products of a whole warpgroup that read shared memory themselves and
 // run while its threads do something else (wgmma), and registers that move between
@@ -14,7 +14,7 @@
 
 namespace hopper {
 
-/// What cuTensorMapEncodeTiled fills in. NVRTC has no cuda.h to name it.
+/// The structure that cuTensorMapEncodeTiled fills in. NVRTC has no cuda.h to name it.
 struct alignas(64) TensorMap {
     unsigned long long opaque[16];
 };

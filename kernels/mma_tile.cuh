@@ -42,7 +42,7 @@ __device__ __forceinline__ unsigned swizzled(int row, int column) {
     return row * COLUMNS * 2 + ((column / 8 ^ row % 8) << 4);
 }
 
-/// Where a lane points ldmatrix for 16×16 blocks of a swizzled tile. A block 16 columns
+/// The address a lane gives ldmatrix for 16×16 blocks of a swizzled tile. A block 16 columns
 /// further is at `start ^ 32`, since the swizzle is an exclusive or and tiles
 /// are aligned to a row; a block 8·n rows further is at `start + 8·n·row bytes`.
 ///
@@ -75,7 +75,7 @@ __device__ __forceinline__ void load_tile(unsigned tile, const T* plane, long lo
     const int existing = column < columns ? rows - row0 - row : 0;
 #pragma unroll
     for (int part = 0; part < ROWS / STEP; ++part) {
-        // Where nothing is read, the address is only formed.
+        // The address is only formed if nothing is read.
         copy_async_16(to + part * STEP * D * 2, from, part * STEP < existing);
         from += STEP * stride;
     }

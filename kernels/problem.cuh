@@ -1,9 +1,9 @@
-// What every attention kernel here is given, and how it finds its way in it.
+// The argument of every attention kernel here, and its layout.
 //
 // One plain struct, passed by value as the only kernel argument, so that a host
 // in any language can launch any variant: fill `Problem`, pick the entry point by
 // dtype and head_dim, launch. Layout is that of a C struct with 8-byte pointers
-// and strides first, 4-byte fields last; there is no padding. The figures beside the
+// and strides first, 4-byte fields last; without padding. The figures beside the
 // fields are their offsets in bytes.
 //
 // Every file but the flash_wgmma ones compiles for sm_80 and later. A kernel whose dynamic

@@ -260,7 +260,7 @@ __device__ __forceinline__ void weighted_sum(const Problem& p, const Reference& 
             const Rows<T> q(p.q, batch, head, i0, p.seq_q, p.head_dim);
             const Rows<T> k(p.k, batch, kv, j0, p.seq_k, p.head_dim);
             const Rows<T> v(p.v, batch, kv, j0, p.seq_k, p.head_dim_v);
-            // Of out this is no input: the address is formed and nothing read.
+            // For out this is not an input: the address is formed and nothing read.
             const Rows<T> dout(p.dout, batch, head, i0, p.seq_q, p.head_dim_v);
             double s[4][4];
             multiply_rows(s, OF_QUERIES ? k : q, OF_QUERIES ? q : k, operands);

@@ -39,7 +39,7 @@ __device__ __forceinline__ void load_tile(float* tile, const float* plane, long 
     const int existing = column < columns ? rows - row0 - row : 0;
 #pragma unroll
     for (int part = 0; part < ROWS / STEP; ++part) {
-        // Where nothing is read, the address is only formed.
+        // The address is only formed if nothing is read.
         copy_async_16(to + part * STEP * ROW<D> * 4, from, part * STEP < existing);
         from += STEP * stride;
     }

@@ -28,7 +28,7 @@
 // queries: right beyond 16 rows a group, but keys are read again for each 16.
 // Workspace: 4·num_splits·batch·heads·seq_q·(D + 1) bytes, 16-byte aligned, in any state.
 //
-// How many splits: enough to fill the device and no more, since each adds a row of
+// The number of splits: enough to fill the device and no more, since each adds a row of
 // workspace. With `tiles` = grid.y · grid.z and `slots` = multiprocessors times the blocks
 // that fit on one (two on sm_90 and sm_100, f32 d128: one; on sm_80 one): the smallest n
 // among 1 .. min(128, ceil(seq_k / 256)) whose last wave is at least 85 % as full as the

@@ -1,4 +1,4 @@
-// What the kernels of split_kv.cu share: which queries and keys are a block's, the ring of
+// The common parts of the kernels of split_kv.cu: which queries and keys are a block's, the ring of
 // keys and values that each warp keeps to itself, and how the warps' parts become the block's.
 #pragma once
 
@@ -54,7 +54,7 @@ struct Part {
         begin = static_cast<int>(tiles * blockIdx.x / p.num_splits) * BLOCK_KEYS;
         end = static_cast<int>(tiles * (blockIdx.x + 1) / p.num_splits) * BLOCK_KEYS;
         end = min(end, p.seq_k);
-        // Of those, what at least one row sees.
+        // The part of those that at least one row sees.
         end = min(end, query(rows - 1) + band.high + 1);
         begin = max(begin, query(0) + band.low);
     }
@@ -63,7 +63,7 @@ struct Part {
     __device__ __forceinline__ int head(int row) const {
         return kv_head * group + (first_row + row) % group;
     }
-    /// Where a row is in the workspace, counted in rows.
+    /// The place of a row in the workspace, counted in rows.
     __device__ __forceinline__ long long place(int row, const Problem& p) const {
         const long long all = static_cast<long long>(p.batch) * p.heads * p.seq_q;
         const long long plane_index = static_cast<long long>(batch) * p.heads + head(row);
@@ -71,8 +71,8 @@ struct Part {
     }
 };
 
-/// A warp's ring: STAGES slots of [16 keys][head_dim], keys then values, and what is to be
-/// loaded into it next.
+/// A warp's ring: STAGES slots of [16 keys][head_dim], keys then values, and the tile to
+/// load into it next.
 template <typename T, int D>
 struct Ring {
     static constexpr int ROW_BYTES = D * sizeof(T);

@@ -1,4 +1,4 @@
-// What flash_wgmma_backward.cu works on: the tiles of a block in shared memory, the workspace,
+// The data of flash_wgmma_backward.cu: the tiles of a block in shared memory, the workspace,
 // and which tiles a block walks over.
 #pragma once
 
@@ -87,7 +87,7 @@ struct Workspace {
 template <typename C>
 struct Walk {
     int kv, batch, first_key, first_tile, tiles, steps;
-    int head, tile;  // of the step at hand
+    int head, tile;  // of the current step
 
     static __device__ __forceinline__ int section_of(const Problem& p, int planes, int group) {
         const long long bytes = static_cast<long long>(p.seq_q) * group * C::D * 8;

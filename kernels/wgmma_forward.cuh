@@ -1,4 +1,4 @@
-// What flash_wgmma.cu works on: its tile variants, the tiles of queries and their order, a
+// The data of flash_wgmma.cu: its tile variants, the tiles of queries and their order, a
 // block's shared memory, and the scores that a mask hides.
 #pragma once
 
@@ -10,7 +10,7 @@ constexpr int WARPGROUP_ROWS = 64;   // queries of a warpgroup: the M of wgmma
 constexpr int TURN_BARRIER = 1;      // named barriers 1 to 3, one a consumer
 constexpr int EPILOGUE_BARRIER = 4;  // named barriers 4 to 6
 
-/// What distinguishes one kernel of this file from the next.
+/// The parameters in which the kernels of this file differ.
 template <typename T_, int D_, int CONSUMERS_, int KEYS_, bool HELD_QUERIES_, bool TURNS_ = true,
           bool LAZY_ = true>
 struct Config {
@@ -35,7 +35,7 @@ struct Shape {
     int batch, heads, kv_heads, seq_q, seq_k, band_low, band_high, heads_per_section;
 };
 
-/// Where one tile of queries is, and which tiles of keys it needs.
+/// The place of one tile of queries, and the tiles of keys it needs.
 struct Tile {
     int batch, head, kv_head, first_query, begin, end;
 };
@@ -46,7 +46,7 @@ __device__ __forceinline__ int count_tiles(const Shape& shape) {
 }
 
 /// The tile that this block takes in a round. Every second round goes backwards: tiles get
-/// shorter under a causal mask, and so nobody gets the longest of every round.
+/// shorter under a causal mask, and so no block gets the longest of every round.
 __device__ __forceinline__ int tile_of_round(int round) {
     const int place = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     return round * gridDim.x + place;

@@ -18,7 +18,7 @@ def attention(q: jax.Array, k: jax.Array, v: jax.Array, problem):
 
 
 def library(q: jax.Array, k: jax.Array, v: jax.Array, problem):
-    """What JAX brings."""
+    """JAX's own attention."""
     if problem.varlen or problem.layout != "bshd" or not problem.is_square:
         raise NotImplementedError("bshd, as many queries as keys")
     if not (problem.mask.is_full or problem.mask.is_causal):
