@@ -57,7 +57,7 @@ fn measured(args: &GateArgs) -> Ended {
     let measured = if args.base.is_empty() {
         gate(&request, args.baseline.as_deref())?
     } else {
-        // What the suite demands counts too.
+        // The suite's demands count too.
         Experiment::compare(&request, &args.base, &[Spec::Here], true)?.run()?
     };
     let run = measured.arm.directory.clone();

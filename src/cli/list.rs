@@ -176,10 +176,15 @@ fn facts(variant: &VariantInfo) -> Vec<String> {
     facts.push(words(
         projections.map(|projection| projection.name()).collect(),
     ));
-    facts.extend(variant.parameters.iter().map(|(name, of)| match of {
-        Parameter::Integer => format!("{name} = auto or a number"),
-        Parameter::Words(words) => format!("{name} = {}", words.join(" or ")),
-    }));
+    facts.extend(
+        variant
+            .parameters
+            .iter()
+            .map(|(name, parameter)| match parameter {
+                Parameter::Integer => format!("{name} = auto or a number"),
+                Parameter::Words(words) => format!("{name} = {}", words.join(" or ")),
+            }),
+    );
     facts.retain(|fact| !fact.is_empty());
     facts
 }

@@ -178,7 +178,7 @@ impl Outputs {
     /// Writes the files of a command that had nothing to judge, where their format has one.
     pub fn write_refusal(&self, refusal: &Judgement) {
         for (format, path) in self.wanted() {
-            // What is there may be why it was refused.
+            // The existing file may be the reason for a refusal.
             if !is_stdout(path) && files::check_writable(path).is_err() {
                 continue;
             }

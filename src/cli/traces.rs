@@ -163,7 +163,7 @@ fn read_kineto(path: &Path) -> Result<Trace, Stop> {
     let label = name.to_string();
     let buffered = BufReader::with_capacity(1 << 16, &mut opened.bytes);
     let read = kineto::read(buffered, &label, LIMIT);
-    // What gzip says of a damaged file comes before what is missing then.
+    // Gzip's error about a damaged file comes before the missing lines.
     if let (Err(_), Some(problem)) = (&read, opened.problem()) {
         return Err(refused(problem));
     }

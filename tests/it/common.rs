@@ -167,7 +167,7 @@ impl Place {
             .env("XDG_CACHE_HOME", self.path().join("cache"))
             .env("FAKE_STARTS", self.starts.path().join("starts"))
             .env_remove("REGATTA_PYTHON")
-            // What is tested here does not depend on who else has this machine's cores.
+            // The tests here must not depend on other load of this machine.
             .env("REGATTA_WATCH", "no");
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();

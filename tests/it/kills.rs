@@ -154,7 +154,7 @@ fn a_gate_stopped_while_it_measures_pairs_goes_on() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // What is there alone does not pass for the whole.
+    // The present part alone does not pass for the whole.
     exits!(
         place,
         3,

@@ -214,7 +214,7 @@ fn commands_that_only_ask_leave_nothing_either() {
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
             let place = Place::new();
             place.write("leave.pl", &format!("{LEAVES}leave(); sleep 3600;"));
-            // What stands in for Python hangs as well.
+            // The substitute for Python hangs as well.
             let script = place.path().join("python");
             fs::write(&script, "#!/bin/sh\nexec perl leave.pl\n").unwrap();
             let mut mode = fs::metadata(&script).unwrap().permissions();

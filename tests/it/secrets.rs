@@ -114,7 +114,7 @@ fn no_secret_of_a_command_reaches_a_file_or_a_stream() {
         let own = ["s.toml", "echo.sh"]
             .iter()
             .any(|name| path.ends_with(name));
-        // What a program printed itself is its own; its folder says so.
+        // A program's own output is kept as it is; its folder says so.
         !own && !path.components().any(|part| part.as_os_str() == "logs")
     };
     let paths: Vec<_> = paths.into_iter().filter(|path| written(path)).collect();

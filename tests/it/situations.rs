@@ -189,7 +189,7 @@ fn said(judgement: &Value) -> String {
         let case = word(&row["case"])
             .replace("fake/gpu:", "")
             .replace(",d16", "");
-        match answers.iter_mut().find(|(of, _)| *of == result) {
+        match answers.iter_mut().find(|(known, _)| *known == result) {
             Some((_, cases)) => cases.push(case),
             None => answers.push((result, vec![case])),
         }
@@ -284,7 +284,7 @@ fn nightly_random_suites_through_the_gate() {
             let groups = answer
                 .split(" · ")
                 .filter_map(|group| group.split_once('='));
-            let cases = groups.filter(|(_, said)| said.split(' ').next() == Some(word));
+            let cases = groups.filter(|(_, results)| results.split(' ').next() == Some(word));
             let mut cases: Vec<String> = cases
                 .flat_map(|(cases, _)| cases.split(' ').map(str::to_owned))
                 .collect();

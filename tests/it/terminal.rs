@@ -43,7 +43,7 @@ fn a_terminal_has_a_line_that_says_what_runs_and_a_dumb_one_has_none() {
     }
     let seen = on_a_terminal(&place, "run ./s.toml --no-resume", &[("NO_COLOR", "1")]);
     assert!(seen.contains("/30, "), "{seen}");
-    // What is left moves the cursor and clears a line: none of it ends in the m of a colour.
+    // The remaining codes move the cursor and clear a line: none of it ends in the m of a colour.
     let codes = seen.split("\u{1b}[").skip(1);
     let codes = codes.filter_map(|code| code.chars().find(char::is_ascii_alphabetic));
     assert!(codes.clone().all(|letter| letter != 'm'), "{seen}");

@@ -133,26 +133,26 @@ fn two_thousand_cases_with_a_base() {
     let page = made(folder.path(), 2_000);
     let bytes = std::fs::metadata(&page).unwrap().len();
     assert!(bytes <= 2_000_000, "{bytes} bytes");
-    for found in browser.asks(&page, &WIDTHS, Ask::default()) {
-        holds("2,000 cases", &found);
+    for probe in browser.asks(&page, &WIDTHS, Ask::default()) {
+        holds("2,000 cases", &probe);
         // The browser's clock stands still once a page is there: the first says how long.
-        if found.width == WIDTHS[0] {
-            let (ready, times) = (found.number("interactive"), &found.json["times"]);
+        if probe.width == WIDTHS[0] {
+            let (ready, times) = (probe.number("interactive"), &probe.json["times"]);
             println!("2,000 cases: {ready} ms to interactive, {times}");
         }
-        assert!(found.number("nodes") < 12_000, "{}", found.text);
-        assert_eq!(found.number("cases"), 2_000);
-        // Of the first page all but one were measured.
-        assert!(found.number("figures") >= 90, "{}", found.text);
-        let words = found.list("words");
+        assert!(probe.number("nodes") < 12_000, "{}", probe.text);
+        assert_eq!(probe.number("cases"), 2_000);
+        // All but one of the first page's were measured.
+        assert!(probe.number("figures") >= 90, "{}", probe.text);
+        let words = probe.list("words");
         let regressed = |word: &String| word.ends_with("regressed");
         assert!(words[0].ends_with("error"), "{}", words[0]);
         assert!(words[1..3].iter().all(regressed) && !words[3..].iter().any(regressed));
-        let details = found.json["details"].as_str().unwrap();
+        let details = probe.json["details"].as_str().unwrap();
         assert!(details.contains("less-parallel"));
-        assert_eq!(found.json["sweep"]["canvas"], 1, "{}", found.text);
-        assert_eq!(found.json["sweep"]["axes"][0], "seq", "{}", found.text);
-        assert_eq!(found.json["sweep"]["uncoloured"], 0, "{}", found.text);
+        assert_eq!(probe.json["sweep"]["canvas"], 1, "{}", probe.text);
+        assert_eq!(probe.json["sweep"]["axes"][0], "seq", "{}", probe.text);
+        assert_eq!(probe.json["sweep"]["uncoloured"], 0, "{}", probe.text);
     }
 }
 
@@ -173,9 +173,9 @@ mod nightly {
             let folder = tempfile::tempdir().unwrap();
             let page = sample(folder.path(), name);
             for dark in [false, true] {
-                for found in browser.asks(&page, &WIDTHS, Ask { dark, axe: true }) {
-                    holds(name, &found);
-                    accessible(name, &found);
+                for probe in browser.asks(&page, &WIDTHS, Ask { dark, axe: true }) {
+                    holds(name, &probe);
+                    accessible(name, &probe);
                 }
             }
         }
@@ -207,13 +207,13 @@ mod nightly {
         let browser = Browser::found();
         let folder = tempfile::tempdir().unwrap();
         let page = sample(folder.path(), "roofline");
-        for found in browser.asks(&page, &WIDTHS, Ask::default()) {
-            holds("roofline", &found);
-            let roof = &found.json["roof"];
-            assert_eq!(roof["y"], "FLOP/s", "{}", found.text);
+        for probe in browser.asks(&page, &WIDTHS, Ask::default()) {
+            holds("roofline", &probe);
+            let roof = &probe.json["roof"];
+            assert_eq!(roof["y"], "FLOP/s", "{}", probe.text);
             assert_eq!(roof["legend"][1], "roof: 792 TFLOP/s, 4.25 TB/s");
             assert_eq!(roof["above"], json!([]), "{roof}");
-            let details = found.json["details"].as_str().unwrap();
+            let details = probe.json["details"].as_str().unwrap();
             for part in [
                 "share of the measured matrix product rate",
                 " % of 792.3 TFLOP/s",
@@ -231,18 +231,18 @@ mod nightly {
         hostile::write(folder.path(), Which::Base);
         hostile::write(folder.path(), Which::Head);
         let page = page(folder.path(), &["diff", "base", "head"]);
-        for found in browser.asks(&page, &WIDTHS, Ask::default()) {
-            holds("hostile texts", &found);
+        for probe in browser.asks(&page, &WIDTHS, Ask::default()) {
+            holds("hostile texts", &probe);
         }
         hostile::rename(&page);
-        for found in browser.asks(&page, &WIDTHS, Ask::default()) {
-            holds("hostile ids", &found);
-            let shown = found.list("first").concat() + &found.list("ids").concat();
+        for probe in browser.asks(&page, &WIDTHS, Ask::default()) {
+            holds("hostile ids", &probe);
+            let shown = probe.list("first").concat() + &probe.list("ids").concat();
             for name in hostile::SEEN {
                 assert!(
                     shown.contains(name),
                     "{name:?} is not shown: {}",
-                    found.text
+                    probe.text
                 );
             }
         }

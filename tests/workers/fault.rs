@@ -294,7 +294,7 @@ impl Fault {
             "jitter" => 110,
             _ => 100,
         };
-        // What is not the kernel's fault is beside it.
+        // Work that is not the kernel's fault stands beside it.
         let beside = "copies clone gaps host waits driver-memory overlap launches";
         let launches = self.structure().launches;
         let mut operations = Vec::new();

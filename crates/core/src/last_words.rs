@@ -65,7 +65,7 @@ fn weight(line: &str) -> u8 {
 /// last line there is.
 pub fn fault(log: &str) -> Option<&str> {
     let lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
-    // Of equals, `max_by_key` takes the last.
+    // `max_by_key` takes the last of equals.
     lines.max_by_key(|line| weight(line))
 }
 
@@ -82,7 +82,7 @@ pub fn excerpt(log: &str) -> String {
         // The surest of them, and of equals the later.
         faults.sort_by_key(|&at| std::cmp::Reverse((weight(lines[at]), at)));
         faults.truncate(LINES - LAST);
-        // What led up to a single fault says more than nothing.
+        // The lines before a single fault help more than nothing.
         let spare = LINES - LAST - faults.len();
         let near = (0..lines.len() - LAST).rev();
         let near: Vec<usize> = near.filter(|at| !faults.contains(at)).take(spare).collect();

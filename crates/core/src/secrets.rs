@@ -265,7 +265,7 @@ fn kept(text: &str, name: &str, hide: Hide) -> String {
     {
         return assignment(text, key, value, hide);
     }
-    // Where a shell writes to or reads from.
+    // The targets and sources of a shell's redirections.
     if let Some((before, file)) = text.split_once(['>', '<'])
         && (before.is_empty() || is_number(before))
     {

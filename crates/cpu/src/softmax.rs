@@ -193,9 +193,9 @@ mod tests {
         exponentiate_body::<false>(&mut portable, 0.5);
         for ((&x, &a), &b) in row.iter().zip(&vectorised).zip(&portable) {
             let right = f64::from(x - 0.5).exp2().max(2f64.powi(-126));
-            for found in [a, b] {
-                let error = (f64::from(found) / right - 1.0).abs();
-                assert!(error < 3e-7, "{x} {found} {right} {error}");
+            for value in [a, b] {
+                let error = (f64::from(value) / right - 1.0).abs();
+                assert!(error < 3e-7, "{x} {value} {right} {error}");
             }
         }
         let total: f64 = vectorised.iter().copied().map(f64::from).sum();

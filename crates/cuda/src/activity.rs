@@ -151,7 +151,7 @@ pub fn count_kernels(
         .iter()
         .filter_map(|name| CString::new(name.as_str()).ok());
     let names: Vec<CString> = names.collect();
-    // What is made once for a case is made before.
+    // Work that is done once for a case is done before.
     case.call()?;
     device.synchronise()?;
     let structure = case.structure();

@@ -104,7 +104,10 @@ impl CudaCase {
     /// # Errors
     /// A kernel that cannot be made or launched, or fails.
     pub fn first_call(&mut self, device: &mut CudaDevice) -> Result<Nanoseconds, CudaError> {
-        let written = self.memory.iter_mut().filter(|(of, _)| !of.is_input());
+        let written = self
+            .memory
+            .iter_mut()
+            .filter(|(pointer, _)| !pointer.is_input());
         for (_, memory) in written {
             memory.fill(NAN_IN_EVERY_TYPE, self.stream)?;
         }

@@ -373,10 +373,14 @@ mod tests {
         ] {
             let p: Problem = id.parse().unwrap();
             for plane in 0..(p.batch * p.kv_heads) as usize {
-                for of in [Pointer::Out, Pointer::Dk] {
-                    let shape = of.shape(&p);
+                for pointer in [Pointer::Out, Pointer::Dk] {
+                    let shape = pointer.shape(&p);
                     let tensor = DeviceTensor::new(0, shape, p.layout);
-                    let whole = ResultTensor { of, tensor, shape };
+                    let whole = ResultTensor {
+                        of: pointer,
+                        tensor,
+                        shape,
+                    };
                     let [view] = Extent::Plane(plane).views(&p)[..] else {
                         panic!("one view");
                     };
@@ -392,13 +396,13 @@ mod tests {
                     let copied: Vec<u64> = copied.collect();
                     let [_, seq, heads, dim] = part.shape;
                     let dense = DeviceTensor::new(0, part.shape, p.layout);
-                    let offset = |of: &DeviceTensor, s: u32, h: u32| {
-                        (i64::from(s) * of.seq + i64::from(h) * of.head) as u64
+                    let offset = |pointer: &DeviceTensor, s: u32, h: u32| {
+                        (i64::from(s) * pointer.seq + i64::from(h) * pointer.head) as u64
                     };
                     assert_eq!(copied.len() as u32, seq * heads * dim, "{id}");
                     for (s, h) in (0..seq).flat_map(|s| (0..heads).map(move |h| (s, h))) {
                         let at = copied[offset(&dense, s, h) as usize];
-                        assert_eq!(at, begin + offset(&part.tensor, s, h), "{id} {of}");
+                        assert_eq!(at, begin + offset(&part.tensor, s, h), "{id} {pointer}");
                     }
                 }
             }

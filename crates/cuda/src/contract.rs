@@ -136,7 +136,7 @@ impl Extents {
         for (extent, formula) in values.iter_mut().zip(self.formulas()) {
             *extent = match formula.value(figures)? {
                 value @ ..=0 => return Err(format!("`{formula}` is {value}; it is 1 or more")),
-                // What is beyond 32 bits is beyond every device.
+                // A size beyond 32 bits is beyond every device.
                 value => u32::try_from(value).unwrap_or(u32::MAX),
             };
         }
@@ -300,7 +300,7 @@ impl ContractVariant {
         for mask in self.masks.iter().filter(|mask| *mask != ANY) {
             Mask::parse(mask, true).map_err(at("masks"))?;
         }
-        // What has no value for the example may have one for another problem.
+        // A formula without a value for the example may have one for another problem.
         let values = self.parameters.iter();
         let values = values.map(|(name, value)| (name.clone(), value.value(&empty).unwrap_or(1)));
         let values: Numbers = values.collect();

@@ -97,13 +97,13 @@ impl ProblemFigures {
             ("backward", problem.direction.has_backward().into()),
         ];
         let tensors = Pointer::TENSORS.into_iter().zip(p.tensors);
-        let strides = tensors.map(|(of, tensor)| {
+        let strides = tensors.map(|(pointer, tensor)| {
             let axes = [
                 ("batch", tensor.batch),
                 ("seq", tensor.seq),
                 ("head", tensor.head),
             ];
-            (of.name(), Value::from_pairs(axes))
+            (pointer.name(), Value::from_pairs(axes))
         });
         let numbers = numbers.map(|(name, number)| (name, Value::from(number)));
         let device = device.map(|(name, number)| (name, Value::from(number)));
@@ -197,7 +197,7 @@ impl Expression {
                 }
             })
             .map_err(|why| format!("`{self}`: {why}"))?;
-        // What has no value for the example may have one for another problem.
+        // A formula without a value for the example may have one for another problem.
         if self.evaluate(figures).is_err() {
             return Ok(());
         }

@@ -130,7 +130,7 @@ fn better(
 ) -> Option<(Term, f64)> {
     let mut chosen: Option<(Term, f64)> = None;
     for (axis, values) in table.axes.iter().enumerate() {
-        // How many cases have each value, and how many of them moved.
+        // The number of cases with each value, and the number of them that moved.
         let mut counts = vec![(0_usize, 0_usize); values.values.len()];
         for &place in holds {
             if let Some(value) = values.of[place] {
@@ -255,7 +255,7 @@ impl AxisTable {
                 {
                     other.name = SEQ.to_owned();
                 }
-                // Of the same values it is the same: key-value heads of as many heads.
+                // Axes with the same values count once: key-value heads of as many heads.
                 Some(other) if other.values == axis.values || axis.name == OF[1] => {}
                 Some(other) => other.also.push(axis.name),
                 None => axes.push(axis),

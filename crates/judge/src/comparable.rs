@@ -56,7 +56,7 @@ pub fn differences(base: &RunHeader, head: &RunHeader, same_suite: bool) -> Diff
         );
         differ(hard, format!("{name}.clock"), clock(base), clock(head));
     }
-    // What was to be the same; of two runs that somebody lays side by side it may be what
+    // Properties that must agree; of two runs that a user compares they may be what
     // they were made for.
     let promised = if same_suite {
         hard

@@ -118,7 +118,7 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
     if let Some(word) = cpu.and_then(|cpu| word_by_cpu(&result, &cpu, diluted, pairs, terms)) {
         return Some(decided(word, true));
     }
-    // What is added to both sides turns no change round.
+    // A time that is added to both sides does not turn a change round.
     if diluted && lies_below && result.high <= 0.0 {
         return Some(decided(Word::Same, false));
     }
@@ -134,7 +134,7 @@ pub fn decide(observed: &Observed<'_>, terms: &Terms) -> Option<Decision> {
         || !diluted
         || observed.some_quiet
         || result.change > threshold && needed_pairs(&result, terms, pairs) <= MAX_NEEDED;
-    // Beside other programs pairs cost most: a case that may not be worse passes as it is.
+    // Pairs cost most under load: a case that may not be worse passes as it is.
     let enough = disturbed && !may_be_worse && pairs >= SECOND_LOOK;
     Some(Decision {
         may_be_worse,

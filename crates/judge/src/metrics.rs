@@ -416,7 +416,7 @@ fn values(
         timed.all(|one| one.values.get(metric).is_none() || one.host_ratio.is_some())
     };
     let by_reference = metric == Metric::Host && known(base) && known(head);
-    // Beside other programs a call takes more CPU time too: caches are shared.
+    // Under load a call takes more CPU time too: caches are shared.
     let disturbed_by = match metric {
         Metric::CpuTime if !paired => Metric::Device,
         metric => metric,

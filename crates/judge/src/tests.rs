@@ -191,7 +191,7 @@ fn a_row_says_what_would_decide_it_and_what_is_measured_again() {
     assert!(reason.starts_with("between "), "{reason}");
     assert!(reason.ends_with(" more pairs would decide"), "{reason}");
 
-    // Of what regressed by another metric nothing is open, but for who asks for this one.
+    // A case that regressed by another metric is not open, unless this one is asked for.
     let mut judgement = judgement;
     let regressed = |row: &mut Row| row.word = row.word.max(Word::Regressed);
     judgement.rows.iter_mut().for_each(regressed);

@@ -255,7 +255,7 @@ fn nothing(judgement: &Judgement) -> Option<String> {
     if !any(|row| row.head.is_some()) {
         return Some(format!("nothing was measured{}", first_refusal(judgement)));
     }
-    // Of a revision that had none of the cases yet, all are new.
+    // All cases are new against a revision that had none of them.
     let new = judgement.paired && any(|row| row.word == Word::New);
     let compared = new || any(|row| row.change().is_some());
     (comparable && !compared).then(|| "no case was measured on both sides".to_owned())

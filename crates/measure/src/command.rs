@@ -239,7 +239,8 @@ mod tests {
 
     /// A suite with these environments; the first has the interpreter.
     fn suite(environments: [(&str, Environment); 2]) -> Suite {
-        let mut environments = environments.map(|(name, of)| (name.to_owned(), of));
+        let mut environments =
+            environments.map(|(name, environment)| (name.to_owned(), environment));
         environments[0].1.python = Some("/opt/python".to_owned());
         Suite {
             environments: environments.into(),

@@ -504,7 +504,7 @@ pub(crate) fn repository_of(worktree: &Path) -> Option<PathBuf> {
 pub(crate) fn remove_worktree(worktree: &Path) -> io::Result<()> {
     if let Some(repository) = repository_of(worktree) {
         let path = worktree.display().to_string();
-        // What fails here leaves an entry whose folder is gone, which the next one takes over.
+        // A failure here leaves an entry whose folder is gone, which the next one takes over.
         let _ = ask(
             &repository,
             &["worktree", "remove", "--force", "--force", &path],

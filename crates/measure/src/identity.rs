@@ -31,7 +31,7 @@ pub fn identity<'a>(
         };
         let files = loaded.get(&spec.name).into_iter().flatten();
         for path in files.filter(|path| is_code_of_user(path)) {
-            // Of a package that lies elsewhere, what is imported later is a part as well.
+            // A package in another folder has modules that are imported later as parts too.
             let elsewhere = root.as_ref().is_none_or(|root| !path.starts_with(root));
             let folder = if path.is_dir() {
                 Some(path.clone())

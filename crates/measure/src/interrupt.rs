@@ -29,7 +29,7 @@ static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 ///
 /// Nothing can be done here about SIGKILL: the supervisors of the workers see to that.
 pub fn watch_for(rest: &'static str, say: fn(String)) {
-    // What a supervisor leaves that was itself killed comes to this process.
+    // The children of a supervisor that was itself killed are adopted by this process.
     let _ = prctl::set_child_subreaper(true);
     if WATCHING.swap(true, Ordering::Relaxed) {
         return;

@@ -88,7 +88,7 @@ pub fn check(
     }
     // One that leaves it to another worker on its device has nothing to tell.
     unmeasured.retain(|name, _| {
-        let device = |of: &String| hellos.get(of).map(|hello: &Hello| &hello.device.name);
+        let device = |worker: &String| hellos.get(worker).map(|hello: &Hello| &hello.device.name);
         !peaks.keys().any(|other| device(other) == device(name))
     });
     // Some libraries missing is what a suite over many of them expects; all of them is a

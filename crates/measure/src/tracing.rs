@@ -127,7 +127,7 @@ pub fn run(command: &[String], recorder: &Recorder, quiet: bool) -> io::Result<P
     let signals = stopping();
     signals.thread_block()?;
     let asked = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    // What the program leaves comes to this process, so that a stop finds it.
+    // Children that the program leaves are adopted by this process, so that a stop finds them.
     let _ = prctl::set_child_subreaper(true);
     let program = Program {
         env: recorder.variables(|name| env::var_os(name))?,

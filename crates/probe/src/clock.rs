@@ -165,7 +165,7 @@ impl<D: TimedDevice> StreamClock<D> {
     /// The device's; the gate is then open.
     pub fn begin(&mut self, cache: CacheState) -> Result<Begun> {
         let cold = cache == CacheState::Cold;
-        // What is still under way, such as a warm-up, must not use up the gate's time.
+        // Unfinished work, such as a warm-up, must not use up the gate's time.
         self.device.synchronise()?;
         if cold {
             self.device.flush()?;

@@ -172,7 +172,7 @@ impl Nvml {
         match status {
             // This process holds a context, so one of them is it: by count, because in
             // a container NVML may give the process ids of the host.
-            // Where NVML lists not even that one, it sees no others either.
+            // If NVML lists not even that one, it sees no others either.
             SUCCESS => count.checked_sub(1),
             INSUFFICIENT_SIZE => Some(count.max(processes.len() as c_uint)),
             _ => None,

@@ -32,7 +32,7 @@ pub fn reached(header: &RunHeader, case: &CaseId) -> Option<Reached> {
     let here = device(&worker);
     let mut known: Vec<_> = header.peaks.iter().collect();
     known.retain(|(name, _)| **name == worker || (here.is_some() && device(name) == here));
-    // Its own first; then one that knows the type.
+    // The variant's own first; then one that knows the type.
     known.sort_by_key(|(name, peak)| (**name != worker, !peak.tflops.contains_key(&dtype)));
     let tflops = known.iter().find_map(|(_, peak)| peak.tflops.get(&dtype));
     let (name, first) = known.first()?;

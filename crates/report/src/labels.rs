@@ -98,7 +98,7 @@ impl<'a> Labels<'a> {
         let all: Vec<_> = all.collect();
         let parameters = all.iter().flat_map(|case| case.params.iter());
         let parameters: BTreeSet<&str> = parameters.map(|(name, _)| name.as_str()).collect();
-        // What follows from another axis is that axis's.
+        // A value that follows from another axis belongs to that axis.
         let axes = AXES.iter();
         let axes = axes.filter(|axis| !matches!(axis.unset, Unset::As(_)));
         let names = axes.map(|axis| axis.name).chain(parameters);

@@ -40,7 +40,7 @@ pub fn run(name: &str, json: bool) -> Ended {
             let origin = &build.origin;
             return Err(Stop::Usage(format!("{origin}: {error}")));
         }
-        // What does not build is worse than what does.
+        // A suite that does not build is worse than one that does.
         Err(error) => {
             note(format!("error: {error}"));
             if json {

@@ -94,7 +94,7 @@ fn no_times(history: &History, stored: &HistoryFile, options: &Options) -> Strin
     let path = stored.path.display();
     let runs = counted(history.runs.len(), "run");
     let mut results = history.runs.iter().flat_map(|kept| &kept.results);
-    let disturbed = results.any(|(_, came)| matches!(came, Came::Disturbed(_)));
+    let disturbed = results.any(|(_, outcome)| matches!(outcome, Came::Disturbed(_)));
     if !disturbed || options.metric == Metric::CpuTime {
         return format!("no run of {path} has a {}", options.metric.text());
     }
@@ -125,7 +125,7 @@ pub(super) fn list(args: &ShowArgs) -> Ended {
     let disturbed = |kept: &HistoryRun| {
         let results = kept.results.iter();
         results
-            .filter(|(_, came)| matches!(came, Came::Disturbed(_)))
+            .filter(|(_, outcome)| matches!(outcome, Came::Disturbed(_)))
             .count()
     };
     if args.json {

@@ -83,7 +83,7 @@ fn init(args: &InitArgs) -> Ended {
     let root = &args.dir;
     fs::create_dir_all(root).map_err(|error| at(root, error))?;
     let ci = args.ci.unwrap_or_else(|| of_remote(root));
-    // Where Python has no NumPy, the suite brings it.
+    // If Python has no NumPy, the suite brings it.
     let bringing = SUITE.replace(ENVIRONMENT, &format!("{ENVIRONMENT}{NUMPY}"));
     let made = match read(&root.join("speed.toml"))? {
         Some(own) => own == bringing,
@@ -99,7 +99,7 @@ fn init(args: &InitArgs) -> Ended {
         Ci::Gitlab => Some(write_new(root, "speed.gitlab-ci.yml", GITLAB)?),
         Ci::None => None,
     });
-    // What runs write.
+    // The output of runs.
     let is_ignored = |line: &str| line.trim().trim_matches('/') == "reports";
     all.push(append(root, ".gitignore", "reports/\n", is_ignored)?);
     let section = SECTION.replace("git:main", &format!("git:{}", branch(root)));

@@ -20,7 +20,7 @@ pub fn repetition(recording: &Recording, steady: &Steady) -> Option<Division> {
         .filter(here)
         .collect();
     let number = own.len();
-    // What is idle behind the last repetition ends with what follows it.
+    // Idle time behind the last repetition ends with the operation that follows.
     let behind = recording
         .operations
         .partition_point(|o| o.start_ns < steady.to_ns);

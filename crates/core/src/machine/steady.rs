@@ -219,8 +219,8 @@ fn chosen(tokens: &[u32]) -> Option<Loop> {
     let enough = (tokens.len() / 20).max(ENOUGH.min(tokens.len().div_ceil(4)));
     let all = loops(tokens).into_iter();
     let longest = all
-        .filter(|found| found.length >= enough)
-        .max_by_key(|found| (found.repeats() >= FEWEST, found.period, found.length))?;
+        .filter(|cycle| cycle.length >= enough)
+        .max_by_key(|cycle| (cycle.repeats() >= FEWEST, cycle.period, cycle.length))?;
     let turn = &tokens[longest.first..longest.first + longest.period];
     let rotated = |from: &usize| turn[*from..].iter().chain(&turn[..*from]);
     let turned = (0..longest.period).min_by(|one, other| rotated(one).cmp(rotated(other)))?;

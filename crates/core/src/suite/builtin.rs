@@ -99,7 +99,7 @@ fn load_below(name_or_path: &str, above: &[String]) -> Result<Suite, DocumentErr
         text,
     };
     plan::read(&name, &source, &|base| {
-        // Beside the suite first; a built-in one of the same name as the suite is
+        // The suite's folder first; a built-in one of the same name as the suite is
         // not the suite itself.
         let file = if base.ends_with(".toml") {
             path.with_file_name(base)

@@ -129,7 +129,7 @@ fn configure(
             return Err(document.error(&key(table, name), error));
         }
     }
-    // What a suite extends may have one of this name, which this one replaces.
+    // The extended suite may have one of this name, which this one replaces.
     suite.environments.extend(config.environments);
     for (name, written) in config.workers {
         let at = key("workers", &name);
@@ -284,9 +284,9 @@ impl FromStr for Place {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Place, ParseError> {
-        let numbers = text.split_once('/').and_then(|(index, of)| {
+        let numbers = text.split_once('/').and_then(|(index, count)| {
             let number = |text: &str| text.trim().parse::<u32>().ok();
-            number(index).zip(number(of))
+            number(index).zip(number(count))
         });
         match numbers {
             Some((index, of)) => Place::new(index, of),

@@ -276,7 +276,7 @@ impl std::fmt::Display for Quantity {
             Quantity::Count(name) => name,
             figure => FIGURES
                 .iter()
-                .find(|(_, of)| of == figure)
+                .find(|(_, known)| known == figure)
                 .map_or("", |(word, _)| word),
         })
     }

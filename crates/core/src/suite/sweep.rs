@@ -145,7 +145,7 @@ pub(super) fn sweep(
     if table.shapes.is_none() {
         shapes.push(BTreeMap::new());
     }
-    // What a shape says of an axis goes before what stands beside it.
+    // A shape's value of an axis overrides the sweep's.
     for shape in &mut shapes {
         for (name, values) in &beside {
             shape.entry(name).or_insert_with(|| values.clone());

@@ -132,7 +132,7 @@ impl Nvrtc {
         source: &KernelSource,
         arch: Arch,
     ) -> Result<Compiled, BuildError> {
-        // What comes from NVRTC's own cache comes without the log, and so without what each
+        // An image from NVRTC's own cache comes without the log, and so without what each
         // entry point takes.
         match self.compile_with(toolkit, source, arch, &[NO_CACHE]) {
             Err(BuildError::Unsupported { why, .. }) if why.contains(NO_CACHE) => {

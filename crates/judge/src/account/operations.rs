@@ -176,7 +176,7 @@ fn in_place(left: &[&Part], new: &[&Part], time: Sides<Nanoseconds>) -> Item {
     let of_base = left
         .iter()
         .map(|part| Some(family(part.operator.as_deref()?)));
-    // What was there says best what is done; else the ranges that all of them are in.
+    // The base's ranges describe the work best; else the ranges that all of them are in.
     let operator = agreed(of_base).map(str::to_owned);
     Item::InPlace {
         operator: operator.or_else(|| in_common(both())),

@@ -429,7 +429,7 @@ fn growth(facts: &Facts, account: &Account, candidate: &Found) -> Option<Nanosec
             Item::Longer { changes, .. } => !changes.is_empty(),
             item => matches!(item, Item::InPlace { .. }),
         }),
-        // Of the host's own time it is all, and no line of it.
+        // It explains all of the host's own time, without a line of its own.
         Cause::HostBound if facts.clock == TimeSource::Host => return None,
         Cause::HostBound => account.growth(|item| *item == Item::Waiting),
         // Waits and driver calls count only if the clock includes them, and then as the

@@ -216,7 +216,7 @@ fn host_times_are_the_devices_on_a_processor_alone() {
     };
     let (results, _) = run(rule("cpu/flash"), cases());
     assert_eq!(results[0].word, Word::Regressed);
-    // Where its worker says nothing of the host, nothing is known of it.
+    // A worker that does not report the host leaves it unknown.
     let (results, _) = run(rule("torch/math"), cases());
     assert_eq!(results[0].word, Word::Missing);
     assert!(

@@ -272,7 +272,7 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
             Ends::new(&series, &steps, options).and_then(|ends| ends.creep(0.0, 1, &series));
         shared = Some(trend(&series, steps, creep, options));
     }
-    // What a machine keeps from day to day is in most cases.
+    // A lasting change of the machine shows in most cases.
     let usual: Vec<f64> = logs.par_iter().map(|logs| correlation(logs)).collect();
     let usual = if usual.len() < FEW {
         0.0
@@ -288,7 +288,7 @@ pub fn found(all: &[Series], runs: usize, options: &Options) -> (Option<Trend>, 
             (steps, ends)
         })
         .collect();
-    // What the oldest run and the newest of all cases have in common is of these two days.
+    // The common change of all cases between the oldest run and the newest belongs to these two days.
     let shifts = cases.iter().filter_map(|(_, ends)| ends.as_ref()?.shift());
     let shifts: Vec<f64> = shifts.collect();
     let days = if shifts.len() < FEW {

@@ -146,7 +146,7 @@ fn crowded(left: &[CaseStep]) -> (usize, bool) {
         let nearby = counts.range((slower, run.saturating_sub(NEAR))..=(slower, run + NEAR));
         nearby.map(|(_, count)| count).sum()
     };
-    // Of as many around, the run with most of them, and then the first.
+    // Among equals the run with most of them, and then the first.
     let best = counts
         .iter()
         .max_by_key(|((slower, run), count)| (around((*slower, *run)), **count, usize::MAX - run));
@@ -190,7 +190,7 @@ impl Movers<'_> {
 
     fn event(&self, step: &Step, cases: Vec<usize>, all: bool) -> Event {
         let about = |place: usize| self.history.runs.get(place).map(|kept| &kept.about);
-        // What changed with the run itself, though the case was not in the one before.
+        // The changes of the run itself, though the case was not in the one before.
         let before = step.run.saturating_sub(1).max(step.before);
         let (mut code, mut machine) = (Vec::new(), Vec::new());
         if let (Some(base), Some(head)) = (about(before), about(step.run)) {

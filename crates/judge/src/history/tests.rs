@@ -193,7 +193,7 @@ fn what_all_share_is_taken_out_as_far_as_it_comes_and_goes() {
     for (case, trend) in cases.iter().enumerate() {
         let steps = at(trend);
         assert_eq!(steps.len(), usize::from(case == 3), "{case}: {steps:?}");
-        // Of three per cent, a neighbour may be as likely.
+        // For three per cent, a neighbour may be as likely.
         assert!(steps.iter().all(|run| run.abs_diff(60) <= 1), "{steps:?}");
     }
 }

@@ -81,7 +81,7 @@ a@9 b@5 b@7 ; b@7 b@5 a@9 =>
 flash@157 copies=0 ; copies=0 =>
 copies=0 ; flash@157 copies=0 =>
 ");
-    // Nor is the spelling of a name.
+    // The spelling of a name does not count either.
     let spelt = |name: &str| {
         let mut record = written("a@9");
         structure(&mut record).launches[0].name = name.to_owned();
@@ -298,7 +298,7 @@ fn instructions_are_compared_beyond_what_countings_of_one_side_differ_by() {
     for (base, head, expected) in cases {
         assert_eq!(summary_lines(&flash(base), &flash(head)), expected);
     }
-    // Where other kernels run, the whole call is compared.
+    // If other kernels run, the whole call is compared.
     let base = counted(&[&[("flash", 1000.0), ("add", 50.0)]]);
     let head = counted(&[&[("flash_v2", 1010.0), ("add", 50.0)]]);
     assert_eq!(

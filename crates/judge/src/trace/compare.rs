@@ -218,7 +218,7 @@ pub fn compare(base: (&str, &Trace), head: (&str, &Trace), asked: Option<Share>)
     };
     comparison.account = account;
     comparison.verdict = verdict(&comparison, &found, [&base, &head]);
-    comparison.findings = found.into_iter().map(|found| found.finding).collect();
+    comparison.findings = found.into_iter().map(|cause| cause.finding).collect();
     comparison.notes = notes(&comparison, [&base, &head]);
     comparison.notes.extend(unsteady);
     comparison

@@ -286,7 +286,7 @@ mod tests {
             (&[1e6, 1e6, 1.25e6], &far, Inconclusive),
             (&[1e6, 1.25e6], &[1.2e6], Passed),
             (&quiet, &around(1.05e6, 0.004, 5), Failed),
-            // What is shown to be there and lies within what counts at all.
+            // A change that is shown, and lies within the threshold.
             (&quiet, &around(1.01e6, 0.004, 5), Passed),
             (&quiet, &around(0.9e6, 0.004, 5), Passed),
             (&quiet, &quiet, Passed),

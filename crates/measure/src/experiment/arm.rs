@@ -169,7 +169,7 @@ impl Arm {
         let workers: Vec<String> = cases.map(|case| case.variant.worker_name()).collect();
         let environment = environment.as_deref();
         let setting_up = Nanoseconds::from(since.elapsed());
-        // Of a shard the workers of the whole introduce themselves: all shards are of one machine
+        // A shard starts every worker of the suite: all shards are of one machine
         // and one code, whatever falls to them.
         let (turn, roots) = pair.unzip();
         let cases = match place {
@@ -229,13 +229,13 @@ impl Arm {
         let mut built =
             building::builds_of_run(&suite, &workers, environment, &reports(&suite.name));
         if let Some(worktree) = &revision {
-            // What was built here is not what is measured.
+            // The build here is not the one that is measured.
             built.remove(SUITE_BUILD);
             let own = worktree.built.clone();
             built.extend(own.map(|own| (SUITE_BUILD.to_owned(), own)));
         }
         let git = match &revision {
-            // Nor do the other shards of the whole make it another one.
+            // The output of other shards does not make the checkout dirty.
             None => state_of_checkout(match directory.parent().filter(|_| shard.is_some()) {
                 Some(whole) => whole,
                 None => &directory,

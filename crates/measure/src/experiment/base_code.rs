@@ -78,7 +78,7 @@ pub(super) fn base_code(
         };
         let files = was.changed_files(is).into_iter();
         let files: Vec<&String> = files.filter(|file| !is_tool(file)).collect();
-        // What a revision has is below its root. All else is the same beside itself.
+        // A revision's files are below its root. All others are the same on both sides.
         let elsewhere = files.iter().find(|file| Path::new(file).is_absolute());
         let started = WorkerIdentity {
             files: is.files.clone(),
@@ -114,7 +114,7 @@ pub(super) fn base_code(
         if head.plan.iter().all(is_own) {
             return Ok(code(vec![Spec::Here], "the same program"));
         }
-        // What made it slower may be a variable: then it is as slow beside itself.
+        // A variable may have made it slower: then both sides are as slow.
         return Err(
             "no change of the code is known, so pairs would measure it beside itself".to_owned(),
         );

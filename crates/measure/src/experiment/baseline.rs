@@ -87,7 +87,7 @@ fn measured(name: &str, suite: Option<&str>) -> Result<String, ExperimentError> 
 fn unfit(stored: &StoredRun) -> Option<String> {
     let side = &stored.side;
     let suite = &side.header.suite;
-    // What was said of it when it was measured: a gate held it against more than itself.
+    // The verdict when it was measured: a gate compared it with more than itself.
     if let Some(judged) = stored.run.end.as_ref().and_then(|end| end.judged.as_ref())
         && judged.outcome != VerdictOutcome::Passed
     {

@@ -78,7 +78,7 @@ pub fn gate(
         let head = &experiment.head;
         base_code(&base.header, &head.header, &head.directory)
     });
-    // What is open is measured in pairs then.
+    // Open cases are measured in pairs then.
     experiment.expectations_alone = matches!(code, Some(Ok(_)));
     let evidence = experiment.decide(&mut files)?;
     let pairs = match &code {

@@ -222,7 +222,7 @@ impl Experiment {
             };
             let planned = self.head.header.plan.len();
             let open = format!("{} of {planned} open", next.cases.len());
-            // What one more takes: as long as the last; at first its starts, and of what the cases
+            // The time of one more: as long as the last; at first its starts, and the time that the cases
             // took the part of those that are open.
             let each = last.unwrap_or_else(|| match measured {
                 0 => self.head.began.elapsed() / first.max(1),

@@ -198,7 +198,7 @@ fn interleaved(
     }
     let base_variant = base.variant.clone();
     let folder = folder(request, &head.suite);
-    // What both runs have in common, and no other has: the moment, and what was asked for.
+    // The id that only these two runs share: the time, and the request.
     let specs = [base.asked.join(" "), head.asked.join(" ")].join(" | ");
     let now = now().as_nanosecond();
     let pair = format!("{now:x}-{:08x}", crc32fast::hash(specs.as_bytes()));
@@ -235,7 +235,7 @@ fn interleaved(
                 suite_unread,
                 cases: part.map(|part| part.of_cases),
             };
-            // What making the versions took is within the time limit.
+            // The time of making the versions counts for the time limit.
             let (directory, pair) = (folder.join(name), Some((turn, roots)));
             let wrong = unusable_worker(side, label(&setup));
             let times = (began, since);
@@ -243,7 +243,7 @@ fn interleaved(
         };
     let side = (TurnSide::Base, base_roots);
     let mut base = start(base, base_processes, side, "base", stands_in, began)?;
-    // What the command did until now is counted by the base.
+    // The time of the command until now is counted for the base.
     base.spent.setting_up -= starting;
     base.spent.workers += starting;
     let (side, since) = ((TurnSide::Head, head_roots), Instant::now());

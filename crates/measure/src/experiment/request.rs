@@ -222,7 +222,7 @@ pub(super) fn parse_override(text: &str, suite: &Suite) -> Result<Override, Expe
     let change = Override {
         variant,
         parameter: parameter.to_owned(),
-        // What a case asks for explicitly stays explicit: it is the automatic choice
+        // An explicit value of a case stays explicit: it is the automatic choice
         // that a caller's bug replaces.
         from: Some(ParamValue::auto()),
         to,

@@ -384,7 +384,7 @@ impl RevisionBuild for SuiteBuild<'_> {
         let failed = |error: &dyn std::error::Error| {
             SetupError(format!("{}: {}", build.origin, chain(error)))
         };
-        // Beside the worktree: the error quotes it, and names where the rest is.
+        // A log next to the worktree: the error quotes it, and names its file.
         let log = note.with_extension("build.log");
         let built = building::build(build, folder, Some(&log)).map_err(|error| failed(&error))?;
         building::note(note, build, folder, Some(built), changes()).map_err(|error| failed(&error))

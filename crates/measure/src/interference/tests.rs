@@ -158,7 +158,7 @@ fn between(times: &[f64], others: fn(f64) -> f64) -> (Ground, Vec<Duration>) {
 }
 
 fn is_near(found: Option<f64>, wanted: f64) -> bool {
-    found.is_some_and(|found| (found - wanted).abs() < 0.01)
+    found.is_some_and(|share| (share - wanted).abs() < 0.01)
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn short_samples_are_looked_at_with_the_time_before_them() {
     // Since 600: 1200 is too short before the end.
     assert_eq!(ground.window_ns, Nanoseconds(710.0 * MS));
     assert!(is_near(ground.foreign, 15.0 / 710.0), "{ground:?}");
-    // What was waited is of the samples alone.
+    // The waits are of the samples alone.
     assert!(is_near(ground.waited, 1.0), "{ground:?}");
     assert_eq!(rests, []);
 

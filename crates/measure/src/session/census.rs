@@ -71,7 +71,7 @@ fn structure(
             Some(objection) => format!("{CENSUS_FAILED}: {objection}"),
             None => {
                 complete(&mut census.structure, &worker.hello().device);
-                // What was asked of CUDA is exact; the activity's other figures stay with it.
+                // The calls of CUDA are exact; the activity's other figures stay with it.
                 let calls = census.activity.as_ref().map(|activity| &activity.calls);
                 for (call, count) in ASKED_OF_CUDA {
                     let one = calls.and_then(|calls| calls.get(call)).copied();

@@ -66,7 +66,7 @@ impl Session<'_> {
         let on_one_thread = is_cpu && samples.threads.iter().all(|threads| *threads == 1);
         let cores = self.state.cores.iter().map(|core| Some(*core));
         let others: Vec<_> = cores.filter(|_| on_one_thread).collect();
-        // Where the samples were taken first; then each core, as they differ.
+        // The cores of the samples first; then each core, as they differ.
         let mut cores = [samples.core].into_iter().chain(others.into_iter().cycle());
         let mut request = Repeat {
             calls: if graph { IN_GRAPH } else { 1 },

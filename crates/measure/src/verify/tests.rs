@@ -271,7 +271,7 @@ fn a_check_that_cannot_be_made_is_never_skipped() {
     assert!(rejected.reason.starts_with(says), "{rejected}");
     let held = after(&mut verifier, &small, SEED, 3, &measured(&small, SEED + 1));
     assert_eq!(held.unwrap_err().fault, Fault::Unchecked);
-    // What is wrong whatever the reference is, is wrong.
+    // A result that is wrong for any reference is wrong.
     let mut off = prepared(&small);
     off.errors.get_mut("out").unwrap().relative_l2 = Some(0.1);
     let rejected = verifier

@@ -160,7 +160,7 @@ impl BisectHistory {
         };
         let segments = self.segments();
         let best = largest(segments.iter().filter(|segment| segment.stands_out()));
-        // Of the ends alone the judge's word is asked for: a refusal costs a comparison, and a
+        // The judge's word is needed for the ends alone: a refusal costs a comparison, and a
         // chance difference costs all of the search.
         if let [whole] = &segments[..]
             && bad.word != word

@@ -144,7 +144,7 @@ fn oversee(mut leash: UnixStream, child: Option<libc::pid_t>) -> io::Result<i32>
     let status = reap(pid)?;
     if leaves == Leaves::Nothing || ENDING.load(Ordering::SeqCst) {
         descendants::kill_own();
-        // What they worked is a part of what the program cost.
+        // Their CPU time is a part of the program's.
         reap_the_ended();
     }
     tell(&mut leash, SupervisorReply::Ended(status))?;

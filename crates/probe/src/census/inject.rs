@@ -128,7 +128,7 @@ fn begin() -> Result<(), String> {
 fn abandon(path: &Path) {
     PROCESS.store(0, Ordering::SeqCst);
     if let Some(recording) = recorded().take() {
-        // What CUPTI recorded until now has nowhere to go.
+        // CUPTI's records until now have no file to go to.
         let _ = switch(recording.library, false);
         let _ = recording.library.switch(kind::DEVICE, false);
         recording.library.flush(true);

@@ -88,7 +88,7 @@ impl CallRecording {
         let library = Cupti::get()?;
         // Repeated each time: a profiler may have taken CUPTI's records for itself since.
         take(library, Way::Call)?;
-        // What came late for an earlier recording is not of this one.
+        // Late records of an earlier recording do not belong to this one.
         library.flush(true);
         record::drain(library, |_| ());
         library.dropped();

@@ -191,7 +191,7 @@ impl Linker {
                     let id = self.names.id(name.to_owned(), usize::MAX, named);
                     kernel.name = id.unwrap_or(u32::MAX);
                 }
-                // What has not ended has no end: the process ended before it.
+                // An unfinished operation has no end: the process ended before it.
                 if operation.start == 0 || operation.end < operation.start {
                     self.incomplete += 1;
                 } else {
@@ -217,7 +217,7 @@ impl Linker {
             self.earlier = std::mem::take(&mut self.launches);
         }
         let kept = self.launches.entry(call.correlation).or_insert(call);
-        // Of a call within a call, the outer.
+        // The outer of two nested calls counts.
         if call.start < kept.start {
             *kept = call;
         }

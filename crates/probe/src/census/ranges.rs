@@ -101,7 +101,7 @@ impl Ranges {
                 Some(_) => continue,
                 None => {
                     let place = thread.stack.iter().position(|(open, _)| *open == id);
-                    // What is within has ended too, though its record was lost.
+                    // Ranges within it have ended too, though their records were lost.
                     for (within, _) in thread.stack.drain(place.unwrap_or(thread.stack.len())..) {
                         self.open.remove(&within);
                     }

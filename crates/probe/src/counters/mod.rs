@@ -232,7 +232,7 @@ impl Counting {
     /// The values of one kernel.
     fn values(&self, range: usize) -> Result<Vec<f64>> {
         let names = pointers(&self.metrics);
-        // What is not written is not known.
+        // A value that is not written is unknown.
         let mut values = vec![f64::NAN; names.len()];
         let mut all = Evaluate::new();
         all.host = self.host;

@@ -276,7 +276,7 @@ pub fn json(shown: &Shown) -> serde_json::Result<String> {
     });
     if let Some(shared) = &trends.shared {
         document["shared"] = trend(shared)?;
-        // Its level is a factor, not a time.
+        // The level is a factor, not a time.
         if let Some(members) = document["shared"].as_object_mut() {
             members.retain(|key, _| !key.ends_with("_ns"));
         }

@@ -185,7 +185,7 @@ fn changed_row(shown: &Shown, event: &Event) -> TableRow {
     let most = event.cases.first().copied().unwrap_or_default();
     let steps = &shown.trends.cases[most].steps;
     let own = steps.iter().min_by_key(|step| step.run.abs_diff(event.run));
-    // What a history shares has no time of its own.
+    // A shared change has no time of its own.
     let times = steps.contains(&event.most);
     let times = times.then(|| from_to(event.most.from_ns, event.most.to_ns));
     let mut below = most_changed(shown, &event.cases, own.map(|step: &Step| step.ratio));

@@ -39,7 +39,7 @@ impl<'a> PageContext<'a> {
     pub fn new(report: &'a Report<'a>, limits: PageLimits) -> Result<PageContext<'a>, RenderError> {
         let summary = SortedRows::new(report.judgement);
         let rows = &report.judgement.rows;
-        // Of many cases the worst.
+        // The worst of many cases.
         let opened = if rows.len() > limits.many {
             limits.in_full
         } else {

@@ -229,7 +229,7 @@ fn details(context: &PageContext, row: &Row, strings: &mut Strings, calls: &mut 
         "samples": samples,
     }));
     if let Some(members) = details.as_object_mut() {
-        // What is not known of it is absent.
+        // Unknown values are absent.
         members.retain(|_, value| !value.is_null() && value.as_array() != Some(&Vec::new()));
     }
     details

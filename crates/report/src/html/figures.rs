@@ -12,7 +12,7 @@ pub(super) fn plots(table: &AxisTable) -> Option<Vec<&'static str>> {
     let is_number = |value: &&String| value.parse::<u64>().is_ok();
     let mut axes = table.axes.iter();
     axes.find(|axis| axis.values.iter().filter(is_number).count() >= 3)?;
-    // Its first line is an address.
+    // The first line is an address.
     let script = include_str!("vendor/uPlot.iife.min.js").split_once('\n')?;
     let (licence, style) = (
         include_str!("vendor/LICENSE"),

@@ -101,7 +101,7 @@ fn a_page_of_many_cases_has_a_largest_size_and_forgets_none() {
         .collect();
     assert_eq!(opened, [Word::Regressed; 50], "those to act upon");
     assert!(page.contains("50 cases can be opened") && page.contains("and 95 more"));
-    // What does not grow with the cases, and what does: below 16 MB for 100,000 of them.
+    // The constant part, and the part that grows with the cases: below 16 MB for 100,000 of them.
     let (twice, _) = page_of(&fixture::large(800), limits);
     let (few, many) = (data(&page), data(&twice));
     assert!(page.len() - few.len() < 300_000);

@@ -86,7 +86,7 @@ fn literals(source: &str, help: bool) -> String {
             Some(doc) if help && !inside => text += doc,
             _ if !inside && line.starts_with("//") => {}
             _ => {
-                // What an escaped quote opens, the next one closes.
+                // An escaped quote that opens is closed by the next one.
                 let line = line.replace("\\\"", "'").replace("'\"'", "''");
                 for (place, part) in line.split('"').enumerate() {
                     inside ^= place > 0;

@@ -224,7 +224,7 @@ impl TraceEvents<'_> {
             let path = operation.operator.as_deref();
             let path: Vec<&str> = path.map_or_else(Vec::new, |path| path.split('/').collect());
             let common = open.iter().zip(&path).take_while(|(a, b)| a == b).count();
-            // What this launch is not in ends, what it is in begins.
+            // Ranges without this launch end, those with it begin.
             for name in open.drain(common..).rev() {
                 self.add("E", name, ranges, until.min(times.0), [])?;
             }

@@ -3,7 +3,7 @@ use crate::machine::testing::Writer;
 use proptest::prelude::*;
 
 fn found(text: &str) -> Option<(usize, usize, usize)> {
-    chosen(&numbered(text.bytes())).map(|found| (found.first, found.period, found.repeats()))
+    chosen(&numbered(text.bytes())).map(|cycle| (cycle.first, cycle.period, cycle.repeats()))
 }
 
 #[test]

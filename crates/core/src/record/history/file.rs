@@ -259,9 +259,9 @@ fn read(path: &Path) -> Result<(History, LastLine), RecordError> {
         match run {
             Ok((about, cases)) => {
                 known.insert(about.id.clone());
-                let results = cases.into_iter().map(|(id, came)| {
+                let results = cases.into_iter().map(|(id, outcome)| {
                     let next = numbers.len() as u32;
-                    (*numbers.entry(id).or_insert(next), came)
+                    (*numbers.entry(id).or_insert(next), outcome)
                 });
                 let results = results.collect();
                 let about = *about;

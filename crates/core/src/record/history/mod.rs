@@ -164,7 +164,7 @@ impl Reduced {
     pub fn disturbed(&self) -> Option<String> {
         let disturbed = || {
             let cases = self.cases.iter();
-            cases.filter_map(|(_, came)| match came {
+            cases.filter_map(|(_, outcome)| match outcome {
                 Came::Disturbed(times) => Some(times),
                 _ => None,
             })
@@ -224,7 +224,7 @@ pub fn reduced(
     let cases: Vec<(CaseId, Came)> = cases
         .map(|(id, record)| (id.clone(), came(record)))
         .collect();
-    if !cases.iter().any(|(_, came)| came.times().is_some()) {
+    if !cases.iter().any(|(_, outcome)| outcome.times().is_some()) {
         return Err(RecordError::not_added(
             path,
             "no case of it was timed, and a history is of times",

@@ -38,7 +38,7 @@ fn run(number: i64, cases: &[(&str, Came)]) -> Reduced {
         },
         cases: cases
             .iter()
-            .map(|(id, came)| (CaseId((*id).to_owned()), came.clone()))
+            .map(|(id, outcome)| (CaseId((*id).to_owned()), outcome.clone()))
             .collect(),
     }
 }
@@ -99,7 +99,7 @@ fn what_was_added_reads_back_by_case_and_in_the_order_of_time() {
         let mut results: Vec<(CaseId, Came)> = kept
             .results
             .iter()
-            .map(|(number, came)| (history.cases[*number as usize].clone(), came.clone()))
+            .map(|(number, outcome)| (history.cases[*number as usize].clone(), outcome.clone()))
             .collect();
         let mut expected = added.cases.clone();
         results.sort_by(|a, b| a.0.cmp(&b.0));

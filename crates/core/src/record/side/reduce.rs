@@ -239,7 +239,11 @@ impl Fold {
         if let Some(how) = varying_launches(&self.divisions) {
             record.varying.insert("launches".to_owned(), how);
         }
-        let divisions: Vec<Division> = self.divisions.drain(..).map(|(_, of)| of).collect();
+        let divisions: Vec<Division> = self
+            .divisions
+            .drain(..)
+            .map(|(_, division)| division)
+            .collect();
         record.division = Division::merged(&divisions).map(Box::new);
         record.counters = Counters::merged(&self.counters).map(Box::new);
         record.invocations.shrink_to_fit();
@@ -260,7 +264,7 @@ impl Fold {
         }
         let (seen, refused) = (self.seen, self.refused);
         if let Some(reason) = self.refusal.clone() {
-            // What is supported by chance was not measured.
+            // A case that is supported in some invocations only was not measured.
             return if refused == seen {
                 Status::Unsupported { reason }
             } else {
@@ -332,7 +336,9 @@ fn varying_launches(divisions: &[(u32, Division)]) -> Option<String> {
     let (first, rest) = divisions.split_first()?;
     let usual = kernels(&first.1);
     let mut rest = rest.iter();
-    rest.find_map(|(number, of)| other_kernels([first.0, *number], &usual, &kernels(of)))
+    rest.find_map(|(number, activity)| {
+        other_kernels([first.0, *number], &usual, &kernels(activity))
+    })
 }
 
 /// The kernels that compute, by their normalised names.

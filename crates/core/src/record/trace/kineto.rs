@@ -333,7 +333,7 @@ impl Threads {
     fn label_launches(&mut self, operations: &mut [Recorded]) {
         let mut texts: HashSet<Arc<str>> = HashSet::new();
         for thread in &mut self.all {
-            // Of two that start at once the longer is the outer one.
+            // The longer of two that start at once is the outer one.
             thread
                 .ranges
                 .sort_by_key(|(start, end, _)| (*start, u64::MAX - end));

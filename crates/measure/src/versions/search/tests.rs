@@ -243,13 +243,13 @@ fn a_step_is_named_where_its_neighbours_show_it() {
 fn a_version_without_numbers_is_no_reading() {
     let is_usable = |of: [f64; 3]| usable(of.map(Ratio), Word::Same).is_some();
     assert!(is_usable([0.9, 1.0, 1.1]));
-    for of in [
+    for interval in [
         [0.0, 1.0, 1.1],
         [0.9, f64::NAN, 1.1],
         [0.9, 1.0, f64::INFINITY],
         [1.1, 1.0, 0.9],
     ] {
-        assert!(!is_usable(of), "{of:?}");
+        assert!(!is_usable(interval), "{interval:?}");
     }
 }
 

@@ -129,7 +129,7 @@ fn an_invocation_is_one_value_a_metric() {
         Some(40.0),
     ];
     assert_eq!(values, wanted);
-    // Of 3.5, 3 and 1; the ratio of the medians is 8/3.
+    // The values are 3.5, 3 and 1; the ratio of the medians is 8/3.
     assert_eq!(all.host_ratio, Some(3.0));
     // Missing measurements have no value, and absent memory is a value.
     let empty = reduced(Measurement::default());
